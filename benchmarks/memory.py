@@ -62,7 +62,7 @@ def main() -> None:
     os.chdir(Path(__file__).resolve().parent.parent)
     workload = Workload("avgcnn", (3, 32, 32), 50, 100, 100, 50, 1, method=asked.method)
     measured = []
-    with cluster.connected(Config(resources={"hosts": 2})):
+    with cluster.connect(Config(resources={"hosts": 2})):
         ours = Ours(workload, 2, "32-true")
         for _ in range(asked.rounds):
             ours.round()

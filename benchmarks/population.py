@@ -107,7 +107,7 @@ def serve(pipe: Any, config: dict[str, Any]) -> None:
     Dataset.load(asked.data)  # decoded once per machine, which is no part of a start
     folder = Path(tempfile.mkdtemp(prefix="fedbench-population-"))
     count = int(asked.resources.hosts)
-    with cluster.connected(asked) if count else nullcontext() as ray:
+    with cluster.connect(asked) if count else nullcontext() as ray:
         hosts: Any = RayHosts(count, 1, 0.0) if count else None
         if count:
             ray.get([actor.__ray_ready__.remote() for actor in hosts._actors])

@@ -217,7 +217,7 @@ def main() -> None:
     os.chdir(Path(__file__).resolve().parent.parent)
     sys.path.insert(0, os.getcwd())
     found = {}
-    with cluster.connected(Config(resources={"hosts": given.processes})):
+    with cluster.connect(Config(resources={"hosts": given.processes})):
         for name in given.workloads:
             found[name] = result = measure(name, given.rounds, given.starts, given.processes, given.precision)
             if not given.json:

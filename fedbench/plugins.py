@@ -36,7 +36,7 @@ class Table:
 
     def names(self) -> list[str]:
         """All legal names. Imports none of the things."""
-        return sorted({*self.own, *self.extra_names, *installed(self.group)})
+        return sorted({*self.own, *self.extra_names, *entry_points_of(self.group)})
 
     def load(self, name: str) -> Any:
         """The thing of a name, or of package.module:name. Raises ConfigError."""
@@ -44,7 +44,7 @@ class Table:
             module, _, attribute = self.own[name].partition(":")
             found = import_module(module)
             return getattr(found, attribute) if attribute else self.extract(found)
-        points = installed(self.group).get(name, [])
+        points = entry_points_of(self.group).get(name, [])
         if not points and ":" not in name:
             form = f" (your own: {self.form})" if self.form else ""
             raise ConfigError(f"unknown {self.what} '{name}': {nearest(name, self.names())}{form}")
@@ -61,7 +61,7 @@ class Table:
         """The package.module:name of a thing that is not fedbench's own; empty for fedbench's own and unknown names."""
         if name in self.own:
             return ""
-        points = installed(self.group).get(name, [])
+        points = entry_points_of(self.group).get(name, [])
         return points[0].value if points else name if ":" in name else ""
 
     def loadable(self) -> Iterator[tuple[str, Any]]:
@@ -72,7 +72,7 @@ class Table:
 
     def faults(self) -> Iterator[str]:
         """One line for each name of a package that cannot be loaded."""
-        for name in installed(self.group):
+        for name in entry_points_of(self.group):
             try:
                 self.load(name)
             except ConfigError as error:
@@ -93,7 +93,7 @@ def only_class(module: ModuleType, base: type) -> Any:
 
 
 @cache
-def installed(group: str) -> dict[str, list["EntryPoint"]]:
+def entry_points_of(group: str) -> dict[str, list["EntryPoint"]]:
     """The entry points of a group by name; more than one if several packages use the name."""
     found: dict[str, list[EntryPoint]] = {}
     for point in _entry_points().select(group=group):

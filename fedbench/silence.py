@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def silenced(name: str, level: int = logging.WARNING) -> Iterator[None]:
+def silence_logger(name: str, level: int = logging.WARNING) -> Iterator[None]:
     """Silences a logger below a level within the block."""
     logger = logging.getLogger(name)
     before = logger.level

@@ -26,7 +26,7 @@ KNIVES = Table(
 def added(monkeypatch):
     """Adds names of packages to the table."""
     points: dict[str, list] = {}
-    monkeypatch.setattr(plugins, "installed", lambda group: points if group == GROUP else {})
+    monkeypatch.setattr(plugins, "entry_points_of", lambda group: points if group == GROUP else {})
 
     def add(name: str, value: str, package: str = "sharp-tools") -> None:
         points.setdefault(name, []).append(SimpleNamespace(name=name, value=value, dist=SimpleNamespace(name=package)))

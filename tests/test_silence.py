@@ -4,15 +4,15 @@ import logging
 
 import pytest
 
-from fedbench.silence import silenced
+from fedbench.silence import silence_logger
 
 
 def test_a_logger_is_quiet_for_a_block_alone(caplog):
     logger = logging.getLogger("loud")
     logger.setLevel(logging.INFO)
-    with silenced("loud"):
+    with silence_logger("loud"):
         logger.info("not heard")
-    with pytest.raises(ZeroDivisionError), silenced("loud"):
+    with pytest.raises(ZeroDivisionError), silence_logger("loud"):
         1 / 0  # noqa: B018
     logger.info("heard")
     assert caplog.messages == ["heard"]

@@ -7,7 +7,7 @@ import pytest
 
 from fedbench import methods
 from fedbench.config import Config
-from fedbench.config.keys import nested
+from fedbench.config.keys import nest
 
 NAMES = sorted(methods.names())
 
@@ -17,7 +17,7 @@ NAMES = sorted(methods.names())
 def test_every_cell_is_a_legal_configuration(name, which):
     space = getattr(import_module(f"tune_spaces.{name.replace('-', '_')}"), which)
     for point in product(*space.values()):
-        config = Config(**nested({"method.name": name, **dict(zip(space, point, strict=True))}))
+        config = Config(**nest({"method.name": name, **dict(zip(space, point, strict=True))}))
         methods.load(name).Options(**config.method.options)
 
 

@@ -69,7 +69,7 @@ class Aggregator(ABC):
         """
 
 
-def combined(
+def combine_by(
     models: Sequence[Weights], rule: Callable[[list[Tensor]], Tensor], params: Tensor | None = None
 ) -> Weights:
     """Applies a rule on n vectors `[N]` to parameters and buffers; `params` if they are computed already."""
@@ -95,7 +95,7 @@ class Own(Aggregator):
     def combine(self, models: Sequence[Weights], weights: Sequence[float], current: Weights, memory: Memory) -> Weights:
         vectors = torch.stack([model.params for model in models])
         params = self._called(vectors, vectors.new_tensor(weights), current.params.clone())
-        return combined(models, lambda buffers: weighted_mean(buffers, weights), params)
+        return combine_by(models, lambda buffers: weighted_mean(buffers, weights), params)
 
     def _called(self, vectors: Tensor, weights: Tensor, current: Tensor) -> Tensor:
         try:

@@ -18,7 +18,7 @@ from fedbench.aggregation.packed import unpack_columns
 from fedbench.module.masks import choose
 
 
-def normalised(weights: Sequence[float]) -> list[float]:
+def normalise(weights: Sequence[float]) -> list[float]:
     """Scales weights to sum 1."""
     total = float(sum(weights))
     return [weight / total for weight in weights]

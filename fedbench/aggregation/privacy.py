@@ -34,7 +34,7 @@ def flip_probability(epsilon: float) -> float:
     return 1 / (1 + exp(epsilon)) if epsilon < 700 else 0.0
 
 
-def flipped(bits: Tensor, probability: float, stream: torch.Generator) -> Tensor:
+def flip_bits(bits: Tensor, probability: float, stream: torch.Generator) -> Tensor:
     """Every bit flipped independently."""
     return bits ^ (torch.rand(bits.shape, dtype=torch.float64, generator=stream) < probability)
 
@@ -85,7 +85,7 @@ class LabelNoise:
             return randomised_response(labels, self.classes, self.epsilon, stream)
         if self.kind == "xor":
             probability = flip_probability(self.epsilon / self.changed)
-            return flipped(F.one_hot(labels, self.classes).bool(), probability, stream)
+            return flip_bits(F.one_hot(labels, self.classes).bool(), probability, stream)
         return labels
 
     @property

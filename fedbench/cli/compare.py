@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Any
 from fedbench.cli import FAILED, OK, command
 from fedbench.cli.flags import Flag, split_words
 from fedbench.cli.parse import parse
-from fedbench.cli.stages import TUNING, Stages, asides, given, outlook, read_count, read_values, side_by_side, tuning_of
+from fedbench.cli.stages import (
+    TUNING,
+    Stages,
+    asides,
+    outlook,
+    read_count,
+    read_values,
+    side_by_side,
+    tuning_of,
+    without_none,
+)
 from fedbench.config import Config
 from fedbench.errors import ConfigError
 
@@ -54,7 +64,7 @@ def main(argv: list[str]) -> int:
 
     stages = Stages(f"comparison on {config.data.name}", config)
     try:
-        room = given(at_once=read_count("trials", asked.trials))
+        room = without_none(at_once=read_count("trials", asked.trials))
         budget = tuning_of(asked, least=0, budget_steps=asked.budget_steps)
         result = compare(config, names, watch=stages.update, **compare_options(asked), **budget, **room)
     finally:
@@ -75,7 +85,7 @@ def preview(config: Config, asked: Namespace) -> tuple[Config, Iterable[str]]:
     from fedbench.studies.compare import plan_comparisons
     from fedbench.studies.tuning import Tuning, with_final_seeds
 
-    tuning = Tuning.named(**tuning_of(asked, least=0, budget_steps=asked.budget_steps))
+    tuning = Tuning.parse(**tuning_of(asked, least=0, budget_steps=asked.budget_steps))
     studies, _, _ = plan_comparisons(config, read_methods(asked.methods), tuning, **compare_options(asked))
     few = too_few(len(studies[0].config.seeds))
     return with_final_seeds(config), [*outlook(studies), *([few] if few else [])]
@@ -83,7 +93,7 @@ def preview(config: Config, asked: Namespace) -> tuple[Config, Iterable[str]]:
 
 def compare_options(asked: Namespace) -> dict[str, Any]:
     """The flags that only compare has."""
-    return given(over=read_values("over", asked.over), space=asked.space)
+    return without_none(over=read_values("over", asked.over), space=asked.space)
 
 
 def plans(folder: Path) -> "list[Plan]":

@@ -60,7 +60,7 @@ def main(argv: list[str]) -> int:
     parted = None
     if "partition" in config.model_fields_set:
         parted = partition(dataset, config, config.seeds[0])
-        lines += dealt(config, parted)
+        lines += partition_lines(config, parted)
     if asked.preview or parted:
         lines.append(("page", str(page(dataset, config, parted))))
     print("\n".join(f"{key:<11}{value}" for key, value in lines))
@@ -89,9 +89,9 @@ def described_lines(dataset: "Dataset") -> Iterator[tuple[str, str]]:
     yield "shape", " x ".join(map(str, dataset.shape)) + meaning
     yield "task", dataset.task
     if dataset.classes:
-        yield "classes", named(dataset.classes, dataset.class_names)
+        yield "classes", count_with_names(dataset.classes, dataset.class_names)
     if dataset.domain_names:
-        yield "domains", named(len(dataset.domain_names), dataset.domain_names)
+        yield "domains", count_with_names(len(dataset.domain_names), dataset.domain_names)
     if dataset.mean:
         yield "mean", ", ".join(f"{value:.4f}" for value in dataset.mean)
         yield "std", ", ".join(f"{value:.4f}" for value in dataset.std)
@@ -99,7 +99,7 @@ def described_lines(dataset: "Dataset") -> Iterator[tuple[str, str]]:
     yield "cache", f"{dataset.folder} ({cache.size_on_disk(dataset.folder) / 1e6:.1f} MB)"
 
 
-def named(count: int, names: tuple[str, ...]) -> str:
+def count_with_names(count: int, names: tuple[str, ...]) -> str:
     text = ", ".join(names[:12]) + (", ..." if count > 12 else "")
     return f"{count}" + (f": {text}" if names else "")
 
@@ -115,7 +115,7 @@ def checks(dataset: "Dataset", config: "Config") -> Iterator[tuple[bool, str]]:
     yield published, f"files: {text}"
 
 
-def dealt(config: "Config", parted: "Partition") -> Iterator[tuple[str, str]]:
+def partition_lines(config: "Config", parted: "Partition") -> Iterator[tuple[str, str]]:
     sizes = [len(client.train) for client in parted.clients]
     yield (
         "partition",

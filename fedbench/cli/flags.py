@@ -85,7 +85,7 @@ def read(argv: Sequence[str], flags: dict[str, Flag]) -> tuple[Namespace, KeyVal
     return asked, pairs
 
 
-def layered(preset: str | None, file: str | None, pairs: KeyValues) -> KeyValues:
+def merge_layers(preset: str | None, file: str | None, pairs: KeyValues) -> KeyValues:
     """Merges preset, file and flags; later ones override earlier ones."""
     layers = [_preset(preset) if preset else {}, normal(load_yaml(file)) if file else {}, pairs]
     result: KeyValues = {}

@@ -7,7 +7,17 @@ from typing import Any
 from fedbench.cli import FAILED, OK, command
 from fedbench.cli.flags import Flag, split_words, yaml_value
 from fedbench.cli.parse import parse
-from fedbench.cli.stages import TUNING, Stages, asides, given, outlook, read_count, read_space, side_by_side, tuning_of
+from fedbench.cli.stages import (
+    TUNING,
+    Stages,
+    asides,
+    outlook,
+    read_count,
+    read_space,
+    side_by_side,
+    tuning_of,
+    without_none,
+)
 from fedbench.config import Config
 
 FLAGS = (
@@ -35,7 +45,7 @@ def main(argv: list[str]) -> int:
 
     stages = Stages(f"grid of {config.method.name} on {config.data.name}", config)
     try:
-        room = given(at_once=read_count("trials", asked.trials))
+        room = without_none(at_once=read_count("trials", asked.trials))
         result = grid(config, watch=stages.update, **grid_options(asked), **tuning_of(asked), **room)
     finally:
         stages.stop()
@@ -55,13 +65,13 @@ def preview(config: Config, asked: Namespace) -> tuple[Config, Iterable[str]]:
     from fedbench.studies.tuning import Tuning, with_final_seeds
 
     return with_final_seeds(config), outlook(
-        [plan_grid(config, Tuning.named(**tuning_of(asked)), **grid_options(asked))]
+        [plan_grid(config, Tuning.parse(**tuning_of(asked)), **grid_options(asked))]
     )
 
 
 def grid_options(asked: Namespace) -> dict[str, Any]:
     """The flags that only grid has."""
-    return given(space=read_space(asked.space), baselines=read_baselines(asked.baselines))
+    return without_none(space=read_space(asked.space), baselines=read_baselines(asked.baselines))
 
 
 def read_baselines(texts: list[str]) -> list[str] | None:

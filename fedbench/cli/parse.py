@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from fedbench.cli import OK, Printed
-from fedbench.cli.flags import COMMON, Flag, layered, read
+from fedbench.cli.flags import COMMON, Flag, merge_layers, read
 from fedbench.cli.help import config_text, help_text
 from fedbench.cli.lines import loading
 from fedbench.config import Config
-from fedbench.config.keys import nested
+from fedbench.config.keys import nest
 from fedbench.errors import ConfigError
 
 
@@ -30,7 +30,7 @@ def parse(
     if asked.help:
         print(help_text(prog, extra_flags, pairs.get("method.name"), pairs.get("aggregator.name"), about))
         raise Printed(OK)
-    config = Config(**nested(layered(asked.preset, asked.config, pairs)))
+    config = Config(**nest(merge_layers(asked.preset, asked.config, pairs)))
     loading()
     if asked.print_config:
         shown, lines = preview(config, asked)

@@ -52,7 +52,7 @@ def side_by_side(what: str) -> Flag:
 
 def tuning_of(asked: Namespace, least: int = 1, **more: Any) -> dict[str, Any]:
     """The tuning flags as keyword arguments. least: minimum of --tune. Raises ConfigError."""
-    return given(
+    return without_none(
         search=asked.search,
         samples=read_count("samples", asked.samples),
         scheduler=asked.scheduler,
@@ -64,7 +64,7 @@ def tuning_of(asked: Namespace, least: int = 1, **more: Any) -> dict[str, Any]:
     )
 
 
-def given(**keywords: Any) -> dict[str, Any]:
+def without_none(**keywords: Any) -> dict[str, Any]:
     """The keywords whose value is not None."""
     return {name: value for name, value in keywords.items() if value is not None}
 

@@ -14,7 +14,7 @@ def flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return out
 
 
-def nested(pairs: dict[str, Any]) -> dict[str, Any]:
+def nest(pairs: dict[str, Any]) -> dict[str, Any]:
     """The inverse of `flat`; merges a section given by name and by keys."""
     tree: dict[str, Any] = {}
     for dotted, value in pairs.items():

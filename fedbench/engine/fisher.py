@@ -135,21 +135,21 @@ def _plain(layer: nn.Module) -> bool:
 Sums = list[Tensor]
 
 
-def squared(numbers: Tensor) -> Tensor:
+def square(numbers: Tensor) -> Tensor:
     """Squares, float64. In place on a copy: a second one costs ten times as much in page faults."""
     return numbers.to(torch.float64, copy=True).square_()
 
 
 def squares_of(rows: Tensor) -> Tensor:
     """`[n]`, float64: sums over the samples of squares `[b, n]`."""
-    return squared(rows).sum(0)
+    return square(rows).sum(0)
 
 
 def of_linear(layer: nn.Module, x: Tensor, error: Tensor) -> Sums:
     """x `[b, *, in]`, error `[b, *, out]`. Squares of an outer product are one of squares."""
     if x.dim() == 2:
-        squares = squared(error)
-        sums = [squares.T @ squared(x), squares.sum(0)]
+        squares = square(error)
+        sums = [squares.T @ square(x), squares.sum(0)]
     else:
         x, error = x.flatten(1, -2).to(error.dtype), error.flatten(1, -2)
         sums = [squares_of((error.mT @ x).flatten(1)), squares_of(error.sum(1))]
@@ -165,12 +165,12 @@ def of_convolution(layer: nn.Module, x: Tensor, error: Tensor) -> Sums:
     error = error.permute(0, 2, 3, 1).flatten(1, 2)  # [b, h' * w', out]
     total = torch.zeros(layer.weight.numel(), dtype=torch.float64, device=x.device)
     for some, errors in zip(x.split(UNFOLDED_AT_ONCE), error.split(UNFOLDED_AT_ONCE), strict=True):
-        total += squares_of((unfolded(layer, some).mT @ errors).flatten(1))
+        total += squares_of((unfold_patches(layer, some).mT @ errors).flatten(1))
     sums = [total.view(high, wide, x.shape[3], -1).permute(3, 2, 0, 1).flatten(), squares_of(error.sum(1))]
     return sums if layer.bias is not None else sums[:1]
 
 
-def unfolded(layer: nn.Conv2d, x: Tensor) -> Tensor:
+def unfold_patches(layer: nn.Conv2d, x: Tensor) -> Tensor:
     """Patches of x `[b, h, w, in]` as `[b, h' * w', kernel * in]`: one copy of a view, unlike `F.unfold`."""
     for dim, size, stride, gap in zip((1, 2), layer.kernel_size, layer.stride, layer.dilation, strict=True):
         x = x.unfold(dim, gap * (size - 1) + 1, stride)[..., ::gap]

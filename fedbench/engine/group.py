@@ -190,7 +190,7 @@ class Group:
         own = [cursor.row for cursor in cursors]
         others = [row for row in range(rows.count) if row not in set(own)]
         index, *tensors = (
-            stacked(parts, own, rows.count)
+            stack_rows(parts, own, rows.count)
             for parts in zip(*((batch.index, *batch.tensors) for batch in batches), strict=True)
         )
         changing = [rows.w, rows.momentum, *rows.buffers, *rows.counters, *self.needs.values()]
@@ -267,7 +267,7 @@ class Group:
         return self.rows.weights(row)
 
 
-def stacked(parts: Sequence[Tensor], rows: Sequence[int], width: int) -> Tensor:
+def stack_rows(parts: Sequence[Tensor], rows: Sequence[int], width: int) -> Tensor:
     """Tensors of some rows as one of all; what the other rows hold is of no matter."""
     filled = [parts[0]] * width
     for row, part in zip(rows, parts, strict=True):

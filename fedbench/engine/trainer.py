@@ -27,7 +27,7 @@ from fedbench.engine.module_optimizer import (
 from fedbench.engine.optimizers import built_in
 from fedbench.errors import ConfigError, first_line
 from fedbench.models.compiled import unwrap
-from fedbench.silence import silenced
+from fedbench.silence import silence_logger
 
 
 class TrainerEngine(Engine):
@@ -187,7 +187,7 @@ def _quiet() -> Iterator[None]:
     """Lightning announces devices and missing loaders at every fit."""
     with ExitStack() as quiet:
         for name in ("lightning.pytorch", "lightning.fabric", "lightning"):
-            quiet.enter_context(silenced(name, logging.ERROR))
+            quiet.enter_context(silence_logger(name, logging.ERROR))
         quiet.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore")
         yield

@@ -119,7 +119,7 @@ def file_server(ray: Any, folder: Path) -> Iterator[tuple[Any, Path]]:
 
 
 @contextmanager
-def synced(job: Job, supplies: Supplies | None) -> Iterator[tuple[Job, Callable[[], None]]]:
+def synced_copy(job: Job, supplies: Supplies | None) -> Iterator[tuple[Job, Callable[[], None]]]:
     """The job where it can be run, and a function that sends its changed files to the results; sent at the end too.
 
     A machine that does not see the results folder works on a copy of the job's folder.

@@ -13,7 +13,7 @@ from fedbench.data import sources
 from fedbench.data.dataset import Dataset
 from fedbench.data.partitions import Partition, partition
 from fedbench.data.partitions.assignment import SamplePool
-from fedbench.data.partitions.scheme import checked, with_client_count
+from fedbench.data.partitions.scheme import check_keys, with_client_count
 from fedbench.engine.probe import probe, probe_metrics
 from fedbench.errors import ConfigError, as_config_error
 from fedbench.methods.base import Method
@@ -54,7 +54,7 @@ def with_defaults(config: Config) -> Config:
     chosen = rules.checked_options(config.aggregator).model_dump(mode="json")
     config.aggregator = type(config.aggregator)(name=config.aggregator.name, **chosen)
     _train_defaults(config, methods.load(config.method.name))
-    checked(config.partition)
+    check_keys(config.partition)
     return config
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from fedbench.data.partitions import Partition
 from fedbench.errors import ConfigError, RunError
 from fedbench.jobs import description, provenance, run_folder
-from fedbench.jobs.folder_sync import Supplies, synced
+from fedbench.jobs.folder_sync import Supplies, synced_copy
 from fedbench.jobs.job import ERROR, Job
 from fedbench.jobs.resolve import check
 from fedbench.results.loggers import AttachedLogger, catch_up, log_records, make_loggers
@@ -40,7 +40,7 @@ def run_job(job: Job, supplies: Supplies | None = None, watch: Watcher = lambda 
     """
     if supplies is not None:
         os.environ.update(supplies.environment)
-    with synced(job, supplies) as (here, send):
+    with synced_copy(job, supplies) as (here, send):
         send_now_and_then = at_most_every(SYNC_EVERY, send)
 
         def watch_and_send(event: Event) -> None:

@@ -28,7 +28,7 @@ from fedbench.jobs.tune_callbacks import (
 from fedbench.runtime import retries
 from fedbench.runtime.driver import Event
 from fedbench.runtime.ray import cluster
-from fedbench.silence import silenced
+from fedbench.silence import silence_logger
 
 ENDED = ("done", "stopped")
 
@@ -86,7 +86,7 @@ def run_jobs(
                         supplies,
                     )
                     # Tune prints stack traces of killed processes; what matters is said here.
-                    with silenced("ray.tune", logging.CRITICAL):
+                    with silence_logger("ray.tune", logging.CRITICAL):
                         results = tuner.fit()
                 for result in results:
                     if result.error is not None:
@@ -110,7 +110,7 @@ def ray_for(jobs: Sequence[Job], at_once: int | None, early: bool = False) -> It
     if at_once == 1 and jobs[0].config.resources.hosts == 0 and not early:
         yield None
         return
-    with cluster.connected(jobs[0].config, cpus=1) as ray:
+    with cluster.connect(jobs[0].config, cpus=1) as ray:
         _check_capacity(ray, jobs[0].config)
         yield ray
 
@@ -176,7 +176,7 @@ def describe_cluster(config: Config) -> str | None:
     if trial.resources.hosts == "auto":
         trial.resources.hosts = 0
     choose_hosts(trial)
-    with cluster.connected(trial) as ray:
+    with cluster.connect(trial) as ray:
         needs = " and ".join(f"{amount:g} {kind}" for kind, amount in _need(trial).items())
         count, machines = _capacity(ray, trial), cluster.describe_machines(ray)
     return f"cluster: {machines}; room for {count} trials of {needs} at once; results come to this machine"

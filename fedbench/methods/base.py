@@ -12,7 +12,7 @@ from torch import nn
 from typing_extensions import TypeVar
 
 from fedbench.aggregation.aggregator import Hook, mean_suffices
-from fedbench.aggregation.means import normalised
+from fedbench.aggregation.means import normalise
 from fedbench.config import Section, TrainConfig
 from fedbench.engine.fit import AMOUNT
 from fedbench.errors import ConfigError, RunError, place_of_code
@@ -213,7 +213,7 @@ class Method(Generic[OptionsT, StateT, ServerT]):
         """Weights of the uploads, summing to 1: by training images, or uniform."""
         if self.options.weighting == "uniform":
             return [1 / len(uploads)] * len(uploads)
-        return normalised([u.samples for u in uploads])
+        return normalise([u.samples for u in uploads])
 
     def checked_weights(self, uploads: Sequence[Upload]) -> list[float]:
         """The weights of the uploads. Raises RunError where they are none."""
@@ -227,7 +227,7 @@ class Method(Generic[OptionsT, StateT, ServerT]):
         got = f"{len(numbers)} that sum to {sum(numbers):g}" if numbers else f"a value of type {type(found).__name__}"
         raise RunError(
             f"{type(self).__name__}.weights must return a weight for each of {len(uploads)} uploads, which sum to 1 "
-            f"(fedbench.aggregation.means.normalised makes them do so); it returned {got}",
+            f"(fedbench.aggregation.means.normalise makes them do so); it returned {got}",
             place_of_code(self.weights),
         )
 

@@ -48,7 +48,7 @@ def span(found: Interval | dict[str, Any], form: Any) -> str:
     return f"95\u00a0% interval {form(low)} to {form(high)}" if low is not None else "one seed, so no interval"
 
 
-def asked(study: Study) -> str:
+def subtitle(study: Study) -> str:
     """The line under the title: partition, model, rounds, seeds, and the space of a grid."""
     config = study.config
     parts = [_partition(config, study.own.environment() if study.own else {})]

@@ -5,11 +5,11 @@ from html import escape
 
 import plotly.graph_objects as go
 
-from fedbench.report.curves import rounded
+from fedbench.report.curves import round_values
 from fedbench.report.figures import paired_clients
 from fedbench.report.leaderboard import LeaderboardRow, p_text
 from fedbench.report.study import Study
-from fedbench.report.theme import LIGHT, axis, faded, figure, hover
+from fedbench.report.theme import LIGHT, axis, figure, hover, with_opacity
 from fedbench.results.contrasts import Contrast
 from fedbench.results.tables import BASELINE
 from fedbench.tasks import Metric
@@ -63,9 +63,9 @@ def _spans(
     fig: go.Figure, names: Sequence[str], ends: Sequence[tuple[float, float]], width: float, opacity: float
 ) -> None:
     """One trace with a horizontal line per row."""
-    x = [value for pair in ends for value in (*rounded(pair), None)]
+    x = [value for pair in ends for value in (*round_values(pair), None)]
     y = [name for name in names for _ in range(3)]
-    line = {"color": faded(LIGHT["accent"], opacity), "width": width}
+    line = {"color": with_opacity(LIGHT["accent"], opacity), "width": width}
     fig.add_scatter(x=x, y=y, mode="lines", line=line, hoverinfo="skip", showlegend=False)
 
 
@@ -85,12 +85,12 @@ def client_gains(study: Study, rows: Sequence[LeaderboardRow]) -> go.Figure | No
     at = [gain.quantile([0, 0.25, 0.5, 0.75, 1]).tolist() for gain in gains.values()]
     heads = ["method", "least", "lower quartile", "median", "upper quartile", "most", "clients that gain"]
     share = [f"{100 * (gain > 0).mean():.0f} %" for gain in gains.values()]
-    values = [[name, *rounded(q), own] for name, q, own in zip(names, at, share, strict=True)]
+    values = [[name, *round_values(q), own] for name, q, own in zip(names, at, share, strict=True)]
     fig.update_layout(meta={"table": {"heads": heads, "rows": values}})
     _spans(fig, names, [(q[0], q[4]) for q in at], 2, 0.5)
     _spans(fig, names, [(q[1], q[3]) for q in at], 6, 0.35)
     colours = [_colour(q[2]) for q in at]
-    fig.add_scatter(x=rounded(q[2] for q in at), y=names, mode="markers", showlegend=False)
+    fig.add_scatter(x=round_values(q[2] for q in at), y=names, mode="markers", showlegend=False)
     fig.data[-1].update(marker={"color": colours, "size": 10})
     fig.data[-1].text = [f"{(gain > 0).sum()} of {len(gain)} clients gain" for gain in gains.values()]
     fig.data[-1].hovertemplate = "%{y}: median %{x:.3g}, %{text}<extra></extra>"

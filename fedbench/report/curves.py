@@ -10,7 +10,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from fedbench.report.study import POINT_NAMES, Study
-from fedbench.report.theme import LIGHT, axis, dash_of, faded, figure, hover, label_ends, round_axis, score_axis
+from fedbench.report.theme import LIGHT, axis, dash_of, figure, hover, label_ends, round_axis, score_axis, with_opacity
 from fedbench.results.curves import over_seeds, seed_curve
 from fedbench.results.reader import Records, is_run
 
@@ -22,14 +22,14 @@ FAR_APART = 20
 """The axis of costs is logarithmic if methods' costs differ by this factor."""
 
 
-def thinned(frame: pd.DataFrame) -> pd.DataFrame:
+def thin_out(frame: pd.DataFrame) -> pd.DataFrame:
     """At most MOST_POINTS evenly spaced rows, including the first and the last."""
     if len(frame) <= MOST_POINTS:
         return frame
     return frame.iloc[np.linspace(0, len(frame) - 1, MOST_POINTS).round().astype(int)]
 
 
-def rounded(values: Iterable) -> list:
+def round_values(values: Iterable) -> list:
     """Numbers rounded to five digits, more than a chart shows."""
     return [float(f"{value:.5g}") if isinstance(value, float) else value for value in pd.Series(list(values)).tolist()]
 
@@ -90,7 +90,7 @@ def _curves(
     curves: dict[str, tuple[pd.DataFrame, str, str]], yaxis: dict[str, Any], told: str, methods: bool = True
 ) -> go.Figure | None:
     """Draws curves by name with colour and dash; quiet ones are behind the others and without a band."""
-    curves = {name: (thinned(curve), colour, dash) for name, (curve, colour, dash) in curves.items() if len(curve)}
+    curves = {name: (thin_out(curve), colour, dash) for name, (curve, colour, dash) in curves.items() if len(curve)}
     if not curves:
         return None
     fig = figure(360, xaxis=round_axis(max(curve["round"].max() for curve, _, _ in curves.values())), yaxis=yaxis)
@@ -108,7 +108,7 @@ def _line(fig: go.Figure, name: str, x: pd.Series, y: pd.Series, colour: str, da
     """Draws one curve; `meta` names its method, so that the reader can highlight it."""
     quiet = colour == LIGHT["quiet"]
     line = {"color": colour, "width": 1.2 if quiet else 2.4, "dash": dash}
-    fig.add_scatter(x=rounded(x), y=rounded(y), mode="lines+markers" if len(x) == 1 else "lines", line=line)
+    fig.add_scatter(x=round_values(x), y=round_values(y), mode="lines+markers" if len(x) == 1 else "lines", line=line)
     fig.data[-1].update(name=escape(name), meta={"method": name}, showlegend=not quiet)
 
 
@@ -116,8 +116,8 @@ def _band(fig: go.Figure, name: str, curve: pd.DataFrame, colour: str) -> None:
     if (curve["max"] - curve["min"]).max() == 0:
         return
     rounds = curve["round"].tolist()
-    edge = [*rounded(curve["max"]), *rounded(curve["min"])[::-1]]
-    fig.add_scatter(x=rounds + rounds[::-1], y=edge, fill="toself", fillcolor=faded(colour, 0.14), mode="lines")
+    edge = [*round_values(curve["max"]), *round_values(curve["min"])[::-1]]
+    fig.add_scatter(x=rounds + rounds[::-1], y=edge, fill="toself", fillcolor=with_opacity(colour, 0.14), mode="lines")
     fig.data[-1].update(line={"width": 0}, hoverinfo="skip", showlegend=False, meta={"method": name, "band": True})
     fig.data[-1].visible = colour != LIGHT["quiet"]
 
@@ -174,7 +174,7 @@ def cost_curves(study: Study, cost: str) -> go.Figure | None:
     fig = figure(340, xaxis=axis(costs.title, showgrid=False, **scaled), yaxis=score_axis(study.metric, limits))
     fig.update_layout(hovermode="closest")
     for method in drawing_order(study, costs.curves):
-        curve = thinned(costs.curves[method])
+        curve = thin_out(costs.curves[method])
         _line(fig, method, curve["spent"], curve["score"], study.colours[method], dash_of(method))
         told = f"{escape(method)}<br>%{{x:.3g}} {costs.unit}, {hover(study.metric)}<extra></extra>"
         fig.data[-1].hovertemplate = told

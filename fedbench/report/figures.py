@@ -6,9 +6,9 @@ from typing import Any
 import pandas as pd
 import plotly.graph_objects as go
 
-from fedbench.report.curves import rounded
+from fedbench.report.curves import round_values
 from fedbench.report.study import POINT_NAMES, Study
-from fedbench.report.theme import LIGHT, axis, faded, figure, hover, score_axis
+from fedbench.report.theme import LIGHT, axis, figure, hover, score_axis, with_opacity
 from fedbench.results.tables import BASELINE, clients_at
 from fedbench.tasks import Metric
 
@@ -36,12 +36,12 @@ def client_strip(study: Study) -> go.Figure | None:
     fig = figure(340, yaxis=score_axis(study.metric, [*both["fit"], *both["agg"]]))
     fig.update_layout(xaxis=axis("clients, worst first", showgrid=False, range=[0.3, len(both) + 0.7]))
     fig.update_xaxes(dtick=1 if len(both) <= 20 else None)
-    fig.add_vrect(x0=0.5, x1=-(-len(both) // 10) + 0.5, fillcolor=faded(LIGHT["alarm"], 0.1), line_width=0)
+    fig.add_vrect(x0=0.5, x1=-(-len(both) // 10) + 0.5, fillcolor=with_opacity(LIGHT["alarm"], 0.1), line_width=0)
     _segments(fig, [(p, p) for p in place], list(zip(both["fit"], both["agg"], strict=True)), LIGHT["quiet"], 1.2)
     who = [f"client {c}, seed {s}" for c, s in zip(both["client"], both["seed"], strict=True)]
     marks = {"fit": (LIGHT["c1"], "circle-open", "after_fit"), "agg": (LIGHT["accent"], "circle", "after_agg")}
     for key, (colour, symbol, point) in marks.items():
-        fig.add_scatter(x=place, y=rounded(both[key]), mode="markers", text=who, name=POINT_NAMES[point])
+        fig.add_scatter(x=place, y=round_values(both[key]), mode="markers", text=who, name=POINT_NAMES[point])
         fig.data[-1].update(marker={"color": colour, "symbol": symbol, "size": 8, "line": {"width": 1.6}})
         fig.data[-1].update(
             hovertemplate=f"%{{text}}<br>{hover(study.metric)} " + POINT_NAMES[point] + "<extra></extra>"
@@ -89,10 +89,10 @@ def slopes(metric: Metric, paired: pd.DataFrame, colour: str, limits: list[float
     for gains, tone, dash in ((True, colour, "solid"), (False, LIGHT["alarm"], "dot")):
         rows = shown.loc[shown["gains"] == gains, stops].to_numpy().tolist()
         xs = [tuple(range(len(stops)))] * len(rows)
-        _segments(fig, xs, [tuple(row) for row in rows], faded(tone, strength), 1.4)
+        _segments(fig, xs, [tuple(row) for row in rows], with_opacity(tone, strength), 1.4)
         fig.data[-1].line.dash = dash
     mean = {"color": LIGHT["ink"], "width": 3}
-    fig.add_scatter(x=list(range(len(stops))), y=rounded(paired[stops].mean()), mode="lines+markers", line=mean)
+    fig.add_scatter(x=list(range(len(stops))), y=round_values(paired[stops].mean()), mode="lines+markers", line=mean)
     fig.data[-1].update(marker={"size": 8}, hovertemplate=f"mean {hover(metric)}<extra></extra>")
     return fig
 
@@ -111,7 +111,7 @@ def time_bars(study: Study) -> go.Figure | None:
     fig = figure(130 + (34 if len(table) <= 20 else 22) * len(table), barmode="stack", xaxis=axis("seconds per round"))
     fig.update_layout(yaxis=axis(showgrid=False, autorange="reversed", type="category"))
     for phase, colour in PHASES.items():
-        fig.add_bar(y=[escape(m) for m in table.index], x=rounded(table[phase]), orientation="h", name=phase)
+        fig.add_bar(y=[escape(m) for m in table.index], x=round_values(table[phase]), orientation="h", name=phase)
         fig.data[-1].update(
             width=0.55, marker_color=LIGHT[colour], hovertemplate=f"{phase} %{{x:.3g}} s<extra></extra>"
         )

@@ -12,7 +12,7 @@ from threading import Lock
 
 from fedbench.errors import ConfigError
 from fedbench.report import make_report
-from fedbench.report.template import rendered
+from fedbench.report.template import render
 
 LINKED = {".csv", ".md", ".tex", ".png", ".svg"}
 """Files that pages link to."""
@@ -42,7 +42,7 @@ class LivePage:
         try:
             return make_report(self.folder).read_bytes()
         except ConfigError as error:
-            return rendered("waiting.html.j2", line=str(error)).encode()
+            return render("waiting.html.j2", line=str(error)).encode()
 
     def version(self) -> bytes:
         """Sixteen hexadecimal digits that change with the report."""
@@ -64,7 +64,7 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         name = self.path.partition("?")[0].removeprefix("/")
         if name == "":
-            self._answer(rendered("live.html.j2", title=self.page.folder.name).encode())
+            self._answer(render("live.html.j2", title=self.page.folder.name).encode())
         elif name == "page":
             self._answer(self.page.text())
         elif name == "version":

@@ -67,7 +67,7 @@ def render(study: Study, rows: Sequence[LeaderboardRow] = ()) -> str:
         "page.html.j2",
         kind=study.plan.kind,
         title=f"{what} on {(study.config.get('data') or {}).get('name', study.folder.name)}",
-        asked=answer.asked(study),
+        asked=answer.subtitle(study),
         answer=verdicts.comparison_answer(study, rows) if alike else answer.answer(study),
         besides=verdicts.comparison_notes(study, rows) if alike else answer.reference_lines(study),
         tiles=[] if alike else answer.answer_tiles(study),
@@ -90,7 +90,7 @@ def render(study: Study, rows: Sequence[LeaderboardRow] = ()) -> str:
         config=yaml.safe_dump(study.config, sort_keys=False) if study.config else "",
         environment=environment_facts(study),
         warnings=study_warnings(study),
-        failed=failed(study),
+        failed=failure_lines(study),
         decisions=decision_groups(study),
     )
 
@@ -317,7 +317,7 @@ def study_warnings(study: Study) -> list[str]:
     return found + searches.search_notes(study.plan) + study.problems
 
 
-def failed(study: Study) -> list[str]:
+def failure_lines(study: Study) -> list[str]:
     """Failed points and clients in words."""
     found = [
         f"{'Point' if entry.role == 'candidate' else entry.label} {entry.name} failed: "

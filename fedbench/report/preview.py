@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from fedbench.report.template import rendered
+from fedbench.report.template import render
 from fedbench.results.files import write_atomically
 
 LOSSLESS = 64
@@ -70,7 +70,7 @@ def write_preview(path: Path, preview: Preview) -> Path:
 
 
 def render_preview(preview: Preview) -> str:
-    return rendered(
+    return render(
         "preview.html.j2",
         p=preview,
         sheets=[

@@ -11,7 +11,7 @@ from fedbench.report.grids import short
 from fedbench.report.study import Study
 from fedbench.report.theme import LIGHT, axis, figure
 from fedbench.results.plan import Entry, Plan, point_name, text_of
-from fedbench.silence import silenced
+from fedbench.silence import silence_logger
 from fedbench.tasks import Metric
 
 LEAST_POINTS = 8
@@ -112,7 +112,7 @@ def importance(points: Sequence[Entry], keys: Sequence[str]) -> dict[str, float]
     import optuna
 
     spaces = {key: _distribution([entry.values[key] for entry in points]) for key in keys}
-    with silenced("optuna"):
+    with silence_logger("optuna"):
         study = optuna.create_study()
     for entry in points:
         own = {key: entry.values[key] if _is_number(spaces[key]) else text_of(entry.values[key]) for key in keys}

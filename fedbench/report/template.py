@@ -11,7 +11,7 @@ from fedbench.report.theme import DARK, LIGHT
 TEMPLATES_FOLDER = Path(__file__).parent
 
 
-def rendered(file: str | Path, **values: Any) -> str:
+def render(file: str | Path, **values: Any) -> str:
     """Renders a template: a name in this folder, or a file elsewhere that may build on those in this folder.
 
     Missing values are errors, and texts are escaped.
@@ -29,4 +29,4 @@ def rendered(file: str | Path, **values: Any) -> str:
 
 def page_of(file: str | Path, **values: Any) -> str:
     """Renders a template with charts: adds their colours in both themes and the drawing code."""
-    return rendered(file, **values, palettes={"light": LIGHT, "dark": DARK}, plotly=get_plotlyjs())
+    return render(file, **values, palettes={"light": LIGHT, "dark": DARK}, plotly=get_plotlyjs())

@@ -75,7 +75,7 @@ def dash_of(method: str) -> str:
     return {BASELINE: "dash", **dict.fromkeys(REFERENCES, "dot")}.get(method, "solid")
 
 
-def faded(colour: str, opacity: float) -> str:
+def with_opacity(colour: str, opacity: float) -> str:
     """The colour as rgba(); opacity in [0, 1]."""
     red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
     return f"rgba({red},{green},{blue},{opacity})"

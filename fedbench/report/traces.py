@@ -3,10 +3,10 @@
 import pandas as pd
 import plotly.graph_objects as go
 
-from fedbench.report.curves import rounded, thinned
+from fedbench.report.curves import round_values, thin_out
 from fedbench.report.figures import legend
 from fedbench.report.study import Study
-from fedbench.report.theme import LIGHT, SCALE, axis, faded, figure, label_ends, round_axis
+from fedbench.report.theme import LIGHT, SCALE, axis, figure, label_ends, round_axis, with_opacity
 
 MOST_LINES = 60
 MOST_CELLS = 20
@@ -40,7 +40,7 @@ PAIRS = ("weight", "head_weight")
 def by_round(traces: pd.DataFrame, name: str) -> pd.DataFrame:
     """A trace as rounds x clients, mean over seeds."""
     rows = traces[(traces["name"] == name) & (traces["client"] >= 0)]
-    return thinned(rows.pivot_table(index="round", columns="client", values="value", aggfunc="mean"))
+    return thin_out(rows.pivot_table(index="round", columns="client", values="value", aggfunc="mean"))
 
 
 def lambda_lines(study: Study) -> go.Figure | None:
@@ -63,7 +63,7 @@ def lambda_lines(study: Study) -> go.Figure | None:
 
 
 def _line(fig: go.Figure, values: pd.Series, client: int, stands_out: bool) -> None:
-    colour, width = (LIGHT["alarm"], 3.2) if stands_out else (faded(LIGHT["accent"], 0.55), 1.6)
+    colour, width = (LIGHT["alarm"], 3.2) if stands_out else (with_opacity(LIGHT["accent"], 0.55), 1.6)
     fig.add_scatter(x=values.index.tolist(), y=values.tolist(), mode="lines", line={"color": colour, "width": width})
     fig.data[-1].update(name=f"client {client}: flipped", showlegend=stands_out)
     fig.data[-1].hovertemplate = f"client {client}<br>round %{{x}}: λ = %{{y:.3f}}<extra></extra>"
@@ -124,7 +124,9 @@ def _mean_with_band(table: pd.DataFrame, title: str, unit: str) -> go.Figure | N
         return None
     fig = figure(300, 16, xaxis=round_axis(table.index.max()), yaxis=axis(title, rangemode="tozero"))
     rounds, low, high = table.index.tolist(), table.min(axis=1).tolist(), table.max(axis=1).tolist()
-    fig.add_scatter(x=rounds + rounds[::-1], y=high + low[::-1], fill="toself", fillcolor=faded(LIGHT["accent"], 0.14))
+    fig.add_scatter(
+        x=rounds + rounds[::-1], y=high + low[::-1], fill="toself", fillcolor=with_opacity(LIGHT["accent"], 0.14)
+    )
     fig.data[-1].update(mode="lines", line={"width": 0}, hoverinfo="skip")
     fig.add_scatter(
         x=rounds, y=table.mean(axis=1).tolist(), mode="lines", line={"color": LIGHT["accent"], "width": 2.4}
@@ -158,10 +160,10 @@ def layer_map(study: Study) -> go.Figure | None:
             table = rows.assign(name=rows["name"].str.removeprefix(f"{name}/")).pivot_table(
                 index="round", columns="name", values="value", aggfunc="mean"
             )
-            shown = thinned(table)[layers].T * 100
+            shown = thin_out(table)[layers].T * 100
             fig = figure(110 + 24 * len(layers), 16, xaxis=axis("round", showgrid=False))
             fig.update_layout(yaxis=axis(showgrid=False, autorange="reversed", type="category"))
-            cells = [rounded(row) for row in shown.to_numpy().tolist()]
+            cells = [round_values(row) for row in shown.to_numpy().tolist()]
             fig.add_heatmap(x=shown.columns.tolist(), y=layers, z=cells, colorscale=SCALE, zmin=0)
             fig.data[-1].hovertemplate = f"%{{y}}, round %{{x}}: %{{z:.1f}} % {what}<extra></extra>"
             fig.data[-1].colorbar = {"title": {"text": "%"}, "thickness": 10, "outlinewidth": 0}

@@ -49,7 +49,7 @@ def latex(heads: Sequence[str], lines: Sequence[TextLine]) -> str:
 
     def shown(cell: Cell) -> str:
         mark = {1: r"\textbf{%s}", 2: r"\underline{%s}"}.get(cell.place, "%s")
-        return mark.replace("%s", escaped(cell.text)) + r"$^{=}$" * cell.tied
+        return mark.replace("%s", escape_latex(cell.text)) + r"$^{=}$" * cell.tied
 
     def row(cells: Sequence[str]) -> str:
         return " & ".join(cells) + r" \\"
@@ -57,11 +57,20 @@ def latex(heads: Sequence[str], lines: Sequence[TextLine]) -> str:
     body = [row([shown(cell) for cell in line]) for line in lines]
     begin = rf"\begin{{tabular}}{{l{'r' * (len(heads) - 1)}}}"
     return "\n".join(
-        [begin, r"\toprule", row(list(map(escaped, heads))), r"\midrule", *body, r"\bottomrule", r"\end{tabular}", ""]
+        [
+            begin,
+            r"\toprule",
+            row(list(map(escape_latex, heads))),
+            r"\midrule",
+            *body,
+            r"\bottomrule",
+            r"\end{tabular}",
+            "",
+        ]
     )
 
 
-def escaped(text: str) -> str:
+def escape_latex(text: str) -> str:
     """Escapes text for LaTeX."""
     for found, put in LATEX.items():
         text = text.replace(found, put)

@@ -46,7 +46,7 @@ class Files:
         """Copy tensors one after the other into a file. Raises OSError where there is no room for them."""
         places, end = [], 0
         for tensor in tensors:
-            place = TensorPlace(file, aligned(end), tuple(tensor.shape), tensor.dtype)
+            place = TensorPlace(file, align_up(end), tuple(tensor.shape), tensor.dtype)
             places.append(place)
             end = place.end
         mapped = torch.from_numpy(self.mapped(file, end))
@@ -141,7 +141,7 @@ class Arena:
         return TensorPlace(file, tensor.data_ptr() - start, tuple(tensor.shape), tensor.dtype)
 
 
-def aligned(position: int) -> int:
+def align_up(position: int) -> int:
     """The first place from there on where a tensor may start."""
     return -(-position // ALIGNMENT) * ALIGNMENT
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fedbench.config import Config, MethodConfig
-from fedbench.config.keys import flat, nested
+from fedbench.config.keys import flat, nest
 from fedbench.config.words import keys_called
 from fedbench.errors import ConfigError
 from fedbench.jobs import run_folder
@@ -66,7 +66,7 @@ def compare(
     gradient steps get fewer points, so that points times steps are about equal. search, samples, scheduler, point,
     final_val: as of a grid. Final runs have the seeds of the configuration, by default 0, 1 and 2.
     """
-    tuning = Tuning.named(tune, search, samples, scheduler, tune_seeds, point, final_val, budget_steps)
+    tuning = Tuning.parse(tune, search, samples, scheduler, tune_seeds, point, final_val, budget_steps)
     config = Config.of(config)
     studies, matrix, folder = plan_comparisons(config, names_of(methods), tuning, over, space)
     if line := too_few(len(studies[0].config.seeds)):
@@ -184,7 +184,7 @@ def without_other_options(config: Config) -> Config:
 def in_setting(config: Config, setting: Setting) -> Config:
     """What is asked, in a setting. Raises ConfigError."""
     try:
-        return Config(**nested({**flat(config.model_dump(mode="json", exclude_unset=True)), **setting.values}))
+        return Config(**nest({**flat(config.model_dump(mode="json", exclude_unset=True)), **setting.values}))
     except ConfigError as error:
         raise ConfigError(f"over: {error}") from None
 

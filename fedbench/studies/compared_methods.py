@@ -8,7 +8,7 @@ from fedbench import methods, models
 from fedbench.aggregation.aggregator import MEAN
 from fedbench.config import Config
 from fedbench.config.files import parse_value
-from fedbench.config.keys import flat, nested
+from fedbench.config.keys import flat, nest
 from fedbench.errors import ConfigError
 from fedbench.jobs.resolve import with_defaults
 from fedbench.methods.base import takes_aggregators
@@ -94,7 +94,7 @@ class ComparedMethod:
         if "aggregator.name" in self.fixed:
             tree.pop("aggregator", None)
         asked = {methods.full_key(self.name, key): value for key, value in flat(tree).items()}
-        return Config(**nested({**asked, **self.fixed, **(values or {})}))
+        return Config(**nest({**asked, **self.fixed, **(values or {})}))
 
     def runs(
         self, config: Config, seeds: Sequence[int], tune_seeds: Sequence[int] = TUNE_SEEDS
@@ -138,7 +138,7 @@ class ComparedMethod:
         most: points, if not all. Raises ConfigError where nothing is left.
         """
         asked = self.config(config)
-        own = replace(space.named(self.name).without(set_keys(asked)), given=self._seen(asked))
+        own = replace(space.with_own_names(self.name).without(set_keys(asked)), given=self._seen(asked))
         untuned = self.without_effect(own.axes, config)
         own = replace(own, axes={key: values for key, values in own.axes.items() if key not in untuned})
         refused: dict[str, tuple[Values, str]] = {}

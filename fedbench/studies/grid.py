@@ -56,7 +56,7 @@ def grid(
     that fall behind. point: the evaluation point by which points are chosen, and which the answer is about. final_val:
     share of training images that final runs hold out, if another than `data.val`: with 0 they train on all.
     """
-    tuning = Tuning.named(tune, search, samples, scheduler, tune_seeds, point, final_val)
+    tuning = Tuning.parse(tune, search, samples, scheduler, tune_seeds, point, final_val)
     study = plan_grid(Config.of(config), tuning, space, baselines)
     run_studies([study], at_once, watch)
     return GridResult(study.folder, study.plan.choices[study.plan.subject or ""])

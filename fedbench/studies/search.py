@@ -7,7 +7,7 @@ from typing import Any, Literal, get_args
 
 from fedbench.errors import ConfigError, nearest
 from fedbench.results.plan import point_name
-from fedbench.silence import silenced
+from fedbench.silence import silence_logger
 from fedbench.studies.space import Space, Values, round_to_bounds
 
 SearchKind = Literal["grid", "random", "optuna"]
@@ -25,7 +25,7 @@ class Search:
     scheduler: Scheduler = "none"
 
     @classmethod
-    def named(
+    def parse(
         cls, kind: str = "grid", samples: int | None = None, scheduler: str = "none", tune: Any = None
     ) -> "Search":
         """As a command or a call asks for it; tune: points of each grid, if so many. Raises ConfigError."""
@@ -73,7 +73,7 @@ def propose(space: Space, tried: Sequence[Tried], takes: Callable[[Values], bool
     """
     from ray.tune.search.optuna import OptunaSearch  # sets its logger's level, which is why it comes first
 
-    with silenced("optuna"):
+    with silence_logger("optuna"):
         return _proposed(OptunaSearch, space, tried, takes)
 
 

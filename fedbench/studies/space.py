@@ -72,7 +72,7 @@ class Space:
             constraint = None
         return cls(dict(axes), constraint)
 
-    def named(self, method: str) -> "Space":
+    def with_own_names(self, method: str) -> "Space":
         """With a method's own names of its options, where an axis goes by a symbol."""
         axes = {methods.full_key(method, key): values for key, values in self.axes.items()}
         if len(axes) < len(self.axes):

@@ -29,7 +29,7 @@ class Tuning:
     by_steps: bool = False
 
     @classmethod
-    def named(
+    def parse(
         cls,
         tune: int | None = None,
         search: str = "grid",
@@ -41,7 +41,7 @@ class Tuning:
         budget_steps: bool = False,
     ) -> "Tuning":
         """By the words of commands and calls. Raises ConfigError."""
-        asked = Search.named(search, samples, scheduler, tune)
+        asked = Search.parse(search, samples, scheduler, tune)
         return cls(tune, asked, legal_seeds(tune_seeds), legal_point(point), legal_share(final_val), budget_steps)
 
     def as_plan(self) -> dict[str, Any]:

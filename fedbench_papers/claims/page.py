@@ -7,7 +7,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from fedbench.report.template import rendered
+from fedbench.report.template import render
 from fedbench.results.files import read_as, write_atomically
 
 CLAIMS_FILE = "claims.json"
@@ -202,7 +202,7 @@ def cell(text: str) -> str:
 def as_page(rows: Sequence[Tree], folder: Path) -> str:
     """The whole page as text; every row that was run links to its own page."""
     run = [row for row in rows if row["parts"]]
-    return rendered(
+    return render(
         Path(__file__).with_name("claims.html.j2"),
         title="Claims of the papers",
         intro=INTRO,

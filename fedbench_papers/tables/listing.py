@@ -4,7 +4,7 @@ import textwrap
 from collections.abc import Iterator
 
 from fedbench.config import Config
-from fedbench.config.keys import nested
+from fedbench.config.keys import nest
 from fedbench.studies.cost import hours_of, steps_of
 from fedbench_papers.tables.experiment import Experiment, names
 
@@ -29,7 +29,7 @@ def runs_of_cells(experiment: Experiment, scale: str) -> list[Config]:
     """What is run for all cells, those that cells share once."""
     found: dict[tuple[str, int], Config] = {}
     for cell in experiment.cells:
-        asked = Config(**nested(experiment.values(cell, scale)))
+        asked = Config(**nest(experiment.values(cell, scale)))
         for method in experiment.compared_methods(cell, scale):
             found |= {(config.key(), seed): config for config, seed in method.runs(asked, asked.seeds)}
     return list(found.values())

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from fedbench.config import Config
-from fedbench.config.keys import nested
+from fedbench.config.keys import nest
 from fedbench.errors import ConfigError
 from fedbench.jobs import run_folder
 from fedbench.jobs.schedule import Watch
@@ -100,7 +100,7 @@ def plan_table(
     given = user_keys(config)
     asked = {**experiment.values(cell, scale), **given}
     asked |= source_keys(asked["data.name"], sources)
-    whole = Config(**nested(asked))
+    whole = Config(**nest(asked))
     compared = experiment.compared_methods(cell, scale, list(given))
     clash = sorted(set(TUNE_SEEDS) & set(whole.seeds))
     if clash and any(method.tuned for method in compared):

@@ -13,7 +13,7 @@ from fedbench.aggregation.means import (
     masked_merge,
     mean,
     mixtures,
-    normalised,
+    normalise,
     product,
     trimmed_mean,
     weighted_mean,
@@ -54,7 +54,7 @@ def groups(count, seed=2):
 
 
 def test_normalised():
-    assert normalised([1, 3]) == [0.25, 0.75]
+    assert normalise([1, 3]) == [0.25, 0.75]
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -90,7 +90,7 @@ def test_masked_mean_is_the_mean_over_those_who_take_part(size):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_masked_mean_where_all_take_part_is_the_weighted_mean(dtype):
-    weights = normalised([3, 1, 4, 1, 5, 9, 2, 6, 5, 3])
+    weights = normalise([3, 1, 4, 1, 5, 9, 2, 6, 5, 3])
     given_vectors = vectors(10, 1000, dtype)
     found = masked_mean(given_vectors, [torch.ones(1000, dtype=torch.bool)] * 10, weights, torch.zeros(1000).to(dtype))
     assert torch.equal(found, weighted_mean(given_vectors, weights))

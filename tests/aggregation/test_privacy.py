@@ -14,8 +14,8 @@ from scipy.stats import norm
 from fedbench.aggregation.privacy import (
     ORDERS,
     epsilon_at,
+    flip_bits,
     flip_probability,
-    flipped,
     gaussian_divergence,
     gaussian_epsilon,
     keep_probability,
@@ -50,7 +50,7 @@ def test_randomised_response_keeps_and_exchanges_as_often_as_it_should():
 def test_bits_are_flipped_independently():
     bits = torch.zeros(50_000, 3, dtype=torch.bool)
     bits[:, 0] = True
-    noisy = flipped(bits, 0.25, torch.Generator().manual_seed(1)).double()
+    noisy = flip_bits(bits, 0.25, torch.Generator().manual_seed(1)).double()
     assert torch.allclose(noisy.mean(0), torch.tensor([0.75, 0.25, 0.25]).double(), atol=0.008)
     assert noisy.sum(1).min() == 0
     assert noisy.T.corrcoef().triu(1).abs().max() < 0.02

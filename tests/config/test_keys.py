@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedbench.config.keys import flat, nested
+from fedbench.config.keys import flat, nest
 
 names = st.text("abc_", min_size=1, max_size=4)
 trees = st.recursive(
@@ -15,9 +15,9 @@ trees = st.recursive(
 
 @given(st.dictionaries(names, trees, max_size=4))
 def test_nested_undoes_flat(tree):
-    assert nested(flat(tree)) == tree
+    assert nest(flat(tree)) == tree
 
 
 def test_a_name_and_keys_of_one_section_are_merged_in_any_order():
-    assert nested({"method": "fedcac", "method.tau": 0.3}) == {"method": {"name": "fedcac", "tau": 0.3}}
-    assert nested({"method.tau": 0.3, "method": "fedcac"}) == {"method": {"tau": 0.3, "name": "fedcac"}}
+    assert nest({"method": "fedcac", "method.tau": 0.3}) == {"method": {"name": "fedcac", "tau": 0.3}}
+    assert nest({"method.tau": 0.3, "method": "fedcac"}) == {"method": {"tau": 0.3, "name": "fedcac"}}

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fedbench.config import TrainConfig
 from fedbench.engine.fit import Fit, Loss, Move, Paired, Step
-from fedbench.engine.group import is_constant, kind_of, stacked
+from fedbench.engine.group import is_constant, kind_of, stack_rows
 from fedbench.engine.learner import Learner
 from fedbench.engine.losses import task_loss
 from fedbench.engine.row_step import CannotStackError
@@ -115,5 +115,5 @@ def test_what_is_equal_for_all_clients():
 
 def test_rows_of_some_are_in_their_places():
     parts = [torch.full((2,), float(n)) for n in range(3)]
-    assert torch.equal(stacked(parts, [0, 1, 2], 3), torch.tensor([[0.0, 0], [1, 1], [2, 2]]))
-    assert torch.equal(stacked(parts[:2], [2, 0], 3)[[2, 0]], torch.tensor([[0.0, 0], [1, 1]]))
+    assert torch.equal(stack_rows(parts, [0, 1, 2], 3), torch.tensor([[0.0, 0], [1, 1], [2, 2]]))
+    assert torch.equal(stack_rows(parts[:2], [2, 0], 3)[[2, 0]], torch.tensor([[0.0, 0], [1, 1]]))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fedbench.config import Config
-from fedbench.jobs.folder_sync import FileServer, Supplies, file_server, read_files, synced
+from fedbench.jobs.folder_sync import FileServer, Supplies, file_server, read_files, synced_copy
 from fedbench.jobs.job import Job
 from fedbench.runtime import checkpoint
 
@@ -32,13 +32,13 @@ def supplies(ray, folder: Path, seen: bool = True) -> Iterator[Supplies]:
 
 
 def test_a_machine_that_sees_the_folder_works_in_it(job, local_ray):
-    with supplies(local_ray, job.folder.parent) as known, synced(job, known) as (own, _):
+    with supplies(local_ray, job.folder.parent) as known, synced_copy(job, known) as (own, _):
         assert own is job
     assert files(job.folder.parent) == {"run/config.yaml": "seeds: [0]"}
 
 
 def test_a_machine_that_does_not_works_on_a_copy_and_sends_it_home(job, local_ray, tmp_path):
-    with supplies(local_ray, tmp_path / "study", seen=False) as known, synced(job, known) as (own, send):
+    with supplies(local_ray, tmp_path / "study", seen=False) as known, synced_copy(job, known) as (own, send):
         assert own.folder != job.folder
         assert files(own.folder) == {"config.yaml": "seeds: [0]"}
         first, second = (own.folder / "checkpoint" / f"round-00000{n}.safetensors" for n in (2, 4))
@@ -61,7 +61,7 @@ def test_a_machine_that_does_not_works_on_a_copy_and_sends_it_home(job, local_ra
 
 def test_what_was_done_before_an_error_is_at_home_too(job, local_ray, tmp_path):
     def fail(known: Supplies) -> None:
-        with synced(job, known) as (own, _):
+        with synced_copy(job, known) as (own, _):
             (own.folder / "error.txt").write_text("KeyError")
             raise KeyError
 

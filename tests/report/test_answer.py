@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from fedbench.report.answer import asked
+from fedbench.report.answer import subtitle
 from fedbench.report.study import Study
 from fedbench.results.plan import Plan
 from tests.report.reading import Make, page_of
@@ -79,12 +79,12 @@ def test_a_run_that_is_not_over_says_how_far_it_is(make_run: Make) -> None:
 def test_clients_that_share_images_are_said_under_the_title(make_run: Make, reuse: bool) -> None:
     folder = make_run(seeds=(0,), partition_keys={"name": "shards", "images": 50, "reuse": reuse})
     said = "images 50, clients may share images)" if reuse else "images 50)"
-    assert said in asked(Study.load(folder))
+    assert said in subtitle(Study.load(folder))
 
 
 def test_records_of_older_versions_name_their_partition_without_its_keys(make_run: Make) -> None:
     folder = make_run(seeds=(0,), partition_keys={"name": "shards", "clients": 12})
-    assert "12 clients, shards (classes 2);" in asked(Study.load(folder))
+    assert "12 clients, shards (classes 2);" in subtitle(Study.load(folder))
     path = folder / "environment.json"
     path.write_text(json.dumps({k: v for k, v in json.loads(path.read_text()).items() if k != "partition_headline"}))
-    assert "12 clients, shards;" in asked(Study.load(folder))
+    assert "12 clients, shards;" in subtitle(Study.load(folder))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from fedbench.report.curves import MOST_POINTS, thinned
+from fedbench.report.curves import MOST_POINTS, thin_out
 from tests.report.reading import Make, page_of
 
 
@@ -21,11 +21,11 @@ def test_a_short_run_has_no_ticks_between_its_rounds(make_run: Make, with_lambda
 
 def test_a_long_curve_keeps_its_ends_and_loses_the_rest_evenly() -> None:
     frame = pd.DataFrame({"round": range(1, 5 * MOST_POINTS + 1)})
-    found = thinned(frame)["round"].tolist()
+    found = thin_out(frame)["round"].tolist()
     assert len(found) == MOST_POINTS
     assert (found[0], found[-1]) == (1, 5 * MOST_POINTS)
     assert {b - a for a, b in pairwise(found)} <= {5, 6}
-    assert len(thinned(frame[:MOST_POINTS])) == MOST_POINTS
+    assert len(thin_out(frame[:MOST_POINTS])) == MOST_POINTS
 
 
 def test_methods_beyond_the_colours_are_quiet_without_a_band_until_they_are_chosen(make_comparison: Make) -> None:

@@ -7,9 +7,11 @@ from tests.report.reading import Make, Page, page_of
 
 
 def test_every_colour_of_a_figure_has_a_twin_in_the_dark(grid_page: Page) -> None:
-    from fedbench.report.theme import DARK, LIGHT, faded
+    from fedbench.report.theme import DARK, LIGHT, with_opacity
 
-    known = {*LIGHT.values()} | {faded(colour, 0).rsplit(",", 1)[0] for colour in LIGHT.values()} | {"rgba(0,0,0"}
+    known = (
+        {*LIGHT.values()} | {with_opacity(colour, 0).rsplit(",", 1)[0] for colour in LIGHT.values()} | {"rgba(0,0,0"}
+    )
     text = json.dumps(grid_page.charts)
     used = set(re.findall(r'"(#[0-9a-f]{6}|rgba\(\d+,\d+,\d+)[",]', text))
     assert used

@@ -108,7 +108,7 @@ def test_what_makes_no_settings_is_refused_before_anything_runs(tmp_path, over, 
 
 def planned(names: list[str], space: str | None = None, **more) -> TuningStudy:
     """The study of a comparison that is not run."""
-    (study,), _, _ = plan_comparisons(Config(), names, Tuning.named(**more), space=space)
+    (study,), _, _ = plan_comparisons(Config(), names, Tuning.parse(**more), space=space)
     return study
 
 

@@ -75,4 +75,4 @@ def test_the_points_of_each_kind():
 )
 def test_mistakes_are_one_line(words, line):
     with pytest.raises(ConfigError, match=line):
-        Search.named(**words)
+        Search.parse(**words)

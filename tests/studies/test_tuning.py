@@ -9,10 +9,10 @@ from fedbench.studies.tuning import Tuning, legal_point, legal_seeds, legal_shar
 
 
 def test_words_become_what_a_plan_says():
-    asked = Tuning.named(search="random", samples=5, scheduler="asha", tune_seeds=[90, 91], budget_steps=True)
+    asked = Tuning.parse(search="random", samples=5, scheduler="asha", tune_seeds=[90, 91], budget_steps=True)
     assert (asked.search, asked.seeds, asked.by_steps) == (Search("random", 5, "asha"), [90, 91], True)
     assert asked.as_plan() == {"point": "after_agg", "search": "random", "scheduler": "asha"}
-    assert Tuning.named() == Tuning(seeds=[90])
+    assert Tuning.parse() == Tuning(seeds=[90])
 
 
 def test_without_a_validation_split_there_is_nothing_to_choose_by():

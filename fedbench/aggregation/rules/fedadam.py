@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from pydantic import Field
 
-from fedbench.aggregation.aggregator import Aggregator, Memory, combined, mean_suffices
+from fedbench.aggregation.aggregator import Aggregator, Memory, combine_by, mean_suffices
 from fedbench.aggregation.means import weighted_mean
 from fedbench.config import Section
 from fedbench.module.weights import Weights
@@ -35,4 +35,4 @@ class FedAdam(Aggregator):
         memory["m"] = options.beta1 * memory["m"] + (1 - options.beta1) * update
         memory["v"] = options.beta2 * memory["v"] + (1 - options.beta2) * update.square()
         params = before + options.lr * memory["m"] / (memory["v"].sqrt() + options.tau)
-        return combined(models, lambda buffers: weighted_mean(buffers, weights), params)
+        return combine_by(models, lambda buffers: weighted_mean(buffers, weights), params)

@@ -7,7 +7,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from fedbench.aggregation.aggregator import Aggregator, Memory, combined
+from fedbench.aggregation.aggregator import Aggregator, Memory, combine_by
 from fedbench.aggregation.columns import PRODUCTS, by_columns
 from fedbench.aggregation.means import mean
 from fedbench.config import Section
@@ -47,7 +47,7 @@ class Krum(Aggregator):
     def combine(self, models: Sequence[Weights], weights: Sequence[float], current: Weights, memory: Memory) -> Weights:
         scores = krum_scores(squared_distances([m.params for m in models]), self.options.byzantine)
         chosen = sorted(scores.argsort(stable=True)[: self.options.select].tolist())
-        return combined([models[i] for i in chosen], mean)
+        return combine_by([models[i] for i in chosen], mean)
 
 
 def krum_scores(squared: Tensor, byzantine: int) -> Tensor:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from fedbench.aggregation.aggregator import Aggregator, Memory, combined, mean_suffices
+from fedbench.aggregation.aggregator import Aggregator, Memory, combine_by, mean_suffices
 from fedbench.aggregation.means import weighted_mean
 from fedbench.module.weights import Weights
 
@@ -12,4 +12,4 @@ class Mean(Aggregator):
 
     @mean_suffices
     def combine(self, models: Sequence[Weights], weights: Sequence[float], current: Weights, memory: Memory) -> Weights:
-        return combined(models, lambda vectors: weighted_mean(vectors, weights))
+        return combine_by(models, lambda vectors: weighted_mean(vectors, weights))

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from fedbench.aggregation.aggregator import Aggregator, Memory, combined
+from fedbench.aggregation.aggregator import Aggregator, Memory, combine_by
 from fedbench.aggregation.means import trimmed_mean
 from fedbench.module.weights import Weights
 
@@ -14,4 +14,4 @@ class Median(Aggregator):
     """
 
     def combine(self, models: Sequence[Weights], weights: Sequence[float], current: Weights, memory: Memory) -> Weights:
-        return combined(models, lambda vectors: trimmed_mean(vectors, (len(vectors) - 1) // 2))
+        return combine_by(models, lambda vectors: trimmed_mean(vectors, (len(vectors) - 1) // 2))

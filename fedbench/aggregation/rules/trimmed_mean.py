@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from pydantic import Field
 
-from fedbench.aggregation.aggregator import Aggregator, Memory, combined
+from fedbench.aggregation.aggregator import Aggregator, Memory, combine_by
 from fedbench.aggregation.means import trimmed_mean
 from fedbench.aggregation.ranks import floored_share
 from fedbench.config import Section
@@ -32,4 +32,4 @@ class TrimmedMean(Aggregator):
 
     def combine(self, models: Sequence[Weights], weights: Sequence[float], current: Weights, memory: Memory) -> Weights:
         cut = floored_share(self.options.share, len(models))
-        return combined(models, lambda vectors: trimmed_mean(vectors, cut))
+        return combine_by(models, lambda vectors: trimmed_mean(vectors, cut))

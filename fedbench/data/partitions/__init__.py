@@ -19,7 +19,7 @@ from fedbench.data.partitions.saved import partition_from_file
 from fedbench.data.partitions.scheme import (
     FILE_SCHEME,
     SCHEMES,
-    checked,
+    check_keys,
     load,
     names,
     resolve_scheme_options,
@@ -54,7 +54,7 @@ def partition(dataset: Dataset, config: Config, seed: int) -> Partition:
     if config.public.size:
         public, reserved = draw_public(source, config.public, seed)
         source = source.without(reserved)
-    keys = checked(options)
+    keys = check_keys(options)
     train, test = scheme.deal(source, keys, random_stream(seed, "deal"))
     val = draw_validation(train, source.labels, config.data.val, random_stream(seed, "val"))
     warnings = [

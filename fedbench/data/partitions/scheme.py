@@ -90,7 +90,7 @@ def headline(name: str) -> tuple[str, ...]:
     return FILE_HEADLINE if name == FILE_SCHEME else load(name).headline
 
 
-def checked(asked: PartitionConfig) -> PartitionConfig:
+def check_keys(asked: PartitionConfig) -> PartitionConfig:
     """The keys as the scheme's Options. Raises ConfigError for unknown ones."""
     kind = PartitionConfig if asked.name == FILE_SCHEME else load(asked.name).Options
     for key in asked.options:
@@ -107,7 +107,7 @@ def checked(asked: PartitionConfig) -> PartitionConfig:
 
 def resolve_scheme_options(asked: PartitionConfig, one_part: bool) -> PartitionConfig:
     """The keys with defaults of scheme and data filled in. one_part: the data have no separate parts."""
-    options, filled = checked(asked), dict[str, Any]()
+    options, filled = check_keys(asked), dict[str, Any]()
     if asked.name != FILE_SCHEME:
         scheme = load(asked.name)
         filled |= {key: getattr(asked, key) or size for key, size in scheme.sizes.items()}
@@ -126,7 +126,7 @@ def with_client_count(asked: PartitionConfig, source: SamplePool) -> PartitionCo
     """The resolved keys with the number of clients in the data, if the scheme uses it and none is set."""
     options = resolve_scheme_options(asked, source.one_part)
     count = load(asked.name).count if clients_by_data(asked) else None
-    return options.model_copy(update={"clients": count(source, checked(options))}) if count else options
+    return options.model_copy(update={"clients": count(source, check_keys(options))}) if count else options
 
 
 def clients_by_data(asked: PartitionConfig) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pooch
 
 from fedbench.errors import first_line
-from fedbench.silence import silenced
+from fedbench.silence import silence_logger
 
 HTTP_TIMEOUT = 20.0
 """Seconds without an answer after which a download is given up."""
@@ -34,7 +34,7 @@ def fetch(wanted: Download, folder: Path, progress: OnBytes | None = None) -> No
     downloader = pooch.HTTPDownloader(progressbar=bar, chunk_size=CHUNK_BYTES, timeout=HTTP_TIMEOUT, headers=HEADERS)
     for number, address in enumerate(wanted.addresses, 1):
         try:
-            with silenced("pooch"):
+            with silence_logger("pooch"):
                 pooch.retrieve(address, f"md5:{wanted.md5}", wanted.name, folder, downloader=downloader)
             return
         except (OSError, ValueError):

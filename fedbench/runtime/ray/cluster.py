@@ -56,7 +56,7 @@ def inside_a_trial() -> bool:
 
 
 @contextmanager
-def connected(config: Config, cpus: float | None = None) -> Iterator[Any]:
+def connect(config: Config, cpus: float | None = None) -> Iterator[Any]:
     """Ray for the time of a block; a connection that was there before is used and left alone."""
     with _environment(config.resources.address == "local"):
         import ray
@@ -92,7 +92,7 @@ class Offer:
 @cache
 def cluster_offer(address: str) -> Offer:
     """As of the first time it was asked for. Raises ConfigError."""
-    with connected(Config(resources={"address": address})) as ray:
+    with connect(Config(resources={"address": address})) as ray:
         return Offer(dict(ray.available_resources()), [dict(node["Resources"]) for node in alive(ray)])
 
 

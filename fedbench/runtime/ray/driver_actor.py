@@ -74,7 +74,7 @@ def drive_on_ray(tasks: Mapping[int, SeedTask], on_event: OnEvent) -> None:
             if not left:
                 return
             try:
-                with cluster.connected(next(iter(left.values())).config) as ray:
+                with cluster.connect(next(iter(left.values())).config) as ray:
                     try:
                         _with_driver(ray, left, told, say)
                     except ray.exceptions.RayError:  # one of many that a dead Ray raises

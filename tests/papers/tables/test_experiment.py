@@ -12,10 +12,10 @@ import torch
 
 from fedbench import methods, models, tasks
 from fedbench.aggregation.ranks import quantile_rank
-from fedbench.cli.flags import PRESET_NAMES, layered
+from fedbench.cli.flags import PRESET_NAMES, merge_layers
 from fedbench.config import Config
 from fedbench.config.counts import count_of
-from fedbench.config.keys import nested
+from fedbench.config.keys import nest
 from fedbench.data import partition
 from fedbench.errors import ConfigError
 from fedbench.jobs.resolve import with_defaults
@@ -40,7 +40,7 @@ def test_every_experiment_of_the_table_has_a_file():
 def test_every_cell_has_numbers_and_a_configuration_that_is_legal(name, scale):
     experiment = Experiment.load(name)
     for cell in experiment.cells:
-        asked = Config(**nested(experiment.values(cell, scale)))
+        asked = Config(**nest(experiment.values(cell, scale)))
         compared = experiment.compared_methods(cell, scale)
         assert [method.label for method in compared] == [number.method for number in experiment.of(cell)] != []
         for method in compared:
@@ -51,7 +51,7 @@ def test_every_partition_can_be_dealt_on_data_of_the_published_size():
     dealt = set()
     for experiment in map(Experiment.load, RUN):
         for cell, scale in product(experiment.cells, SCALES):
-            asked = Config(**nested(experiment.values(cell, scale)))
+            asked = Config(**nest(experiment.values(cell, scale)))
             found = f"{cell.dataset} {asked.partition} {asked.public}"
             if found not in dealt:
                 rows = partition(published(cell.dataset), asked, 0)
@@ -82,7 +82,7 @@ def warnings(method: Method, config: Config) -> list[str]:
 def asked(experiment: Experiment) -> Iterator[tuple[str, Config]]:
     """Every configuration of an experiment, with where it is asked for."""
     for cell, scale in product(experiment.cells, SCALES):
-        common = Config(**nested(experiment.values(cell, scale)))
+        common = Config(**nest(experiment.values(cell, scale)))
         for method in experiment.compared_methods(cell, scale):
             for point in method.points:
                 yield f"{experiment.id}, {cell.name}, {scale}: {method.label}", method.config(common, point)
@@ -104,14 +104,14 @@ def test_no_experiment_asks_for_what_its_method_warns_of(paper):
 
 @pytest.mark.parametrize("name", PRESET_NAMES)
 def test_no_preset_asks_for_what_its_method_warns_of(name):
-    config = with_defaults(Config(**nested(layered(name, None, {}))))
+    config = with_defaults(Config(**nest(merge_layers(name, None, {}))))
     assert warnings(made(config), config) == []
 
 
 def test_what_a_method_warns_of_is_seen():
     """Without this the two tests above would say nothing."""
     keys = {"data.name": "svhn", "model.name": "avgcnn", "method.name": "fedobp", "method.scope": "head"}
-    few, more = (with_defaults(Config(**nested({**keys, "method.quantile": q}))) for q in (0.9999, 0.983))
+    few, more = (with_defaults(Config(**nest({**keys, "method.quantile": q}))) for q in (0.9999, 0.983))
     assert "leaves none of 5130 numbers personal" in warnings(made(few), few)[0]
     assert warnings(made(more), more) == []
 
@@ -171,7 +171,7 @@ def test_what_a_paper_leaves_open_is_named_as_it_is_run(name, words):
 def test_clients_share_images_where_classes_are_too_small_for_all_and_the_page_says_so():
     experiment = Experiment.load("co-pfl/main-v2")
     for cell in experiment.cells:
-        asked = Config(**nested(experiment.values(cell, "full")))
+        asked = Config(**nest(experiment.values(cell, "full")))
         rows = partition(published(cell.dataset), asked, 0)
         short = cell.dataset in ("cifar10c", "mini-imagenet")
         assert any(line.startswith("partition.reuse: ") for line in rows.warnings) == short
@@ -182,7 +182,7 @@ def test_clients_share_images_where_classes_are_too_small_for_all_and_the_page_s
 @pytest.mark.parametrize("name", ["co-pfl/main", "fedobp/resnet18"])
 def test_the_stem_of_resnet18_is_the_one_of_7x7(name):
     experiment = Experiment.load(name)
-    model = dict(Config(**nested(experiment.values(experiment.cells[0], "full"))).model)
+    model = dict(Config(**nest(experiment.values(experiment.cells[0], "full"))).model)
     assert model["name"] == "resnet18"
     assert "stem" not in model  # the model's own
     assert models.load("resnet18")(input_shape=(3, 32, 32), classes=10).body.conv1.kernel_size == (7, 7)

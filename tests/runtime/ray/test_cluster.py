@@ -92,8 +92,8 @@ def test_what_fails_for_good_is_said_at_once_with_rays_reason_and_what_to_do(err
 
 def test_a_long_name_of_the_folder_is_rays_own_reason(tmp_path):
     """In a process of its own: a Ray may be connected here."""
-    imports = "from fedbench import Config\nfrom fedbench.runtime.ray.cluster import connected\n"
-    code = f"{imports}connected(Config()).__enter__()"
+    imports = "from fedbench import Config\nfrom fedbench.runtime.ray.cluster import connect\n"
+    code = f"{imports}connect(Config()).__enter__()"
     environment = {**os.environ, "RAY_TMPDIR": str(tmp_path / ("j" * 100))}
     words = [sys.executable, "-c", code.replace("Config()", "Config(resources={'hosts': 1})")]
     done = subprocess.run(words, env=environment, capture_output=True, text=True)
