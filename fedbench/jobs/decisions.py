@@ -1,4 +1,4 @@
-"""What a paper leaves open, or has otherwise, said of a method and of its runs."""
+"""Where a method decides what its paper leaves open, and where a run departs from its paper."""
 
 from typing import Any
 
@@ -9,10 +9,10 @@ from fedbench.results.plan import text_of
 
 def decisions(method: str, options: Any, train: TrainConfig) -> list[str]:
     """Where the method's file decides, and how its paper trains otherwise, a line each."""
-    return [*methods.load(method).decisions(options), *other_training(method, train)]
+    return [*methods.load(method).decisions(options), *training_deviations(method, train)]
 
 
-def other_training(method: str, train: TrainConfig) -> list[str]:
+def training_deviations(method: str, train: TrainConfig) -> list[str]:
     """Which `train.*` keys have none of the values of the paper or its code, as PAPER of its tune space names them."""
     named = {key: values for key, values in tune_space.paper_axes(method).items() if key.startswith("train.")}
     here = {key: getattr(train, key.removeprefix("train.")) for key in named}

@@ -67,11 +67,11 @@ class Job:
 
     @property
     def state(self) -> run_folder.State:
-        """What its folder holds of it. Raises ConfigError where it holds what cannot be gone on with."""
+        """The state of its folder. Raises ConfigError if the run in it cannot be continued."""
         return run_folder.state_of(self.folder, self.config)
 
     def outcome(self) -> Outcome:
-        """What its folder says of it."""
+        """The outcome that its folder records."""
         if (self.folder / "config.yaml").exists() and Records(self.folder).summary().get("complete"):
             return Outcome("done")
         if (stop := self._stops().get(self._stopper())) is not None:

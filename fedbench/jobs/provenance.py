@@ -1,4 +1,4 @@
-"""With what of the user's own a run is made: code of method, model, aggregator, data factory and scheme, and data."""
+"""The user's code and data that a run is made with: method, model, aggregator, data factory, scheme."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -68,7 +68,7 @@ def changed_files(environment: Mapping[str, Any], config: Config) -> list[str] |
 
 
 def check_code_is_current(config: Config) -> None:
-    """Raises ConfigError where a file of the user's says something else than this process has of it."""
+    """Raises ConfigError if a file of the user has changed since this process imported it."""
     for name in user_names(config).values():
         if found := find_outdated(name):
             values = f", or its {in_words(found.names)} was set" if found.names else ""
@@ -78,7 +78,7 @@ def check_code_is_current(config: Config) -> None:
             )
 
 
-def look_at_code(config: Config, *methods: str) -> None:
+def refresh_fingerprints(config: Config, *methods: str) -> None:
     """A new command goes by what the user's classes and functions are now. methods: further ones, by name."""
     for name in (*user_names(config).values(), *map(METHODS.path, methods)):
         look_again(name)

@@ -19,7 +19,7 @@ from fedbench.jobs.tune_callbacks import (
     JobProgress,
     MoreJobs,
     OnJobProgress,
-    halving,
+    asha_per_method,
     import_tune,
     job_queue,
     progress_callback,
@@ -79,7 +79,7 @@ def run_jobs(
                     tuner = _tuner(
                         left,
                         further,
-                        halving(ended) if early else None,
+                        asha_per_method(ended) if early else None,
                         tune_folder or scratch,
                         at_once or _capacity(ray, left[0].config),
                         [progress_callback(told), *(_record_callbacks() if tune_folder else [])],

@@ -41,7 +41,7 @@ class BackgroundJob:
         self._thread.start()
 
     def result(self) -> dict[str, Any]:
-        """Of the next evaluation; the last one has `done`, and `complete` unless the job failed."""
+        """The result of the next evaluation; the last one has `done`, and `complete` unless the job failed."""
         return self._results.get()
 
     def stop(self) -> None:

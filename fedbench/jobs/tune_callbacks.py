@@ -79,8 +79,8 @@ def job_queue(jobs: Sequence[Job], more: MoreJobs) -> Any:
     return Jobs()
 
 
-def halving(known: Sequence[Job]) -> Any:
-    """Asynchronous successive halving among the trials of one method and seed; methods do not compete here.
+def asha_per_method(known: Sequence[Job]) -> Any:
+    """Asynchronous successive asha_per_method among the trials of one method and seed; methods do not compete here.
 
     known: jobs that are done or were stopped before, with which new ones compete too.
     """

@@ -49,7 +49,7 @@ class Checkpoints:
         try:
             shards = self._shards.write(round, versions, snapshot)
             save(self._folder, round, {**content(), "shards": shards})
-            self._shards.settle()
+            self._shards.drop_old()
         except OSError as error:
             raise OSError(f"checkpoint of round {round} could not be written: {first_line(error)}") from error
         finally:

@@ -143,7 +143,9 @@ class Driver:
         tasks = self._tasks(number, trainers, evaluate)
         dealt, moves = self.homes.deal(tasks, self.costs.of, self.costs.measured)
         global_model = self._global_model() if evaluate else None
-        orders = [Order(number, own, global_model, gone=self.homes.told(host)) for host, own in enumerate(dealt)]
+        orders = [
+            Order(number, own, global_model, gone=self.homes.take_departed(host)) for host, own in enumerate(dealt)
+        ]
         sent = time.perf_counter()
         # 3. the hosts work
         replies = self.hosts.exchange(orders, moves)
@@ -233,7 +235,7 @@ class Driver:
             return
         tasks = [ClientTask(client, question, self.homes.kept(client)) for client in range(self.context.clients)]
         dealt, _ = self.homes.deal(tasks, self.costs.of, movable=False)
-        orders = [Order(number, own, extra=True, gone=self.homes.told(host)) for host, own in enumerate(dealt)]
+        orders = [Order(number, own, extra=True, gone=self.homes.take_departed(host)) for host, own in enumerate(dealt)]
         reports = [report for reply in self.hosts.exchange(orders) for report in reply.reports]
         reports.sort(key=lambda report: report.client)
         self._note_failed(reports, "did not answer")
@@ -266,7 +268,7 @@ class Driver:
             steps=sum(report.steps for report in fits),
             bytes_up=asked.bytes_up + sum(upload.nbytes for upload in uploads),
             bytes_down=asked.bytes_down + sum(task.message.nbytes for task in tasks if task.train),
-            failed=[*([] if self._due(before.number) else before.dated()), *failed],
+            failed=[*([] if self._due(before.number) else before.failures_with_round()), *failed],
         )
         for report in reports:
             self.costs.learn(report)

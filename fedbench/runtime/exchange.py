@@ -154,7 +154,7 @@ class RoundRecord:
     failed: list[tuple[int, str]] = field(default_factory=list)
     traces: dict[tuple[int, str], float] = field(default_factory=dict)
 
-    def dated(self) -> list[tuple[int, str]]:
+    def failures_with_round(self) -> list[tuple[int, str]]:
         """The failures of a round that is not evaluated, to be told with a later one."""
         return [
             (c, text if text.startswith("in round ") else f"in round {self.number}: {text}") for c, text in self.failed

@@ -79,7 +79,7 @@ class Host:
         )
         if state is None:
             self.method.begin(client)
-        return self._at(client, round)
+        return self._set_round(client, round)
 
     def _state(self, task: ClientTask) -> PrivateState | None:
         """None before the client's first training."""
@@ -94,7 +94,7 @@ class Host:
     def _key(self, number: int, round: int) -> Key:
         return (self.seed, number, round) if number != POOLED else (self.seed, round, "pool")
 
-    def _at(self, client: Client, round: int, rate_of: int | None = None) -> Client:
+    def _set_round(self, client: Client, round: int, rate_of: int | None = None) -> Client:
         """Bring a client to a round: its random streams, and the learning rates of this round or another one."""
         client.round = round
         client.decay = self.config.train.lr_decay ** max(0, (round if rate_of is None else rate_of) - 1)
@@ -154,7 +154,7 @@ class Host:
 
     def _answer(self, client: Client, report: Report) -> None:
         # Whoever trains for an answer does so with the rates of the round to come.
-        client = self._at(client, client.round, rate_of=client.round + 1)
+        client = self._set_round(client, client.round, rate_of=client.round + 1)
         with self._untouched("answer", client):
             answer = call_hook(self.method, "answer", client)
         if not self._diverged(report, _not_finite(answer, "answer")):
@@ -176,11 +176,11 @@ class Host:
                     self._score(task, client, "global", whole, report)
             if task.idle_model:
                 delivered, model = client.round, self._called("idle_model", client)
-                self._at(client, 0)  # its draws are the same whenever it is asked for
+                self._set_round(client, 0)  # its draws are the same whenever it is asked for
                 self._look(task, client, "idle_model", model, report)
-                self._at(client, delivered)
+                self._set_round(client, delivered)
         if received is not None and task.train:
-            self._train(task, self._at(client, client.round + 1), received, report)
+            self._train(task, self._set_round(client, client.round + 1), received, report)
 
     def _train(self, task: ClientTask, client: Client, received: Weights, report: Report) -> None:
         with self._measured(report, "train_seconds"):

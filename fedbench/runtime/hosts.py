@@ -1,4 +1,4 @@
-"""What the driver asks of its hosts, and one host in the calling process; those of Ray are in ray_hosts.py."""
+"""What the driver asks of its hosts, and one host in the calling process; those of Ray are in ray/hosts.py."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

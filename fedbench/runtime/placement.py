@@ -102,7 +102,7 @@ class Homes:
         """Clients at home on a host, and the rounds of their states."""
         return {client: home.kept for client, home in sorted(self.of.items()) if home.host == host}
 
-    def told(self, host: int) -> list[int]:
+    def take_departed(self, host: int) -> list[int]:
         """Who has left a host; each is named once."""
         return self.gone.pop(host, [])
 

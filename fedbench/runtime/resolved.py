@@ -45,7 +45,7 @@ class ResolvedRun:
 
     @property
     def seed(self) -> int:
-        """Of a run of one seed."""
+        """The seed of a run that has one."""
         (seed,) = self.config.seeds
         return seed
 

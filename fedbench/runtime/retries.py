@@ -3,13 +3,13 @@
 RAY_START = 3
 """Attempts to start a Ray: on a busy machine its processes exceed each other's time limits."""
 RAY = 5
-"""Times that a Ray which this process started may die in a study."""
+"""Deaths of a Ray that this process started, at which the run or study gives up."""
 DRIVER = 5
-"""Times that the driver actor of a run may die."""
+"""Deaths of a run's driver actor at which the run gives up."""
 HOST = 5
-"""Times that a host may die in one step of an exchange."""
+"""Deaths of a host in one step of an exchange at which the run gives up."""
 LOST_STATES = 5
-"""Times that private states may be lost without a newer checkpoint in between."""
+"""Losses of private states, without a newer checkpoint in between, at which the run gives up."""
 TRIAL = 3
 """Times that Ray Tune restarts a trial whose process died."""
 

@@ -50,8 +50,8 @@ class Shards:
         self._held = held | {path: own for path, own in zip(paths, due, strict=True) if own}
         return [path.name for path in self._held]
 
-    def settle(self) -> None:
-        """The checkpoint counts that names what was written: what it does not name goes."""
+    def drop_old(self) -> None:
+        """Delete the shards that the new checkpoint, now complete, does not name."""
         for path in set(self.folder.glob("*")) - self._held.keys():
             path.unlink(missing_ok=True)
 

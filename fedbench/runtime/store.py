@@ -76,7 +76,7 @@ class ClientStore(ABC):
 
     def restore(self, versions: Versions, shards: Sequence[Path]) -> None:
         """Take the clients' states over from the shards of a checkpoint. Raises ConfigError where one is in none."""
-        for client, state in _asked(versions, shards):
+        for client, state in _select_versions(versions, shards):
             self._write(client, versions[client], state)
 
     def drop(self, client: int) -> None:
@@ -198,11 +198,13 @@ def write_shard(versions: Versions, contents: Mapping[int, np.ndarray], path: Pa
 
 def contents_of(versions: Versions, shards: Sequence[Path]) -> dict[int, np.ndarray]:
     """The clients' states out of the shards of a checkpoint, as a store takes them. Raises ConfigError."""
-    return {client: np.frombuffer(trees.to_bytes(state), np.uint8) for client, state in _asked(versions, shards)}
+    return {
+        client: np.frombuffer(trees.to_bytes(state), np.uint8) for client, state in _select_versions(versions, shards)
+    }
 
 
-def _asked(versions: Versions, shards: Sequence[Path]) -> Iterator[tuple[int, StateFields]]:
-    """Of shards, which may hold states that clients had before, those of these versions."""
+def _select_versions(versions: Versions, shards: Sequence[Path]) -> Iterator[tuple[int, StateFields]]:
+    """The requested versions of states; shards may hold older ones too."""
     missing = set(versions)
     for shard in shards:
         try:

@@ -100,7 +100,7 @@ def unpack_tree(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> A
 
 
 def nbytes(tree: Any) -> int:
-    """Of its tensors."""
+    """Bytes of the tensors in a tree."""
     if isinstance(tree, Tensor):
         return tree.nbytes
     items = vars(tree) if isinstance(tree, Weights) else tree

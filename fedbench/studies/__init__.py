@@ -1,1 +1,1 @@
-"""What a study is: a run, a grid."""
+"""Studies, which are plans over jobs: a run, a grid, a comparison, a comparison over settings."""

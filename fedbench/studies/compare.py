@@ -23,7 +23,7 @@ from fedbench.studies.compared_methods import BASELINES, TUNE_SEEDS, ComparedMet
 from fedbench.studies.cost import steps_of
 from fedbench.studies.search import Search
 from fedbench.studies.space import Space
-from fedbench.studies.study_result import Tabled
+from fedbench.studies.study_result import StudyResult
 from fedbench.studies.tuning import Tuning, require_validation, with_final_seeds
 from fedbench.studies.tuning_study import TuningStudy, run_studies
 from fedbench.user_code import name_of
@@ -32,7 +32,7 @@ SETTING_SECTIONS = ("data", "partition", "public", "model", "train", "rounds", "
 """Sections and keys of which settings are made."""
 
 
-class Comparison(Tabled):
+class Comparison(StudyResult):
     """What a comparison left.
 
     `table` has a row per method, the best first; over settings, one per method and setting.

@@ -88,7 +88,7 @@ def run(
     """
     config = Config.of(config)
     open_hosts = config.resources.hosts == "auto"
-    provenance.look_at_code(config)
+    provenance.refresh_fingerprints(config)
     resolved = resolve(config)
     config = resolved.config
     provenance.check_code_is_current(config)
@@ -103,7 +103,7 @@ def run(
             run_folder.warn_about_changes([(folder, config)])
             run_folder.remove_leftovers(folder)
         else:
-            _make(resolved, folder, watch or (lambda event: None), open_hosts, debug)
+            _run_missing_seeds(resolved, folder, watch or (lambda event: None), open_hosts, debug)
     if report and not (state == "done" and result.report.exists()):
         from fedbench.report import make_report
 
@@ -123,7 +123,7 @@ def jobs_of(config: Config, folder: Path) -> list[Job]:
     return [Job.of(config, seed, config.out or Path("results")) for seed in config.seeds]
 
 
-def _make(run: ResolvedRun, folder: Path, watch: Watcher, open_hosts: bool, debug: bool) -> None:
+def _run_missing_seeds(run: ResolvedRun, folder: Path, watch: Watcher, open_hosts: bool, debug: bool) -> None:
     config = run.config
     jobs = jobs_of(config, folder)
     seeds = [job.seed for job in jobs if job.state != "done"]
@@ -138,14 +138,14 @@ def _make(run: ResolvedRun, folder: Path, watch: Watcher, open_hosts: bool, debu
         return
     with run_folder.locked_folder(folder):
         known = is_study(folder)
-        plan_of(config, folder, jobs)
+        write_plan(config, folder, jobs)
         try:
             run_seeds(run, left, partitions, watch, debug)
         except ConfigError:
             if not known and all(job.state == "new" for job in jobs):
                 (folder / PLAN_FILE).unlink()
             raise
-        plan_of(config, folder, jobs)
+        write_plan(config, folder, jobs)
         gather(folder, config, [job.folder for job in jobs])
 
 
@@ -165,7 +165,7 @@ def worth_hosts(run: ResolvedRun, seeds: int) -> int:
     return hosts if worth else 0
 
 
-def plan_of(config: Config, folder: Path, jobs: Sequence[Job]) -> None:
+def write_plan(config: Config, folder: Path, jobs: Sequence[Job]) -> None:
     """Write what the run consists of."""
     entries = [job.entry(folder) for job in jobs]
     Plan("run", config.method.name, config.model_dump(mode="json"), entries).write(folder)

@@ -9,7 +9,7 @@ import pandas as pd
 
 
 @dataclass(frozen=True)
-class Tabled:
+class StudyResult:
     """A study in its folder."""
 
     folder: Path

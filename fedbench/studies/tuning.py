@@ -1,4 +1,4 @@
-"""What is asked of how methods are tuned and judged, by the commands and calls that do."""
+"""The options of studies that tune methods, as commands and calls give them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -72,11 +72,11 @@ class TuningStudy:
         return self._job(method, method.points[0], self.config.seeds[0])
 
     def check(self) -> Metric:
-        """Try what every method is first asked to run. The metric that choices go by. Raises ConfigError."""
+        """Check the first legal point of every method; returns the metric used for choosing. Raises ConfigError."""
         remarks = dict.fromkeys(self._untuned())
-        provenance.look_at_code(self.config, *(method.name for method in self.compared))
+        provenance.refresh_fingerprints(self.config, *(method.name for method in self.compared))
         for method in self.compared:
-            run, lines = self._tried_out(method)
+            run, lines = self._check_first_legal_point(method)
             remarks |= dict.fromkeys(lines)
         for line in remarks:
             logging.getLogger("fedbench").warning("%s", line)
@@ -90,7 +90,7 @@ class TuningStudy:
                 "--train.optimizer sgd they are"
             )
 
-    def _tried_out(self, method: ComparedMethod) -> tuple[ResolvedRun, Sequence[str]]:
+    def _check_first_legal_point(self, method: ComparedMethod) -> tuple[ResolvedRun, Sequence[str]]:
         """A run of the method, which was built, and what is to be said of its partition.
 
         Raises ConfigError where no point of it can be.
@@ -147,17 +147,19 @@ class TuningStudy:
     def propose(self, metric: Metric) -> list[Job]:
         """The trials of one more point, for whoever waits for the fewest; none where all have their points."""
         left = [method for method in self.compared if len(self.points[method.label]) < method.samples]
-        for method in sorted(left, key=lambda c: sum(self._waits(c, values) for values in self.points[c.label])):
+        for method in sorted(
+            left, key=lambda c: sum(self._has_missing_jobs(c, values) for values in self.points[c.label])
+        ):
             assert method.space is not None
-            tried = [self._known(method, values, metric) for values in self.points[method.label]]
-            takes = lambda point, own=method: self._takes(own, point)  # noqa: E731
+            tried = [self._score_of_point(method, values, metric) for values in self.points[method.label]]
+            takes = lambda point, own=method: self._is_legal(own, point)  # noqa: E731
             if (values := propose(method.space, tried, takes)) is not None:
                 self.points[method.label].append(values)
                 self._note_spaces()
                 return self._trials(method, values)
         return []
 
-    def _takes(self, method: ComparedMethod, point: Values) -> bool:
+    def _is_legal(self, method: ComparedMethod, point: Values) -> bool:
         why = method.refusal(self.config, point)
         if why is not None and (line := [method.label, point_name(point), why]) not in self.plan.refused:
             self.plan.refused.append(line)
@@ -166,10 +168,10 @@ class TuningStudy:
     def _jobs_of(self, method: ComparedMethod, values: Values) -> list[Job]:
         return [job for job in self.jobs if (job.role, job.label, job.values) == ("candidate", method.label, values)]
 
-    def _waits(self, method: ComparedMethod, values: Values) -> bool:
+    def _has_missing_jobs(self, method: ComparedMethod, values: Values) -> bool:
         return any(job.outcome().status == "missing" for job in self._jobs_of(method, values))
 
-    def _known(self, method: ComparedMethod, values: Values, metric: Metric) -> Tried:
+    def _score_of_point(self, method: ComparedMethod, values: Values, metric: Metric) -> Tried:
         """What is known of a point: the mean over the tuning seeds, more is better; of a stopped one what it had."""
         jobs = self._jobs_of(method, values)
         stopped = [found.score for job in jobs if (found := job.outcome()).score is not None]
@@ -300,7 +302,7 @@ def _propose(studies: Sequence[TuningStudy], metrics: Sequence[Metric]) -> list[
 
 
 def trial_config(config: Config, folder: Path) -> Config:
-    """Side by side beats inside: unless hosts are asked for, a trial is one process."""
+    """A trial is one process unless hosts are asked for: parallel trials are faster than parallel hosts."""
     if config.resources.hosts == "auto":
         config.resources.hosts = 0
     if config.wandb.group is None:

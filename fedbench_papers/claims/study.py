@@ -20,7 +20,7 @@ from fedbench.results.reader import Records
 from fedbench.studies.compared_methods import TUNE_SEEDS
 from fedbench.studies.cost import hours_of, steps_of
 from fedbench.studies.space import Values
-from fedbench.studies.study_result import Tabled
+from fedbench.studies.study_result import StudyResult
 from fedbench.studies.tuning_study import TuningStudy, run_studies
 from fedbench_papers.claims.cost import new_runs
 from fedbench_papers.claims.judge import PartVerdict, judge_row
@@ -33,7 +33,7 @@ CLAIMS_KIND = "claims"
 NOT_RUN = "not run yet"
 
 
-class Claims(Tabled):
+class Claims(StudyResult):
     """What was tested so far. `table` has a row per part of a claim."""
 
     file = "claims.csv"

@@ -12,7 +12,7 @@ from fedbench.results.loggers import log_page
 from fedbench.results.plan import Plan
 from fedbench.studies.compared_methods import TUNE_SEEDS
 from fedbench.studies.space import Values
-from fedbench.studies.study_result import Tabled
+from fedbench.studies.study_result import StudyResult
 from fedbench.studies.tuning_study import TuningStudy, run_studies
 from fedbench_papers.image_sources import source_keys
 from fedbench_papers.tables.experiment import SCALES, Experiment, ExperimentCell, dotted_keys
@@ -21,7 +21,7 @@ from fedbench_papers.tables.reproduction import CellRecord, ReproductionRecord
 REPRODUCTION_KIND = "reproduce"
 
 
-class Reproduction(Tabled):
+class Reproduction(StudyResult):
     """What an experiment left. `table` has a row per published number."""
 
 

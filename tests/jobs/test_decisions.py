@@ -4,7 +4,7 @@ import pytest
 
 from fedbench import methods
 from fedbench.config import TrainConfig
-from fedbench.jobs.decisions import decisions, other_training
+from fedbench.jobs.decisions import decisions, training_deviations
 from fedbench.methods.base import Method
 
 
@@ -44,7 +44,7 @@ def test_a_run_of_co_pfl_names_its_reading_first(options, reading):
 )
 def test_training_that_is_not_the_papers_is_said(method, train, said):
     train = TrainConfig(**train)
-    lines = other_training(method, train)
+    lines = training_deviations(method, train)
     assert len(lines) == bool(said)
     assert all(part in lines[0] for part in said)
     assert decisions(method, methods.load(method).Options(), train)[-1:] == lines or not said

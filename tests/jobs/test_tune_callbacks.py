@@ -11,7 +11,7 @@ from fedbench.jobs import tune_callbacks
 from fedbench.jobs.job import Job, Outcome
 from fedbench.jobs.resolve import resolve
 from fedbench.jobs.run_job import write_error
-from fedbench.jobs.tune_callbacks import halving, job_queue, progress_callback, scores_by_round, trial_name
+from fedbench.jobs.tune_callbacks import asha_per_method, job_queue, progress_callback, scores_by_round, trial_name
 from fedbench.studies.run import run
 from tests.runtime.rounds import small
 
@@ -47,7 +47,7 @@ def test_known_jobs_go_first_then_what_is_proposed(tmp_path):
 
 
 def test_a_trial_that_falls_behind_those_of_its_method_is_stopped_and_says_when(tmp_path):
-    scheduler = halving([])
+    scheduler = asha_per_method([])
     jobs = begun(scheduler, tmp_path, 4)
     decisions = [told(scheduler, own, 1, score) for own, score in zip(jobs, [0.5, 0.6, 0.1, 0.7], strict=True)]
     assert decisions == [TrialScheduler.CONTINUE] * 2 + [TrialScheduler.STOP, TrialScheduler.CONTINUE]
@@ -57,7 +57,7 @@ def test_a_trial_that_falls_behind_those_of_its_method_is_stopped_and_says_when(
 
 
 def test_methods_and_seeds_are_not_set_against_each_other(tmp_path):
-    scheduler = halving([])
+    scheduler = asha_per_method([])
     for number, own in enumerate([dict(label="local"), dict(label="fedper"), dict(label="fedper", seed=91)]):
         (only,) = begun(scheduler, tmp_path / str(number), 1, **own) if not (tmp_path / str(number)).mkdir() else []
         assert told(scheduler, only, 1, 0.9 - number / 10) == TrialScheduler.CONTINUE
@@ -71,7 +71,7 @@ def test_what_an_earlier_command_saw_counts(tmp_path):
     assert [round for round, _ in scores] == list(range(1, 10))
     lines = [json.loads(line) for line in (tmp_path / "old" / "metrics.jsonl").read_text().splitlines()]
     assert [score for _, score in scores] == [line["val_accuracy"] for line in lines if line["point"] == "after_agg"]
-    scheduler = halving([old])
+    scheduler = asha_per_method([old])
     new = job(tmp_path / "new", seed=0)
     new.folder.mkdir()
     scheduler.on_trial_add(None, trial(new))

@@ -6,8 +6,8 @@ from fedbench.runtime.exchange import RoundRecord
 def test_failures_that_are_told_later_say_when_they_were():
     first = RoundRecord(2, failed=[(3, "ValueError: no"), (5, "the training loss became nan")])
     told = [(3, "in round 2: ValueError: no"), (5, "in round 2: the training loss became nan")]
-    assert first.dated() == told
-    assert RoundRecord(3, failed=told).dated() == told  # once
+    assert first.failures_with_round() == told
+    assert RoundRecord(3, failed=told).failures_with_round() == told  # once
     assert first.failed[0] == (3, "ValueError: no")
 
 

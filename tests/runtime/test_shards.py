@@ -34,7 +34,7 @@ def hosts() -> Writing:
 def kept(shards: Shards, round: int, versions: list[Versions], hosts: Writing) -> list[str]:
     """A checkpoint that counts; the names of its shards, all of which are there and none else."""
     names = shards.write(round, versions, hosts)
-    shards.settle()
+    shards.drop_old()
     assert sorted(names) == sorted(path.name for path in shards.folder.iterdir())
     return names
 

@@ -156,16 +156,17 @@ class RayHosts:
         self, index: int, during: str, ask: Callable[[], Any], reference: Any, seconds: float | None = None
     ) -> Any:
         """What a host answers; one that dies before it does, or takes longer, is made anew and asked again."""
-        for _ in range(retries.HOST):
+        for deaths in range(1, retries.HOST + 1):
             try:
                 return self._unwrapped(reference, seconds)
             except (self._ray.exceptions.RayActorError, self._ray.exceptions.GetTimeoutError) as error:
                 error.__traceback__ = None  # Ray keeps the error, whose frames would keep the exchange's tensors
                 late = isinstance(error, self._ray.exceptions.GetTimeoutError)
                 what = f"did not answer within {seconds:g} s" if late else "died"
-                self.remarks.append(f"host {index} {what} {during} and was made anew")
-                self._remake(index)
-                reference = ask()
+                if deaths < retries.HOST:
+                    self.remarks.append(f"host {index} {what} {during} and was made anew")
+                    self._remake(index)
+                    reference = ask()
         raise RuntimeError(f"host {index} died {retries.HOST} times {during}: is its memory exhausted?")
 
     def _remake(self, index: int) -> None:
