@@ -1,4 +1,4 @@
-"""The methods: one file each, found by its name: `fed_x.py` holds the one class that `--method fed-x` runs."""
+"""The methods, one file each: `fed_x.py` defines the one class that `--method fed-x` runs."""
 
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -30,7 +30,7 @@ def _check(name: str, thing: Any) -> None:
 
 
 NO_METHODS = (*CONTRACT, "cotraining")
-"""The files beside the methods: what every method is written in, and what a family of methods derives from."""
+"""Files that are no methods: the contract, and the base of a family of methods."""
 METHODS = Table(
     "method",
     group="fedbench.methods",
@@ -42,23 +42,23 @@ METHODS = Table(
 
 
 def names() -> list[str]:
-    """What `method.name` may be, without importing any."""
+    """The valid values of `method.name`, without importing the methods."""
     return METHODS.names()
 
 
 def load(name: str) -> "type[Method]":
-    """The class of a method by its name, or by package.module:Class. Raises ConfigError."""
+    """The class of a method, by name or by package.module:Class. Raises ConfigError."""
     kind: type[Method] = METHODS.load(name)
     return kind
 
 
 def checked_options(config: MethodConfig) -> "Method.Options":
-    """The chosen method's options with their defaults. Raises ConfigError for unknown or illegal ones."""
+    """The chosen method's options with their defaults. Raises ConfigError for unknown or invalid ones."""
     kind, options = load(config.name).Options, dict[str, Any]()
     for symbol, value in config.options.items():
         key = symbols(kind).get(symbol, symbol)
         if key in options:
-            raise ConfigError(f"method.{symbol}: is given twice, by its name and by its symbol; give it once")
+            raise ConfigError(f"method.{symbol} is set twice, by name and by symbol; set it once")
         options[key] = value
         if key not in kind.model_fields and kind.model_config.get("extra") != "allow":
             raise ConfigError(f"unknown key method.{key}: {_known_options(key, config.name, kind)}")
@@ -69,7 +69,7 @@ def checked_options(config: MethodConfig) -> "Method.Options":
 
 
 def symbols(options: type[BaseModel]) -> dict[str, str]:
-    """The options that may be called by their paper's symbol too: `{"p": "personalization_rate"}`."""
+    """Options by the symbols of their papers: `{"p": "personalization_rate"}`."""
     told = {name: field.json_schema_extra for name, field in options.model_fields.items()}
     return {str(more["symbol"]): name for name, more in told.items() if isinstance(more, dict) and "symbol" in more}
 
@@ -83,7 +83,7 @@ def full_key(method: str, key: str) -> str:
 
 
 def _known_options(key: str, method: str, kind: type[Section]) -> str:
-    """What a method takes instead of a key; which other methods have it."""
+    """The options of a method, for an unknown key, and the methods that have the key."""
     owners = [name for name, other in METHODS.loadable() if key in other.Options.model_fields]
     if key in TrainConfig.model_fields:
         return f"did you mean train.{key}?"

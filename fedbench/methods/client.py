@@ -1,4 +1,4 @@
-"""A client as its method sees it: what it has received, its data, what it keeps, and how it trains."""
+"""A client as its method sees it: its message, data, private state and training."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -19,16 +19,16 @@ from fedbench.module import seeds
 from fedbench.module.weights import Weights
 
 KINDS = {"start": Weights, "amount": Amount, "move": Move, "loss": Loss, "step": Step}
-"""What a fit is asked by."""
+"""Types of the arguments of a fit."""
 
 
 @dataclass
 class PrivateState(Declared):
-    """What a client keeps from round to round; a method adds fields, each with a default.
+    """State that a client keeps between rounds; a method adds fields, each with a default.
 
     Fields hold tensors, weights, numbers, strings, and lists, tuples and dicts of these; nothing else is kept. params,
-    buffers, counters: the private entries of the model that it trained last. optimizers: with `train.keep_optimizer`,
-    by stream.
+    buffers, counters: the private entries of its last trained model. optimizers: optimiser states by stream, with
+    `train.keep_optimizer`.
     """
 
     params: Tensor | None = None
@@ -38,7 +38,7 @@ class PrivateState(Declared):
 
     @property
     def is_empty(self) -> bool:
-        """Whether every field is as it was before the first round."""
+        """Whether every field has its value from before round 1."""
         return all(_is_default(getattr(self, f.name), f) for f in fields(self))
 
 
@@ -52,19 +52,19 @@ def _is_default(value: Any, of: Any) -> bool:
 
 @dataclass
 class Predictor:
-    """A personal model that is not a single vector. scores: class scores `[n, C]` of data."""
+    """A personal model that is not one vector. scores: class scores `[n, C]` of data."""
 
     scores: Callable[[Batches], Tensor]
 
 
 @dataclass
 class Client(Declared, Generic[StateT_co]):
-    """One client on the host that works for it.
+    """One client on its host.
 
-    In an exchange a client first holds the message with a model of round `round`, and is evaluated; then it trains in
-    the round after it. samples: training images. public: the unlabelled public images, or None. initial: the start
-    model of the run. state: what it keeps. message: what it was sent. decay: factor of every learning rate now.
-    keeps_optimizers: whether they go on from round to round.
+    In an exchange a client first receives the message with a model of round `round` and is evaluated; then it trains
+    in the next round. samples: training images. public: the unlabelled public images, or None. initial: the start
+    model of the run. state: its private state. message: the received message. decay: current factor of every learning
+    rate. keeps_optimizers: whether optimiser states are kept between rounds.
     """
 
     id: int
@@ -83,15 +83,15 @@ class Client(Declared, Generic[StateT_co]):
     keeps_optimizers: bool = False
 
     def generator(self, stream: str) -> torch.Generator:
-        """Random draws of its own for (seed, client, round, stream)."""
+        """A random generator for (seed, client, round, stream)."""
         return seeds.generator(self.seed, self.id, self.round, stream)
 
     def rate(self, lr: float | None = None) -> float:
-        """A learning rate in this round, by default `train.lr`."""
+        """The learning rate of this round, from `lr` or `train.lr`."""
         return (self.learner.train.lr if lr is None else lr) * self.decay
 
     def memory(self, name: str) -> dict[str, Any] | None:
-        """Where an optimiser is kept between rounds, if it is."""
+        """The state of an optimiser if it is kept between rounds."""
         return self.state.optimizers.setdefault(name, {}) if self.keeps_optimizers else None
 
     def fit(
@@ -117,7 +117,7 @@ class Client(Declared, Generic[StateT_co]):
         loss: Loss | None = None,
         step: Step | None = None,
     ) -> AbstractContextManager[Training]:
-        """A local training whose steps the method makes itself, batch by batch."""
+        """A local training whose steps the method takes itself, batch by batch."""
         return self.learner.training(self._fit(start, data, stream, amount, move, loss, step))
 
     def _fit(
@@ -134,7 +134,7 @@ class Client(Declared, Generic[StateT_co]):
         for name, kind in KINDS.items():
             if given[name] is not None and not isinstance(given[name], kind):
                 raise RunError(
-                    f"client.fit: {name} must be {kind.__name__}(...) of {kind.__module__}, it is a "
+                    f"client.fit: {name} must be a {kind.__name__}(...) of {kind.__module__}, not a "
                     f"{type(given[name]).__name__}"
                 )
         step = step or Step()

@@ -1,4 +1,4 @@
-"""What the code of a method keeps to: how its class is written, what its hooks return, and what they leave as it is."""
+"""Checks of the code of a method: its class, what its hooks return, and what they must not change."""
 
 import inspect
 from collections.abc import Iterator, Set
@@ -24,19 +24,19 @@ from fedbench.module.weights import Weights
 
 NOTHING = type(None)
 RETURNS: dict[str, tuple[tuple[type, ...], str]] = {
-    "receive": ((Weights,), "the weights that the client has"),
+    "receive": ((Weights,), "the client's weights"),
     "train": ((Upload,), "an upload, `return self.upload(client, trained)`"),
     "personal": ((Weights, Predictor, NOTHING), "weights, a Predictor, or None"),
     "idle_model": ((Weights,), "weights"),
     "answer": ((Message,), "a Message"),
     "start": ((ServerState,), "the method's Server, `return self.Server(...)`"),
     "send": ((Message,), "a Message"),
-    "aggregate": ((NOTHING,), "nothing: what it makes is written to the server, `server.params = ...`"),
+    "aggregate": ((NOTHING,), "nothing: write the result to the server, `server.params = ...`"),
     "global_model": ((Weights, NOTHING), "weights, or None"),
     "question": ((Message, NOTHING), "a Message, or None"),
-    "conclude": ((NOTHING,), "nothing: what it makes is written to the server"),
+    "conclude": ((NOTHING,), "nothing: write the result to the server"),
 }
-"""By hook, what it returns, in words too."""
+"""The return types of each hook, and their words."""
 OTHER_HOOKS = {"private", "begin", "check", "weights", "steps", "adapt_model", "trainers", "makes_steps"}
 TRAITS = {"after_fit": ("fit", "after_agg", "global"), "optimizer": ("run", "own", "plain")}
 TRAINERS = ("drawn", "all", "pooled")
@@ -54,12 +54,12 @@ FORMER = {
     "mean_suffices": "@mean_suffices of fedbench.aggregation.aggregator above aggregate, and above weights",
     "resting": "the hook idle_model(self, client)",
 }
-"""What classes said of themselves in earlier versions, and what says it now."""
+"""Class attributes of earlier versions, and their replacements."""
 WEIGHTS_FIELDS = ("params", "buffers", "counters")
 
 
 def check_class(kind: type[Method]) -> None:
-    """Raises ConfigError, which names file and line, for a class whose state, options, hooks or traits are none."""
+    """Raises ConfigError with file and line if the state, options, hooks or traits of a class are invalid."""
     _check_state(kind, "State", PrivateState)
     _check_state(kind, "Server", ServerState)
     if not (isinstance(kind.Options, type) and issubclass(kind.Options, Method.Options)):
@@ -75,10 +75,10 @@ def check_class(kind: type[Method]) -> None:
 
 
 def _check_traits(kind: type[Method]) -> None:
-    """Whether what a class says of itself is known, and said as it is said now."""
+    """Raises ConfigError if a trait has an invalid value or the name of an earlier version."""
     for part in kind.__mro__:
         for name in vars(part).keys() & FORMER.keys():
-            raise _mistake(part, f"{kind.__name__}.{name} means nothing any more: write {FORMER[name]}")
+            raise _mistake(part, f"{kind.__name__}.{name} is no longer used: write {FORMER[name]}")
     for name, legal in TRAITS.items():
         if (value := getattr(kind, name)) not in legal:
             raise _mistake(kind, f"{kind.__name__}.{name} = {value!r}: must be one of {', '.join(legal)}")
@@ -87,28 +87,28 @@ def _check_traits(kind: type[Method]) -> None:
 
 
 def check_trainers(method: Method) -> None:
-    """Raises RunError for a method that says of nobody that he trains."""
+    """Raises RunError if `trainers` returns none of TRAINERS."""
     if (found := method.trainers(method.options)) not in TRAINERS:
         raise hook_error(method, "trainers", f"must return one of {', '.join(TRAINERS)}; it returned {found!r}")
 
 
 def _check_state(kind: type[Method], name: str, base: type[PrivateState | ServerState]) -> None:
-    """Whether all that is annotated is a field, and every field has a default."""
+    """Raises ConfigError if an annotation is no field or a field has no default."""
     state, called = getattr(kind, name), f"{kind.__name__}.{name}"
     if not (isinstance(state, type) and issubclass(state, base)):
         raise _mistake(state, f"{called} must derive from {base.__name__}, as a dataclass")
     known, given = {f.name for f in fields(state)}, {f.name for f in fields(base)}
     for part in state.__mro__[: state.__mro__.index(base)]:
         if lost := sorted(inspect.get_annotations(part).keys() - known):
-            line = f"{called} is no dataclass, so that {lost[0]} would be lost"
+            line = f"{called} is no dataclass, so {lost[0]} would be lost"
             raise _mistake(part, f"{line}: write @dataclass above it")
     for f in fields(state):
         if f.name not in given and f.default is MISSING and f.default_factory is MISSING:
-            raise _mistake(state, f"{called}.{f.name} has no default, with which every client begins: give it one")
+            raise _mistake(state, f"{called}.{f.name} has no default, which every client starts with: add one")
 
 
 def _check_hook(kind: type[Method], name: str) -> None:
-    """Whether a hook can be called as the base class's is."""
+    """Raises ConfigError if a hook's signature differs from the base class's."""
     base, own = (inspect.getattr_static(cls, name, None) for cls in (ExtraPass, kind))
     if own is None or own is base:
         return
@@ -127,9 +127,9 @@ def _mistake(code: Any, text: str) -> ConfigError:
 
 
 def call_hook(method: Method, hook: str, *given: Any) -> Any:
-    """What a hook of a method returns.
+    """Calls a hook of a method and returns its result.
 
-    Raises RunError where that is of another type than it must be, and where the hook keeps something in the method.
+    Raises RunError if the result has the wrong type or if the hook stores something in the method.
     """
     before = _leaves(_attributes(method))
     found, (kinds, words) = getattr(method, hook)(*given), RETURNS[hook]
@@ -139,14 +139,14 @@ def call_hook(method: Method, hook: str, *given: Any) -> Any:
         raise hook_error(
             method,
             hook,
-            f"writes to self.{place}, which is lost when a run goes on after a stop, and which other hosts do not "
-            "have: keep it in client.state or at the server",
+            f"writes to self.{place}, which is lost when a run is resumed and is missing on other hosts: keep it in "
+            "client.state or at the server",
         )
     return found
 
 
 def _attributes(method: Method) -> dict[str, Any]:
-    """What a method has made in its constructor; what follows from it, as a cached_property, may be made later."""
+    """The attributes of a method without its cached properties, which may be computed later."""
     kind: Any = type(method)
     later = _made_later(kind)
     return {name: value for name, value in vars(method).items() if name not in later}
@@ -158,7 +158,7 @@ def _made_later(kind: type) -> frozenset[str]:
 
 
 def check_shapes(found: Any, like: Weights, method: Method, hook: str) -> Any:
-    """The same, where it is weights of the model. Raises RunError where it is weights of another one."""
+    """Returns `found`. Raises RunError if it is weights of other shapes than the model's."""
     if isinstance(found, Weights):
         for name in WEIGHTS_FIELDS:
             own, asked = getattr(found, name), getattr(like, name)
@@ -169,15 +169,15 @@ def check_shapes(found: Any, like: Weights, method: Method, hook: str) -> Any:
 
 
 def check_fit(upload: Upload, client: Client, method: Method) -> None:
-    """Raises RunError for an upload whose client, model or traces are none, and for a state that is none any more."""
+    """Raises RunError if the client, model or traces of an upload, or the client's state, are invalid."""
     if not isinstance(client.state, PrivateState):
         what = type_in_words(client.state)
-        raise hook_error(method, "train", f"puts {what} in the place of client.state: write to its fields instead")
+        raise hook_error(method, "train", f"puts {what} in place of client.state: assign to its fields instead")
     if upload.client != client.id:
         raise hook_error(method, "train", f"returned the upload of client {upload.client} for client {client.id}")
     if not isinstance(upload.trained, Weights):
         raise hook_error(
-            method, "train", f"must give its upload the trained weights, not {type_in_words(upload.trained)}"
+            method, "train", f"must put the trained weights into its upload, not {type_in_words(upload.trained)}"
         )
     check_shapes(upload.trained, client.initial, method, "train")
     for name, value in upload.traces.items():
@@ -187,7 +187,7 @@ def check_fit(upload: Upload, client: Client, method: Method) -> None:
 
 @contextmanager
 def server_hook(method: Method, hook: str) -> Iterator[None]:
-    """For calls of a hook of the server half: what it raises becomes a RunError, which names its line."""
+    """Turns an exception of a hook of the server half into a RunError that names its line."""
     try:
         yield
     except RunError as error:
@@ -200,12 +200,12 @@ def server_hook(method: Method, hook: str) -> Iterator[None]:
 
 
 def shared_model(server: ServerState) -> dict[str, Tensor]:
-    """What is shared of the global model, by part."""
+    """The shared tensors of the global model, by part."""
     return {name: getattr(server, name) for name in WEIGHTS_FIELDS}
 
 
 def check_server(server: ServerState, before: dict[str, Tensor], method: Method, hook: str) -> None:
-    """Raises RunError where the shared model is none any more. before: its parts before the hook."""
+    """Raises RunError if the shared model is invalid after a hook. before: its parts before the hook."""
     for name, asked in before.items():
         own = getattr(server, name)
         if not isinstance(own, Tensor):
@@ -214,7 +214,7 @@ def check_server(server: ServerState, before: dict[str, Tensor], method: Method,
             words = f"must leave {type_in_words(asked)} and {asked.dtype} in server.{name}"
             raise hook_error(method, hook, f"{words}; it left {type_in_words(own)} and {own.dtype}")
         if not _finite(own) and _finite(asked):
-            raise hook_error(method, hook, f"leaves numbers that are not finite in server.{name}")
+            raise hook_error(method, hook, f"leaves non-finite numbers in server.{name}")
 
 
 def _finite(numbers: Tensor) -> bool:
@@ -223,10 +223,10 @@ def _finite(numbers: Tensor) -> bool:
 
 @contextmanager
 def guard_inputs(method: Method, hook: str, client: Client, exact: bool = True, **given: Weights) -> Iterator[None]:
-    """A call of a hook, which writes to nothing that others see, and, unless it trains, to no private state.
+    """Raises RunError if a hook writes to what others see or, unless it is `train`, to the private state.
 
-    exact: sees writes too that PyTorch does not count, as those through `.data`; it takes copies. given: weights that
-    it was given, by name. Raises RunError.
+    exact: also detects writes that PyTorch does not count, such as through `.data`, by copies. given: weights passed
+    to the hook, by name.
     """
     shared = {**given, "client.message": client.message, "client.initial": client.initial}
     watched = shared if hook == "train" else {**shared, "client.state": client.state}
@@ -236,19 +236,19 @@ def guard_inputs(method: Method, hook: str, client: Client, exact: bool = True, 
     place = _written(before, _leaves(watched)) or _rewritten(before, copies)
     if place:
         why = (
-            "it looks only, and what it keeps would depend on when models are evaluated: keep it in train"
+            "a hook that only evaluates must not change state; change it in train"
             if place.startswith("client.state")
-            else "others see it too: change a copy, as .clone() makes one"
+            else "others see it too: change a copy, e.g. by .clone()"
         )
-        raise hook_error(method, hook, f"writes to {place}, which it must leave as it is: {why}")
+        raise hook_error(method, hook, f"writes to {place}, which it must not change: {why}")
 
 
 Leaf = tuple[tuple[Any, ...], Any, int]
-"""A value of a tree: its place, itself, and of a tensor how often it has been written to."""
+"""A leaf of a tree: its place, its value, and the number of writes to it if it is a tensor."""
 
 
 def _written(before: list[Leaf], after: list[Leaf]) -> str:
-    """The first place where two looks at one tree differ; empty where there is none."""
+    """The first place where two snapshots of a tree differ, or an empty string."""
     for one, other in zip_longest(before, after):
         if one is None or other is None or not _same(one, other):
             return ".".join(map(str, (one or other)[0]))
@@ -256,14 +256,14 @@ def _written(before: list[Leaf], after: list[Leaf]) -> str:
 
 
 def _rewritten(before: list[Leaf], copies: list[Tensor]) -> str:
-    """The first place of a tensor that has other bits than its copy; empty where there is none."""
+    """The first place of a tensor whose bits differ from its copy's, or an empty string."""
     tensors = [(place, value) for place, value, _ in before if isinstance(value, Tensor)]
     places = (place for (place, value), copy in zip(tensors, copies, strict=False) if not copy.equal(_bits(value)))
     return ".".join(map(str, next(places, ())))
 
 
 def _bits(tensor: Tensor) -> Tensor:
-    """A copy, in bytes: numbers that are none equal themselves."""
+    """A copy as bytes, in which NaN equals itself."""
     return tensor.detach().clone().reshape(-1).view(torch.uint8)
 
 
@@ -276,7 +276,7 @@ def _leaves(tree: Any) -> list[Leaf]:
 def _gather(tree: Any, place: tuple[Any, ...], found: list[Leaf]) -> None:
     if isinstance(tree, Tensor):
         found.append((place, tree, 0 if tree.is_inference() else tree._version))
-    elif isinstance(tree, (Weights, PrivateState)):  # a union is made anew at every call
+    elif isinstance(tree, (Weights, PrivateState)):  # a union would be rebuilt at every call
         _gather(vars(tree), place, found)
     elif isinstance(tree, dict):
         for key, item in tree.items():
@@ -297,12 +297,12 @@ def _same(one: Leaf, other: Leaf) -> bool:
 
 
 def hook_error(method: Method, hook: str, text: str) -> RunError:
-    """The mistake of a hook, with its line."""
+    """The error of a hook, with its line."""
     return RunError(f"{type(method).__name__}.{hook} {text}", place_of_code(getattr(method, hook)))
 
 
 def type_in_words(value: Any) -> str:
-    """What a value is, in words."""
+    """The type of a value, in words."""
     if isinstance(value, Tensor):
         return f"a tensor of shape {list(value.shape)}"
     return "None" if value is None else f"a value of type {type(value).__name__}"

@@ -1,4 +1,4 @@
-"""What travels between server and clients: tensors by name, and the bytes that a real encoding of them takes."""
+"""Messages between server and clients: tensors by name, and the bytes of a real encoding."""
 
 from dataclasses import dataclass
 from math import ceil
@@ -13,24 +13,24 @@ from fedbench.module.weights import Weights
 
 @dataclass(frozen=True)
 class Encoded:
-    """A tensor, and its bytes on the wire where these are not the bytes of its elements."""
+    """A tensor whose bytes on the wire differ from the bytes of its elements."""
 
     tensor: Tensor
     nbytes: int
 
 
 def encoded(tensor: Tensor, bits: float) -> Encoded:
-    """A tensor that is sent with so many bits per element, in whole bytes."""
+    """A tensor sent with `bits` bits per element, in whole bytes."""
     return Encoded(tensor, ceil(tensor.numel() * bits / 8))
 
 
 def sparse(tensor: Tensor, elements: int) -> Encoded:
-    """A tensor of which so many elements are sent."""
+    """A tensor of which `elements` elements are sent."""
     return Encoded(tensor, elements * tensor.element_size())
 
 
 def uncounted(value: Tensor | float) -> Encoded:
-    """What a real encoding would not send, or what goes with any message. A number becomes a tensor."""
+    """A value that costs no bytes: a real encoding omits it. A number becomes a tensor."""
     return Encoded(torch.as_tensor(value, dtype=None if isinstance(value, Tensor) else torch.float64), 0)
 
 
@@ -38,7 +38,7 @@ Field = Tensor | Encoded
 
 
 class Message:
-    """One client's payload in one direction: named tensors, read as attributes."""
+    """The payload of one client in one direction: named tensors, read as attributes."""
 
     def __init__(self, **fields: Field) -> None:
         self.tensors: dict[str, Tensor] = {}
@@ -46,13 +46,13 @@ class Message:
         self.add(**fields)
 
     def add(self, **fields: Field) -> "Message":
-        """Put further fields into the message, and give it back. Raises RunError for what is no tensor."""
+        """Adds fields to the message and returns it. Raises RunError for a field that is no tensor."""
         for name, field in fields.items():
             if not isinstance(field, Tensor | Encoded):
                 number = f"{name}=uncounted({field!r})" if isinstance(field, int | float) else f"{name}=uncounted(...)"
                 raise RunError(
                     f"the field {name} of a message is of type {type(field).__name__}: send a tensor, whose bytes "
-                    f"count, or `{number}`, which costs none"
+                    f"count, or `{number}`, which costs no bytes"
                 )
             whole = field if isinstance(field, Encoded) else Encoded(field, field.nbytes)
             self.tensors[name], self.sizes[name] = whole.tensor, whole.nbytes
@@ -63,7 +63,7 @@ class Message:
             return self.__dict__["tensors"][name]
         except KeyError:
             raise AttributeError(
-                f"the message has no '{name}': it holds {sorted(self.__dict__.get('tensors', {}))}"
+                f"the message has no field '{name}', only {sorted(self.__dict__.get('tensors', {}))}"
             ) from None
 
     def __contains__(self, name: str) -> bool:
@@ -76,9 +76,9 @@ class Message:
 
 
 class Upload(Message):
-    """What a client sends: its number, its training images, and scalars to be traced.
+    """A client's upload: its number, its number of training images, and scalars to trace.
 
-    trained: the model that the client trained, which stays with it; its `after_fit` is evaluated.
+    trained: the trained model, which stays at the client and is evaluated as `after_fit`.
     """
 
     def __init__(
@@ -94,10 +94,10 @@ class Upload(Message):
 
 
 def model_message(params: Field, buffers: Field, counters: Tensor, **more: Field) -> Message:
-    """A model as it travels; counters of batches are never counted."""
+    """The message of a model; the bytes of batch counters are not counted."""
     return Message(params=params, buffers=buffers, counters=uncounted(counters), **more)
 
 
 def weights_of(message: Any) -> Weights:
-    """The model in a message that holds all of it."""
+    """The model in a message that has all of its parts."""
     return Weights(message.params, message.buffers, message.counters)

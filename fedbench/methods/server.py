@@ -1,4 +1,4 @@
-"""What both halves of a method know of a run, and the state of its server half."""
+"""The context of a run, shared by both halves of a method, and the state of the server half."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
@@ -15,19 +15,19 @@ from fedbench.methods.state import Declared
 from fedbench.module.layout import Layout
 
 MOST_PAIRS, MOST_LAST_PAIRS = 20, 200
-"""Clients whose pairs are traced in every round, and in the last one."""
+"""Largest number of clients whose pairs are traced in every round, and in the last one."""
 UNSET = torch.empty(0)
-"""Default of a tensor that `Method.start` sets."""
+"""Placeholder of a tensor that `Method.start` sets."""
 
 
 @dataclass(frozen=True)
 class Context:
-    """What both halves know of a run.
+    """Facts of a run that both halves know.
 
     sizes: training images per client; public: public images; `rounds` is T; drawn: participants of a round. samples:
-    image, feature or token; looks_again: whether the model's optimiser looks several times at a batch in a step.
-    aggregator: how methods that average do it. grade: the share of given labels of the public images [U] that are the
-    true ones, which nobody else knows: to be traced, never to learn from; None where they have no true ones.
+    image, feature or token; looks_again: whether the model's optimiser evaluates a batch several times per step.
+    aggregator: used by methods that average. grade: the share of the given labels of the public images [U] that are
+    true, for traces only, never for learning; None if the images have no true labels.
     """
 
     layout: Layout
@@ -50,11 +50,11 @@ class Context:
 
 @dataclass
 class ServerState(Declared):
-    """The server half's state, which checkpoints keep; a method adds fields, each with a default.
+    """The server half's state, saved in checkpoints; a method adds fields, each with a default.
 
-    Fields hold what private states may hold. params, buffers, counters: what is shared of the global model. round: the
-    round under way, from 1; participants: the clients drawn for it, ascending. aggregator: what the aggregator keeps
-    from round to round. traces, warnings, traced: of this round, kept by nobody.
+    Fields may hold the types of private states. params, buffers, counters: the shared part of the global model. round:
+    the current round, from 1; participants: the clients sampled for it, ascending. aggregator: the aggregator's state.
+    traces, warnings, traced: of this round, not saved.
     """
 
     params: Tensor
@@ -68,24 +68,24 @@ class ServerState(Declared):
     traced: bool = field(default=True, init=False)
 
     def trace(self, name: str, value: float, client: int = -1) -> None:
-        """Record a scalar of this round, of a client or, by default, of the server."""
+        """Records a scalar of this round for a client or, by default, for the server."""
         self.traces[client, name] = float(value)
 
     def traces_pairs(self, clients: int, rounds: int) -> bool:
-        """Whether what so many are to each other is traced: of a few in every round, of many in the last one."""
+        """Whether pairs of so many clients are traced: of a few in every round, of many in the last one."""
         return clients <= MOST_PAIRS or (self.round == rounds and clients <= MOST_LAST_PAIRS)
 
     def warn(self, line: str) -> None:
-        """Say a line; of equal ones only the first is said."""
+        """Warns with a line; equal lines are shown once."""
         self.warnings.append(line)
 
     def remarks(self) -> list[str]:
-        """What there was to say since the last time."""
+        """Returns the warnings since the last call."""
         remarks, self.warnings = self.warnings, []
         return remarks
 
     def state(self) -> dict[str, Any]:
-        """What is kept, by name."""
+        """The saved fields, by name."""
         return {f.name: getattr(self, f.name) for f in fields(self) if f.init}
 
 

@@ -138,7 +138,7 @@ def test_with_too_few_uploads_the_shared_model_stays_and_the_run_says_so():
         made.round(evaluate=False)
         before.append(made.server.params)
     assert [torch.equal(a, b) for a, b in pairwise(before)] == [False, True, False]
-    line = "aggregator krum: fewer than 5 uploads came in a round, so that the shared model stayed as it was"
+    line = "aggregator krum: a round had fewer than 5 uploads, so the shared model was left unchanged"
     assert made.recorder.warnings == [line]
 
 

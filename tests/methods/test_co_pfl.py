@@ -602,7 +602,7 @@ def test_options_go_by_the_papers_symbols_too():
     assert (asked.personalization_rate, asked.personalization_budget) == (0.1, 0.3)
     assert full_key("co-pfl", "method.gamma") == "method.personalization_budget"
     assert full_key("co-pfl", "train.lr") == "train.lr"
-    with pytest.raises(ConfigError, match="personalization_rate: is given twice, by its name and by its symbol"):
+    with pytest.raises(ConfigError, match="personalization_rate is set twice, by name and by symbol"):
         checked_options(MethodConfig(name="co-pfl", p=0.1, personalization_rate=0.2))
     with pytest.raises(ConfigError, match=r"method\.personalization_rate = 3: must be a number in \[0, 1\]"):
         checked_options(MethodConfig(name="co-pfl", p=3))

@@ -46,7 +46,7 @@ def test_a_field_that_is_added_again_takes_the_place_of_the_first():
 
 
 def test_a_field_that_was_not_sent_is_an_error_that_says_what_was():
-    with pytest.raises(AttributeError, match=r"the message has no 'mask': it holds \['buffers', 'params'\]"):
+    with pytest.raises(AttributeError, match=r"the message has no field 'mask', only \['buffers', 'params'\]"):
         _ = Message(params=ROW, buffers=ROW).mask
 
 

@@ -19,9 +19,7 @@ def test_a_field_is_kept_and_what_is_none_is_refused_by_name():
     state = Mine(count=1)
     state.count += 1
     assert state.count == 2
-    with pytest.raises(
-        RunError, match=r"^Mine has no field 'total', so that it would be lost: .*`total: TYPE = DEFAULT`"
-    ):
+    with pytest.raises(RunError, match=r"^Mine has no field 'total', so it would be lost: .*`total: TYPE = DEFAULT`"):
         state.total = 3  # type: ignore[attr-defined]
 
 
