@@ -1,4 +1,4 @@
-"""A second model that is trained batch by batch beside the one of a fit."""
+"""A second model, trained batch by batch beside the model of a fit."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,11 +17,11 @@ from fedbench.module.weights import Weights
 
 
 class Companion:
-    """Numbers, an optimiser and a random stream of its own on the one module of a training.
+    """A second set of weights with its own optimiser and random stream on the module of a training.
 
-    A step leaves the training as if there were no companion; its optimiser follows the settings that a scheduler gives
-    to the training's. On the module's own loss it takes the steps that a fit of its own would take, to the bit. What
-    the module logs meanwhile is dropped. weights: its numbers now; other: those of the training while this one steps.
+    A step leaves the training unchanged; its optimiser follows the settings that a scheduler gives to the training's.
+    On the module's own loss it takes the same steps as a separate fit, to the bit. What the module logs meanwhile is
+    dropped. weights: its current weights; other: those of the training while this one steps.
     """
 
     other: Weights
@@ -53,8 +53,9 @@ class Companion:
     ) -> None:
         """One step of the optimiser.
 
-        loss: of the module, which holds this model's numbers, and the batch. at: where, given the parameters `[N]`, its
-        gradient is taken, instead of there. edit: changes the gradient `[N]`, given the parameters, in place.
+        loss: a function of the module, with this model's weights, and the batch. at: maps the parameters `[N]` to the
+        point of the gradient (default: the parameters). edit: changes the gradient `[N]`, given the parameters, in
+        place.
         """
         engine, stepper = self.engine, self._stepper
 
@@ -82,7 +83,7 @@ class Companion:
             self._stepped = True
 
     def scores_of_other(self, x: Tensor) -> Tensor:
-        """What the training's model says of inputs in train mode, with the dropout masks that this one's pass gets."""
+        """Outputs of the training's model in train mode, with the dropout masks of this model's pass."""
         own = self.engine.flat.weights()
         self.engine.flat.load(self.other)
         with torch.no_grad(), seeds.preserved_torch_stream(), self.engine.flat.autocast():
@@ -92,7 +93,7 @@ class Companion:
 
     @contextmanager
     def _entered(self) -> Iterator[None]:
-        """The module with this model's numbers, which are those that it has at the end; then with the training's."""
+        """The module with this model's weights, which are updated at the end; then the training's are restored."""
         engine = self.engine
         self.other = engine.flat.weights()
         engine.flat.load(self.weights)
@@ -101,7 +102,7 @@ class Companion:
         engine.flat.load(self.other)
 
     def finish(self) -> Weights:
-        """Keep the optimiser's state, and return the trained numbers."""
+        """Saves the optimiser's state and returns the trained weights."""
         if self._fit.memory is not None and self._stepped:
             self._fit.memory["optimizer"] = self._stepper.state()
         self._stepper.release()

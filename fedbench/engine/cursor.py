@@ -1,4 +1,4 @@
-"""One fit of several: its batches, in their order, and what it logs and costs."""
+"""One fit of several: its batches in order, its logs and its cost."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from fedbench.module.logs import Logs
 
 @dataclass(frozen=True)
 class FitRequest:
-    """A fit, where its cost is kept, and its row in the stack: the same one for all fits of a client."""
+    """A fit, its ledger, and its row in the stack, which is the same for all fits of a client."""
 
     fit: Fit
     ledger: Ledger
@@ -22,7 +22,7 @@ class FitRequest:
 
 @dataclass(frozen=True)
 class Batch:
-    """A step to come. tensors: inputs and targets, of paired data those of both."""
+    """The next step. tensors: inputs and targets, of both data sets if they are paired."""
 
     index: Tensor
     tensors: Sequence[Tensor]
@@ -30,7 +30,7 @@ class Batch:
 
 
 class Cursor:
-    """One fit's batches, in their order, and what came of them. next: the batch to come, or None."""
+    """The batches of one fit in order, and their results. next: the next batch, or None."""
 
     def __init__(self, engine: Engine, request: FitRequest) -> None:
         self.request, self.row, self.done = request, request.row, 0
@@ -46,13 +46,13 @@ class Cursor:
 
     @property
     def is_full(self) -> bool:
-        """Whether the next batch has the size of the run's batches, like those of other clients."""
+        """Whether the next batch has the run's batch size, as those of other clients."""
         assert self.next is not None
         whole = len(self.next.index) == self._full
         return whole and (self._second_size is None or len(self.next.tensors[2]) == self._second_size)
 
     def take(self) -> Batch:
-        """The next batch, which is done then."""
+        """Returns the next batch and marks it as done."""
         batch, self.next = self.next, next(self._batches, None)
         assert batch is not None
         self.done += 1

@@ -1,4 +1,4 @@
-"""What every engine has: the module as a fit needs it, the order of its batches, and what its fits cost."""
+"""The base of all engines: prepares the module for a fit, orders its batches and counts its cost."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -22,10 +22,9 @@ BatchPlan = list[list[Tensor]]
 
 
 class Ledger:
-    """What the fits of a client cost and said.
+    """Cost and losses of the fits of a client.
 
-    steps: of gradients; losses: their sum, where they are known (`known` of them); own_rate: the module's own optimiser
-    made steps.
+    steps: gradient steps; losses: sum of the `known` losses; own_rate: whether the module's own optimiser made steps.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -33,32 +32,32 @@ class Ledger:
         self.clear()
 
     def clear(self) -> None:
-        """Begin a new account."""
+        """Starts a new count."""
         self.losses.zero_()
         self.steps, self.known, self.own_rate = 0, 0, False
         self.logged: dict[str, float] = {}
 
     def add(self, loss: Tensor) -> None:
-        """Count a gradient step with this loss."""
+        """Counts a gradient step with this loss."""
         self.note(loss)
         self.steps += 1
 
     def note(self, loss: Tensor) -> None:
-        """Take a loss, one number, which stays on its device."""
+        """Adds a loss, one number, which stays on its device."""
         self.losses.add_(loss.detach().reshape(()))
         self.known += 1
 
     @property
     def loss(self) -> float | None:
-        """Mean training loss over the gradient steps; None where it is unknown."""
+        """Mean training loss over the gradient steps; None if it is unknown."""
         return float(self.losses) / self.known if self.known else None
 
 
 class Engine:
-    """Trains a flat module, one fit after another. An engine of its own says in `run` how a fit is done.
+    """Trains a flat module, one fit after another. Subclasses implement a fit in `run`.
 
-    hooks: those of the module, where no Trainer calls them; optimizer: module, sgd, adam or adamw (`train.optimizer`,
-    resolved); rounds: of the run. ledger: where the next fit is counted.
+    hooks: the module's hooks if no Trainer calls them; optimizer: module, sgd, adam or adamw (`train.optimizer`,
+    resolved); rounds: of the run. ledger: counts the next fit.
     """
 
     def __init__(
@@ -82,12 +81,12 @@ class Engine:
         return self.flat.weights()
 
     def run(self, fit: Fit, plan: BatchPlan) -> None:
-        """Every epoch and batch of a fit, whose module is as it needs to be."""
+        """Runs every epoch and batch of a fit on the prepared module."""
         raise NotImplementedError
 
     @contextmanager
     def entered(self, fit: Fit) -> Iterator[BatchPlan]:
-        """The module as a fit needs it: numbers, modes, random streams; with the places of all batches."""
+        """Prepares the module for a fit (weights, modes, random streams); yields the places of all batches."""
         self.flat.load(fit.start)
         with self.flat.trainable(None if fit.move is None else fit.move.mask), self.in_train_mode(fit):
             plan = self.plan(fit)
@@ -95,14 +94,14 @@ class Engine:
             yield plan
 
     def training(self, fit: Fit) -> AbstractContextManager[Any]:
-        """A fit whose steps the caller makes. Raises ConfigError where the engine makes them all."""
+        """A fit whose steps the caller takes. Raises ConfigError if the engine takes them all."""
         raise ConfigError(
             f"train.engine = {self.train.engine}: this method makes steps of its own, which lightning.Trainer does not "
             "know; leave it out"
         )
 
     def plan(self, fit: Fit) -> BatchPlan:
-        """Places of every batch, epoch by epoch, drawn before the loop from the data's key and the stream."""
+        """Places of every batch, epoch by epoch, drawn before the loop by the data's key and the stream."""
         amount = fit.amount
         epochs, steps, after = amount.epochs, amount.steps, amount.after
         if epochs is None and steps is None:
@@ -120,7 +119,7 @@ class Engine:
     def orders(
         self, data: Batches, stream: str, batch_size: int | str, amount: Amount = AMOUNT
     ) -> Iterator[list[Tensor]]:
-        """Endless epochs of places. A batch of one is dropped, too, where BatchNorm runs in train mode."""
+        """Endless epochs of places. A batch of one is also dropped if BatchNorm runs in train mode."""
         count = len(data)
         least = max(amount.min_batch, 2 if any(norm.training for norm in self._batchnorms.values()) else 1)
         size = count if batch_size == "full" else int(batch_size)
@@ -135,7 +134,7 @@ class Engine:
             yield [batch for batch in order.to(self.flat.device).split(size) if len(batch) >= least]
 
     def training_data(self, fit: Fit) -> Batches:
-        """The data as a fit sees them: where they can be augmented, with draws named by their key and the stream."""
+        """The data of a fit: augmented if possible, with random draws by their key and the stream."""
         data = fit.data.first if isinstance(fit.data, Paired) else fit.data
         if getattr(data, "augmentation", None) is None:
             return data
@@ -143,7 +142,7 @@ class Engine:
         return view
 
     def second_batches(self, fit: Fit) -> Iterator[tuple[Tensor, Tensor]] | None:
-        """The second of paired data, batch by batch and without end."""
+        """Endless batches of the second of paired data."""
         data = fit.data
         if not isinstance(data, Paired):
             return None
@@ -151,13 +150,13 @@ class Engine:
         return (data.second.batch(index) for epoch in orders for index in epoch)
 
     def changes_batches(self, data: Batches) -> bool:
-        """Whether the steps of a fit may see other images than the data's: augmented ones, or changed by hooks."""
+        """Whether the steps of a fit may see changed images: augmented, or changed by hooks."""
         augments = getattr(data, "augmentation", None) is not None
         return augments or any(overrides(self.flat.module, hook) for hook in CHANGE_BATCHES)
 
     @contextmanager
     def in_train_mode(self, fit: Fit) -> Iterator[None]:
-        """Train mode, but for modules that are frozen as a whole, and BatchNorm of data of one sample."""
+        """Train mode, except for wholly frozen modules, and for BatchNorm on data of one sample."""
         move, data = fit.move, fit.data
         self.flat.module.train()
         if move is not None and move.frozen == "norm_eval":
@@ -175,7 +174,7 @@ class Engine:
             self.flat.module.eval()
 
     def _moving(self, module_name: str, move: Move) -> list[bool]:
-        """For every tensor of a submodule whether it may move; one without any goes with what is around it."""
+        """Whether each tensor of a submodule may move; a submodule without tensors follows its parent."""
         under = module_name + "." if module_name else ""
         own = [s for s in self.flat.layout.params if s.name.startswith(under)]
         if not own and module_name:

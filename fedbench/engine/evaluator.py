@@ -1,4 +1,4 @@
-"""What is computed of a model without training it: outputs, scores, features, gradients."""
+"""Evaluation of a model without training: outputs, scores, features, gradients."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -20,10 +20,10 @@ from fedbench.tasks import Score, Task, mean_of
 
 
 class Evaluator:
-    """Forward passes and gradients of a flat module. No verb changes a state, buffer, mode or random stream.
+    """Forward passes and gradients of a flat module. No method changes a state, buffer, mode or random stream.
 
-    task: what the outputs are judged by; hooks: of the module, which logs nothing meanwhile; batch_size: samples of a
-    forward pass; by_batches: whether scores are means of those of batches.
+    task: scores the outputs; hooks: of the module, which logs nothing meanwhile; batch_size: samples of a forward
+    pass; by_batches: whether scores are means of batch scores.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class Evaluator:
 
     @contextmanager
     def evaluating(self, weights: Weights, *key: int | str) -> Iterator[None]:
-        """The module in evaluation mode with these weights and a torch stream of its own."""
+        """The module in evaluation mode with these weights and its own torch stream."""
         self.flat.load(weights)
         modes = [(m, m.training) for m in self.flat.module.modules() if m.training]
         self.flat.module.eval()
@@ -49,11 +49,11 @@ class Evaluator:
                 module.training = mode
 
     def logits(self, weights: Weights, data: Batches) -> Tensor:
-        """Outputs `[n, C]`, in the order of the data: class scores, or what else the task has."""
+        """Outputs `[n, C]`, in the order of the data: class scores, or other outputs of the task."""
         return torch.cat([logits for logits, _ in self._predictions(weights, data)])
 
     def features(self, weights: Weights, data: Batches) -> Tensor:
-        """Inputs of the head `[n, d]`. Raises ConfigError where no head is declared."""
+        """Inputs of the head `[n, d]`. Raises ConfigError if no head is declared."""
         with calls_of(self.flat.head) as calls:
             self._predictions(weights, data)
         return torch.cat([features for features, _ in calls])
@@ -70,8 +70,7 @@ class Evaluator:
     ) -> Score:
         """Score of a predictor: weights, or a function that gives outputs `[n, C]` for data.
 
-        groups: samples by name, bool `[n]`; the primary metric over those of a group is called METRIC/NAME, and is a
-        mean over samples always.
+        groups: samples by name, bool `[n]`; the primary metric of a group is METRIC/NAME, always a mean over samples.
         """
         if isinstance(predictor, Weights):
             predictions = self._predictions(predictor, data)
@@ -98,11 +97,11 @@ class Evaluator:
         return predictions
 
     def _loss_of(self, output: Any, targets: Tensor, reduction: str = "mean") -> Tensor:
-        """The task's loss of what forward returned."""
+        """The task's loss of forward's result."""
         return self.task.loss(outputs_of(output), targets, reduction)
 
     def _in_order(self, data: Batches, size: int) -> Sequence[Tensor]:
-        """Places of all data, so many at a time."""
+        """Places of all data, in chunks."""
         return torch.arange(len(data), device=self.flat.device).split(size)
 
     def gradient(
@@ -112,9 +111,9 @@ class Evaluator:
         loss: LossFunction | None = None,
         mask: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Loss `[]` of one batch in evaluation mode and its gradient `[N]`. loss: by default that of the task.
+        """Loss `[]` of one batch in evaluation mode and its gradient `[N]`. loss: default: the task's.
 
-        mask: bool `[N]`; tensors that are wholly outside it cost nothing and get a gradient of 0.
+        mask: bool `[N]`; tensors wholly outside it cost nothing and get a gradient of 0.
         """
         loss = loss or prediction_loss(self.task)
         with self.evaluating(weights), self.flat.trainable(mask):
@@ -145,7 +144,7 @@ class Evaluator:
         return total.div_(len(data))
 
     def _squared_gradients(self, data: Batches) -> SquaredGradients:
-        """Made once, and on noise, so that every host takes the same way."""
+        """Made once, on noise, so that every host chooses the same method."""
         if self._squares is None:
             with self.evaluating(self.flat.initial()), self.flat.autocast():
                 names = [slot.name for slot in self.flat.layout.params]
@@ -153,9 +152,9 @@ class Evaluator:
         return self._squares
 
     def forward_order(self, data: Batches) -> list[str]:
-        """Dotted names of the module and all submodules as a forward pass enters them (`entered_order`).
+        """Dotted names of the module and all submodules in the order of a forward pass (`entered_order`).
 
-        Found once, on noise, so that every host takes the same way.
+        Found once, on noise, so that every host gets the same order.
         """
         if self._order is None:
             with self.flat.preserve(), self.evaluating(self.flat.initial()), torch.no_grad(), self.flat.autocast():
@@ -163,7 +162,7 @@ class Evaluator:
         return self._order
 
     def _noise_like(self, data: Batches) -> tuple[Tensor, Tensor]:
-        """Two inputs and targets of the data's shapes: noise, or zeros where only whole numbers are inputs."""
+        """Two inputs and targets of the data's shapes: noise, or zeros if inputs are whole numbers only."""
         first = torch.zeros(1, dtype=torch.int64, device=self.flat.device)
         x, y = (part.expand(2, *part.shape[1:]) for part in data.batch(first))
         if x.is_floating_point():

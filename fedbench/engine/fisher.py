@@ -1,8 +1,8 @@
-"""Squared gradients of single samples, added up: the diagonal of the empirical Fisher information.
+"""Sums of squared per-sample gradients: the diagonal of the empirical Fisher information.
 
-A sample's gradient of a layer follows from what went into the layer and from the gradient of what came out, for which
-one pass of a whole batch is enough (linear layers: Goodfellow, "Efficient per-example gradient computations", 2015).
-Modules with other layers, or that use their layers in other ways, go the general way, sample by sample under `vmap`.
+A layer's per-sample gradient follows from the layer's input and the gradient of its output, which one pass of a whole
+batch gives (linear layers: Goodfellow, "Efficient per-example gradient computations", 2015). Modules with other
+layers, or with other uses of their layers, are computed sample by sample under `vmap`.
 """
 
 from collections.abc import Callable, Iterable
@@ -18,13 +18,13 @@ from torch.func import functional_call, grad, vmap
 from fedbench.models.compiled import without_compiler
 
 AT_ONCE = 100
-"""Samples of one pass by layers."""
+"""Samples per pass by layers."""
 
 UNFOLDED_AT_ONCE = 8
-"""Samples of which is held at once what a convolution unfolds."""
+"""Samples that a convolution unfolds at once."""
 
 NUMBERS_AT_ONCE = 1 << 24
-"""Numbers held at once where every sample has a gradient of its own: 64 MB of float32."""
+"""Numbers in memory at once for per-sample gradients: 64 MB of float32."""
 
 
 class SquaredGradients:
@@ -33,7 +33,7 @@ class SquaredGradients:
     def __init__(
         self, module: nn.Module, names: list[str], loss: Callable[..., Tensor], like: tuple[Tensor, Tensor]
     ) -> None:
-        """names: of the parameters; loss: a task's; like: two samples with targets, on which both ways are tried."""
+        """names: of the parameters; loss: a task's; like: two samples with targets, on which both ways are tested."""
         self.module, self.names, self.loss = module, names, loss
         self.layers = layers_of(module)
         if self.layers is not None and self._agree(*like):
@@ -51,9 +51,9 @@ class SquaredGradients:
         return all(torch.allclose(*both, rtol=1e-2, atol=1e-6 * largest) for both in zip(found, expected, strict=True))
 
     def __call__(self, x: Tensor, y: Tensor) -> list[Tensor]:
-        """For every parameter the sum `[*shape]`, float64; x and y: at most `at_once` samples with their targets."""
+        """The sum `[*shape]` of every parameter, float64; x and y: at most `at_once` samples with targets."""
         if self.layers is not None:
-            with suppress(RuntimeError):  # a module that takes another way for other data
+            with suppress(RuntimeError):  # a module that branches on its data
                 return self._by_layers(x, y)
         return self._by_samples(x, y)
 
@@ -93,7 +93,7 @@ class SquaredGradients:
 
 
 class WatchedLayer:
-    """Notes what goes into a layer and comes out, and where the gradient of that can be had, for a while."""
+    """Records the inputs and outputs of a layer, and its output's gradient edge, within a context."""
 
     inputs: Tensor
     output: Tensor
@@ -112,13 +112,13 @@ class WatchedLayer:
         if self.name in self.seen or not args:
             raise RuntimeError(f"{self.name} is called twice, or by keyword")
         if output.requires_grad:
-            # The edge stays that of this output where the next layer works in place on it.
+            # The edge stays that of this output if the next layer works in place.
             self.inputs, self.output, self.edge = args[0].detach(), output.detach(), get_gradient_edge(output)
             self.seen[self.name] = self
 
 
 def layers_of(module: nn.Module) -> dict[str, nn.Module] | None:
-    """The layers that hold the module's parameters, or None where one of another kind does or two share any."""
+    """The layers of the module's parameters, or None if a layer of another type has some or two share any."""
     layers = {name: part for name, part in module.named_modules() if any(True for _ in part.parameters(recurse=False))}
     held = [id(p) for part in layers.values() for p in part.parameters(recurse=False)]
     known = all(type(part) in LAYER_RULES and _plain(part) for part in layers.values())
@@ -126,7 +126,7 @@ def layers_of(module: nn.Module) -> dict[str, nn.Module] | None:
 
 
 def _plain(layer: nn.Module) -> bool:
-    """Whether the rule of its type holds for this layer."""
+    """Whether the rule of its type applies to this layer."""
     if isinstance(layer, nn.Conv2d):
         return layer.groups == 1 and layer.padding_mode == "zeros" and not isinstance(layer.padding, str)
     return not isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d) or layer.running_mean is not None
@@ -146,7 +146,7 @@ def squares_of(rows: Tensor) -> Tensor:
 
 
 def of_linear(layer: nn.Module, x: Tensor, error: Tensor) -> Sums:
-    """x `[b, *, in]`, error `[b, *, out]`. Squares of an outer product are one of squares."""
+    """x `[b, *, in]`, error `[b, *, out]`. The square of an outer product is that of the squares."""
     if x.dim() == 2:
         squares = square(error)
         sums = [squares.T @ square(x), squares.sum(0)]
@@ -157,7 +157,7 @@ def of_linear(layer: nn.Module, x: Tensor, error: Tensor) -> Sums:
 
 
 def of_convolution(layer: nn.Module, x: Tensor, error: Tensor) -> Sums:
-    """x `[b, in, h, w]`, error `[b, out, h', w']`. Worked on with channels last, where patches are longer runs."""
+    """x `[b, in, h, w]`, error `[b, out, h', w']`. Uses channels last, with longer contiguous patches."""
     assert isinstance(layer, nn.Conv2d)
     assert not isinstance(layer.padding, str)
     (below, beside), (high, wide) = layer.padding, layer.kernel_size

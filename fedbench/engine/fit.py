@@ -1,4 +1,4 @@
-"""A local training as a value: what an engine is asked to do."""
+"""A local training as a value, the input of an engine."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ Rule = Callable[..., Optimizer]
 
 
 class Batches(Protocol):
-    """Data of a client: `len(data)` samples, gathered by their places; key: names random streams."""
+    """Data of a client: `len(data)` samples, indexed by places; key: names random streams."""
 
     @property
     def key(self) -> Key: ...
@@ -34,7 +34,7 @@ class Batches(Protocol):
 
 @dataclass
 class OneBatch:
-    """A batch as data of its own. x: `[b, ...]`; y: `[b]`."""
+    """A batch as data. x: `[b, ...]`; y: `[b]`."""
 
     x: Tensor
     y: Tensor
@@ -49,9 +49,9 @@ class OneBatch:
 
 @dataclass
 class Paired:
-    """Two data side by side: every step gets a batch of the first and one of `size` samples of the second.
+    """Paired data: every step gets a batch of the first and one of `size` samples of the second.
 
-    The first decides how many steps an epoch has, and is augmented; stream: names the order of the second.
+    The first sets the steps of an epoch and is augmented; stream: names the order of the second.
     """
 
     first: Batches
@@ -72,9 +72,9 @@ class Paired:
 
 @dataclass(frozen=True)
 class Amount:
-    """How much is trained. epochs, steps: as many, steps beat epochs; none of them: what `train.*` says.
+    """Length of a fit. epochs, steps: steps take precedence; if both are None, `train.*` applies.
 
-    after: so many epochs (or steps) of this stream are done, and the fit goes on behind them. shuffle: none:
+    after: epochs (or steps) of this stream already done; the fit continues after them. shuffle: None:
     `train.shuffle`. min_batch: smaller batches are dropped.
     """
 
@@ -85,7 +85,7 @@ class Amount:
     min_batch: int = 1
 
     def steps_on(self, samples: int, train: TrainConfig) -> int:
-        """Gradient steps on so many samples."""
+        """Gradient steps on `samples` samples."""
         epochs, steps = self.epochs, self.steps
         if epochs is None and steps is None:
             epochs, steps = train.epochs, train.steps
@@ -97,15 +97,15 @@ class Amount:
 
 
 AMOUNT = Amount()
-"""What `train.*` says."""
+"""As `train.*` sets it."""
 
 
 @dataclass(frozen=True)
 class Move:
     """The entries that may move, bool `[N]`; the others never do, by gradient, decay or momentum.
 
-    frozen: how modules run that are frozen as a whole: as in training, normalisation layers as in evaluation, or all of
-    them as in evaluation, Dropout too.
+    frozen: mode of wholly frozen modules: as in training, normalisation layers as in evaluation, or all of them as in
+    evaluation, Dropout too.
     """
 
     mask: Tensor
@@ -113,16 +113,16 @@ class Move:
 
 
 class Loss:
-    """A loss `function(net, batch, s) -> scalar`, module-level, and what it needs as attributes of `s`.
+    """A module-level loss `function(net, batch, s) -> scalar`, and its further inputs as attributes of `s`.
 
-    `s.index` are the batch's places in the data. A function may write to the tensors of `s`. Numbers become tensors.
+    `s.index` are the batch's places in the data. The function may write to the tensors of `s`. Numbers become tensors.
     """
 
     def __init__(self, function: LossFunction, **needs: Any) -> None:
         self.function, self.needs = function, needs
 
     def of(self, net: LightningModule, batch: Any, s: Any) -> Tensor:
-        """What the function makes of a batch. Raises RunError where that is no loss."""
+        """The loss of a batch. Raises RunError if the function returns no loss."""
         found = self.function(net, batch, s)
         if not isinstance(found, Tensor) or found.numel() != 1 or not found.requires_grad:
             got = f"a tensor of shape {list(found.shape)}" if isinstance(found, Tensor) else type(found).__name__
@@ -135,14 +135,14 @@ class Loss:
 
 
 class Step:
-    """How a gradient becomes a move.
+    """How a gradient becomes a step.
 
     edit: a module-level function `(g, w, s)` that changes the gradient `[N]` in place before decay and momentum,
-    elementwise over the last dimension; `s` has what it needs as attributes, numbers as tensors. lr: learning rate;
-    none: `train.lr`. decay: factor of every learning rate in this round. rule: a class of torch.optim, with settings by
-    `functools.partial`, that steps on g as the edit left it, whatever the run's optimiser, momentum and decay are.
-    memory: where the optimiser's state stays for the next fit that gets it; by name: at the client, with
-    `train.keep_optimizer`; none: under the name of the stream.
+    elementwise over the last dimension; `s` has its further inputs as attributes, numbers as tensors. lr: learning
+    rate; None: `train.lr`. decay: factor of every learning rate in this round. rule: a class of torch.optim, with
+    settings by `functools.partial`, that steps on the edited g, regardless of the run's optimiser, momentum and decay.
+    memory: stores the optimiser's state for later fits; a name: at the client, with `train.keep_optimizer`; None: by
+    the name of the stream.
     """
 
     def __init__(
@@ -158,7 +158,7 @@ class Step:
         self.edit, self.lr, self.decay, self.rule, self.memory, self.needs = edit, lr, decay, rule, memory, needs
 
     def change(self, g: Tensor, w: Tensor, s: Any) -> None:
-        """Edit the gradient. Raises RunError where the edit returns another one, which nobody would see."""
+        """Edits the gradient. Raises RunError if the edit returns a value, which would be ignored."""
         assert self.edit is not None
         found = self.edit(g, w, s)
         if found is not None and found is not g:
@@ -169,7 +169,7 @@ class Step:
             )
 
     def of(self, decay: float, memory: dict[str, Any] | None) -> "Step":
-        """The same in a round with this factor of learning rates, and with this memory."""
+        """A copy with this factor of learning rates and this memory."""
         return Step(self.edit, lr=self.lr, decay=decay, rule=self.rule, memory=memory, **self.needs)
 
 
@@ -177,7 +177,7 @@ class Step:
 class Fit:
     """One local training. start is not changed; stream: names the random stream of this training.
 
-    loss: none: what the module's training_step returns.
+    loss: None: the result of the module's training_step.
     """
 
     start: Weights
@@ -190,10 +190,10 @@ class Fit:
 
     @property
     def memory(self) -> dict[str, Any] | None:
-        """Where the optimiser's state is kept, if it is."""
+        """Storage of the optimiser's state, or None."""
         return self.step.memory if isinstance(self.step.memory, dict) else None
 
     def needs(self, like: Tensor) -> SimpleNamespace:
-        """What edit and loss need; numbers as tensors `[]` of the kind of the parameters."""
+        """Inputs of edit and loss; numbers as tensors `[]` of the parameters' type."""
         both = {**self.step.needs, **(self.loss.needs if self.loss else {})}
         return SimpleNamespace(**{k: like.new_tensor(v) if isinstance(v, int | float) else v for k, v in both.items()})

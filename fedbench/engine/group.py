@@ -1,4 +1,4 @@
-"""Fits of one kind in one step: a row of every matrix for each."""
+"""Fits of one kind stepped together: each is a row of every matrix."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -29,9 +29,9 @@ MOMENTUM = "momentum_buffer"
 
 @dataclass(frozen=True)
 class Kind:
-    """What fits have in common that are stepped together, batches aside.
+    """Common properties of fits stepped together, batches aside.
 
-    needs, edit_needs: names and shapes of what the loss needs, and of what the edit needs beside it.
+    needs, edit_needs: names and shapes of the inputs of the loss, and of further inputs of the edit.
     """
 
     function: Any
@@ -48,7 +48,7 @@ class Kind:
 
     @property
     def step_key(self) -> tuple[Any, ...]:
-        """What of it decides which code runs in a step."""
+        """The properties that determine the code of a step."""
         function, moving = (self.function, self.constants, self.needs), (self.moving, self.frozen)
         return *function, *moving, self.single_sample, self.paired
 
@@ -93,14 +93,14 @@ def kind_of(engine: Engine, fit: Fit) -> Kind:
 
 
 def has_gradient_hooks(module: nn.Module) -> bool:
-    """Whether something is called with gradients on their way back, which tensors of rows do not pass."""
+    """Whether hooks are called in the backward pass, which tensors of rows do not support."""
     own = [getattr(m, name) for m in module.modules() for name in ("_backward_hooks", "_backward_pre_hooks")]
     tensors = [getattr(p, name) for p in module.parameters() for name in ("_backward_hooks", AFTER)]
     return any(own) or any(tensors)
 
 
 def identity_of(function: Any, what: str) -> Any:
-    """What is equal for the same loss or edit of another fit. Raises CannotStackError where tensors hide in it."""
+    """A key, equal for the same loss or edit of another fit. Raises CannotStackError if it contains tensors."""
     if isinstance(function, partial):
         given = (*function.args, *function.keywords.items())
         if is_constant((function.func, *given)):
@@ -111,14 +111,14 @@ def identity_of(function: Any, what: str) -> Any:
 
 
 def is_constant(value: Any) -> bool:
-    """Whether equal means the same for all clients: no client's tensors hide in it."""
+    """Whether equal values mean the same for all clients: they contain no client's tensors."""
     if isinstance(value, tuple):
         return all(isinstance(item, Slot) or is_constant(item) for item in value)
     return isinstance(value, CONSTANT_TYPES) and not getattr(value, "__closure__", None)
 
 
 class Group:
-    """Fits of one kind on their way through rows. refusals: why steps cannot be stacked, by kind; None: they can."""
+    """Fits of one kind, run in rows. refusals: why steps cannot be stacked, by kind; None: they can."""
 
     def __init__(
         self,
@@ -143,7 +143,7 @@ class Group:
         self.step = RowStep(engine.flat.module, requests[0].fit.loss, names, needs, dict(kind.constants))
 
     def train(self) -> list[Weights]:
-        """The trained weights of all. Raises CannotStackError where the steps cannot be stacked."""
+        """The trained weights of all. Raises CannotStackError if the steps cannot be stacked."""
         with self.engine.in_train_mode(self.requests[0].fit):
             cursors = going = [Cursor(self.engine, request) for request in self.requests]
             for cursor in cursors:
@@ -160,7 +160,7 @@ class Group:
         return [self._finish(cursor) for cursor in cursors]
 
     def _check(self, cursors: Sequence[Cursor]) -> None:
-        """Try the step on a first batch, once for all fits of this kind. Raises CannotStackError."""
+        """Tries the step on a first batch, once for all fits of this kind. Raises CannotStackError."""
         first = next(((cursor.row, cursor.next) for cursor in cursors if cursor.next is not None), None)
         if first is None:
             return
@@ -213,7 +213,7 @@ class Group:
         cursor.log(self.step.logs.calls, logged, batch)
 
     def _move(self, row: int | None, index: Tensor, tensors: Sequence[Tensor]) -> tuple[Tensor, Sequence[Tensor]]:
-        """A gradient step of one row, or of all: the loss, and what the module logs."""
+        """A gradient step of one row or of all: returns the loss and the module's logs."""
         pick: Callable[[Tensor], Tensor] = lambda whole: whole if row is None else whole[row]  # noqa: E731
         views, train, step = self.rows.views(self.kind.moving, row), self.engine.train, self.requests[0].fit.step
         before = [value._version for value in self.needs.values()]
@@ -242,13 +242,13 @@ class Group:
         return [views.moving, [*views.frozen, *views.buffers], [*tensors], [*needs, index]]
 
     def _edit_needs(self, row: int | None) -> dict[str, Tensor]:
-        """What an edit gets: vectors, and numbers as `[]` or `[K, 1]`."""
+        """Inputs of an edit: vectors, and numbers as `[]` or `[K, 1]`."""
         if row is not None:
             return {name: value[row] for name, value in self.needs.items()}
         return {name: value.unsqueeze(-1) if value.dim() == 1 else value for name, value in self.needs.items()}
 
     def _finish(self, cursor: Cursor) -> Weights:
-        """Hand over what the fit has changed."""
+        """Copies back what the fit has changed."""
         row, fit, ledger = cursor.row, cursor.request.fit, cursor.request.ledger
         ledger.losses.copy_(self.rows.losses[row])
         ledger.steps += cursor.done
@@ -268,7 +268,7 @@ class Group:
 
 
 def stack_rows(parts: Sequence[Tensor], rows: Sequence[int], width: int) -> Tensor:
-    """Tensors of some rows as one of all; what the other rows hold is of no matter."""
+    """Tensors of some rows as one tensor of all rows; the values of other rows are arbitrary."""
     filled = [parts[0]] * width
     for row, part in zip(rows, parts, strict=True):
         filled[row] = part

@@ -1,4 +1,4 @@
-"""The learner: one LightningModule on flat vectors, what evaluates it, and the engine that trains it."""
+"""The learner: one LightningModule on flat vectors, its evaluator, and the engine that trains it."""
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
@@ -26,11 +26,11 @@ ENGINES: dict[str, type[Engine]] = {"loop": Loop, "stack": Stack, "trainer": Tra
 
 
 class Learner:
-    """What a method trains and evaluates with on a host. Raises ConfigError for what cannot be honoured.
+    """Training and evaluation of a method on a host. Raises ConfigError for unsupported settings.
 
     head, adapt, copies: see `FlatModule`; optimizer, rounds: see `Engine`; task, evaluate_batch, by_batches: see
-    `Evaluator`. schedules: the types of the module's schedulers. looks_again: whether its optimiser asks several times
-    for the loss of a batch.
+    `Evaluator`. schedules: the types of the module's schedulers. looks_again: whether its optimiser evaluates the
+    loss of a batch several times.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Learner:
         self.engine = ENGINES[train.engine](flat, train, hooks, optimizer, rounds)
         self.stack = self.engine if isinstance(self.engine, Stack) else None
         self.schedules, self.looks_again = try_optimizer(self.engine) if optimizer == "module" else ([], False)
-        # What methods use, by its name here.
+        # The names that methods use.
         self.module, self.layout, self.device, self.dtype = flat.module, flat.layout, flat.device, flat.dtype
         self.initial, self.preserve, self.redraw = flat.initial, flat.preserve, flat.redraw
         self.evaluate, self.loss = evaluator.evaluate, evaluator.loss
@@ -70,7 +70,7 @@ class Learner:
 
     @property
     def ledger(self) -> Ledger:
-        """Where fits are counted now."""
+        """The ledger of the next fits."""
         return self.engine.ledger
 
     def fit(self, fit: Fit) -> Weights:
@@ -78,9 +78,9 @@ class Learner:
         return self.engine.fit(fit)
 
     def training(self, fit: Fit) -> AbstractContextManager[Training]:
-        """A fit whose steps the caller makes, batch by batch."""
+        """A fit whose steps the caller takes, batch by batch."""
         return self.engine.training(fit)
 
     def steps_of(self, samples: int) -> int:
-        """Gradient steps of one ordinary fit on so many samples."""
+        """Gradient steps of one ordinary fit on `samples` samples."""
         return AMOUNT.steps_on(samples, self.train)
