@@ -32,7 +32,7 @@ class Loop(Engine):
 
     @contextmanager
     def training(self, fit: Fit) -> Iterator["Training"]:
-        """A fit whose steps the caller makes, batch by batch. The trained weights are its `weights` afterwards."""
+        """A fit whose steps the caller takes, batch by batch. Its `weights` are the trained weights afterwards."""
         with self.entered(fit) as plan:
             training = Training(self, fit, plan)
             yield training
@@ -42,11 +42,11 @@ class Loop(Engine):
 
 
 class Training:
-    """A fit under way: iterate over its batches, and make a step of each.
+    """A running fit: iterate over its batches and take a step with each.
 
-    A method that trains in another way takes the steps itself: it asks for gradients, wherever in the space it likes,
-    moves `w` by its own rule, or steps a companion beside. Every gradient is one in train mode and counts as a gradient
-    step. weights: the trained ones, once the training is over.
+    A method that trains differently takes the steps itself: it computes gradients at any point, moves `w` by its own
+    rule, or steps a companion. Every gradient is computed in train mode and counts as a gradient step. weights: the
+    trained weights, after the training.
     """
 
     weights: Weights
@@ -71,7 +71,7 @@ class Training:
 
     @property
     def w(self) -> Tensor:
-        """The numbers in training `[N]`, to be written to in place."""
+        """The parameters in training `[N]`, to be changed in place."""
         return self.engine.flat.w
 
     def __iter__(self) -> Iterator[Any]:
@@ -79,14 +79,14 @@ class Training:
         return chain.from_iterable(self.epochs())
 
     def epochs(self) -> Iterator[Iterator[Any]]:
-        """The batches of every epoch. Between two epochs, look at the numbers in `paused`."""
+        """The batches of every epoch. Between two epochs, evaluate in `paused`."""
         for number, batches in enumerate(self.plan):
             yield from self._epoch(number, [[index] for index in batches], lambda index, rest: self.fetch(index))
 
     def groups(self, size: int | None) -> Iterator[list[Tensor]]:
-        """For steps on several batches: the places, for `fetch`, of so many consecutive ones; none: of an epoch's.
+        """Places, for `fetch`, of groups of consecutive batches for one step; None: all batches of an epoch.
 
-        Groups go on from epoch to epoch; what is left at the end is dropped.
+        Groups continue across epochs; an incomplete group at the end is dropped.
         """
         plan: list[list[list[Tensor]]]
         if size is None:
@@ -111,7 +111,7 @@ class Training:
         self.engine.ledger.logged.update(logs.end_epoch())
 
     def _steps(self, groups: list[list[Tensor]], give: Callable[..., Any]) -> Iterator[Any]:
-        """What a step is made of, for each of an epoch's; the module's hooks around it."""
+        """The input of every step of an epoch, within the module's hooks."""
         hooks, context = self.hooks, self.hooks.context
         for position, (first, *rest) in enumerate(groups):
             hooks.logs.in_step, self._position = True, position
@@ -131,7 +131,7 @@ class Training:
             self._advance("step", position + 1, plateau=True)
 
     def fetch(self, index: Tensor) -> Any:
-        """The batch at these places; the last one that was fetched is not fetched again."""
+        """The batch at these places; the last fetched batch is cached."""
         if self._fetched[0] is not index:
             self.hooks.logs.batch_size = len(index)
             self.needs.index = index
@@ -144,19 +144,19 @@ class Training:
         return self._fetched[1]
 
     def step(self, batch: Any, at: At | None = None) -> None:
-        """One step of the optimiser. at: where, given `w`, the gradient is taken, instead of at `w`."""
+        """One step of the optimiser. at: maps `w` to the point of the gradient (default: `w`)."""
         self.stepper.step(lambda: self._closure(batch, at))
         if self.loss is not None:
             self.engine.ledger.add(self.loss)
 
     def gradient(self, batch: Any) -> Tensor:
-        """Gradient `[N]` of a batch at the present `w`; the next one writes over it."""
+        """Gradient `[N]` of a batch at the current `w`; the next one overwrites it."""
         self._count(self._closure(batch, None))
         self.stepper.gather()
         return self.engine.flat.g
 
     def hessian_product(self, batch: Any, vector: Tensor) -> Tensor:
-        """The Hessian of a batch's loss at the present `w`, times `vector` `[N]`, by differentiating twice."""
+        """The Hessian of a batch's loss at the current `w`, times `vector` `[N]`, by differentiating twice."""
         parameters, slots = self.engine.flat.parameters, self.engine.flat.layout.params
         with torch.enable_grad(), self._autocast:
             self.output = self._forward(batch)
@@ -170,15 +170,15 @@ class Training:
         return torch.cat([part.reshape(-1) for part in second])
 
     def kept_buffers(self) -> AbstractContextManager[None]:
-        """For passes that leave running statistics as they were."""
+        """A context for passes that leave running statistics unchanged."""
         return self.engine.flat.kept_buffers()
 
     def paused(self) -> AbstractContextManager[Weights]:
-        """The numbers as they are now, to be looked at with the engine's verbs; training goes on unchanged."""
+        """The current weights, to evaluate; training continues unchanged."""
         return self.engine.flat.preserve()
 
     def beside(self, start: Weights, memory: dict[str, Any] | None = None) -> Companion:
-        """A second model that is trained on the same batches, by steps of its own between those of this one."""
+        """A second model, trained on the same batches by its own steps between those of this one."""
         return Companion(self.engine, self.fit, start, memory, self.stepper, sum(map(len, self.plan)))
 
     def _closure(self, batch: Any, at: At | None) -> Tensor | None:
@@ -220,7 +220,7 @@ class Training:
             advance(self.stepper.schedulers, interval, count, plateau, self.hooks.logs.callback_metrics)
 
     def finish(self) -> None:
-        """Keep the state of the optimiser and of its schedulers."""
+        """Saves the state of the optimiser and its schedulers."""
         self.hooks.context.update(current_epoch=len(self.plan))
         self.hooks("on_train_end")
         self.hooks("on_fit_end")

@@ -1,4 +1,4 @@
-"""Losses of a batch: what training_step returns, and what methods add terms to."""
+"""Losses of a batch: the result of training_step, to which methods add terms."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ from fedbench.tasks import Task
 
 
 def loss_of(output: Any, module: LightningModule) -> Tensor | None:
-    """The scalar in what training_step returned: a tensor, a dict with 'loss', or None to skip the batch."""
+    """The scalar in training_step's result: a tensor, a dict with 'loss', or None to skip the batch."""
     loss = output.get("loss") if isinstance(output, dict) else output
     if output is None or (isinstance(loss, Tensor) and loss.numel() == 1):
         return loss
@@ -27,7 +27,7 @@ def loss_of(output: Any, module: LightningModule) -> Tensor | None:
 
 
 def trained_loss(output: Any, module: LightningModule) -> Tensor | None:
-    """The same, of which a gradient can be taken."""
+    """The same. Raises ConfigError without a gradient."""
     loss = loss_of(output, module)
     if loss is not None and not loss.requires_grad:
         raise ConfigError(
@@ -37,14 +37,14 @@ def trained_loss(output: Any, module: LightningModule) -> Tensor | None:
 
 
 def result_of(output: Any, loss: Tensor | None) -> dict[str, Any]:
-    """What Lightning hands to on_train_batch_end."""
+    """The outputs that Lightning passes to on_train_batch_end."""
     if loss is None:
         return {}
     return {**(output if isinstance(output, dict) else {}), "loss": loss.detach()}
 
 
 def outputs_of(found: Any) -> Any:
-    """The task's outputs in what forward returned: a tensor, `logits` of a dict or an object, the first of a tuple."""
+    """The task's outputs in forward's result: a tensor, `logits` of a dict or an object, the first of a tuple."""
     if isinstance(found, Tensor):
         return found
     if isinstance(found, Mapping):
@@ -54,7 +54,7 @@ def outputs_of(found: Any) -> Any:
 
 
 def parts_of(found: Any) -> tuple[Any, ...]:
-    """What a forward that returns several things without names returned; nothing otherwise."""
+    """The results of a forward that returns several unnamed values; empty otherwise."""
     return tuple(found) if isinstance(found, tuple | list) and not hasattr(found, "logits") else ()
 
 
@@ -70,7 +70,7 @@ def task_loss(net: LightningModule, batch: Any, s: Any = None) -> Tensor:
 
 @contextmanager
 def calls_of(module: nn.Module) -> Iterator[list[tuple[Tensor, Tensor]]]:
-    """Input and output of every call of a submodule while the context lasts."""
+    """Input and output of every call of a submodule within the context."""
     calls: list[tuple[Tensor, Tensor]] = []
     handle = module.register_forward_hook(lambda _, args, output: calls.append((args[0], output)))
     try:
@@ -81,7 +81,7 @@ def calls_of(module: nn.Module) -> Iterator[list[tuple[Tensor, Tensor]]]:
 
 
 def task_loss_through(net: LightningModule, batch: Any, name: str) -> tuple[Tensor, Tensor, Tensor]:
-    """The module's own loss of a batch, and what went into a submodule (or '': `net`) and came out of it on the way."""
+    """The module's own loss of a batch, and the inputs and outputs of a submodule (or '': `net`) in that pass."""
     module = net.get_submodule(name)
     with calls_of(module) as calls:
         loss = task_loss(net, batch)
@@ -92,7 +92,7 @@ def task_loss_through(net: LightningModule, batch: Any, name: str) -> tuple[Tens
 
 
 def prediction_loss(task: Task) -> LossFunction:
-    """The task's mean loss of what a network makes of a batch, whatever its training_step adds to it."""
+    """The task's mean loss of a network's outputs on a batch, regardless of its training_step."""
 
     def loss(net: nn.Module, batch: tuple[Tensor, Tensor], s: Any = None) -> Tensor:
         x, y = batch

@@ -1,4 +1,4 @@
-"""The optimiser and the schedulers that a module's configure_optimizers makes, and how a fit restrains them."""
+"""The optimiser and schedulers of a module's configure_optimizers, and how a fit constrains them."""
 
 from collections.abc import Callable
 from copy import deepcopy
@@ -22,13 +22,13 @@ from fedbench.module.masks import bitmask, choose, holds_one
 OptimizerState = dict[Any, Any]
 
 SCHEDULE = "schedule"
-"""Under which the memory of a fit has the place of its schedulers."""
+"""Key of the schedulers' position in the memory of a fit."""
 SETTING = int | float | tuple | Tensor
-"""What a scheduler may have changed in an optimiser's groups."""
+"""Settings of an optimiser's groups that a scheduler may change."""
 
 
 def module_optimizer(module: LightningModule) -> tuple[Any, Optimizer, list[Any]]:
-    """What configure_optimizers returns, the optimiser in it, and its schedulers in Lightning's form.
+    """The result of configure_optimizers, its optimiser, and its schedulers in Lightning's form.
 
     Raises ConfigError for anything but one optimiser.
     """
@@ -50,9 +50,9 @@ def module_optimizer(module: LightningModule) -> tuple[Any, Optimizer, list[Any]
 
 
 def try_optimizer(engine: Engine) -> tuple[list[str], bool]:
-    """The types of the module's schedulers, and whether its optimiser asks several times for the loss of a batch.
+    """The types of the module's schedulers, and whether its optimiser evaluates a batch's loss several times.
 
-    Raises ConfigError for what is wrong with configure_optimizers, before anything is trained.
+    Raises ConfigError for an invalid configure_optimizers, before any training.
     """
     module, context = engine.flat.module, engine.hooks.context if engine.hooks else LoopContext(Logs())
     context.begin([[torch.zeros(0)] * 100] * max(1, engine.train.epochs))
@@ -63,7 +63,7 @@ def try_optimizer(engine: Engine) -> tuple[list[str], bool]:
         module._trainer = context  # type: ignore[assignment]
         try:
             _, optimizer, schedulers = module_optimizer(module)
-        except Exception:  # what needs a Trainer is tried with one, by `probe`
+        except Exception:  # `probe` tests what needs a Trainer
             return [], False
         finally:
             module._trainer = None
@@ -76,9 +76,9 @@ def own_optimizer(engine: Engine, fit: Fit) -> bool:
 
 
 def restrain(optimizer: Optimizer, schedulers: list[Any], engine: Engine, fit: Fit) -> None:
-    """Give a module's or a Trainer's optimiser the memory, learning rate and frozen entries of a fit.
+    """Sets the memory, learning rate and frozen entries of a fit in a module's or a Trainer's optimiser.
 
-    schedulers: of the optimiser, in Lightning's form; they go on with its memory.
+    schedulers: of the optimiser, in Lightning's form; they continue from its memory.
     """
     if fit.memory and "optimizer" in fit.memory:
         held = fit.memory["optimizer"]
@@ -97,7 +97,7 @@ def restrain(optimizer: Optimizer, schedulers: list[Any], engine: Engine, fit: F
 
 
 def keep_schedule(fit: Fit, optimizer: Optimizer, schedulers: list[Any], epochs: int) -> None:
-    """Note in the memory of a fit where its schedulers are after so many epochs of it."""
+    """Saves the schedulers' position after `epochs` epochs to the memory of a fit."""
     if fit.memory is not None and schedulers:
         settings = [{k: v for k, v in group.items() if isinstance(v, SETTING)} for group in optimizer.param_groups]
         states = [config.scheduler.state_dict() for config in schedulers]
@@ -111,7 +111,7 @@ def epochs_before(fit: Fit) -> int:
 
 
 def rounds_ahead(engine: Engine, fit: Fit) -> int:
-    """How many fits like this one a schedule is made for."""
+    """The number of fits that a schedule covers."""
     return engine.rounds if engine.train.keep_optimizer and fit.memory is not None else 1
 
 
@@ -124,7 +124,7 @@ def _go_on(optimizer: Optimizer, schedulers: list[Any], kept: dict[str, Any]) ->
 
 
 def scale_rate(optimizer: Optimizer, factor: float) -> None:
-    """Multiply the learning rate of every step, whatever a scheduler makes of it in between."""
+    """Multiplies the learning rate of every step, independent of schedulers."""
     rates: list[Any] = []
 
     def before(*_: Any) -> None:
@@ -141,7 +141,7 @@ def scale_rate(optimizer: Optimizer, factor: float) -> None:
 
 
 def hold_frozen(optimizer: Optimizer, w: Tensor, trainable: Tensor) -> None:
-    """Undo after every step what it did to frozen entries."""
+    """Restores frozen entries after every step."""
     moving, kept = bitmask(trainable.to(w.device), w), torch.empty_like(w)
 
     def before(*_: Any) -> None:
@@ -155,13 +155,13 @@ def hold_frozen(optimizer: Optimizer, w: Tensor, trainable: Tensor) -> None:
 
 
 def _splits_tensors(engine: Engine, mask: Tensor) -> bool:
-    """Whether some tensor is frozen in part; those frozen as a whole get no gradient anyway."""
+    """Whether a tensor is partly frozen; wholly frozen tensors get no gradient anyway."""
     parts = (mask[slot.start : slot.stop] for slot in engine.flat.layout.params)
     return any(holds_one(part) and not bool(part.all()) for part in parts)
 
 
 def advance(schedulers: list[Any], interval: str, count: int, plateau: bool, metrics: Callable[[], dict]) -> None:
-    """Step the schedulers of this interval ('step' or 'epoch') and kind; `count` steps or epochs are done."""
+    """Steps the schedulers of this interval ('step' or 'epoch') and kind after `count` steps or epochs."""
     for config in schedulers:
         if config.interval != interval or config.reduce_on_plateau != plateau or count % config.frequency:
             continue
@@ -191,7 +191,7 @@ def by_tensor(flat: OptimizerState, layout: Layout) -> OptimizerState:
 
 
 def as_vectors(state: OptimizerState, layout: Layout) -> OptimizerState:
-    """The other way round; 0 for a tensor that took no step."""
+    """The inverse; 0 for a tensor without steps."""
     first: OptimizerState = next(iter(state.values()), {})
     flat = {n: v if not v.dim() else v.new_zeros(layout.size) for n, v in first.items()}
     for k, held in state.items():

@@ -16,17 +16,17 @@ from fedbench.module.masks import choose, mask_indices, ranges_of
 Closure = Callable[[], Tensor | None]
 
 SHOW_OPTIMIZER = {"on_before_zero_grad", "on_before_optimizer_step"}
-"""Hooks by which a module sees the optimiser."""
+"""Hooks that pass the optimiser to a module."""
 
 MAX_RANGES = 64
-"""A frozen pattern of more runs than this is scattered."""
+"""A frozen pattern with more contiguous ranges is scattered."""
 
 LITTLE = 0.25
-"""Share of scattered entries up to which they are gathered for a step."""
+"""Largest share of scattered entries that are gathered for a step."""
 
 
 class Stepper:
-    """The module's own optimiser. Every step gets fresh gradients, None where a parameter took no part.
+    """The module's own optimiser. Every step gets fresh gradients, None for unused parameters.
 
     A frozen entry never moves, by gradient, decay or momentum.
     """
@@ -46,7 +46,7 @@ class Stepper:
             parameter.grad = None
 
     def gather(self) -> None:
-        """Bring the gradients into the flat vector and leave views of it in their place."""
+        """Copies the gradients to the flat vector and replaces them by views of it."""
         for parameter, view in self._pairs:
             grad = parameter.grad
             if grad is not view:
@@ -54,18 +54,18 @@ class Stepper:
                 parameter.grad = view
 
     def step(self, closure: Closure) -> None:
-        """One step; `closure` computes loss and gradient, or gives None for a batch that is skipped."""
+        """One step; `closure` computes loss and gradient, or returns None to skip the batch."""
         self.optimizer.step(closure)  # type: ignore[arg-type]
 
     def state(self) -> OptimizerState:
         return self.optimizer.state_dict()["state"]
 
     def release(self) -> None:
-        """Give back what the next fit can use."""
+        """Frees what the next fit can reuse."""
 
 
 step_sgd = partial(sgd, fused=True, dampening=0, nesterov=False, maximize=False)
-"""The function that torch.optim.SGD ends in: a third of the time of the object's step on a small model."""
+"""The function behind torch.optim.SGD: a third of the time of the object's step on a small model."""
 
 
 class FlatSGD:
@@ -91,9 +91,9 @@ class FlatSGD:
 class FlatStepper(Stepper):
     """A built-in optimiser in one fused pass over the flat vector, a third less time than three passes on large models.
 
-    Gradients add up in the flat vector, because fresh ones for a large model cost page faults. Contiguous frozen parts
-    are left out; of scattered ones, what moves is stepped as a vector of its own where it is little, else what is
-    frozen is put back after every step.
+    Gradients accumulate in the flat vector, because fresh ones cost page faults on large models. Contiguous frozen
+    parts are skipped. With scattered ones, the moving entries are stepped as a separate vector if they are few;
+    otherwise the frozen ones are restored after every step.
     """
 
     def __init__(self, engine: Engine, fit: Fit, steps: int) -> None:
@@ -139,7 +139,7 @@ class FlatStepper(Stepper):
             self.w.scatter_(0, self._frozen, self._kept)
 
     def state(self) -> OptimizerState:
-        """The optimiser's state as whole vectors `[N]`, as before where frozen: another mask can go on with it."""
+        """The optimiser's state as whole vectors `[N]`, unchanged if frozen: another mask can continue it."""
         whole: OptimizerState = {}
         for flat, part in zip(self._flats, self._parts, strict=True):
             for name, value in self.optimizer.state[flat].items():
@@ -159,7 +159,7 @@ class FlatStepper(Stepper):
             self._engine.idle_optimizers[self._reuse_key] = self.optimizer
 
     def _before(self, name: str) -> Tensor:
-        """A whole vector of the state that this fit goes on with, zero without one."""
+        """A whole vector of the state that this fit continues; zero without one."""
         value = self._resumed.get(name)
         return torch.zeros_like(self.g) if value is None else value.clone()
 
@@ -175,7 +175,7 @@ Places = slice | Tensor
 
 
 def split_by_mask(trainable: Tensor | None, size: int) -> tuple[list[Places], Tensor | None]:
-    """What an optimiser steps, as slices of a vector `[N]` or one index, and the index of what is to be put back."""
+    """The entries that an optimiser steps, as slices of a vector `[N]` or one index, and the index to restore."""
     if trainable is None:
         return [slice(0, size)], None
     runs = ranges_of(trainable, MAX_RANGES)
@@ -188,12 +188,12 @@ def split_by_mask(trainable: Tensor | None, size: int) -> tuple[list[Places], Te
 
 
 def make_stepper(engine: Engine, fit: Fit, steps: int) -> Stepper:
-    """The optimiser of a fit of so many steps."""
+    """The optimiser of a fit of `steps` steps."""
     return Stepper(engine, fit) if own_optimizer(engine, fit) else FlatStepper(engine, fit, steps)
 
 
 def built_in(engine: Engine, parameters: list[nn.Parameter], fit: Fit, steps: int, flat: bool) -> Any:
-    """sgd, adam or adamw with the run's options, or what the method asks for. flat: on one vector, in one pass."""
+    """sgd, adam or adamw with the run's options, or the method's rule. flat: on one vector, in one pass."""
     train, rate = engine.train, rate_of(engine, fit)
     if fit.step.rule is not None:
         return fit.step.rule(parameters, lr=rate, fused=flat)
@@ -207,18 +207,18 @@ def built_in(engine: Engine, parameters: list[nn.Parameter], fit: Fit, steps: in
 
 
 def reuse_key(engine: Engine, fit: Fit, steps: int) -> tuple[str, float] | None:
-    """What fits can share an optimiser: those of all parameters by the run's rule, which no hook sees."""
+    """A key, equal for fits that can share an optimiser; None if it has frozen entries, a rule or hooks."""
     if fit.move is not None or fit.step.rule is not None or shows_optimizer(engine):
         return None
     return engine.optimizer, momentum_of(engine, fit, steps)
 
 
 def reset_optimizer(optimizer: Any, rate: float) -> None:
-    """An optimiser as it was before its first step, with this learning rate, a tensor from then on."""
+    """Resets an optimiser to before its first step, with this learning rate as a tensor."""
     (group,) = optimizer.param_groups
     (flat,) = group["params"]
     if not isinstance(group["lr"], Tensor):
-        # Kernels on a GPU read a rate of single precision.
+        # GPU kernels read the rate in single precision.
         group["lr"] = torch.zeros((), dtype=None if flat.is_cuda else torch.float64, device=flat.device)
     group["lr"].fill_(rate)
     for value in optimizer.state[flat].values():
@@ -231,7 +231,7 @@ def rate_of(engine: Engine, fit: Fit) -> float:
 
 
 def momentum_of(engine: Engine, fit: Fit, steps: int) -> float:
-    """SGD's momentum; 0 where no second step will read it."""
+    """SGD's momentum; 0 if no second step will read it."""
     return 0.0 if fit.memory is None and steps == 1 else engine.train.momentum
 
 

@@ -1,4 +1,4 @@
-"""What is tried of a model before round 1, and what is said of it."""
+"""Tests of a model before round 1, and its warnings."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ from fedbench.module import seeds
 
 
 def probe(learner: Learner, data: Batches, outputs: int) -> None:
-    """A forward pass and a gradient step. Raises ConfigError for what would fail in round 1."""
+    """Tries a forward pass and a gradient step. Raises ConfigError for what would fail in round 1."""
     flat, name = learner.flat, type(learner.module).__name__
     x = data.batch(torch.arange(min(2, len(data)), device=learner.device))[0]
     failure = f"model {name} fails on samples of shape {tuple(x.shape[1:])}"
@@ -27,7 +27,7 @@ def probe(learner: Learner, data: Batches, outputs: int) -> None:
 
 
 def check_outputs(learner: Learner, output: object, count: int, outputs: int) -> None:
-    """Refuse what forward returned for so many samples where it is not so many outputs each. Raises ConfigError."""
+    """Raises ConfigError if forward's result for `count` samples is not `outputs` outputs each."""
     name, classes, found = type(learner.module).__name__, learner.task.classes, outputs_of(output)
     legal = [(count, outputs)] if outputs > 1 or classes else [(count, 1), (count,)]
     fitting = [part for part in parts_of(output) if isinstance(part, Tensor) and tuple(part.shape) in legal]
@@ -48,14 +48,14 @@ def check_outputs(learner: Learner, output: object, count: int, outputs: int) ->
 
 
 def probe_metrics(learner: Learner, data: Batches) -> None:
-    """The metrics that were asked for, tried on a client's samples. Raises ConfigError for one that fails."""
+    """Tries the chosen metrics on a client's samples. Raises ConfigError for one that fails."""
     if learner.task.further and len(data):
         with as_config_error("evaluate.metrics"):
             learner.evaluate(learner.initial(), data)
 
 
 def model_warnings(learner: Learner, sizes: Sequence[int]) -> list[str]:
-    """What to say once of a model and of clients with so many training images."""
+    """Warnings about a model and about clients with so many training images."""
     lines = [
         f"{copy} is a copy of the model inside the model: it counts as buffers, which are sent and averaged with "
         "the model where a method does that (method.buffers = private: they stay at the clients)"

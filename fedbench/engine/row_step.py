@@ -22,11 +22,11 @@ Tensors = Sequence[Tensor]
 
 
 class CannotStackError(Exception):
-    """Why a fit cannot be stacked, in one line."""
+    """Says in one line why a fit cannot be stacked."""
 
 
 class Undefined:
-    """Stands for what differs between the clients of one step. Raises CannotStackError when it is used."""
+    """Replaces a value that differs between the clients of a step. Raises CannotStackError when used."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -42,7 +42,7 @@ class Undefined:
 
 
 class LogCalls:
-    """What a module logs in one step: the values, and under which names and options."""
+    """Logs of a module in one step: the values with names and options."""
 
     def __init__(self) -> None:
         self.values: list[Tensor] = []
@@ -65,9 +65,9 @@ class LogCalls:
 class RowStep:
     """`step([moving, others, batch, needs])`, each a list of tensors; in a stack the client is their first dimension.
 
-    Returns the loss, the gradients of the moving parameters, and what the module logs. Buffers, and what the loss
-    writes to, change in place. names: of the moving and the other tensors of the module; needs: of what the loss needs
-    beside them; constants: needs that are no tensors.
+    Returns the loss, the gradients of the moving parameters, and the module's logs. Buffers, and tensors that the loss
+    writes to, change in place. names: of the moving and the other tensors of the module; needs: names of further
+    inputs of the loss; constants: inputs that are no tensors.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class RowStep:
 
     @contextmanager
     def _holding(self, tensors: Tensors) -> Iterator[None]:
-        """The module with these tensors: `functional_call`, which takes half as long again as a small model."""
+        """The module with these tensors; `functional_call` would add half the time of a small model."""
         kept = [held[name] for held, name, _ in self._places]
         for held, name, number in self._places:
             held[name] = tensors[number]
@@ -123,7 +123,7 @@ class RowStep:
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """The module logs into this step, and refuses to tell of its trainer."""
+        """The module logs to this step, and access to its trainer is refused."""
         own = self.module.__dict__
         given = dict(log=self.logs.log, log_dict=self.logs.log_dict, _trainer=Undefined("self.trainer"))
         kept = {name: own.get(name) for name in given}
@@ -135,7 +135,7 @@ class RowStep:
 
 
 def places_of(module: nn.Module, names: Sequence[str]) -> list[tuple[dict[str, Any], str, int]]:
-    """Where a module holds the tensors of these names, each with its number; several places where it is tied."""
+    """The places of the named tensors in a module, each with its number; tied tensors have several."""
     places = []
     tensors = [*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)]
     numbers = {id(tensor): names.index(name) for name, tensor in tensors if name in names}
@@ -149,7 +149,7 @@ def places_of(module: nn.Module, names: Sequence[str]) -> list[tuple[dict[str, A
 
 
 def check_step(step: RowStep, example: Sequence[Tensors]) -> None:
-    """Try a step twice on copies of everything. Raises CannotStackError. example: the tensors of one client's step."""
+    """Tries a step twice on copies. Raises CannotStackError. example: the tensors of one client's step."""
     module = step.module
     memo = {id(module._trainer): None} if module._trainer is not None else {}
     try:
@@ -180,9 +180,9 @@ def _try(step: RowStep, example: Sequence[Tensors]) -> Tensor:
 
 
 def _attributes(module: nn.Module) -> list[tuple[Any, ...]]:
-    """What the attributes of a module and of all inside it hold, buffers and parameters aside.
+    """A snapshot of the attributes of a module and its submodules, except buffers and parameters.
 
-    Of numbers and texts the value, of containers the length, of tensors which one and how often it was written to.
+    The value of numbers and strings, the length of containers, the identity and number of writes of tensors.
     """
     found: list[tuple[Any, ...]] = []
     for name, own in module.named_modules():
@@ -197,7 +197,7 @@ def _attributes(module: nn.Module) -> list[tuple[Any, ...]]:
 
 
 def _random_states() -> tuple[Any, ...]:
-    """Where the global random streams are."""
+    """The state of the global random streams."""
     _, state, place, *_ = np.random.get_state()
     torch_states = [torch.get_rng_state(), *(torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else [])]
     return random.getstate(), np.asarray(state).tobytes(), place, [own.tolist() for own in torch_states]

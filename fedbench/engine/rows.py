@@ -1,4 +1,4 @@
-"""The numbers of several clients, a row of every matrix for each."""
+"""The weights of several clients: each is a row of every matrix."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from fedbench.module.weights import Weights
 
 @dataclass(frozen=True)
 class Views:
-    """Tensors of one row or of all: parameters that move and that are frozen, gradients of those that move, buffers."""
+    """Tensors of one row or of all: moving and frozen parameters, gradients of the moving ones, buffers."""
 
     moving: list[Tensor]
     frozen: list[Tensor]
@@ -27,7 +27,7 @@ class Rows:
     def __init__(self, flat: FlatModule, count: int) -> None:
         self.layout, self.count, like = flat.layout, count, flat.w
         self.w, self.g, self.momentum = (like.new_zeros(count, self.layout.size) for _ in range(3))
-        # Tensors of their own: batch normalisation changes no part of a row in place.
+        # Separate tensors: batch normalisation changes no part of a row in place.
         self.buffers, self.counters = (
             [like.new_zeros(count, *slot.shape, dtype=flat.buffer(slot).dtype) for slot in slots]
             for slots in (self.layout.buffers, self.layout.counters)
@@ -36,7 +36,7 @@ class Rows:
         self._views: dict[tuple[tuple[bool, ...], int | None], Views] = {}
 
     def load(self, row: int, weights: Weights, momentum: Tensor | None, losses: Tensor) -> None:
-        """What a fit begins with."""
+        """Sets a row to the start of a fit."""
         self.w[row].copy_(weights.params)
         for whole, part in zip(self.buffers, split_vector(weights.buffers, self.layout.buffers), strict=True):
             whole[row].copy_(part)
@@ -46,7 +46,7 @@ class Rows:
         self.losses[row].copy_(losses)
 
     def weights(self, row: int) -> Weights:
-        """A copy of a row's present numbers."""
+        """A copy of a row's current weights."""
         buffers = [whole[row].flatten().to(self.w.dtype) for whole in self.buffers]
         counters = [whole[row].flatten().to("cpu", torch.int64) for whole in self.counters]
         return Weights(
@@ -56,7 +56,7 @@ class Rows:
         )
 
     def views(self, moving: tuple[bool, ...], row: int | None) -> Views:
-        """Tensors of a row, or of all, by which of them move."""
+        """Tensors of a row, or of all, split into moving and frozen."""
         key = moving, row
         if key not in self._views:
             parts = [(own, slot) for own, slot in zip(moving, self.layout.params, strict=True)]

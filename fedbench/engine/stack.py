@@ -1,9 +1,9 @@
-"""The engine of several clients in one gradient step: their numbers are the rows of matrices `[K, N]`.
+"""The engine that steps several clients at once: their weights are the rows of matrices `[K, N]`.
 
-K is the same in every step, whoever takes part, and a client has the same row in all of them, by its number: where a
-row lies may decide how its products are summed up. So its bits depend on K and its number, and on nothing in the other
-rows. Batches of the run's size are stepped together, each client's next one with those of the others; what is left at
-the end of an epoch is stepped alone. With K = 1 every step is one client's, by the operations of the loop.
+K is the same in every step, whoever takes part, and a client's row follows from its number, because the position of a
+row may affect how its products are summed. So its bits depend on K and its number only, not on the other rows. Batches
+of the run's size are stepped together; smaller batches at the end of an epoch are stepped alone. With K = 1 every step
+is one client's, by the operations of the loop.
 """
 
 from collections import defaultdict
@@ -19,14 +19,14 @@ from fedbench.engine.rows import Rows
 from fedbench.module.weights import Weights
 
 FAILURES = (Exception, SystemExit)
-"""What users' code may raise; a model that calls sys.exit must not end the run."""
+"""Exceptions of users' code; a model that calls sys.exit must not end the run."""
 
 
 class Stack(Loop):
     """Fits of several clients at once.
 
-    answer: how a fit gets its weights: at once, or together with those of clients that take turns. remarks: why fits
-    were done by the loop.
+    answer: how a fit gets its weights: at once, or together with alternating clients. remarks: why fits were run by
+    the loop.
     """
 
     def __init__(self, *args: Any, **more: Any) -> None:
@@ -46,7 +46,7 @@ class Stack(Loop):
         return answer
 
     def fit_together(self, requests: Sequence[FitRequest]) -> list[Weights | BaseException]:
-        """The trained weights of every fit, or why it has none. No two of them have the same row."""
+        """The trained weights of every fit, or its error. No two fits have the same row."""
         answers: dict[int, Weights | BaseException] = {}
         groups: dict[Kind, list[int]] = defaultdict(list)
         for place, request in enumerate(requests):
@@ -60,7 +60,7 @@ class Stack(Loop):
         return [answers[place] for place in range(len(requests))]
 
     def _fit_group(self, kind: Kind, requests: Sequence[FitRequest]) -> list[Weights | BaseException]:
-        """Fits of one kind. What becomes of one must not depend on the others: where one fails, each is tried alone."""
+        """Fits of one kind. If one fails, each is run alone, so that its result does not depend on the others."""
         try:
             return [*Group(self, self.rows, kind, requests, self.refusals).train()]
         except FAILURES as error:

@@ -31,7 +31,7 @@ from fedbench.silence import silence_logger
 
 
 class TrainerEngine(Engine):
-    """Runs fits through lightning.Trainer, for modules that need one. Slower by some 20 ms a fit."""
+    """Runs fits through lightning.Trainer, for modules that need one. Slower by about 20 ms per fit."""
 
     def run(self, fit: Fit, plan: BatchPlan) -> None:
         steps = FitSteps(self, fit, plan)
@@ -49,7 +49,7 @@ class TrainerEngine(Engine):
                 finally:
                     self.flat.module._trainer = None
             self.ledger.logged.update({k: float(v) for k, v in trainer.callback_metrics.items() if v.numel() == 1})
-        unwrap(self.flat.module)  # what its setup has compiled anew
+        unwrap(self.flat.module)  # what its setup has recompiled
         if self.flat.device.type != "cpu":
             # The Trainer takes the module off the device when it is done.
             self.flat.module.to(self.flat.device)
@@ -73,10 +73,10 @@ class PlannedBatches:
 
 
 class FitSteps(Callback):
-    """Puts the gradient edit, the frozen entries and the loss of a fit into Lightning's loop, and counts its steps.
+    """Puts the gradient edit, frozen entries and loss of a fit into Lightning's loop, and counts its steps.
 
-    Of a module that optimises manually, those of its optimiser; the loss of a batch is what training_step returns, else
-    the sum of what went through manual_backward.
+    For manual optimisation it counts the optimiser's steps; the loss of a batch is the result of training_step, else
+    the sum of the losses of manual_backward.
     """
 
     def __init__(self, engine: Engine, fit: Fit, plan: BatchPlan) -> None:
@@ -153,7 +153,7 @@ def _trainer(engine: Engine, epochs: int, steps: FitSteps) -> Trainer:
 
 @contextmanager
 def _as_asked(engine: Engine, steps: FitSteps) -> Iterator[None]:
-    """Give the module the loss and optimiser of a fit for the time of it."""
+    """Gives the module the loss and optimiser of a fit within the context."""
     module, fit = engine.flat.module, steps.fit
     if fit.loss is not None:
         loss = fit.loss.of
@@ -161,7 +161,7 @@ def _as_asked(engine: Engine, steps: FitSteps) -> Iterator[None]:
     if own_optimizer(engine, fit):
         module.configure_optimizers = lambda: _configured(module, rounds_ahead(engine, fit))  # type: ignore[method-assign]
     else:
-        # All parameters, also frozen ones: kept state is numbered by them, and what has no gradient does not move.
+        # All parameters, frozen ones too: kept state is numbered by them, and without a gradient they do not move.
         optimizer = built_in(engine, engine.flat.parameters, fit, sum(map(len, steps.plan)), flat=False)
         module.configure_optimizers = lambda: optimizer  # type: ignore[method-assign]
     try:
@@ -172,7 +172,7 @@ def _as_asked(engine: Engine, steps: FitSteps) -> Iterator[None]:
 
 
 def _configured(module: LightningModule, rounds: int) -> Any:
-    """What the module's configure_optimizers returns, told of as many fits as its schedules are for."""
+    """The result of configure_optimizers, for as many fits as its schedules cover."""
     loop = module.trainer.fit_loop
     epochs = loop.max_epochs
     loop.max_epochs = (epochs or 0) * rounds
