@@ -1,6 +1,6 @@
-"""Weights of a client's own Gaussians beside the global ones, by cross-validation on its samples (pFedFDA).
+"""Weights of a client's own Gaussians against the global ones, by cross-validation on its samples (pFedFDA).
 
-As in gaussians.py, symmetric matrices are float64, and of them the upper triangle alone is computed and read.
+As in gaussians.py, symmetric matrices are float64, and only their upper triangle is computed and read.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,9 +30,9 @@ LabelledRows = tuple[Tensor, Tensor]
 
 
 def make_folds(features: Tensor, labels: Tensor, folds: int, classes: int) -> list[LabelledRows]:
-    """The folds in float64, rows dealt to them in turn class by class, and at the end the rows of rare classes.
+    """The folds in float64: rows are dealt in turn class by class, and rows of rare classes at the end.
 
-    There are no folds where no class has as many rows as there are to be folds.
+    There are no folds if every class has fewer rows than the number of folds.
     """
     member = F.one_hot(labels, classes)
     place = member.cumsum(0).gather(1, labels[:, None])[:, 0] - 1
@@ -43,7 +43,7 @@ def make_folds(features: Tensor, labels: Tensor, folds: int, classes: int) -> li
 
 
 class Fold(NamedTuple):
-    """What a fold is validated with: the way from global to local statistics, and its samples."""
+    """Validation of a fold: the line from global to local statistics, and its samples."""
 
     means: np.ndarray
     covariance: Tensor
@@ -53,7 +53,7 @@ class Fold(NamedTuple):
 
     @classmethod
     def of(cls, start: Gaussians, end: Gaussians, features: Tensor, labels: Tensor) -> "Fold":
-        """start, end: shrunk, which is linear: mixed ones are shrunk too. The covariance of `end` is written over."""
+        """start, end: shrunk, which is linear: mixed ones are shrunk too. Overwrites the covariance of `end`."""
         member = F.one_hot(labels, len(start.means)).to(features.dtype).numpy()
         room = torch.empty_like(end.covariance)
         way = end.covariance.sub_(start.covariance)
@@ -67,9 +67,9 @@ def fold_held_out(
     start: Gaussians,
     eps: float,
 ) -> list[Fold]:
-    """Every fold, to be validated with statistics of the other ones.
+    """The validation of every fold with statistics of the other folds.
 
-    moments: of every fold; local: statistics of some of them; start: the shrunk global statistics.
+    moments: of every fold; local: statistics of some folds; start: the shrunk global statistics.
     """
     rest = [local([*moments[:number], *moments[number + 1 :]]) for number in range(len(folds))]
     return [Fold.of(start, shrunk(own, eps), *held) for own, held in zip(rest, folds, strict=True)]
@@ -101,7 +101,7 @@ def validation(x: np.ndarray, folds: Sequence[Fold], start: Gaussians, prior: Te
 def best_betas(
     folds: Sequence[Fold], start: Gaussians, prior: Tensor, single: bool, iterations: int, tolerance: float
 ) -> Betas | None:
-    """The weights in [0, 1] at which `validation` is least; none where it is no number, 0 where there is no fold.
+    """The weights in [0, 1] that minimise `validation`; None if it is NaN, 0 without folds.
 
     single: one weight for both; tolerance: projected gradient at which the solver stops.
     """

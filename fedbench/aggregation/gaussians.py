@@ -1,6 +1,6 @@
-"""What pFedFDA's head is computed from: Gaussians of features, and their linear discriminant.
+"""The inputs of pFedFDA's head: Gaussians of features, and their linear discriminant.
 
-Symmetric matrices are float64, and of them the upper triangle alone is computed and read.
+Symmetric matrices are float64, and only their upper triangle is computed and read.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,20 +14,20 @@ from threadpoolctl import ThreadpoolController
 from torch import Tensor
 
 one_thread = ThreadpoolController().wrap(limits=1, user_api="blas")
-"""For what NumPy and SciPy add up: sums differ with the number of threads."""
+"""One thread for NumPy and SciPy, whose sums differ with the number of threads."""
 
 
 class Gaussians(NamedTuple):
-    """Class means `[C, H]` and the covariance `[H, H]` that they share, float64, upper triangle."""
+    """Class means `[C, H]` and their shared covariance `[H, H]`, float64, upper triangle."""
 
     means: Tensor
     covariance: Tensor
 
 
 class Moments(NamedTuple):
-    """Of rows of features by class: counts `[C, 1]`, means `[C, H]` and `squares` about these `[H, H]`, float64.
+    """Counts `[C, 1]`, means `[C, H]` and `squares` about these `[H, H]` of features by class, float64.
 
-    Those of all rows follow from those of parts, so every row is squared once whatever folds it is in.
+    The moments of all rows follow from those of parts, so every row is squared once.
     """
 
     counts: Tensor
@@ -50,12 +50,12 @@ def label_prior(labels: Tensor, classes: int, eps: float) -> Tensor:
 
 
 def statistics(moments: Sequence[Moments], fallback: Tensor, least: int, offset: float, ridge: float) -> Gaussians:
-    """Of all rows: means by class, `fallback` `[C, H]` for classes of no more than `least` rows, and the covariance."""
+    """Statistics of all rows: the covariance and class means, `fallback` `[C, H]` for classes of <= `least` rows."""
     counts, centres = (torch.stack([part[k] for part in moments]) for k in range(2))
     rows = counts.sum(0)
     freedom = max(int(rows.sum()) - 1, 1)
     means = torch.where(rows > least, (counts / rows.clamp(min=1) * centres).sum(0), fallback)
-    # Squares about other means than their own: the distance of the two, as often as there are rows. One more row of
+    # Squares about other means than their own add the distance of the two, times the number of rows. One more row of
     # equal numbers is the offset.
     away = (counts.sqrt() * (centres - means)).flatten(0, 1)
     away = torch.cat([away, torch.full_like(means[:1], (offset * freedom) ** 0.5)])
@@ -80,9 +80,9 @@ def mixed_gaussians(betas: Sequence[float], local: Gaussians, common: Gaussians)
 
 @one_thread
 def discriminant(gaussians: Gaussians, eps: float) -> tuple[Tensor, Tensor]:
-    """A `[C, H]` of the linear discriminant analysis of statistics, shrunk, and its b `[C]` but for the prior.
+    """A `[C, H]` of the linear discriminant analysis of shrunk statistics, and its b `[C]` without the prior.
 
-    Not numbers where it has no solution.
+    NaN if there is no solution.
     """
     means = gaussians.means.numpy()
     slopes = inverse(lambda: shrunk(gaussians, eps).covariance)(means)
@@ -90,23 +90,23 @@ def discriminant(gaussians: Gaussians, eps: float) -> tuple[Tensor, Tensor]:
 
 
 def offsets_of(slopes: np.ndarray, means: np.ndarray) -> np.ndarray:
-    """b `[C]` but for the prior, for A and means `[C, H]`."""
+    """b `[C]` without the prior, for A and means `[C, H]`."""
     return -0.5 * (means * slopes).sum(1)
 
 
 def shrunk(gaussians: Gaussians, eps: float) -> Gaussians:
-    """With (1 - eps) covariance + eps trace / H identity in place of the covariance."""
+    """The statistics with the covariance (1 - eps) covariance + eps trace / H identity."""
     matrix = (1 - eps) * gaussians.covariance
     matrix.diagonal().add_(eps * gaussians.covariance.trace() / len(matrix))
     return Gaussians(gaussians.means, matrix)
 
 
 def inverse(make: Callable[[], Tensor]) -> Callable[[np.ndarray], np.ndarray]:
-    """What multiplies rows `[C, H]` by the inverse of a matrix `[H, H]`, which is written over.
+    """A function that multiplies rows `[C, H]` by the inverse of a matrix `[H, H]`, which is overwritten.
 
-    make: gives the matrix, once more where it is not positive definite.
+    make: returns the matrix; it is called again if the matrix is not positive definite.
     """
-    # SciPy's LAPACK: PyTorch's takes twice to three times as long on processors that MKL was not made for.
+    # SciPy's LAPACK: PyTorch's takes two to three times as long on processors that MKL does not target.
     factor, failed = dpotrf(make().numpy().T, lower=True, clean=False, overwrite_a=True)
     if not failed:
         return lambda rows: dpotrs(factor, rows.T, lower=True)[0].T

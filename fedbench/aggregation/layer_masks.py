@@ -1,13 +1,13 @@
-"""Which layers a client trains: a deterministic search for the least biased mean (PerFedMask)."""
+"""The layers that each client trains: a deterministic search for the least biased mean (PerFedMask)."""
 
 import numpy as np
 
 SLACK = 1e-6
-"""Parameters by which a client may exceed its budget, against rounding."""
+"""Tolerance of a client's budget in parameters, against rounding."""
 
 
 def layer_masks(sizes: np.ndarray, capability: np.ndarray, search: bool) -> np.ndarray:
-    """bool `[clients, layers]`: the layers that fit from the first one on, or the best that the search finds."""
+    """bool `[clients, layers]`: the first layers that fit, or the best that the search finds."""
     layers = np.arange(len(sizes))
     tolerance, best = 1e-9 * sizes.sum(), None
     for order in (layers, layers[::-1], np.argsort(-sizes, kind="stable"))[: 3 if search else 1]:
@@ -33,14 +33,14 @@ def fill(order: np.ndarray, sizes: np.ndarray, capability: np.ndarray) -> np.nda
 
 
 def objective(masks: np.ndarray, sizes: np.ndarray, capability: np.ndarray) -> float:
-    """J: how unevenly clients weigh in the layers, and what they leave unused; 0 where everybody trains everything."""
+    """J: how unevenly clients contribute to layers, and their unused budgets; 0 if everybody trains all layers."""
     k = masks / np.maximum(1, masks.sum(0))  # [clients, layers]
     unused = capability.sum() * sizes.sum() - (masks * sizes).sum()
     return float(sizes.sum() * k.max(1).sum() - (k * sizes).sum() + unused)
 
 
 def improve(masks: np.ndarray, sizes: np.ndarray, capability: np.ndarray, tolerance: float) -> np.ndarray:
-    """The masks after the best moves, one after another, until none improves J."""
+    """The masks after successive best moves, until none improves J."""
     masks = masks.copy()
     while (value := objective(masks, sizes, capability)) > tolerance:
         # Clients with the same mask and budget have the same moves, and the first of them is taken.
@@ -58,7 +58,7 @@ def improve(masks: np.ndarray, sizes: np.ndarray, capability: np.ndarray, tolera
 
 
 def first_best(values: np.ndarray, tolerance: float) -> int:
-    """Index of the best of a scan in which a later value replaces an earlier one only if lower by more than that."""
+    """Index of the least value in a scan; a later one replaces an earlier one only if lower by a margin."""
     best = 0
     while len(lower := np.flatnonzero(values[best + 1 :] < values[best] - tolerance)):
         best += 1 + int(lower[0])
@@ -66,7 +66,7 @@ def first_best(values: np.ndarray, tolerance: float) -> int:
 
 
 def after_moves(masks: np.ndarray, copies: np.ndarray, sizes: np.ndarray, capability: np.ndarray) -> np.ndarray:
-    """J without its constant after each move `[kinds, layers, layers]`; infinite where a move is not allowed.
+    """J without its constant after each move `[kinds, layers, layers]`; infinite if a move is not allowed.
 
     masks: bool `[kinds, layers]` of `copies` clients each. Entry (i, a, a) flips layer a of one client of kind i, entry
     (i, a, b) with a < b flips both, one on and one off. A move changes the counts of two layers only, so that a
@@ -79,7 +79,7 @@ def after_moves(masks: np.ndarray, copies: np.ndarray, sizes: np.ndarray, capabi
     one = np.diagonal(rest, axis1=1, axis2=2)  # [kinds, layers]
 
     def total(others: np.ndarray, own: np.ndarray) -> np.ndarray:
-        """Sum over clients, one of which moves: of `others` but for itself, and its own."""
+        """Sum over clients, one of which moves: `others` without it, and its own value."""
         return np.tensordot(copies, others, 1) - others + own
 
     drop = total(np.maximum(one, masks * fewer), one)
@@ -87,7 +87,7 @@ def after_moves(masks: np.ndarray, copies: np.ndarray, sizes: np.ndarray, capabi
     dropped, taken = (masks * fewer)[:, :, None], (masks * more)[:, None, :]
     swap = total(np.maximum(rest, np.maximum(dropped, taken)), np.maximum(rest, more))  # a off, b on
 
-    # What J loses: the sizes of layers that anybody trains, and of all that is trained.
+    # J decreases by the sizes of layers that anybody trains, and of all that is trained.
     off, on, scale = -sizes * (1 + (counts == 1)), sizes * (1 + (counts == 0)), sizes.sum()
     loads = (masks * sizes).sum(1)
     room = capability * scale + SLACK - loads
@@ -105,8 +105,8 @@ def after_moves(masks: np.ndarray, copies: np.ndarray, sizes: np.ndarray, capabi
 def largest_without(shares: np.ndarray) -> np.ndarray:
     """`[kinds, layers, layers]`: the largest share of a row with two layers (or one, on the diagonal) left out.
 
-    Where the two are its largest ones it is the second of them: who trains both gets a larger share in the one that is
-    dropped anyway.
+    If the two are its largest ones it is the second of them: a client that trains both gets a larger share in the one
+    that is dropped anyway.
     """
     padded = np.pad(shares, ((0, 0), (0, 1)))
     order = np.argsort(-padded, axis=1, kind="stable")[:, :2]

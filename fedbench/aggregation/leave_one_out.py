@@ -1,4 +1,4 @@
-"""What a client contributes: the others' mean without it, and how far an update deviates from it."""
+"""A client's contribution: the mean without it, and the deviation of its update from that mean."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
@@ -12,7 +12,7 @@ from fedbench.aggregation.columns import GATHERED, by_columns
 
 
 def cut_alike(*vectors: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """Vectors `[N]` cut alike, into pieces whose float64 copies stay in a core's cache."""
+    """Vectors `[N]` cut into equal pieces whose float64 copies stay in a core's cache."""
     return zip(*(vector.split(2**15) for vector in vectors), strict=True)
 
 
@@ -22,17 +22,17 @@ def leave_out(whole: Tensor, own: Tensor, share: float) -> Tensor:
 
 
 def deviation(pairs: Iterable[tuple[Tensor, Tensor]]) -> float:
-    """1 - cosine, in [0, 2], of two vectors given as pairs of pieces; 1 where a vector is 0 (eq. 8)."""
+    """1 - cosine, in [0, 2], of two vectors given as pairs of pieces; 1 if a vector is 0 (eq. 8)."""
     doubled = ((update.double(), others) for update, others in pairs)
     products = [torch.stack([u @ o, u @ u, o @ o]) for u, o in doubled]
     return one_minus_cosine(*torch.stack(products).sum(0).tolist())
 
 
 def deviations(start: Tensor, sent: Sequence[Tensor], masks: Sequence[Tensor]) -> list[float]:
-    """For each of n clients 1 - cosine, in [0, 2], of its update and the mean update of the others, over what it sent.
+    """1 - cosine, in [0, 2], of each client's update and the others' mean update, over the entries that it sent.
 
-    start: `[N]`, what all started from; sent: n vectors `[N]`; masks: n bool ones, true where a client sent. The mean
-    of a place is over the others who sent it, and 0 where nobody did.
+    start: `[N]`, the common start; sent: n vectors `[N]`; masks: n bool ones, true where a client sent. The mean of an
+    entry is over the others who sent it, and 0 if nobody did.
     """
     parts: dict[int, Tensor] = {}
 
@@ -48,7 +48,7 @@ def deviations(start: Tensor, sent: Sequence[Tensor], masks: Sequence[Tensor]) -
 
 
 def one_minus_cosine(product: float, square: float, other: float) -> float:
-    """Of two vectors, by their product and the squares of their norms; 1 where one of them is 0."""
+    """1 - cosine from the inner product and the squared norms; 1 if a vector is 0."""
     norms = sqrt(square) * sqrt(other)
     cosine = product / norms if norms else 0.0
     return 1 - min(1.0, max(-1.0, cosine))

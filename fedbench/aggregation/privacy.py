@@ -1,7 +1,7 @@
-"""Noise on labels and on numbers that clients upload, and what it spends of a privacy budget.
+"""Noise on uploaded labels and numbers, and its privacy budget.
 
-Neighbouring data sets differ in one training image. What many uploads spend together is accounted by Rényi divergences
-of both kinds of noise (Mironov, CSF 2017, propositions 1, 5 and 7) on the usual grid of orders, turned into an epsilon
+Neighbouring data sets differ in one training image. The budget of many uploads is accounted by Rényi divergences of
+both kinds of noise (Mironov, CSF 2017, propositions 1, 5 and 7) on the usual grid of orders, converted to an epsilon
 by proposition 12 of Canonne, Kamath and Steinke (NeurIPS 2020): valid for every epsilon, and far below the sum of the
 epsilons for many uploads.
 """
@@ -18,29 +18,29 @@ ORDERS = np.array([1 + i / 10 for i in range(1, 100)] + [*range(11, 64), 128, 25
 
 
 def keep_probability(epsilon: float, classes: int) -> float:
-    """Of k-ary randomised response: e^epsilon / (e^epsilon + C - 1)."""
+    """Probability that k-ary randomised response keeps a label: e^epsilon / (e^epsilon + C - 1)."""
     return 1 / (1 + (classes - 1) * exp(-epsilon))
 
 
 def randomised_response(labels: Tensor, classes: int, epsilon: float, stream: torch.Generator) -> Tensor:
-    """Every label kept, or exchanged for one of the others, each as likely as the next."""
+    """Keeps every label or replaces it by a uniformly random other one."""
     keep = torch.rand(len(labels), dtype=torch.float64, generator=stream) < keep_probability(epsilon, classes)
     others = (labels + torch.randint(1, classes, (len(labels),), generator=stream)) % classes
     return torch.where(keep, labels, others)
 
 
 def flip_probability(epsilon: float) -> float:
-    """Of one bit with this budget: 1 / (1 + e^epsilon)."""
+    """Flip probability of one bit: 1 / (1 + e^epsilon)."""
     return 1 / (1 + exp(epsilon)) if epsilon < 700 else 0.0
 
 
 def flip_bits(bits: Tensor, probability: float, stream: torch.Generator) -> Tensor:
-    """Every bit flipped independently."""
+    """Flips every bit independently."""
     return bits ^ (torch.rand(bits.shape, dtype=torch.float64, generator=stream) < probability)
 
 
 def gaussian_epsilon(sensitivity: float, images: int, sigma: float, delta: float) -> float:
-    """Budget of Gaussian noise on one number per image, each changing by at most `sensitivity`; a theorem up to 1."""
+    """Epsilon of Gaussian noise on one number per image, each of this `sensitivity`; proved up to epsilon 1."""
     return sensitivity * sqrt(images) / sigma * sqrt(2 * log(1.25 / delta))
 
 
@@ -57,7 +57,7 @@ def gaussian_divergence(sensitivity: float, images: int, sigma: float) -> np.nda
 
 
 def epsilon_at(divergence: np.ndarray, delta: float) -> float:
-    """Least epsilon that these Rényi divergences (of everything that was sent, added up) promise with this delta."""
+    """Least epsilon with this delta for these Rényi divergences (summed over all uploads)."""
     if not divergence.all():
         return 0.0
     found = divergence + np.log1p(-1 / ORDERS) - np.log(delta * ORDERS) / (ORDERS - 1)
@@ -68,7 +68,7 @@ def epsilon_at(divergence: np.ndarray, delta: float) -> float:
 
 @dataclass(frozen=True)
 class LabelNoise:
-    """Noise on the labels of one upload for public images: none, randomised response (krr), or flipped bits (xor).
+    """Noise on an upload's labels of public images: none, randomised response (krr), or flipped bits (xor).
 
     epsilon: of one label (krr), or of all labels of an upload (xor); changed: labels (krr) or bits (xor) of an upload
     that one training image can change.
@@ -80,7 +80,7 @@ class LabelNoise:
     changed: int
 
     def noisy(self, labels: Tensor, stream: torch.Generator) -> Tensor:
-        """The labels `[U]` as they are sent; with xor one-hot rows, bool `[U, C]`, some of whose bits are flipped."""
+        """The labels `[U]` as sent; with xor one-hot rows, bool `[U, C]`, with flipped bits."""
         if self.kind == "krr":
             return randomised_response(labels, self.classes, self.epsilon, stream)
         if self.kind == "xor":
@@ -105,9 +105,9 @@ class LabelNoise:
 
 @dataclass(frozen=True)
 class NumberNoise:
-    """Gaussian noise on the number that one upload has for every public image; sigma 0 is none.
+    """Gaussian noise on an upload's number per public image; sigma 0: none.
 
-    most: by how much one training image can change one number; delta: of the budgets.
+    most: largest change of one number by one training image; delta: of the budgets.
     """
 
     sigma: float

@@ -98,13 +98,13 @@ class APFL(Method["APFL.Options", "APFL.State"]):
         )
 
     def _own(self, client: Client[State]) -> tuple[Weights, float]:
-        """v and alpha as the client's last training left them."""
+        """v and alpha after the client's last training."""
         state = client.state
         return state.personal or client.initial, self.options.alpha if state.alpha is None else state.alpha
 
 
 class AlphaMixture:
-    """A client's v and alpha, trained beside its copy of the global model."""
+    """A client's v and alpha, trained together with its copy of the global model."""
 
     def __init__(self, client: Client, options: APFL.Options, own: Companion, alpha: float) -> None:
         self.own, self.options = own, options
@@ -113,7 +113,7 @@ class AlphaMixture:
         self.rate, self.due = client.rate(options.alpha_lr), options.alpha_update != "off"
 
     def step(self, batch: Any) -> None:
-        """Steps b, d and e of a batch; both gradients are those of the old v and alpha."""
+        """Steps b, d and e of a batch; both gradients use the old v and alpha."""
         if self.options.mixing == "parameters":
             self.own.step(batch, at=self._mixed, edit=self._through_mixture)
         else:
@@ -126,7 +126,7 @@ class AlphaMixture:
         return torch.lerp(self.own.other.params, v, self.alpha.to(v.dtype))
 
     def _through_mixture(self, g: Tensor, v: Tensor) -> None:
-        """The gradient by v is that at the mixed vector but for the factor alpha."""
+        """The gradient by v is alpha times that at the mixed vector."""
         if self.due:
             self.slope = g.double() @ (v - self.own.other.params).double()
         g.mul_(self.alpha.to(g.dtype))

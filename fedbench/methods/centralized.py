@@ -18,7 +18,7 @@ from fedbench.module.weights import Weights
 
 
 class Centralized(Method["Centralized.Options"]):
-    """SGD on the union of the data; participation has no effect."""
+    """SGD on the union of the data; ignores participation."""
 
     about = About("one model on all clients' data pooled", "baseline")
 
@@ -44,7 +44,7 @@ class Centralized(Method["Centralized.Options"]):
 
     @mean_suffices
     def aggregate(self, server: ServerState, uploads: list[Upload]) -> None:
-        """One model comes, and no aggregator has a part in it."""
+        """Takes the only model, without an aggregator."""
         super().aggregate(server, uploads)
 
     def train(self, client: Client, received: Weights) -> Upload:

@@ -47,23 +47,23 @@ from fedbench.module.masks import bitmask, choose, holds_one, without
 from fedbench.module.weights import Weights
 
 LEAST_SHARED = 0.1
-"""Share of parameters that still move at the server, below which a run says so."""
+"""Least share of parameters that still move at the server; a run warns below it."""
 
 READINGS = {
     "literal": {"server_rule": "or_mask", "merge_mask": "server", "loo_update": "current"},
     "working": {"server_rule": "per_index", "merge_mask": "client", "loo_update": "same_round"},
 }
-"""What the paper can be read as."""
+"""The readings of the paper."""
 
 ALONE = 1 - 1e-12
-"""Weight of a client in the last mean from which nobody else was in it."""
+"""Weight in the last mean from which a client was alone in it."""
 
 Pairs = dict[str, dict[str, Any]]
-"""By phase (or "both"): means of gradients `u` and of their squares `v` `[N]`, and how often they were updated."""
+"""By phase (or "both"): means of gradients `u` and of their squares `v` `[N]`, and the number of updates."""
 
 
 class CoPFL(Method["CoPFL.Options", "CoPFL.State", "CoPFL.Server"]):
-    """Personal parameters by change, trained with moments of their own; the others weighted by contribution."""
+    """Personal parameters by change, trained with separate moments; the others weighted by contribution."""
 
     about = About(
         "parameters that change most turn private, the others are weighted by contribution",
@@ -134,7 +134,7 @@ class CoPFL(Method["CoPFL.Options", "CoPFL.State", "CoPFL.Server"]):
 
     @dataclass
     class State(PrivateState):
-        """mask: what is personal, with its numbers in `trained`; moments: by phase; delta: the last change."""
+        """mask: the personal parameters, with values in `trained`; moments: by phase; delta: the last change."""
 
         trained: Tensor | None = None
         mask: Tensor | None = None
@@ -143,7 +143,7 @@ class CoPFL(Method["CoPFL.Options", "CoPFL.State", "CoPFL.Server"]):
 
     @dataclass
     class Server(ServerState):
-        """mask: what is personal for anybody, packed; previous: the vector before; alphas: weights in the last mean."""
+        """mask: parameters personal for anybody, packed; previous: last vector; alphas: weights in the last mean."""
 
         mask: Tensor = UNSET
         previous: Tensor = UNSET
@@ -213,7 +213,7 @@ class CoPFL(Method["CoPFL.Options", "CoPFL.State", "CoPFL.Server"]):
             if options.moments == "shared" or holds_one(part):
                 model, steps[phase] = train_part(client, model, phase, part, options, pairs)
             ends[phase] = model.params
-        for phase in ends.keys() - steps.keys():  # a phase without parameters: only its counter goes on
+        for phase in ends.keys() - steps.keys():  # a phase without parameters: only its counter advances
             if options.moments != "none":
                 pairs.setdefault(phase, new_moments(model.params))["steps"] += max(steps.values())
         return model.replace(params=choose(mask, ends["personal"], ends["shared"]))
@@ -229,7 +229,7 @@ class CoPFL(Method["CoPFL.Options", "CoPFL.State", "CoPFL.Server"]):
         return mask | candidates
 
     def _scores(self, client: Client[State], received: Weights, trained: Weights, delta: Tensor) -> dict[str, float]:
-        """The contribution scores that are switched on and made at the client (eq. 8 and 9)."""
+        """The enabled contribution scores that the client computes (eq. 8 and 9)."""
         message, share, scores = client.message, float(client.message.alpha), {}
         if self.options.grad_score and not self.scores_steps:
             update = delta
@@ -251,7 +251,7 @@ class CoPFL(Method["CoPFL.Options", "CoPFL.State", "CoPFL.Server"]):
 
     @property
     def scores_steps(self) -> bool:
-        """Whether the server scores updates, which it has all of."""
+        """Whether the server scores updates, all of which it has."""
         return self.options.grad_score and self.options.loo_update == "same_round"
 
     def start(self, initial: Weights) -> Server:
@@ -269,10 +269,10 @@ class CoPFL(Method["CoPFL.Options", "CoPFL.State", "CoPFL.Server"]):
         return message
 
     def global_model(self, server: Server, initial: Weights) -> None:
-        """None: the server's vector stands still where anybody's mask is 1, and no client holds it."""
+        """None: the server's vector is frozen where anybody's mask is 1, and no client has it."""
 
     def weights(self, uploads: Sequence[Upload]) -> list[float]:
-        """Weights by contribution (eq. 10); uniform where no score says anything."""
+        """Weights by contribution (eq. 10); uniform without an informative score."""
         scores = [float(u.score) for u in uploads]
         return normalise(scores if sum(scores) > 0 else [1.0] * len(scores))
 
@@ -296,7 +296,7 @@ class CoPFL(Method["CoPFL.Options", "CoPFL.State", "CoPFL.Server"]):
         self._trace(server, float(live.sum()) / size, torch.stack([u.mask for u in uploads]))
 
     def _score_steps(self, server: Server, uploads: list[Upload], sent: list[Tensor]) -> None:
-        """Add to every score how far the update deviates from the others', among what came from the server."""
+        """Adds to every score the deviation of the update from the others', over entries from the server."""
         if self.options.merge_mask == "server":
             taken = ~bits_to_mask(server.mask, len(server.params))
             sent = [mask & taken for mask in sent]
@@ -306,7 +306,7 @@ class CoPFL(Method["CoPFL.Options", "CoPFL.State", "CoPFL.Server"]):
             server.trace("score_gradient", score, upload.client)
 
     def _trace(self, server: Server, live: float, masks: Tensor) -> None:
-        """Trace what still moves, what is personal in every layer, mean over the clients, and their weights."""
+        """Traces the moving share, the personal share per layer (mean over the clients), and the weights."""
         server.trace("live_share", live)
         if server.traced:
             counts = mask_counts(masks, self.context.layout.size)
@@ -327,7 +327,7 @@ class CoPFL(Method["CoPFL.Options", "CoPFL.State", "CoPFL.Server"]):
 def train_part(
     client: Client, start: Weights, phase: str, part: Tensor, options: CoPFL.Options, pairs: Pairs
 ) -> tuple[Weights, int]:
-    """Train a part `[N]` of the parameters; the model and the number of steps. Its moments in `pairs` go on."""
+    """Trains a part `[N]` of the parameters with its moments in `pairs`; returns the model and the steps."""
     decay, ledger = client.learner.train.weight_decay, client.learner.ledger
     before, dtype = ledger.steps, start.params.dtype
     edit = partial(masked_gradient, decay=decay)
@@ -358,7 +358,7 @@ def train_part(
 
 
 def new_moments(like: Tensor) -> dict[str, Any]:
-    """Moments before the first step."""
+    """The initial moments."""
     return {"u": torch.zeros_like(like), "v": torch.zeros_like(like), "steps": 0}
 
 

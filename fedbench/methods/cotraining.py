@@ -1,4 +1,4 @@
-"""Co-training by hard labels: what the methods share whose clients vote on the labels of public images.
+"""Co-training by hard labels: the common part of methods whose clients vote on labels of public images.
 
 Private: everything; no parameter ever travels. Up: a class index per public image, and what a method adds; down: a
 class index per public image. Only clients of the round vote, ties go to the lowest class, and labels stay until there
@@ -36,7 +36,7 @@ VoteOptions = TypeVar("VoteOptions", bound="CoTraining.Options", default="CoTrai
 
 
 class PublicExchange(Local[ExchangeOptions, ServerT]):
-    """Local training whose clients exchange what they make of public images, and nothing else."""
+    """Local training whose clients exchange only their outputs on public images."""
 
     class Options(Local.Options):
         public_batch_size: int | None = Field(
@@ -54,12 +54,12 @@ class PublicExchange(Local[ExchangeOptions, ServerT]):
         return []
 
     def exchanges(self, round: int) -> bool:
-        """Whether clients send what they make of public images at the end of a round."""
+        """Whether clients send their outputs on public images at the end of a round."""
         return round >= self.options.first_vote
 
 
 class CoTraining(PublicExchange[VoteOptions, "CoTraining.Server"]):
-    """Local training and a vote. A method says how the voted labels take part in training."""
+    """Local training and a vote. A method defines how training uses the voted labels."""
 
     class Options(PublicExchange.Options):
         communication_period: int = Field(1, ge=1, description="rounds between two votes")
@@ -75,7 +75,7 @@ class CoTraining(PublicExchange[VoteOptions, "CoTraining.Server"]):
 
     @dataclass
     class Server(ServerState):
-        """labels: the newest ones `[U]`; voted: their round; holds: whose labels a client has, by round; uploads: of a
+        """labels: the newest ones `[U]`; voted: their round; holds: the round of each client's labels; uploads: of each
         client, so far."""
 
         labels: Tensor | None = None
@@ -108,12 +108,12 @@ class CoTraining(PublicExchange[VoteOptions, "CoTraining.Server"]):
         """The trained model and the round's traces; public: the public images with the newest labels, if any."""
 
     def votes(self, client: Client, trained: Weights) -> dict[str, MessageField]:
-        """What is uploaded: `labels` [U], or noisy one-hot `rows` [U, C]."""
+        """The upload: `labels` [U], or noisy one-hot `rows` [U, C]."""
         labels = client.learner.logits(trained, client.public).cpu().argmax(1)
         return self.noisy_labels(labels, client.generator("privacy"))
 
     def noisy_labels(self, labels: Tensor, stream: torch.Generator) -> dict[str, MessageField]:
-        """The labels as they are sent."""
+        """The labels as sent."""
         sent = self.label_noise.noisy(labels, stream)
         if self.options.label_privacy == "xor":
             return {"rows": encoded(sent, bits=1)}
@@ -132,14 +132,14 @@ class CoTraining(PublicExchange[VoteOptions, "CoTraining.Server"]):
         return LabelNoise(options.label_privacy, self.context.classes, options.label_epsilon or 0.0, changed)
 
     def budget_lines(self) -> list[str]:
-        """What uploads spend, to be said before round 1; nothing where there is no noise."""
+        """Lines before round 1 on the budget of uploads; none without noise."""
         each, uploads, name = self.label_noise.budget, self.most_uploads, type(self).__name__.lower()
         if not each:
             return []
         return [f"{name}: one upload spends epsilon {each:.6g}, all {uploads} of them {uploads * each:.6g}"]
 
     def spent(self, uploads: int) -> dict[str, float]:
-        """Budget that a client has spent with so many uploads, to be traced; nothing where there is no noise."""
+        """Budget spent by a client's uploads, for traces; empty without noise."""
         each = self.label_noise.budget
         return {"epsilon": uploads * each} if each else {}
 
@@ -164,7 +164,7 @@ class CoTraining(PublicExchange[VoteOptions, "CoTraining.Server"]):
                 server.trace(name, value, client)
 
     def _vote(self, server: Server, uploads: list[Upload]) -> None:
-        """The new labels; traced are their accuracy, how clear they are, who agrees, and how many changed."""
+        """Computes the new labels; traces their accuracy, margin, agreement and changes."""
         ballots = [self.ballot(u) for u in uploads]
         scores = vote(ballots, [self.weight(u) for u in uploads])
         before, server.labels, server.voted = server.labels, plurality(scores), server.round
@@ -179,16 +179,16 @@ class CoTraining(PublicExchange[VoteOptions, "CoTraining.Server"]):
             server.trace("changed", float((before != server.labels).sum()))
 
     def ballot(self, upload: Upload) -> Tensor:
-        """`[U, C]`: ones at the classes that a client votes for."""
+        """A client's votes `[U, C]`: 1 at the classes that it votes for."""
         return upload.rows if "rows" in upload else F.one_hot(upload.labels, self.context.classes)
 
     def weight(self, upload: Upload) -> Tensor:
-        """`[U]`: what a client's votes weigh."""
+        """Weights `[U]` of a client's votes."""
         return torch.ones(self.context.public)
 
 
 def public_batch(asked: int | None, context: Context) -> int:
-    """Public images per step; asked: `method.public_batch_size`. Raises ConfigError where there are not so many."""
+    """Public images per step; asked: `method.public_batch_size`. Raises ConfigError if there are fewer."""
     size, images = context.train.batch_size, context.public
     if asked and asked > images:
         raise ConfigError(f"method.public_batch_size = {asked}: there are {images} public images")

@@ -81,7 +81,7 @@ class Ditto(Method["Ditto.Options", "Ditto.State"]):
 
 
 def next_round_data(client: Client) -> Any:
-    """The client's training images with the batches of the next round."""
+    """The client's training images, with the next round's batches."""
     data = copy(client.train)
     data.key = (client.seed, client.id, client.round + 1)
     return data

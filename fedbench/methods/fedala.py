@@ -33,14 +33,14 @@ from fedbench.module.weights import Weights
 
 @dataclass(eq=False)
 class Mixed(Weights):
-    """Where a client starts, the weights `[N_p]` that it learned for it, and the passes over its images."""
+    """A client's start, its learned weights `[N_p]`, and the passes over its images."""
 
     ratios: Tensor
     passes: int
 
 
 class FedALA(Method["FedALA.Options", "FedALA.State"]):
-    """Every client learns how much of the received model it wants, parameter by parameter."""
+    """Every client learns how much of the received model to use, per parameter."""
 
     about = About(
         "clients learn how much of the global model to take, parameter by parameter",
@@ -59,7 +59,7 @@ class FedALA(Method["FedALA.Options", "FedALA.State"]):
 
     @dataclass
     class State(PrivateState):
-        """local: parameters `[N]` of the model trained last; ratios: `[N_p]`, none before they were learned."""
+        """local: parameters `[N]` of the last trained model; ratios: `[N_p]`, None before they are learned."""
 
         local: Tensor | None = None
         ratios: Tensor | None = None
@@ -74,7 +74,7 @@ class FedALA(Method["FedALA.Options", "FedALA.State"]):
         return ()
 
     def receive(self, client: Client[State]) -> Weights:
-        """The received model, in the top layers moved back towards the client's own (Algorithm 1)."""
+        """The received model, its top layers moved towards the client's own (Algorithm 1)."""
         shared, local = super().receive(client), client.state.local
         return shared if local is None else self._mixed(client, shared, local)
 
@@ -85,7 +85,7 @@ class FedALA(Method["FedALA.Options", "FedALA.State"]):
         return Entries(torch.cat([torch.full((slot.size,), owner(slot) in chosen) for slot in layout.params]))
 
     def _mixed(self, client: Client[State], shared: Weights, local: Tensor) -> Mixed:
-        """In the first learning the passes go on until the loss settles, later there is one in a participation."""
+        """The first learning runs passes until the loss settles; later ones run one per participation."""
         options, before, top = self.options, client.state.ratios, self.top(client)
         own, received = top.take(local), top.take(shared.params)
 
@@ -141,7 +141,7 @@ def learn_ratios(
     window: int,
     threshold: float,
 ) -> tuple[Tensor, int]:
-    """The weights `[n]` that the batches teach, and the passes over them, at most `most` (Algorithm 1).
+    """The weights `[n]` learned on the batches, and the passes over them, at most `most` (Algorithm 1).
 
     look: the loss `[]` of a batch at a mixture `[n]`, and its gradient `[n]`; own, received, ratios: see `mix`; eta:
     learning rate; window, threshold: see `has_settled`, of the loss of each pass's last batch.
@@ -157,14 +157,14 @@ def learn_ratios(
 
 
 def has_settled(losses: Sequence[float], window: int, threshold: float) -> bool:
-    """Whether there are more losses than fill the window, and those in it, the last ones, hardly vary."""
+    """Whether there are more losses than the window has, and the last ones, in the window, hardly vary."""
     if len(losses) <= window:
         return False
     return float(torch.tensor(losses[-window:], dtype=torch.float64).std(correction=0)) < threshold
 
 
 def layer_names(layout: Layout, order: Sequence[str]) -> list[str]:
-    """The modules that own parameters, as a forward pass enters them; those of the declared classifier last."""
+    """The modules that own parameters in the order of a forward pass, those of the classifier last."""
     heads = {owner(slot): slot.head for slot in layout.params}
     return sorted((name for name in order if name in heads), key=heads.__getitem__)
 

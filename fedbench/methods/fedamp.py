@@ -38,7 +38,7 @@ from fedbench.module.weights import Weights
 
 
 class FedAMP(Method["FedAMP.Options", "FedAMP.State", "FedAMP.Server"]):
-    """Every client gets a mixture of all models of its own, in which similar models weigh more."""
+    """Every client gets its own mixture of all models, in which similar models weigh more."""
 
     about = About(
         "similar models attract each other: every client is pulled to a mixture of its own",
@@ -83,7 +83,7 @@ class FedAMP(Method["FedAMP.Options", "FedAMP.State", "FedAMP.Server"]):
 
     @dataclass
     class Server(ServerState):
-        """models, model_buffers: what every client sent last; clouds, cloud_buffers: the mixture of every client."""
+        """models, model_buffers: every client's last upload; clouds, cloud_buffers: every client's mixture."""
 
         models: dict[int, Tensor] = field(default_factory=dict)
         model_buffers: dict[int, Tensor] = field(default_factory=dict)
@@ -128,7 +128,7 @@ class FedAMP(Method["FedAMP.Options", "FedAMP.State", "FedAMP.Server"]):
         return self.upload(client, trained)
 
     def send(self, server: Server, client: int) -> Message:
-        """The client's mixture: a row that the next aggregation writes over."""
+        """The client's mixture: a row that the next aggregation overwrites."""
         message = super().send(server, client)
         if server.clouds:
             message.add(params=server.clouds[client], buffers=server.cloud_buffers[client])
@@ -190,7 +190,7 @@ def attention(squared: Tensor, alpha: float, sigma: float) -> tuple[Tensor, bool
 
 
 def softmax_of_cosines(products: Tensor, sigma: float, own: float) -> Tensor:
-    """xi `[M, M]` of HeurFedAMP: `own` for oneself, the rest by exp(sigma cos(w_i, w_j)) among the others."""
+    """xi `[M, M]` of HeurFedAMP: `own` on the diagonal, the rest split by exp(sigma cos(w_i, w_j))."""
     p = products.numpy()
     if len(p) == 1:
         return torch.ones_like(products)

@@ -114,8 +114,8 @@ class FedCAC(Method["FedCAC.Options", PrivateState, "FedCAC.Server"]):
     def send(self, server: Server, client: int) -> Message:
         """The client's merged model, or the first one of all.
 
-        Counted with the round that makes the means, although this harness hands them out when the next one begins: two
-        models while clients collaborate, then the mean of all.
+        Its bytes count in the round that computes the means, although it is sent when the next round begins: two models
+        while clients collaborate, then the mean of all.
         """
         models = 2 if self.collaborates(server.round) else 1
         params, buffers = server.rows.get(client, server.params), server.buffer_rows.get(client, server.buffers)
@@ -131,7 +131,7 @@ class FedCAC(Method["FedCAC.Options", PrivateState, "FedCAC.Server"]):
 
     def aggregate(self, server: Server, uploads: list[Upload]) -> None:
         masks = torch.stack([u.mask for u in uploads])
-        # Overlaps cost as much as the means of all: only where they decide, or are traced.
+        # Overlaps cost as much as the means of all: computed only if they decide or are traced.
         decides = self.collaborates(server.round)
         overlap = self.overlap(masks) if decides or server.traced else None
         partners = torch.zeros(len(masks), len(masks), dtype=torch.bool)
@@ -143,7 +143,7 @@ class FedCAC(Method["FedCAC.Options", PrivateState, "FedCAC.Server"]):
             self._trace(server, [u.client for u in uploads], masks, overlap, partners)
 
     def global_model(self, server: Server, initial: Weights) -> None:
-        """None: no client ever holds the mean of all."""
+        """None: no client ever has the mean of all."""
 
     def overlap(self, masks: Tensor) -> Tensor:
         return overlaps(mask_overlaps(masks), self.context.layout.size, self.options.overlap)
@@ -168,7 +168,7 @@ class FedCAC(Method["FedCAC.Options", PrivateState, "FedCAC.Server"]):
         return (overlap >= threshold(overlap, round / self.beta) - 1e-12) & others
 
     def _merge(self, server: Server, uploads: list[Upload], masks: Tensor, groups: Tensor) -> None:
-        """Eq. 9 to 11. Parameters are written over the uploads, which saves n x N floats."""
+        """Eq. 9 to 11. Parameters overwrite the uploads, which saves n x N floats."""
         if self.options.noncritical == "as_critical":
             masks = torch.full_like(masks, 255)
         masked_merge([u.params for u in uploads], masks, groups, self.weights(uploads))
@@ -179,7 +179,7 @@ class FedCAC(Method["FedCAC.Options", PrivateState, "FedCAC.Server"]):
             server.rows[upload.client], server.buffer_rows[upload.client] = upload.params, merged
 
     def _trace(self, server: Server, clients: list[int], masks: Tensor, overlap: Tensor, partners: Tensor) -> None:
-        """How masks and collaborators look. Needs at least two participants to say anything of masks."""
+        """Traces masks and collaborators; masks need at least two participants."""
         for client, count in zip(clients, partners.sum(1).tolist(), strict=True):
             server.trace("collaborators", count, client)
         if len(clients) == 1:
@@ -197,7 +197,7 @@ class FedCAC(Method["FedCAC.Options", PrivateState, "FedCAC.Server"]):
 
 
 def sensitivity(received: Tensor, trained: Tensor) -> Tensor:
-    """|(trained - received) * trained| `[N]`: how much the loss would change without an element (eq. 5)."""
+    """|(trained - received) * trained| `[N]`: the change of the loss without an element (eq. 5)."""
     return trained.sub(received).mul_(trained).abs_()
 
 
@@ -224,7 +224,7 @@ def overlaps(common: Tensor, size: int, kind: str) -> Tensor:
 
 
 def threshold(overlap: Tensor, progress: float) -> float:
-    """The bar that rises from the average overlap of two clients to the largest as `progress` goes to 1 (eq. 7)."""
+    """The threshold, from the mean overlap of two clients up to the largest as `progress` goes to 1 (eq. 7)."""
     # NumPy, because the order of a torch sum depends on the number of threads.
     pairs = overlap.numpy()[~np.eye(len(overlap), dtype=bool)]
     average = float(pairs.mean())
@@ -232,7 +232,7 @@ def threshold(overlap: Tensor, progress: float) -> float:
 
 
 def common_share(counts: np.ndarray, clients: int) -> float:
-    """How likely a critical element of one client is critical for another one; counts: clients per element."""
+    """Probability that a critical element of a client is critical for another; counts: clients per element."""
     counts = counts.astype(np.float64)
     total = counts.sum()
     return float((counts * (counts - 1)).sum() / (total * (clients - 1))) if total else float("nan")

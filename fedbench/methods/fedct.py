@@ -37,7 +37,7 @@ from fedbench.module.weights import Weights
 
 
 class FedCT(CoTraining["FedCT.Options"]):
-    """Training on private images and on public ones with the labels that most clients voted for."""
+    """Training on private images and on public ones with the clients' voted labels."""
 
     about = About("clients vote on labels of public images", "co-training", "Abourayya et al., AAAI", 2025)
     needs = frozenset({"public", "classes"})
@@ -81,7 +81,7 @@ class FedCT(CoTraining["FedCT.Options"]):
 
 @dataclass
 class Union:
-    """The images of one client and, after them, the public ones; a batch has them in the order asked for."""
+    """The images of one client, then the public ones; a batch keeps the requested order."""
 
     own: Batches
     public: Batches

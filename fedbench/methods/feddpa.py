@@ -42,13 +42,13 @@ from fedbench.module.weights import Weights
 
 @dataclass(eq=False)
 class MergedByFisher(Weights):
-    """A received model with the client's own numbers where the mask, bool `[N]`, is 1."""
+    """A received model with the client's own values where the mask, bool `[N]`, is 1."""
 
     mask: Tensor
 
 
 class FedDPA(Method["FedDPA.Options", "FedDPA.State"]):
-    """Parameters of high Fisher information are personal; both kinds are trained in turn, near to what they were."""
+    """Parameters of high Fisher information are personal; both kinds are trained in turn, near their start."""
 
     about = About(
         "parameters of high Fisher information stay private, updates are made for clipping and noise",
@@ -83,7 +83,7 @@ class FedDPA(Method["FedDPA.Options", "FedDPA.State"]):
 
     @dataclass
     class State(PrivateState):
-        """local: the model `[N]` that the client trained last."""
+        """local: the client's last trained model `[N]`."""
 
         local: Tensor | None = None
 
@@ -144,7 +144,7 @@ class FedDPA(Method["FedDPA.Options", "FedDPA.State"]):
         return trained
 
     def update(self, client: Client[State], trained: Tensor) -> Tensor:
-        """Delta `[N]`: what training changed in the global model; clipped and noised in float64."""
+        """Delta `[N]`: the change of the global model by training; clipped and noised in float64."""
         options, update = self.options, trained - client.message.params
         if not options.clip and not options.noise_multiplier:
             return update
