@@ -42,7 +42,7 @@ from fedbench.module.weights import Weights
 
 
 class FedMosaic(CoTraining["FedMosaic.Options"]):
-    """Local training, helped by labels of public images that the clients vote on as experts."""
+    """Local training with labels of public images, which the clients vote on as experts."""
 
     about = About(
         "clients vote on labels of public images and trust the vote as far as it helps",
@@ -86,7 +86,7 @@ class FedMosaic(CoTraining["FedMosaic.Options"]):
         return lines
 
     def learn(self, client: Client, received: Weights, public: Relabelled | None) -> tuple[Weights, dict[str, float]]:
-        """The trained model, and the round's means of lambda and of the two losses that it comes from."""
+        """The trained model, and the round's means of lambda and its two losses."""
         means = RoundMeans(client.learner.device)
         if public is None:
             trained = client.fit(received, client.train)
@@ -99,7 +99,7 @@ class FedMosaic(CoTraining["FedMosaic.Options"]):
         return trained, means.traces()
 
     def _loss(self, client: Client, received: Weights, public: Relabelled, means: "RoundMeans") -> Loss | None:
-        """The loss of every step of a round; none where lambda is 0: the client's own."""
+        """The loss of every step of a round; None, the client's own, if lambda is 0."""
         if self.options.lambda_update == "step":
             eps = torch.full_like(means.count, self.options.lambda_eps)
             return Loss(step_trusted_loss, eps=eps, sums=means.sums, count=means.count)
@@ -107,7 +107,7 @@ class FedMosaic(CoTraining["FedMosaic.Options"]):
         return Loss(weighted_sum, lam=lam) if lam > 0 else None
 
     def _by_epoch(self, client: Client, received: Weights, public: Relabelled, means: "RoundMeans") -> Weights:
-        """Where lambda is 0, the public images rest for the epoch, and go on behind it where they were."""
+        """If lambda is 0, public images are skipped for the epoch and continue after it."""
         s_lam = received.params.new_zeros(())
         orders = client.learner.orders(public, "public", self._public_batch)
         others = (public.batch(index) for epoch in orders for index in epoch)
@@ -133,7 +133,7 @@ class FedMosaic(CoTraining["FedMosaic.Options"]):
         return public_batch(self.options.public_batch_size, self.context)
 
     def votes(self, client: Client, trained: Weights) -> dict[str, MessageField]:
-        """What is uploaded: `labels` [U], or noisy one-hot `rows` [U, C], and `expertise` [U] unless it is equal."""
+        """The upload: `labels` [U], or noisy one-hot `rows` [U, C], and `expertise` [U] unless it is equal."""
         stream = client.generator("privacy")
         logits = client.learner.logits(trained, client.public).cpu()  # [U, C]
         labels = logits.argmax(1)
@@ -150,7 +150,7 @@ class FedMosaic(CoTraining["FedMosaic.Options"]):
         return class_shares(labels, own, self.context.classes)
 
     def noisy_expertise(self, expertise: Tensor, stream: torch.Generator) -> Encoded:
-        """E as it is sent."""
+        """E as sent."""
         floor, sigma = self.options.expertise_floor, self.options.expertise_sigma
         expertise = expertise.clamp(min=floor)
         if sigma:
@@ -178,12 +178,12 @@ TRACED = ("lambda", "loss_private", "loss_public")
 
 
 def trust(private: float, public: float, eps: float) -> float:
-    """lambda in [0, e): 1 where both losses are equal, less where the public labels are the harder ones (eq. 3)."""
+    """lambda in [0, e): 1 if both losses are equal, less if the public loss is larger (eq. 3)."""
     return exp(-(public - private) / (private + eps))
 
 
 class RoundMeans:
-    """Means over a round of lambda and of the two losses that it comes from. sums: float64 `[3]`; count: `[]`."""
+    """Means over a round of lambda and its two losses. sums: float64 `[3]`; count: `[]`."""
 
     def __init__(self, device: torch.device) -> None:
         self.sums = torch.zeros(3, dtype=torch.float64, device=device)
@@ -194,14 +194,14 @@ class RoundMeans:
         self.count.add_(1)
 
     def traces(self) -> dict[str, float]:
-        """By name; not a number where there was no lambda."""
+        """The means by name; NaN without a lambda."""
         return dict(zip(TRACED, (self.sums / self.count).tolist(), strict=True))
 
 
 def step_trusted_loss(net: LightningModule, batch: Any, s: Any) -> Tensor:
-    """Both losses with lambda computed from them, for this step's batches and without gradient.
+    """Both losses, with lambda computed from them on this step's batches, without gradient.
 
-    s.eps: float64 `[]`; s.sums, s.count: of the round's means, to be added to.
+    s.eps: float64 `[]`; s.sums, s.count: of the round's means, updated in place.
     """
     private, (images, voted) = batch
     own = task_loss(net, private)
@@ -214,19 +214,19 @@ def step_trusted_loss(net: LightningModule, batch: Any, s: Any) -> Tensor:
 
 
 def certainty(logits: Tensor) -> Tensor:
-    """log C - H of the predictions `[U, C]`, float64 `[U]`: 0 for a uniform one, log C for a sure one."""
+    """log C - H of the predictions `[U, C]`, float64 `[U]`: 0 if uniform, log C if certain."""
     logs = logits.to(torch.float64).log_softmax(1)
     return log(logits.shape[1]) + (logs.exp() * logs).sum(1)
 
 
 def class_shares(labels: Tensor, own: Tensor, classes: int) -> Tensor:
-    """For each label `[U]` its share among a client's own ones, float64."""
+    """The share of each label `[U]` among a client's own labels, float64."""
     return own.bincount(minlength=classes).to(torch.float64)[labels] / len(own)
 
 
 @dataclass(frozen=True)
 class Account:
-    """Of uploads with a label and, if `expertise_sent`, an expertise number for every public image."""
+    """Budget of uploads with a label and, if `expertise_sent`, an expertise number per public image."""
 
     labels: LabelNoise
     expertise: NumberNoise
@@ -234,7 +234,7 @@ class Account:
 
     @property
     def in_the_clear(self) -> str | None:
-        """Which of labels and expertise is sent without noise."""
+        """The warning on labels or expertise sent without noise."""
         if self.labels.kind == "none":
             return "labels are sent without noise (method.label_privacy)"
         if self.expertise_sent and not self.expertise.sigma:
@@ -242,9 +242,9 @@ class Account:
         return None
 
     def spent(self, uploads: int) -> dict[str, float]:
-        """epsilon: of so many uploads, at the expertise's delta; epsilon_basic, delta_basic: the paper's times uploads.
+        """epsilon: of all uploads, at the expertise's delta; epsilon_basic, delta_basic: the paper's times uploads.
 
-        Infinite where one of labels and expertise has noise and the other is sent without; nothing where both are.
+        Infinite if only one of labels and expertise has noise; empty if neither has.
         """
         labels, expertise, delta = self.labels.budget, self.expertise.budget, self.expertise.delta
         if not labels + expertise:
@@ -258,13 +258,13 @@ class Account:
         }
 
     def _accounted(self, uploads: int) -> float:
-        """Epsilon of so many uploads by Rényi accounting, or the sum of the labels' own where that is less."""
+        """Epsilon of the uploads by Rényi accounting, or the sum of the labels' own if that is less."""
         of_labels, of_expertise, delta = self.labels.divergence, self.expertise.divergence, self.expertise.delta
         together = epsilon_at(uploads * (of_labels + of_expertise), delta)
         return min(together, uploads * self.labels.budget + epsilon_at(uploads * of_expertise, delta))
 
     def lines(self, uploads: int) -> list[str]:
-        """What one upload and all of a client's uploads spend, to be said before round 1; nothing without noise."""
+        """Lines before round 1 on the budget of one and all uploads of a client; none without noise."""
         labels, expertise, delta = self.labels.budget, self.expertise.budget, self.expertise.delta
         if not labels + expertise:
             return []

@@ -38,14 +38,14 @@ from fedbench.module.weights import Weights
 
 @dataclass(eq=False)
 class MergedByScore(Weights):
-    """What a client starts from, the mask of its personal numbers in `whole`, and the scores that made it."""
+    """A client's start, the mask of its personal entries of `whole`, and the scores of the mask."""
 
     mask: Tensor
     scores: Tensor
 
 
 class FedOBP(Method["FedOBP.Options", "FedOBP.State"]):
-    """Every client keeps the few parameters that moved furthest from the global model."""
+    """Every client keeps the few parameters farthest from the global model."""
 
     about = About(
         "the few parameters that moved furthest from the global model stay private",
@@ -81,7 +81,7 @@ class FedOBP(Method["FedOBP.Options", "FedOBP.State"]):
 
     @dataclass
     class State(PrivateState):
-        """local: `whole` of the model trained last; moved: how far the training moved it; ema: earlier scores."""
+        """local: `whole` of the last trained model; moved: its change in training; ema: earlier scores."""
 
         local: Tensor | None = None
         moved: Tensor | None = None
@@ -119,11 +119,11 @@ class FedOBP(Method["FedOBP.Options", "FedOBP.State"]):
         return [*layout.params, *(shifted_slots(layout.buffers, layout.size) if self.options.include_buffers else [])]
 
     def whole(self, weights: Weights) -> Tensor:
-        """What is compared, kept and merged: the parameters `[N]`, and with `include_buffers` the statistics."""
+        """The compared, kept and merged vector: parameters `[N]`, and with `include_buffers` the statistics."""
         return torch.cat([weights.params, weights.buffers]) if self.options.include_buffers else weights.params
 
     def receive(self, client: Client[State]) -> Weights:
-        """The received model with the client's own numbers where the mask is 1 (eq. 9)."""
+        """The received model with the client's own values where the mask is 1 (eq. 9)."""
         shared, state, options = super().receive(client), client.state, self.options
         known = state.moved if options.score == "gradient" else state.local
         if known is None and (options.score == "gradient" or options.first_participation == "global"):
@@ -161,7 +161,7 @@ class FedOBP(Method["FedOBP.Options", "FedOBP.State"]):
         return scores
 
     def mask(self, scores: Tensor) -> Tensor:
-        """bool: personal are the scores strictly above one quantile over all that may be (eq. 7 and 8)."""
+        """bool: the scores strictly above one quantile over all eligible entries (eq. 7 and 8)."""
         part = self.part
         if self.options.normalization == "layer":
             scores = torch.cat([min_max(scores[slot.start : slot.stop]) for slot in self.slots])
@@ -183,15 +183,15 @@ class FedOBP(Method["FedOBP.Options", "FedOBP.State"]):
 
 
 def shifted_slots(slots: Iterable[Slot], size: int) -> list[Slot]:
-    """The same tensors in a vector that has so many numbers before them."""
+    """The same tensors, shifted by an offset in the vector."""
     return [replace(slot, start=slot.start + size, stop=slot.stop + size) for slot in slots]
 
 
 def mask_traces(slots: Iterable[Slot], mask: Tensor | None) -> dict[str, float]:
-    """How many numbers are personal (fig. 5 and 10): in all, and by layer, whose tensors count together.
+    """Counts of personal entries (fig. 5 and 10), in total and by layer.
 
-    `personal_count`, and the `personal_location` of all personal ones that lie in a layer (0 if there are none);
-    `personal_share`: personal share of the model, or of a layer. No mask is an empty one.
+    `personal_count`; `personal_location`: share of all personal entries that are in a layer (0 if there are none);
+    `personal_share`: personal share of the model, or of a layer. No mask counts as an empty one.
     """
     counts: dict[str, int] = {}
     sizes: dict[str, int] = {}

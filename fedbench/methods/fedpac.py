@@ -44,7 +44,7 @@ from fedbench.module.weights import Weights
 
 
 class FedPAC(Method["FedPAC.Options", PrivateState, "FedPAC.Server"]):
-    """Features are pulled to global class centroids, heads are mixed among clients with like features."""
+    """Features are pulled to global class centroids; heads are mixed among clients with similar features."""
 
     about = About(
         "features are pulled to global class centroids, heads mixed among the alike",
@@ -71,7 +71,7 @@ class FedPAC(Method["FedPAC.Options", PrivateState, "FedPAC.Server"]):
 
     @dataclass
     class Server(ServerState):
-        """head: the first of everybody; heads: of every client that has trained; centroids: `[C, d]`."""
+        """head: the initial head; heads: of every client that has trained; centroids: `[C, d]`."""
 
         head: Tensor = UNSET
         heads: dict[int, Tensor] = field(default_factory=dict)
@@ -103,7 +103,7 @@ class FedPAC(Method["FedPAC.Options", PrivateState, "FedPAC.Server"]):
         return received.replace(params=self.head.put(received.params, message.head)) if "head" in message else received
 
     def train(self, client: Client, received: Weights) -> Upload:
-        """First the head, then the body under it, with what the received model's features are needed for before."""
+        """Trains the head, then the body; before that, uses the received model's features."""
         options, head = self.options, self.context.layout.mask("head")
         statistics, alignment = self.statistics_and_alignment(client, received)
         epochs, resting = Amount(epochs=options.head_epochs), Move(head, frozen="eval")
@@ -120,7 +120,7 @@ class FedPAC(Method["FedPAC.Options", PrivateState, "FedPAC.Server"]):
         return upload
 
     def statistics_and_alignment(self, client: Client, received: Weights) -> tuple[dict[str, Tensor], Loss | None]:
-        """What the received model's features are needed for: the statistics to send, the loss of the body phase."""
+        """From the received model's features: the statistics to send and the loss of the body phase."""
         combined, aligned = self.options.classifier == "combined", "centroids" in client.message
         if not combined and not aligned:
             return {}, None
@@ -148,7 +148,7 @@ class FedPAC(Method["FedPAC.Options", PrivateState, "FedPAC.Server"]):
         message, head = super().send(server, client), server.heads.get(client, server.head)
         if self.options.classifier == "combined":
             message.add(head=head)
-        elif self.options.classifier == "average":  # counted with the model; who sat out holds its own
+        elif self.options.classifier == "average":  # counted with the model; a client that sat out has its own
             message.add(head=uncounted(head))
         if server.centroids is not None:
             message.add(centroids=server.centroids)
@@ -171,7 +171,7 @@ class FedPAC(Method["FedPAC.Options", PrivateState, "FedPAC.Server"]):
 
 
 def trace(server: ServerState, clients: Sequence[int], mixes: np.ndarray, pairs: bool) -> None:
-    """How much of its mix is a client's own head, with how many others it mixes, and, with `pairs`, all weights."""
+    """Traces the own head's weight in a client's mix, the number of others in it and, with `pairs`, all weights."""
     for i, client in enumerate(clients):
         server.trace("own_weight", mixes[i, i], client)
         server.trace("collaborators", float(np.count_nonzero(np.delete(mixes[i], i))), client)
@@ -181,14 +181,14 @@ def trace(server: ServerState, clients: Sequence[int], mixes: np.ndarray, pairs:
 
 
 def class_means(features: Tensor, labels: Tensor, classes: int) -> tuple[Tensor, Tensor]:
-    """Mean features of each class `[C, d]`, zero rows where there is none, and the class counts `[C]`, float64."""
+    """Mean features of each class `[C, d]`, 0 for absent classes, and the class counts `[C]`, float64."""
     member = F.one_hot(labels, classes).to(torch.float64)  # [n, C]
     counts = member.sum(0)
     return member.T @ features / counts.clamp(min=1)[:, None], counts
 
 
 def head_statistics(features: Tensor, labels: Tensor, classes: int) -> dict[str, Tensor]:
-    """moments: h `[C, d]`, the class means times their shares of the images; spread: V, the variance of that."""
+    """moments: h `[C, d]`, the class means times their shares of the images; spread: V, their variance."""
     means, counts = class_means(features, labels, classes)
     squares, _ = class_means(features.square().sum(1, keepdim=True), labels, classes)  # [C, 1]
     shares = counts[:, None] / len(features)
@@ -198,7 +198,7 @@ def head_statistics(features: Tensor, labels: Tensor, classes: int) -> dict[str,
 
 
 def global_centroids(centroids: Sequence[Tensor], counts: Sequence[Tensor]) -> Tensor:
-    """Means `[C, d]` of local centroids by class counts, not a number where no client has the class."""
+    """Means `[C, d]` of local centroids by class counts; NaN if no client has the class."""
     total = torch.zeros_like(centroids[0], dtype=torch.float64)
     images = torch.zeros_like(counts[0], dtype=torch.float64)
     for centroid, count in zip(centroids, counts, strict=True):

@@ -33,7 +33,7 @@ from fedbench.module.weights import Weights
 
 
 class FedPHP(Method["FedPHP.Options", "FedPHP.State"]):
-    """A moving average of own models teaches the local training, and is the personal model."""
+    """A moving average of the client's models is the teacher and the personal model."""
 
     about = About(
         "a moving average of own models teaches the training and is the personal model",
@@ -84,12 +84,12 @@ class FedPHP(Method["FedPHP.Options", "FedPHP.State"]):
         return past if self.options.predictor == "hpm" else Predictor(partial(mean_scores, client, (past, model)))
 
     def _lesson(self, client: Client[State], teacher: Weights) -> Loss:
-        """The loss that compares with the teacher's outputs `[n, d]`."""
+        """The loss that compares outputs with the teacher's `[n, d]`."""
         learner, kd = client.learner, self.options.transfer == "kd"
         transfer = {"mmd": discrepancy, "kd": distillation, "l2": half_squared_distance}[self.options.transfer]
 
         def teach(data: Batches) -> Tensor:
-            """Class probabilities or features `[n, d]` that the teacher makes of images."""
+            """The teacher's class probabilities or features `[n, d]` of images."""
             if kd:
                 return (learner.logits(teacher, data).to(learner.dtype) / self.options.kd_temperature).softmax(1)
             return learner.features(teacher, data).flatten(1).to(learner.dtype)
@@ -109,7 +109,7 @@ class FedPHP(Method["FedPHP.Options", "FedPHP.State"]):
 
 
 def mean_scores(client: Client, models: tuple[Weights, ...], data: Batches) -> Tensor:
-    """The mean of the models' class probabilities `[n, C]`, as logarithms."""
+    """Logarithm of the mean of the models' class probabilities `[n, C]`."""
     logs = [client.learner.logits(model, data).log_softmax(1) for model in models]
     return torch.stack(logs).logsumexp(0) - torch.tensor(float(len(logs))).log()
 
@@ -121,7 +121,7 @@ def inherited_model(client: Client[FedPHP.State]) -> Weights:
 
 
 def past_share(mu: float, participations: int, rounds: int, drawn: int, clients: int) -> float:
-    """mu_i (eq. 5): the share of the old model in the new one, after so many earlier participations."""
+    """mu_i (eq. 5): the share of the old model in the new one, by earlier participations."""
     return min(mu * participations / max(drawn * rounds // clients, 1), mu)
 
 
@@ -135,7 +135,7 @@ def transfer_loss(
 ) -> Tensor:
     """(1 - lam) times the own loss plus lam times the transfer, in one pass.
 
-    name: of the head, or "" for the whole network. of_batch: what the teacher makes of images that are not the data's.
+    name: of the head, or "" for the whole network. of_batch: the teacher's outputs for augmented images.
     """
     taught = s.outputs.index_select(0, s.index) if of_batch is None else of_batch(batch)
     loss, features, logits = task_loss_through(net, batch, name)

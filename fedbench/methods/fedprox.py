@@ -23,7 +23,7 @@ from fedbench.module.weights import Weights
 
 
 class FedProx(ExtraPass["FedProx.Options", PrivateState, "FedProx.Server"]):
-    """The local loss gets (mu / 2) ||w - received||^2."""
+    """The local loss plus (mu / 2) ||w - received||^2."""
 
     about = About("fedavg with a proximal pull to the received model", "global", "Li et al., MLSys", 2020)
 
@@ -99,7 +99,7 @@ class FedProx(ExtraPass["FedProx.Options", PrivateState, "FedProx.Server"]):
 
 
 def proximal_pull(g: Tensor, w: Tensor, s: Any) -> None:
-    """Add mu (w - anchor) to the gradient; `[N]`, or a stack of clients `[K, N]`."""
+    """Adds mu (w - anchor) to the gradient; `[N]`, or a stack of clients `[K, N]`."""
     g.addcmul_(w - s.anchor, s.mu)
 
 
@@ -115,7 +115,7 @@ def stragglers(context: Context, server: ServerState, fraction: float) -> dict[i
 
 
 def affordable_amount(client: Client) -> Amount:
-    """What the client has time for: `work` of its message, all where there is none."""
+    """The client's amount of work: `work` of its message, or all."""
     if "work" not in client.message:
         return Amount()
     work = int(client.message.work)

@@ -41,7 +41,7 @@ from fedbench.module.weights import Weights
 
 
 class FedSelect(Method["FedSelect.Options", "FedSelect.State"]):
-    """Parameters that change most turn personal and are fine-tuned in turns with the shared ones."""
+    """Parameters that change most become personal; they and the shared ones are trained in turn."""
 
     about = About(
         "parameters that change most turn private and are trained in turns with the shared ones",
@@ -89,7 +89,7 @@ class FedSelect(Method["FedSelect.Options", "FedSelect.State"]):
 
     @dataclass
     class State(PrivateState):
-        """mask: what is personal; kept: where the client starts from its own `trained` numbers; all `[N]`.
+        """mask: personal entries; kept: entries that start from the client's own `trained` values; all `[N]`.
 
         reference: the model `[N]` at the last growth of the mask.
         """
@@ -141,7 +141,7 @@ class FedSelect(Method["FedSelect.Options", "FedSelect.State"]):
         return model
 
     def _step(self, client: Client[State], name: str, part: Tensor) -> Step:
-        """Steps that move a part of the model, 1 in `[N]`, and nothing else."""
+        """Steps that move only the part of the model where `[N]` is 1."""
         train, clip = self.context.train, self.options.clip_norm
         return Step(
             part_of_edited if train.weight_decay or clip else part_of_gradient,
@@ -153,16 +153,16 @@ class FedSelect(Method["FedSelect.Options", "FedSelect.State"]):
         )
 
     def _memory(self, client: Client[State], name: str, part: Tensor) -> dict[str, Any]:
-        """Momentum of a part, which rests during the other's passes; kept across rounds with train.keep_optimizer.
+        """Momentum of a part, paused in the other's passes; kept across rounds with train.keep_optimizer.
 
-        What has turned personal since then must not go on moving in the passes of the shared part.
+        Entries that became personal since then must not move in passes of the shared part.
         """
         memory = {} if (kept := client.memory(name)) is None else kept
         memory["optimizer"] = {key: velocity * part for key, velocity in memory.get("optimizer", {}).items()}
         return memory
 
     def _grown(self, client: Client[State], mask: Tensor, start: Tensor, trained: Tensor) -> Tensor:
-        """GradSelect: the next mask `[N]`, in the rounds where masks grow; start: the received model."""
+        """GradSelect: the next mask `[N]` in rounds in which masks grow; start: the received model."""
         options, state = self.options, client.state
         if client.round % options.mask_interval:
             return mask
@@ -174,7 +174,7 @@ class FedSelect(Method["FedSelect.Options", "FedSelect.State"]):
         return grow_mask(mask, (trained - start).abs(), compete, rate, limit)
 
     def global_model(self, server: ServerState, initial: Weights) -> None:
-        """None: every client holds numbers of its own."""
+        """None: every client has its own model."""
 
     def aggregate(self, server: ServerState, uploads: list[Upload]) -> None:
         before, layout = server.params, self.context.layout
@@ -188,12 +188,12 @@ class FedSelect(Method["FedSelect.Options", "FedSelect.State"]):
 
 
 def part_of_gradient(g: Tensor, w: Tensor, s: Any) -> None:
-    """Leave a part of the gradient; `[N]`, or a stack of clients `[K, N]`."""
+    """Keeps a part of the gradient; `[N]`, or a stack of clients `[K, N]`."""
     g.mul_(s.part)
 
 
 def part_of_edited(g: Tensor, w: Tensor, s: Any) -> None:
-    """Clip the whole gradient, add decay, and leave a part of both; shapes as above."""
+    """Clips the whole gradient, adds decay and keeps a part; shapes as above."""
     g.mul_((s.limit / (g.norm(dim=-1, keepdim=True) + 1e-6)).clamp_(max=1))
     g.add_(w * s.weight_decay).mul_(s.part)
 
@@ -202,7 +202,7 @@ Scope = slice | Tensor
 
 
 def competing_entries(layout: Layout, scope: str, mask_biases: bool) -> list[Scope]:
-    """Places of the entries that compete with each other: a slice for each layer, or one mask `[N]` of all."""
+    """The scopes in which entries compete: a slice per layer, or one mask `[N]` of all."""
     layers = [slot for slot in layout.params if mask_biases or slot.name.endswith("weight")]
     parts: list[Scope] = [slice(slot.start, slot.stop) for slot in layers]
     if scope == "layer":
@@ -216,7 +216,7 @@ def competing_entries(layout: Layout, scope: str, mask_biases: bool) -> list[Sco
 def grow_mask(mask: Tensor, change: Tensor, scopes: Sequence[Scope], rate: float, limit: float) -> Tensor:
     """The mask, bool `[N]`, and the entries of each scope that changed most (`change` `[N]`).
 
-    rate: share of a scope's free entries that turn personal; limit: largest share of a scope that is personal then.
+    rate: share of a scope's free entries that become personal; limit: largest personal share of a scope.
     """
     out = mask.clone()
     for scope in scopes:

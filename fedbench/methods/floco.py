@@ -46,7 +46,7 @@ from fedbench.module.weights import Weights
 
 
 class Floco(ExtraPass["Floco.Options", "Floco.State", "Floco.Server"]):
-    """Clients with similar updates share a part of a simplex of classifiers."""
+    """Clients with similar updates share part of a simplex of classifiers."""
 
     about = About(
         "a simplex of classifiers, of which similar clients train the same part",
@@ -75,14 +75,14 @@ class Floco(ExtraPass["Floco.Options", "Floco.State", "Floco.Server"]):
 
     @dataclass
     class State(PrivateState):
-        """last: the model trained last before the projection, of clients that may sit out after it."""
+        """last: the last model trained before the projection, for clients that may sit out after it."""
 
         personal: Weights | None = None
         last: Weights | None = None
 
     @dataclass
     class Server(ServerState):
-        """centres: of every client, once the projection is made."""
+        """centres: of every client, after the projection."""
 
         centres: dict[int, Tensor] | None = None
 
@@ -152,7 +152,7 @@ class Floco(ExtraPass["Floco.Options", "Floco.State", "Floco.Server"]):
         return upload
 
     def _fit_private(self, client: Client[State], received: Weights) -> Weights:
-        """The private mixture after a round, pulled to the received one (Floco+)."""
+        """Trains the private mixture, pulled to the received one (Floco+)."""
         amount, lam = own_amount(self.options, self.context.train), self.options.lam
         pull = Step(proximal_pull, anchor=received.params, mu=lam) if lam else None
         start = self.mixture_at(self._private(client), self.centre(client))
@@ -164,7 +164,7 @@ class Floco(ExtraPass["Floco.Options", "Floco.State", "Floco.Server"]):
     def _fit(
         self, client: Client[State], start: Weights, stream: str, amount: Amount | None = None, step: Step | None = None
     ) -> Weights:
-        """A fit with new coordinates in every step; the result has those of evaluation again."""
+        """A fit with new coordinates in every step; the result has those of evaluation."""
         train, loss = self.context.train, None
         amount = amount or Amount(train.epochs, train.steps)
         if self.options.alpha_sampling == "random":
@@ -180,15 +180,15 @@ class Floco(ExtraPass["Floco.Options", "Floco.State", "Floco.Server"]):
         return self.for_evaluation(client, self._private(client) if self.options.personal_epochs else model)
 
     def idle_model(self, client: Client[State]) -> Weights:
-        """The model trained last, at the centre that the client has got since."""
+        """The last trained model, at the client's centre received since."""
         return self.for_evaluation(client, client.state.personal or client.state.last or super().idle_model(client))
 
     def for_evaluation(self, client: Client[State], mixture: Weights) -> Weights:
-        """The mixture at the centre, or, of the round before the projection, at the middle."""
+        """The mixture at the centre, or at the middle in the round before the projection."""
         return self.mixture_at(mixture, self.middle if client.round == self.options.tau else self.centre(client))
 
     def global_model(self, server: Server, initial: Weights) -> Weights | None:
-        """The mixture at the middle of the simplex, where the initial buffers hold it."""
+        """The mixture at the middle of the simplex, as in the initial buffers."""
         return self.whole_model(server, initial) if self.options.buffers == "average" else None
 
     def send(self, server: Server, client: int) -> Message:
@@ -198,14 +198,14 @@ class Floco(ExtraPass["Floco.Options", "Floco.State", "Floco.Server"]):
         return message
 
     def question(self, server: Server) -> Message | None:
-        """Before round index tau: ask all clients for the endpoints that they would train."""
+        """Before round index tau: asks all clients for the endpoints that they would train."""
         if server.round != self.options.tau or server.round >= self.context.rounds:
             return None
         size = server.params.nbytes + 4 * self.options.endpoints  # the centre comes back once
         return super().send(server, 0).add(params=Encoded(server.params, size))
 
     def answer(self, client: Client[State]) -> Message:
-        """From the kept optimiser, as a round would begin, which stays as it is."""
+        """Trains from the kept optimiser as a round would, without changing it."""
         step = Step(memory=deepcopy(client.state.optimizers.get("fit")))
         trained = self._fit(client, self.receive(client), "projection", step=step)
         return Message(endpoints=trained.params[self.mixtures.params])
@@ -222,13 +222,13 @@ class Floco(ExtraPass["Floco.Options", "Floco.State", "Floco.Server"]):
 
 
 def own_amount(options: Floco.Options, train: TrainConfig) -> Amount:
-    """What the private mixture is trained (Floco+)."""
+    """The training amount of the private mixture (Floco+)."""
     work = options.personal_epochs
     return Amount(steps=work) if train.steps else Amount(epochs=work)
 
 
 class Mixture(nn.Module):
-    """A weight as `sum_m a_m W_m`; `coordinates` holds a `[M]`, the endpoints W `[M, *shape]` are the parameter."""
+    """A weight `sum_m a_m W_m`; `coordinates` is a `[M]`, the endpoints W `[M, *shape]` are the parameter."""
 
     coordinates: Tensor
 
@@ -244,9 +244,9 @@ class Mixture(nn.Module):
 
 
 def mix_head(module: nn.Module, layout: Layout, count: int, init: str, seed: int) -> None:
-    """Make `count` endpoints of every weight of the classifier; biases stay one.
+    """Replaces every weight of the classifier by `count` endpoints; biases are unchanged.
 
-    init: xavier draws the endpoints anew, jitter adds noise to the weight. Each endpoint has a stream of its own.
+    init: xavier draws new endpoints, jitter adds noise to the weight. Each endpoint has its own stream.
     """
     places = weights_of_head(module, layout)
     for owner, name in places:
@@ -263,7 +263,7 @@ def mix_head(module: nn.Module, layout: Layout, count: int, init: str, seed: int
 
 
 def weights_of_head(module: nn.Module, layout: Layout) -> list[tuple[nn.Module, str]]:
-    """Owner and name of every trainable matrix of the classifier. Raises ConfigError where it cannot be mixed."""
+    """Owner and name of every trainable matrix of the classifier. Raises ConfigError if it cannot be mixed."""
     layout.mask("head")
     head = module.get_submodule(layout.head_name or "")
     found = [(m, n, p) for m in head.modules() for n, p in m.named_parameters(recurse=False)]
@@ -281,7 +281,7 @@ def weights_of_head(module: nn.Module, layout: Layout) -> list[tuple[nn.Module, 
 def mixture_masks(layout: Layout) -> Masks:
     """The endpoints among the parameters, and the coordinates among the buffers.
 
-    No other parametrization of the classifier is there: `mix_head` refuses them.
+    The classifier has no other parametrization: `mix_head` refuses them.
     """
     slots = (*layout.params, *layout.buffers)
     return layout.under(slot.name for slot in slots if slot.head and ".parametrizations." in slot.name)

@@ -36,7 +36,7 @@ from fedbench.module.weights import Weights
 
 
 class FLUTE(Method["FLUTE.Options", PrivateState, "FLUTE.Server"]):
-    """Own heads are kept close to neural collapse on the classes that their clients have."""
+    """Own heads are kept close to neural collapse on the classes of their clients."""
 
     about = About(
         "own heads are kept close to neural collapse, by the clients and by the server",
@@ -59,7 +59,7 @@ class FLUTE(Method["FLUTE.Options", PrivateState, "FLUTE.Server"]):
 
     @dataclass
     class Server(ServerState):
-        """head: the first weight of everybody's head; heads: that of every client that has trained."""
+        """head: the initial weight of every head; heads: of every client that has trained."""
 
         head: Tensor = UNSET
         heads: dict[int, Tensor] = field(default_factory=dict)
@@ -75,7 +75,7 @@ class FLUTE(Method["FLUTE.Options", PrivateState, "FLUTE.Server"]):
 
     @cached_property
     def head(self) -> Entries:
-        """The weight of the head, which travels although it is the client's own."""
+        """The weight of the head, which is sent although it is private."""
         weight, _ = self.context.layout.linear_head()
         return Entries(self.context.layout.under([weight.name]).params)
 
@@ -84,7 +84,7 @@ class FLUTE(Method["FLUTE.Options", PrivateState, "FLUTE.Server"]):
         return received.replace(params=self.head.put(received.params, client.message.head))
 
     def train(self, client: Client, received: Weights) -> Upload:
-        """First the head alone, then head and body, with one optimiser and one stream of batches."""
+        """Trains the head, then head and body, with one optimiser and one stream of batches."""
         present = client.train.labels.bincount(minlength=self.context.classes) > 0
         kept, (alone, both) = client.memory("fit"), self.amounts()
         step, move = Step(memory={} if kept is None else kept), Move(self.context.layout.mask("head"))
@@ -102,7 +102,7 @@ class FLUTE(Method["FLUTE.Options", PrivateState, "FLUTE.Server"]):
         )
 
     def amounts(self) -> tuple[Amount, Amount]:
-        """Of the head alone, and of head and body behind it."""
+        """Amounts of the head phase and of the phase after it."""
         train = self.context.train
         total = train.steps or train.epochs
         last = min(self.options.rep_epochs, total)
@@ -111,7 +111,7 @@ class FLUTE(Method["FLUTE.Options", PrivateState, "FLUTE.Server"]):
         return Amount(epochs=total - last), Amount(epochs=last, after=total - last)
 
     def loss(self, present: Tensor, lambda_3: float) -> Loss | None:
-        """The loss of a phase; without any weight it is the module's own."""
+        """The loss of a phase; without weights the module's own."""
         options, (weight, _) = self.options, self.context.layout.linear_head()
         lambdas = {"lambda_1": options.lambda_1, "lambda_2": options.lambda_2, "lambda_3": lambda_3}
         if not any(lambdas.values()):
@@ -141,7 +141,7 @@ class FLUTE(Method["FLUTE.Options", PrivateState, "FLUTE.Server"]):
 def collapse_distance(weight: Tensor, present: Tensor) -> Tensor:
     """D: how far the normalised W W' of a head `[m, H]` is from a simplex frame of the classes present, bool `[m]`.
 
-    0, with a gradient of 0, where W W' is 0 or D is no more than rounding.
+    0, with a gradient of 0, if W W' is 0 or D is only rounding.
     """
     classes, some = len(weight), present.to(weight.dtype)
     gram = weight @ weight.T  # [m, m]
@@ -167,7 +167,7 @@ def as_rows(head: Tensor, present: Tensor) -> Tensor:
 
 
 def regularised_loss(net: LightningModule, batch: Any, s: Any) -> Tensor:
-    """The client's own loss, the head's distance to collapse, its squared norm, and that of what goes into it.
+    """The client's own loss, the head's distance to collapse, and the squared norms of head and features.
 
     s.weight: name of the head's weight; s.head: the head's name, or none for a loss without features.
     """

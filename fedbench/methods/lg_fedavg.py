@@ -41,7 +41,7 @@ class LGFedAvg(Method["LGFedAvg.Options", PrivateState, "LGFedAvg.Server"]):
 
     @dataclass
     class Server(ServerState):
-        """start: what FedAvg sends of the model that pre-training came to; waiting: clients that go on from it next."""
+        """start: FedAvg's message of the pre-trained model; waiting: clients that start from it next."""
 
         start: dict[str, Tensor] = field(default_factory=dict)
         waiting: list[int] = field(default_factory=list)
@@ -87,7 +87,7 @@ class LGFedAvg(Method["LGFedAvg.Options", PrivateState, "LGFedAvg.Server"]):
         return server
 
     def send(self, server: Server, client: int) -> Message:
-        """In pre-training the whole model. Nothing is counted of it when a client later goes on from there."""
+        """In pre-training the whole model, whose bytes do not count when a client later starts from it."""
         if server.round <= self.options.pretrain_rounds:
             return model_message(**server.start)
         message = super().send(server, client)
@@ -111,6 +111,6 @@ class LGFedAvg(Method["LGFedAvg.Options", PrivateState, "LGFedAvg.Server"]):
             server.start = {}
 
     def _split(self, server: Server) -> None:
-        """Keep the whole model, which the server holds, for clients to start from, and go on with its shared part."""
+        """Saves the server's whole model for clients to start from, and continues with its shared part."""
         server.start = {"params": server.params, "buffers": server.buffers, "counters": server.counters}
         server.params, server.buffers = self.shared_params.take(server.params), self.shared_buffers.take(server.buffers)

@@ -15,7 +15,7 @@ from fedbench.module.masks import Masks
 
 
 class Local(Method[OptionsT, PrivateState, ServerT]):
-    """Every client trains on from where it stopped."""
+    """Every client continues its own training."""
 
     about = About("every client alone", "baseline")
 

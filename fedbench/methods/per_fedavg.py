@@ -32,11 +32,11 @@ from fedbench.module.weights import Weights
 PLAIN_SGD = Step(rule=torch.optim.SGD)
 BATCHES = {"fo": 2, "hf": 3, "exact": 3}
 GRADIENTS = {"fo": 2, "hf": 4, "exact": 3}
-"""Of a meta-step, by variant."""
+"""Batches of a meta-step, by variant."""
 
 
 class PerFedAvg(Method["PerFedAvg.Options"]):
-    """Federated MAML: the mean of models that were trained to be adapted."""
+    """Federated MAML: the mean of models trained for adaptation."""
 
     about = About(
         "a shared model that is good after one step of adaptation", "meta-learning", "Fallah et al., NeurIPS", 2020
@@ -115,5 +115,5 @@ class PerFedAvg(Method["PerFedAvg.Options"]):
 
 
 def meta_steps(train: TrainConfig, samples: int, batches: int) -> int:
-    """How many meta-steps of so many batches a client of so many training images makes in a round."""
+    """Meta-steps per round of a client, by batches per meta-step and training images."""
     return train.steps or train.epochs * max(1, Amount(epochs=1).steps_on(samples, train) // batches)

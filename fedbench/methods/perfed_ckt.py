@@ -34,7 +34,7 @@ from fedbench.module.weights import Weights
 
 
 class PerFedCKT(PublicExchange["PerFedCKT.Options", "PerFedCKT.Server"]):
-    """Local training, drawn to the mean logits of the alike on public images."""
+    """Local training, pulled to the mean logits of similar clients on public images."""
 
     about = About(
         "clusters of clients share their logits on public images", "distillation", "Cho et al., preprint", 2021
@@ -49,7 +49,7 @@ class PerFedCKT(PublicExchange["PerFedCKT.Options", "PerFedCKT.Server"]):
 
     @dataclass
     class Server(ServerState):
-        """signals: the last one of every client; centres: of the clusters, float64; targets: those as they are sent."""
+        """signals: the last one of every client; centres: of the clusters, float64; targets: those as sent."""
 
         signals: dict[int, Tensor] = field(default_factory=dict)
         centres: list[Tensor] = field(default_factory=list)
@@ -69,7 +69,7 @@ class PerFedCKT(PublicExchange["PerFedCKT.Options", "PerFedCKT.Server"]):
         return upload
 
     def signal(self, client: Client, trained: Weights) -> Tensor:
-        """What a client says of the public images, `[U, C]`."""
+        """A client's signal on the public images, `[U, C]`."""
         logits = client.learner.logits(trained, client.public).to(client.learner.dtype)
         return logits.softmax(1) if self.options.signal == "probs" else logits
 

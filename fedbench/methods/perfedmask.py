@@ -41,14 +41,14 @@ Capability = Annotated[float, Field(gt=0, le=1)]
 
 @dataclass(frozen=True)
 class Layer:
-    """What is trained together or not at all. names: of its tensors; size: elements of its parameters."""
+    """A layer, trained as a whole or not at all. names: of its tensors; size: elements of its parameters."""
 
     names: tuple[str, ...]
     size: int
 
 
 class PerFedMask(Method["PerFedMask.Options", PrivateState, "PerFedMask.Server"]):
-    """Clients train the layers that they can, chosen to keep the mean unbiased, under a head that never changes."""
+    """Clients train the layers they can, chosen for a least biased mean, under a fixed head."""
 
     about = About(
         "a frozen head; every client trains the layers it can, and fine-tunes a copy of the whole",
@@ -70,7 +70,7 @@ class PerFedMask(Method["PerFedMask.Options", PrivateState, "PerFedMask.Server"]
 
     @dataclass
     class Server(ServerState):
-        """head_holders: the clients that have the head by now."""
+        """head_holders: the clients that have the head already."""
 
         head_holders: list[int] = field(default_factory=list)
 
@@ -112,12 +112,12 @@ class PerFedMask(Method["PerFedMask.Options", PrivateState, "PerFedMask.Server"]
 
     @cached_property
     def masks(self) -> np.ndarray:
-        """bool `[clients, layers]`: who trains what, for the whole run."""
+        """bool `[clients, layers]`: the layers that each client trains in the run."""
         sizes = np.array([layer.size for layer in self.layers])
         return layer_masks(sizes, np.array(self.capabilities), search=self.options.mask == "optimised")
 
     def trained_by(self, layers: Tensor) -> Masks:
-        """What is in the layers (uint8 `[layers]`) of a client."""
+        """The entries of a client's layers (uint8 `[layers]`)."""
         chosen = [layer.names for layer, mark in zip(self.layers, layers.tolist(), strict=True) if mark]
         return self.context.layout.under(name for names in chosen for name in names)
 
@@ -150,7 +150,7 @@ class PerFedMask(Method["PerFedMask.Options", PrivateState, "PerFedMask.Server"]
         return message.add(params=Encoded(body, body.nbytes + head), layers=uncounted(layers))
 
     def global_model(self, server: Server, initial: Weights) -> Weights:
-        """The shared body under the head that nobody trains."""
+        """The shared body under the fixed head."""
         return self.whole_model(server, initial)
 
     def aggregate(self, server: Server, uploads: list[Upload]) -> None:
@@ -165,7 +165,7 @@ class PerFedMask(Method["PerFedMask.Options", PrivateState, "PerFedMask.Server"]
 
 
 def body_layers(layout: Layout) -> list[Layer]:
-    """The layers of the body, in order. Raises ConfigError where the model's own declaration leaves some out."""
+    """The layers of the body, in order. Raises ConfigError if the model's own declaration omits some."""
     params, buffers = ([s for s in slots if not s.head] for slots in (layout.params, layout.buffers))
     for slot in [*params, *buffers]:
         if slot.name not in layout.groups:

@@ -52,7 +52,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class PFedFDA(Method["PFedFDA.Options", "PFedFDA.State", "PFedFDA.Server"]):
-    """The head is computed from means and covariance of features, local and global ones weighted by each client."""
+    """The head is computed from feature means and covariance, local and global, weighted by each client."""
 
     about = About(
         "heads are computed from means and covariance of features, adapted to the client",
@@ -128,7 +128,7 @@ class PFedFDA(Method["PFedFDA.Options", "PFedFDA.State", "PFedFDA.Server"]):
         return upload
 
     def train_body(self, client: Client[State], received: Weights) -> tuple[Weights, Tensor, Tensor]:
-        """The trained body under the received head, and features `[rows, H]` with their labels."""
+        """The trained body under the received head, and its features `[rows, H]` with labels."""
         layout, data, size = self.context.layout, client.train, self.context.train.batch_size
         body, loss = Move(~layout.mask("head")), None
         if self.options.features_from == "training":
@@ -157,13 +157,13 @@ class PFedFDA(Method["PFedFDA.Options", "PFedFDA.State", "PFedFDA.Server"]):
         return label_prior(client.train.labels.cpu(), self.context.classes, self.options.eps)
 
     def global_statistics(self, client: Client[State]) -> Gaussians:
-        """The global statistics as the client was sent them."""
+        """The global statistics that the client received."""
         shape, message = self.context.layout.linear_head()[0].shape, client.message
         means, upper = (part.cpu().to(torch.float64) for part in (message.means, message.covariance))
         return Gaussians(means.view(shape), unpacked_triangle(upper, shape[1]))
 
     def with_head_of(self, gaussians: Gaussians, client: Client[State], weights: Weights) -> Weights:
-        """The weights with the head of these statistics, for the client's prior of labels."""
+        """The model with the head of these statistics, for the client's prior of labels."""
         weight, bias = self.context.layout.linear_head()
         assert bias is not None
         slopes, offsets = discriminant(gaussians, self.options.eps)
@@ -193,10 +193,10 @@ class PFedFDA(Method["PFedFDA.Options", "PFedFDA.State", "PFedFDA.Server"]):
 
 
 def recording_loss(head: str | None, rows: int, batch: int, width: int, like: Tensor) -> Loss:
-    """The client's own loss, which writes down what goes into `head`.
+    """The client's own loss, which records the inputs of `head`.
 
-    rows, batch, width: at most so many samples in a whole training and in a batch, and features of each; like: of the
-    kind of the parameters.
+    rows, batch, width: most samples of a training and of a batch, and features of each; like: a tensor of the
+    parameters' type.
     """
     labels = torch.empty(rows, dtype=torch.int64, device=like.device)
     following = torch.arange(batch, device=like.device)  # the rows of the next batch
@@ -204,7 +204,7 @@ def recording_loss(head: str | None, rows: int, batch: int, width: int, like: Te
 
 
 def recorded_loss(net: LightningModule, batch: Any, s: Any) -> Tensor:
-    """The batch's features and labels are written behind those of the batches before."""
+    """Appends the batch's features and labels to those of earlier batches."""
     loss, features, _ = task_loss_through(net, batch, s.head)
     rows = s.rows[: len(features)]
     s.features.index_copy_(0, rows, features.detach().flatten(1).to(s.features.dtype))
@@ -214,7 +214,7 @@ def recorded_loss(net: LightningModule, batch: Any, s: Any) -> Tensor:
 
 
 def recorded_features(loss: Loss) -> tuple[Tensor, Tensor]:
-    """Features `[n, d]` and labels `[n]` that a `recording_loss` loss has written, in the order of the training."""
+    """Features `[n, d]` and labels `[n]` recorded by a `recording_loss` loss, in training order."""
     rows = int(loss.needs["rows"][0])
     return loss.needs["features"][:rows], loss.needs["labels"][:rows]
 
@@ -225,7 +225,7 @@ def adapt_statistics(
 ) -> tuple[Gaussians, Betas]:
     """Statistics of rows mixed with the global ones, and the weights of both.
 
-    prior: of labels `[C]`; last: the weights where the solver fails; options: those of pFedFDA.
+    prior: of labels `[C]`; last: the weights if the solver fails; options: of pFedFDA.
     """
     classes, eps = len(common.means), options.eps
 
@@ -244,7 +244,7 @@ def adapt_statistics(
 
 
 def fixed_betas(options: PFedFDA.Options) -> Betas | None:
-    """The weights that the options fix; none: they are solved for."""
+    """The weights that the options fix; None: they are solved for."""
     beta = 1.0 if options.local_beta else options.beta
     if beta is None:
         return None

@@ -46,7 +46,7 @@ KeptShare = Annotated[float, Field(gt=0, le=1)]
 
 
 class PFedGate(Method["PFedGate.Options", "PFedGate.State"]):
-    """A shared model whose blocks a private gate scales, and drops, for every batch."""
+    """A shared model whose blocks a private gate scales and drops for every batch."""
 
     about = About(
         "a private gate scales, and drops, blocks of a shared model for every batch",
@@ -75,7 +75,7 @@ class PFedGate(Method["PFedGate.Options", "PFedGate.State"]):
 
     @dataclass
     class State(PrivateState):
-        """gate: the numbers of the client's gate."""
+        """gate: the weights of the client's gate."""
 
         gate: dict[str, Tensor] = field(default_factory=dict)
 
@@ -113,7 +113,7 @@ class PFedGate(Method["PFedGate.Options", "PFedGate.State"]):
         return ()
 
     def global_model(self, server: ServerState, initial: Weights) -> Weights | None:
-        """None under a gate, where the shared model is nobody's predictor."""
+        """None with a gate, because then nobody predicts by the shared model."""
         return None if self.options.gate else super().global_model(server, initial)
 
     @cached_property
@@ -125,7 +125,7 @@ class PFedGate(Method["PFedGate.Options", "PFedGate.State"]):
             client.state.gate = copy_of_state(self.gate(client))
 
     def gate(self, client: Client[State]) -> "Gate":
-        """The client's gate in evaluation mode: as it keeps it, or a first one from a stream of its own."""
+        """The client's gate in evaluation mode: the kept one, or an initial one from its own stream."""
         start = client.initial.params
         shape = client.train.batch(torch.arange(0, device=start.device))[0].shape[1:]
         switch = self.options.gate_norm == "switch"
@@ -145,7 +145,7 @@ class PFedGate(Method["PFedGate.Options", "PFedGate.State"]):
         return given[client.id] if isinstance(given, list) else given
 
     def keep(self, client: Client[State], factors: Tensor) -> Tensor:
-        """`[L]`: 1 for the blocks that stay, 0 for the others; without gradient."""
+        """`[L]`: 1 for kept blocks, 0 for the others; without gradient."""
         share, blocks = self.sparsity(client), self.blocks
         if share == 1:
             return torch.ones_like(factors)
@@ -176,7 +176,7 @@ class PFedGate(Method["PFedGate.Options", "PFedGate.State"]):
         return self._packed(client, received, training.weights, gate)
 
     def _packed(self, client: Client[State], received: Weights, trained: Weights, gate: "GateTraining") -> Upload:
-        """The upload: of a sparse model the blocks that some step has kept; the others stay as received."""
+        """The upload: of a sparse model the blocks kept in some step; the others stay as received."""
         traces = {"gate": float(torch.stack(gate.means).mean())} if gate.means else {}
         if self.sparsity(client) == 1:
             return self.upload(client, trained, traces=traces | {"active_share": 1.0})
@@ -188,7 +188,7 @@ class PFedGate(Method["PFedGate.Options", "PFedGate.State"]):
         return self.upload(client, trained.replace(params=params), traces=traces, params=Encoded(params, size))
 
     def personal(self, client: Client[State], model: Weights, point: Point) -> Weights | Predictor:
-        """The model as the client's gate adapts it: to each evaluation batch, or to its training images."""
+        """The model adapted by the client's gate to each evaluation batch, or to its training images."""
         if not self.options.gate:
             return model
         gate = self.gate(client)
@@ -210,12 +210,12 @@ class PFedGate(Method["PFedGate.Options", "PFedGate.State"]):
 
 
 def fit_amount(samples: int) -> Amount:
-    """A fit of a client: the gate has BatchNorm, which a batch of one image would tell nothing."""
+    """A fit without batches of one image, which the gate's BatchNorm cannot use."""
     return Amount(min_batch=min(2, samples))
 
 
 def evaluation_batches(data: Batches, client: Client) -> Iterator[OneBatch]:
-    """All data, as many at a time as an evaluation looks at."""
+    """All data, in evaluation batches."""
     for index in torch.arange(len(data), device=client.initial.params.device).split(
         client.learner.evaluator.batch_size
     ):
@@ -254,7 +254,7 @@ class SwitchNorm(nn.Module):
 
 
 class Gate(nn.Module):
-    """Factors `[L]` of the blocks for a batch: the mean over it of sigmoid(BatchNorm(Linear(flat input)))."""
+    """Factors `[L]` of the blocks: the mean over a batch of sigmoid(BatchNorm(Linear(flat input)))."""
 
     def __init__(self, shape: Sequence[int], blocks: int, switch: bool) -> None:
         super().__init__()
@@ -272,10 +272,10 @@ def copy_of_state(module: nn.Module) -> dict[str, Tensor]:
 
 
 class GateTraining:
-    """A client's gate and its optimiser beside the training of the model.
+    """A client's gate and its optimiser, next to the training of the model.
 
-    keep: given the factors of the blocks, 1 for those that stay and 0 for the others `[L]`. options: those of the
-    method. kept: bool `[L]`, the blocks that a step of the model has kept; means: the mean factor in every such step.
+    keep: maps the factors of the blocks to 1 for kept and 0 for dropped ones `[L]`. options: of the method. kept: bool
+    `[L]`, the blocks kept in some step of the model; means: the mean factor in every such step.
     """
 
     def __init__(
@@ -303,18 +303,18 @@ class GateTraining:
                 self.client.learner.ledger.add(loss)
 
     def step_model(self, training: Training, batch: Any) -> None:
-        """Step (b): the gradient is taken at the adapted model, which the module's own hooks around it see."""
+        """Step (b): the gradient is taken at the adapted model, which the module's hooks see."""
         training.step(batch, at=partial(self._adapted, batch[0]))
 
     def edit(self, g: Tensor, w: Tensor) -> None:
-        """Of the gradient at the adapted model make that of the shared one, no longer than `clip`."""
+        """Converts the gradient at the adapted model to that of the shared one, clipped to `clip`."""
         if self.joint:
             self._descend(g, w)
         g.copy_(self.blocks.scaled(g, self.scale))
         shorten(g, self.clip)
 
     def finish(self) -> None:
-        """Keep the state of the gate's optimiser."""
+        """Saves the state of the gate's optimiser."""
         if self.memory is not None:
             self.memory["optimizer"] = self._optimizer.state_dict()["state"]
 
@@ -325,7 +325,7 @@ class GateTraining:
         return self.blocks.scaled(w, self.scale)
 
     def _look(self, x: Tensor, train: bool) -> None:
-        """The factors for a batch; a batch of one never moves the gate's BatchNorm."""
+        """The factors for a batch; a batch of one never updates the gate's BatchNorm."""
         self.gate.train(train and len(x) > 1)
         with torch.enable_grad():
             self.factors: Tensor = self.gate(x)
@@ -333,7 +333,7 @@ class GateTraining:
         self.scale = self.factors.detach() * self.stays
 
     def _descend(self, g: Tensor, w: Tensor) -> None:
-        """A step of the gate. The slope of a factor is its block's product with the gradient at the adapted model."""
+        """A step of the gate. A factor's gradient is its block's product with that at the adapted model."""
         self._optimizer.zero_grad()
         self.factors.backward(self.blocks.products(g, w) * self.stays)
         if self.clip is not None:
@@ -342,11 +342,11 @@ class GateTraining:
 
 
 def through_gate(g: Tensor, w: Tensor, s: Any) -> None:
-    """What the training of a gate, `s.gate`, makes of a gradient."""
+    """The edit of a gradient by the training of a gate, `s.gate`."""
     s.gate.edit(g, w)
 
 
 def shorten(g: Tensor, limit: float | None) -> None:
-    """Bring a gradient to the norm `limit`, if it is longer."""
+    """Clips a gradient to the norm `limit`."""
     if limit is not None:
         g.mul_((limit / (g.norm() + 1e-6)).clamp(max=1))

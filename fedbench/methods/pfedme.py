@@ -34,7 +34,7 @@ from fedbench.module.weights import Weights
 
 
 class PFedMe(Method["PFedMe.Options", "PFedMe.State"]):
-    """A personal model near the global one, which follows the personal models' pull."""
+    """A personal model near the global one, which is pulled to the personal models."""
 
     about = About(
         "personal models by Moreau envelopes: near the global one, and it near them",
