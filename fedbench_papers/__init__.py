@@ -1,1 +1,1 @@
-"""Four papers (CO-PFL, FedOBP, FedCAC, FedMosaic): their claims tested, their published tables made again."""
+"""Four papers (CO-PFL, FedOBP, FedCAC, FedMosaic): tests of their claims, reproductions of their tables."""

@@ -1,4 +1,4 @@
-"""Where sets of images are that a study names, when they are not to be fetched: a folder of them, or one by one."""
+"""Sources of a study's image sets if they are not downloaded: one folder, or one source per set."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -8,7 +8,7 @@ from fedbench.studies.space import Values
 
 
 def read_sources(texts: Sequence[str], known: Sequence[str]) -> dict[str, str]:
-    """`NAME=WHERE`, or one folder whose subfolders have the names of sets. Raises ConfigError."""
+    """Parses `NAME=WHERE`, or one folder with subfolders named after sets. Raises ConfigError."""
     found: dict[str, str] = {}
     for text in texts:
         name, equals, where = text.partition("=")
@@ -28,7 +28,7 @@ def read_sources(texts: Sequence[str], known: Sequence[str]) -> dict[str, str]:
 
 
 def source_keys(name: str, sources: Mapping[str, str]) -> Values:
-    """The keys `data.*` of a set, or of a name, `KIND:PATH`, or folder of parquet or published files in its place."""
+    """The keys `data.*` of a set, or of its source: a name, `KIND:PATH`, or folder of parquet or published files."""
     where = sources.get(name, name)
     folder = Path(where).expanduser()
     if ":" in where or where == name or not folder.is_dir():

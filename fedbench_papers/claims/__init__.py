@@ -1,1 +1,1 @@
-"""Claims of papers as rows of data, and the study that tests them."""
+"""Claims of papers as data rows, and the study that tests them."""

@@ -1,4 +1,4 @@
-"""What a row costs, before it is run: its runs, those that rows share counted once."""
+"""The cost of a row before it runs: its runs, with shared ones counted once."""
 
 from collections.abc import Iterator
 
@@ -7,13 +7,13 @@ from fedbench_papers.claims.rows import Row
 
 
 def runs_of_row(row: Row) -> Iterator[tuple[Config, int]]:
-    """What a row runs, as it is asked for: configuration and seed."""
+    """The runs of a row: configuration and seed."""
     for method in row.arms:
         yield from method.runs(Config(), row.seeds)
 
 
 def new_runs(row: Row, known: set[tuple[str, int]]) -> list[tuple[Config, int]]:
-    """The runs that no earlier row has; they become known."""
+    """The runs that no earlier row has; adds them to the known ones."""
     found = [(config, seed) for config, seed in runs_of_row(row) if (config.key(), seed) not in known]
     known |= {(config.key(), seed) for config, seed in found}
     return found

@@ -1,6 +1,6 @@
-"""What a part of a row means: terms of arms, a rule, several cases, both evaluation points.
+"""The evaluation of a part of a row: terms of arms, a rule, several cases, both evaluation points.
 
-A term is an arm's label (its accuracy), a list of two terms (the first minus the second), or a mapping with one word:
+A term is an arm's label (its accuracy), a list of two terms (first minus second), or a mapping with one key:
 `mean` of terms, the `best` of labels on the choosing seed, or a reading of results/readings.py with the label as `of`.
 """
 
@@ -19,13 +19,13 @@ from fedbench_papers.claims.verdicts import Verdict
 
 OTHER_POINT_OF_CLAIM = {"agg": "fit", "fit": "agg"}
 PART_KEYS = ("rule", "cases", "some", "most", "point", "shown", "check")
-"""Keys of a part that are none of its check's."""
+"""Keys of a part that are not options of its check."""
 
 
 @dataclass(frozen=True)
 class PartVerdict:
-    """A part of a row. case: of several, or none; judged: whether it counts. other: the word at the other point, where
-    it differs; best: the estimate at the best round on test, never used to decide.
+    """A part of a row. case: of several, or None; judged: whether it counts. other: the verdict at the other point if
+    it differs; best: the estimate at the best round on test, never decisive.
     """
 
     part: str
@@ -41,7 +41,7 @@ class PartVerdict:
 
 @dataclass(frozen=True)
 class Terms:
-    """arms: by label. pick: the label of the best of several, on the choosing seed. choice: of the round."""
+    """arms: by label. pick: the label of the best arm on the choosing seed. choice: of the round."""
 
     arms: Arms
     pick: Callable[[Sequence[str]], str]
@@ -67,14 +67,14 @@ class Terms:
 def judge_row(
     parts: Mapping[str, Mapping[str, Any]], arms: Arms, pick: Callable[[Sequence[str]], str]
 ) -> list[PartVerdict]:
-    """Every part of a row and, below it, its cases."""
+    """Every part of a row, each followed by its cases."""
     return [line for name, part in parts.items() for line in judge_part(name, part, arms, pick)]
 
 
 def judge_part(
     name: str, part: Mapping[str, Any], arms: Arms, pick: Callable[[Sequence[str]], str]
 ) -> list[PartVerdict]:
-    """The part, and below it its cases where it has several, which do not count beside it."""
+    """The part, followed by its cases if it has several, which do not count separately."""
     rule = part["rule"]
     point = part.get("point", "none" if rule == "P" else "agg")
     cases = {case: {**part, **own} for case, own in part.get("cases", {"": {}}).items()}
@@ -98,7 +98,7 @@ def judge_part(
 
 
 def verdict_of_cases(part: Mapping[str, Any], found: Sequence[Verdict]) -> Verdict:
-    """Of several cases; p where all must hold and do: the largest."""
+    """The verdict on several cases; if all must hold and do, p is the largest."""
     if "some" in part:
         return Verdict(verdicts.some_of(found, part["some"]), note=f"{part['some']} of {len(found)} must hold")
     if "most" in part:
@@ -113,7 +113,7 @@ def other_word(one: Verdict, other: Verdict) -> str:
 
 
 def verdict_of(part: Mapping[str, Any], terms: Terms) -> Verdict:
-    """The verdict of one case at one point; undecided where runs are too short for what it reads."""
+    """The verdict on one case at one point; undecided if runs are too short for its readings."""
     try:
         return apply_rule(part, terms)
     except NoValue:
@@ -121,7 +121,7 @@ def verdict_of(part: Mapping[str, Any], terms: Terms) -> Verdict:
 
 
 def apply_rule(part: Mapping[str, Any], terms: Terms) -> Verdict:
-    """The verdict of one case at one point. Raises NoValue."""
+    """The verdict on one case at one point. Raises NoValue."""
     rule, delta, value = part["rule"], part.get("delta", 0.0), terms.value
     if rule == "P":
         more = {key: inside for key, inside in part.items() if key not in PART_KEYS}
@@ -141,7 +141,7 @@ def apply_rule(part: Mapping[str, Any], terms: Terms) -> Verdict:
 
 
 def peak_of(part: Mapping[str, Any], terms: Terms) -> str:
-    """The means of all options, the best one first."""
+    """The means of all options, best first."""
     labels = [part["low"], part["middle"], part["high"], *part.get("others", ())]
     means = {label: verdicts.of_seeds(terms.value(label)).mean for label in labels}
     order = sorted(means, key=lambda label: -means[label])
@@ -149,21 +149,21 @@ def peak_of(part: Mapping[str, Any], terms: Terms) -> str:
 
 
 def picked_note(term: Any, terms: Terms) -> str:
-    """Which options were the best ones on the choosing seed."""
+    """Names the best options on the choosing seed."""
     inside = term if isinstance(term, list) else []
     chosen = [terms.pick(own["best"]) for own in inside if isinstance(own, Mapping) and "best" in own]
     return f"best on the choosing seed: {', '.join(chosen)}" if chosen else ""
 
 
 def best_round(part: Mapping[str, Any], arms: Arms, pick: Callable[[Sequence[str]], str], point: str) -> float | None:
-    """The estimate with every arm at its best round on test; None where the part is not about plain accuracies."""
+    """The estimate with every arm at its best round on test; None unless the part reads plain accuracies."""
     if part["rule"] not in ("B", "T", "N") or point not in OTHER_POINT_OF_CLAIM or not only_accuracies(part["of"]):
         return None
     return interval(Terms(arms, pick, point, BEST_TEST).value(part["of"]).groupby("seed").mean().tolist()).mean
 
 
 def only_accuracies(term: Any) -> bool:
-    """Whether a term is made of accuracies alone."""
+    """Whether a term has accuracies only."""
     if isinstance(term, Mapping):
         ((word, inside),) = term.items()
         return word == "best" or (word == "mean" and all(map(only_accuracies, inside)))

@@ -1,4 +1,4 @@
-"""The page and the tables of tested claims, made of claims.json."""
+"""The page and the tables of tested claims, from claims.json."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from csv import DictWriter
@@ -54,7 +54,7 @@ def write_claims(folder: Path) -> Path:
 
 
 def as_csv(rows: Sequence[Tree]) -> str:
-    """A line per part and case; a row without verdicts has one line."""
+    """One line per part and case; a row without verdicts has one line."""
     stream = StringIO()
     table = DictWriter(stream, CLAIM_COLUMNS, extrasaction="ignore", lineterminator="\n")
     table.writeheader()
@@ -91,7 +91,7 @@ def _details(row: Tree) -> Iterator[str]:
 
 
 def cells(part: Tree) -> list[str]:
-    """A part in the words of the table."""
+    """The table cells of a part."""
     name = f"{part['part']}: {part['case']}" if part["case"] else part["part"]
     rule = ", ".join(filter(None, (RULE_WORDS[part["rule"]], POINT_WORDS[part["point"]])))
     rule += " (shown, not judged)" if not part["judged"] and part["rule"] != "shown" and not part["case"] else ""
@@ -127,7 +127,7 @@ def number(value: float | None) -> str:
 
 
 def row_facts(row: Tree) -> list[tuple[str, str]]:
-    """What stands above a row's parts."""
+    """The lines above a row's parts."""
     chosen = "; ".join(
         f"{name} {label} {', '.join(f'{key} {value:g}' for key, value in values.items())}"
         for name, own in row.get("choices", {}).items()
@@ -149,7 +149,7 @@ def row_facts(row: Tree) -> list[tuple[str, str]]:
 
 
 def shared_keys(row: Tree) -> dict[str, Any]:
-    """The keys that all arms have in common."""
+    """The keys shared by all arms."""
     first, *others = row["arms"].values()
     return {key: value for key, value in first.items() if all(own.get(key) == value for own in others)}
 
@@ -163,7 +163,7 @@ def key_words(asked: Tree) -> str:
 
 
 def arms(row: Tree) -> Iterator[str]:
-    """What each arm adds to the setting, and what it came to."""
+    """The keys that each arm adds to the setting, and its results."""
     for label, asked in row["arms"].items():
         keys = key_words({key: value for key, value in asked.items() if key not in shared_keys(row)})
         found = row.get("levels", {}).get(label)
@@ -177,14 +177,14 @@ def seed_range(values: Sequence[int]) -> str:
 
 
 def row_verdicts(row: Tree) -> list[str]:
-    """The verdicts of a row, or why there is none."""
+    """The verdicts of a row, or why there are none."""
     judged = [part for part in row["parts"] if part["judged"]]
     alone = len(judged) == 1
     return [part["verdict"] if alone else f"{part['part']}: {part['verdict']}" for part in judged] or [row["status"]]
 
 
 def tally(rows: Sequence[Tree]) -> str:
-    """How many rows were judged, and how their parts came out."""
+    """The number of judged rows, and the verdicts of their parts."""
     parts = [part["verdict"] for row in rows for part in row["parts"] if part["judged"]]
     counts = {name: sum(part.startswith(name) for part in parts) for name in ("holds", "does not hold", "undecided")}
     done = sum(bool(row["parts"]) for row in rows)
@@ -195,12 +195,12 @@ def tally(rows: Sequence[Tree]) -> str:
 
 
 def cell(text: str) -> str:
-    """For a table in Markdown."""
+    """Escapes for Markdown tables."""
     return " ".join(str(text).replace("|", "/").split())
 
 
 def as_page(rows: Sequence[Tree], folder: Path) -> str:
-    """The whole page as text; every row that was run links to its own page."""
+    """The whole page as text; every row that was run links to its page."""
     run = [row for row in rows if row["parts"]]
     return render(
         Path(__file__).with_name("claims.html.j2"),
@@ -216,13 +216,13 @@ def as_page(rows: Sequence[Tree], folder: Path) -> str:
 
 
 def tone(verdict: str) -> str:
-    """The class of a verdict's mark."""
+    """The CSS class of a verdict."""
     known = {"holds": "holds", "does not hold": "fails", "undecided": "open"}
     return next((name for start, name in known.items() if verdict.startswith(start)), "none")
 
 
 def bar(part: Tree, parts: Sequence[Tree]) -> dict[str, float] | None:
-    """Places of an interval in % of a strip that all intervals of a row share; None where there is no interval."""
+    """Positions of an interval in % of a strip shared by all intervals of a row; None without an interval."""
     if part["low"] is None:
         return None
     known = [end for own in parts if own["low"] is not None for end in (own["low"], own["high"], 0.0)]

@@ -1,4 +1,4 @@
-"""Properties of runs that a claim asserts of every seed, read from their records."""
+"""Properties of runs that a claim asserts for every seed, read from their records."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -13,12 +13,12 @@ PERMUTATIONS = 2000
 
 
 def means_by_seed(arms: Arms, labels: Sequence[str], point: str) -> pd.DataFrame:
-    """Mean over clients, seeds x labels; seeds that all have."""
+    """Mean over clients, seeds x labels, for the seeds of all labels."""
     return pd.DataFrame({label: accuracy(arms[label], point).groupby("seed").mean() for label in labels}).dropna()
 
 
 def best_is_one_of(arms: Arms, point: str, labels: Sequence[str], among: Sequence[str], least: int) -> Verdict:
-    """The best of these options is one of some, the last of equals being the best."""
+    """The best of these options is one of a subset; of equal ones the last is the best."""
     table = means_by_seed(arms, labels, point)[list(reversed(labels))]
     best = {int(str(seed)): str(label) for seed, label in table.idxmax(axis=1).items()}
     flags = {seed: label in among for seed, label in best.items()}
@@ -28,9 +28,9 @@ def best_is_one_of(arms: Arms, point: str, labels: Sequence[str], among: Sequenc
 def needs_less(
     arms: Arms, point: str, ours: Mapping[str, float], theirs: Mapping[str, float], factor: float
 ) -> Verdict:
-    """The best of our options, by share of what it costs, costs at most 1 / factor of the best of theirs; per seed.
+    """The best of our options costs at most 1 / factor of the best of theirs, per seed.
 
-    ours, theirs: the share by label; of equals the cheapest counts.
+    ours, theirs: the share of cost by label; of equal ones the cheapest counts.
     """
     shares = []
     for options in (ours, theirs):
@@ -62,13 +62,13 @@ def layers_part(
 
 
 def rises(values: pd.Series) -> bool:
-    """Whether Kendall's tau with the index is above 0 with p <= 0.05."""
+    """Whether Kendall's tau with the index exceeds 0 with p <= 0.05."""
     found = stats.kendalltau(values.index.to_numpy(), values.to_numpy(), alternative="greater")
     return bool(found.pvalue <= LEVEL)
 
 
 def same_numbers(arms: Arms, point: str, first: str, second: str) -> Verdict:
-    """Every score and every trace is the same to the bit, in the seeds that both have."""
+    """Every score and trace is equal to the bit, in the seeds of both."""
     one, other = arms[first], arms[second]
     flags = {
         int(seed): of_seed(one.clients, seed).equals(of_seed(other.clients, seed))
@@ -95,7 +95,7 @@ def alike_overlap(
 def related_overlap(
     arms: Arms, point: str, label: str, classes: Sequence[Sequence[int]], rounds: Sequence[int], pair: Sequence[int]
 ) -> Verdict:
-    """Two clients with related classes overlap more than the median of the pairs that have none in common."""
+    """Two clients with related classes overlap more than the median of pairs without common classes."""
     shared, flags = common_classes(classes), {}
     apart = np.triu(shared == 0, 1)
     for seed, matrix in mean_overlaps(arms[label], rounds).items():
@@ -104,12 +104,12 @@ def related_overlap(
 
 
 def common_classes(classes: Sequence[Sequence[int]]) -> np.ndarray:
-    """How many classes each two clients share, `[n, n]`."""
+    """The number of common classes of each two clients, `[n, n]`."""
     return np.array([[len(set(one) & set(other)) for other in classes] for one in classes])
 
 
 def mean_overlaps(runs: Frames, rounds: Sequence[int]) -> dict[int, np.ndarray]:
-    """The mean overlap matrix from one round to another, by seed; both directions averaged."""
+    """The mean overlap matrix over a range of rounds, by seed; both directions averaged."""
     rows = runs.traces[runs.traces["name"].str.startswith("overlap/")]
     rows = rows[rows["round"].between(rounds[0], rounds[1])]
     other = rows["name"].str.removeprefix("overlap/").astype(int)
@@ -131,7 +131,7 @@ def mantel(first: np.ndarray, second: np.ndarray, draws: int = PERMUTATIONS) -> 
 
 
 def little_trust(arms: Arms, point: str, label: str, below: float = 0.1, share: float = 0.5) -> Verdict:
-    """At the last round lambda is small, with the public loss above the private one, for so many of the clients."""
+    """At the last round enough clients have a small lambda and a public loss above the private one."""
     tables = {name: trust_table(arms[label], name) for name in ("lambda", "loss_private", "loss_public")}
     flags, said = {}, []
     for seed in tables["lambda"].index.unique("seed"):
@@ -148,14 +148,14 @@ def trust_table(runs: Frames, name: str) -> pd.DataFrame:
 
 
 def shut_out(arms: Arms, point: str, label: str, client: int = 0, below: float = 0.1, by: int = 10) -> Verdict:
-    """From some round on, not later than `by`, lambda of a client stays small."""
+    """From some round on, at most `by`, a client's lambda stays small."""
     found = shut_rounds(arms[label], client, below)
     flags = {seed: round is not None and round <= by for seed, round in found.items()}
     return property_of(flags, note="from round " + ", ".join(str(round) for round in found.values()))
 
 
 def others_trust(arms: Arms, point: str, label: str, client: int = 0, below: float = 0.1) -> Verdict:
-    """From the round on in which a client shuts itself out, the median lambda of the others stays above."""
+    """Once a client's lambda stays small, the median lambda of the others is above."""
     table, flags, said = trust_table(arms[label], "lambda"), {}, []
     for seed, round in shut_rounds(arms[label], client, below).items():
         others = pd.DataFrame(table.loc[seed]).drop(columns=client).median(axis="columns")
@@ -165,7 +165,7 @@ def others_trust(arms: Arms, point: str, label: str, client: int = 0, below: flo
 
 
 def shut_rounds(runs: Frames, client: int, below: float) -> dict[int, int | None]:
-    """By seed the round from which on lambda of a client is below a bound, None where it is not so at the end."""
+    """By seed the round from which a client's lambda stays below a bound; None if it does not at the end."""
     found: dict[int, int | None] = {}
     for seed, rows in trust_table(runs, "lambda").groupby("seed"):
         above = rows.droplevel("seed")[client] >= below
@@ -176,7 +176,7 @@ def shut_rounds(runs: Frames, client: int, below: float) -> dict[int, int | None
 
 
 def fewer_bytes(arms: Arms, point: str, small: Sequence[str], large: str, factor: float) -> Verdict:
-    """A client sends at least so many times less in a round."""
+    """A client sends fewer bytes in a round, at least by a factor."""
     most, said, flags = _bytes_up(arms[large]), list[str](), dict[int, bool]()
     for label in small:
         for seed, own in _bytes_up(arms[label]).items():
@@ -187,13 +187,13 @@ def fewer_bytes(arms: Arms, point: str, small: Sequence[str], large: str, factor
 
 
 def _bytes_up(runs: Frames) -> dict[int, float]:
-    """Of a client in the last round, by seed."""
+    """Bytes of a client in the last round, by seed."""
     rows = runs.at("fit").dropna(subset=["bytes_up"]).groupby("seed").last()
     return {int(str(seed)): float(own) for seed, own in (rows["bytes_up"] / rows["clients"]).items()}
 
 
 def points_differ(arms: Arms, point: str, labels: Sequence[str], first: str, second: str) -> Verdict:
-    """Per seed the order of methods is another one after the fit, and first - second changes its sign or halves."""
+    """Per seed the order of methods differs after the fit, and first - second changes its sign or halves."""
     fit, agg = (means_by_seed(arms, labels, at) for at in ("fit", "agg"))
     flags, said = {}, []
     for seed in agg.index:
@@ -210,7 +210,7 @@ def estimators_differ(
 ) -> Verdict:
     """Mean over batches and over samples differ by more than `most` points, or swap neighbours of a ranking.
 
-    The samples stand in class order; what a shuffled order would come to is told beside it.
+    The samples are in class order; the note gives the value for a shuffled order.
     """
     samples = means_by_seed(arms, labels, point)
     gaps = pd.DataFrame({label: batch_gap(arms[label], point, batch).groupby("seed").mean() for label in labels})
@@ -230,7 +230,7 @@ def estimators_differ(
 def shuffled_gap(runs: Frames, point: str, batch: int, draws: int = 1000) -> float:
     """Mean size, over seeds and random orders of the test samples, of mean over batches minus over samples, in points.
 
-    Of a whole seed, that is of the mean over its clients. Only how many of the last, smaller batch are correct matters.
+    For a whole seed, i.e. its mean over clients. Only the number of correct samples in the last, smaller batch matters.
     """
     rng, found = np.random.default_rng(0), []
     for _, own in chosen_clients(runs, point).groupby("seed"):
@@ -244,13 +244,13 @@ def shuffled_gap(runs: Frames, point: str, batch: int, draws: int = 1000) -> flo
 
 
 def swaps(first: pd.Series, second: pd.Series) -> bool:
-    """Whether two change places."""
+    """Whether two swap places."""
     one, other = (np.sign(np.subtract.outer(v.to_numpy(), v.to_numpy())) for v in (first, second))
     return bool((one * other < 0).any())
 
 
 def means_differ(arms: Arms, point: str, labels: Sequence[str]) -> Verdict:
-    """The ranking by the plain mean over clients is another one than by the mean over all samples, per seed."""
+    """The rankings by the plain mean over clients and by the mean over all samples differ, per seed."""
     plain = means_by_seed(arms, labels, point)
     pooled = pd.DataFrame({label: pooled_accuracy(arms[label], point).droplevel("client") for label in labels})
     flags = {int(seed): swaps(plain.loc[seed], pooled.loc[seed]) for seed in plain.index}

@@ -1,6 +1,6 @@
-"""What claims are about, read from the records of runs: a number for every seed, or for every seed and client.
+"""Readings of claims from the records of runs: one number per seed, or per seed and client.
 
-A reading is a series over (seed, client); client -1 stands for all clients of a seed together.
+A reading is a series over (seed, client); client -1 stands for all clients of a seed.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +21,7 @@ ALL = -1
 
 
 class Frames:
-    """What the runs of one configuration left, each table read once. seeds: the ones that are looked at."""
+    """The records of the runs of one configuration, each table read once. seeds: those to read."""
 
     def __init__(self, records: Records, seeds: Sequence[int]) -> None:
         self.records, self.seeds = records, seeds
@@ -61,20 +61,20 @@ Arms = Mapping[str, Frames]
 
 
 def accuracy(runs: Frames, point: str, choice: str = LAST) -> pd.Series:
-    """The metric on test of every client, shares in points, at the last round or another choice of it."""
+    """The test metric of every client, shares in points, at the last or another chosen round."""
     values = chosen_clients(runs, point, choice).set_index(INDEX)[f"test_{runs.metric.name}"]
     return values * runs.metric.factor
 
 
 def chosen_clients(runs: Frames, point: str, choice: str = LAST) -> pd.DataFrame:
-    """The rows of all clients at the last round or another choice of it."""
+    """The rows of all clients at the last or another chosen round."""
     return clients_at(runs.clients, chosen_rows(runs.metric, runs.metrics, RECORD_POINTS[point], choice))
 
 
 def batch_gap(runs: Frames, point: str, batch: int) -> pd.Series:
-    """Mean over batches minus mean over samples of accuracy, in points, where test samples stand in class order.
+    """Accuracy as mean over batches minus mean over samples, in points, for test samples in class order.
 
-    It is the expectation over the orders within a class, from the share correct of each class (`evaluate.by`).
+    The expectation over orders within a class, from the share correct of each class (`evaluate.by`).
     """
     rows = clients_at(runs.groups, chosen_rows(runs.metric, runs.metrics, RECORD_POINTS[point], LAST))
     rows = rows[rows["by"] == "class"].astype({"group": int}).sort_values([*INDEX, "group"])
@@ -83,10 +83,10 @@ def batch_gap(runs: Frames, point: str, batch: int) -> pd.Series:
 
 
 def _gap(shares: np.ndarray, counts: np.ndarray, batch: int) -> float:
-    """Of one client. shares, counts: of its classes in their order, `[C]`."""
+    """The gap of one client. shares, counts: of its classes in order, `[C]`."""
     total = counts.sum()
     batches = np.arange(total) // batch
-    weights = 1 / np.bincount(batches)[batches] / (batches[-1] + 1)  # of every sample, [total]
+    weights = 1 / np.bincount(batches)[batches] / (batches[-1] + 1)  # per sample, [total]
     by_class = np.add.reduceat(weights, np.cumsum(counts) - counts)
     return float(shares @ (by_class - counts / total))
 
@@ -98,14 +98,14 @@ def pooled_accuracy(runs: Frames, point: str) -> pd.Series:
 
 
 def decline(runs: Frames, point: str, window: int = 5) -> pd.Series:
-    """How far the mean of the last rounds lies below the best mean of so many rounds in a row, in points."""
+    """The best mean of consecutive rounds minus the mean of the last ones, in points."""
     rows = runs.at(point).pivot(index="round", columns="seed", values="test_accuracy") * 100
     means = rows.rolling(min(window, len(rows))).mean().dropna()
     return per_seed(means.max() - means.iloc[-1])
 
 
 def over_rounds(runs: Frames, point: str, every: int = 1) -> pd.Series:
-    """Mean over the last round and those that are multiples of `every`, in points: the area below the curve."""
+    """Mean over the last round and the multiples of `every`, in points: the area under the curve."""
     rows = runs.at(point)
     rows = rows[(rows["round"] % every == 0) | (rows["round"] == rows["round"].max())]
     return per_seed(rows.groupby("seed")["test_accuracy"].mean() * 100)
@@ -142,18 +142,18 @@ def spread_of(runs: Frames, point: str, name: str) -> pd.Series:
 
 
 def trend(runs: Frames, point: str, name: str) -> pd.Series:
-    """Kendall's tau of a trace's mean over clients with the round."""
+    """Kendall's tau between a trace's mean over clients and the round."""
     means = runs.trace(name).groupby(["seed", "round"])["value"].mean().unstack("seed")
     return per_seed(means.apply(lambda values: kendall(values.dropna())))
 
 
 def kendall(values: pd.Series) -> float:
-    """tau of a series with its index."""
+    """tau between a series and its index."""
     return float(stats.kendalltau(values.index.to_numpy(), values.to_numpy()).statistic)
 
 
 def log_ratio(runs: Frames, point: str, name: str, high: Sequence[int], low: Sequence[int]) -> pd.Series:
-    """Logarithm of the mean of traces NAME/NUMBER over some numbers, less that over others, in the first round."""
+    """Log of the mean of traces NAME/NUMBER over some numbers minus that over others, in round 1."""
     rows = runs.traces[runs.traces["name"].str.startswith(f"{name}/")]
     rows = rows[rows["round"] == rows["round"].min()]
     number = rows["name"].str.removeprefix(f"{name}/").astype(int)
@@ -168,14 +168,14 @@ def only_client(runs: Frames, point: str, client: int) -> pd.Series:
 
 
 def only_domain(runs: Frames, point: str, domain: int, domains: int = 4) -> pd.Series:
-    """The accuracy of the clients of one domain, which are numbered domain by domain, in points."""
+    """The accuracy of the clients of one domain (numbered domain by domain), in points."""
     own = accuracy(runs, point)
     clients = own.index.get_level_values("client")
     return own[clients * domains // (clients.max() + 1) == domain]
 
 
 def per_seed(values: pd.Series) -> pd.Series:
-    """A number per seed as a reading."""
+    """A reading from one number per seed."""
     index = pd.MultiIndex.from_arrays([values.index.astype(int), [ALL] * len(values)], names=INDEX)
     return pd.Series(values.to_numpy(dtype=float), index=index)
 

@@ -1,10 +1,9 @@
 """The claims as data: the YAML files beside this module, one per paper, one across papers, and one of settings.
 
 A row: statement, where and effect as published; `setting` and `seeds`; `common` keys of all arms; `arms` by label, each
-a method with dotted keys, perhaps in another setting (`in`), on seeds of its own, or tuned over learning rates
-(`tune`); `uses`: rows whose runs it reads; `choose`: a seed more, on which the best of several arms is found; `parts`,
-of which `judge.py` knows what they mean; `open`: what the row decides that the claim leaves open; `reason`: why it
-cannot be run.
+a method with dotted keys, optionally in another setting (`in`), on its own seeds, or tuned over learning rates
+(`tune`); `uses`: rows whose runs it reads; `choose`: an extra seed that selects the best of several arms; `parts`:
+evaluated by `judge.py`; `open`: decisions that the claim leaves open; `reason`: why it cannot be run.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,15 +22,15 @@ from fedbench_papers.image_sources import source_keys
 CLAIM_FILES = ("co-pfl", "fedobp", "fedcac", "fedmosaic", "across")
 SETTINGS = "settings"
 HELD_OUT = 0.2
-"""Share of the training images that points are chosen on."""
+"""Share of the training images for validation in tuning."""
 DATA = {"cifar10": "cifar10", "cifar10_jpeg": "cifar10", "fmnist": "fmnist", "pacs": "pacs"}
-"""The sets that settings name, and where they come from unless something else is asked for."""
+"""The data sets of settings, and their default sources."""
 ARM = ("method", "in", "seeds", "tune")
 
 
 @dataclass(frozen=True)
 class Row:
-    """A claim and its test. asked: what each arm adds to its setting."""
+    """A claim and its test. asked: the keys that each arm adds to its setting."""
 
     id: str
     statement: str
@@ -49,7 +48,7 @@ class Row:
 
 
 def load_rows(sources: Mapping[str, str] | None = None, keys: Values | None = None) -> dict[str, Row]:
-    """Every row by id, in the order of the papers. sources: where the sets are; keys: set for all arms at last."""
+    """Every row by id, in the order of the papers. sources: of the sets; keys: set last, for all arms."""
     placed = {name: source_keys(known, {known: (sources or {}).get(name, known)}) for name, known in DATA.items()}
     found: dict[str, Row] = {}
     for file in CLAIM_FILES:
@@ -83,7 +82,7 @@ def arm_of(
     placed: Mapping[str, Values],
     keys: Values,
 ) -> ComparedMethod:
-    """A method: the keys of its setting, those of the setting for its method, and its own."""
+    """An arm: the keys of its setting, of the setting for its method, and its own."""
     place, method = load_file(SETTINGS)[setting], asked["method"]
     own = {key: value for key, value in asked.items() if key not in ARM}
     given = {**flat(with_names(place["config"])), **(place.get("methods") or {}).get(method, {}), **own}

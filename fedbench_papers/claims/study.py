@@ -1,4 +1,4 @@
-"""Claims of papers, tested: rows that are run, judged and written down, row by row."""
+"""Tests of papers' claims: runs, judges and records them row by row."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ NOT_RUN = "not run yet"
 
 
 class Claims(StudyResult):
-    """What was tested so far. `table` has a row per part of a claim."""
+    """The claims tested so far. `table` has a row per part of a claim."""
 
     file = "claims.csv"
 
@@ -49,12 +49,11 @@ def claims(
     watch: Watch | None = None,
     on_row: Callable[[str], None] = lambda name: None,
 ) -> Claims:
-    """Run rows of claims, or what is missing of them, judge them, and rewrite table and page after each.
+    """Executes the missing runs of rows, judges the rows, and rewrites table and page after each.
 
-    only: ids, or `all`. sources: where the sets are, by their names (`rows.DATA`). out: the results folder, below whose
-    `claims` each row has a folder. keys: set for every run, such as fewer rounds. on_row: called with the id
-    of each row before its runs.
-    Raises ConfigError before a row's first run, and before all of them where data are missing.
+    only: ids, or `all`. sources: of the sets, by name (`rows.DATA`). out: the results folder, in whose `claims` each
+    row has a folder. keys: set for every run, such as fewer rounds. on_row: called with the id of each row before its
+    runs. Raises ConfigError before a row's first run, and before all rows if data are missing.
     """
     rows = load_rows(sources, keys)
     chosen = select_rows(rows, only)
@@ -73,14 +72,14 @@ def claims(
 
 
 def check_data(rows: Sequence[Row]) -> None:
-    """Fetch or find the data of all rows. Raises ConfigError."""
+    """Finds or downloads the data of all rows. Raises ConfigError."""
     asked = [arm.config(Config()).data for row in rows if not row.reason for arm in row.arms]
     for data in {str(data): data for data in asked}.values():
         Dataset.load(data)
 
 
 def run_row(row: Row, root: Path, at_once: int | None, watch: Watch | None) -> None:
-    """Run the arms of a row. Raises ConfigError."""
+    """Runs the arms of a row. Raises ConfigError."""
     if not row.arms:
         return
     folder = root / CLAIMS_KIND / row.id
@@ -90,13 +89,13 @@ def run_row(row: Row, root: Path, at_once: int | None, watch: Watch | None) -> N
 
 
 def is_finished(folder: Path) -> bool:
-    """Whether every run of a row is there."""
+    """Whether every run of a row exists."""
     return is_study(folder) and all(entry.status == "done" for entry in Plan.read(folder).entries)
 
 
 @dataclass(frozen=True)
 class RowRuns:
-    """What the runs of a row left, those of the rows that it uses under `ROW LABEL`."""
+    """The records of a row's runs, with those of rows that it uses under `ROW LABEL`."""
 
     row: Row
     plans: Mapping[str, Plan]
@@ -104,7 +103,7 @@ class RowRuns:
 
     @classmethod
     def of(cls, row: Row, folder: Path) -> "RowRuns":
-        """Raises ConfigError where a row that it needs was never run."""
+        """Raises ConfigError if a row that it needs was never run."""
         names = [*row.uses, *([row.id] if row.arms else [])]
         return cls(row, {name: Plan.read(folder / name) for name in names}, folder)
 
@@ -112,7 +111,7 @@ class RowRuns:
         return own if name == self.row.id else f"{name} {own}"
 
     def frames(self, only: int | None = None) -> dict[str, Frames]:
-        """By label, on the seeds of the verdict, or on one of choice."""
+        """The records by label, on the seeds of the verdict or the choosing one."""
         found = {}
         for name, plan in self.plans.items():
             records = plan.records(self.folder / name)
@@ -122,19 +121,19 @@ class RowRuns:
         return found
 
     def pick(self, labels: Sequence[str]) -> str:
-        """The best of several on the choosing seed: of runs on it, or of the points that were tried on it."""
+        """The best label on the choosing seed: by runs on it, or by the points tried on it."""
         if self.row.choose is not None:
             return max(labels, key=lambda label: of_seeds(accuracy(self.tried[label], "agg")).mean)
         return max(labels, key=lambda label: self.tuned.get(label, float("-inf")))
 
     @cached_property
     def tried(self) -> dict[str, Frames]:
-        """What the runs on the choosing seed left."""
+        """The records of runs on the choosing seed."""
         return self.frames(self.row.choose)
 
     @cached_property
     def tuned(self) -> dict[str, float]:
-        """The best validation score of every label that was tuned."""
+        """The best validation score of every tuned label."""
         points = {
             self.label(name, own): [entry.scores.get("val") for entry in plan.points(own)]
             for name, plan in self.plans.items()
@@ -143,13 +142,13 @@ class RowRuns:
         return {label: max(s for s in own if s is not None) for label, own in points.items() if any(own)}
 
     def runs(self) -> list[Path]:
-        """The folders of the row's own runs, candidates included, each once."""
+        """The folders of the row's own runs, including candidates, each once."""
         plan = self.plans.get(self.row.id)
         here = self.folder / self.row.id
         return list(dict.fromkeys(here / entry.path for entry in (plan.entries if plan else [])))
 
     def missing(self) -> list[str]:
-        """The runs that are not there, and why."""
+        """The missing runs, with reasons."""
         return [
             f"{self.label(name, entry.label)} seed {entry.seed}: {entry.error or entry.status}"
             for name, plan in self.plans.items()
@@ -193,7 +192,7 @@ def seconds_of(run: Path) -> float:
 
 
 def partition_fingerprint(found: RowRuns) -> str:
-    """Eight hexadecimal digits of the rows that every client of every seed held."""
+    """Eight hexadecimal digits for the data rows of every client and seed."""
     prints = {
         str(read_json(run / "environment.json", []).get("partition_fingerprint"))
         for name, plan in found.plans.items()
@@ -203,7 +202,7 @@ def partition_fingerprint(found: RowRuns) -> str:
 
 
 def levels(found: RowRuns) -> dict[str, dict[str, float]]:
-    """Of the row's own arms: mean accuracy at both points, in points, and gradient steps per client and round."""
+    """Of the row's own arms: mean accuracy at both points, in points; gradient steps per client and round."""
     return {
         label: {
             **{point: of_seeds(accuracy(runs, point)).mean for point in RECORD_POINTS},
@@ -215,7 +214,7 @@ def levels(found: RowRuns) -> dict[str, dict[str, float]]:
 
 
 def write_entries(folder: Path, rows: Mapping[str, Row], new: Mapping[str, Mapping[str, Any]]) -> None:
-    """Put what was found into claims.json, beside what stands there, and make the table and the page anew."""
+    """Adds the results to claims.json and rewrites the table and the page."""
     with run_folder.locked_folder(folder):
         tree = table_of(rows, {**read_entries(folder), **new})
         write_json_atomically(folder / CLAIMS_FILE, tree)
@@ -223,12 +222,12 @@ def write_entries(folder: Path, rows: Mapping[str, Row], new: Mapping[str, Mappi
 
 
 def read_entries(folder: Path) -> dict[str, Any]:
-    """What is known of rows, by id."""
+    """The stored results of rows, by id."""
     return {own["id"]: own for own in read_json(folder / CLAIMS_FILE, []).get("rows", [])}
 
 
 def table_of(rows: Mapping[str, Row], found: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Every row in its order, with p values adjusted by Holm for all parts that a test decided."""
+    """Every row in order, with p values adjusted by Holm over all parts decided by a test."""
     table = []
     for name, row in rows.items():
         known = found.get(name) or {"status": row.reason or NOT_RUN, "parts": []}
@@ -248,7 +247,7 @@ def adjust_p_values(parts: Sequence[dict[str, Any]]) -> None:
 
 
 def cost_table(sources: Mapping[str, str] | None = None, out: Path | str | None = None) -> pd.DataFrame:
-    """Every row with what it costs beyond the rows before it, and its verdict so far.
+    """Every row with its cost beyond the rows before it, and its verdict so far.
 
     Columns: id, statement, effect, runs, steps, minutes (estimated), verdict.
     """

@@ -1,4 +1,4 @@
-"""Two methods that also say what a claim asks for; their numbers are those of the methods that they extend."""
+"""Two methods with traces for a claim; their results equal those of the methods that they extend."""
 
 from itertools import combinations
 from typing import Any
@@ -26,7 +26,7 @@ class UpdateAngles(FedAvg):
 
 
 class HeadSensitivity(Local):
-    """Local training that traces how sensitive every class's row of the classifier is (eq. 5 of FedCAC), its mean."""
+    """Local training that traces the mean sensitivity (eq. 5 of FedCAC) of every class's classifier row."""
 
     needs = frozenset({"head"})
 
@@ -42,7 +42,7 @@ class HeadSensitivity(Local):
 
 
 def angle(one: Tensor, other: Tensor) -> float:
-    """Between two vectors, in degrees."""
+    """Angle between two vectors, in degrees."""
     one, other = one.double(), other.double()
     cosine = torch.dot(one, other) / (one.norm() * other.norm())
     return float(torch.rad2deg(torch.arccos(cosine.clamp(-1, 1))))

@@ -1,7 +1,7 @@
 """Rules that turn paired differences into a verdict on a claim.
 
-A difference is a series over (seed, client), in points or in the units of what was read; the seed is the unit of every
-interval, because clients of a seed share partition, server and start. `delta` is the margin that counts.
+A difference is a series over (seed, client), in points or in the reading's unit; the seed is the unit of every
+interval, because clients of a seed share partition, server and start. `delta` is the relevant margin.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,14 +16,13 @@ from fedbench.results.statistics import Interval, interval
 HOLDS, WEAKER, FAILS = "holds", "holds, weaker than published", "does not hold"
 UNDECIDED, LEANING = "undecided", "undecided, leaning"
 LEVEL = 0.05
-"""Of tests on an order, which ask in one direction only."""
+"""Significance level of one-sided tests of an order."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """word: one of the five. estimate: of the difference, with its interval over seeds. p: of the test that the claim
-    is wrong, one-sided, None where nothing is tested. reverse: whether the opposite is established. note: what else was
-    found.
+    """word: one of the five. estimate: of the difference, with its interval over seeds. p: one-sided, of the hypothesis
+    that the claim is wrong; None without a test. reverse: whether the opposite is established. note: further results.
     """
 
     word: str
@@ -42,7 +41,7 @@ class Verdict:
 
 
 def better(difference: pd.Series, delta: float) -> Verdict:
-    """Above 0; weaker than published where it is surely below delta; not at all where it is so and not above 0."""
+    """Above 0; weaker than published if surely below delta; does not hold if so and not above 0."""
     found = of_seeds(difference)
     if found.low is None or found.high is None:
         return Verdict(UNDECIDED, found)
@@ -53,7 +52,7 @@ def better(difference: pd.Series, delta: float) -> Verdict:
 
 
 def alike(difference: pd.Series, delta: float) -> Verdict:
-    """Wholly within delta of 0, or wholly outside."""
+    """Entirely within delta of 0, or entirely outside."""
     found = of_seeds(difference)
     if found.low is None or found.high is None:
         return Verdict(UNDECIDED, found)
@@ -76,8 +75,8 @@ def never_below(difference: pd.Series, delta: float) -> Verdict:
 
 
 def peaked(low: pd.Series, middle: pd.Series, high: pd.Series, delta: float) -> Verdict:
-    """A rise to the middle option and a fall behind it: both flanks by `better`; the estimate is that of the one that
-    decides, and of two that do the smaller one.
+    """A rise to the middle option and a fall after it: both flanks by `better`; the estimate is that of the decisive
+    flank, or the smaller one of two.
     """
     flanks = [better(difference(middle, end), delta) for end in (low, high)]
     word = all_of(flanks)
@@ -106,31 +105,31 @@ def monotone(options: Sequence[pd.Series], delta: float) -> Verdict:
 
 
 def difference(first: pd.Series, second: pd.Series) -> pd.Series:
-    """Paired by seed and client; what only one of them has is left out."""
+    """The difference paired by seed and client, over common pairs."""
     return (first - second).dropna()
 
 
 def of_seeds(values: pd.Series) -> Interval:
-    """Mean over seeds of the mean over a seed's clients, with its interval. Raises NoValue where there is none."""
+    """Mean over seeds of the mean over a seed's clients, with its interval. Raises NoValue if there is none."""
     return interval(values.dropna().groupby("seed").mean().tolist())
 
 
 def p_above(found: Interval, bound: float) -> float:
-    """One-sided t test over seeds that the mean is above a bound; values without spread decide by themselves."""
+    """One-sided t test over seeds that the mean exceeds a bound; values without spread decide directly."""
     if np.ptp(found.values) == 0:
         return 0.0 if found.mean > bound else 1.0
     return float(stats.ttest_1samp(found.values, bound, alternative="greater").pvalue)
 
 
 def open_word(difference: pd.Series, found: Interval) -> str:
-    """Leaning where all seeds have one sign and an interval over clients leaves 0 out."""
+    """Leaning if all seeds have one sign and an interval over clients excludes 0."""
     signs = set(np.sign(found.values))
     leaning = len(signs) == 1 and 0 not in signs and interval(difference.dropna().tolist()).sign != 0
     return LEANING if leaning else UNDECIDED
 
 
 def ordered(means: Mapping[str, float], published: Sequence[str], least: float) -> Verdict:
-    """Kendall's tau of the order of means with a published one, best first: `least` holds, 0 or less does not."""
+    """Kendall's tau between the order of means and a published one, best first: `least` holds, <= 0 does not."""
     ranks = [-place for place in range(len(published))]
     found = stats.kendalltau(ranks, [means[label] for label in published], alternative="greater")
     tau = float(found.statistic)
@@ -141,7 +140,7 @@ def ordered(means: Mapping[str, float], published: Sequence[str], least: float) 
 
 
 def property_of(flags: Mapping[int, bool], least: int | None = None, note: str = "") -> Verdict:
-    """True in every seed, or in `least` of them; not where it is false in more than half."""
+    """Holds if true in every seed, or in `least`; does not hold if false in more than half."""
     right = sum(flags.values())
     said = f"true in {right} of {len(flags)} seeds" + (f"; {note}" if note else "")
     if flags and right >= (len(flags) if least is None else least):
@@ -150,7 +149,7 @@ def property_of(flags: Mapping[int, bool], least: int | None = None, note: str =
 
 
 def all_of(parts: Sequence[Verdict]) -> str:
-    """All must hold; one that does not decides."""
+    """All must hold; one that does not is decisive."""
     if any(part.fails for part in parts):
         return FAILS
     if not all(part.holds for part in parts):
@@ -159,7 +158,7 @@ def all_of(parts: Sequence[Verdict]) -> str:
 
 
 def some_of(parts: Sequence[Verdict], count: int) -> str:
-    """So many must hold and none may be reversed."""
+    """`count` must hold, none be reversed."""
     if any(part.reverse for part in parts) or sum(not part.fails for part in parts) < count:
         return FAILS
     held = [part for part in parts if part.holds]
@@ -169,6 +168,6 @@ def some_of(parts: Sequence[Verdict], count: int) -> str:
 
 
 def most_of(parts: Sequence[Verdict], count: int) -> str:
-    """So many must hold; not where so many are reversed."""
+    """`count` must hold; fails if `count` reverse."""
     held, reverse = (sum(flags) for flags in ([p.holds for p in parts], [p.reverse for p in parts]))
     return HOLDS if held >= count else FAILS if reverse >= count else UNDECIDED

@@ -42,7 +42,7 @@ def main(argv: list[str]) -> int:
 
     if name is None:
         for line in experiments_listing(asked.scale or "full"):
-            print(line, flush=True)  # the next line may need a measured step
+            print(line, flush=True)  # the next line may measure a step
         return OK
     chosen = choice(asked)
     stages = Stages(f"reproduction of {name}", config)

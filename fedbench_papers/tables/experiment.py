@@ -1,4 +1,4 @@
-"""An experiment of a paper: its protocol, its cells, and the numbers that the paper has for them."""
+"""An experiment of a paper: its protocol, its cells, and their published numbers."""
 
 import csv
 from collections.abc import Mapping, Sequence
@@ -16,15 +16,15 @@ from fedbench.studies.space import Space, Values
 
 EXPERIMENTS_FOLDER = Path(__file__).parent
 NAMED = ("method", "data", "partition", "model")
-"""Sections whose name may stand for them."""
+"""Sections that may be given by name only."""
 SCALES = ("full", "small")
 ACCURACIES = ("accuracy", "accuracy_best_round")
-"""What runs are compared with."""
+"""Metrics to compare runs with."""
 
 
 @dataclass(frozen=True)
 class Number:
-    """A number of a paper: a line of published.csv, in percent as printed."""
+    """A published number: a line of published.csv, in percent as printed."""
 
     table: str
     dataset: str
@@ -36,7 +36,7 @@ class Number:
 
 @dataclass(frozen=True)
 class ExperimentCell:
-    """A data set in a setting. values: what it sets for all; own: for a method or a label; client: whose numbers."""
+    """A data set in a setting. values: keys for all; own: for a method or label; client: of the numbers."""
 
     dataset: str
     setting: str
@@ -51,7 +51,7 @@ class ExperimentCell:
 
 @dataclass(frozen=True)
 class Experiment:
-    """As its file says; `config` and `small` by dotted key. reading: what one of its readings sets for one method."""
+    """An experiment from its file; `config` and `small` by dotted key. reading: keys of a reading for one method."""
 
     id: str
     what: str
@@ -71,7 +71,7 @@ class Experiment:
 
     @classmethod
     def load(cls, name: str) -> "Experiment":
-        """Raises ConfigError for a name that is none."""
+        """Raises ConfigError for an unknown name."""
         if name not in names():
             raise ConfigError(f"{name}: no published experiment; {nearest(name, names())}: see `fedbench reproduce`")
         paper, reading = _readings()[name]
@@ -99,9 +99,9 @@ class Experiment:
         return [number for number in self.numbers if (number.dataset, number.setting) == (cell.dataset, cell.setting)]
 
     def select_cells(self, words: Sequence[str]) -> list[ExperimentCell]:
-        """The cells of these data sets, or with one of these words in their name; all without words.
+        """The cells of these data sets, or with one of these words in their names; all without words.
 
-        Raises ConfigError where a word has none.
+        Raises ConfigError for a word without cells.
         """
         found = []
         for word in words:
@@ -113,7 +113,7 @@ class Experiment:
         return [cell for cell in self.cells if not words or cell in found]
 
     def compared_methods(self, cell: ExperimentCell, scale: str, given: Sequence[str] = ()) -> list[ComparedMethod]:
-        """The methods of a cell. given: keys that the user set, which are not tuned."""
+        """The methods of a cell. given: keys set by the user, which are not tuned."""
         return [self._compared_method(number.method, cell, scale, given) for number in self.of(cell)]
 
     def _compared_method(self, label: str, cell: ExperimentCell, scale: str, given: Sequence[str]) -> ComparedMethod:
@@ -130,18 +130,18 @@ class Experiment:
         return replace(named, label=label, fixed=fixed, points=tuple(space.points()), trial=self.trial)
 
     def values(self, cell: ExperimentCell, scale: str) -> Values:
-        """What is asked of all methods of a cell."""
+        """The keys for all methods of a cell."""
         return {**self.config, **cell.values, **(self.small.values if scale == "small" else {})}
 
 
 def names() -> list[str]:
-    """The experiments, by paper; those that a text leaves two readings of under both."""
+    """The experiments by paper; those with two readings have both."""
     return list(_readings())
 
 
 @cache
 def _readings() -> dict[str, tuple[str, str]]:
-    """By name, the experiment as the paper has it, and the reading of it, if there are several."""
+    """By name: the published experiment and, if there are several, its reading."""
     found: dict[str, tuple[str, str]] = {}
     for name in (f"{row['paper']}/{row['experiment']}" for row in _rows() if row["first"]):
         first, *others = _tree(name).get("readings", {"": {}})
@@ -150,12 +150,12 @@ def _readings() -> dict[str, tuple[str, str]]:
 
 
 def sets() -> list[str]:
-    """The sets of images that cells name."""
+    """The image sets of cells."""
     return sorted({cell.dataset for name in names() for cell in Experiment.load(name).cells})
 
 
 def numbers(name: str) -> tuple[Number, ...]:
-    """The accuracies that a paper has for an experiment; a number that two tables have counts once."""
+    """The published accuracies of an experiment; a number in two tables counts once."""
     found: dict[tuple[str, str, str], Number] = {}
     for row in _rows():
         if f"{row['paper']}/{row['experiment']}" == name and row["metric"] in ACCURACIES:
@@ -179,7 +179,7 @@ def _rows() -> list[dict[str, Any]]:
 
 
 def _tree(name: str) -> dict[str, Any]:
-    """A file with what it is like."""
+    """A file, merged into the one that it extends."""
     own = load_yaml(EXPERIMENTS_FOLDER / f"{name}.yaml")
     tree = dict(_tree(own.pop("like"))) if "like" in own else {}
     for key, value in own.items():

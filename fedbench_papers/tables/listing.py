@@ -1,4 +1,4 @@
-"""The published experiments in lines: what each is, what it needs, and what it would cost here."""
+"""Lists the published experiments with their data and their cost on this machine."""
 
 import textwrap
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from fedbench_papers.tables.experiment import Experiment, names
 
 
 def experiments_listing(scale: str) -> Iterator[str]:
-    """A line per experiment with its cost, and what it is; hours are estimated by a step that is measured here."""
+    """Lines per experiment with cost and description; hours are estimated from a step measured here."""
     yield f"{'experiment':<33} {'cells':>5} {'numbers':>7} {'runs':>5} {'steps':>11} {'hours':>8}  data"
     for name in names():
         experiment = Experiment.load(name)
@@ -26,7 +26,7 @@ def experiments_listing(scale: str) -> Iterator[str]:
 
 
 def runs_of_cells(experiment: Experiment, scale: str) -> list[Config]:
-    """What is run for all cells, those that cells share once."""
+    """The runs of all cells, shared ones once."""
     found: dict[tuple[str, int], Config] = {}
     for cell in experiment.cells:
         asked = Config(**nest(experiment.values(cell, scale)))

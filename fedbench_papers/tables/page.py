@@ -1,4 +1,4 @@
-"""The page of a published experiment made again: ours beside the paper's numbers."""
+"""The page of a reproduced experiment: our numbers next to the paper's."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -26,7 +26,7 @@ from fedbench_papers.tables.reproduction import ComparedNumber, ReproductionReco
 HEADS = ("cell", "method", "published", "ours", "difference", "in standard errors", "seeds", "scored by")
 TEMPLATE = Path(__file__).with_name("published.html.j2")
 FEWEST_METHODS = 3
-"""Methods from which an order can agree with another by more than chance."""
+"""Least number of methods whose orders can agree by more than chance."""
 
 
 def write_published(folder: Path) -> Path:
@@ -42,7 +42,7 @@ def write_published(folder: Path) -> Path:
 
 
 def reproduction_lines(found: Sequence[ComparedNumber]) -> list[list[Cell]]:
-    """A line per published number; both its columns take colour by the baselines of their own cell."""
+    """One line per published number; both columns are coloured by the baselines of their cell."""
     table = []
     for _, group in groupby(found, key=lambda one: one.cell):
         own = list(group)
@@ -81,14 +81,14 @@ def line(one: ComparedNumber) -> list[Cell]:
 
 
 def reproduction_text(folder: Path) -> str:
-    """For a terminal: the table and the answer."""
+    """The table and the answer for a terminal."""
     made = ReproductionRecord.read(folder)
     found = made.compared(folder)
     return f"{typeset.plain_table(HEADS, [line(one) for one in found])}\n{reproduction_answer(made, found)}"
 
 
 def reproduction_frame(found: Sequence[ComparedNumber]) -> pd.DataFrame:
-    """Numbers, in percent and points."""
+    """The numbers, in percent and points."""
     return pd.DataFrame(
         [
             {
@@ -111,7 +111,7 @@ def reproduction_frame(found: Sequence[ComparedNumber]) -> pd.DataFrame:
 
 
 def reproduction_answer(made: ReproductionRecord, found: Sequence[ComparedNumber]) -> str:
-    """What came of it in one sentence."""
+    """The result in one sentence."""
     run = [one for one in found if one.difference is not None]
     if not run:
         return f"Nothing of {made.id} has been run yet."
@@ -123,7 +123,7 @@ def reproduction_answer(made: ReproductionRecord, found: Sequence[ComparedNumber
 
 
 def orders(found: Sequence[ComparedNumber]) -> list[str]:
-    """By cell, how far the order of methods agrees with the paper's."""
+    """The agreement of the order of methods with the paper's, by cell."""
     said = []
     for name, own in groupby(found, key=lambda one: one.cell):
         run = [one for one in own if one.ours is not None and one.method not in REFERENCES]
@@ -135,13 +135,13 @@ def orders(found: Sequence[ComparedNumber]) -> list[str]:
 
 
 def departures(made: ReproductionRecord) -> list[str]:
-    """What differs from the paper's protocol."""
+    """The differences from the paper's protocol."""
     said = ", ".join(f"{key} = {value}" for key, value in made.changed.items())
     return [f"Other than in the paper: {said}."] if said else []
 
 
 def against(found: Sequence[ComparedNumber]) -> go.Figure | None:
-    """Ours over the paper's, a point per number; on the line they agree."""
+    """Our numbers against the paper's, one point each; on the line they agree."""
     run = [one for one in found if one.ours is not None]
     if not run:
         return None
@@ -163,7 +163,7 @@ def against(found: Sequence[ComparedNumber]) -> go.Figure | None:
 
 
 def reproduction_values(made: ReproductionRecord, found: Sequence[ComparedNumber]) -> dict[str, Any]:
-    """What the template shows."""
+    """The values of the template."""
     made_small = "The scale is small: only signs and orders mean something, levels do not."
     intro = "A point is a number of the paper; on the line both agree. Bars: half of our 95 % interval over seeds."
     return {

@@ -1,4 +1,4 @@
-"""Published experiments made again: cell by cell, under the paper's protocol, each run kept by its identity."""
+"""Reproduces published experiments cell by cell under the paper's protocol; runs are stored by identity."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,7 +22,7 @@ REPRODUCTION_KIND = "reproduce"
 
 
 class Reproduction(StudyResult):
-    """What an experiment left. `table` has a row per published number."""
+    """A reproduction. `table` has a row per published number."""
 
 
 def reproduce(
@@ -35,12 +35,11 @@ def reproduce(
     at_once: int | None = None,
     watch: Watch | None = None,
 ) -> Reproduction:
-    """Run a published experiment, or what is missing of it, and write ours beside the paper's numbers.
+    """Executes the missing runs of a published experiment and writes our numbers next to the paper's.
 
-    name: `PAPER/EXPERIMENT`. config: what is to differ from the paper's protocol. cells: words, one of which is in the
-    name of a cell that is run. scale: `full`, or `small` with what the experiment's file says of it. sources: another
-    source of data by the name of a set. Cells of which some were run before stay in the page. Raises ConfigError before
-    any run.
+    name: `PAPER/EXPERIMENT`. config: changes of the paper's protocol. cells: words; a cell runs if its name has one of
+    them. scale: `full`, or `small` as in the experiment's file. sources: other sources of data by set name. Cells run
+    earlier stay in the page. Raises ConfigError before any run.
     """
     config = config or Config()
     experiment, studies = plan_tables(name, config, cells, scale, sources or {})
@@ -77,12 +76,12 @@ def plan_tables(
 
 
 def distinct(cells: Sequence[tuple[ExperimentCell, TuningStudy]]) -> list[TuningStudy]:
-    """Their runs; those of cells that differ by a client alone once."""
+    """The runs of cells; cells that differ only by the client share them."""
     return [*{study.folder: study for _, study in cells}.values()]
 
 
 def reproduction_folder(name: str, config: Config, scale: str) -> Path:
-    """Where the reproduction lies."""
+    """The folder of the reproduction."""
     root = Path("results").absolute()
     return config.out or root / REPRODUCTION_KIND / (config.name or f"{name.replace('/', '-')}-{scale}")
 
@@ -96,7 +95,7 @@ def plan_table(
     folder: Path,
     root: Path,
 ) -> TuningStudy:
-    """The runs of a cell. Cells that differ by a client alone have the same. Raises ConfigError."""
+    """The runs of a cell. Cells that differ only by the client share them. Raises ConfigError."""
     given = user_keys(config)
     asked = {**experiment.values(cell, scale), **given}
     asked |= source_keys(asked["data.name"], sources)
@@ -111,7 +110,7 @@ def plan_table(
 
 
 def user_keys(config: Config) -> Values:
-    """What the user set of a run, by dotted key."""
+    """The keys that the user set, dotted."""
     return dotted_keys(config.model_dump(mode="json", exclude_unset=True, exclude={"out", "name"}))
 
 
@@ -122,7 +121,7 @@ def slug(cell: ExperimentCell) -> str:
 
 
 def cell_record(experiment: Experiment, cell: ExperimentCell, study: TuningStudy, folder: Path) -> CellRecord:
-    """What the page is to show of a cell."""
+    """The entry of a cell for the page."""
     return CellRecord(
         cell.name,
         run_folder.relative_path(study.folder, folder),

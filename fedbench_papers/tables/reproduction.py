@@ -1,4 +1,4 @@
-"""reproduction.json: which published numbers were made again, and how ours compare with them."""
+"""reproduction.json: the reproduced numbers, and how ours compare with them."""
 
 import math
 from dataclasses import asdict, dataclass
@@ -19,8 +19,8 @@ REPRODUCTION_FILE = "reproduction.json"
 
 @dataclass(frozen=True)
 class CellRecord:
-    """A cell that was run. path: of its comparison, relative to the reproduction. client: whose numbers it is about, if
-    of one; pooled: over all test images; choice: of the round. numbers: the paper's, in percent.
+    """A cell that was run. path: of its comparison, relative to the reproduction. client: of its numbers, if of one;
+    pooled: over all test images; choice: of the round. numbers: the paper's, in percent.
     """
 
     name: str
@@ -33,9 +33,9 @@ class CellRecord:
 
 @dataclass(frozen=True)
 class ReproductionRecord:
-    """A published experiment made again, or some of its cells. repeats: runs behind a published deviation.
+    """A reproduced experiment, or some of its cells. repeats: runs behind a published deviation.
 
-    changed: what differs from the paper's protocol, by dotted key.
+    changed: differences from the paper's protocol, by dotted key.
     """
 
     id: str
@@ -48,7 +48,7 @@ class ReproductionRecord:
 
     @classmethod
     def read(cls, folder: Path) -> "ReproductionRecord":
-        """As a folder has it; without cells where it has none yet. Raises ConfigError where it is damaged."""
+        """Reads it from a folder; without cells if it has none yet. Raises ConfigError if it is damaged."""
         if not is_reproduction(folder):
             return cls("", "", "full", [], {}, None, [])
         return read_as(cls, folder / REPRODUCTION_FILE)
@@ -57,7 +57,7 @@ class ReproductionRecord:
         write_json_atomically(folder / REPRODUCTION_FILE, asdict(self))
 
     def compared(self, folder: Path) -> list["ComparedNumber"]:
-        """Every number of its cells, with ours where there are some."""
+        """Every number of its cells, with ours if they exist."""
         return [found for cell in self.cells for found in _cell(cell, folder, self.repeats)]
 
 
@@ -81,7 +81,7 @@ class ComparedNumber:
 
     @property
     def error(self) -> float | None:
-        """The standard error of the difference: ours over seeds, with the paper's where it has one."""
+        """The standard error of the difference: ours over seeds, with the paper's if it has one."""
         if self.ours is None or len(self.ours.values) < 2:
             return None
         own = float(np.var(self.ours.values, ddof=1)) / len(self.ours.values)
@@ -111,7 +111,7 @@ def _cell(cell: CellRecord, folder: Path, repeats: int | None) -> list[ComparedN
 
 
 def _ours(cell: CellRecord, point: str, run: Records) -> Interval | None:
-    """The score of a method in percent: the mean over clients, over all their test images, or that of one client."""
+    """The score of a method in percent: mean over clients, over all their test images, or of one client."""
     metric = run.metric()
     rows = chosen_rows(metric, run.metrics(), point, cell.choice)
     if rows.empty:
@@ -127,7 +127,7 @@ def _mean(scores: pd.DataFrame, pooled: bool) -> float:
 
 
 def _scored(cell: CellRecord, run: Records) -> str:
-    """How ours is scored, where that is not the plain mean over clients of the last round."""
+    """How ours is scored, unless by the plain mean over clients in the last round."""
     asked = run.config().get("evaluate") or {}
     said = [f"mean over batches of {asked.get('batch_size')}"] if asked.get("accuracy") == "batches" else []
     said += ["pooled over all test images"] if cell.pooled else []
