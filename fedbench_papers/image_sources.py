@@ -21,7 +21,7 @@ def read_sources(texts: Sequence[str], known: Sequence[str]) -> dict[str, str]:
         elif name not in known:
             raise ConfigError(f"--sources {text}: unknown set '{name}'; {nearest(name, known)}")
         elif not where:
-            raise ConfigError(f"--sources {text}: where it is, is missing: a data name, KIND:PATH or a folder")
+            raise ConfigError(f"--sources {text}: WHERE is missing: a data name, KIND:PATH or a folder")
         else:
             found[name] = where
     return found

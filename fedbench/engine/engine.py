@@ -96,8 +96,8 @@ class Engine:
     def training(self, fit: Fit) -> AbstractContextManager[Any]:
         """A fit whose steps the caller takes. Raises ConfigError if the engine takes them all."""
         raise ConfigError(
-            f"train.engine = {self.train.engine}: this method makes steps of its own, which lightning.Trainer does not "
-            "know; leave it out"
+            f"train.engine = {self.train.engine}: this method makes steps of its own, which lightning.Trainer cannot "
+            "run; leave it out"
         )
 
     def plan(self, fit: Fit) -> BatchPlan:

@@ -58,7 +58,7 @@ def kind_of(engine: Engine, fit: Fit) -> Kind:
     assert engine.hooks is not None
     reasons = {
         "the model's own optimiser makes the steps": own_optimizer(engine, fit),
-        "the method brings an optimiser": fit.step.rule is not None,
+        "the method sets the optimiser": fit.step.rule is not None,
         f"train.optimizer = {engine.optimizer}": engine.optimizer != "sgd",
         "train.precision = bf16-mixed": engine.train.precision == "bf16-mixed",
         "train.batch_size = full: batches of several clients have no size in common": engine.train.batch_size == "full",

@@ -87,7 +87,7 @@ def task_loss_through(net: LightningModule, batch: Any, name: str) -> tuple[Tens
         loss = task_loss(net, batch)
     if not calls:
         whole, part = type(net).__name__, type(module).__name__
-        raise ConfigError(f"{whole}.training_step never calls its {part} as a function, which this method looks into")
+        raise ConfigError(f"{whole}.training_step never calls its {part} as a function, whose inputs this method reads")
     return loss, *calls[0]
 
 

@@ -43,7 +43,7 @@ def module_optimizer(module: LightningModule) -> tuple[Any, Optimizer, list[Any]
         raise ConfigError(f"{where}: {error}") from error
     if len(optimizers) != 1:
         raise ConfigError(
-            f"{where} returns {len(optimizers)} optimisers, one is expected: give it several parameter groups, "
+            f"{where} returns {len(optimizers)} optimisers instead of one: use several parameter groups, "
             "or choose one with --train.optimizer sgd"
         )
     return returned, optimizers[0], configs

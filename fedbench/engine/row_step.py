@@ -32,7 +32,7 @@ class Undefined:
         self._what = what
 
     def _refuse(self, *_: Any) -> NoReturn:
-        raise CannotStackError(f"it asks for {self._what}")
+        raise CannotStackError(f"it uses {self._what}")
 
     __getattr__ = __bool__ = __int__ = __index__ = __float__ = __hash__ = _refuse
     __str__ = __repr__ = __format__ = _refuse

@@ -91,8 +91,8 @@ class FitSteps(Callback):
         counted = [config for config in self.schedulers if config.interval == "epoch" and config.frequency > 1]
         if counted and self.engine.train.keep_optimizer:
             raise ConfigError(
-                f"train.keep_optimizer = true: lightning.Trainer counts the {counted[0].frequency} epochs between two "
-                f"steps of {type(counted[0].scheduler).__name__} anew in every round; leave out train.engine"
+                f"train.keep_optimizer = true: lightning.Trainer restarts the count of {counted[0].frequency} epochs "
+                f"between two steps of {type(counted[0].scheduler).__name__} in every round; leave out train.engine"
             )
         restrain(self.optimizer, self.schedulers, self.engine, self.fit)
         if self._manual:

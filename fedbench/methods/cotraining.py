@@ -50,7 +50,7 @@ class PublicExchange(Local[ExchangeOptions, ServerT]):
         public_batch(self.options.public_batch_size, self.context)
         first, rounds = self.options.first_vote, self.context.rounds
         if first >= rounds > 1:
-            return [f"method.first_vote = {first}: of {rounds} rounds none uses an exchange, this is local training"]
+            return [f"method.first_vote = {first}: none of {rounds} rounds uses an exchange, so this is local training"]
         return []
 
     def exchanges(self, round: int) -> bool:
@@ -88,7 +88,7 @@ class CoTraining(PublicExchange[VoteOptions, "CoTraining.Server"]):
         if (options.label_privacy == "none") != (options.label_epsilon is None):
             raise ConfigError(
                 f"method.label_privacy = '{options.label_privacy}', method.label_epsilon = {options.label_epsilon}: "
-                "krr and xor need a budget above 0, and none takes no budget"
+                "krr and xor need a budget above 0, none needs no budget"
             )
         if options.label_privacy == "none" and options.label_sensitivity is not None:
             raise ConfigError("method.label_sensitivity: there is no noise on labels, set method.label_privacy")

@@ -276,7 +276,7 @@ class Account:
             spent = self.spent(uploads)["epsilon"]
             lines[0] += f", and epsilon {spent:.6g} with delta {delta:g} by Rényi accounting"
         else:
-            lines.append(f"fedmosaic: {clear}, so that nothing is promised for an upload as a whole")
+            lines.append(f"fedmosaic: {clear}, so a whole upload has no privacy guarantee")
         if expertise > 1:
             lines.append(f"fedmosaic: the epsilon of the expertise, {expertise:.6g}, is proved for values up to 1 only")
         return lines

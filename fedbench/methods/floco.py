@@ -105,7 +105,7 @@ class Floco(ExtraPass["Floco.Options", "Floco.State", "Floco.Server"]):
             )
         if tau is not None and tau >= self.context.rounds:
             rounds = self.context.rounds
-            yield f"floco: method.tau = {tau} never comes in {rounds} rounds, so clients are not told apart: lower it"
+            yield f"floco: method.tau = {tau} is not reached in {rounds} rounds, so clients are all alike: lower it"
 
     def private(self, layout: Layout) -> Masks:
         """The coordinates stay at the client."""
@@ -213,7 +213,7 @@ class Floco(ExtraPass["Floco.Options", "Floco.State", "Floco.Server"]):
     def conclude(self, server: Server, answers: dict[int, Message]) -> None:
         rows = torch.stack([answers[client].endpoints for client in sorted(answers)])
         if len(rows) < self.options.endpoints:
-            server.warn(f"floco: {len(rows)} clients answered, too few for a projection: they are not told apart")
+            server.warn(f"floco: {len(rows)} clients answered, too few for a projection: all are treated alike")
             return
         # In a thread of its own with one core, because bits of a decomposition depend on the number of cores.
         with ThreadPoolExecutor(1, initializer=use_one_core) as pool:

@@ -55,8 +55,8 @@ class LGFedAvg(Method["LGFedAvg.Options", PrivateState, "LGFedAvg.Server"]):
     def check(self) -> tuple[str, ...]:
         if self.options.pretrain_rounds > self.context.rounds:
             raise ConfigError(
-                f"method.pretrain_rounds = {self.options.pretrain_rounds}: they count in rounds, of which there are "
-                f"{self.context.rounds}; take at most that many"
+                f"method.pretrain_rounds = {self.options.pretrain_rounds}: a run has {self.context.rounds} "
+                "rounds; take at most that many"
             )
         return ()
 

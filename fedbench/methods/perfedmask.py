@@ -88,7 +88,7 @@ class PerFedMask(Method["PerFedMask.Options", PrivateState, "PerFedMask.Server"]
         if idle:
             least = min(layer.size for layer in self.layers)
             yield (
-                f"perfedmask: {len(idle)} client(s) can train no layer and upload nothing, as client {idle[0]}: the "
+                f"perfedmask: {len(idle)} client(s) can train no layer and upload nothing, e.g. client {idle[0]}: the "
                 f"smallest layer has {least} parameters, method.capability must reach {least / self.body_size:.3g}"
             )
 

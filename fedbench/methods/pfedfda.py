@@ -99,8 +99,8 @@ class PFedFDA(Method["PFedFDA.Options", "PFedFDA.State", "PFedFDA.Server"]):
             raise ConfigError(f"method.beta = {options.beta}: method.single_beta = true takes one number, not a pair")
         if options.features_from == "training" and self.context.looks_again:
             raise ConfigError(
-                "method pfedfda keeps what its loss sees of each batch, and LBFGS of the model's configure_optimizers "
-                "looks several times at one: take another optimiser, for example --train.optimizer sgd"
+                "method pfedfda records the features of each batch, but LBFGS of the model's configure_optimizers "
+                "evaluates a batch several times: choose another optimiser, such as --train.optimizer sgd"
             )
         if self.context.layout.linear_head()[1] is None:
             raise ConfigError("method.name = pfedfda: the model's classifier needs a bias, for the prior of labels")

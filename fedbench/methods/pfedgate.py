@@ -102,13 +102,12 @@ class PFedGate(Method["PFedGate.Options", "PFedGate.State"]):
                 "blocks or more"
             )
         if min(listed) < 1 and not options.gate:
-            raise ConfigError("method.sparsity < 1 with method.gate = false: no gate says which blocks to keep")
+            raise ConfigError("method.sparsity < 1 with method.gate = false: no gate selects the blocks to keep")
         if options.gate and self.context.train.batch_size == 1:
             raise ConfigError("train.batch_size = 1: the gate has BatchNorm and trains on 2 images or more at a time")
         if options.gate and self.context.samples == "token":
             raise ConfigError(
-                "method pfedgate computes with the samples themselves, and those of the data are whole tokens: take "
-                "another method"
+                "method pfedgate needs real-valued samples, but those of the data are tokens: choose another method"
             )
         return ()
 
@@ -131,7 +130,7 @@ class PFedGate(Method["PFedGate.Options", "PFedGate.State"]):
         switch = self.options.gate_norm == "switch"
         if switch and (len(shape) != 3 or shape[1:].numel() < 2):
             raise ConfigError(
-                f"method.gate_norm = 'switch' normalises images, an input here has shape {list(shape)}: set it to none"
+                f"method.gate_norm = 'switch' normalises images, but inputs have shape {list(shape)}: set it to none"
             )
         with seeds.preserved_torch_stream():
             seeds.seed_torch(seeds.derive(client.seed, client.id, "gate"))

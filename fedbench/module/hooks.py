@@ -102,7 +102,7 @@ class LoopContext:
         raise NotInLoop(f"the model uses self.trainer.{name}, which the fast loop does not have: {USE_TRAINER}")
 
     def __setattr__(self, name: str, value: Any) -> NoReturn:
-        raise ConfigError(f"the model sets self.trainer.{name}, which the fast loop does not heed: {USE_TRAINER}")
+        raise ConfigError(f"the model sets self.trainer.{name}, which the fast loop ignores: {USE_TRAINER}")
 
 
 class Hooks:

@@ -103,7 +103,7 @@ def plan_table(
     compared = experiment.compared_methods(cell, scale, list(given))
     clash = sorted(set(TUNE_SEEDS) & set(whole.seeds))
     if clash and any(method.tuned for method in compared):
-        raise ConfigError(f"seeds: {clash[0]} is the seed that points are tried on, so no final run may have it")
+        raise ConfigError(f"seeds: {clash[0]} is the tuning seed, so no final run may use it")
     plan = Plan("compare", None, whole.model_dump(mode="json"), [], point="after_agg")
     own = folder / "cells" / slug(cell)
     return TuningStudy(plan, whole, compared, own, root, TUNE_SEEDS, setting=cell.name)

@@ -82,7 +82,7 @@ def test_who_cannot_be_stacked(net, stacking, blobs):
         (adam, fit, "train.optimizer = adam"),
         (half, fit, "train.precision = bf16-mixed"),
         (hooked, fit, "the model overrides on_train_start"),
-        (stacking, replace(fit, step=Step(rule=torch.optim.SGD)), "the method brings an optimiser"),
+        (stacking, replace(fit, step=Step(rule=torch.optim.SGD)), "the method sets the optimiser"),
         (stacking, replace(fit, loss=Loss(own_loss, of=[1])), "needs of, which is not a tensor"),
         (stacking, replace(fit, loss=Loss(partial(own_loss, s=anchor))), "the loss of the method holds .*"),
         (

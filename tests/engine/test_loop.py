@@ -218,7 +218,7 @@ def refusals(net):
     anything = lambda self, *args, **options: None  # noqa: E731
     return {
         "manual": ({"__init__": manual}, "optimises manually .*--train.engine trainer"),
-        "two optimisers": ({"configure_optimizers": two}, "returns 2 optimisers, one is expected"),
+        "two optimisers": ({"configure_optimizers": two}, "returns 2 optimisers instead of one"),
         "no optimiser": ({"configure_optimizers": lambda self: None}, "returns None.*--train.optimizer sgd"),
         "not an optimiser": ({"configure_optimizers": lambda self: 3}, "configure_optimizers"),
         "plateau": ({"configure_optimizers": plateau}, "configure_optimizers.*monitor"),

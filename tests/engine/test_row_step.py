@@ -175,12 +175,12 @@ def own_step(step):
 @pytest.mark.parametrize(
     ("step", "why"),
     [
-        (lambda net, number: number % 2, "it asks for the number of the batch"),
-        (lambda net, number: number == 0, "it asks for the number of the batch"),
-        (lambda net, number: bool(number), "it asks for the number of the batch"),
-        (lambda net, number: f"{number}", "it asks for the number of the batch"),
-        (lambda net, number: net.current_epoch, "it asks for self.trainer"),
-        (lambda net, number: net.trainer.max_epochs, "it asks for self.trainer"),
+        (lambda net, number: number % 2, "it uses the number of the batch"),
+        (lambda net, number: number == 0, "it uses the number of the batch"),
+        (lambda net, number: bool(number), "it uses the number of the batch"),
+        (lambda net, number: f"{number}", "it uses the number of the batch"),
+        (lambda net, number: net.current_epoch, "it uses self.trainer"),
+        (lambda net, number: net.trainer.max_epochs, "it uses self.trainer"),
         (lambda net, number: random.random(), "it draws random numbers"),
         (lambda net, number: np.random.rand(), "it draws random numbers"),
         (lambda net, number: net.seen.append(1), "it changes attributes of the module that are no buffers"),

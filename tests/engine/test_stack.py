@@ -214,7 +214,7 @@ def test_what_the_module_logs_is_each_clients_own(net, blobs):
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        (lambda fit: setattr(fit, "step", Step(rule=torch.optim.SGD)), "the method brings an optimiser"),
+        (lambda fit: setattr(fit, "step", Step(rule=torch.optim.SGD)), "the method sets the optimiser"),
         (lambda fit: setattr(fit, "loss", Loss(pulled_by, by=nn.Linear(1, 1))), "needs by, which is not a tensor"),
     ],
 )

@@ -533,7 +533,7 @@ def test_epochs_that_the_trainer_counts_anew_are_refused(learner, net, blobs):
             return LASTING["every third epoch"](self, torch.optim.SGD(self.parameters(), 0.1))
 
     trained = learner(Scheduled, engine="trainer", keep_optimizer=True)
-    with pytest.raises(ConfigError, match="counts the 3 epochs between two steps of StepLR anew in every round"):
+    with pytest.raises(ConfigError, match="restarts the count of 3 epochs between two steps of StepLR in every round"):
         trained.fit(Fit(trained.initial(), blobs(18)))
 
 

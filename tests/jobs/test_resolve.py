@@ -191,13 +191,13 @@ class Reader(Awkward):
         (
             "pfedgate",
             {"method__gate_norm": "none"},
-            "method pfedgate computes with the samples themselves, and those of the data are whole tokens",
+            "method pfedgate needs real-valued samples, but those of the data are tokens",
             {"method__gate": False},
         ),
         (
             "pfedfda",
             {},
-            "method pfedfda keeps what its loss sees of each batch, and LBFGS of the model's",
+            "method pfedfda records the features of each batch, but LBFGS of the model's",
             {"method__features_from": "final_pass"},
         ),
     ],

@@ -38,7 +38,7 @@ def test_the_first_exchange_comes_after_rounds_of_local_training(name, field):
 def test_an_exchange_that_no_round_uses_is_warned_of(name):
     for first, warned in ((9, False), (10, True), (1, False)):
         lines = run(name, rounds=0, first_vote=first).method.check()
-        assert [f"method.first_vote = {first}: of 10 rounds none uses an exchange" in line for line in lines] == (
+        assert [f"method.first_vote = {first}: none of 10 rounds uses an exchange" in line for line in lines] == (
             [True] * warned
         )
     with pytest.raises(ValueError, match="first_vote"):

@@ -146,7 +146,7 @@ def test_further_shared_layers_share_their_statistics():
 
 
 def test_what_cannot_be_is_refused():
-    with pytest.raises(ConfigError, match=r"method.pretrain_rounds = 4: they count in rounds, of which there are 3"):
+    with pytest.raises(ConfigError, match=r"method.pretrain_rounds = 4: a run has 3 rounds"):
         Simulation("lg-fedavg", blobs([9]), rounds=3, pretrain_rounds=4)
     with pytest.raises(ConfigError, match="no parameter of the model is under 'boddy'"):
         Simulation("lg-fedavg", blobs([9]), extra_shared=["boddy"])

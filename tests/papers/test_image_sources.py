@@ -25,7 +25,7 @@ def test_a_set_is_where_it_was_said_to_be(tmp_path: Path):
 
 @pytest.mark.parametrize(
     ("text", "line"),
-    [("cifar=x", "unknown set 'cifar'; .*cifar10"), ("cifar10=", "where it is, is missing"), ("/nowhere", "no folder")],
+    [("cifar=x", "unknown set 'cifar'; .*cifar10"), ("cifar10=", "WHERE is missing"), ("/nowhere", "no folder")],
 )
 def test_mistakes_are_refused(text, line):
     with pytest.raises(ConfigError, match=f"--sources {text}: {line}"):

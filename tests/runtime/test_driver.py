@@ -224,7 +224,7 @@ class Manifold(FedAvg):
 def test_too_few_answers_are_a_remark(tmp_path):
     config = small("tests.runtime.accidents:Secretive", rounds=3, method__tau=2, method__endpoints=3)
     summary = run(config.model_copy(update={"out": tmp_path}), report=False).summary
-    line = "floco: 2 clients answered, too few for a projection: they are not told apart"
+    line = "floco: 2 clients answered, too few for a projection: all are treated alike"
     assert summary["warnings"][-1] == line
 
 

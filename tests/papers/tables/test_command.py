@@ -33,7 +33,7 @@ def test_the_seed_of_tuning_is_no_final_one(capsys):
     words = ["co-pfl/main", "--cells", "cifar10", "--seeds", "0", "90", "--print-config"]
     assert main(words) == 2
     line = capsys.readouterr().err
-    assert "seeds: 90 is the seed that points are tried on" in line
+    assert "seeds: 90 is the tuning seed" in line
     assert "--tune-seeds" not in line
     assert main(["fedcac/mask-methods", *words[1:]]) == 0  # nothing is tuned
 
