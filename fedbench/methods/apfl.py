@@ -8,8 +8,8 @@ Where we decide:
   (`mix_with=updated`), and adds 0.02 alpha to the gradient of alpha (`alpha_decay`). In its gradient of alpha the
   gradients of both models are mixed; ours is the derivative.
 - alpha moves in the first step of a round, as in the code; the paper derives a step for every iteration.
-- v starts at w, so that with the defaults no alpha can move in round 1.
-- The mean is uniform (Algorithm 1). v has running statistics of its own, and a mixture mixes them.
+- v starts at w, so with the defaults alpha cannot move in round 1.
+- The mean is uniform (Algorithm 1). v has its own running statistics, and a mixture mixes them.
 - Two optimisers. Popular code has one, and steps w twice; or it trains v on its own loss and folds w into v.
 """
 

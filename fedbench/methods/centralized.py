@@ -1,7 +1,7 @@
-"""One model on the pooled training data of all clients: the upper reference, which breaks the privacy rule on purpose.
+"""One model on the pooled training data of all clients: the upper reference, deliberately without privacy.
 
-Nothing is counted as traffic: the raw data are pooled. The optimiser is kept from round to round, because this is one
-run cut into rounds. With `ft_epochs`, after_agg is a throwaway fine-tuned copy for each client.
+No traffic is counted: the raw data are pooled. The optimiser is kept between rounds, because this is one run cut into
+rounds. With `ft_epochs`, after_agg is a throwaway fine-tuned copy for each client.
 """
 
 from typing import Any, ClassVar, Literal

@@ -1,22 +1,22 @@
 """CO-PFL, Contribution-Oriented Personalized Federated Learning (Xing, Dong, Fan, Zeng, Leung, Deen, Hu; 2025).
 
 Private: a growing mask of personal parameters and their values, two pairs of Adam moments, the float buffers. Up: the
-other parameters, the mask and one score; down: the server's vector and mask, and the client's last weight (the step
-before, too, for who missed it; never with `loo_update=same_round`, where the server scores steps by what was sent to it
-anyway). Two versions of the paper: V1, an anonymous submission, and V2, a journal's.
+other parameters, the mask and one score; down: the server's vector and mask, and the client's last weight (also the
+previous step for clients that missed it; never with `loo_update=same_round`, where the server scores steps from the
+uploads). Two versions of the paper: V1, an anonymous submission, and V2, a journal's.
 
 Where we decide:
-- The defaults are the literal reading. With many clients nearly everything is then personal for somebody after a few
-  rounds: of ten clients with two digits each less than a tenth moves at the server from round 2 on, in the end 4 %. All
-  weights are alike, and the run is local training; the trace `live_share` and a warning tell.
+- The defaults are the literal reading. With many clients nearly every parameter is then personal for somebody after a
+  few rounds: with ten clients of two digits each, less than a tenth moves at the server from round 2 on, 4 % at the
+  end. All weights are alike, and the run is local training; the trace `live_share` and a warning report it.
 - The working reading is `server_rule=per_index merge_mask=client loo_update=same_round`: a parameter is averaged over
-  those who do not hold it personal, a client keeps what is its own, and its update is compared with those of the others
+  clients for which it is not personal, a client keeps its personal ones, and its update is compared with the others'
   in the same round, over the parameters that it sends and received from the server. There 99 % move.
 - Eq. 4b averages squares with beta1 while eq. 5a corrects with beta2, and 5a divides by 0 at the first step: beta2 in
   both, and moments are updated before they are used.
 - Algorithm 2 starts both phases from the received model, the text calls them alternating (`phase_coupling`).
-- Who merges with which mask is nowhere written: the server's, because a coordinate that is personal for anybody never
-  moves again at the server (`merge_mask`, `server_rule`). Masks of this round count at once, unlike FedSelect's.
+- The paper does not say which mask merges: we take the server's, because a coordinate personal for anybody never moves
+  again at the server (`merge_mask`, `server_rule`). Masks of this round apply at once, unlike FedSelect's.
 - The leave-one-out model takes the uploaded model out of the server's, the leave-one-out step this round's update out
   of the last step of the server, on all coordinates (`loo_model`, `loo_update`). A score is taken on training images.
 - The budget is a share of all parameters and is filled with the largest changes.

@@ -1,8 +1,8 @@
 """Co-training by hard labels: the common part of methods whose clients vote on labels of public images.
 
-Private: everything; no parameter ever travels. Up: a class index per public image, and what a method adds; down: a
-class index per public image. Only clients of the round vote, ties go to the lowest class, and labels stay until there
-are newer ones. A client that is known to hold the newest labels is not sent them again.
+Private: everything; no parameter is sent. Up: a class index per public image, and additions of a method; down: a class
+index per public image. Only clients of the round vote, ties go to the lowest class, and labels stay until there are
+newer ones. A client that has the newest labels is not sent them again.
 """
 
 from abc import abstractmethod

@@ -1,12 +1,12 @@
 """Ditto (Li, Hu, Beirami, Smith; ICML 2021): a personal model beside FedAvg's, pulled to the global one.
 
-Private: the personal model with its running statistics. Up and down: the global model, trained as in FedAvg whatever
-the options of the personal one are.
+Private: the personal model with its running statistics. Up and down: the global model, trained as in FedAvg regardless
+of the options of the personal one.
 
 Where we decide:
 - The pull goes to the received model. Popular code that trains the global model first, in the same tensors, pulls to
-  that one; with one optimiser for both models, momentum of each phase moves the other model too.
-- Both phases start from the stream `fit`, so that both see the batches and dropout masks of fedavg and local.
+  the trained one; with one optimiser for both, momentum of each phase moves the other model too.
+- Both phases start from the stream `fit`, so both see the batches and dropout masks of fedavg and local.
 - Clients are weighted by images, so that the global model is FedAvg's; Algorithm 1 averages uniformly.
 - The personal model starts from the run's start model, which the paper leaves to the user. Choosing `lam` at every
   client and the robust aggregators of the paper are not here.

@@ -1,15 +1,15 @@
 """FedALA: adaptive local aggregation (Zhang, Hua, Wang, Song, Xue, Ma, Guan; AAAI 2023).
 
-Private: the last model that the client trained and, for every parameter of the top layers, a weight in [0, 1] that says
-how far towards the received model the client starts. Up and down: the whole model, as in FedAvg.
+Private: the client's last trained model and, for every parameter of the top layers, a weight in [0, 1]: how far towards
+the received model the client starts. Up and down: the whole model, as in FedAvg.
 
 Where we decide:
 - The paper learns the weights until they settle in round 2 and with one pass later; with partial participation that is
   a client's second participation. A client that never trained starts from the received model; the authors' code tests
   that by a sum of differences, which can cancel.
 - `num_layers` counts layers (modules that own parameters), as the paper does; the authors' code counts tensors.
-- The images that weights are learned on are drawn anew in every participation; the authors' code takes a contiguous
-  block. They are learned in evaluation mode with the received statistics, on which paper and code are silent.
+- The images for learning weights are drawn again in every participation; the authors' code takes a contiguous block.
+  Weights are learned in evaluation mode with the received statistics; paper and code do not specify this.
 - Only participants aggregate, as in the paper; the authors' server does it for all clients in every round.
 """
 

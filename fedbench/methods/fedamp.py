@@ -1,4 +1,4 @@
-"""FedAMP and HeurFedAMP (Huang, Chu, Zhou, Wang, Liu, Pei, Zhang; AAAI 2021): who is alike pulls the other closer.
+"""FedAMP and HeurFedAMP (Huang, Chu, Zhou, Wang, Liu, Pei, Zhang; AAAI 2021): similar models attract each other.
 
 Private: the data, the step counters of BatchNorm and, with `bn_stats=local`, its running statistics. Up: the client's
 model; down: a mixture of all clients' models for this client alone, to which its training is pulled.
@@ -6,11 +6,11 @@ model; down: a mixture of all clients' models for this client alone, to which it
 Where we decide:
 - The weight of j for i is alpha A'(|w_i - w_j|^2) with A(x) = 1 - exp(-x / sigma), as in the paper's update; the pair
   term differentiated exactly has a 2, which is inside alpha. Norms are squared, in the pull too.
-- Where the others would weigh more than 1 they are divided by their sum and the client's own weight is 0. Popular code
-  goes on with a negative weight and diverges.
+- If the others' weights sum to more than 1, they are divided by their sum and the client's own weight is 0. Popular
+  code continues with a negative weight and diverges.
 - The paper defines a model as a minimiser and leaves open where training starts: from the mixture (`start=cloud`), or
-  from the client's own model, which then is what the client holds, and the mixture's statistics go unused and unsent.
-- alpha falls, but never below lr x lam, from where on a step of the pull would overshoot the mixture.
+  from the client's own model; the client then keeps its model, and the mixture's statistics are unused and unsent.
+- alpha falls, but never below lr x lam, below which a step of the pull would overshoot the mixture.
 - The server mixes the last upload of every client, w^0 before the first, for all clients, whoever takes part.
 - Popular code pulls with an unsquared norm, and its alpha = sigma = 1 makes all weights vanish for a large net.
 """

@@ -1,8 +1,8 @@
 """FedAvg followed by local fine-tuning, the strongest simple baseline of personalisation papers.
 
 Training and traffic are FedAvg's. Private: the fine-tuned copy, which is evaluated and dropped; it is never uploaded,
-never enters training, and draws from a random stream of its own. Papers are silent on the epochs of fine-tuning; ours
-are as many as a local fit has, so that one personalisation costs one local training.
+never enters training, and has its own random stream. Papers do not state the epochs of fine-tuning; ours equal those
+of a local fit, so one personalisation costs one local training.
 """
 
 from collections.abc import Iterable

@@ -4,7 +4,7 @@ Private: parameters, running statistics and counters of BatchNorm layers, as in 
 parameters only. Up and down: the rest.
 
 Where we decide:
-- Layers are found by type. The authors' code asks for 'bn' in the name and misses the shortcuts of the usual resnet.
+- Layers are found by type. The authors' code looks for 'bn' in names and misses the shortcuts of the usual resnet.
 - GroupNorm, LayerNorm and InstanceNorm are outside the paper and shared, unless `norm_types=all`.
 - Clients are weighted by images, as in FedAvg and the paper's text, so that only the layers differ from it; its
   Algorithm 1 averages uniformly.

@@ -7,12 +7,12 @@ and one bit per parameter, its critical ones; down: a client's own mean and the 
 Where we decide:
 - Overlap: the paper prints |M_i - M_j| / 2n, which is 0 for equal masks. Its text, eq. 8 and the authors' code (Fling)
   need agreement, `1 - |M_i - M_j| / 2K`. `overlap=literal` is the printed formula: it picks the least similar.
-- After round beta nobody collaborates, as the text says; the formula, and the code, would go on where all overlaps
-  are equal, as with two participants. The threshold has a tolerance, so that the best pair stays at t = beta.
+- After round beta no clients collaborate, as the text says; the formula, and the code, would continue if all overlaps
+  are equal, as with two participants. The threshold has a tolerance, so the best pair stays at t = beta.
 - Both means are uniform; the code weights the mean of all by images (`weighting`). Ties go to the lower index, so that
   all masks have equal size; the code takes all equal values and never an exact zero (`ties=threshold`).
-- Masks, overlaps and means are those of the round's participants. Who sits out keeps its model; the code averages
-  stale ones.
+- Masks, overlaps and means are those of the round's participants. A client that sits out keeps its model; the code
+  averages stale ones.
 """
 
 from dataclasses import dataclass, field

@@ -9,11 +9,11 @@ Where we decide:
   ceil((n_i + |U|) / B) steps. The authors' code draws a public batch for every private one (`paired`) and has a
   personalised variant with two losses (`sum`), the form that FedMosaic grew from.
 - There are no labels before the first vote, at the end of round `first_vote`: local training until then. Models that
-  tell no classes apart yet vote for one and learn it: with few steps a round let them train alone first.
-- Their code predicts in train mode, and cuts noisy rows back to one label: here evaluation mode, and rows are votes.
+  cannot distinguish classes yet vote for one and learn it: with few steps per round let them train alone first.
+- Their code predicts in train mode, and reduces noisy rows to one label: here evaluation mode, and rows are votes.
   It keeps one optimiser for the whole run: that is `train.keep_optimizer`.
 - Budgets are for the sensitivity given as an option: the paper's bound by the stability of training needs constants
-  that nobody knows of a network.
+  that are unknown for a network.
 """
 
 from collections.abc import Iterable

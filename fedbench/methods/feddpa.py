@@ -4,14 +4,14 @@ Private: the last model that the client trained, exact. Up: the update of the wh
 down: the global model. The mask of personal parameters, those of high Fisher information, never travels.
 
 Where we decide:
-- The constraint that makes parameters ready for clipping is the least certain part. We keep the personal parameters
-  near what they were and the others at a distance of the clipping bound from the received ones, in unsquared norms over
+- The constraint that prepares parameters for clipping is the least certain part. We keep the personal parameters near
+  their old values and the others at a distance of the clipping bound from the received ones, in unsquared norms over
   the whole model. The authors' code measures every tensor against the global model, personal or not
   (`constraint_form=layer_norm` with `constraint_reference=global`).
 - The mask is a boolean one and frozen entries do not move at all; the authors' code takes a value of 0 for frozen.
 - A tensor whose Fisher information is constant is shared: min-max makes it 0.
 - Noise is divided among the participants of the round, in the authors' code among all clients.
-- Clipping and noise are off unless asked for, since benchmarks use the method without them. The optimiser is the run's.
+- Clipping and noise are off by default, since benchmarks use the method without them. The optimiser is the run's.
 - FedOBP's benchmark of "FedDPA" is `threshold_mode=quantile` with `training=joint`, and neither constraint nor privacy.
 """
 

@@ -1,6 +1,6 @@
 """FedMosaic, personalised federated co-training ("Whom to trust?", anonymous submission 2025; builds on FedCT).
 
-Private: everything; no parameter ever travels. Up: a class index and an expertise number per public image; down: a
+Private: everything; no parameter is sent. Up: a class index and an expertise number per public image; down: a
 class index per public image, which the clients voted for. Training is local training plus a loss on the voted labels,
 weighted by how much the client trusts them (lambda).
 
@@ -8,8 +8,8 @@ Where we decide:
 - lambda is computed once a round with full-data losses (`lambda_update=round`): the paper's equation, notation table
   and figures say so; its Algorithm 1 recomputes it at every local step (`step`), FedCT's code at every batch.
 - There are no labels before the first vote, at the end of round `first_vote`: local training until then, and lambda is
-  not e but not a number. The paper does not say when the first vote is; 1 is literal. Models that tell no classes apart
-  yet vote for one, which is easy to fit: lambda then exceeds 1 and all learn it. Let them train alone first.
+  NaN, not e. The paper does not say when the first vote is; 1 is literal. Models that cannot distinguish classes yet
+  vote for one, which is easy to fit: lambda then exceeds 1 and all learn it. Let them train alone first.
 - Expertise by entropy is log C - H: the printed H would trust the most uncertain. By class frequency it is the
   client's own class share. Both are at least `expertise_floor`, because the paper wants them positive.
 - The paper gives the budget of one upload and composes nothing. Each round we trace what a client has spent so far:

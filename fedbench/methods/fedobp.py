@@ -1,8 +1,8 @@
 """FedOBP, federated optimal brain personalization with few personalized parameters (anonymous submission, 2025).
 
-Private: the last model that the client trained; what it moved in training (score=gradient) and the running average of
-scores (score_ema). Up and down: the whole model, as in FedAvg; the mask of personal parameters never travels, and
-personal parameters are averaged with the others (eq. 2).
+Private: the client's last trained model; its change in training (score=gradient) and the running average of scores
+(score_ema). Up and down: the whole model, as in FedAvg; the mask of personal parameters is never sent, and personal
+parameters are averaged with the others (eq. 2).
 
 Where we decide:
 - Scores compare the client's last model with the received one before anything is changed, in float64, because squares
@@ -11,7 +11,7 @@ Where we decide:
   sec. 4.2; its table 5 counts what a linearly interpolated quantile selects (`linear`), mostly one more.
 - `quantile` is .9999 (sec. 3.2). The paper's advice is .9995; its table 5 has .995 to .99998 by data set.
 - Eq. 11 divides by the number of clients and by the images; that would shrink the model, so we take eq. 2.
-- A client that comes for the first time holds the common initial model, as in the authors' code.
+- A client's model before its first training is the common initial one, as in the authors' code.
 - Eq. 16 has the gradient on all clients' data, which no client has; `taylor` takes the client's own.
 - The authors' code turns running statistics, and even step counters, into parameters, which then score high;
   `include_buffers` does that with the statistics.

@@ -13,7 +13,7 @@ Where we decide:
   ones that are real too; PFLlib weights centroids of all clients alike and does not renormalise small weights away.
 - The body runs in evaluation mode in the head phase and in training mode in its own; the code, whose networks have
   neither norm layers nor dropout, stays in evaluation mode.
-- Who sits out keeps its head, a mean one (`classifier=average`) too, and takes the newest body.
+- A client that sits out keeps its head (also with `classifier=average`) and gets the newest body.
 """
 
 from collections.abc import Sequence

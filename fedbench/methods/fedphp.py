@@ -5,7 +5,7 @@ and how often the client took part. Up and down: the whole trained model, as in 
 evaluated, and the teacher of training: as the last participation left it, in evaluation mode, with fixed statistics.
 
 Where we decide:
-- A client that never took part holds the start model; its first average is simply its first trained model.
+- A client that never took part has the start model; its first average is its first trained model.
 - The share of the past grows with the participations that a client can expect, u T / v, in whole numbers. One port
   divides by the current round instead, so that it is near its limit from the start.
 - `predictor=ensemble`, the mean of two models' probabilities, is in the authors' code and unused there.

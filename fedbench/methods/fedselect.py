@@ -10,9 +10,9 @@ Where we decide:
   overshoot; here the number is exact, ties go to the lower index.
 - A mask grows every round from that round's change, as in the paper; the code does it every third round from the change
   since the last time (`mask_interval`, `delta_reference`), and clips gradients (`clip_norm`).
-- Averages and downloads use the mask that the round was trained with: what was just selected starts its private life
-  from the mean (`newly_selected`). Every entry is averaged over those who share it, all with the same weight.
-- A pass over an empty part is not run; the code runs it, which moves running statistics.
+- Averages and downloads use the mask that the round was trained with: newly selected entries start from the mean
+  (`newly_selected`). Every entry is averaged over the clients that share it, with equal weights.
+- A pass over an empty part is not run; the code runs it, which changes running statistics.
 """
 
 from collections.abc import Sequence

@@ -1,13 +1,13 @@
 """Floco and Floco+: federated learning over connected modes (Grinwald, Wiesner, Nakajima; NeurIPS 2024).
 
-The classifier's weight becomes a mixture of `endpoints` matrices, all of them trained; its coordinates are drawn anew
-for every batch, at first from the whole simplex, from round index `tau` on near a centre of the client's own. Private:
-the centre, and in Floco+ (`personal_epochs`) a whole mixture that is trained beside the shared one and evaluated.
+The classifier's weight becomes a mixture of `endpoints` trained matrices; its coordinates are drawn for every batch, at
+first from the whole simplex, from round index `tau` on near the client's own centre. Private: the centre, and in Floco+
+(`personal_epochs`) a whole mixture that is trained next to the shared one and evaluated.
 Up and down: the model with all endpoints. The projection that finds the centres is one extra pass over all clients.
 
 Where we decide:
-- The endpoints are parameters of the model like any other: what is averaged, optimised and counted are all of them.
-  The coordinates are a buffer of the model and part of every predictor; they never travel with the statistics.
+- The endpoints are parameters of the model like any other: all of them are averaged, optimised and counted.
+  The coordinates are a buffer of the model and part of every predictor; they are never sent with the statistics.
 - The projection takes trained endpoints, as the authors' code; updates, as in the paper, give the same components, and
   a sign rule makes those unique. It happens when the round before is over and evaluated: the personal model of that
   round is still the one at the middle of the simplex.

@@ -5,8 +5,8 @@ statistics. Up and down: the head, and what `extra_shared` adds; in the rounds o
 
 Where we decide:
 - The global part is the declared head. The authors keep the last tensors by number, one to three by data set.
-- Every client starts from the run's model. The authors' code demands a FedAvg checkpoint, which those who compare with
-  it do not mention; `pretrain_rounds` makes one, out of the run's own rounds.
+- Every client starts from the run's model. The authors' code requires a FedAvg checkpoint, which comparisons do not
+  mention; `pretrain_rounds` trains one within the run's rounds.
 - Heads are weighted by images (the paper); the code averages uniformly. It also reports the mean of every client's best
   test accuracy over the rounds, which selects on test data and is not done here.
 """

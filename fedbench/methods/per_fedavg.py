@@ -1,8 +1,8 @@
 """Per-FedAvg (Fallah, Mokhtari, Ozdaglar; NeurIPS 2020): a shared model that is good after one step of adaptation.
 
 Private: nothing; the personal model is a throwaway adaptation of the shared one. Up and down: the whole meta-model.
-A meta-step takes a step with one batch, looks at the gradient there with a second one, and applies it where it began;
-`hf` and `exact` correct it by the Hessian on a third batch, as a difference of gradients or differentiated twice.
+A meta-step steps with one batch, computes the gradient there with a second one, and applies it at its start; `hf` and
+`exact` correct it by the Hessian on a third batch, as a difference of gradients or by differentiating twice.
 
 Where we decide:
 - The mean is uniform, as in the paper's objective. The batches of a meta-step are consecutive ones of one stream.

@@ -1,16 +1,16 @@
 """PerFed-CKT (Cho, Wang, Chirvolu, Joshi; preprint 2021, journal version "COMET"): clustered co-distillation.
 
 Private: the whole model; architectures may differ. Up: the client's logits on the public images; down: the mean logits
-of the cluster of clients that hers are nearest to, the same size. No parameter travels. Training is local training
-plus lam times the squared distance to these logits, summed over classes and averaged over a public batch.
+of the nearest cluster of clients, of the same size. No parameter is sent. Training is local training plus lam times
+the squared distance to these logits, summed over classes and averaged over a public batch.
 
 Where we decide:
 - This is the method as we understand it; the full text was not at hand.
 - Clients are clustered by their whole signal. A port of the journal version clusters every image by itself, sends all
   centres, and distils in a phase of its own with a KL divergence.
-- k-means starts from the first participant and goes on with the farthest one, so that runs repeat; a cluster's mean is
+- k-means starts from the first participant and adds the farthest one, so runs are reproducible; a cluster's mean is
   uniform and includes the client's own signal; ties go to the lowest number.
-- Only the participants of a round are clustered. Who sat out gets the centre nearest to its last signal.
+- Only the participants of a round are clustered. Other clients get the centre nearest to their last signal.
 - The first exchange is at the end of round 1, or of a later one (`first_vote`).
 - lam 0.1 and two clusters are ours. Logits grow while training goes on; `signal=probs` does not.
 """

@@ -1,9 +1,9 @@
 """PerFedMask, "Personalized Federated Learning with Optimized Masking Vectors" (Setayesh, Li, Wong; ICLR 2023).
 
-FedBABU for devices of different strength: the head stays what it was at the start, the same for all; of the body every
-client trains the layers that its mask names, chosen before training for how little they bias the mean. Private:
-nothing. Up: the layers that a client trained; down: the body, and once the head. What is evaluated at after_agg is a
-copy of the whole model, fine-tuned by the client and dropped.
+FedBABU for devices of different capability: the head stays at its start, equal for all; every client trains the layers
+of the body in its mask, chosen before training to bias the mean least. Private: nothing. Up: the layers that a client
+trained; down: the body, and once the head. after_agg evaluates a copy of the whole model, fine-tuned by the client and
+dropped.
 
 Where we decide:
 - The paper relaxes the masks to [0, 1] and needs a commercial solver and random starts; here a deterministic search by

@@ -1,6 +1,6 @@
 """pFedFDA: personalized federated learning via feature distribution adaptation (McLaughlin, Su; NeurIPS 2024).
 
-Private: the prior of labels and the last weights of adaptation; the head never travels, because it is computed: linear
+Private: the prior of labels and the last weights of adaptation; the head is never sent, because it is computed: linear
 discriminant analysis of Gaussian features. Up: body, adapted class means and covariance (its upper triangle), number of
 images; down: body, global means and covariance. In training the head is that of the global statistics, and frozen.
 
@@ -9,7 +9,7 @@ Where we decide:
   small ridge alone. The code's nearest positive definite matrix is left out: with a ridge the matrix is one.
 - The weights are found by scipy's L-BFGS-B in its box from 0.5; the code clips inside another L-BFGS and shuffles the
   folds, so compare objectives, not weights. The code's round of full participation at the end is left out.
-- after_agg adapts anew, on features of the new body; nothing of that is kept.
+- after_agg adapts again, on features of the new body; nothing is kept.
 - FL-bench's port sets no head before training and computes no statistics in it: its body is trained as FedAvg's.
 """
 

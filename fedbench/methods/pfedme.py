@@ -7,11 +7,11 @@ theta_i's passes. What is evaluated is theta_i, which aggregation does not chang
 Where we decide:
 - The mean is uniform, as Algorithm 1 says; the authors' code weights by images. beta moves parameters only: beyond 1 it
   could make variances negative.
-- theta starts at the received model once a round and goes on between local rounds (`inner_start=warm`), as in the
-  authors' code; the paper asks for an approximate minimiser only. Their code also decays theta by 1e-3; ours does not.
+- theta starts at the received model once a round and continues between local rounds (`inner_start=warm`), as in the
+  authors' code; the paper requires an approximate minimiser only. Their code also decays theta by 1e-3; ours does not.
 - personal_lr is 0.01, not the 0.09 of the authors' code, which diverges on a convolution net.
-- The authors' code, and popular code after it, keeps theta as the optimiser's own list of parameters, which it writes
-  over with w_i at the end of the round: what it calls the personal model is w_i.
+- The authors' code, and popular code after it, keeps theta as the optimiser's own list of parameters and overwrites it
+  with w_i at the end of the round: its personal model is w_i.
 """
 
 from collections.abc import Iterator
