@@ -84,7 +84,7 @@ class Training:
             yield from self._epoch(number, [[index] for index in batches], lambda index, rest: self.fetch(index))
 
     def groups(self, size: int | None) -> Iterator[list[Tensor]]:
-        """Places, for `fetch`, of groups of consecutive batches for one step; None: all batches of an epoch.
+        """Places, for `fetch`, of `size` consecutive batches for one step; None: all batches of an epoch.
 
         Groups continue across epochs; an incomplete group at the end is dropped.
         """

@@ -140,7 +140,7 @@ class Method(Generic[OptionsT, StateT, ServerT]):
 
     @classmethod
     def adapt_model(cls, module: nn.Module, layout: Layout, options: OptionsT, seed: int) -> None:
-        """Changes the model before its layout is made, e.g. adds parameters. layout: of the unchanged model."""
+        """Changes the model before its parameters are counted, e.g. adds some. layout: of the unchanged model."""
 
     @classmethod
     def steps(cls, options: OptionsT, train: TrainConfig, samples: int, public: int) -> int:

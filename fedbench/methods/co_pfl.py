@@ -59,7 +59,7 @@ ALONE = 1 - 1e-12
 """Weight in the last mean from which a client was alone in it."""
 
 Pairs = dict[str, dict[str, Any]]
-"""By phase (or "both"): means of gradients `u` and of their squares `v` `[N]`, and the number of updates."""
+"""Means of gradients `u` and of their squares `v` `[N]`, and the number of updates, by phase (or "both")."""
 
 
 class CoPFL(Method["CoPFL.Options", "CoPFL.State", "CoPFL.Server"]):
@@ -101,7 +101,7 @@ class CoPFL(Method["CoPFL.Options", "CoPFL.State", "CoPFL.Server"]):
             "parallel", description="the shared phase starts from the received model, or from the personal phase's"
         )
         server_rule: Literal["or_mask", "per_index"] = Field(
-            "or_mask", description="the server moves what nobody holds personal, or averages those who do not"
+            "or_mask", description="the server updates entries personal for nobody, or averages those that share"
         )
         merge_mask: Literal["server", "client"] = Field(
             "server", description="a client keeps its values where anybody's mask is 1, or its own"

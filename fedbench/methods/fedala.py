@@ -85,7 +85,7 @@ class FedALA(Method["FedALA.Options", "FedALA.State"]):
         return Entries(torch.cat([torch.full((slot.size,), owner(slot) in chosen) for slot in layout.params]))
 
     def _mixed(self, client: Client[State], shared: Weights, local: Tensor) -> Mixed:
-        """The first learning runs passes until the loss settles; later ones run one per participation."""
+        """The first learning runs until the loss settles; later ones run one pass per participation."""
         options, before, top = self.options, client.state.ratios, self.top(client)
         own, received = top.take(local), top.take(shared.params)
 
@@ -125,7 +125,7 @@ class FedALA(Method["FedALA.Options", "FedALA.State"]):
 
 
 def mix(own: Tensor, received: Tensor, ratios: Tensor) -> Tensor:
-    """From `own` towards `received` `[n]` by the weights `[n]` in [0, 1]."""
+    """Moves `own` towards `received` `[n]` by weights `[n]` in [0, 1]."""
     return own + (received - own) * ratios
 
 

@@ -120,7 +120,7 @@ class FedPAC(Method["FedPAC.Options", PrivateState, "FedPAC.Server"]):
         return upload
 
     def statistics_and_alignment(self, client: Client, received: Weights) -> tuple[dict[str, Tensor], Loss | None]:
-        """From the received model's features: the statistics to send and the loss of the body phase."""
+        """The statistics to send and the body phase's loss, from the received model's features."""
         combined, aligned = self.options.classifier == "combined", "centroids" in client.message
         if not combined and not aligned:
             return {}, None

@@ -22,7 +22,7 @@ class FedPer(Method["FedPer.Options"]):
     class Options(Method.Options):
         extra_private: list[str] = Field([], description="dotted names of further private layers (the paper's K_P > 1)")
         head_init: Literal["common", "own"] = Field(
-            "common", description="first head: the run's, or drawn anew at every client"
+            "common", description="first head: the run's, or a new one at every client"
         )
 
     needs = frozenset({"head"})

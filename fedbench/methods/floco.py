@@ -70,7 +70,7 @@ class Floco(ExtraPass["Floco.Options", "Floco.State", "Floco.Server"]):
             "random", description="coordinates of a batch: random, or those of evaluation"
         )
         endpoint_init: Literal["xavier", "jitter"] = Field(
-            "xavier", description="first endpoints: drawn anew, or the model's own weight with noise of 0.1"
+            "xavier", description="first endpoints: newly drawn, or the model's weight with noise of 0.1"
         )
 
     @dataclass
@@ -215,7 +215,7 @@ class Floco(ExtraPass["Floco.Options", "Floco.State", "Floco.Server"]):
         if len(rows) < self.options.endpoints:
             server.warn(f"floco: {len(rows)} clients answered, too few for a projection: all are treated alike")
             return
-        # In a thread of its own with one core, because bits of a decomposition depend on the number of cores.
+        # On a separate thread with one core, because the bits of a decomposition depend on the number of cores.
         with ThreadPoolExecutor(1, initializer=use_one_core) as pool:
             centres = pool.submit(project, rows, self.options.endpoints).result()
         server.centres = dict(zip(sorted(answers), centres.unbind(), strict=True))

@@ -35,7 +35,7 @@ class LGFedAvg(Method["LGFedAvg.Options", PrivateState, "LGFedAvg.Server"]):
 
     class Options(Method.Options):
         pretrain_rounds: int = Field(
-            0, ge=0, description="first rounds that are plain fedavg, whose model every client then goes on from"
+            0, ge=0, description="first rounds of plain fedavg, from whose model every client then continues"
         )
         extra_shared: list[str] = Field([], description="dotted names of further shared layers")
 
@@ -87,7 +87,7 @@ class LGFedAvg(Method["LGFedAvg.Options", PrivateState, "LGFedAvg.Server"]):
         return server
 
     def send(self, server: Server, client: int) -> Message:
-        """In pre-training the whole model, whose bytes do not count when a client later starts from it."""
+        """The whole model in pre-training; its bytes do not count when a client later starts from it."""
         if server.round <= self.options.pretrain_rounds:
             return model_message(**server.start)
         message = super().send(server, client)

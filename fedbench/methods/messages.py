@@ -30,7 +30,7 @@ def sparse(tensor: Tensor, elements: int) -> Encoded:
 
 
 def uncounted(value: Tensor | float) -> Encoded:
-    """A value that costs no bytes: a real encoding omits it. A number becomes a tensor."""
+    """A value that a real encoding omits or sends with any message: 0 bytes. A number becomes a tensor."""
     return Encoded(torch.as_tensor(value, dtype=None if isinstance(value, Tensor) else torch.float64), 0)
 
 

@@ -50,7 +50,7 @@ class Blocks:
 def select_blocks(
     factors: Sequence[float], sizes: Sequence[int], groups: Sequence[bool], first: Sequence[bool], share: float
 ) -> list[bool]:
-    """Which blocks stay: those of the largest factors that fit the budget, in each group for itself.
+    """Marks the blocks to keep: those with the largest factors that fit the budget, per group.
 
     A group's budget is `share` of its elements; the first pieces of tensors stay whatever they cost.
     """

@@ -90,7 +90,7 @@ class LoopContext:
 
     @contextmanager
     def over(self, rounds: int) -> Iterator[None]:
-        """For this many fits, so that schedules continue from one fit to the next."""
+        """Sets the number of fits, so that schedules continue across them."""
         length = {name: getattr(self, name) for name in ("max_epochs", "estimated_stepping_batches")}
         self.update(**{name: count * rounds for name, count in length.items()})
         try:

@@ -148,7 +148,7 @@ def trust_table(runs: Frames, name: str) -> pd.DataFrame:
 
 
 def shut_out(arms: Arms, point: str, label: str, client: int = 0, below: float = 0.1, by: int = 10) -> Verdict:
-    """From some round on, at most `by`, a client's lambda stays small."""
+    """A client's lambda stays small from round `by` or earlier on."""
     found = shut_rounds(arms[label], client, below)
     flags = {seed: round is not None and round <= by for seed, round in found.items()}
     return property_of(flags, note="from round " + ", ".join(str(round) for round in found.values()))
@@ -165,7 +165,7 @@ def others_trust(arms: Arms, point: str, label: str, client: int = 0, below: flo
 
 
 def shut_rounds(runs: Frames, client: int, below: float) -> dict[int, int | None]:
-    """By seed the round from which a client's lambda stays below a bound; None if it does not at the end."""
+    """The round from which a client's lambda stays below a bound, by seed; None if not below at the end."""
     found: dict[int, int | None] = {}
     for seed, rows in trust_table(runs, "lambda").groupby("seed"):
         above = rows.droplevel("seed")[client] >= below

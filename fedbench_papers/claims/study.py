@@ -202,7 +202,7 @@ def partition_fingerprint(found: RowRuns) -> str:
 
 
 def levels(found: RowRuns) -> dict[str, dict[str, float]]:
-    """Of the row's own arms: mean accuracy at both points, in points; gradient steps per client and round."""
+    """Mean accuracy of the row's own arms at both points, in points; gradient steps per client and round."""
     return {
         label: {
             **{point: of_seeds(accuracy(runs, point)).mean for point in RECORD_POINTS},

@@ -141,7 +141,7 @@ def names() -> list[str]:
 
 @cache
 def _readings() -> dict[str, tuple[str, str]]:
-    """By name: the published experiment and, if there are several, its reading."""
+    """The published experiment of a name and, if there are several, its reading."""
     found: dict[str, tuple[str, str]] = {}
     for name in (f"{row['paper']}/{row['experiment']}" for row in _rows() if row["first"]):
         first, *others = _tree(name).get("readings", {"": {}})
@@ -201,5 +201,5 @@ def _cell(name: str, tree: Mapping[str, Any]) -> ExperimentCell:
 
 
 def dotted_keys(tree: Mapping[str, Any]) -> Values:
-    """By dotted key, `data: cifar10` as `data.name`."""
+    """Dotted keys; `data: cifar10` becomes `data.name`."""
     return {f"{key}.name" if key in NAMED else key: value for key, value in flat(dict(tree)).items()}

@@ -118,7 +118,7 @@ def reproduction_answer(made: ReproductionRecord, found: Sequence[ComparedNumber
     away = fmean(abs(one.difference) for one in run if one.difference is not None)
     near = [one for one in run if one.errors is not None and abs(one.errors) <= 2]
     known = [one for one in run if one.errors is not None]
-    said = f"{plural(len(run), 'number')} of {made.id} made again: on average {away:.1f} points from the paper's"
+    said = f"{plural(len(run), 'number')} of {made.id} reproduced: on average {away:.1f} points from the paper's"
     return said + (f", {len(near)} of {len(known)} within two standard errors." if known else ".")
 
 
@@ -137,7 +137,7 @@ def orders(found: Sequence[ComparedNumber]) -> list[str]:
 def departures(made: ReproductionRecord) -> list[str]:
     """The differences from the paper's protocol."""
     said = ", ".join(f"{key} = {value}" for key, value in made.changed.items())
-    return [f"Other than in the paper: {said}."] if said else []
+    return [f"Unlike the paper: {said}."] if said else []
 
 
 def against(found: Sequence[ComparedNumber]) -> go.Figure | None:

@@ -63,9 +63,9 @@ def test_pooled_and_single_clients_are_other_numbers(folder):
 
 def test_its_page_has_order_departures_and_what_is_open(folder):
     page = page_of(folder)
-    assert page.answer.startswith("3 numbers of paper/table made again")
+    assert page.answer.startswith("3 numbers of paper/table reproduced")
     assert "only signs and orders mean something" in page.text
-    assert "Other than in the paper: rounds = 6." in page.text
+    assert "Unlike the paper: rounds = 6." in page.text
     assert "Kendall's tau between the paper's order and ours is 1.00" in page.text
     assert "rounds: not said; 6" in page.text
     assert "cells/x/report.html" in page.references

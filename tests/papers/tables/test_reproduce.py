@@ -35,7 +35,7 @@ def test_the_page_says_what_differs_from_the_paper_and_what_it_leaves_open(made)
     text = made.report.read_text()
     assert "partition.clients = 3" in text
     assert "tau: 0.5" in text
-    assert "3 numbers of fedcac/mask-methods made again" in text
+    assert "3 numbers of fedcac/mask-methods reproduced" in text
 
 
 def test_given_again_nothing_is_run_and_other_cells_stay(made):
