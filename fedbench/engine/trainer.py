@@ -38,7 +38,7 @@ class TrainerEngine(Engine):
         if any(plan):
             if fit.loss is not None and not self.flat.module.automatic_optimization:
                 raise ConfigError(
-                    f"{type(self.flat.module).__name__} optimises manually, and this method needs a loss of its own"
+                    f"{type(self.flat.module).__name__} optimises manually, but this method needs its own loss"
                 )
             with _quiet(), _as_asked(self, steps):
                 trainer = _trainer(self, len(plan), steps)

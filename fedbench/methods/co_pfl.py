@@ -264,7 +264,7 @@ class CoPFL(Method["CoPFL.Options", "CoPFL.State", "CoPFL.Server"]):
     def send(self, server: Server, client: int) -> Message:
         alpha = torch.tensor(server.alphas.get(client, 0.0), dtype=torch.float64)
         message = super().send(server, client).add(mask=server.mask, alpha=encoded(alpha, bits=32))
-        if self.options.grad_score and not self.scores_steps:  # who was in the last mean holds the vector before it
+        if self.options.grad_score and not self.scores_steps:  # a client of the last mean has the vector before it
             message.add(previous=uncounted(server.previous) if client in server.alphas else server.previous)
         return message
 

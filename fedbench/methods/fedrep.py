@@ -4,8 +4,8 @@ Private: the declared head. Up and down: the body with its running statistics. A
 body, then the body under the new head; training both in every step is FedPer.
 
 Where we decide:
-- Each phase has an optimiser and a random stream of its own. The authors' code has one optimiser and zeroed gradients,
-  so that momentum and weight decay keep moving what is frozen.
+- Each phase has its own optimiser and random stream. The authors' code has one optimiser and zeroed gradients, so
+  momentum and weight decay keep moving frozen entries.
 - BatchNorm layers of the body run in evaluation mode while the head is trained; the code leaves them in train mode.
 - Bodies are averaged uniformly (Algorithm 1); the code weights by images. Its last round, in which all clients train
   their heads only, is not done. Its weight decay of 1e-4 spares biases; ours defaults to 0 and acts on all.

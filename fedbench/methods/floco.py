@@ -13,7 +13,7 @@ Where we decide:
   round is still the one at the middle of the simplex.
 - Coordinates near a centre may leave the simplex, as in the authors' code; `l1_simplex` stays inside, as in the paper.
 - Floco+ pulls by lam (p - g). The authors' code multiplies lam with p alone; their projection in the Flower baseline
-  uses updates of the round before instead of a pass of its own.
+  uses updates of the previous round instead of a separate pass.
 """
 
 from collections import Counter
@@ -105,7 +105,7 @@ class Floco(ExtraPass["Floco.Options", "Floco.State", "Floco.Server"]):
             )
         if tau is not None and tau >= self.context.rounds:
             rounds = self.context.rounds
-            yield f"floco: method.tau = {tau} is not reached in {rounds} rounds, so clients are all alike: lower it"
+            yield f"floco: method.tau = {tau} is not reached in {rounds} rounds, so all are treated alike: lower it"
 
     def private(self, layout: Layout) -> Masks:
         """The coordinates stay at the client."""

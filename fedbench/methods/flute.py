@@ -116,7 +116,7 @@ class FLUTE(Method["FLUTE.Options", PrivateState, "FLUTE.Server"]):
         lambdas = {"lambda_1": options.lambda_1, "lambda_2": options.lambda_2, "lambda_3": lambda_3}
         if not any(lambdas.values()):
             return None
-        head = self.context.layout.head_name if lambda_3 else None  # what the features go into
+        head = self.context.layout.head_name if lambda_3 else None  # its inputs are features
         norm = options.feature_norm
         return Loss(regularised_loss, weight=weight.name, present=present, head=head, feature_norm=norm, **lambdas)
 

@@ -7,7 +7,7 @@ the squared distance to these logits, summed over classes and averaged over a pu
 Where we decide:
 - This is the method as we understand it; the full text was not at hand.
 - Clients are clustered by their whole signal. A port of the journal version clusters every image by itself, sends all
-  centres, and distils in a phase of its own with a KL divergence.
+  centres, and distils in a separate phase with a KL divergence.
 - k-means starts from the first participant and adds the farthest one, so runs are reproducible; a cluster's mean is
   uniform and includes the client's own signal; ties go to the lowest number.
 - Only the participants of a round are clustered. Other clients get the centre nearest to their last signal.
