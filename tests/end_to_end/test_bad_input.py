@@ -191,7 +191,7 @@ def test_unknown_names(refused, line, parts):
         ("--train.momentum 1", "train.momentum = 1: must be a number in [0, 1)"),
         ("--train.lr inf", "train.lr = 'inf': must be a number > 0"),
         ("--train.batch_size 0", "train.batch_size = 0: must be a whole number >= 1 or full"),
-        ("--partition dirichle", "partition.name = 'dirichle'"),
+        ("--partition dirichle", "unknown scheme 'dirichle'"),
         ("--method fedcac --method.tau 3", "method.tau = 3: must be a number in [0, 1]"),
         ("--method fedcac --method.tau most", "method.tau = 'most': must be a number in [0, 1]"),
         ("--method fedprox --method.mu -1", "method.mu = -1: must be a number >= 0"),

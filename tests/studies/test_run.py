@@ -205,8 +205,7 @@ def test_more_work_is_for_hosts(two_hosts, monkeypatch, caplog):
     caplog.set_level("INFO", "fedbench")
     monkeypatch.setattr(cluster, "START", 0.0)
     resolved = resolve(two_hosts)
-    config, dataset = resolved.config, resolved.dataset
-    assert worth_hosts(config, dataset, seeds=3) == 2
+    assert worth_hosts(resolved, seeds=3) == 2
     assert caplog.messages[-1].endswith("of work, on 2 hosts")
 
 
@@ -217,6 +216,6 @@ def test_more_work_is_for_hosts(two_hosts, monkeypatch, caplog):
 def test_on_gpus_on_a_cluster_and_beside_a_ray_hosts_are_as_many_as_fit(two_hosts, monkeypatch, resources, joined):
     monkeypatch.setattr(cluster, "is_joined", lambda: joined)
     resolved = resolve(two_hosts)
-    config, dataset = resolved.config, resolved.dataset
+    config = resolved.config
     config.resources = config.resources.model_copy(update=resources)
-    assert worth_hosts(config, dataset, seeds=1) == config.resources.hosts
+    assert worth_hosts(resolved, seeds=1) == config.resources.hosts

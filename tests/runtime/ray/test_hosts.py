@@ -1,5 +1,6 @@
 """Hosts that die are made anew, and clients move with their states."""
 
+import copy
 import os
 import signal
 from collections.abc import Iterator
@@ -114,10 +115,11 @@ def test_moving_clients_changes_no_bit(hosts, tmp_path, monkeypatch):
             assert play(config, tmp_path / f"{method} moved", hosts) == expected
 
 
-def test_the_part_of_a_host_that_dies_is_done_again(local_ray, tmp_path):
+def test_the_part_of_a_host_that_dies_is_done_again(pair, tmp_path):
     """A host dies while its third client trains."""
     expected = play(small("fedcac", rounds=8), tmp_path / "undisturbed")
-    notes, hosts = tmp_path / "notes", RayHosts(1, cpus=1, gpus=0)
+    notes, hosts = tmp_path / "notes", copy.copy(pair)
+    hosts.count, hosts._actors = 1, pair._actors[:1]
     try:
         found = play(
             small("fedcac", rounds=8, method__name="tests.runtime.accidents:Deadly", method__notes=str(notes)),
@@ -126,7 +128,8 @@ def test_the_part_of_a_host_that_dies_is_done_again(local_ray, tmp_path):
         )
         assert len(hosts._channel._arena._sizes) <= 2 * 10 + 2  # the dead host's files do not stay in shared memory
     finally:
-        hosts.close()
+        hosts.end()
+        pair._actors[0] = hosts._actors[0]  # the one that was made anew
     assert found == expected
     fits = [tuple(map(int, line.split())) for line in notes.read_text().splitlines()]
     third = [client for round, client in fits if round == 3]
