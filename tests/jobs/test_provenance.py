@@ -159,7 +159,7 @@ def test_a_run_that_was_begun_with_other_code_is_not_gone_on_with(here):
     with pytest.raises(Ended):
         run(config, watch=end)
     changed = dict(rounds=3, checkpoint={"every": 1})
-    with pytest.raises(ConfigError, match=r"--resume: .* holds no run to go on with"):
+    with pytest.raises(ConfigError, match=r"--resume: .* holds no run to continue"):
         run(asked("method", 0.5, **changed), resume=True)
     for keep in (True, False):
         assert run_of(asked("method", 0.5 + keep / 10, keep_results=keep, **changed))[1] == [1, 2, 3]
