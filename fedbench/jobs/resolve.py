@@ -195,11 +195,11 @@ def _check_task(run: ResolvedRun) -> None:
         raise ConfigError(line)
     for what, count in (("class", dataset.classes), ("domain", len(dataset.domain_names))):
         if what in config.evaluate.by and not count:
-            raise ConfigError(f"evaluate.by = {what}: data {config.data.name} has none to tell apart; leave it out")
+            raise ConfigError(f"evaluate.by = {what}: data {config.data.name} has no such groups; leave it out")
     if dataset.classes == 1:
         (only,) = dataset.class_names or ("0",)
         name = config.data.name
-        hint = f"; write {name}/{only} where its folders are the classes" if name.startswith("folder:") else ""
+        hint = f"; write {name}/{only} if its folders are the classes" if name.startswith("folder:") else ""
         raise ConfigError(f"data {name}: all samples are of one class ({only}), two or more are needed{hint}")
     if "classes" in run.method.needs and not dataset.classes:
         raise ConfigError(

@@ -33,7 +33,7 @@ from fedbench.silence import silence_logger
 ENDED = ("done", "stopped")
 
 Watch = Callable[[dict[str, Outcome], JobProgress], None]
-"""Gets the outcome of every job so far, and the progress of those that run."""
+"""Gets the outcome of every job so far, and the progress of running jobs."""
 
 
 def run_jobs(
@@ -49,7 +49,7 @@ def run_jobs(
 
     A failed job is reported and not tried again; a job whose process dies continues from its last checkpoint. One at a
     time and without hosts, jobs run in this process, and Ray is not needed. more: called for further jobs when there is
-    room. early: jobs that fall behind are stopped. tune_folder: where Tune's own records of the trials are kept.
+    room. early: jobs that fall behind are stopped. tune_folder: for Tune's own records of the trials.
     """
     every = list(jobs)
 

@@ -11,7 +11,7 @@ from fedbench.jobs.run_job import run_job
 from fedbench.runtime import driver
 
 AHEAD = 1
-"""Evaluations that a job may be ahead of what Tune has received."""
+"""Number of evaluations that a job may be ahead of Tune."""
 
 
 class NotWantedError(BaseException):

@@ -14,7 +14,7 @@ from fedbench.results.reader import Records
 from fedbench.runtime.ray.liveness import check_alive
 
 REDUCTION = 3
-"""Of the trials that reach a rung, the best third goes on to the next, at three times as many rounds."""
+"""The best third of the trials at a rung continues to the next, at three times as many rounds."""
 RUNGS = 2
 """Number of rungs before the last round: at a ninth and at a third of the rounds."""
 LONGEST_TRIAL_NAME = 100

@@ -45,7 +45,7 @@ class DriverEnd:
 
     def begin_exchange(self) -> None:
         """Forget what was sent before."""
-        # By tensor id and nearness: place or reference, and what must live as long as it.
+        # Tensor id and nearness -> place or reference, and objects that must live as long.
         self._sent: dict[tuple[int, bool], tuple[Any, ...]] = {}
 
     def packed(self, order: Order, near: bool) -> tuple[PackedOrder, list[Any]]:

@@ -20,7 +20,7 @@ POOLED = -1
 """Number of the client that has the training data of all clients."""
 
 Scores = dict[str, Score]
-"""By split: val (where there is one) and test."""
+"""Scores by split: val (if there is one) and test."""
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,7 @@ class KeptModels:
 
     @cached_property
     def _last(self) -> dict[int, int]:
-        """By client that trains, the last round in which it does."""
+        """The last round in which each client trains."""
         return {client: round for round in range(1, self.rounds + 1) for client in self._drawn(round)}
 
     def take(self, number: int, reports: Sequence[Report]) -> Iterator[str]:

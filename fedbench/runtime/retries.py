@@ -11,7 +11,7 @@ HOST = 5
 LOST_STATES = 5
 """Losses of private states without a newer checkpoint in between at which the run gives up."""
 TRIAL = 3
-"""Times that Ray Tune restarts a trial whose process died."""
+"""Restarts by Ray Tune of a trial whose process died."""
 
 WAIT_FOR_PLACES = 600.0
 """Seconds to wait for places on a cluster, for a host to start, and for the driver to answer."""

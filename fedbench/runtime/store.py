@@ -16,7 +16,7 @@ from fedbench.runtime import trees
 
 StateFields = dict[str, Any]
 Versions = Mapping[int, int]
-"""By client: the round in which its state was saved."""
+"""The round in which each client's state was saved."""
 
 
 class StateLostError(RuntimeError):

@@ -18,7 +18,7 @@ from fedbench.methods.base import Method, needs_mean_only
 from fedbench.methods.messages import Message, Upload
 
 Kinds = dict[str, tuple[torch.Size, torch.dtype]]
-"""By field, the shape and dtype of its numbers."""
+"""Shape and dtype of each field."""
 FEW = 64
 """Participants up to which every upload is sent by itself: a total has twice the bytes of a model."""
 
@@ -83,7 +83,7 @@ def _alike(one: Kinds, other: Kinds) -> Kinds:
 
 
 def upload_shares(method: Method, trainers: Sequence[int]) -> dict[int, float]:
-    """By client, the weight of its upload in the hosts' sums; empty if uploads are sent by themselves."""
+    """The weight of each client's upload in the hosts' sums; empty if uploads are sent by themselves."""
     context = method.context
     if len(trainers) <= FEW or not (needs_mean_only(type(method)) and context.aggregator.needs_mean_only):
         return {}

@@ -72,7 +72,7 @@ class TuningStudy:
         return self._job(method, method.points[0], self.config.seeds[0])
 
     def check(self) -> Metric:
-        """Check the first legal point of every method; returns the metric used for choosing. Raises ConfigError."""
+        """Check the first valid point of every method; returns the metric used for choosing. Raises ConfigError."""
         remarks = dict.fromkeys(self._untuned())
         provenance.refresh_fingerprints(self.config, *(method.name for method in self.compared))
         for method in self.compared:

@@ -204,7 +204,7 @@ def _environment(local: bool = True) -> Iterator[None]:
     for name, value in {**QUIET, **(LOOPBACK if local else {})}.items():
         os.environ.setdefault(name, value)
     os.environ[COMMAND] = " ".join(sys.argv)
-    # Workers import the users' modules from where the command was given.
+    # Workers import the users' modules from the command's working directory.
     here = [path or os.getcwd() for path in sys.path if path in ("", os.getcwd())]
     known = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys([*here, *filter(None, known)]))

@@ -10,7 +10,7 @@ from fedbench.runtime import retries
 from fedbench.runtime.ray.liveness import check_alive
 
 CHECK_EVERY = 5
-"""Seconds before a message says what is waited for, and between two checks of Ray."""
+"""Seconds before a message about waiting, and between two checks of Ray."""
 
 
 def reserve(
