@@ -273,7 +273,7 @@ class Driver:
         for report in reports:
             self.costs.learn(report)
             if report.upload is not None:
-                # If a later fit was to be shown instead, this one has no scores should that one fail.
+                # No scores if a later fit was to be shown: should that one fail, this one's are unknown.
                 self.last_fit[report.client] = report.scores.get("after_fit", {})
                 logged = {f"logged/{k}": v for k, v in report.logged.items()}
                 self.record.traces.update({(report.client, k): v for k, v in (report.upload.traces | logged).items()})

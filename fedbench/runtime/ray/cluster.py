@@ -78,7 +78,7 @@ def _check_borrowed(ray: Any) -> None:
     try:
         check_alive(ray)
     except RayLostError as error:
-        raise ConfigError(f"{error}, to which this process is connected: call ray.shutdown() and run again") from None
+        raise ConfigError(f"{error}; this process is connected to it: call ray.shutdown() and run again") from None
 
 
 @dataclass(frozen=True)
