@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Table:
-    """The things of one kind that have a name. A package cannot replace a name of fedbench's own.
+    """The named things of one kind. A package cannot replace fedbench's own names.
 
-    what: the kind, for error messages. group: the group of entry points. own: where fedbench's own things are, as
-    `package.module:name`, or as `package.module` from which `extract` takes the thing. extra_names: further legal
-    names, which `load` does not know. form: how users write what has no name. check: raises ConfigError if a thing that
-    is not fedbench's own is not of this kind.
+    what: the kind, for error messages. group: the group of entry points. own: the places of fedbench's own things, as
+    `package.module:name`, or as `package.module` from which `extract` takes the thing. extra_names: further valid
+    names, which `load` does not know. form: how users write a thing without a name. check: raises ConfigError if a
+    thing that is not fedbench's own is not of this kind.
     """
 
     what: str
@@ -35,11 +35,11 @@ class Table:
     check: Callable[[str, Any], None] = lambda name, thing: None
 
     def names(self) -> list[str]:
-        """All legal names. Imports none of the things."""
+        """All valid names. Imports none of the things."""
         return sorted({*self.own, *self.extra_names, *entry_points_of(self.group)})
 
     def load(self, name: str) -> Any:
-        """The thing of a name, or of package.module:name. Raises ConfigError."""
+        """The thing with a name, or at package.module:name. Raises ConfigError."""
         if name in self.own:
             module, _, attribute = self.own[name].partition(":")
             found = import_module(module)
@@ -50,7 +50,7 @@ class Table:
             raise ConfigError(f"unknown {self.what} '{name}': {nearest(name, self.names())}{form}")
         if len(points) > 1:
             several = " and ".join(f"{point.value} of {package_of(point)}" for point in points)
-            raise ConfigError(f"{self.what} '{name}' is {several}: write which, as package.module:name")
+            raise ConfigError(f"{self.what} '{name}' is {several}: choose one as package.module:name")
         added = f"{self.what} '{name}' of the installed package {package_of(points[0])}:" if points else self.what
         path = self.path(name)
         thing = import_string(path, added) if ":" in path else imported_module(path, added)
@@ -86,7 +86,7 @@ def modules(package: str, folder: Iterable[str], skip: Collection[str] = ()) -> 
 
 
 def only_class(module: ModuleType, base: type) -> Any:
-    """The one class below another that a module defines."""
+    """The only subclass of a class that a module defines."""
     own = [value for value in vars(module).values() if getattr(value, "__module__", "") == module.__name__]
     (found,) = [value for value in own if isinstance(value, type) and issubclass(value, base)]
     return found

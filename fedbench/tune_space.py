@@ -1,4 +1,4 @@
-"""The file of a method in tune_spaces/: SPACE and CONSTRAINT, what it is tuned over, and PAPER, its paper's grid."""
+"""A method's file in tune_spaces/: SPACE and CONSTRAINT, its tuning space, and PAPER, its paper's grid."""
 
 from collections.abc import Iterator, Mapping
 from importlib import import_module
@@ -11,21 +11,21 @@ from fedbench.methods.base import Method
 
 
 def find(method: str) -> tuple[str, ModuleType] | None:
-    """The file of the method, or of the nearest one that its class derives from, and whose it is."""
+    """The file of the method, or of the nearest one that its class derives from, with that method's name."""
     return next(((name, module) for name in lineage(method) if (module := module_of(name)) is not None), None)
 
 
 def paper_axes(method: str) -> dict[str, Any]:
-    """Values by key of the grid of the method's paper; empty where it names none.
+    """Values by key of the grid of the method's paper; empty if the paper names none.
 
-    Of its own file alone: the paper of another method is not its paper.
+    Read only from the method's own file: the paper of another method is not its paper.
     """
     axes = getattr(module_of(method), "PAPER", None) or {}
     return {key: as_list(values) for key, values in axes.items()}
 
 
 def lineage(method: str) -> Iterator[str]:
-    """The method and the built-in ones that its class derives from, the nearest first; fedavg for the base class."""
+    """The method and the built-in ones that its class derives from, nearest first; fedavg for the base class."""
     yield method
     for kind in methods.load(method).__mro__[1:]:
         name = kind.__module__.rpartition(".")[2].replace("_", "-")
@@ -36,8 +36,8 @@ def lineage(method: str) -> Iterator[str]:
 
 
 def file_of(method: str) -> str:
-    """The name of its file in tune_spaces."""
-    name = method.rpartition(":")[2].rpartition(".")[2].partition(AT)[0]  # of a class that a function makes, its own
+    """The name of a method's file in tune_spaces."""
+    name = method.rpartition(":")[2].rpartition(".")[2].partition(AT)[0]  # a local class: its own name
     return name.replace("-", "_").lower()
 
 
@@ -53,7 +53,7 @@ def module_of(method: str) -> ModuleType | None:
 
 
 def as_list(values: Any) -> Any:
-    """Values as a list, also those of `tune.choice` and `tune.grid_search`; other distributions as they are."""
+    """Values as a list, also those of `tune.choice` and `tune.grid_search`; other distributions unchanged."""
     if isinstance(values, Mapping) and set(values) == {"grid_search"}:
         return list(values["grid_search"])
     if hasattr(values, "categories"):

@@ -89,7 +89,7 @@ def test_a_name_of_two_packages_is_none(added):
     added("e", "math:e")
     added("e", "cmath:e", "blunt-tools")
     assert refused("e") == (
-        "knife 'e' is math:e of sharp-tools and cmath:e of blunt-tools: write which, as package.module:name"
+        "knife 'e' is math:e of sharp-tools and cmath:e of blunt-tools: choose one as package.module:name"
     )
     assert KNIVES.load("cmath:e")
 

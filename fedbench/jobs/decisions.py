@@ -1,4 +1,4 @@
-"""Where a method decides what its paper leaves open, and where a run departs from its paper."""
+"""Lists the decisions of a method where its paper leaves details open, and the run's deviations from the paper."""
 
 from typing import Any
 
@@ -8,12 +8,12 @@ from fedbench.results.plan import text_of
 
 
 def decisions(method: str, options: Any, train: TrainConfig) -> list[str]:
-    """Where the method's file decides, and how its paper trains otherwise, a line each."""
+    """The decisions in the method's file, and the deviations from its paper's training, a line each."""
     return [*methods.load(method).decisions(options), *training_deviations(method, train)]
 
 
 def training_deviations(method: str, train: TrainConfig) -> list[str]:
-    """Which `train.*` keys have none of the values of the paper or its code, as PAPER of its tune space names them."""
+    """The `train.*` keys with no value of the paper or its code, as listed in PAPER of its tune space."""
     named = {key: values for key, values in tune_space.paper_axes(method).items() if key.startswith("train.")}
     here = {key: getattr(train, key.removeprefix("train.")) for key in named}
     differ = [key for key, values in named.items() if here[key] not in values]

@@ -1,4 +1,4 @@
-"""What describes a run in its folder: on what it ran, who held what, what was asked."""
+"""Writes the description of a run into its folder: environment, partitions and configuration."""
 
 import json
 import os
@@ -28,11 +28,11 @@ from fedbench.runtime.resolved import ResolvedRun
 RECORDED_LIBRARIES = ["fedbench", "torch", "torchvision", "lightning", "ray", "wandb", "numpy", "pandas"]
 DESCRIPTION_FILES = ("environment.json", "partition.json", "partition.npz", "config.yaml")
 MANY = 10_000
-"""Clients above which a partition is kept as arrays."""
+"""Number of clients above which a partition is kept as arrays."""
 
 
 def describe_run(folder: Path, run: ResolvedRun, partitions: dict[int, Partition]) -> None:
-    """Write environment.json, the partitions and, last, config.yaml, which says that the run has begun."""
+    """Write environment.json, the partitions and, last, config.yaml, which marks the run as begun."""
     config, dataset = run.config, run.dataset
     drawn = {str(seed): part.fingerprint() for seed, part in partitions.items()}
     more = {
@@ -50,7 +50,7 @@ def describe_run(folder: Path, run: ResolvedRun, partitions: dict[int, Partition
 
 
 def environment(fingerprints: dict[str, str], dataset: Dataset) -> dict[str, Any]:
-    """Versions, machine, state of the code, task, partitions and the time of the start."""
+    """Versions, machine, state of the code, task, partitions and start time."""
     return {
         "versions": {"python": platform.python_version(), **{name: _version(name) for name in RECORDED_LIBRARIES}},
         "machine": {"system": platform.platform(), "processor": processor.name(), "cores": processor.cores()},
@@ -66,14 +66,14 @@ def environment(fingerprints: dict[str, str], dataset: Dataset) -> dict[str, Any
 
 
 def fingerprinted_files(config: Config) -> dict[str, Path]:
-    """The files that the configuration names and that decide the numbers, by the key of their fingerprint."""
+    """The files that the configuration names and that affect results, by the key of their fingerprint."""
     dealt = config.partition.path if config.partition.name == FILE_SCHEME else None
     named = {"weights_fingerprint": config.model.weights, "partition_file_fingerprint": dealt}
     return {key: path for key, path in named.items() if path}
 
 
 def file_fingerprints(config: Config) -> dict[str, str]:
-    """What names the content of these files."""
+    """The fingerprints of these files' contents."""
     return {
         key: _print(path, path.stat().st_mtime_ns) for key, path in fingerprinted_files(config).items() if path.exists()
     }
@@ -85,13 +85,13 @@ def _print(path: Path, modified: int) -> str:
 
 
 def _command() -> str | None:
-    """What the user typed. A worker of Ray was started by another line, and on another machine nobody tells it."""
+    """The user's command line. A Ray worker was started by another one, and on another machine it is unknown."""
     in_worker = Path(sys.argv[0]).name == "default_worker.py"
     return os.environ.get(COMMAND) if in_worker else " ".join(sys.argv)
 
 
 def note_end(folder: Path) -> None:
-    """Note the time of the end."""
+    """Record the end time."""
     path = folder / "environment.json"
     known = json.loads(path.read_text())
     write_json_atomically(path, {**known, "finished": time.strftime("%Y-%m-%dT%H:%M:%S%z")})
@@ -102,7 +102,7 @@ def _drawn(dataset: Dataset, partitions: dict[int, Partition]) -> dict[str, Any]
 
 
 def _counts(dataset: Dataset, drawn: Partition) -> dict[str, Any]:
-    """How many images of each class the clients train on, and how many the public set has."""
+    """Images per class that the clients train on, and images in the public set."""
     if not dataset.classes:
         return {}
     counts = {"class_counts": drawn.class_counts(dataset.labels, dataset.classes).tolist()}
@@ -113,7 +113,7 @@ def _counts(dataset: Dataset, drawn: Partition) -> dict[str, Any]:
 
 
 def _arrays(dataset: Dataset, partitions: dict[int, Partition]) -> dict[str, np.ndarray]:
-    """As `--partition file` reads them."""
+    """The partitions as arrays that `--partition file` reads."""
     found: dict[str, np.ndarray] = {}
     for seed, drawn in partitions.items():
         own = drawn.arrays()
@@ -132,7 +132,7 @@ def _version(name: str) -> str | None:
 
 def _git() -> dict[str, Any] | None:
     def ask(*words: str) -> subprocess.CompletedProcess[str]:
-        # Without locks, which would stay in the user's repository if this process were killed.
+        # Without locks, which would remain in the user's repository if this process were killed.
         words = ("git", "--no-optional-locks", *words)
         return subprocess.run(words, capture_output=True, text=True, timeout=10)
 

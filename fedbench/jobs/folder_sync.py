@@ -1,4 +1,4 @@
-"""What jobs on other machines of a cluster need: data, environment, and their folders copied there and back."""
+"""Supplies jobs on other machines of a cluster with data and environment, and copies their folders there and back."""
 
 import os
 import uuid
@@ -22,13 +22,13 @@ MARK = ".seen"
 
 
 class FileServer:
-    """An actor on the command's machine that reads and writes its files for other machines."""
+    """An actor on the command's machine that reads and writes files for other machines."""
 
     def __init__(self) -> None:
         self._data: dict[Prepared, dict[str, Any]] = {}
 
     def data(self, prepared: Prepared) -> dict[str, Any]:
-        """References to the files of a data set, which are put into Ray's object store once for all machines."""
+        """References to the files of a data set, put into Ray's object store once for all machines."""
         import ray
 
         if prepared not in self._data:
@@ -36,13 +36,13 @@ class FileServer:
         return self._data[prepared]
 
     def read(self, folder: Path) -> dict[str, bytes]:
-        """The files of a folder by their names in it."""
+        """The contents of a folder's files, by name."""
         return read_files(folder, file_names(folder))
 
     def write(self, folder: Path, files: Mapping[str, bytes], all_names: Sequence[str]) -> None:
-        """Write the files that have changed, and remove those whose names are gone.
+        """Write the changed files, and remove those whose names are gone.
 
-        Checkpoints are written last: they count once they are there, and need their shards then.
+        Checkpoints are written last, because they count once they exist and need their shards then.
         """
         for name in sorted(files, key=lambda name: (checkpoint.is_one(name), name)):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -56,10 +56,10 @@ class FileServer:
 
 @dataclass(frozen=True)
 class Supplies:
-    """What other machines of a cluster may lack.
+    """The supplies that other machines of a cluster may lack.
 
-    server: a `FileServer` on the command's machine. mark: a file by whose name a machine recognises the results folder.
-    data: data sets by their configuration. environment: variables by which loggers know an account, and the command.
+    server: a `FileServer` on the command's machine. mark: a file by which a machine recognises the results folder.
+    data: data sets by their configuration. environment: variables with the loggers' accounts and the command.
     """
 
     server: Any
@@ -69,11 +69,11 @@ class Supplies:
 
     @property
     def results_are_here(self) -> bool:
-        """Whether this machine sees the results folder, because it is the command's or shares its storage."""
+        """Whether this machine sees the results folder: it is the command's machine or shares its storage."""
         return self.mark.exists()
 
     def dataset(self, config: Config) -> Dataset:
-        """The data set as it lies on this machine, or as the command's machine sends it, once per machine."""
+        """The data set from this machine, or as sent by the command's machine, once per machine."""
         import ray
 
         prepared = self.data[_data_key(config)]
@@ -85,7 +85,7 @@ class Supplies:
 
 @contextmanager
 def supplies_for(ray: Any, jobs: Sequence[Job]) -> Iterator[Supplies | None]:
-    """Supplies for jobs that may be run on other machines, during a block; None if there is only this machine."""
+    """Supplies, during a block, for jobs that may run on other machines; None if there is only this machine."""
     config = jobs[0].config
     if config.resources.address == "local":
         yield None
@@ -120,7 +120,7 @@ def file_server(ray: Any, folder: Path) -> Iterator[tuple[Any, Path]]:
 
 @contextmanager
 def synced_copy(job: Job, supplies: Supplies | None) -> Iterator[tuple[Job, Callable[[], None]]]:
-    """The job where it can be run, and a function that sends its changed files to the results; sent at the end too.
+    """The job as it can run here, and a function that sends its changed files to the results, as the end does too.
 
     A machine that does not see the results folder works on a copy of the job's folder.
     """
@@ -154,13 +154,13 @@ def synced_copy(job: Job, supplies: Supplies | None) -> Iterator[tuple[Job, Call
 
 
 def file_names(folder: Path) -> list[str]:
-    """The files of a folder, without hidden ones, which are locks and half-written files."""
+    """The files of a folder, except hidden ones, which are locks and partly written files."""
     inside = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
     return sorted(str(path) for path in inside if not any(part.startswith(".") for part in path.parts))
 
 
 def read_files(folder: Path, names: Sequence[str]) -> dict[str, bytes]:
-    """The files that are still there: a logger's own process may have removed some."""
+    """The contents of the files that still exist: a logger's own process may have removed some."""
     contents = {}
     for name in names:
         with suppress(FileNotFoundError):
@@ -169,7 +169,7 @@ def read_files(folder: Path, names: Sequence[str]) -> dict[str, bytes]:
 
 
 def stamps(folder: Path) -> dict[str, tuple[int, int]]:
-    """Time and size of every file."""
+    """Modification time and size of every file."""
     times = {}
     for name in file_names(folder):
         with suppress(FileNotFoundError):

@@ -22,7 +22,7 @@ JOBS = "run"
 
 @dataclass(frozen=True)
 class Outcome:
-    """error: why it failed, or when it was stopped. score: the last one of a stopped job; higher is better."""
+    """error: why it failed, or when it was stopped. score: the last of a stopped job; higher is better."""
 
     status: Literal["done", "failed", "stopped", "missing"]
     error: str | None = None
@@ -31,10 +31,10 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Job:
-    """config: resolved, with one seed. label, values and setting: what a study calls it, and what it varied in it.
+    """config: resolved, with one seed. label, values and setting: its name in a study, and what the study varied.
 
-    study: the folder of the study that may stop it early. point: the evaluation point by which it is judged. code: what
-    names the user's code with which it is to be done, where it may be done by another process.
+    study: the folder of the study that may stop it early. point: the evaluation point by which it is judged. code:
+    fingerprint of the user's code to run it with, if another process may run it.
     """
 
     config: Config
@@ -71,7 +71,7 @@ class Job:
         return run_folder.state_of(self.folder, self.config)
 
     def outcome(self) -> Outcome:
-        """The outcome that its folder records."""
+        """The outcome recorded in its folder."""
         if (self.folder / "config.yaml").exists() and Records(self.folder).summary().get("complete"):
             return Outcome("done")
         if (stop := self._stops().get(self._stopper())) is not None:
@@ -80,13 +80,13 @@ class Job:
         return Outcome("failed", error.read_text().strip()) if error.exists() else Outcome("missing")
 
     def stop(self, round: int, score: float) -> None:
-        """Note that the study stopped it; what it computed is kept."""
+        """Record that the study stopped it; its results are kept."""
         write_json_atomically(
             self.folder / STOPPED, {**self._stops(), self._stopper(): {"round": round, "score": score}}
         )
 
     def forget_end(self) -> None:
-        """Forget that it failed, or that the study stopped it, before it is run again."""
+        """Remove the record of its failure or stop, before it is run again."""
         (self.folder / ERROR).unlink(missing_ok=True)
         stops = self._stops()
         if stops.pop(self._stopper(), None) is not None:
@@ -99,7 +99,7 @@ class Job:
         return run_folder.relative_path(self.study, self.folder) if self.study else ""
 
     def entry(self, study: Path) -> Entry:
-        """As a plan in the folder of a study says it."""
+        """Its entry in the plan of a study."""
         found, path = self.outcome(), run_folder.relative_path(self.folder, study)
         scores = scores_of(self.folder, self.point) if found.status == "done" else {}
         code = provenance.fingerprint_in(read_json(self.folder / "environment.json", []))

@@ -1,4 +1,4 @@
-"""The records of several seeds put together, as one run of all of them would have left them."""
+"""Merges the records of several seeds, as one run of all of them would have written them."""
 
 import json
 import os
@@ -23,7 +23,7 @@ from fedbench.runtime.kept_models import MODELS_FOLDER
 
 
 def link(source: Path, target: Path) -> None:
-    """The files below a folder once more below another one, without a copy of them where the file system can."""
+    """Link the files below a folder into another one; copies them if the file system cannot link."""
     for path in sorted(path for path in source.rglob("*") if path.is_file()):
         own = target / path.relative_to(source)
         own.parent.mkdir(parents=True, exist_ok=True)
@@ -35,7 +35,7 @@ def link(source: Path, target: Path) -> None:
 
 
 def gather(folder: Path, config: Config, runs: Sequence[Path]) -> None:
-    """Write the files of a run into a folder. runs: the folders of its seeds, each finished."""
+    """Write the files of a run into a folder. runs: the finished folders of its seeds."""
     (folder / "summary.json").unlink(missing_ok=True)  # of other seeds, or of other code
     for name in ("metrics.jsonl", "timings.jsonl"):
         write_atomically(folder / name, b"".join((run / name).read_bytes() for run in runs if (run / name).exists()))

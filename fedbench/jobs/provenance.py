@@ -21,11 +21,11 @@ SECTIONS: dict[str, Callable[[str], str]] = {
     "aggregator": AGGREGATORS.path,
     "partition": SCHEMES.path,
 }
-"""What decides the numbers and may be the user's own, with what says where it is."""
+"""The parts that affect results and may be the user's own, with the function for their path."""
 
 
 def user_names(config: Config) -> dict[str, str]:
-    """What of a configuration is not fedbench's own, as package.module:name, by section."""
+    """The parts of a configuration that are not fedbench's own, as package.module:name, by section."""
     names = {section: path_of(getattr(config, section).name) for section, path_of in SECTIONS.items()}
     names |= {f"metric {name}": name for name in config.evaluate.metrics if ":" in name}
     names |= {f"model part {name}": name for name in parts_in(config.model.options)}
@@ -33,23 +33,23 @@ def user_names(config: Config) -> dict[str, str]:
 
 
 def code(config: Config) -> dict[str, Code]:
-    """The user's code by section; a class of fedbench's own has none."""
+    """The user's code by section; fedbench's own classes are left out."""
     return {section: own for section, name in user_names(config).items() if (own := code_of(name)).files}
 
 
 def short_fingerprint(config: Config) -> str:
-    """Eight hexadecimal digits that name the user's code and data; empty where there is nothing of the user's."""
+    """Eight hexadecimal digits that identify the user's code and data; empty if there are none."""
     return fingerprint_in(code_record(config))
 
 
 def fingerprint_in(environment: Mapping[str, Any]) -> str:
-    """The same of the code that a run was made with."""
+    """The same for the code that a run was made with."""
     known = {section: own["fingerprint"] for section, own in environment.get("code", {}).items()}
     return sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:8] if known else ""
 
 
 def code_record(config: Config) -> dict[str, Any]:
-    """As environment.json says it."""
+    """The code as environment.json records it."""
     known = {s: {"fingerprint": own.fingerprint, "files": dict(own.files)} for s, own in code(config).items()}
     if content := config.data.content:
         known["content"] = {"fingerprint": content, "files": {f"data {config.data.name}": content}}
@@ -57,7 +57,7 @@ def code_record(config: Config) -> dict[str, Any]:
 
 
 def changed_files(environment: Mapping[str, Any], config: Config) -> list[str] | None:
-    """Files and packages that have changed since a run was made; none where it does not say what it was made with."""
+    """Files and packages that have changed since a run was made; None if the run has no record of its code."""
     now = code_record(config).get("code", {})
     before = environment.get("code", {})
     if now.keys() - before.keys():
@@ -74,12 +74,12 @@ def check_code_is_current(config: Config) -> None:
             values = f", or its {in_words(found.names)} was set" if found.names else ""
             again = f", or import {in_words(found.modules)} again (importlib.reload)" if found.modules else ""
             raise ConfigError(
-                f"{changed_since(found.files)} this process imported {name}{values}: start Python anew{again}"
+                f"{changed_since(found.files)} this process imported {name}{values}: restart Python{again}"
             )
 
 
 def refresh_fingerprints(config: Config, *methods: str) -> None:
-    """A new command goes by what the user's classes and functions are now. methods: further ones, by name."""
+    """Read the user's classes and functions again, for a new command. methods: further ones, by name."""
     for name in (*user_names(config).values(), *map(METHODS.path, methods)):
         look_again(name)
 

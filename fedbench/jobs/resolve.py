@@ -1,4 +1,4 @@
-"""From what was asked to what is run: defaults of method, model and machine, and every check before round 1."""
+"""Resolves a configuration: defaults of method, model and machine, and every check before round 1."""
 
 from collections.abc import Sequence
 
@@ -27,15 +27,15 @@ from fedbench.runtime.warnings import method_warnings
 from fedbench.user_code import exits_refused
 
 MOST_EVALUATED = 1000
-"""Clients that are evaluated unless the user says how many."""
+"""Number of clients that are evaluated by default, at most."""
 
 
 @exits_refused()
 def resolve(config: Config) -> ResolvedRun:
-    """The run that is asked for, with every default filled in. Raises ConfigError."""
+    """The requested run with every default filled in. Raises ConfigError."""
     config = with_defaults(config)
     dataset = Dataset.load(config.data)
-    if config.data.name not in sources.SETS.own:  # what is fedbench's own is known by its name
+    if config.data.name not in sources.SETS.own:  # fedbench's own sets are identified by name
         config.data.content = dataset.content
     config.partition = with_client_count(config.partition, SamplePool.of(dataset))
     choose_hosts(config)
@@ -62,7 +62,7 @@ def with_defaults(config: Config) -> Config:
 def check(run: ResolvedRun, seeds: Sequence[int] | None = None) -> dict[int, Partition]:
     """The partitions of a run; tries model and method on the data. Raises ConfigError.
 
-    seeds: those that matter, if not all.
+    seeds: those to check, if not all.
     """
     config, dataset = run.config, run.dataset
     partitions = {seed: partition(dataset, config, seed) for seed in (config.seeds if seeds is None else seeds)}
@@ -83,7 +83,7 @@ def check(run: ResolvedRun, seeds: Sequence[int] | None = None) -> dict[int, Par
     if method.makes_steps(method.options) and config.train.engine == "trainer":
         raise ConfigError(
             f"train.engine = trainer: {config.method.name} makes steps of its own, which lightning.Trainer does not "
-            "know; leave it out"
+            "support; leave it out"
         )
     held = ClientData(config, dataset, partitions[seed], learner.device, learner.dtype)
     data, test = (held.split([0], part, (seed, 0, 0)) for part in ("train", "test"))
@@ -93,7 +93,7 @@ def check(run: ResolvedRun, seeds: Sequence[int] | None = None) -> dict[int, Par
 
 
 def _train_defaults(config: Config, kind: type[Method]) -> None:
-    """A method's own defaults apply unless the user set the key."""
+    """Apply a method's own defaults to keys that the user did not set."""
     given = config.train.model_fields_set
     for key, value in kind.train_defaults.items():
         if key not in given:
@@ -105,7 +105,7 @@ def _train_defaults(config: Config, kind: type[Method]) -> None:
 
 
 def model_defaults(config: Config, shape: tuple[int, ...]) -> None:
-    """Fills in what a model and its training take by default, for samples of this shape. Raises ConfigError."""
+    """Fills in the defaults of a model and its training, for samples of this shape. Raises ConfigError."""
     if config.model.name == "auto":
         config.model.name = models.resolve_model("auto", shape)
         if usual := getattr(models.load(config.model.name), "auto_options", {}):
@@ -123,7 +123,7 @@ def model_defaults(config: Config, shape: tuple[int, ...]) -> None:
 
 
 def _check_steps(config: Config) -> None:
-    """What a LightningModule must bring along, said before Lightning says it in its own way."""
+    """Checks the required methods of a LightningModule, with clearer errors than Lightning's."""
     kind, name = models.load(config.model.name), config.model.name
     if kind.training_step is LightningModule.training_step:
         raise ConfigError(f"model {name} has no training_step(self, batch, batch_idx) that returns the loss")
@@ -132,10 +132,10 @@ def _check_steps(config: Config) -> None:
 
 
 def choose_hosts(config: Config) -> None:
-    """How many hosts, and on what share of a GPU each, where that is left open.
+    """Choose the number of hosts and their share of a GPU if left open.
 
-    hosts = auto fills the machine, one host per core or two per GPU, but never more than participants. On a cluster it
-    is what is free there that counts, not this machine, and clients are never in this process.
+    hosts = auto fills the machine: one host per core or two per GPU, but never more than participants. On a cluster,
+    its free resources count instead of this machine's, and clients are never in this process.
     """
     resources = config.resources
     if "auto" not in (resources.hosts, resources.gpus_per_host):
@@ -157,7 +157,7 @@ def _this_machine() -> cluster.Offer:
 
 
 def _most_hosts(offer: cluster.Offer, cpus: float) -> int:
-    """Two per GPU where there are any, else one per core; what others use is theirs."""
+    """Two per free GPU if the cluster has any, else one per free core."""
     if on_gpus := room_on_gpus(offer.machines, cpus, 2):
         return min(on_gpus, 2 * int(offer.free.get("GPU", 0)))
     return int(offer.free.get("CPU", 0) / cpus)
@@ -195,14 +195,14 @@ def _check_task(run: ResolvedRun) -> None:
         raise ConfigError(line)
     for what, count in (("class", dataset.classes), ("domain", len(dataset.domain_names))):
         if what in config.evaluate.by and not count:
-            raise ConfigError(f"evaluate.by = {what}: data {config.data.name} has none to tell apart; leave it out")
+            raise ConfigError(f"evaluate.by = {what}: data {config.data.name} has no such groups; leave it out")
     if dataset.classes == 1:
         (only,) = dataset.class_names or ("0",)
         name = config.data.name
-        hint = f"; write {name}/{only} where its folders are the classes" if name.startswith("folder:") else ""
+        hint = f"; write {name}/{only} if its folders are the classes" if name.startswith("folder:") else ""
         raise ConfigError(f"data {name}: all samples are of one class ({only}), two or more are needed{hint}")
     if "classes" in run.method.needs and not dataset.classes:
         raise ConfigError(
             f"method {config.method.name} works with classes, and the targets of data {config.data.name} are "
-            f"{dataset.meaning}; take another one: `fedbench methods NAME` says what a method needs"
+            f"{dataset.meaning}; use another one: `fedbench methods NAME` shows what a method needs"
         )

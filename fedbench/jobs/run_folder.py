@@ -1,4 +1,4 @@
-"""A run's folder: where it is, and whether it may be used."""
+"""A run's folder: its path, and whether it may be used."""
 
 import json
 import logging
@@ -30,14 +30,14 @@ from fedbench.results.summary import damages_in
 from fedbench.runtime import checkpoint, retries
 
 RESULTS = ("summary.json", "metrics.jsonl", "checkpoint")
-"""What a run leaves only once it has begun, which is when there is a config.yaml."""
+"""Files that exist only if a run has begun, that is, if there is a config.yaml."""
 LONGEST_NAME = 60
-"""Letters of what tells runs apart for sure."""
+"""Maximum length of the part of a name that makes it unique."""
 State = Literal["new", "begun", "done"]
 
 
 def default_name(config: Config) -> str:
-    """What tells runs apart at a glance, then what tells them apart for sure."""
+    """A name from method, data and partition, then the identity, which is unique."""
     words = [config.method.name, config.data.name, config.partition.name]
     words += [config.aggregator.name] if config.aggregator.name != AggregatorConfig().name else []
     text = "-".join(re.sub(r"[:<>]+", "-", word.rpartition("/")[2]) for word in words)
@@ -45,7 +45,7 @@ def default_name(config: Config) -> str:
 
 
 def identity(config: Config) -> str:
-    """Names what was asked, and the user's code; seeds too, of many some, and what tells them apart from others."""
+    """Identifies the configuration, the user's code and the seeds; a long name is cut and ends with a hash."""
     seeds = f"s{'_'.join(map(str, config.seeds))}"
     name = "-".join(filter(None, [config.key(), provenance.short_fingerprint(config), seeds]))
     if len(name) <= LONGEST_NAME:
@@ -55,9 +55,9 @@ def identity(config: Config) -> str:
 
 
 def folder_of(root: Path, config: Config) -> Path:
-    """The folder of a run below one of runs: that of the user's code as it is.
+    """The folder of a run below a folder of runs, for the user's current code.
 
-    With `keep_results` it is the newest finished one of the same configuration, where none is of this code.
+    With `keep_results`, if no run has this code, it is the newest finished run of the same configuration.
     """
     own = root / default_name(config)
     if not config.keep_results or _finished(own):
@@ -66,7 +66,7 @@ def folder_of(root: Path, config: Config) -> Path:
 
 
 def earlier_runs(folder: Path, config: Config) -> list[Path]:
-    """Runs of the same configuration beside a folder that other code of the user's made, the newest first."""
+    """Runs of the same configuration with other user code, beside a folder, the newest first."""
     code = provenance.short_fingerprint(config)
     before, known, after = default_name(config).rpartition(f"-{code}-") if code else ("", "", "")
     if not known:
@@ -82,7 +82,7 @@ def _finished(folder: Path) -> bool:
 
 
 def warn_about_changes(runs: Iterable[tuple[Path, Config]]) -> None:
-    """Say where code of the user's has changed since runs were made. runs: folders, and what is asked."""
+    """Warn if the user's code has changed since runs were made. runs: folders with their configurations."""
     anew, taken = Counter[str](), Counter[str]()
     for folder, config in runs:
         if (folder / "config.yaml").exists():
@@ -92,13 +92,13 @@ def warn_about_changes(runs: Iterable[tuple[Path, Config]]) -> None:
             anew[_since(other[0], config)] += 1
     say = logging.getLogger("fedbench").warning
     for since, count in anew.items():
-        say("%s: run anew (%s; earlier results stay, --keep-results takes them)", since, plural(count, "run"))
+        say("%s: run again (%s; earlier results stay, --keep-results uses them)", since, plural(count, "run"))
     for since, count in taken.items():
-        say("%s: kept results are taken all the same (%s; --keep-results)", since, plural(count, "run"))
+        say("%s: kept results are used all the same (%s; --keep-results)", since, plural(count, "run"))
 
 
 def _since(folder: Path, config: Config) -> str:
-    """What of the user's code has changed since a run was made, in words; empty where nothing has."""
+    """The changes of the user's code since a run was made, in words; empty if there are none."""
     files = provenance.changed_files(_kept_json(folder / "environment.json"), config)
     if files is None:
         names = ", ".join(provenance.user_names(config).values()) or config.data.name
@@ -107,15 +107,15 @@ def _since(folder: Path, config: Config) -> str:
 
 
 def relative_path(folder: Path, start: Path) -> str:
-    """The way from one folder to another, so that both can be moved together."""
+    """The relative path from one folder to another, so that both can be moved together."""
     return os.path.relpath(folder.absolute(), start.absolute())
 
 
 @contextmanager
 def writable(folder: Path) -> Iterator[None]:
-    """A folder for a block. Raises ConfigError where it cannot be written to.
+    """Make a folder for a block. Raises ConfigError if it cannot be written to.
 
-    What the block refuses leaves no folder that was made for it, unless something else has been put there.
+    Folders made for the block are removed after it if they are empty.
     """
     missing = [path for path in (folder.absolute(), *folder.absolute().parents) if not path.exists()]
     try:
@@ -135,7 +135,7 @@ def writable(folder: Path) -> Iterator[None]:
 
 
 def _remove_empty(folders: list[Path]) -> None:
-    """Other runs may have begun beside this one: what holds anything stays."""
+    """Remove empty folders; others stay, because other runs may have begun beside this one."""
     for folder in folders:
         with suppress(OSError):
             folder.rmdir()
@@ -143,9 +143,9 @@ def _remove_empty(folders: list[Path]) -> None:
 
 @contextmanager
 def locked_folder(folder: Path, patience: float | None = None) -> Iterator[None]:
-    """Keep other commands out of a folder, which is made if need be.
+    """Lock a folder, made if necessary, against other commands.
 
-    Raises ConfigError if one stays in it for longer than `patience` seconds, by default `WAIT_FOR_COMMAND`.
+    Raises ConfigError if one keeps it locked for longer than `patience` seconds, by default `WAIT_FOR_COMMAND`.
     """
     folder.mkdir(parents=True, exist_ok=True)
     patience = retries.WAIT_FOR_COMMAND if patience is None else patience
@@ -155,21 +155,21 @@ def locked_folder(folder: Path, patience: float | None = None) -> Iterator[None]
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove what a killed command left in the folder of a finished run, unless another one is at work there."""
+    """Remove a killed command's leftovers in the folder of a finished run, unless another command is at work there."""
     if any(path.name == "checkpoint" or path.name.endswith(PART_SUFFIX) for path in folder.iterdir()):
         with suppress(ConfigError), locked_folder(folder, patience=0):
             checkpoint.remove(folder / "checkpoint")
 
 
 def state_of(folder: Path, config: Config) -> State:
-    """What a folder holds of a run. Raises ConfigError where it holds another one, or one that is not whole.
+    """The state of a run in a folder. Raises ConfigError if the folder holds another run or a damaged one.
 
-    What is put together of runs is new where code of the user's has changed since.
+    A merged run counts as new if the user's code has changed since.
     """
     if not (folder / "config.yaml").exists():
         left = next((name for name in RESULTS if (folder / name).exists()), None)
-        if left and not is_study(folder):  # what is put together of its seeds is so again
-            raise _damaged(folder / "config.yaml", f"missing, beside {left} of a run")
+        if left and not is_study(folder):  # a merged run is merged again
+            raise _damaged(folder / "config.yaml", f"missing, although {left} is there")
         return "new"
     check_same_config(folder, config)
     check_description(folder, config.seeds)
@@ -178,22 +178,22 @@ def state_of(folder: Path, config: Config) -> State:
         if not config.keep_results and is_study(folder):
             return "new"
         if not config.keep_results or not _finished(folder):
-            take = "give --keep-results to take it, or" if _finished(folder) else "give"
+            take = "give --keep-results to use it, or" if _finished(folder) else "give"
             raise ConfigError(f"{folder} holds a run of other code or data ({since}); {take} another --out")
     summary = folder / "summary.json"
     if not summary.exists() or not _kept_json(summary).get("complete"):
         return "begun"
     if not Records(folder).complete():
-        raise _damaged(folder / "metrics.jsonl", "ends before the last round of a run that was finished")
+        raise _damaged(folder / "metrics.jsonl", "ends before the last round of a finished run")
     for name, why in damages_in(folder, _kept_json(summary)):
         raise _damaged(folder / name, why)
     return "done"
 
 
 def check_description(folder: Path, seeds: Sequence[int]) -> None:
-    """Raises ConfigError where what describes a run is missing or damaged."""
+    """Raises ConfigError if the description of a run is missing or damaged."""
     prints = _kept_json(folder / "environment.json").get("partition_fingerprint")
-    arrays = folder / "partition.npz"  # where clients are many
+    arrays = folder / "partition.npz"  # if there are many clients
     dealt = arrays if arrays.exists() else folder / "partition.json"
     if not isinstance(prints, dict) or not {str(seed) for seed in seeds} <= prints.keys():
         raise _damaged(folder / "environment.json", "without the partition_fingerprint of every seed")
@@ -202,7 +202,7 @@ def check_description(folder: Path, seeds: Sequence[int]) -> None:
 
 
 def _kept_arrays(path: Path) -> set[str]:
-    """The seeds of partition.npz, whose arrays stay unread. Raises ConfigError where it is damaged."""
+    """The seeds of partition.npz, without reading the arrays. Raises ConfigError if it is damaged."""
     try:
         with np.load(path) as file:
             return {name.partition("/")[0] for name in file.files}
@@ -211,7 +211,7 @@ def _kept_arrays(path: Path) -> set[str]:
 
 
 def _kept_json(path: Path) -> dict[str, Any]:
-    """A file of a run. Raises ConfigError where it is missing or damaged."""
+    """The content of a run's JSON file. Raises ConfigError if it is missing or damaged."""
     try:
         return dict(json.loads(path.read_text()))
     except (OSError, ValueError, TypeError):
@@ -219,7 +219,7 @@ def _kept_json(path: Path) -> dict[str, Any]:
 
 
 def _kept_config(path: Path) -> Config:
-    """The configuration of a run. Raises ConfigError where it cannot be read."""
+    """The configuration of a run. Raises ConfigError if it cannot be read."""
     try:
         return Config(**load_yaml(path))
     except (ConfigError, TypeError) as error:
@@ -229,22 +229,22 @@ def _kept_config(path: Path) -> Config:
 
 def _damaged(path: Path, what: str) -> ConfigError:
     return ConfigError(
-        f"{path}: {what}; bring the file back, delete {path.parent} to run it anew, or give another --out"
+        f"{path}: {what}; bring the file back, delete {path.parent} to run it again, or give another --out"
     )
 
 
 def check_same_config(folder: Path, config: Config) -> None:
-    """Raises ConfigError where a folder holds a run of another configuration."""
+    """Raises ConfigError if a folder holds a run of another configuration."""
     changed = changed_keys_in(folder, config)
     if changed:
         raise ConfigError(
             f"{folder} holds a run of another configuration ({', '.join(changed[:4])}): "
-            "give the same values to go on with it, or another --out"
+            "give the same values to continue it, or another --out"
         )
 
 
 def check_same_partitions(folder: Path, partitions: dict[int, Partition]) -> None:
-    """Raises ConfigError where a run began with other rows: a partition's file or the data have changed since."""
+    """Raises ConfigError if a run began with other rows because a partition's file or the data have changed since."""
     known = _kept_json(folder / "environment.json").get("partition_fingerprint", {})
     for seed, now in partitions.items():
         if known.get(str(seed)) != now.fingerprint():
@@ -255,7 +255,7 @@ def check_same_partitions(folder: Path, partitions: dict[int, Partition]) -> Non
 
 
 def check_same_files(folder: Path, config: Config) -> None:
-    """Raises ConfigError where a run began with another partition.path or model.weights than lies there now."""
+    """Raises ConfigError if partition.path or model.weights has other content than when a run began."""
     named, found = fingerprinted_files(config), file_fingerprints(config)
     known = _kept_json(folder / "environment.json") if found else {}
     for key, now in found.items():
@@ -268,13 +268,13 @@ def check_same_files(folder: Path, config: Config) -> None:
 
 
 def changed_keys_in(folder: Path, config: Config) -> list[str]:
-    """What differs between the run in a folder, if there is one, and a resolved configuration."""
+    """The differences between the run in a folder, if there is one, and a resolved configuration."""
     kept = folder / "config.yaml"
     return changed_keys(_kept_config(kept), config) if kept.exists() else []
 
 
 def changed_keys(before: Config, now: Config) -> list[str]:
-    """The keys that decide the numbers and differ, as `train.lr: 0.1 -> 0.2`."""
+    """The differing keys that affect results, as `train.lr: 0.1 -> 0.2`."""
     old, new = ({**flat(c.decisive()), "seeds": c.seeds} for c in (before, now))
     keys = [key for key in {**old, **new} if old.get(key) != new.get(key)]
     return [f"{key}: {old.get(key)} -> {new.get(key)}" for key in keys]

@@ -1,4 +1,4 @@
-"""Runs jobs: resolves them where they are run, drives them, and keeps their loggers and summaries."""
+"""Runs jobs: resolves them on their machine, drives them, and maintains their loggers and summaries."""
 
 import os
 import time
@@ -35,8 +35,8 @@ Watcher = Callable[[Event], None]
 def run_job(job: Job, supplies: Supplies | None = None, watch: Watcher = lambda event: None) -> bool:
     """Run a job in this process; returns whether it is done.
 
-    A failure is written to error.txt and not raised: Ray Tune would try again. supplies: what this machine may lack.
-    watch: as in `run_seeds`.
+    A failure is written to error.txt and not raised, because Ray Tune would try again. supplies: for a machine that
+    lacks them. watch: as in `run_seeds`.
     """
     if supplies is not None:
         os.environ.update(supplies.environment)
@@ -60,10 +60,10 @@ def run_job(job: Job, supplies: Supplies | None = None, watch: Watcher = lambda 
 def run_seeds(
     run: ResolvedRun, jobs: Sequence[Job], partitions: dict[int, Partition], watch: Watcher, debug: bool = False
 ) -> None:
-    """Run the jobs of one run, one seed after another; jobs that are done by then are left out.
+    """Run the jobs of one run, one seed after another, except jobs that are done by then.
 
-    watch: told of every evaluated round, and of every warning once. debug: without hosts, an error at a client is
-    raised where it happens.
+    watch: gets every evaluated round, and every warning once. debug: without hosts, an error at a client is raised
+    where it happens.
     """
     with ExitStack() as stack:
         watch_once = without_repeated_warnings(watch)
@@ -86,7 +86,7 @@ def run_seeds(
 
 
 class OpenJob:
-    """A job while it is run. begun: whether an earlier command left something to continue from."""
+    """A job in progress. begun: whether an earlier command left something to continue from."""
 
     def __init__(self, job: Job, begun: bool, watch: Watcher) -> None:
         self.job, self.begun, self.watch, self.done = job, begun, watch, False
@@ -95,11 +95,11 @@ class OpenJob:
 
     @property
     def task(self) -> SeedTask:
-        """For the driver. The folder is absolute: processes of a Ray that was there before work in another one."""
+        """The driver's task. Its folder is absolute, because processes of an existing Ray work in another one."""
         return SeedTask(self.job.config, self.job.folder.absolute(), self.begun)
 
     def handle(self, event: Event) -> None:
-        """An event of the driver."""
+        """Handle an event of the driver."""
         if "begun" in event:
             self._attach_loggers()
         elif "ended" in event:
@@ -126,13 +126,13 @@ class OpenJob:
             logger.conclude(Records(folder))
         self.close_loggers("success")
         description.note_end(folder)
-        # With this file the run is over: what is written after it may be missing for ever.
+        # This file ends the run: anything written after it may be missing for ever.
         write_summary(Records(folder), [*warnings, *self.warnings])
         checkpoint.remove(folder / "checkpoint")
         self.done = True
 
     def close_loggers(self, status: str) -> None:
-        """status: success or failed."""
+        """Close the loggers. status: success or failed."""
         for logger in self.loggers:
             logger.finalize(status)
         self.loggers = []
@@ -140,7 +140,7 @@ class OpenJob:
 
 @contextmanager
 def open_job(job: Job, run: ResolvedRun, partition: Partition, watch: Watcher) -> Iterator[OpenJob]:
-    """A job with its folder locked for this command and described. Another command that wants the job waits."""
+    """A job whose folder is described and locked for this command; another command that wants it waits."""
     with run_folder.writable(job.folder), _locked(job.folder, watch):
         state = run_folder.state_of(job.folder, job.config)
         opened = OpenJob(job, state == "begun", watch)
@@ -165,32 +165,32 @@ def open_job(job: Job, run: ResolvedRun, partition: Partition, watch: Watcher) -
 
 
 def _check_code(job: Job) -> None:
-    """Raises ConfigError if this process has other user code than the process that asked for the job."""
+    """Raises ConfigError if this process has other user code than the process that requested the job."""
     if job.code is not None and job.code != provenance.short_fingerprint(job.config):
         names = ", ".join(provenance.user_names(job.config).values())
-        raise ConfigError(f"the code of {names} has changed since the command began; give it again")
+        raise ConfigError(f"the code of {names} has changed since the command began; repeat the command")
 
 
 @contextmanager
 def _locked(folder: Path, watch: Watcher) -> Iterator[None]:
-    """Lock a folder against other commands; if one is at work there, say so and wait for its end."""
+    """Lock a folder against other commands; if one is at work there, warn and wait for its end."""
     with ExitStack() as stack:
         try:
             stack.enter_context(run_folder.locked_folder(folder, patience=0))
         except ConfigError:
-            watch({"warning": f"{folder}: another command is at work here, whose end is waited for"})
+            watch({"warning": f"{folder}: another command is at work here; waiting for its end"})
             stack.enter_context(run_folder.locked_folder(folder, patience=inf))
         yield
 
 
 def _has_records(job: Job) -> bool:
-    """Whether there is anything that the same command could continue from."""
+    """Whether there is anything to continue from."""
     kept = [job.folder / "metrics.jsonl", *(job.folder / "checkpoint").rglob("*")]
     return any(path.is_file() and path.stat().st_size > 0 for path in kept)
 
 
 def without_repeated_warnings(watch: Watcher) -> Watcher:
-    """Seeds of a run have many warnings in common."""
+    """A watcher that gets each warning once, because seeds of a run have many in common."""
     seen = set[str]()
 
     def watch_once(event: Event) -> None:
@@ -202,7 +202,7 @@ def without_repeated_warnings(watch: Watcher) -> Watcher:
 
 
 def at_most_every(seconds: float, call: Callable[..., None], clock: Callable[[], float] = time.monotonic) -> Any:
-    """The function, which does nothing when it is called again within so many seconds."""
+    """The function, except that it does nothing if called again within this many seconds."""
     last = clock()
 
     def call_if_due(*arguments: Any) -> None:
@@ -215,7 +215,7 @@ def at_most_every(seconds: float, call: Callable[..., None], clock: Callable[[],
 
 
 def write_error(job: Job, text: str) -> None:
-    """Into error.txt of the job's folder."""
+    """Write a text to error.txt of the job's folder."""
     job.folder.mkdir(parents=True, exist_ok=True)
     (job.folder / ERROR).write_text(text + "\n")
 

@@ -33,7 +33,7 @@ from fedbench.silence import silence_logger
 ENDED = ("done", "stopped")
 
 Watch = Callable[[dict[str, Outcome], JobProgress], None]
-"""Gets the outcome of every job so far, and the progress of those that run."""
+"""Gets the outcome of every job so far, and the progress of running jobs."""
 
 
 def run_jobs(
@@ -49,7 +49,7 @@ def run_jobs(
 
     A failed job is reported and not tried again; a job whose process dies continues from its last checkpoint. One at a
     time and without hosts, jobs run in this process, and Ray is not needed. more: called for further jobs when there is
-    room. early: jobs that fall behind are stopped. tune_folder: where Tune's own records of the trials are kept.
+    room. early: jobs that fall behind are stopped. tune_folder: for Tune's own records of the trials.
     """
     every = list(jobs)
 
@@ -64,7 +64,7 @@ def run_jobs(
         if job.outcome().status == "done":
             run_folder.state_of(job.folder, job.config)
             run_folder.remove_leftovers(job.folder)
-    # Two labels may stand for one run, which two trials must not make at once.
+    # Two labels may stand for one run, which must not run in two trials at once.
     left = list({job.folder: job for job in reversed(every) if not _has_ended(job, early)}.values())[::-1]
     left = left or list(further())
     if left:
@@ -75,7 +75,7 @@ def run_jobs(
             else:
                 ended = [job for job in every if _has_ended(job, early)]
                 with supplies_for(ray, every) as supplies:
-                    shutil.rmtree(scratch, ignore_errors=True)  # jobs' own folders say what is done, not Tune's state
+                    shutil.rmtree(scratch, ignore_errors=True)  # the jobs' folders record what is done
                     tuner = _tuner(
                         left,
                         further,
@@ -85,7 +85,7 @@ def run_jobs(
                         [progress_callback(told), *(_record_callbacks() if tune_folder else [])],
                         supplies,
                     )
-                    # Tune prints stack traces of killed processes; what matters is said here.
+                    # Tune prints stack traces of killed processes; the relevant part is logged here.
                     with silence_logger("ray.tune", logging.CRITICAL):
                         results = tuner.fit()
                 for result in results:
@@ -97,7 +97,7 @@ def run_jobs(
 
 
 def _has_ended(job: Job, early: bool) -> bool:
-    """Whether nothing is left to do: a stopped job continues if no job is stopped any more."""
+    """Whether nothing is left to do. A stopped job continues if early stopping is off."""
     return job.outcome().status in (ENDED if early else ENDED[:1])
 
 
@@ -135,7 +135,7 @@ def _outcomes(jobs: Sequence[Job]) -> dict[str, Outcome]:
 
 
 def bundles(config: Config) -> list[dict[str, float]]:
-    """What one trial reserves: its driver, which only waits, and its hosts; or one core for a run without hosts."""
+    """The resources of one trial: its driver, which only waits, and its hosts; or one core for a run without hosts."""
     resources = config.resources
     gpu = {"GPU": float(resources.gpus_per_host)} if resources.gpus_per_host else {}
     if resources.hosts == 0:
@@ -144,7 +144,7 @@ def bundles(config: Config) -> list[dict[str, float]]:
 
 
 def _need(config: Config) -> dict[str, float]:
-    """The sum of what a trial reserves, by kind."""
+    """The sum of a trial's resources, by kind."""
     need: dict[str, float] = {}
     for bundle in bundles(config):
         for kind, amount in bundle.items():
@@ -213,7 +213,7 @@ def _tuner(
             name=f"{len(list(storage.glob('*'))) + 1}",
             storage_path=str(storage.absolute()),
             verbose=0,
-            # A job keeps checkpoints in its own folder; Tune's would have to lie where every machine can write.
+            # A job keeps checkpoints in its own folder; Tune's would need a folder where every machine can write.
             checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
             callbacks=callbacks,
             failure_config=tune.FailureConfig(max_failures=retries.TRIAL),

@@ -11,15 +11,15 @@ from fedbench.jobs.run_job import run_job
 from fedbench.runtime import driver
 
 AHEAD = 1
-"""Evaluations that a job may be ahead of what Tune has received."""
+"""Number of evaluations that a job may be ahead of Tune."""
 
 
 class NotWantedError(BaseException):
-    """Raised inside a job that nobody wants any more."""
+    """Raised inside a job that is no longer wanted."""
 
 
 def tune_result(event: driver.Event, point: str) -> dict[str, Any]:
-    """An evaluation for Tune: round, scores at a point, and `score`, which is always better when higher."""
+    """An evaluation for Tune: round, scores at a point, and `score`, for which higher is always better."""
     metric = event["metric"]
     line: dict[str, Any] = next((line for line in event["lines"] if line["point"] == point), {})
     scores = {f"{split}_{metric.name}": line.get(f"{split}_{metric.name}") for split in ("val", "test")}
@@ -30,7 +30,7 @@ def tune_result(event: driver.Event, point: str) -> dict[str, Any]:
 
 
 class BackgroundJob:
-    """A job that runs in a thread. supplies: what this machine may lack."""
+    """A job that runs in a thread. supplies: for a machine that lacks them."""
 
     def __init__(self, job: Job, supplies: Supplies | None = None) -> None:
         self.job, self.supplies = job, supplies
@@ -45,7 +45,7 @@ class BackgroundJob:
         return self._results.get()
 
     def stop(self) -> None:
-        """End it after its next evaluation and wait for that; what it computed is kept."""
+        """End it after its next evaluation and wait for the end; its results are kept."""
         self._stopped.set()
         while self._thread.is_alive():
             try:

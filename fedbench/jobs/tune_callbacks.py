@@ -1,4 +1,4 @@
-"""Callbacks of Ray Tune while it runs trials: which job is next, which is stopped, and how far they are."""
+"""Callbacks for Ray Tune: they choose the next job, stop jobs early, and report progress."""
 
 import logging
 import os
@@ -14,9 +14,9 @@ from fedbench.results.reader import Records
 from fedbench.runtime.ray.liveness import check_alive
 
 REDUCTION = 3
-"""Of the trials that reach a rung, the best third goes on to the next, at three times as many rounds."""
+"""The best third of the trials at a rung continues to the next, at three times as many rounds."""
 RUNGS = 2
-"""Before the last round: at a ninth and at a third of the rounds."""
+"""Number of rungs before the last round: at a ninth and at a third of the rounds."""
 LONGEST_TRIAL_NAME = 100
 """Maximum length of a trial's name."""
 REPORT_EVERY = 20.0
@@ -29,7 +29,7 @@ TUNE_ENVIRONMENT = {
     "RAY_CHDIR_TO_TRIAL_DIR": "0",
     "RAY_AIR_NEW_OUTPUT": "0",
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
-    "TUNE_DISABLE_SIGINT_HANDLER": "1",  # after its own, a study would go on with what was tried so far
+    "TUNE_DISABLE_SIGINT_HANDLER": "1",  # Tune's own handler would let a study continue with the trials so far
     "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",
     "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
 }
@@ -68,21 +68,21 @@ def job_queue(jobs: Sequence[Job], more: MoreJobs) -> Any:
             return {"job": job, "method": job.label, "seed": job.seed, **job.values}
 
         def on_trial_complete(self, trial_id: str, result: Any = None, error: bool = False) -> None:
-            """Nothing: the outcome of a job is known from its folder."""
+            """Does nothing: the outcome of a job is known from its folder."""
 
         def save(self, checkpoint_path: str) -> None:
-            """Nothing, for the same reason."""
+            """Does nothing, for the same reason."""
 
         def restore(self, checkpoint_path: str) -> None:
-            """Nothing, for the same reason."""
+            """Does nothing, for the same reason."""
 
     return Jobs()
 
 
 def asha_per_method(known: Sequence[Job]) -> Any:
-    """Asynchronous successive asha_per_method among the trials of one method and seed; methods do not compete here.
+    """Asynchronous successive halving among the trials of one method and seed; methods do not compete here.
 
-    known: jobs that are done or were stopped before, with which new ones compete too.
+    known: jobs done or stopped before, with which new ones compete too.
     """
     from ray.tune.schedulers import ASHAScheduler, FIFOScheduler, TrialScheduler
 
@@ -150,9 +150,9 @@ def scores_by_round(job: Job) -> list[tuple[int, float]]:
 
 
 def progress_callback(on_progress: OnJobProgress) -> Any:
-    """A callback of Tune that reports the progress of trials: when one starts or ends, and every now and then.
+    """A callback of Tune that reports the progress of trials: when one starts or ends, and at intervals.
 
-    It also notices that Ray is dead; Tune would wait for ever.
+    It also detects a dead Ray, for which Tune would wait for ever.
     """
     import ray
 
@@ -179,7 +179,7 @@ def progress_callback(on_progress: OnJobProgress) -> Any:
 
         def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
             job = trial.config["job"].name
-            logging.getLogger("fedbench").warning("the process of %s died: going on from its last checkpoint", job)
+            logging.getLogger("fedbench").warning("the process of %s died: continuing from its last checkpoint", job)
 
         def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
             self._tell([other for other in trials if other is not trial])

@@ -1,1 +1,1 @@
-"""Rounds: a driver, hosts that train clients, and what survives a kill."""
+"""Runs rounds: a driver, hosts that train clients, and checkpoints."""

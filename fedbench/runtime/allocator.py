@@ -1,17 +1,17 @@
-"""What the C library does with memory that is freed."""
+"""Controls how the C library handles freed memory."""
 
 import ctypes
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 KEPT = 1 << 28
-"""Bytes: blocks up to this size, and so much of freed memory at the end of the heap, stay with the process."""
+"""Bytes: blocks up to this size, and as much freed memory at the end of the heap, stay with the process."""
 
 
 def keep_freed_memory() -> None:
-    """Keep what a step frees for the next one, where glibc would give large blocks back to the system.
+    """Keep memory that a step frees for the next step; by default glibc returns large blocks to the system.
 
-    Getting fresh pages for the same activations and gradients again takes a tenth of a step of resnet18 on a CPU. Other
-    C libraries are left alone.
+    Getting fresh pages for the same activations and gradients takes a tenth of a step of resnet18 on a CPU. Other C
+    libraries are left alone.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt
@@ -22,7 +22,7 @@ def keep_freed_memory() -> None:
 
 
 def release_freed_memory() -> None:
-    """Give freed memory back to the system now: dealing to many clients leaves more of it than a run ever needs."""
+    """Return freed memory to the system now: partitioning among many clients frees more than a run ever needs."""
     try:
         ctypes.CDLL(None).malloc_trim(0)
     except (AttributeError, OSError, TypeError):  # not glibc

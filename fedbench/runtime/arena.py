@@ -1,6 +1,6 @@
-"""Shared memory of a node, through which tensors travel between the driver and its hosts without a copy.
+"""Shared memory of a node, through which the driver and its hosts pass tensors without a copy.
 
-The driver gives out the files; a file is free again when the last tensor that was read from it is gone.
+The driver assigns the files; a file is free again when the last tensor that was read from it is gone.
 """
 
 import mmap
@@ -18,12 +18,12 @@ from torch import Tensor
 
 ALIGNMENT = 64
 SMALLEST_SHARED = 4096
-"""Bytes from which a tensor is worth a place of its own; smaller ones travel with their message."""
+"""Bytes from which a tensor gets a place of its own; smaller tensors travel with their message."""
 
 
 @dataclass(frozen=True)
 class TensorPlace:
-    """Where a tensor is: bytes of a file of the arena."""
+    """The bytes of an arena file that hold a tensor."""
 
     file: int
     offset: int
@@ -36,14 +36,14 @@ class TensorPlace:
 
 
 class Files:
-    """The mapped files of a folder, by number. A file grows when more is written to it than it holds."""
+    """The mapped files of a folder, by number. A file grows when more is written than fits."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._mapped: dict[int, np.ndarray] = {}
 
     def write(self, file: int, tensors: Sequence[Tensor]) -> list[TensorPlace]:
-        """Copy tensors one after the other into a file. Raises OSError where there is no room for them."""
+        """Copy tensors one after the other into a file. Raises OSError if there is no room."""
         places, end = [], 0
         for tensor in tensors:
             place = TensorPlace(file, align_up(end), tuple(tensor.shape), tensor.dtype)
@@ -59,7 +59,7 @@ class Files:
         return view_of(torch.from_numpy(self.mapped(place.file, place.end)), place)
 
     def mapped(self, file: int, size: int) -> np.ndarray:
-        """uint8 view of a whole file of at least `size` bytes; the same array until the file has grown."""
+        """A uint8 view of a whole file of at least `size` bytes; the same array until the file grows."""
         known = self._mapped.get(file)
         if known is None or len(known) < size:
             known = self._mapped[file] = self._map(file, size)
@@ -69,7 +69,7 @@ class Files:
         handle = os.open(self.folder / str(file), os.O_RDWR | os.O_CREAT, 0o600)
         try:
             if os.fstat(handle).st_size < size:
-                # Reserves the pages: without it, a full memory would end the process at its first write.
+                # Reserves the pages: otherwise, if memory is full, the first write would kill the process.
                 os.posix_fallocate(handle, 0, -(-size // mmap.PAGESIZE) * mmap.PAGESIZE)
             return np.frombuffer(mmap.mmap(handle, 0), np.uint8)
         finally:
@@ -77,7 +77,7 @@ class Files:
 
 
 class Arena:
-    """The driver's side: which files are in use."""
+    """The driver's side, which tracks the files in use."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -88,7 +88,7 @@ class Arena:
         self._at: dict[int, int] = {}  # address of its mapping -> file
 
     def take(self, size: int) -> int:
-        """A free file, of about this size if there is one."""
+        """Take a free file, if possible of about this size."""
         if not self._free:
             self._sizes.append(0)
             return len(self._sizes) - 1
@@ -97,12 +97,12 @@ class Arena:
         return file
 
     def give_back(self, file: int) -> None:
-        """Nobody will write to the file: it is free unless tensors of it are left."""
+        """Return a file that will not be written; it is free once no tensor of it is left."""
         if not self._readers[file]:
             self._free.add(file)
 
     def store(self, tensor: Tensor) -> tuple[TensorPlace, Tensor]:
-        """Where a tensor is, copied only if it is not in the arena, and the tensor that keeps the place taken."""
+        """Returns a tensor's place, copying it if it is not in the arena, and the tensor that keeps the place."""
         known = self._place(tensor)
         if known:
             return known, tensor
@@ -115,10 +115,10 @@ class Arena:
         return place, self.read([place])[0]
 
     def read(self, places: Sequence[TensorPlace]) -> list[Tensor]:
-        """The tensors at places of one taken file, which is free again when all of them are gone."""
+        """The tensors at places of one taken file, which is free again when all are gone."""
         file, end = places[0].file, max(place.end for place in places)
         whole = self._files.mapped(file, end)
-        if len(whole) != self._sizes[file]:  # it has grown, and is elsewhere now
+        if len(whole) != self._sizes[file]:  # it has grown and moved
             self._at = {at: known for at, known in self._at.items() if known != file}
             self._at[whole.ctypes.data], self._sizes[file] = file, len(whole)
         return [self._leased(whole, place) for place in places]
@@ -142,7 +142,7 @@ class Arena:
 
 
 def align_up(position: int) -> int:
-    """The first place from there on where a tensor may start."""
+    """The first offset from `position` at which a tensor may start."""
     return -(-position // ALIGNMENT) * ALIGNMENT
 
 

@@ -1,4 +1,4 @@
-"""From a resolved configuration to what works: the learner, the method, and what both halves of it know."""
+"""Builds the learner, the method and the context of both its halves from a resolved configuration."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ from fedbench.runtime.resolved import ResolvedRun
 
 @dataclass(frozen=True)
 class Parts:
-    """What a process works with in one run."""
+    """The objects of a process in one run."""
 
     run: ResolvedRun
     seed: int
@@ -42,7 +42,7 @@ def build_parts(run: ResolvedRun, partition: Partition, seed: int, device: str =
 
 
 def build_learner(run: ResolvedRun, seed: int, device: str = "cpu") -> Learner:
-    """Every process builds the same start model from the seed."""
+    """The learner; every process builds the same start model from the seed."""
     config, dataset, task = run.config, run.dataset, run.task
     with seeds.preserved_streams():
         seeds.seed_everything(seed, "model")
@@ -91,7 +91,7 @@ def make_context(run: ResolvedRun, partition: Partition, seed: int, learner: Lea
 
 
 def _grade(dataset: Dataset, partition: Partition) -> Callable[[Tensor], float] | None:
-    """The share of labels of the public images that are the data set's."""
+    """A function of labels of the public images: the share equal to the data set's labels."""
     if partition.public is None or not dataset.classes:
         return None
     return partial(_share_equal, torch.as_tensor(dataset.labels[partition.public]))

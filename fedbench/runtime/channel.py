@@ -1,7 +1,7 @@
-"""How messages travel between the driver and its hosts in Ray actors.
+"""Sends messages between the driver and its hosts in Ray actors.
 
-Large tensors lie in shared memory (the arena) where both sides see it, and go through Ray's object store where they do
-not; small ones come along with their message.
+Large tensors lie in shared memory (the arena) if both sides see it, and go through Ray's object store otherwise; small
+tensors travel with their message.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ from fedbench.runtime.exchange import Order, Reply
 
 @dataclass(frozen=True)
 class Attached:
-    """Where a tensor of a packed message is: among the arrays that come with it, or the references after it."""
+    """Index of a packed tensor among the arrays that come with the message, or the references after it."""
 
     index: int
     referred: bool = False
@@ -29,7 +29,7 @@ class Attached:
 
 @dataclass
 class PackedOrder:
-    """An order on its way, with places and slots for tensors. files: of the arena, free for uploads."""
+    """An order in transit, with places and slots for tensors. files: arena files free for uploads."""
 
     order: Order
     arrays: list[np.ndarray]
@@ -37,21 +37,21 @@ class PackedOrder:
 
 
 class DriverEnd:
-    """The driver's end of the channels to its hosts. folder: of the arena; put: Ray's, for one array."""
+    """The driver's end of the channels to its hosts. folder: of the arena; put: `ray.put` for one array."""
 
     def __init__(self, folder: Path, put: Callable[[np.ndarray], Any]) -> None:
         self._arena, self._put, self._upload_bytes = Arena(folder), put, 0
         self.begin_exchange()
 
     def begin_exchange(self) -> None:
-        """Let go of what was sent before."""
-        # By id of the tensor and nearness: place or reference, and what must live as long as it.
+        """Forget what was sent before."""
+        # Tensor id and nearness -> place or reference, and objects that must live as long.
         self._sent: dict[tuple[int, bool], tuple[Any, ...]] = {}
 
     def packed(self, order: Order, near: bool) -> tuple[PackedOrder, list[Any]]:
-        """An order for a host, which is `near` if it sees the arena, and the Ray references that go after it.
+        """Returns a packed order and the Ray references sent after it. near: whether the host sees the arena.
 
-        A tensor of several orders of an exchange is stored once.
+        A tensor in several orders of an exchange is stored once.
         """
         arrays: list[np.ndarray] = []
         references: list[Any] = []
@@ -79,19 +79,19 @@ class DriverEnd:
     def _in_arena(self, tensor: Tensor) -> tuple[Any, ...]:
         try:
             return self._arena.store(tensor)
-        except OSError:  # shared memory is full: Ray's store goes on on disk
+        except OSError:  # shared memory is full: Ray's store spills to disk
             return self._by_ray(tensor)
 
     def _by_ray(self, tensor: Tensor) -> tuple[Any, ...]:
         return (self._put(tensor.contiguous().numpy()),)
 
     def lost(self, packed: PackedOrder) -> None:
-        """The host died before it answered: its files are free."""
+        """Free the files of a host that died before answering."""
         for file in packed.files:
             self._arena.give_back(file)
 
     def opened(self, packed: PackedOrder, reply: Reply, arrays: Sequence[np.ndarray]) -> Reply:
-        """A host's reply with its tensors, the server's own to write to. Files that it did not use are free again."""
+        """A host's reply with its tensors, which the server may modify. Frees the files that the host did not use."""
         unused = set(packed.files)
         for message in reply.messages():
             held: dict[str, Any] = dict(message.tensors)
@@ -116,7 +116,7 @@ class HostEnd:
         self._files, self._free = Files(folder), list[int]()
 
     def opened(self, packed: PackedOrder, references: Sequence[np.ndarray]) -> Order:
-        """The order with its tensors, views of memory that is not this host's to write to."""
+        """The order with its tensors, views of memory that this host must not modify."""
         self._free = list(packed.files)
 
         def change(found: Any) -> Tensor:
@@ -127,19 +127,19 @@ class HostEnd:
         return with_tensors(packed.order, change)
 
     def ship(self, report: Any) -> None:
-        """Put the large tensors of an upload where the driver reads them, as soon as it is made."""
+        """Put the large tensors of a new upload into the arena, where the driver reads them."""
         large = {n: t for n, t in report.upload.tensors.items() if t.nbytes >= SMALLEST_SHARED}
         if not large or not self._free:
             return
         try:
             places: list[Any] = self._files.write(self._free[-1], list(large.values()))
-        except OSError:  # shared memory is full: with the reply
+        except OSError:  # shared memory is full: send with the reply
             return
         self._free.pop()
         report.upload.tensors.update(zip(large, places, strict=True))
 
     def packed(self, reply: Reply) -> tuple[Reply, list[np.ndarray]]:
-        """A reply whose tensors are in the list of arrays, or in the arena already."""
+        """A reply whose tensors are in the list of arrays or already in the arena."""
         arrays: list[np.ndarray] = []
 
         def change(found: Any) -> Any:
@@ -154,7 +154,7 @@ class HostEnd:
 
 
 def with_tensors(order: Order, change: Callable[[Any], Any]) -> Order:
-    """The order with every tensor (or what stands for it) changed; a message that tasks share stays shared."""
+    """Apply a function to every tensor (or placeholder) of an order; messages shared by tasks stay shared."""
     seen: dict[int, Message] = {}
 
     def of(message: Message | None) -> Any:

@@ -1,4 +1,4 @@
-"""Checkpoints: files `round-<t>.safetensors`, whole or absent, with the hosts' states in shards beside them."""
+"""Checkpoints: files `round-<t>.safetensors`, written atomically, with the hosts' states in shards beside them."""
 
 import shutil
 import time
@@ -13,16 +13,16 @@ from fedbench.runtime.shards import Shards, Snapshot
 from fedbench.runtime.store import Versions
 
 FORMAT = 4
-"""Counted up with every change of what a checkpoint holds."""
+"""Incremented whenever the content of checkpoints changes."""
 PREFIX, SUFFIX = "round-", ".safetensors"
 SHARE_OF_TIME = 0.05
-"""Of a run's time that checkpoints may take where they come as often as that allows."""
+"""Share of a run's time that checkpoints may take if `every` is "auto"."""
 
 
 class Checkpoints:
-    """Those of a run under way.
+    """The checkpoints of a run in progress.
 
-    folder: in which they are; every: so many rounds, "auto", or 0 for none; rounds: of the run, whose last needs none.
+    folder: of the checkpoints; every: number of rounds, "auto", or 0 for none; rounds: of the run; the last needs none.
     """
 
     def __init__(self, folder: Path, every: int | Literal["auto"], rounds: int) -> None:
@@ -31,7 +31,7 @@ class Checkpoints:
         self._ended, self._took = time.perf_counter(), 0.0
 
     def due(self, round: int) -> bool:
-        """Whether there is one after a round. Which rounds have one changes no number of a run."""
+        """Whether a checkpoint is due after a round. The choice of rounds does not affect results."""
         if not self._every or not 0 < round < self._rounds:
             return False
         if self._every == "auto":
@@ -41,9 +41,9 @@ class Checkpoints:
     def keep(
         self, round: int, content: Callable[[], dict[str, Any]], versions: Sequence[Versions], snapshot: Snapshot
     ) -> None:
-        """Write the checkpoint of a round: the driver's content, and the states of these versions at the hosts.
+        """Write the checkpoint of a round: the driver's content and the hosts' states of these versions.
 
-        Raises OSError, and leaves the one before as it was.
+        Raises OSError, leaving the previous checkpoint unchanged.
         """
         begun = time.perf_counter()
         try:
@@ -57,12 +57,12 @@ class Checkpoints:
             self._took = self._ended - begun
 
     def shards(self, kept: dict[str, Any]) -> list[Path]:
-        """The files with the states of a checkpoint that was read. Raises ConfigError where one is gone."""
+        """The files with the states of a loaded checkpoint. Raises ConfigError if one is missing."""
         return self._shards.named(kept["shards"])
 
 
 def save(folder: Path, round: int, content: dict[str, Any]) -> None:
-    """Write the checkpoint of a round and drop older ones. Raises OSError, and leaves the older ones as they were."""
+    """Write the checkpoint of a round and delete older ones. Raises OSError, leaving the older ones unchanged."""
     finished = folder / f"{PREFIX}{round:06d}{SUFFIX}"
     unfinished = folder / f".{finished.name}{PART_SUFFIX}"
     folder.mkdir(parents=True, exist_ok=True)
@@ -78,9 +78,9 @@ def save(folder: Path, round: int, content: dict[str, Any]) -> None:
 
 
 def load(folder: Path) -> dict[str, Any] | None:
-    """What is in the newest checkpoint that can be read, or None where there is none.
+    """The content of the newest readable checkpoint, or None if there is no checkpoint.
 
-    Raises ConfigError where none can be read, and for one that another version of fedbench wrote.
+    Raises ConfigError if none can be read or if another version of fedbench wrote it.
     """
     found = _finished(folder)
     for path in reversed(found):
@@ -89,8 +89,8 @@ def load(folder: Path) -> dict[str, Any] | None:
         except OSError:
             continue
         if content.pop("format", None) != FORMAT:
-            line = "written by another version of fedbench, which can go on with it"
-            raise ConfigError(f"{path}: {line}; delete {folder.parent} to run it anew")
+            line = "written by another version of fedbench; continue with that version"
+            raise ConfigError(f"{path}: {line}, or delete {folder.parent} to run it again")
         return content
     if found:
         raise ConfigError(f"{found[-1]}: damaged; {rerun_hint(folder.parent)}")
@@ -102,7 +102,7 @@ def remove(folder: Path) -> None:
 
 
 def is_one(name: str) -> bool:
-    """Whether a file in a run's folder is a checkpoint, which must not be there before its shards are."""
+    """Whether a file in a run's folder is a checkpoint, which must not exist before its shards."""
     return Path(name).name.startswith(PREFIX) and name.endswith(SUFFIX)
 
 

@@ -1,4 +1,4 @@
-"""A host's data: every client's part of it, on the host's device."""
+"""A host's data: the parts of its clients, on the host's device."""
 
 import warnings
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from fedbench.module.seeds import Key
 
 
 class ClientData:
-    """Gathers normalised batches of clients' parts out of one copy of the data set."""
+    """Gathers normalised batches of clients' parts from one copy of the data set."""
 
     def __init__(
         self, config: Config, dataset: Dataset, partition: Partition, device: torch.device, dtype: torch.dtype
@@ -32,7 +32,7 @@ class ClientData:
         self._factors = scale_and_shift(dataset, device, dtype)
 
     def split(self, clients: Sequence[int], part: str, key: Key) -> Split:
-        """Part 'train', 'val' or 'test' of these clients, one after the other."""
+        """Part 'train', 'val' or 'test' of these clients, concatenated."""
         nothing = np.zeros(0, np.int64)
         rows = [nothing, *(getattr(self.partition.clients[n], part) for n in clients)]
         targets = [client_targets(self.dataset, self.partition, self.config, n, part) for n in clients]
@@ -40,7 +40,7 @@ class ClientData:
         return self._gatherer(torch.from_numpy(np.concatenate(rows)), torch.from_numpy(whole), key)
 
     def public(self, key: Key) -> Split | None:
-        """The public samples, whose targets nobody knows."""
+        """The public samples, without targets."""
         if self.partition.public is None:
             return None
         rows = self.partition.public
@@ -48,7 +48,7 @@ class ClientData:
         return self._gatherer(torch.from_numpy(rows), torch.from_numpy(unknown), key)
 
     def groups(self, split: Split) -> dict[str, Tensor]:
-        """What `evaluate.by` tells apart in a part, as `class=3` and `domain=photo`: bool [n] of each."""
+        """The groups of `evaluate.by` in a part, such as `class=3` or `domain=photo`: bool [n] each."""
         kinds: dict[str, tuple[Tensor, Sequence[Any]]] = {}
         if "class" in self.config.evaluate.by:
             kinds["class"] = split.labels, range(self.dataset.classes)
@@ -76,14 +76,14 @@ class ClientData:
 
 
 def as_tensor(array: np.ndarray) -> Tensor:
-    """A view of an array in shared or mapped memory, which nobody may write to."""
+    """A view of an array in shared or mapped memory, which must not be modified."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # read-only, and so it shall be
+        warnings.simplefilter("ignore", UserWarning)  # it is meant to be read-only
         return torch.from_numpy(array)
 
 
 def resident(samples: Tensor, device: torch.device) -> Tensor:
-    """The samples on the device where they take at most a quarter of its free memory; else batches are sent there."""
+    """The samples on the device if they take at most a quarter of its free memory; else batches are sent there."""
     if device.type == "cuda" and samples.nbytes > torch.cuda.mem_get_info(device)[0] // 4:
         return samples
     return samples.to(device)

@@ -30,7 +30,7 @@ def drive_seeds(
 ) -> None:
     """Drive the seeds of a run, one after another.
 
-    on_event: gets the events of `drive`, and one when a task begins and one when it ends, each with the task's number.
+    on_event: gets the events of `drive`, and one when a task begins and ends, each with the task's number.
     """
     for number, task in tasks.items():
         tell = partial(_numbered, on_event, number)
@@ -71,7 +71,7 @@ def drive(
                 Driver.of(run, hosts, recorder, on_event).run(kept)
             except StateLostError as error:
                 where = "from the last checkpoint" if checkpoint.load(folder / "checkpoint") else "from the beginning"
-                on_event({"warning": f"{error} with its host: going on {where}"})
+                on_event({"warning": f"{error} with its host: continuing {where}"})
                 resume, lost = True, lost + 1
                 continue
             recorder.write_tables()

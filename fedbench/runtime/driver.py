@@ -1,4 +1,4 @@
-"""The driver: the exchanges of a run. Nothing here knows any method."""
+"""The driver, which makes the exchanges of a run. It is independent of methods."""
 
 import os
 import time
@@ -45,7 +45,7 @@ Event = dict[str, Any]
 class Driver:
     """Runs one configuration with one seed.
 
-    on_event: told of every evaluated round; warnings: said before round 1; inputs: what models are given.
+    on_event: gets every evaluated round; warnings: given before round 1; inputs: the models' inputs.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class Driver:
         return cls(parts, setup, hosts, recorder, on_event, [*dataset.remarks, *dealt.warnings], dataset.inputs())
 
     def run(self, kept: dict[str, Any] | None = None) -> None:
-        """All exchanges, or those after a checkpoint: the driver's part of it."""
+        """Make all exchanges, or those after a checkpoint. kept: the driver's part of the checkpoint."""
         with torch_threads(self.config.train.threads):
             self.begin(kept)
             for number in range(self.record.number, self.config.rounds + 1):
@@ -123,7 +123,7 @@ class Driver:
             self._extra_pass(0)
 
     def end(self) -> None:
-        """Say whether anything was trained, and let go of what only this run needed."""
+        """Warn of rounds in which nothing was trained, and release what only this run needed."""
         if self.record.idle:
             share = f"{self.record.idle} of {self.config.rounds} rounds"
             self.warn(f"seed {self.seed}: nothing was trained in {share}: no client ended a fit with a gradient step")
@@ -131,15 +131,15 @@ class Driver:
         self._tell_remarks()
 
     def exchange(self, number: int) -> None:
-        """One message to every host and back: a model is evaluated, and the next one trained out of it."""
+        """Send one message to every host and back: evaluates a model and trains the next one from it."""
         begun = time.perf_counter()
         last = number == self.config.rounds
-        # 1. who trains, who is evaluated
+        # 1. choose who trains and who is evaluated
         self.server.round = number + 1
         self.server.participants = [] if last else self.drawn(number + 1)
         trainers = [] if last else self._trainers(self.server.participants)
         evaluate = self.everyone if self._due(number) else []
-        # 2. the model goes out
+        # 2. prepare the messages with the model
         tasks = self._tasks(number, trainers, evaluate)
         dealt, moves = self.homes.deal(tasks, self.costs.of, self.costs.measured)
         global_model = self._global_model() if evaluate else None
@@ -151,11 +151,11 @@ class Driver:
         replies = self.hosts.exchange(orders, moves)
         received = time.perf_counter()
         reports = sorted((report for reply in replies for report in reply.reports), key=lambda report: report.client)
-        # 4. the round that made the model is known
+        # 4. complete the record of the round that made the model
         self._note_failed([report for report in reports if report.client not in trainers], "was not evaluated")
         self.warn(*self.models.take(number, reports), *(line for reply in replies for line in reply.remarks))
         lines = self._record(reports) if evaluate else []
-        self.recorder.write_lines(lines)  # before the checkpoint, which knows them
+        self.recorder.write_lines(lines)  # before the checkpoint, which counts them
         trained = [report for report in reports if report.client in trainers]
         failing = self._failing(trained or reports, number + bool(trained))
         if self.record.extra_pass and type(self.method).idle_model is not Method.idle_model:
@@ -188,11 +188,11 @@ class Driver:
         return everybody[self.method.trainers(self.method.options)]
 
     def _due(self, round: int) -> bool:
-        """Whether the models of this round are evaluated."""
+        """Whether this round's models are evaluated."""
         return round >= 1 and (round % self.config.evaluate.every == 0 or round == self.config.rounds)
 
     def _last_fits(self, clients: set[int], round: int) -> set[int]:
-        """Those of the clients whose model of this round is still their newest when after_fit is next reported."""
+        """The clients whose model of this round is still their newest when after_fit is next reported."""
         while clients and not self._due(round):
             round += 1
             clients = clients.difference(self.drawn(round))
@@ -226,7 +226,7 @@ class Driver:
         return None if weights is None else Message(**vars(weights))
 
     def _extra_pass(self, number: int) -> None:
-        """An exchange without training over all clients, if the method asks for one; its bytes count."""
+        """Make an exchange without training over all clients, if the method asks for one; its bytes count."""
         if not isinstance(self.method, ExtraPass):
             return
         self.server.round = number
@@ -251,7 +251,7 @@ class Driver:
     def _aggregate(
         self, trainers: Sequence[int], reports: Sequence[Report], tasks: Sequence[ClientTask], totals: Sequence[Total]
     ) -> None:
-        """Make the next model of the uploads, and begin the record of its round."""
+        """Make the next model from the uploads and begin the record of its round."""
         round, before = self.server.round, self.record
         uploads: list[Upload] = [report.upload for report in reports if report.upload is not None]
         failed = [(r.client, r.failure) for r in reports if r.failure is not None and r.client in trainers]
@@ -273,7 +273,7 @@ class Driver:
         for report in reports:
             self.costs.learn(report)
             if report.upload is not None:
-                # Without scores where a later fit was to be shown: should that one fail, nothing is known of this one.
+                # No scores if a later fit was to be shown: should that one fail, this one's are unknown.
                 self.last_fit[report.client] = report.scores.get("after_fit", {})
                 logged = {f"logged/{k}": v for k, v in report.logged.items()}
                 self.record.traces.update({(report.client, k): v for k, v in (report.upload.traces | logged).items()})
@@ -286,7 +286,7 @@ class Driver:
         self.warn(*self.server.remarks())
 
     def _server_half(self, hook: str, *given: Any) -> Any:
-        """What a hook of the server half makes. Raises RunError for a mistake in it, and for a state that is none."""
+        """The result of a server hook. Raises RunError if the hook fails or returns an invalid state."""
         makes = hook in ("aggregate", "conclude")
         before = shared_model(self.server) if makes else {}
         with server_hook(self.method, hook):
@@ -298,9 +298,9 @@ class Driver:
         return found
 
     def _failing(self, reports: Sequence[Report], round: int) -> tuple[str, list[int]]:
-        """The cause for which all of these failed, and whom it has hit since a client last ended a fit.
+        """The common cause of these failures, and the clients it has hit since a client last completed a fit.
 
-        Raises RunError where it is more than one client's, or there is no other: to go on would change nothing.
+        Raises RunError if it has hit more than one client or the only one: further rounds would not help.
         """
         causes = {report.cause for report in reports}
         cause = causes.pop() if len(causes) == 1 else ""
@@ -315,7 +315,7 @@ class Driver:
         return cause, clients
 
     def _note_failed(self, reports: Sequence[Report], what: str) -> None:
-        """Failures of clients that were not to be trained."""
+        """Warn of failures of clients that were not to be trained."""
         for report in reports:
             if report.failure is not None:
                 where = f"seed {self.seed}, round {self.record.number}"
@@ -323,7 +323,7 @@ class Driver:
                 self.record.failed.append((report.client, report.failure))
 
     def _record(self, reports: Sequence[Report]) -> list[MetricsLine]:
-        """The lines of the round that made the model, and its rows per client."""
+        """The metrics lines of the round that made the model; also records its rows per client."""
         record, took_part = self.record, set(self.record.took_part)
         agg = {r.client: r.scores["after_agg"] for r in reports if "after_agg" in r.scores}
         whole = {r.client: r.scores["global"] for r in reports if "global" in r.scores}
@@ -344,13 +344,13 @@ class Driver:
         return lines
 
     def _checkpoint(self) -> None:
-        """A checkpoint, where one is due; a full disk costs it, not the run."""
+        """Write a checkpoint if one is due; if the disk is full, the run continues without it."""
         round = self.record.number
         if self.checkpoints.due(round):
             try:
                 self.checkpoints.keep(round, self._content, self._versions(), self.hosts.snapshot)
             except OSError as error:
-                self.warn(f"{error}; the run goes on, the checkpoint before it stays")
+                self.warn(f"{error}; the run continues, and the previous checkpoint stays")
 
     def _content(self) -> dict[str, Any]:
         self.recorder.keep()
@@ -380,7 +380,7 @@ class Driver:
         replies: list[Reply],
         seconds: dict[str, float],
     ) -> None:
-        """Write what the exchange took and tell who watches."""
+        """Write the exchange's timings and report its events."""
         busy = [reply.busy_seconds for reply in replies]
         timing = {
             "seed": self.seed,
@@ -410,7 +410,7 @@ class Driver:
         self.hosts.remarks.clear()
 
     def warn(self, *lines: str) -> None:
-        """Say every line once."""
+        """Give each warning once."""
         for text in lines:
             if text not in self.recorder.warnings:
                 self.recorder.warnings.append(text)

@@ -1,7 +1,7 @@
-"""What driver and hosts tell each other.
+"""Messages between driver and hosts.
 
-Exchange k delivers model k, has it evaluated, and trains model k + 1 out of it. So a run of T rounds has the exchanges
-0 to T, of which the last trains nothing; round t is what exchange t - 1 trains and exchange t evaluates. An extra pass
+Exchange k delivers model k, has it evaluated, and trains model k + 1 from it. So a run of T rounds has the exchanges
+0 to T, of which the last trains nothing; exchange t - 1 trains round t and exchange t evaluates it. An extra pass
 over the clients is an exchange without training and evaluation.
 """
 
@@ -17,18 +17,18 @@ from fedbench.runtime.sums import Total
 from fedbench.tasks import Score
 
 POOLED = -1
-"""Number of the client that holds the training data of all."""
+"""Number of the client that has the training data of all clients."""
 
 Scores = dict[str, Score]
-"""By split: val (where there is one) and test."""
+"""Scores by split: val (if there is one) and test."""
 
 
 @dataclass(frozen=True)
 class Setup:
-    """All that a host needs for one run. data: what it works on, by which processes elsewhere know it.
+    """Everything a host needs for one run. data: identifies the data set on other machines.
 
-    states: where private states are files, or None for this process's memory. state_bytes: how many these states may
-    come to have, as if every client kept a model.
+    states: folder of the private states, or None to keep them in this process's memory. state_bytes: their largest
+    expected size, as if every client kept a model.
     """
 
     config: Config
@@ -42,12 +42,12 @@ class Setup:
 
 @dataclass(frozen=True)
 class ClientTask:
-    """What a host does for one client in an exchange: models are evaluated first, then one is trained.
+    """A host's work for one client in an exchange: it evaluates models first, then trains one.
 
     kept: the round in which the client's private state was saved, 0 before the first. idle_model, after_agg,
-    global_model, after_fit: what is evaluated: the model of a client that sits out and whose last fit has no score,
-    what it has received, the global model, and what it trains now. keep: of these, the models that the run keeps.
-    share: the weight of its upload, where the host adds uploads up.
+    global_model, after_fit: which models are evaluated: that of a client that sits out and whose last fit has no score,
+    the received one, the global one, and the one trained now. keep: which of these models the run keeps. share: the
+    weight of its upload, if the host sums uploads.
     """
 
     client: int
@@ -66,8 +66,8 @@ class ClientTask:
 class Order:
     """The message to a host. number: of the exchange.
 
-    global_model: to be evaluated where a task asks for it. extra: whether this is an extra pass, in which clients
-    answer. gone: clients that are at home elsewhere since the last exchange.
+    global_model: evaluated if a task asks for it. extra: whether this is an extra pass, in which clients answer.
+    gone: clients that have moved to another host since the last exchange.
     """
 
     number: int
@@ -79,10 +79,10 @@ class Order:
 
 @dataclass
 class Report:
-    """What became of one task.
+    """The result of one task.
 
-    kept: bytes of the private state that was saved, or None. models: that the run keeps. failure: why there is nothing;
-    cause: what failures of one mistake have in common; trace: where it was raised.
+    kept: bytes of the saved private state, or None. models: those that the run keeps. failure: why there is no result;
+    cause: common to all failures from one mistake; trace: where it was raised.
     """
 
     client: int
@@ -107,7 +107,7 @@ class Report:
 
 @dataclass
 class Reply:
-    """The message from a host. remarks: what to say once of how it works. total: of the uploads that it added up."""
+    """The message from a host. remarks: notes on its work, shown once. total: of the uploads that it summed."""
 
     reports: list[Report]
     train_seconds: float
@@ -125,7 +125,7 @@ class Reply:
 
 @dataclass(frozen=True)
 class Relocation:
-    """A client that changes its home, and the round in which its private state was saved."""
+    """A client that moves to another host, and the round in which its private state was saved."""
 
     client: int
     kept: int
@@ -135,11 +135,11 @@ class Relocation:
 
 @dataclass
 class RoundRecord:
-    """A round: what training it cost and said. Its models are evaluated by the exchange of the same number.
+    """The cost and messages of training a round. The exchange of the same number evaluates its models.
 
-    idle: in how many rounds so far no client took a gradient step. failing: the cause for which all
-    participants failed, and whom it has hit since a client last ended a fit. extra_pass: whether one came after
-    the round.
+    idle: number of rounds so far in which no client took a gradient step. failing: the cause for which all
+    participants failed, and the clients it has hit since a client last completed a fit. extra_pass: whether one
+    followed the round.
     """
 
     number: int = 0
@@ -155,7 +155,7 @@ class RoundRecord:
     traces: dict[tuple[int, str], float] = field(default_factory=dict)
 
     def failures_with_round(self) -> list[tuple[int, str]]:
-        """The failures of a round that is not evaluated, to be told with a later one."""
+        """The failures of a round that is not evaluated, to be reported with a later one."""
         return [
             (c, text if text.startswith("in round ") else f"in round {self.number}: {text}") for c, text in self.failed
         ]

@@ -1,4 +1,4 @@
-"""A host: one learner and the clients that it works for, in a Ray actor or in the calling process."""
+"""A host: one learner and its clients, in a Ray actor or in the calling process."""
 
 import os
 import time
@@ -29,9 +29,9 @@ from fedbench.runtime.turns import Turns
 
 
 class Host:
-    """Works through orders, client by client, on one learner.
+    """Executes orders, client by client, on one learner.
 
-    ship: told of every fit as soon as it is done. debug: what fails at a client is raised, and not reported.
+    ship: called after every fit. debug: raise client failures instead of reporting them.
     """
 
     def __init__(
@@ -52,14 +52,14 @@ class Host:
 
     @classmethod
     def of(cls, setup: Setup, run: ResolvedRun, parts: Parts | None = None, **more: Any) -> "Host":
-        """The host of a run. parts: those of the driver, where it is in this process and works on the same device."""
+        """The host of a run. parts: those of the driver, if it is in this process and on the same device."""
         parts = parts or build_parts(run, setup.partition, setup.seed, setup.device)
         learner = parts.learner
         data = ClientData(setup.config, run.dataset, setup.partition, learner.device, learner.dtype)
         return cls(parts, data, open_store(setup.states), **more)
 
     def client(self, task: ClientTask, round: int) -> Client:
-        """The client as it stands when it holds the model of a round. Raises StateLostError."""
+        """The client with the model of a round. Raises StateLostError."""
         number, state = task.client, self._state(task)
         key = self._key(number, round)
         train, val, test = (self._split(number, part, key) for part in ("train", "val", "test"))
@@ -82,7 +82,7 @@ class Host:
         return self._set_round(client, round)
 
     def _state(self, task: ClientTask) -> PrivateState | None:
-        """None before the client's first training."""
+        """The private state; None before the client's first training."""
         found = self.store.load(task.client, task.kept)
         return self.method.State(**found) if found else None
 
@@ -95,7 +95,7 @@ class Host:
         return (self.seed, number, round) if number != POOLED else (self.seed, round, "pool")
 
     def _set_round(self, client: Client, round: int, rate_of: int | None = None) -> Client:
-        """Bring a client to a round: its random streams, and the learning rates of this round or another one."""
+        """Set a client's round: its random streams, and the learning rates of this or another round."""
         client.round = round
         client.decay = self.config.train.lr_decay ** max(0, (round if rate_of is None else rate_of) - 1)
         for split in (client.train, client.val, client.test, client.public):
@@ -104,7 +104,7 @@ class Host:
         return client
 
     def work(self, order: Order) -> Reply:
-        """Every task of an order, in its order. A client that fails is reported and leaves no trace."""
+        """Do the tasks of an order one after another. A client that fails is reported and changes nothing."""
         begun = time.perf_counter()
         self._watched.clear()
         for client in order.gone:
@@ -124,7 +124,7 @@ class Host:
         return Reply(reports, train, evaluate, busy, os.getpid(), resident_mb(), remarks, self._total)
 
     def _next(self, task: ClientTask, following: ClientTask | None, order: Order) -> Report:
-        """A task; what the one after it needs is fetched meanwhile."""
+        """Do a task while fetching the state that the following one needs."""
         if following:
             self.store.fetch(following.client, following.kept)
         return self._guarded(task, order)
@@ -149,11 +149,11 @@ class Host:
             report.cause = f"{type(error).__name__} {failed.place}"
             report.upload = report.kept = None
             for found in (report.scores, report.models):
-                found.pop("after_fit", None)  # of a fit that does not count
+                found.pop("after_fit", None)  # its fit does not count
         return report
 
     def _answer(self, client: Client, report: Report) -> None:
-        # Whoever trains for an answer does so with the rates of the round to come.
+        # A client that trains for its answer uses the rates of the next round.
         client = self._set_round(client, client.round, rate_of=client.round + 1)
         with self._untouched("answer", client):
             answer = call_hook(self.method, "answer", client)
@@ -176,7 +176,7 @@ class Host:
                     self._score(task, client, "global", whole, report)
             if task.idle_model:
                 delivered, model = client.round, self._called("idle_model", client)
-                self._set_round(client, 0)  # its draws are the same whenever it is asked for
+                self._set_round(client, 0)  # its draws do not depend on when it is asked
                 self._look(task, client, "idle_model", model, report)
                 self._set_round(client, delivered)
         if received is not None and task.train:
@@ -201,7 +201,7 @@ class Host:
         with self._measured(report, "train_seconds"):
             if line := trees.refusal(vars(client.state), "client.state"):
                 raise RunError(line, place_of_code(type(client.state)))
-            # Last, so that whatever fails before leaves no trace.
+            # Last, so that an earlier failure changes nothing.
             if task.kept or not client.state.is_empty:
                 report.kept = self._saved(client)
             upload.trained, report.upload = None, upload
@@ -214,37 +214,37 @@ class Host:
     def _add(self, upload: Upload, client: Client, share: float) -> None:
         if upload.samples != client.samples:
             raise ConfigError(
-                f"the upload of client {client.id} says {upload.samples} samples of {client.samples}, but hosts weight "
-                "uploads before: the method's class has to write aggregate anew, without @mean_suffices"
+                f"the upload of client {client.id} reports {upload.samples} samples of {client.samples}, but hosts "
+                "weight uploads before: override aggregate in the method's class, without @mean_suffices"
             )
         self._total.take(upload, share)
 
     def _saved(self, client: Client) -> int:
-        """Bytes of the private state, which is kept.
+        """Save the private state; returns its bytes.
 
-        Raises ConfigError where there is no room, which concerns the run.
+        Raises ConfigError, which ends the run, if there is no room.
         """
         try:
             return self.store.save(client.id, client.round, vars(client.state))
         except OSError as error:
             line = f"the private state of client {client.id} cannot be kept: {first_line(error)}"
-            raise ConfigError(f"{line}; make room, or give resources.scratch, and the same command goes on") from error
+            raise ConfigError(f"{line}; make room or set resources.scratch, and repeat the command") from error
 
     @contextmanager
     def _measured(self, report: Report, name: str) -> Iterator[None]:
-        """Adds the seconds of a block that ends well to a report."""
+        """Adds the seconds of a block that succeeds to a report."""
         begun = self._clock()
         yield
         setattr(report, name, getattr(report, name) + self._clock() - begun)
 
     def _untouched(self, hook: str, client: Client, **given: Weights) -> AbstractContextManager[None]:
-        """For a call of a hook; it is exact once in an order, because copies of whole models cost time."""
+        """Checks that a hook changes nothing; exact once per order, because copying whole models costs time."""
         exact = hook not in self._watched
         self._watched.add(hook)
         return guard_inputs(self.method, hook, client, exact, **given)
 
     def _called(self, hook: str, client: Client) -> Weights:
-        """The weights that a hook makes, which changes nothing."""
+        """The weights from a hook, which must change nothing."""
         with self._untouched(hook, client):
             found: Weights = call_hook(self.method, hook, client)
         return check_shapes(found, self.initial, self.method, hook)
@@ -252,7 +252,7 @@ class Host:
     def _look(
         self, task: ClientTask, client: Client, point: str, model: Weights, report: Report
     ) -> Weights | Predictor | None:
-        """Evaluate what the method makes of a model at a point; where nobody has trained, at that of a fit."""
+        """Evaluate the method's version of a model at a point; before any training, at that of a fit."""
         with self._untouched("personal", client, model=model):
             found = call_hook(self.method, "personal", client, model, point if point == "after_agg" else "after_fit")
             personal: Weights | Predictor | None = check_shapes(found, self.initial, self.method, "personal")
@@ -260,7 +260,7 @@ class Host:
         return personal
 
     def _diverged(self, report: Report, reason: str | None) -> bool:
-        """Whether there is a reason not to count what a client made."""
+        """Whether there is a reason to discard a client's result; notes it in the report."""
         if reason:
             report.failure, report.cause = reason, "not finite"
         return bool(reason)
@@ -274,7 +274,7 @@ class Host:
         return _not_finite(upload, "upload", known=upload.trained)
 
     def _rate_name(self) -> str:
-        """Where the user sets the learning rate of the steps."""
+        """Names the place where the user sets the learning rate of the steps."""
         if not self.learner.ledger.own_rate:
             return "train.lr"
         return f"the rate in {type(self.learner.module).__name__}.configure_optimizers"
@@ -297,7 +297,7 @@ class Host:
 
 
 def _not_finite(message: Message, what: str, known: Weights | None = None) -> str | None:
-    """Which tensor of a message holds values that are not finite. known: weights that were looked at already."""
+    """Names a tensor of a message with values that are not finite. known: weights already checked."""
     for name, tensor in message.tensors.items():
         seen = known is not None and tensor.data_ptr() == known.params.data_ptr()
         if not tensor.is_floating_point() or not tensor.numel() or seen:
@@ -309,13 +309,13 @@ def _not_finite(message: Message, what: str, known: Weights | None = None) -> st
 
 
 def resident_mb() -> float:
-    """Megabytes of this process in memory now."""
+    """Resident memory of this process in megabytes."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
 def on_device(message: Message, device: torch.device) -> Message:
-    """The message with its tensors on the device, without a copy where they are there."""
+    """The message with its tensors on the device, copied only if they are elsewhere."""
     if device.type == "cpu":
         return message
     message.tensors = {name: tensor.to(device) for name, tensor in message.tensors.items()}

@@ -1,4 +1,4 @@
-"""What the driver asks of its hosts, and one host in the calling process; those of Ray are in ray/hosts.py."""
+"""The driver's interface to its hosts, and one host in the calling process; Ray's hosts are in ray/hosts.py."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,22 +16,22 @@ from fedbench.runtime.store import Versions
 
 
 class Hosts(Protocol):
-    """Some hosts; `remarks`: where they are, and which ones died and were made anew."""
+    """Hosts; `remarks`: where they are, and which ones died and were started again."""
 
     count: int
     remarks: list[str]
 
     def begin(self, setup: Setup, parts: Parts) -> None:
-        """Make ready for a run. parts: the driver's, which a host in its process may share."""
+        """Prepare for a run. parts: the driver's, which a host in its process may share."""
 
     def exchange(self, orders: Sequence[Order], moves: Sequence[Relocation] = ()) -> list[Reply]:
         """Move private states, send every host its order, and return all replies."""
 
     def snapshot(self, versions: Sequence[Versions], paths: Sequence[Path]) -> None:
-        """Have every host write its shard of a checkpoint, these states of its clients; none where it has none."""
+        """Have every host with states write them to its shard of a checkpoint."""
 
     def restore(self, versions: Sequence[Versions], paths: Sequence[Path]) -> None:
-        """Have every host take the states of its clients over from the shards of a checkpoint."""
+        """Have every host load the states of its clients from the shards of a checkpoint."""
 
     def end(self) -> None:
         """Forget the run."""
@@ -42,7 +42,7 @@ class Hosts(Protocol):
 class InProcess:
     """One host in the calling process, without Ray: for debuggers and small runs.
 
-    debug: what fails at a client is raised where it happens.
+    debug: raise client failures where they happen.
     """
 
     count = 1
@@ -82,7 +82,7 @@ class InProcess:
 
 @contextmanager
 def torch_threads(count: int) -> Iterator[None]:
-    """So many threads for PyTorch's operations, and afterwards as many as before."""
+    """Sets PyTorch's thread count for a block and restores it afterwards."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:

@@ -1,4 +1,4 @@
-"""The personal models that a run keeps: the last one of every evaluated client, at both points."""
+"""The personal models that a run keeps: the last of every evaluated client, at both points."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -14,17 +14,17 @@ from fedbench.results.files import write_atomically, write_json_atomically
 from fedbench.runtime.exchange import Report
 
 MODELS_FOLDER = "models"
-"""The folder of a run that has them."""
+"""A run's folder for these models."""
 INPUT = "input.json"
-"""The file in it that says what they are given (`Dataset.inputs`)."""
+"""Its file that describes the models' inputs (`Dataset.inputs`)."""
 
 
 class KeptModels:
-    """Which models hosts hand over, and their files below a run's folder.
+    """Selects the models that hosts send, and writes them below a run's folder.
 
-    after_fit: where the method's models of this point come from (`Method.after_fit`). drawn: who trains in a round.
-    inputs: what models are given, which is written beside them. frozen: names of frozen parameters; where there are
-    some, what is trained, such as adapters, is kept in a file of its own too.
+    after_fit: origin of the method's models of this point (`Method.after_fit`). drawn: the participants of a round.
+    inputs: describes the models' inputs, written beside them. frozen: names of frozen parameters; if there are any, the
+    trained ones, such as adapters, are also kept in a file of their own.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class KeptModels:
         self.folder, self._drawn = folder / MODELS_FOLDER / f"seed-{seed}", drawn
 
     def asked(self, client: int, number: int) -> Sequence[str]:
-        """What is kept of a client in this exchange, of the models that are evaluated there."""
+        """The models to keep of a client in this exchange, among those evaluated in it."""
         if not self.wanted:
             return ()
         last, ends = self._last.get(client, 0), number == self.rounds
@@ -58,11 +58,11 @@ class KeptModels:
 
     @cached_property
     def _last(self) -> dict[int, int]:
-        """The last round of every client that trains, by the client."""
+        """The last round in which each client trains."""
         return {client: round for round in range(1, self.rounds + 1) for client in self._drawn(round)}
 
     def take(self, number: int, reports: Sequence[Report]) -> Iterator[str]:
-        """Write what came; yields what to say of what did not."""
+        """Write the received models; yields a warning for each that could not be written."""
         for report in reports:
             for name in self.asked(report.client, number):
                 for point in self._points(name):
@@ -72,7 +72,7 @@ class KeptModels:
                     elif name in report.scores:
                         yield (
                             f"save_models: {self.name}'s personal model at {point} is not one state dict of the model, "
-                            "so that none is kept of it"
+                            "so it is not kept"
                         )
                     elif name == "after_fit" and report.failure:
                         yield f"save_models: client {report.client} has no model at after_fit: its last fit failed"
@@ -84,14 +84,14 @@ class KeptModels:
             write_atomically(self.folder / f"{name}-trained.pt", encode_state_dict(trained))
 
     def _describe(self) -> None:
-        """Write what the models are given, then make their folder."""
+        """Write the description of the inputs, then make the models' folder."""
         if not self.folder.exists():
             self.folder.parent.mkdir(parents=True, exist_ok=True)
             write_json_atomically(self.folder.parent / INPUT, self.inputs)
             self.folder.mkdir()
 
     def _points(self, name: str) -> list[str]:
-        """The evaluation points whose model it is."""
+        """The evaluation points that use this model."""
         if name != "after_agg":
             return ["after_fit"]
         return ["after_agg", "after_fit"] if self.after_fit == "after_agg" else ["after_agg"]

@@ -1,4 +1,4 @@
-"""Which host works for which client."""
+"""Assigns clients to hosts."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,18 +7,18 @@ from fedbench.methods.messages import Message
 from fedbench.runtime.exchange import POOLED, ClientTask, Relocation, Report
 
 MOVE_SECONDS, MOVED_PER_SECOND = 0.003, 3e8
-"""What it costs to move a client with its private state: a message there and back, and bytes."""
+"""The cost of moving a client with its private state: seconds for the messages, and bytes per second."""
 
 
 class Seconds:
-    """What one kind of work took, by client, with its sum and that of the images of those who did it."""
+    """Seconds of one kind of work by client, their sum, and the sum of these clients' images."""
 
     def __init__(self) -> None:
         self.of: dict[int, float] = {}
         self.sum = self.images = 0.0
 
     def learn(self, client: int, seconds: float, images: int) -> None:
-        """The least time counts: what is above it was the machine's other work."""
+        """Record a time. The least counts, since any excess is due to the machine's other work."""
         before = self.of.get(client)
         self.of[client] = seconds if before is None else min(seconds, before)
         self.sum += self.of[client] - (before or 0.0)
@@ -26,9 +26,9 @@ class Seconds:
 
 
 class ClientCosts:
-    """Seconds that clients' work takes: as measured, or in proportion to images where it was not yet.
+    """Seconds that clients' work takes, as measured, or in proportion to images if not measured yet.
 
-    images: training images per client, which stand for seconds until anything is measured.
+    images: training images per client, used instead of seconds until anything is measured.
     """
 
     def __init__(self, images: Sequence[int]) -> None:
@@ -42,7 +42,7 @@ class ClientCosts:
 
     @property
     def measured(self) -> bool:
-        """Whether costs are seconds by now."""
+        """Whether costs are in seconds yet."""
         return bool(self._train.of or self._eval.of)
 
     def of(self, task: ClientTask) -> float:
@@ -63,7 +63,7 @@ class ClientCosts:
 
 @dataclass
 class Home:
-    """Where a client's private state is, of which round it is, and how many bytes it has."""
+    """The host of a client's private state, its round, and its bytes."""
 
     host: int
     kept: int
@@ -72,9 +72,9 @@ class Home:
 
 @dataclass
 class Homes:
-    """Every client that has a private state is at home where it is, and moves only together with it.
+    """The homes of clients: a client with a private state is at home on its host, and moves only together with it.
 
-    gone: by host, the clients that have left it since it was told last.
+    gone: by host, the clients that have left it since its last order.
     """
 
     hosts: int
@@ -86,24 +86,24 @@ class Homes:
         return self.of[client].kept if client in self.of else 0
 
     def learn(self, round: int, host: int, reports: Sequence[Report]) -> None:
-        """Where states were saved in a round."""
+        """Record which states a host saved in a round."""
         for report in reports:
             if report.kept is not None:
                 self.of[report.client] = Home(host, round, report.kept)
 
     def settle(self, kept: Mapping[int, tuple[int, int]], costs: ClientCosts) -> None:
-        """Give homes to clients whose states are in a checkpoint. kept: round and bytes of each client's state."""
+        """Assign homes to clients with states in a checkpoint. kept: round and bytes of each client's state."""
         tasks = [ClientTask(client, Message(), train=True) for client in kept]
         dealt, _ = self.deal(tasks, costs.of, movable=False)
         for host, own in enumerate(dealt):
             self.of.update({task.client: Home(host, *kept[task.client]) for task in own})
 
     def versions(self, host: int) -> dict[int, int]:
-        """Clients at home on a host, and the rounds of their states."""
+        """The clients at home on a host, with the rounds of their states."""
         return {client: home.kept for client, home in sorted(self.of.items()) if home.host == host}
 
     def take_departed(self, host: int) -> list[int]:
-        """Who has left a host; each is named once."""
+        """The clients that have left a host since the last call."""
         return self.gone.pop(host, [])
 
     def deal(
@@ -111,8 +111,8 @@ class Homes:
     ) -> tuple[list[list[ClientTask]], list[Relocation]]:
         """Deal tasks to hosts so that their summed costs are as equal as the longest-first rule makes them.
 
-        A client that has a home is moved, if at all, only where the time that is gained pays for the transfer. Each
-        host's tasks are ascending by client. Who works for a client changes no number.
+        A client that has a home is moved only if the time gained exceeds that of the transfer. Each host's tasks are
+        ascending by client. The assignment does not affect results.
         """
         cost = {task.client: costs(task) for task in tasks}
         loads, dealt = [0.0] * self.hosts, [[] for _ in range(self.hosts)]  # type: tuple[list[float], list[list[ClientTask]]]
@@ -131,7 +131,7 @@ class Homes:
         return [sorted(own, key=lambda task: task.client) for own in dealt], moves
 
     def _even_out(self, loads: list[float], dealt: list[list[ClientTask]], cost: dict[int, float]) -> list[Relocation]:
-        """Move clients from the host with most work to the one with least, while that pays."""
+        """Move clients from the host with most work to the one with least, while that saves time."""
         moves: list[Relocation] = []
         moved: set[int] = set()
         while True:

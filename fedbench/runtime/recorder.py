@@ -1,7 +1,7 @@
-"""What a run writes while it runs: metrics and timings line by line, client and trace rows piece by piece.
+"""Writes the records of a run in progress: metrics and timings line by line, client and trace rows piece by piece.
 
-Rows are kept with every checkpoint, in files of their own, and put together at the end: none is written again with the
-next checkpoint, and none is in memory for longer than that.
+Every checkpoint writes the new rows into files of their own, which are merged at the end. So no row is written again
+with the next checkpoint or stays in memory until then.
 """
 
 import json
@@ -47,7 +47,7 @@ class Columns:
         return len(self._columns["seed"])
 
     def add(self, *row: Any) -> None:
-        """A row in the order of the columns; a word stands for a name."""
+        """Add a row in the order of the columns; strings are stored as numbers."""
         for column, value in zip(self._columns.values(), row, strict=True):
             column.append(self._names.setdefault(value, len(self._names)) if isinstance(value, str) else value)
 
@@ -76,13 +76,13 @@ class Recorder:
         self.warnings: list[str] = []
 
     def start(self) -> None:
-        """Forget what an earlier attempt wrote before its first checkpoint."""
+        """Delete what an earlier attempt wrote before its first checkpoint."""
         for name in LINE_FILES:
             (self.folder / name).unlink(missing_ok=True)
         self._forget_rows()
 
     def line(self, seed: int, round: int, point: str, scores: dict[int, Scores], **more: Any) -> MetricsLine:
-        """The line of one point from its clients' scores: means over the clients that have the split."""
+        """The metrics line of one point from its clients' scores: means over the clients that have the split."""
         columns = {
             f"{split}_{metric.name}": sum(values) / len(values)
             for split in schema.SPLITS
@@ -105,7 +105,7 @@ class Recorder:
 
     def add_traces(self, seed: int, round: int, values: dict[tuple[int, str], float]) -> None:
         for (client, name), value in values.items():
-            # Of many bit patterns of NaN only one.
+            # NaN has many bit patterns; use one.
             self.traces.add(seed, round, client, name, nan if isnan(value) else value)
 
     def write_lines(self, lines: Sequence[MetricsLine]) -> None:
@@ -120,7 +120,7 @@ class Recorder:
             file.write(json.dumps(timing) + "\n")
 
     def keep(self) -> None:
-        """Write the rows since the last checkpoint into pieces of their own. Raises OSError, and holds them then."""
+        """Write the rows since the last checkpoint into new pieces. Raises OSError, keeping the rows in memory."""
         (self.folder / files.PIECES).mkdir(parents=True, exist_ok=True)
         filled = [(name, self._piece(name, self.kept + 1), rows) for name, rows in self.tables.items() if len(rows)]
         for _, path, rows in filled:
@@ -131,25 +131,25 @@ class Recorder:
         self.kept += 1
 
     def write_tables(self) -> None:
-        """clients.parquet and traces.parquet, whole, out of the pieces and the rows since."""
+        """Write clients.parquet and traces.parquet from the pieces and the rows since."""
         for name, rows in self.tables.items():
             parts = (pq.read_table(path) for path in self._known(name))
             files.write_tables_atomically(self.folder / name, chain(parts, [rows.table()]), rows.layout)
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps: which pieces there were, and how long metrics.jsonl was."""
+        """The recorder's part of a checkpoint: names of the pieces, and the length of metrics.jsonl."""
         length = _length(self.folder / "metrics.jsonl")
         pieces = {name: list(own) for name, own in self.pieces.items()}
         return {"kept": self.kept, "pieces": pieces, "warnings": list(self.warnings), "length": length}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go back to a checkpoint: later rows and lines are cut off, but for seconds, of which the last count.
+        """Return to a checkpoint: later rows and lines are cut off, except for timings, of which the last count.
 
-        Raises ConfigError where something is gone that the checkpoint knows.
+        Raises ConfigError if a file that the checkpoint needs is missing or cut.
         """
         path = self.folder / "metrics.jsonl"
         if _length(path) < state["length"]:
-            known = f"the checkpoint knows {state['length']} bytes of it"
+            known = f"the checkpoint needs {state['length']} bytes of it"
             raise ConfigError(f"{path}: missing or cut, {known}; {files.rerun_hint(self.folder)}")
         self.kept, self.warnings = state["kept"], list(state["warnings"])
         self.pieces = {name: list(own) for name, own in state["pieces"].items()}
@@ -161,7 +161,7 @@ class Recorder:
         files.append_lines(self.folder / "timings.jsonl", [])  # no half line
 
     def _forget_rows(self) -> None:
-        """Whatever is not in the pieces that count."""
+        """Delete all rows that are not in the checkpoint's pieces."""
         for name in self.tables:
             (self.folder / name).unlink(missing_ok=True)
             for path in set(files.table_pieces(self.folder, name)).difference(self._known(name)):
@@ -182,11 +182,11 @@ def _values(scores: dict[int, Scores], split: str, metric: str) -> list[float]:
 
 
 def _check_whole(piece: Path, folder: Path) -> None:
-    """Raises ConfigError for a table of a run's folder that is missing or cannot be read."""
+    """Raises ConfigError if a table of a run's folder is missing or cannot be read."""
     try:
         pq.read_metadata(piece)
     except (OSError, pa.ArrowException):
-        raise ConfigError(f"{piece}: missing or damaged, the checkpoint knows it; {files.rerun_hint(folder)}") from None
+        raise ConfigError(f"{piece}: missing or damaged, the checkpoint needs it; {files.rerun_hint(folder)}") from None
 
 
 def _length(path: Path) -> int:

@@ -1,4 +1,4 @@
-"""A run with nothing left open: what its configuration names is found, and its options are checked, once."""
+"""A resolved run: the objects that its configuration names are loaded and its options checked, once."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,10 +14,10 @@ from fedbench.tasks import Task, load
 
 @dataclass(frozen=True, eq=False)
 class ResolvedRun:
-    """What everything that works on a run is given, so that nothing looks a name up again.
+    """The objects that a configuration names, passed to everything that works on the run.
 
-    Every process makes it once: processes send each other the configuration, so that each has the classes that its own
-    imports give it. config: with every default filled in. options: of the method.
+    Every process builds it once from the configuration that it is sent, so that its classes come from its own imports.
+    config: with every default filled in. options: of the method.
     """
 
     config: Config
@@ -29,7 +29,7 @@ class ResolvedRun:
 
     @classmethod
     def of(cls, config: Config, dataset: Dataset | None = None) -> "ResolvedRun":
-        """Of a configuration in which no default is left open. dataset: where it is loaded already.
+        """The run of a configuration with every default filled in. dataset: if already loaded.
 
         Raises ConfigError.
         """
@@ -45,10 +45,10 @@ class ResolvedRun:
 
     @property
     def seed(self) -> int:
-        """The seed of a run that has one."""
+        """The seed of a run with exactly one."""
         (seed,) = self.config.seeds
         return seed
 
     def of_seed(self, config: Config) -> "ResolvedRun":
-        """The same run with one of its seeds, as the configuration of a job has it."""
+        """The same run with the configuration of a job, which has one of its seeds."""
         return replace(self, config=config)

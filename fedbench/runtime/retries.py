@@ -1,22 +1,22 @@
-"""The retry policy: how often something that died is started again, and how long something is waited for."""
+"""The retry policy: how often dead processes are started again, and how long to wait."""
 
 RAY_START = 3
-"""Attempts to start a Ray: on a busy machine its processes exceed each other's time limits."""
+"""Attempts to start Ray: on a busy machine its processes exceed each other's time limits."""
 RAY = 5
-"""Deaths of a Ray that this process started, at which the run or study gives up."""
+"""Deaths of the Ray started by this process at which the run or study gives up."""
 DRIVER = 5
 """Deaths of a run's driver actor at which the run gives up."""
 HOST = 5
 """Deaths of a host in one step of an exchange at which the run gives up."""
 LOST_STATES = 5
-"""Losses of private states, without a newer checkpoint in between, at which the run gives up."""
+"""Losses of private states without a newer checkpoint in between at which the run gives up."""
 TRIAL = 3
-"""Times that Ray Tune restarts a trial whose process died."""
+"""Restarts by Ray Tune of a trial whose process died."""
 
 WAIT_FOR_PLACES = 600.0
-"""Seconds for hosts to find places on a cluster, for a host to start, and for the driver to answer."""
+"""Seconds to wait for places on a cluster, for a host to start, and for the driver to answer."""
 WAIT_BEFORE_WARNING = 20.0
-"""Seconds of silence from the driver after which the user is told, and Ray is asked whether its machine is alive."""
+"""Seconds without an answer from the driver before the user is warned and Ray is asked whether its machine is alive."""
 WAIT_FOR_COMMAND = 10.0
 """Seconds for the processes of a killed command to leave its folder."""
 WAIT_FOR_DRIVER = 60.0

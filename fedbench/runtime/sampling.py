@@ -1,4 +1,4 @@
-"""Who takes part in a round: a pure function of the seed and the round, the same for every method."""
+"""Draws the participants of a round, a pure function of seed and round that is the same for every method."""
 
 from typing import Literal
 
@@ -16,7 +16,7 @@ def participants(seed: int, round: int, clients: int, participation: float) -> l
 
 
 def evaluated_clients(seed: int, clients: int, sample: int | Literal["all"] | None) -> list[int]:
-    """The clients that are evaluated: all, or a sample that is fixed for the run."""
+    """The evaluated clients: all, or a sample that is fixed for the run."""
     if sample in (None, "all") or int(sample) >= clients:
         return list(range(clients))
     return sorted(seeds.numpy_generator(seed, "evaluated").choice(clients, int(sample), replace=False).tolist())

@@ -1,4 +1,4 @@
-"""Folders for what lives as long as a run: messages under way, private states."""
+"""Folders for files that live as long as a run: messages in transit, private states."""
 
 import os
 import shutil
@@ -11,23 +11,23 @@ from pathlib import Path
 from filelock import lock_descriptor
 
 ROOMY = 1 << 30
-"""Bytes that shared memory must have free to be used; in many containers it is small."""
+"""Free bytes that shared memory needs to be used; in many containers it is small."""
 
 LARGE = 1 << 30
-"""Bytes of private states from which they lie on a disk: memory is not to grow with the number of clients."""
+"""Bytes of private states above which they are on disk, so that memory does not grow with the number of clients."""
 
 LOCK = ".owner"
 
 
 class Scratch:
-    """A folder in this machine's shared memory, or among its temporary files where that is small.
+    """A folder in this machine's shared memory, or among its temporary files if that is small.
 
-    base: a folder of the user's, in which ours has its own; bytes: how many it may come to hold; where they are very
-    many, it is among the temporary files in any case.
+    base: the user's folder in which to create it; bytes: the largest expected size; a very large folder is always among
+    the temporary files.
 
-    Its owner holds a lock in it, which ends with the owner's process however that ends. Whoever makes a folder removes
-    those that nobody holds, so that no process id is ever looked at. name: of a folder that is taken over where it is
-    there and nobody holds it; another one is made where somebody does.
+    The owner holds a lock in the folder, which ends with the owner's process. Whoever creates a folder removes those
+    that are not locked, so that process ids are not needed. name: of a folder to take over; if it is locked, another
+    one is created.
     """
 
     def __init__(self, base: Path | None = None, name: str | None = None, bytes: int = 0) -> None:
@@ -55,7 +55,7 @@ def shared_memory() -> Path:
 
 
 def sweep(base: Path) -> None:
-    """Remove the folders below whose owners are gone; those that never had one are not ours."""
+    """Remove the subfolders whose owners are gone; those without a lock file are not ours."""
     for folder in base.iterdir():
         if (folder / LOCK).exists() and not _is_held(folder):
             shutil.rmtree(folder, ignore_errors=True)
@@ -74,7 +74,7 @@ def _is_held(folder: Path) -> bool:
 
 @contextmanager
 def folder_lock(folder: Path) -> Iterator[None]:
-    """One process at a time."""
+    """Lock a folder for a block."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         lock_descriptor(handle)

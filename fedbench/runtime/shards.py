@@ -1,4 +1,4 @@
-"""Private states in checkpoints: a state is written once, in the shard of the host that had it, until it changes."""
+"""Private states in checkpoints: a state is written once, to its host's shard, until it changes."""
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -9,16 +9,16 @@ from fedbench.runtime.store import Versions
 
 SHARDS_FOLDER = "states"
 MOST_OLD = 0.5
-"""Share of the states in shards that may be out of date: beyond it, all are written anew."""
+"""Share of outdated states in shards above which all states are written again."""
 
 Snapshot = Callable[[Sequence[Versions], Sequence[Path]], None]
-"""Has every host write states of its clients into its file; none where it has none to write."""
+"""Has every host that has states to write write them into its file."""
 
 
 class Shards:
-    """The files `states/ROUND-HOST.safetensors` beside the checkpoints of a run, and which states they hold.
+    """The files `states/ROUND-HOST.safetensors` beside the checkpoints of a run, and the states in them.
 
-    folder: of the checkpoints. One that counts names its shards; files that none names any more are removed.
+    folder: of the checkpoints. A valid checkpoint names its shards; unnamed files are removed.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -26,9 +26,9 @@ class Shards:
         self._held: dict[Path, Versions] = {}
 
     def write(self, round: int, versions: Sequence[Versions], snapshot: Snapshot) -> list[str]:
-        """Keep the states of a round, by host; the names of the shards that have them. Raises OSError.
+        """Keep the states of a round, by host; returns the names of their shards. Raises OSError.
 
-        Those that no shard has are written. What was there before stays until `settle`.
+        Writes the states that no shard has. Earlier files stay until `drop_old`.
         """
         wanted = {client: kept for own in versions for client, kept in own.items()}
         held = {path: old for path, old in self._held.items() if any(wanted.get(c) == k for c, k in old.items())}
@@ -51,12 +51,12 @@ class Shards:
         return [path.name for path in self._held]
 
     def drop_old(self) -> None:
-        """Delete the shards that the new checkpoint, now complete, does not name."""
+        """Delete the shards that the new, complete checkpoint does not name."""
         for path in set(self.folder.glob("*")) - self._held.keys():
             path.unlink(missing_ok=True)
 
     def named(self, names: Iterable[str]) -> list[Path]:
-        """The shards of a checkpoint. Raises ConfigError for one that is gone."""
+        """The shards of a checkpoint. Raises ConfigError if one is missing."""
         paths = [self.folder / name for name in names]
         for path in paths:
             if not path.is_file():

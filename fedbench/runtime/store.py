@@ -1,4 +1,4 @@
-"""Who owns the private states of clients: the store of the host where a client is at home."""
+"""Stores of clients' private states; a client's state is in the store of its home host."""
 
 import os
 from abc import ABC, abstractmethod
@@ -16,11 +16,11 @@ from fedbench.runtime import trees
 
 StateFields = dict[str, Any]
 Versions = Mapping[int, int]
-"""By client: the round in which its state was saved."""
+"""The round in which each client's state was saved."""
 
 
 class StateLostError(RuntimeError):
-    """A client has trained and its private state is not where it should be."""
+    """The private state of a client that has trained is missing."""
 
     def __init__(self, client: int, round: int) -> None:
         super().__init__(client, round)
@@ -33,12 +33,12 @@ class StateLostError(RuntimeError):
 class ClientStore(ABC):
     """Private states by client, each with the round in which it was saved.
 
-    A state counts once its round is over, which the driver says by asking for it: what was saved in a round that is
-    done again, because a host died in it, is never asked for. Until then the state before it is kept.
+    A state counts once its round is over, that is, once the driver asks for it; a state from a round that is repeated
+    because a host died is never requested. Until then the previous state is kept.
     """
 
     def load(self, client: int, round: int) -> StateFields:
-        """The state that was saved in this round, the caller's own to write to; empty for round 0, which is none.
+        """The state saved in this round, which the caller may modify; empty for round 0.
 
         Raises StateLostError.
         """
@@ -51,31 +51,31 @@ class ClientStore(ABC):
 
     @abstractmethod
     def fetch(self, client: int, round: int) -> None:
-        """Begin to bring a state into memory, because it is asked for next."""
+        """Begin to load a state into memory, because it is needed next."""
 
     def save(self, client: int, round: int, state: StateFields) -> int:
-        """Keep a state, and the one before it for the case that this round is done again; its bytes."""
+        """Keep a state, and the previous one in case this round is repeated; returns its bytes."""
         older = [known for known in self._rounds(client) if known < round]
         self._write(client, round, state)
         self._keep(client, {max(older, default=round), round})
         return trees.nbytes(state)
 
     def give(self, versions: Versions) -> dict[int, np.ndarray]:
-        """Content of the clients' states, uint8, for the store of another host. They stay until they are dropped."""
+        """Content of the clients' states, uint8, for another host's store. The states stay until dropped."""
         return {client: self._content(client, round) for client, round in versions.items()}
 
     def take(self, versions: Versions, contents: Mapping[int, np.ndarray]) -> None:
-        """Take over states that another host's store gave."""
+        """Store states given by another host's store."""
         for client, round in versions.items():
             self._put(client, round, contents[client])
             self._keep(client, {round})
 
     def snapshot(self, versions: Versions, path: Path) -> None:
-        """Write the clients' states into one file: a host's shard of a checkpoint. Raises OSError, StateLostError."""
+        """Write the clients' states to one file, a host's shard of a checkpoint. Raises OSError, StateLostError."""
         trees.write({client: (round, self._read(client, round)) for client, round in versions.items()}, path)
 
     def restore(self, versions: Versions, shards: Sequence[Path]) -> None:
-        """Take the clients' states over from the shards of a checkpoint. Raises ConfigError where one is in none."""
+        """Load the clients' states from the shards of a checkpoint. Raises ConfigError if a state is missing."""
         for client, state in _select_versions(versions, shards):
             self._write(client, versions[client], state)
 
@@ -103,13 +103,13 @@ class ClientStore(ABC):
 
 
 class MemoryStore(ClientStore):
-    """States in this process: they end with it."""
+    """States in this process's memory, lost when it ends."""
 
     def __init__(self) -> None:
         self._held: dict[int, dict[int, StateFields]] = {}
 
     def fetch(self, client: int, round: int) -> None:
-        """It is there."""
+        """Nothing to do."""
 
     def _rounds(self, client: int) -> set[int]:
         return set(self._held.get(client, {}))
@@ -117,11 +117,11 @@ class MemoryStore(ClientStore):
     def _read(self, client: int, round: int) -> StateFields:
         if round not in self._rounds(client):
             raise StateLostError(client, round)
-        return deepcopy(self._held[client][round])  # what a failing client did to its state must not stay
+        return deepcopy(self._held[client][round])  # a failing client must not change the state
 
     def _write(self, client: int, round: int, state: StateFields) -> None:
         if client not in self._held:
-            trees.packed(state)  # what no checkpoint can hold is the client's failure, and not the run's
+            trees.packed(state)  # a state that no checkpoint can hold fails the client, not the run
         self._held.setdefault(client, {})[round] = state
 
     def _content(self, client: int, round: int) -> np.ndarray:
@@ -136,9 +136,9 @@ class MemoryStore(ClientStore):
 
 
 class DiskStore(ClientStore):
-    """States as files of a folder, `<client>-<round>.safetensors`, memory-mapped when they are read.
+    """States as files of a folder, `<client>-<round>.safetensors`, memory-mapped when read.
 
-    They outlive the process: the host that takes a dead one's place goes on with its folder.
+    They outlive the process: the host that replaces a dead one continues with its folder.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -187,17 +187,17 @@ class DiskStore(ClientStore):
 
 
 def open_store(folder: Path | None) -> ClientStore:
-    """In this process without a folder, else in files of the folder."""
+    """A store in files of the folder, or in memory without one."""
     return DiskStore(folder) if folder else MemoryStore()
 
 
 def write_shard(versions: Versions, contents: Mapping[int, np.ndarray], path: Path) -> None:
-    """Write what a store gave as a shard of a checkpoint. Raises OSError."""
+    """Write contents given by a store as a shard of a checkpoint. Raises OSError."""
     trees.write({c: (round, trees.from_bytes(contents[c].tobytes())) for c, round in versions.items()}, path)
 
 
 def contents_of(versions: Versions, shards: Sequence[Path]) -> dict[int, np.ndarray]:
-    """The clients' states out of the shards of a checkpoint, as a store takes them. Raises ConfigError."""
+    """The clients' states from the shards of a checkpoint, as a store takes them. Raises ConfigError."""
     return {
         client: np.frombuffer(trees.to_bytes(state), np.uint8) for client, state in _select_versions(versions, shards)
     }
@@ -218,5 +218,5 @@ def _select_versions(versions: Versions, shards: Sequence[Path]) -> Iterator[tup
     for client in sorted(missing):
         where = f"{shards[0].parent}: " if shards else ""
         raise ConfigError(
-            f"{where}the state of client {client} is missing; delete the folder of the run to run it anew"
+            f"{where}the state of client {client} is missing; delete the folder of the run to run it again"
         )

@@ -1,7 +1,7 @@
-"""Uploads that hosts add up, where the server half needs nothing but their mean: a total per host travels, not all.
+"""Hosts sum uploads if the server half needs only their mean: each host then sends one total instead of all uploads.
 
 Totals are exact (`aggregation.exact`), so that the mean has the same bits wherever the clients trained. The server half
-gets one upload, which is the mean of all.
+gets one upload, the mean of all.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,25 +18,25 @@ from fedbench.methods.base import Method, needs_mean_only
 from fedbench.methods.messages import Message, Upload
 
 Kinds = dict[str, tuple[torch.Size, torch.dtype]]
-"""By field, the shape and the type of its numbers."""
+"""Shape and dtype of each field."""
 FEW = 64
-"""Participants up to which every upload travels by itself: a total has twice the bytes of a model."""
+"""Participants up to which every upload is sent by itself: a total has twice the bytes of a model."""
 
 
 @dataclass
 class Total:
-    """What a host has added up, by field: sums of floats in whole numbers, and the largest of other numbers.
+    """A host's sum of uploads, by field: sums of floats in whole numbers, and the maximum of other numbers.
 
-    kinds: of the fields, which all uploads have in common.
+    kinds: of the fields, the same in all uploads.
     """
 
     message: Message = field(default_factory=Message)
     kinds: Kinds = field(default_factory=dict)
 
     def take(self, upload: Upload, share: float) -> None:
-        """Move the fields of an upload into the sums; one with a number too large for that stays in it, whole.
+        """Move the fields of an upload into the sums; a field with too large a number stays in the upload, whole.
 
-        Raises ConfigError, which ends the run: what was added in part cannot be taken back.
+        Raises ConfigError, which ends the run, because a partial addition cannot be undone.
         """
         kinds = {name: (tensor.shape, tensor.dtype) for name, tensor in upload.tensors.items()}
         self.kinds = _alike(self.kinds or kinds, kinds)
@@ -54,7 +54,7 @@ class Total:
             raise ConfigError(line) from error
 
     def joined(self, other: "Total") -> "Total":
-        """The total of both. Raises ConfigError where their uploads differ."""
+        """The total of both. Raises ConfigError if their uploads differ."""
         if not (self.kinds and other.kinds):
             return other if other.kinds else self
         both = Total(Message(), _alike(self.kinds, other.kinds))
@@ -77,13 +77,13 @@ def _alike(one: Kinds, other: Kinds) -> Kinds:
     if one != other:
         raise ConfigError(
             "the clients' uploads differ in fields, shapes or types, so that hosts cannot add them up: "
-            "the method's class has to write aggregate anew, without @mean_suffices"
+            "override aggregate in the method's class, without @mean_suffices"
         )
     return one
 
 
 def upload_shares(method: Method, trainers: Sequence[int]) -> dict[int, float]:
-    """By client, the weight of its upload in the sum that hosts make; nobody's where uploads travel by themselves."""
+    """The weight of each client's upload in the hosts' sums; empty if uploads are sent by themselves."""
     context = method.context
     if len(trainers) <= FEW or not (needs_mean_only(type(method)) and context.aggregator.needs_mean_only):
         return {}
@@ -92,10 +92,10 @@ def upload_shares(method: Method, trainers: Sequence[int]) -> dict[int, float]:
 
 
 def merged_uploads(uploads: Sequence[Upload], totals: Sequence[Total], shares: Mapping[int, float]) -> list[Upload]:
-    """What the server half gets: the uploads, or one for all where hosts added them up.
+    """The uploads for the server half, or one for all if hosts summed them.
 
-    It is the weighted mean of those that came, and the largest of other numbers. uploads: ascending by client, with the
-    fields that are in no total. shares: of all who were asked.
+    That one has the weighted mean of the received uploads, and the maximum of other numbers. uploads: ascending by
+    client, with the fields that are in no total. shares: of all clients that were asked.
     """
     if not shares:
         return list(uploads)

@@ -1,4 +1,4 @@
-"""Nested values as named tensors and a line of JSON beside them, which is what safetensors holds."""
+"""Stores nested values as named tensors and a line of JSON, the content of a safetensors file."""
 
 import json
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ REST = "rest"
 
 
 class Packing:
-    """The tensors of a tree by their place in it. One that is in it twice is kept once."""
+    """The tensors of a tree by their place in it. A tensor that occurs twice is kept once."""
 
     def __init__(self) -> None:
         self.tensors: dict[str, Tensor] = {}
@@ -27,7 +27,7 @@ class Packing:
         self._storages: set[int] = set()
 
     def rest(self, value: Any, place: str) -> Any:
-        """What JSON holds of a value. Raises TypeError for what cannot be kept."""
+        """The JSON part of a value. Raises TypeError if it cannot be kept."""
         if isinstance(value, Tensor):
             return {TENSOR: self._place(value.detach(), place)}
         if type(value) in PLAIN_TYPES:
@@ -46,7 +46,7 @@ class Packing:
         known = tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
         if known in self._places and tensor.numel():
             return self._places[known]
-        while place in self.tensors:  # as that of "b" in "a" is that of "a/b"
+        while place in self.tensors:  # "b" in "a" has the same place as "a/b"
             place += "'"
         tensor = tensor.cpu()
         shared = storage in self._storages and tensor.numel()
@@ -57,7 +57,7 @@ class Packing:
 
 
 def refusal(tree: Any, place: str) -> str | None:
-    """Names the first value of a tree that cannot be kept."""
+    """Names the first value of a tree that cannot be kept, if any."""
     if isinstance(tree, Tensor) or type(tree) in (*PLAIN_TYPES, Weights):
         return None
     if isinstance(tree, dict):
@@ -71,9 +71,9 @@ def refusal(tree: Any, place: str) -> str | None:
 
 
 def packed(tree: Any) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """A tree as safetensors takes it: tensors by name, and metadata.
+    """Pack a tree for safetensors: tensors by name, and metadata.
 
-    A tree: tensors, weights, numbers, strings, None, and dicts, lists and tuples of these. Raises TypeError for others.
+    A tree: tensors, weights, numbers, strings, None, and dicts, lists and tuples of these. Raises TypeError otherwise.
     """
     packing = Packing()
     rest = json.dumps(packing.rest(tree, ""))
@@ -110,7 +110,7 @@ def nbytes(tree: Any) -> int:
 
 
 def to_bytes(tree: Any) -> bytes:
-    """A tree as the content of a file."""
+    """The content of a file that holds a tree."""
     return save(*packed(tree))
 
 
@@ -121,7 +121,7 @@ def from_bytes(content: bytes) -> Any:
 
 
 def write(tree: Any, path: Path) -> None:
-    """Write a tree to a file, whole or not at all. Raises OSError where there is no room."""
+    """Write a tree to a file atomically. Raises OSError if there is no room."""
     tensors, metadata = packed(tree)
     try:
         save_file(tensors, path, metadata)
@@ -130,9 +130,9 @@ def write(tree: Any, path: Path) -> None:
 
 
 def read(path: Path) -> Any:
-    """The tree in a file, memory-mapped: what is written to its tensors stays the reader's own.
+    """The tree in a file, memory-mapped: changes to its tensors stay private to the reader.
 
-    Raises OSError for what is no such file.
+    Raises OSError if the file holds no tree.
     """
     try:
         with safe_open(path, "pt") as file:
@@ -140,5 +140,5 @@ def read(path: Path) -> Any:
     except SafetensorError as error:
         raise OSError(f"{path}: {error}") from None
     if not metadata or REST not in metadata:
-        raise OSError(f"{path}: holds tensors, and no tree of them")
+        raise OSError(f"{path}: holds tensors but no tree")
     return unpack_tree(tensors, metadata)

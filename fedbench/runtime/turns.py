@@ -1,8 +1,8 @@
-"""Clients that take turns on one engine, so that their fits meet and are trained together.
+"""Lets clients take turns on one engine, so that their fits are trained together.
 
-A method's code blocks in every fit. Here each client has a thread, of which one runs at a time, in the order of the
-clients: it runs until it asks for a fit, and waits for it. When all wait, their fits go to the stack at once,
-and each goes on with its own. Who is done makes place for the next one.
+A method's code blocks in every fit. Here each client has a thread, and one thread runs at a time, in the order of the
+clients, until it requests a fit and waits for it. When all wait, their fits go to the stack together, and each thread
+continues with its own result. A finished client makes room for the next.
 """
 
 import threading
@@ -22,13 +22,13 @@ T = TypeVar("T")
 
 
 class EndedError(BaseException):
-    """A turn is ended because another one failed for good."""
+    """Ends a turn because another one failed."""
 
 
 class Turn(Generic[T]):
-    """One client's work on its way, and its row in the stack.
+    """One client's work in progress, and its row in the stack.
 
-    seconds: that it has run, and its share of the fits in which it took part.
+    seconds: its running time, and its share of the fits in which it took part.
     """
 
     def __init__(self, work: Callable[[], T], ledger: Ledger, row: int) -> None:
@@ -40,7 +40,7 @@ class Turn(Generic[T]):
         self._go, self._back = threading.Semaphore(0), threading.Event()
 
     def go(self) -> None:
-        """From a thread of its own: all of the work."""
+        """Do all of the work. Called in the turn's own thread."""
         self._go.acquire()
         try:
             self.result = self.work()
@@ -50,7 +50,7 @@ class Turn(Generic[T]):
         self._back.set()
 
     def ask(self, fit: Fit) -> Weights:
-        """From its thread: wait for the trained weights."""
+        """Wait for the trained weights. Called in the turn's own thread."""
         self.fit = fit
         self._back.set()
         self._go.acquire()
@@ -61,18 +61,18 @@ class Turn(Generic[T]):
         return self.answer
 
     def run(self) -> None:
-        """From outside: let it run until it waits for a fit, or is done."""
+        """Let it run until it waits for a fit or is done. Called from outside."""
         self._back.clear()
         self._go.release()
         try:
             self._back.wait()
-        except BaseException:  # Ctrl-C: it works until it waits, and may not go on by itself
+        except BaseException:  # Ctrl-C: it works until it waits, and must not continue by itself
             self._back.wait()
             raise
 
 
 class Turns:
-    """Works through pieces of work that ask the engine for fits, at most `width` at a time."""
+    """Runs pieces of work that request fits from the engine, at most `width` at a time."""
 
     def __init__(self, engine: Stack) -> None:
         self.engine, self._threads = engine, ThreadPoolExecutor(engine.width)
@@ -80,14 +80,14 @@ class Turns:
         self._begun = 0.0
 
     def clock(self) -> float:
-        """Seconds of whoever runs, without those in which it waits."""
+        """Seconds of the running turn, without its waiting time."""
         passed = time.perf_counter() - self._begun
         return passed if self._now is None else self._now.seconds + passed
 
     def run(self, works: Sequence[Callable[[], T]], clients: Sequence[int]) -> list[T]:
-        """The results in the order of the work. What a piece of work raises ends the others too.
+        """Returns the results in the order of the work. An exception in one piece of work ends the others too.
 
-        clients: whose work it is. A client's row in the stack goes by its number; who finds it taken waits.
+        clients: those of the work. A client's number decides its row in the stack; if the row is taken, it waits.
         """
         engine = self.engine
         answer, ledger = engine.answer, engine.ledger
@@ -122,7 +122,7 @@ class Turns:
 
     @staticmethod
     def _free(waiting: Mapping[int, deque[int]], active: Sequence[Turn[T]]) -> set[int]:
-        """Rows that somebody waits for and nobody has."""
+        """Free rows that somebody waits for."""
         return {row for row, places in waiting.items() if places} - {turn.row for turn in active}
 
     def _let(self, turn: Turn[T]) -> None:
@@ -134,7 +134,7 @@ class Turns:
             raise turn.error
 
     def _train(self, turns: Sequence[Turn[T]]) -> None:
-        """Answer all that wait."""
+        """Train the fits of all waiting turns."""
         if not turns:
             return
         begun = time.perf_counter()

@@ -1,4 +1,4 @@
-"""What a run says: before round 1 of a configuration that is legal and hardly meant so, and later of its scores."""
+"""Warnings: before round 1, of a valid but probably unintended configuration; later, of the scores."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from math import isnan
@@ -14,13 +14,13 @@ from fedbench.tasks import Task, mean_of
 
 
 def method_warnings(method: Method, name: str) -> list[str]:
-    """What the method of that name and its aggregator say. Raises ConfigError for what they refuse."""
+    """The warnings of a method and its aggregator. Raises ConfigError if they refuse the configuration."""
     context, aggregator = method.context, method.context.aggregator
     if aggregator.name != MEAN and not takes_aggregators(type(method)):
         able = ", ".join(other for other, kind in METHODS.loadable() if takes_aggregators(kind))
         raise ConfigError(
             f"aggregator.name = {aggregator.name}: the server half of method {name} does not average; leave it out, or "
-            f"take a method that does: {able}"
+            f"use a method that does: {able}"
         )
     check_trainers(method)
     lines = method.check()
@@ -30,7 +30,7 @@ def method_warnings(method: Method, name: str) -> list[str]:
 
 
 def warn_of_sample(evaluated: int, clients: int) -> list[str]:
-    """Says that scores are those of a sample."""
+    """Warns that scores are those of a sample."""
     if evaluated == clients:
         return []
     return [
@@ -40,7 +40,7 @@ def warn_of_sample(evaluated: int, clients: int) -> list[str]:
 
 
 def warn_of_undefined_outputs(seed: int, point: str, scores: Mapping[int, Scores], task: Task) -> list[str]:
-    """Says that models of an evaluation point give outputs that are not numbers."""
+    """Warns that models of an evaluation point give outputs that are not numbers."""
     losses = (mean_of(score, task.loss_metric) for splits in scores.values() for score in splits.values())
     if not any(map(isnan, losses)):
         return []
@@ -49,13 +49,13 @@ def warn_of_undefined_outputs(seed: int, point: str, scores: Mapping[int, Scores
 
 
 def unused_train_keys(method: type[Method], optimizer: str) -> tuple[str, ...]:
-    """The keys of `train` that the model's own optimiser does not read, where that makes the steps."""
+    """The keys of `train` that the model's own optimiser does not read, if it makes the steps."""
     own = optimizer == "module" and method.optimizer == "run"
     return ("lr", "momentum", "weight_decay") if own else ()
 
 
 def warn_of_unused_rates(config: Config, method: Method) -> list[str]:
-    """Says which values for the built-in optimisers the module's own one does not know."""
+    """Warns of values for the built-in optimisers that the module's own optimiser ignores."""
     usual = TrainConfig(**method.train_defaults)
     without = unused_train_keys(type(method), config.train.optimizer)
     keys = [key for key in without if getattr(config.train, key) != getattr(usual, key)]
@@ -65,17 +65,17 @@ def warn_of_unused_rates(config: Config, method: Method) -> list[str]:
 
 
 def warn_of_schedules(method: Method, schedules: Sequence[str]) -> list[str]:
-    """Says that schedules of the module, of these types, begin anew in every round."""
+    """Warns that the module's schedules, of these types, restart in every round."""
     if not schedules or method.optimizer != "run" or method.context.train.keep_optimizer:
         return []
     return [
-        f"{' and '.join(schedules)}: the model's learning-rate schedule begins anew in every round; "
-        "--train.keep_optimizer true lets it go on where the client left it"
+        f"{' and '.join(schedules)}: the model's learning-rate schedule restarts in every round; "
+        "--train.keep_optimizer true lets it continue where the client left off"
     ]
 
 
 def warn_of_unused_keys(method: Method) -> list[str]:
-    """Says which values a method does not know whose steps are plain ones."""
+    """Warns of values that a method ignores because it makes plain steps."""
     if method.optimizer != "plain":
         return []
     train = method.context.train
@@ -87,7 +87,7 @@ def warn_of_unused_keys(method: Method) -> list[str]:
 
 
 def warn_of_engine(method: Method) -> list[str]:
-    """Says whose steps no engine can put together, and that a width is for that engine alone."""
+    """Warns if the stack cannot combine a method's steps, or if a width is set without the stack."""
     train, most = method.context.train, max(method.context.sizes)
     if train.engine != "stack" and train.width != TrainConfig().width:
         return [f"train.width = {train.width}: without effect unless train.engine = stack"]
@@ -102,7 +102,7 @@ def warn_of_engine(method: Method) -> list[str]:
 
 
 def warn_of_tied_head(method: Method) -> list[str]:
-    """Says of every tensor that head and body share on which side a method that parts them counts it."""
+    """Says for every tensor shared by head and body on which side a method that separates them counts it."""
     if "head" not in method.needs or method.private_params.all or not method.private_params.size:
         return []
     name, shared = method.context.layout.head_name, [slot for slot in method.context.layout.params if slot.tied]

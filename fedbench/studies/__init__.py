@@ -1,1 +1,1 @@
-"""Studies, which are plans over jobs: a run, a grid, a comparison, a comparison over settings."""
+"""Studies are plans over jobs: a run, a grid, a comparison, a comparison over settings."""

@@ -1,4 +1,4 @@
-"""Many methods under one protocol: the same partitions, start weights, batches and budget of tuning for each."""
+"""Compares methods under one protocol: the same partitions, start weights, batches and tuning budget for each."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -29,11 +29,11 @@ from fedbench.studies.tuning_study import TuningStudy, run_studies
 from fedbench.user_code import name_of
 
 SETTING_SECTIONS = ("data", "partition", "public", "model", "train", "rounds", "participation")
-"""Sections and keys of which settings are made."""
+"""Sections and keys that may vary between settings."""
 
 
 class Comparison(StudyResult):
-    """What a comparison left.
+    """The result of a comparison.
 
     `table` has a row per method, the best first; over settings, one per method and setting.
     """
@@ -56,15 +56,15 @@ def compare(
     at_once: int | None = None,
     watch: Watch | None = None,
 ) -> Comparison:
-    """Run a comparison, or what is missing of it, and write its page and tables. Raises ConfigError before any run.
+    """Run a comparison, or its missing part, and write its page and tables. Raises ConfigError before any run.
 
     methods: `NAME`, `NAME:key=value,...` for a variant, `package.module:Class` or the class itself; local, centralized
-    and fedavg-ft are always there. over: values by key, `{"partition.alpha": [0.1, 0.5]}`: the comparison is made in
-    every combination.
-    space: `paper` for the grids of the methods' papers, where they name one. tune: points that are tried of each
-    method's space, 0 for its defaults, by default as many as the smallest space has. budget_steps: methods of more
-    gradient steps get fewer points, so that points times steps are about equal. search, samples, scheduler, point,
-    final_val: as of a grid. Final runs have the seeds of the configuration, by default 0, 1 and 2.
+    and fedavg-ft are always included. over: values by key, `{"partition.alpha": [0.1, 0.5]}`: compare in every
+    combination.
+    space: `paper` for the grids of the methods' papers, if they name one. tune: number of points tried of each method's
+    space, 0 for its defaults, by default as many as the smallest space has. budget_steps: methods with more gradient
+    steps get fewer points, so that points times steps are about equal. search, samples, scheduler, point, final_val: as
+    for a grid. Final runs have the seeds of the configuration, by default 0, 1 and 2.
     """
     tuning = Tuning.parse(tune, search, samples, scheduler, tune_seeds, point, final_val, budget_steps)
     config = Config.of(config)
@@ -86,7 +86,7 @@ def compare(
 
 
 def names_of(methods: Sequence[str | type[Method]] | str | type[Method]) -> list[str]:
-    """The methods by name, where they are given as classes too, or where there is one."""
+    """The names of methods, given as names or classes, or as a single one."""
     listed = [methods] if isinstance(methods, str | type) else methods
     return [name_of(method) if isinstance(method, type) else method for method in listed]
 
@@ -98,10 +98,10 @@ def plan_comparisons(
     over: Mapping[str, Sequence[Any]] | None = None,
     space: str | None = None,
 ) -> tuple[list[TuningStudy], Matrix | None, Path]:
-    """The comparison in every setting, before anything is run, and its folder. Raises ConfigError."""
+    """The comparison in every setting, not run yet, and its folder. Raises ConfigError."""
     config = without_other_options(with_final_seeds(config))
     if space not in (None, "paper"):
-        raise ConfigError(f"space = {space}: must be paper; the values of one method's keys are searched by a grid")
+        raise ConfigError(f"space = {space}: must be paper; to search the values of one method's keys, use a grid")
     root = (config.out or Path("results")).absolute()
     asked = ComparisonSpec([ComparedMethod.parse(text) for text in methods], tuning, root, space is not None)
     require_distinct(asked.compared)
@@ -117,7 +117,7 @@ def plan_comparisons(
 
 @dataclass(frozen=True)
 class ComparisonSpec:
-    """What is compared in every setting, and how it is tuned. paper: over the grids of the papers."""
+    """The compared methods and their tuning in every setting. paper: tune over the grids of the papers."""
 
     compared: Sequence[ComparedMethod]
     tuning: Tuning
@@ -139,7 +139,7 @@ class ComparisonSpec:
         return TuningStudy(plan, config, compared, folder, self.root, asked.seeds, None, asked.final_val, setting)
 
     def counts(self, compared: Sequence[ComparedMethod], config: Config) -> dict[str, int]:
-        """Points of each: equally many, or fewer for those whose runs make more gradient steps."""
+        """Number of points of each method: equal, or fewer for methods whose runs make more gradient steps."""
         search = self.tuning.search
         most = self.tuning.most or search.samples
         if most is None:
@@ -147,24 +147,24 @@ class ComparisonSpec:
         if not self.tuning.by_steps:
             return {method.label: most for method in compared}
         steps = {method.label: steps_of(method.config(config)) for method in compared}
-        # One model on pooled data makes few steps of many clients' work: nobody's measure.
+        # One model on pooled data makes few steps for many clients, so it sets no standard.
         least = min(steps[e.label] for e in compared if not is_pooled(e.config(config).method))
         return {label: max(1, round(most * min(1.0, least / max(1, own)))) for label, own in steps.items()}
 
     def space(self, method: ComparedMethod) -> Space:
-        """Its paper's grid, where that is asked for and the paper names one; else its own."""
+        """Its paper's grid, if requested and the paper names one; else its own space."""
         return (Space.paper(method.name) if self.paper else None) or Space.of(method.name)
 
 
 def is_pooled(method: MethodConfig) -> bool:
-    """Whether it trains one model on the data of all clients."""
+    """Whether a method trains one model on the data of all clients."""
     return load(method.name).trainers(checked_options(method)) == "pooled"
 
 
 def without_other_options(config: Config) -> Config:
-    """The configuration with the options that differ from their defaults, which hold for the method named with them.
+    """The configuration with only the non-default options, which apply to the method named with them.
 
-    Raises ConfigError where none is named.
+    Raises ConfigError if none is named.
     """
     own, options = config.method, dict[str, Any]()
     fields = load(own.name).Options.model_fields
@@ -175,14 +175,14 @@ def without_other_options(config: Config) -> Config:
     if options and "name" not in own.model_fields_set:
         key, value = next(iter(options.items()))
         raise ConfigError(
-            f"method.{key} = {value}: of which method? write NAME:{key}={value} in --methods, where it is to hold"
+            f"method.{key} = {value}: for which method? write NAME:{key}={value} in --methods where it applies"
         )
     checked_options(own)
     return config.model_copy(update={"method": MethodConfig(name=own.name, **options)})
 
 
 def in_setting(config: Config, setting: Setting) -> Config:
-    """What is asked, in a setting. Raises ConfigError."""
+    """The configuration in a setting. Raises ConfigError."""
     try:
         return Config(**nest({**flat(config.model_dump(mode="json", exclude_unset=True)), **setting.values}))
     except ConfigError as error:
@@ -190,19 +190,19 @@ def in_setting(config: Config, setting: Setting) -> Config:
 
 
 def is_setting(key: str) -> bool:
-    """Whether it is a key of which settings are made."""
+    """Whether a key may vary between settings."""
     return key.partition(".")[0] in SETTING_SECTIONS
 
 
 def check_over(over: Mapping[str, Sequence[Any]]) -> None:
-    """Raises ConfigError for keys that say nothing about a setting, and for values that are no two settings."""
+    """Raises ConfigError if keys do not belong to settings, or if values are not at least two different ones."""
     for key, values in over.items():
         if key not in SETTING_SECTIONS and (meant := [name for name in keys_called(key, Config) if is_setting(name)]):
             raise ConfigError(f"over: {key}: names no section; write {' or '.join(meant)}")
         if not is_setting(key):
             raise ConfigError(
                 f"over: {key}: settings are combinations of data, partition, public, model, train, rounds and "
-                "participation; methods go into --methods, as NAME:key=value where they vary"
+                "participation; methods go into --methods, with variants as NAME:key=value"
             )
         if len(set(map(text_of, values))) < max(2, len(values)):
             raise ConfigError(f"over: {key} = {list(values)}: must be two or more different values; give each once")
@@ -213,7 +213,7 @@ def _name(config: Config, asked: ComparisonSpec, over: Mapping[str, Sequence[Any
     tuning = asked.tuning
     known: tuple[Any, ...] = (config.key(), names, tuning.most, tuning.point, tuning.final_val, dict(over))
     if tuning.search != Search() or tuning.by_steps or asked.paper:
-        # More samples of a search go into the same folder.
+        # A search with more samples uses the same folder.
         known += (tuning.search.kind, tuning.search.scheduler, tuning.by_steps, asked.paper)
     told = sha256(repr(known).encode()).hexdigest()[:8]
     where = f"{len(settings_of(over))}-settings" if over else config.data.name.rpartition("/")[2]

@@ -1,4 +1,4 @@
-"""Methods that are compared, and what each of them is tuned over."""
+"""Compared methods and the points over which each is tuned."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,20 +18,20 @@ from fedbench.studies.search import Search
 from fedbench.studies.space import Space, Values
 
 BASELINES = ("local", "centralized", "fedavg-ft")
-"""Without them a table says nothing about collaboration."""
+"""Baselines without which a table says nothing about collaboration."""
 VARIED = ("method", "train", "aggregator")
-"""Sections in which variants differ: all else is the same for those that are compared, or pairs would not be pairs."""
+"""Sections in which variants may differ: all else is the same for all methods, so that their runs form pairs."""
 TUNE_SEEDS = (90,)
-"""Never among the final ones, so that nothing is chosen on what is reported."""
+"""Seeds for tuning, never among the final ones, so that nothing is chosen on reported results."""
 
 
 @dataclass(frozen=True)
 class ComparedMethod:
-    """label: what tables call it. method: its name; fixed: keys that are set for it alone; points: what is tried.
+    """label: its name in tables. method: its name; fixed: keys set for it alone; points: those to try.
 
-    trial: keys that are set while points are tried, such as fewer rounds. seeds: of its final runs; none: the study's.
-    space: what points are of. samples: how many are proposed, one after another, of which `points` has the first.
-    refused: points that no run takes, and why. untuned: keys of its space that have no effect on it.
+    trial: keys set while points are tried, such as fewer rounds. seeds: of its final runs; empty: the study's. space:
+    source of the points. samples: number of points proposed one after another, of which `points` has the first.
+    refused: invalid points, and why. untuned: keys of its space that have no effect on it.
     """
 
     label: str
@@ -47,19 +47,19 @@ class ComparedMethod:
 
     @property
     def tries(self) -> int:
-        """How many points are tried, those that will be proposed included."""
+        """Number of points to try, including those yet to be proposed."""
         return max(len(self.points), self.samples)
 
     @property
     def tuned(self) -> bool:
-        """Whether there is a choice."""
+        """Whether there are points to choose from."""
         return self.tries > 1
 
     @classmethod
     def parse(cls, text: str) -> "ComparedMethod":
-        """`NAME`, `NAME:key=value,...` (a variant), or `package.module:Class`, perhaps with options too.
+        """Parse `NAME`, `NAME:key=value,...` (a variant), or `package.module:Class`, which may have options too.
 
-        A key without a section is the method's. Raises ConfigError.
+        A key without a section belongs to the method. Raises ConfigError.
         """
         name, colon, options = text.rpartition(":") if "=" in text.rpartition(":")[2] else (text, "", "")
         if colon and not name:
@@ -83,11 +83,11 @@ class ComparedMethod:
 
     @classmethod
     def baseline(cls, name: str) -> "ComparedMethod":
-        """A method beside those that are asked about, with their aggregator where it averages. Raises ConfigError."""
+        """A method added to the requested ones, with their aggregator if it averages. Raises ConfigError."""
         return cls(name, name, {} if takes_aggregators(methods.load(name)) else {"aggregator.name": MEAN})
 
     def config(self, config: Config, values: Values | None = None) -> Config:
-        """What is asked of everybody, for this method, at a point. Options of another method are not taken over."""
+        """The common configuration for this method at a point. Options of another method are dropped."""
         tree = config.model_dump(mode="json", exclude_unset=True)
         if config.method.name != self.name:
             tree["method"] = {"name": self.name}
@@ -99,9 +99,9 @@ class ComparedMethod:
     def runs(
         self, config: Config, seeds: Sequence[int], tune_seeds: Sequence[int] = TUNE_SEEDS
     ) -> Iterator[tuple[Config, int]]:
-        """Configuration and seed of what it will run: the points that are tried, then the final runs at the first.
+        """Configuration and seed of its runs: the points to try, then the final runs at the first point.
 
-        Where points are not known yet, known ones stand for them.
+        Known points stand for those not known yet.
         """
         for point in islice(cycle(self.points), self.tries) if self.tuned else ():
             asked = self.config(config, {**point, **self.trial})
@@ -110,16 +110,16 @@ class ComparedMethod:
         yield from ((final, seed) for seed in self.seeds or seeds)
 
     def _seen(self, asked: Config) -> Values:
-        """What a run has where a point says nothing, which conditions see."""
+        """The values of a run for keys that a point does not set, for use in conditions."""
         try:
             asked = with_defaults(asked)
-        except ConfigError:  # a point may mend it
+        except ConfigError:  # a point may fix it
             return set_keys(asked)
         tree = asked.model_dump(mode="json")
         return {f"{section}.{key}": value for section in ("train", "method") for key, value in tree[section].items()}
 
     def refusal(self, config: Config, point: Values) -> str | None:
-        """Why no run takes a point; None where one does."""
+        """Why a point is invalid; None if it is valid."""
         try:
             with_defaults(self.config(config, point))
         except ConfigError as error:
@@ -133,9 +133,9 @@ class ComparedMethod:
         most: int | None,
         search: Search = Search(),  # noqa: B008 # frozen
     ) -> "ComparedMethod":
-        """With the points of a space, less what is set already, and less what no run takes.
+        """The method with the points of a space, without keys already set and without invalid points.
 
-        most: points, if not all. Raises ConfigError where nothing is left.
+        most: number of points, if not all. Raises ConfigError if none is left.
         """
         asked = self.config(config)
         own = replace(space.with_own_names(self.name).without(set_keys(asked)), given=self._seen(asked))
@@ -156,7 +156,7 @@ class ComparedMethod:
         return replace(self, points=tuple(points), refused=left_out, samples=samples, space=own, untuned=untuned)
 
     def without_effect(self, axes: Iterable[str], config: Config) -> tuple[str, ...]:
-        """The keys of a space that the model's own optimiser does not read, where that makes the steps."""
+        """The keys of a space that the model's own optimiser does not read, if it makes the steps."""
         asked = self.config(config)
         optimizer = str(self._seen(asked).get("train.optimizer", "auto"))
         if "train.optimizer" in axes:
@@ -168,14 +168,14 @@ class ComparedMethod:
 
 
 def set_keys(config: Config) -> Values:
-    """What is set of a method's options and of the training, by dotted key."""
+    """The method's options and training keys that are set, by dotted key."""
     tree = config.train.model_dump(mode="json")
     given = {f"train.{key}": tree[key] for key in config.train.model_fields_set}
     return given | {f"method.{key}": value for key, value in config.method.options.items()}
 
 
 def require_distinct(compared: Sequence[ComparedMethod]) -> None:
-    """Raises ConfigError where one is given twice."""
+    """Raises ConfigError if a method is given twice."""
     seen: set[str] = set()
     for method in compared:
         if method.label in seen:

@@ -1,4 +1,4 @@
-"""What runs cost, before they are run: gradient steps, and hours by a step that is measured on this machine."""
+"""Estimates the cost of runs: gradient steps, and hours from a step measured on this machine."""
 
 import time
 from collections.abc import Iterable
@@ -28,24 +28,24 @@ from fedbench.runtime.hosts import torch_threads
 from fedbench.runtime.resolved import ResolvedRun
 
 TESTS = 1 / 5
-"""Images of their test parts, of those of the training parts."""
+"""Images of the test parts, as a share of those of the training parts."""
 EVALUATED_MODELS = 2
-"""Models of a client that are evaluated."""
+"""Number of evaluated models per client."""
 FORWARD_SHARE = 1 / 3
-"""A forward pass, of the work of a gradient step on the same image."""
+"""Work of a forward pass, as a share of that of a gradient step on the same image."""
 MEASURED = 12
-"""Steps that are timed, at most."""
+"""Maximum number of timed steps."""
 MOST = 0.3
-"""Seconds that they may take, if a single one does not take longer."""
+"""Maximum seconds for the timed steps, unless a single one takes longer."""
 NUMBERS = 2**20
-"""Numbers of the images in a batch that is timed, at most; a larger batch takes as many times longer."""
+"""Maximum count of numbers in a timed batch; the time of a larger batch is in proportion."""
 PACE_KEYS = {"optimizer", "precision", "memory_format", "engine", "width"}
 """Keys of `train` that decide how long a step on a batch takes."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What one seed of a run takes. config: with its defaults, and its partition for the data."""
+    """The cost of one seed of a run. config: with its defaults, and with its partition for the data."""
 
     config: Config
     dataset: Dataset
@@ -71,7 +71,7 @@ class Cost:
 
     @property
     def images(self) -> float:
-        """Training images of a client, validation included: what was asked for, or an even share."""
+        """Training images of a client, including validation: the requested number, or an even share."""
         asked, pooled = self.dealt, self.dealt.test == "pooled"
         if counts := asked.options.get("counts"):
             return sum(map(sum, counts)) / len(counts)
@@ -85,7 +85,7 @@ class Cost:
 
     @property
     def tests(self) -> float:
-        """Test images of a client: what was asked for, or its share of the test part."""
+        """Test images of a client: the requested number, or its share of the test part."""
         asked = self.dealt
         if asked.test_images is not None:
             return asked.test_images * asked.classes
@@ -97,13 +97,13 @@ class Cost:
 
     @property
     def dealt(self) -> PartitionConfig:
-        """The partition as it is dealt: keys that its scheme does not read are as if not given."""
+        """The partition without the keys that its scheme does not read."""
         asked, defaults = self.config.partition, PartitionConfig()
         return asked.model_copy(update={key: getattr(defaults, key) for key in ignored_keys(asked)})
 
     @property
     def looks(self) -> float:
-        """Images that all evaluations look at."""
+        """Number of images in all evaluations."""
         config, clients, sample = self.config, self.config.partition.clients, self.config.evaluate.clients
         seen = min(clients, sample if isinstance(sample, int) else clients)
         each = self.tests + self.images * config.data.val
@@ -111,13 +111,13 @@ class Cost:
 
     @property
     def batch(self) -> int:
-        """Images of a batch, no more than a client has; two at least, which BatchNorm needs."""
+        """Images of a batch: at most those of a client, and at least two, which BatchNorm needs."""
         asked, most = self.config.train.batch_size, ceil(self.images)
         return max(2, most if asked == "full" else min(asked, most))
 
     @property
     def seconds(self) -> float:
-        """Of training and evaluation on one core, by a step that is measured now. Raises ConfigError."""
+        """Seconds of training and evaluation on one core, from a step measured now. Raises ConfigError."""
         pace = self.config.train.model_dump(mode="json", include=PACE_KEYS)
         asked = Config(data=self.config.data, model=self.config.model, train={**pace, "batch_size": self.batch})
         return step_seconds(asked.model_dump_json(), self.dataset) * (
@@ -131,12 +131,12 @@ def steps_of(config: Config) -> int:
 
 
 def hours_of(configs: Iterable[Config]) -> float:
-    """Estimated hours of training and evaluation with a run on every core. Raises ConfigError."""
+    """Estimated hours of training and evaluation with one run per core. Raises ConfigError."""
     return sum(Cost.of(config).seconds for config in configs) / 3600 / cores()
 
 
 def dataset_of(asked: DataConfig) -> Dataset:
-    """The data set as it is on this machine; for a published one that is not, one of its size. Raises ConfigError."""
+    """The data set on this machine; for a published one that is missing, one of its size. Raises ConfigError."""
     return _dataset_of(asked.model_dump_json())
 
 
@@ -160,7 +160,7 @@ def _blank(name: str, train: int, shape: tuple[int, ...], classes: int) -> Datas
 
 @cache
 def step_seconds(asked: str, dataset: Dataset) -> float:
-    """Seconds of a plain gradient step on one core, of a part of the batch where it is large. Raises ConfigError.
+    """Seconds of a plain gradient step on one core, from a part of the batch if it is large. Raises ConfigError.
 
     asked: data, model and training as a configuration in JSON.
     """
@@ -181,6 +181,6 @@ def step_seconds(asked: str, dataset: Dataset) -> float:
         return time.perf_counter() - begun
 
     with torch_threads(1), seeds.preserved_streams():
-        probe(learner, data, dataset.outputs)  # says what fails, and is slow as every first step
+        probe(learner, data, dataset.outputs)  # reports failures, and is slow like every first step
         steps = max(1, min(MEASURED, int(MOST / seconds(1))))
         return seconds(steps) / steps * batch / timed

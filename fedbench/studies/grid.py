@@ -1,7 +1,7 @@
-"""A grid: every point of a method's space, the best on validation again over the seeds, beside the baselines.
+"""A grid: tries every point of a method's space, and runs the best on validation over the seeds, with the baselines.
 
 A baseline is tuned over its own space, with as many points as the method, and runs under the same partitions and seeds,
-so that the answer can say whether collaboration paid.
+so that the answer shows whether collaboration pays.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ from fedbench.studies.tuning_study import TuningStudy, run_studies
 
 @dataclass(frozen=True)
 class GridResult:
-    """What a grid left."""
+    """The result of a grid."""
 
     folder: Path
     best: Values
@@ -48,13 +48,13 @@ def grid(
     at_once: int | None = None,
     watch: Watch | None = None,
 ) -> GridResult:
-    """Run a grid, or what is missing of it, and write its page. Raises ConfigError before the first trial.
+    """Run a grid, or its missing part, and write its page. Raises ConfigError before the first trial.
 
     Final runs have the seeds of the configuration, by default 0, 1 and 2. space: values or distributions of Ray Tune by
-    key, `paper` for the grid of the method's paper, by default the method's own. tune: at most so many points of each
-    space. search: `grid`, or `random` or `optuna` with so many `samples` of each space. scheduler: `asha` stops trials
+    key, `paper` for the grid of the method's paper, by default the method's own. tune: maximum number of points of each
+    space. search: `grid`, or `random` or `optuna` with `samples` points of each space. scheduler: `asha` stops trials
     that fall behind. point: the evaluation point by which points are chosen, and which the answer is about. final_val:
-    share of training images that final runs hold out, if another than `data.val`: with 0 they train on all.
+    share of training images that final runs hold out, if not `data.val`: with 0 they train on all.
     """
     tuning = Tuning.parse(tune, search, samples, scheduler, tune_seeds, point, final_val)
     study = plan_grid(Config.of(config), tuning, space, baselines)
@@ -65,7 +65,7 @@ def grid(
 def plan_grid(
     config: Config, tuning: Tuning, space: dict[str, Any] | str | None = None, baselines: Sequence[str] = BASELINES
 ) -> TuningStudy:
-    """The study that a grid is, before anything of it is run. Raises ConfigError."""
+    """The study of a grid, not run yet. Raises ConfigError."""
     config = with_final_seeds(config)
     require_validation(config)
     if tuning.most is not None and tuning.most < 1:
@@ -76,8 +76,8 @@ def plan_grid(
     subject = ComparedMethod(name, name)
     if isinstance(space, dict) and (untuned := subject.without_effect(own.axes, config)):
         raise ConfigError(
-            f"space: {untuned[0]}: steps are made by the model's own configure_optimizers, which does not read "
-            "it; leave it out, or set --train.optimizer sgd"
+            f"space: {untuned[0]}: the model's own configure_optimizers makes the steps and does not read it; "
+            "leave it out, or set --train.optimizer sgd"
         )
     subject = subject.tuned_over(own, config, tuning.most, search)
     most = len(subject.points) if search.kind == "grid" else None
@@ -92,7 +92,7 @@ def plan_grid(
 
 
 def space_of(method: str, asked: dict[str, Any] | str | None) -> Space:
-    """The space that is asked for: values by key, `paper`, or the method's own. Raises ConfigError."""
+    """The requested space: values by key, `paper`, or the method's own. Raises ConfigError."""
     if asked is None:
         return Space.of(method)
     if isinstance(asked, dict):
@@ -105,7 +105,7 @@ def space_of(method: str, asked: dict[str, Any] | str | None) -> Space:
 
 
 def _name(config: Config, tuning: Tuning, tried: Sequence[Any], own: Space) -> str:
-    """Equal for equal spaces: more samples of one go into the same folder."""
+    """The folder's name, equal for equal spaces: more samples of one go into the same folder."""
     known = tried if tuning.search == Search() else (tuning.search.kind, tuning.search.scheduler, own.as_text())
     told = sha256(repr((config.key(), known, tuning.point, tuning.final_val)).encode()).hexdigest()[:8]
     return f"{config.method.name.rpartition(':')[2]}-{config.data.name.rpartition('/')[2]}-{told}"

@@ -1,4 +1,4 @@
-"""What the page of a data set shows, gathered from the data set and, where one is asked for, a partition of it."""
+"""Gathers the content of a data set's page from the data set and, if requested, a partition of it."""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -17,14 +17,14 @@ MOST_CLASSES = 30
 PER_CLASS = 10
 MOST_CLIENTS = 200
 BINS = 10
-"""Of targets that are numbers."""
+"""Number of bins for numeric targets."""
 
 
 @dataclass(frozen=True)
 class TargetGroups:
-    """What samples are counted by: their classes, how many labels they have, or bins of their (first) target number.
+    """The groups in which samples are counted: classes, numbers of labels, or bins of the (first) target number.
 
-    of: int64 [rows].
+    of: the group of each row, int64 [rows].
     """
 
     names: tuple[str, ...]
@@ -84,7 +84,7 @@ def about(dataset: Dataset) -> str:
 
 
 def counted_by(dataset: Dataset) -> str:
-    """What samples are counted by."""
+    """Names the quantity by which samples are counted."""
     if dataset.classes:
         return "class"
     return "number of labels" if dataset.task == "multilabel" else "range of the target"
@@ -97,7 +97,7 @@ def noun_of_target(dataset: Dataset) -> str:
 
 
 def kind(dataset: Dataset) -> str:
-    """What the samples are."""
+    """Describes the samples."""
     if not dataset.holds_images:
         return f"samples of {' × '.join(map(str, dataset.shape))} {dataset.kind}s"
     channels, height, width = dataset.shape
@@ -122,7 +122,7 @@ def tiles(dataset: Dataset) -> list[tuple[str, str, str]]:
 
 
 def sheets(dataset: Dataset, groups: TargetGroups, counts: np.ndarray) -> list[Sheet]:
-    """Training images of each of the first classes, evenly spread over the class, or over its domains."""
+    """Training images of each of the first classes, evenly spread over the class or its domains."""
     train = dataset.labels[: dataset.train_rows]
     made = []
     for label in range(min(dataset.classes, MOST_CLASSES)):
@@ -135,7 +135,7 @@ def sheets(dataset: Dataset, groups: TargetGroups, counts: np.ndarray) -> list[S
 
 
 def as_bytes(dataset: Dataset, rows: np.ndarray) -> np.ndarray:
-    """Images as uint8 [n, C, H, W]; of floats two deviations below the mean are black and two above it white."""
+    """Images as uint8 [n, C, H, W]; floats are black two deviations below the mean and white two above it."""
     samples = np.asarray(dataset.samples[rows])
     if samples.dtype == np.uint8:
         return samples
@@ -144,7 +144,7 @@ def as_bytes(dataset: Dataset, rows: np.ndarray) -> np.ndarray:
 
 
 def sample_rows(dataset: Dataset, rows: np.ndarray) -> np.ndarray:
-    """Some of these rows: PER_CLASS in all, or of each domain as many as makes about that many, one at least."""
+    """A selection of these rows: about PER_CLASS in all, with equally many of each domain, but at least one."""
     if dataset.domains is None:
         return spread_of_tiles(rows, PER_CLASS)
     each = max(1, PER_CLASS // len(dataset.domain_names))
@@ -153,7 +153,7 @@ def sample_rows(dataset: Dataset, rows: np.ndarray) -> np.ndarray:
 
 
 def spread_of_tiles(rows: np.ndarray, count: int) -> np.ndarray:
-    """At most count of them, at even distances."""
+    """At most `count` of the rows, evenly spaced."""
     return rows[np.linspace(0, len(rows) - 1, min(count, len(rows))).astype(int)] if len(rows) else rows
 
 
@@ -173,7 +173,7 @@ def domain_table(dataset: Dataset, groups: TargetGroups) -> CountTable | None:
 
 
 def partition_table(dataset: Dataset, groups: TargetGroups, parted: Partition) -> CountTable:
-    """Training samples of each client and group; right of them how many it has to train, validate and test."""
+    """Training samples of each client and group; on the right its numbers to train, validate and test."""
     clients = parted.clients[:MOST_CLIENTS]
     counts = np.stack([groups.counts(own.train) for own in clients])
     right = tuple(f"{len(own.train):,} + {len(own.val):,} + {len(own.test):,}" for own in clients)
@@ -182,7 +182,7 @@ def partition_table(dataset: Dataset, groups: TargetGroups, parted: Partition) -
 
 
 def client_name(dataset: Dataset, number: int, rows: np.ndarray) -> str:
-    """Its number, and its domain where all its images are of one."""
+    """A client's number, and its domain if all its images are of one."""
     if dataset.domains is None or not len(rows) or len(held := np.unique(dataset.domains[rows])) > 1:
         return f"client {number}"
     return f"client {number}, {dataset.domain_names[held[0]]}"

@@ -1,4 +1,4 @@
-"""A run: one method, one data set, one partition, one or more seeds. A study of one stage without a choice."""
+"""A run: one method, one data set, one partition, one or more seeds. A study with one stage and no choice."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ log = logging.getLogger("fedbench")
 
 @dataclass(frozen=True)
 class Result:
-    """What a run left. The frames are read when they are asked for."""
+    """The result of a run. The frames are read on first access."""
 
     folder: Path
     config: Config
@@ -43,7 +43,7 @@ class Result:
 
     @property
     def models(self) -> Path:
-        """With `save_models`: `seed-S/client-C-POINT.pt`, which `torch.load` reads, and how input is normalised."""
+        """With `save_models`: `seed-S/client-C-POINT.pt` for `torch.load`, and how input is normalised."""
         return self.folder / MODELS_FOLDER
 
     @cached_property
@@ -52,7 +52,7 @@ class Result:
 
     @cached_property
     def metric(self) -> Metric:
-        """The one that tables and pages go by."""
+        """The primary metric of tables and pages."""
         return Records(self.folder).metric()
 
     @cached_property
@@ -80,11 +80,11 @@ def run(
     report: bool = True,
     debug: bool = False,
 ) -> Result:
-    """Run what was asked, or go on with it, and return its result; a seed that is done is not run again.
+    """Run a configuration, or continue its run, and return the result; a finished seed is not run again.
 
-    resume: refuse to start from nothing. watch: told of every evaluated round (`Progress.update` fits). debug: without
-    hosts, raise what fails at a client where it happens, for a debugger. Raises ConfigError, before round 1, for what
-    cannot be run, and RunError where it fails later: in the user's code, or at every client.
+    resume: refuse to start from nothing. watch: gets every evaluated round (`Progress.update` fits). debug: without
+    hosts, raise client failures where they happen, for a debugger. Raises ConfigError before round 1 if the
+    configuration cannot be run, and RunError if the run fails later: in the user's code, or at every client.
     """
     config = Config.of(config)
     open_hosts = config.resources.hosts == "auto"
@@ -98,7 +98,7 @@ def run(
     with run_folder.writable(folder):
         state = run_folder.state_of(folder, config)
         if resume and state == "new" and all(job.state == "new" for job in jobs_of(config, folder)):
-            raise ConfigError(f"--resume: {folder} holds no run to go on with; leave --resume out to start one")
+            raise ConfigError(f"--resume: {folder} holds no run to continue; leave --resume out to start one")
         if state == "done":
             run_folder.warn_about_changes([(folder, config)])
             run_folder.remove_leftovers(folder)
@@ -113,9 +113,9 @@ def run(
 
 
 def jobs_of(config: Config, folder: Path) -> list[Job]:
-    """A run of one seed is a job in its own folder; one of several is put together from the jobs of its seeds.
+    """The jobs of a run. One seed is a job in the run's folder; several seeds are merged from their jobs.
 
-    A folder that the user named outlives changes of the user's code and data, which are other jobs.
+    A folder named by the user outlives changes of the user's code and data, which make other jobs.
     """
     named = config.out or config.name
     if len(config.seeds) == 1 and not (named and provenance.short_fingerprint(config)):
@@ -150,9 +150,9 @@ def _run_missing_seeds(run: ResolvedRun, folder: Path, watch: Watcher, open_host
 
 
 def worth_hosts(run: ResolvedRun, seeds: int) -> int:
-    """How many hosts of those that this machine has room for are worth the start of a Ray; says so. 0: none.
+    """How many of the hosts that fit on this machine are worth starting Ray, or 0; logs the choice.
 
-    The numbers are the same either way, but not on a GPU, which a run in this process does without.
+    Results do not depend on it, except on a GPU, which a run in this process does not use.
     """
     resources = run.config.resources
     hosts = int(resources.hosts)
@@ -166,7 +166,7 @@ def worth_hosts(run: ResolvedRun, seeds: int) -> int:
 
 
 def write_plan(config: Config, folder: Path, jobs: Sequence[Job]) -> None:
-    """Write what the run consists of."""
+    """Write the run's jobs as a plan."""
     entries = [job.entry(folder) for job in jobs]
     Plan("run", config.method.name, config.model_dump(mode="json"), entries).write(folder)
 

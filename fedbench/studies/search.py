@@ -1,4 +1,4 @@
-"""How points of a space are found: all of a grid, drawn at random, or proposed by Optuna from what is known so far."""
+"""Finds points of a space: all of a grid, random draws, or proposals by Optuna from the results so far."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ from fedbench.studies.space import Space, Values, round_to_bounds
 SearchKind = Literal["grid", "random", "optuna"]
 Scheduler = Literal["none", "asha"]
 MOST_PROPOSALS = 100
-"""Proposals in a row that are illegal or known before a space counts as exhausted."""
+"""Number of consecutive invalid or known proposals at which a space counts as exhausted."""
 
 
 @dataclass(frozen=True)
 class Search:
-    """samples: points of each space, where the kind does not list them. scheduler: whether trials are stopped early."""
+    """samples: points of each space, except for a grid. scheduler: whether trials are stopped early."""
 
     kind: SearchKind = "grid"
     samples: int | None = None
@@ -28,7 +28,7 @@ class Search:
     def parse(
         cls, kind: str = "grid", samples: int | None = None, scheduler: str = "none", tune: Any = None
     ) -> "Search":
-        """As a command or a call asks for it; tune: points of each grid, if so many. Raises ConfigError."""
+        """The search of a command or call; tune: points of each grid, if limited. Raises ConfigError."""
         for name, value, legal in (("search", kind, SearchKind), ("scheduler", scheduler, Scheduler)):
             if value not in get_args(legal):
                 raise ConfigError(f"{name} = {value}: {nearest(str(value), get_args(legal))}")
@@ -40,15 +40,13 @@ class Search:
         if kind != "grid" and samples is None:
             raise ConfigError(f"search = {kind}: how many points? give --samples N, for example --samples 12")
         if kind != "grid" and tune is not None:
-            raise ConfigError(
-                f"tune = {tune}: takes so many points of a grid; with --search {kind} give --samples alone"
-            )
+            raise ConfigError(f"tune = {tune}: limits the points of a grid; with --search {kind} give --samples alone")
         if samples is not None and (isinstance(samples, bool) or not isinstance(samples, int) or samples < 1):
             raise ConfigError(f"samples = {samples}: must be a whole number >= 1")
         return cls(kind, samples, scheduler)  # type: ignore[arg-type]
 
     def points(self, space: Space, most: int | None, takes: Callable[[Values], bool]) -> list[Values]:
-        """The points that are known beforehand: all of them, or the first of those that Optuna will propose."""
+        """The points known beforehand: all of them, or the first that Optuna proposes."""
         if self.kind == "grid":
             return space.points(most, takes)
         if self.kind == "random":
@@ -58,7 +56,7 @@ class Search:
 
 @dataclass(frozen=True)
 class Tried:
-    """A point of a search. score: more is better; of a trial that was stopped, the last one it had; None: none yet."""
+    """A point of a search. score: higher is better; the last one of a stopped trial; None: no score yet."""
 
     values: Values
     score: float | None = None
@@ -66,12 +64,12 @@ class Tried:
 
 
 def propose(space: Space, tried: Sequence[Tried], takes: Callable[[Values], bool]) -> Values | None:
-    """What Optuna would try next; None where it finds no point that is legal and new.
+    """Optuna's next point; None if it finds no valid new point.
 
-    A point depends on how many were tried and on what is known of them, and on nothing else: a search that was
-    interrupted goes on as it would have. Raises ConfigError for distributions that Optuna does not know.
+    The point depends only on the number of tried points and their scores, so that an interrupted search continues
+    unchanged. Raises ConfigError for distributions that Optuna does not support.
     """
-    from ray.tune.search.optuna import OptunaSearch  # sets its logger's level, which is why it comes first
+    from ray.tune.search.optuna import OptunaSearch  # first, because it sets its logger's level
 
     with silence_logger("optuna"):
         return _proposed(OptunaSearch, space, tried, takes)
@@ -82,7 +80,7 @@ def _proposed(kind: Any, space: Space, tried: Sequence[Tried], takes: Callable[[
     try:
         own = kind.convert_search_space(domains)
     except ValueError as error:
-        raise ConfigError(f"space: {error}; take others with --search optuna, or --search random") from None
+        raise ConfigError(f"space: {error}; use others with --search optuna, or --search random") from None
     search = kind(own, metric="score", mode="max", seed=len(tried))
     for point in tried:
         _tell(search, point)
@@ -91,7 +89,7 @@ def _proposed(kind: Any, space: Space, tried: Sequence[Tried], takes: Callable[[
         values = {key: round_to_bounds(found[key], domains[key]) for key in space.axes}
         if point_name(values) not in known and space.allows(values) and takes(values):
             return values
-        search.on_trial_complete(str(attempt))  # pruned, which Optuna takes for a bad place
+        search.on_trial_complete(str(attempt))  # pruned, which Optuna treats as a bad point
     return None
 
 

@@ -1,4 +1,4 @@
-"""What a method is tuned over: the values of some keys, and the points that are tried of them."""
+"""The tuning space of a method: values of some keys, and the points to try."""
 
 import random
 from collections.abc import Callable, Mapping, Sequence
@@ -17,21 +17,21 @@ from fedbench.results.plan import point_name, text_of
 
 SEARCHED = ("method.", "train.")
 FEWEST_ON_A_SCALE = 3
-"""From so many numbers on the values of a key are a scale, which has two ends; fewer are a choice."""
+"""From this many numbers on, the values of a key form a scale with two ends; fewer are a choice."""
 DISTRIBUTIONS = ("uniform", "quniform", "loguniform", "qloguniform", "randint", "qrandint", "lograndint", "choice")
 DIGITS = 4
-"""Of a number that is drawn."""
+"""Significant digits of a drawn number."""
 MOST_MISSED = 1000
-"""Draws in a row that are illegal or known before a space counts as exhausted."""
+"""Number of consecutive invalid or known draws at which a space counts as exhausted."""
 Values = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Space:
-    """Values by dotted key, or a distribution of Ray Tune, and which of their combinations make sense.
+    """Values or a Ray Tune distribution by dotted key, and a constraint on their combinations.
 
-    given: values of further keys, the same for all points, which the constraint sees too. lent: the method whose space
-    it is, where that is another one.
+    given: values of further keys, the same for all points, which the constraint sees too. lent: the method that owns
+    the space, if it is another one.
     """
 
     axes: dict[str, Any] = field(default_factory=dict)
@@ -46,7 +46,7 @@ class Space:
     def of(cls, method: str) -> "Space":
         """SPACE and CONSTRAINT of tune_spaces/<method>.py, or of the method that it derives from.
 
-        Raises ConfigError where there is none.
+        Raises ConfigError if there is none.
         """
         if found := tune_space.find(method):
             name, module = found
@@ -59,13 +59,13 @@ class Space:
 
     @classmethod
     def paper(cls, method: str) -> "Space | None":
-        """PAPER instead, the grid of the method's paper; None where that names none."""
+        """PAPER instead, the grid of the method's paper; None if the paper names none."""
         axes = tune_space.paper_axes(method)
         return cls(axes, getattr(tune_space.module_of(method), "CONSTRAINT", None)) if axes else None
 
     @classmethod
     def given_for(cls, method: str, axes: Mapping[str, Any]) -> "Space":
-        """Values that a user chose, under the constraint of the method's space, where it has one."""
+        """The user's values, under the constraint of the method's space, if it has one."""
         try:
             constraint = cls.of(method).constraint
         except ConfigError:
@@ -73,36 +73,36 @@ class Space:
         return cls(dict(axes), constraint)
 
     def with_own_names(self, method: str) -> "Space":
-        """With a method's own names of its options, where an axis goes by a symbol."""
+        """The space with the method's own names of options instead of symbols."""
         axes = {methods.full_key(method, key): values for key, values in self.axes.items()}
         if len(axes) < len(self.axes):
             raise ConfigError(f"space: {', '.join(self.axes)}: a key is given twice, by its name and by its symbol")
         return replace(self, axes=axes)
 
     def without(self, given: Mapping[str, Any]) -> "Space":
-        """A key that the user set is no axis."""
+        """The space without the keys that the user set."""
         axes = {key: values for key, values in self.axes.items() if key not in given}
         return replace(self, axes=axes, given={**self.given, **given})
 
     def as_text(self) -> dict[str, Any]:
-        """Values and distributions in words."""
+        """Values and distributions as text."""
         return {
             key: values if isinstance(values, list) else distribution_text(values) for key, values in self.axes.items()
         }
 
     def allows(self, point: Values) -> bool:
-        """Whether the constraint does."""
+        """Whether the constraint allows a point."""
         return self.constraint is None or self.constraint({**self.given, **point})
 
     def points(self, most: int | None = None, takes: Callable[[Values], bool] = lambda point: True) -> list[Values]:
-        """All points that a run takes, or so many of them, drawn at random but always the same ones.
+        """All valid points, or `most` of them, drawn at random but always the same ones.
 
-        Raises ConfigError where an axis is a distribution, which has no end of points.
+        Raises ConfigError if an axis is a distribution, which has infinitely many points.
         """
         for key, values in self.axes.items():
             if not isinstance(values, list):
                 raise ConfigError(
-                    f"space: {key} is a distribution, of which a grid has no points; list values, or give --search "
+                    f"space: {key} is a distribution, which a grid cannot list; list values, or give --search "
                     "random or optuna with --samples N"
                 )
         whole = [dict(zip(self.axes, values, strict=True)) for values in product(*self.axes.values())]
@@ -112,7 +112,7 @@ class Space:
         return [legal[i] for i in sorted(random.Random(0).sample(range(len(legal)), most))]
 
     def draws(self, count: int, takes: Callable[[Values], bool] = lambda point: True) -> list[Values]:
-        """So many different points at random, fewer where there are no more; the first of more are the same ones."""
+        """Up to `count` different random points; a higher count begins with the same points."""
         stream, found, missed = np.random.RandomState(0), dict[str, Values](), 0
         while len(found) < count and missed < MOST_MISSED:
             point = {key: draw_value(values, stream) for key, values in self.axes.items()}
@@ -139,7 +139,7 @@ def draw_value(values: Any, stream: np.random.RandomState) -> Any:
 
 
 def round_to_bounds(value: Any, distribution: Any) -> Any:
-    """With as many digits as a name shows, inside the bounds."""
+    """Round a number to the digits that a name shows, within the bounds."""
     if not isinstance(value, float):
         return value
     short = float(f"{value:.{DIGITS}g}")
@@ -147,7 +147,7 @@ def round_to_bounds(value: Any, distribution: Any) -> Any:
 
 
 def distribution(text: str) -> Any:
-    """`loguniform(1e-4, 1e-1)` as Ray Tune's; None where the text is no call of one of them. Raises ConfigError."""
+    """Ray Tune's distribution for `loguniform(1e-4, 1e-1)`; None if the text is no such call. Raises ConfigError."""
     name, bracket, inside = text.strip().removeprefix("tune.").partition("(")
     if not bracket or not inside.endswith(")") or name not in DISTRIBUTIONS:
         return None
@@ -161,7 +161,7 @@ def distribution(text: str) -> Any:
 
 
 def check_space(axes: Mapping[str, Any], method: str) -> None:
-    """Raises ConfigError where points would not be different runs on the same data, model and seeds."""
+    """Raises ConfigError if points would not be different runs on the same data, model and seeds."""
     options = methods.load(method).Options
     for key, values in axes.items():
         own = [f"method.{key}"] if key in {*options.model_fields, *methods.symbols(options)} else []
@@ -169,7 +169,7 @@ def check_space(axes: Mapping[str, Any], method: str) -> None:
             raise ConfigError(f"space: {key}: names no section; write {' or '.join(meant)}")
         if not key.startswith(SEARCHED) or key == "method.name":
             raise ConfigError(
-                f"space: {key}: a grid searches keys of method.* and train.*, all else is the same for its points and "
+                f"space: {key}: a grid searches keys of method.* and train.*; all else is the same for its points and "
                 f"baselines; leave it out, or set one value with --{key}"
             )
         if isinstance(values, list) and (not values or len(set(map(text_of, values))) < len(values)):
@@ -177,17 +177,16 @@ def check_space(axes: Mapping[str, Any], method: str) -> None:
 
 
 def at_an_end(method: str, whole: Mapping[str, Any], tried: Sequence[Values], best: Values) -> list[str]:
-    """The keys whose best value is the lowest or highest of the whole space, or that was tried, as a better one may lie
-    beyond.
+    """The keys whose best value is at an end of the whole space or of the tried values: a better one may lie beyond.
 
-    A choice between fewer than three numbers has no ends, and a value beyond which none is legal is none.
+    A choice between fewer than three numbers has no ends, and a value is no end if none beyond it is valid.
     """
     seen = {key: ([point[key] for point in tried], whole.get(key)) for key in best}
     return [key for key in best if any(_is_end(method, key, values, best[key]) for values in seen[key])]
 
 
 def _is_end(method: str, key: str, values: Any, best: Any) -> bool:
-    """values: a list, or a distribution, which has no end that was tried."""
+    """values: a list, or a distribution, which has no end."""
     known = values if isinstance(values, list) else []
     numbers = {v for v in known if isinstance(v, int | float) and not isinstance(v, bool)}
     if len(numbers) < FEWEST_ON_A_SCALE or best not in numbers or min(numbers) < best < max(numbers):

@@ -1,4 +1,4 @@
-"""What a study leaves for those who called it from Python: a folder, a page and a table."""
+"""The result of a study called from Python: a folder, a page and a table."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,5 +21,5 @@ class StudyResult:
 
     @cached_property
     def table(self) -> pd.DataFrame:
-        """Its rows; read when it is asked for."""
+        """The study's rows, read on first access."""
         return pd.read_csv(self.folder / self.file)

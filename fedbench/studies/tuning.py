@@ -1,4 +1,4 @@
-"""The options of studies that tune methods, as commands and calls give them."""
+"""The options of studies that tune methods, as given by commands and calls."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,15 +10,15 @@ from fedbench.studies.compared_methods import TUNE_SEEDS
 from fedbench.studies.search import Search
 
 SEEDS = (0, 1, 2)
-"""Of final runs, where none are asked for."""
+"""Default seeds of final runs."""
 
 
 @dataclass(frozen=True)
 class Tuning:
-    """most: points of each space, if not all; 0: none is tuned. seeds: on which points are tried.
+    """most: points of each space, if not all; 0: no tuning. seeds: those on which points are tried.
 
     point: the evaluation point by which points are chosen, and which the answer is about. final_val: share of training
-    images that final runs hold out, if another than `data.val`. by_steps: budgets are equal in gradient steps.
+    images that final runs hold out, if not `data.val`. by_steps: whether budgets are equal in gradient steps.
     """
 
     most: int | None = None
@@ -40,22 +40,22 @@ class Tuning:
         final_val: float | None = None,
         budget_steps: bool = False,
     ) -> "Tuning":
-        """By the words of commands and calls. Raises ConfigError."""
+        """From the options of commands and calls. Raises ConfigError."""
         asked = Search.parse(search, samples, scheduler, tune)
         return cls(tune, asked, legal_seeds(tune_seeds), legal_point(point), legal_share(final_val), budget_steps)
 
     def as_plan(self) -> dict[str, Any]:
-        """As a plan says it."""
+        """The entry of a plan."""
         return dict(point=self.point, search=self.search.kind, scheduler=self.search.scheduler)
 
 
 def with_final_seeds(config: Config) -> Config:
-    """The configuration with the seeds of final runs: three where none are asked for."""
+    """The configuration with the seeds of final runs, by default three."""
     return config if "seeds" in config.model_fields_set else config.model_copy(update={"seeds": list(SEEDS)})
 
 
 def legal_seeds(seeds: Sequence[int]) -> list[int]:
-    """Seeds that are legal. Raises ConfigError."""
+    """The seeds, if valid. Raises ConfigError."""
     try:
         return Config(seeds=list(seeds)).seeds
     except ConfigError as error:
@@ -63,14 +63,14 @@ def legal_seeds(seeds: Sequence[int]) -> list[int]:
 
 
 def legal_point(name: str) -> str:
-    """An evaluation point that every method has. Raises ConfigError."""
+    """The name, if it is an evaluation point of every method. Raises ConfigError."""
     if name not in ("after_agg", "after_fit"):
         raise ConfigError(f"point = {name}: must be after_agg or after_fit")
     return name
 
 
 def legal_share(value: float | None) -> float | None:
-    """A share of held-out images. Raises ConfigError."""
+    """The share of held-out images, if valid. Raises ConfigError."""
     try:
         return None if value is None else Config(data={"val": value}).data.val
     except ConfigError as error:
@@ -78,8 +78,8 @@ def legal_share(value: float | None) -> float | None:
 
 
 def require_validation(config: Config, study: str = "a grid", instead: str = "") -> None:
-    """Raises ConfigError where there is nothing to choose by. instead: what else may be done."""
+    """Raises ConfigError if there is no validation split. instead: an alternative for the message."""
     if not config.data.val:
         raise ConfigError(
-            f"data.val = 0: {study} chooses on the validation split; leave some, for example --data.val 0.1{instead}"
+            f"data.val = 0: {study} chooses on the validation split; set one, for example --data.val 0.1{instead}"
         )

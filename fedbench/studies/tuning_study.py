@@ -1,4 +1,4 @@
-"""A study of methods in two stages: each is tuned over its points, and the best one runs over the final seeds."""
+"""A study in two stages: every method is tuned over its points, then its best point runs over the final seeds."""
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,11 +32,11 @@ TUNE = "tune"
 
 @dataclass
 class TuningStudy:
-    """A study of compared in its folder. root: the results folder below which jobs are kept.
+    """A study of compared methods in its folder. root: the results folder below which jobs are kept.
 
-    config: what is asked of all of them. required: the method without which there is no answer, if there is one.
-    final_val: `data.val` of final runs, where it is another one. setting: what tells it from others that are held with
-    it. jobs: of the plan so far. points: by label, what is tried; where points are proposed, so far.
+    config: common to all methods. required: the method without which there is no answer, if any. final_val: `data.val`
+    of final runs, if different. setting: distinguishes it from the other settings of a comparison. jobs: of the plan so
+    far. points: by label, the points to try; if points are proposed, those so far.
     """
 
     plan: Plan
@@ -59,20 +59,20 @@ class TuningStudy:
         if clash and any(method.tuned for method in self.compared):
             free = next(seed for seed in count(TUNE_SEEDS[0]) if seed not in self.config.seeds)
             raise ConfigError(
-                f"tune_seeds: {', '.join(map(str, clash))} is also a final seed, whose numbers would be chosen on "
-                f"themselves; take others, for example --tune-seeds {free}"
+                f"tune_seeds: {', '.join(map(str, clash))} is also a final seed, so that the choice would use "
+                f"reported results; use others, for example --tune-seeds {free}"
             )
 
     def _note_spaces(self) -> None:
         self.plan.spaces = {c.label: axes_of(self.points[c.label]) for c in self.compared if c.tuned}
 
     def first(self) -> Job:
-        """What would be run first, which tells how much room a trial needs."""
+        """The first job, which shows how much room a trial needs."""
         method = self.compared[0]
         return self._job(method, method.points[0], self.config.seeds[0])
 
     def check(self) -> Metric:
-        """Check the first legal point of every method; returns the metric used for choosing. Raises ConfigError."""
+        """Check the first valid point of every method; returns the metric used for choosing. Raises ConfigError."""
         remarks = dict.fromkeys(self._untuned())
         provenance.refresh_fingerprints(self.config, *(method.name for method in self.compared))
         for method in self.compared:
@@ -83,7 +83,7 @@ class TuningStudy:
         return run.task.primary
 
     def _untuned(self) -> Iterator[str]:
-        """Says which keys have no effect on whose steps, so that they are no axes."""
+        """Warns of keys that are not tuned because they have no effect on the steps."""
         if keys := sorted({key for method in self.compared for key in method.untuned}):
             yield (
                 f"not tuned: {', '.join(keys)}, which the model's own configure_optimizers does not read; with "
@@ -91,9 +91,9 @@ class TuningStudy:
             )
 
     def _check_first_legal_point(self, method: ComparedMethod) -> tuple[ResolvedRun, Sequence[str]]:
-        """A run of the method, which was built, and what is to be said of its partition.
+        """A run of the method, after building it, and the warnings about its partition.
 
-        Raises ConfigError where no point of it can be.
+        Raises ConfigError if no point of the method is valid.
         """
         first: ConfigError | None = None
         for point in self.points[method.label]:
@@ -123,7 +123,7 @@ class TuningStudy:
         return [self._job(method, values, seed, "candidate", method.trial) for seed in self.tune_seeds]
 
     def expected(self) -> list[Config]:
-        """What will be run, what is there already included."""
+        """The configurations of all runs, including those already done."""
         return [
             with_defaults(asked)
             for method in self.compared
@@ -131,7 +131,7 @@ class TuningStudy:
         ]
 
     def recall(self) -> None:
-        """Begin with the points that an earlier command proposed in this folder, as many as are asked for."""
+        """Begin with the points that an earlier command proposed in this folder, up to the requested number."""
         self.jobs = ()
         if not is_study(self.folder):
             return
@@ -145,7 +145,7 @@ class TuningStudy:
         self._note_spaces()
 
     def propose(self, metric: Metric) -> list[Job]:
-        """The trials of one more point, for whoever waits for the fewest; none where all have their points."""
+        """The trials of one more point, for the method that waits for the fewest; none if all have their points."""
         left = [method for method in self.compared if len(self.points[method.label]) < method.samples]
         for method in sorted(
             left, key=lambda c: sum(self._has_missing_jobs(c, values) for values in self.points[c.label])
@@ -172,7 +172,7 @@ class TuningStudy:
         return any(job.outcome().status == "missing" for job in self._jobs_of(method, values))
 
     def _score_of_point(self, method: ComparedMethod, values: Values, metric: Metric) -> Tried:
-        """What is known of a point: the mean over the tuning seeds, more is better; of a stopped one what it had."""
+        """A point with its mean score over the tuning seeds, higher is better; of stopped jobs their last score."""
         jobs = self._jobs_of(method, values)
         stopped = [found.score for job in jobs if (found := job.outcome()).score is not None]
         if stopped:
@@ -182,7 +182,7 @@ class TuningStudy:
         return Tried(values, fmean(known) if jobs and len(known) == len(jobs) else None)
 
     def choose(self, metric: Metric) -> None:
-        """The best point of every method. Raises ConfigError where the required one has none."""
+        """Choose the best point of every method. Raises ConfigError if the required one has none."""
         for method in self.compared:
             self._choose(method, metric)
         chosen = self.plan.choices
@@ -193,7 +193,7 @@ class TuningStudy:
         }
         if self.required is not None and self.required not in chosen:
             failed = next((o.error for o in (job.outcome() for job in self.jobs) if o.error), "no trial finished")
-            raise ConfigError(f"no trial came to its end; the first says: {failed}")
+            raise ConfigError(f"no trial finished; the first error: {failed}")
 
     def finals(self) -> list[Job]:
         """The jobs of the second stage: the chosen point of every method over the final seeds."""
@@ -208,12 +208,12 @@ class TuningStudy:
         return [method for method in self.compared if method.label in choices]
 
     def begin(self, jobs: Sequence[Job]) -> None:
-        """Take jobs into the plan."""
+        """Add jobs to the plan."""
         self.jobs = (*self.jobs, *jobs)
         self.write()
 
     def write(self) -> None:
-        """Keep plan.json true."""
+        """Update plan.json."""
         self.plan.entries = [job.entry(self.folder) for job in self.jobs]
         self.plan.write(self.folder)
 
@@ -225,7 +225,7 @@ class TuningStudy:
         return Job.of(asked, seed, self.root, method.label, role=role, **about)
 
     def _choose(self, method: ComparedMethod, metric: Metric) -> None:
-        """The best mean over the tuning seeds on validation after the last round; the first of equals."""
+        """Choose the best mean over the tuning seeds on validation after the last round; the first of equals."""
         if not method.tuned:
             self.plan.choices[method.label] = method.points[0]
             return
@@ -237,7 +237,7 @@ class TuningStudy:
 
 
 def run_studies(studies: Sequence[TuningStudy], at_once: int | None = None, watch: Watch | None = None) -> bool:
-    """Run what is missing of studies side by side, tuning first, and write their pages; was any missing?
+    """Run the missing jobs of studies side by side, tuning first, and write the pages; returns whether any was missing.
 
     Raises ConfigError before the first trial.
     """
@@ -302,7 +302,7 @@ def _propose(studies: Sequence[TuningStudy], metrics: Sequence[Metric]) -> list[
 
 
 def trial_config(config: Config, folder: Path) -> Config:
-    """A trial is one process unless hosts are asked for: parallel trials are faster than parallel hosts."""
+    """A trial's configuration, without hosts unless requested: parallel trials are faster than parallel hosts."""
     if config.resources.hosts == "auto":
         config.resources.hosts = 0
     if config.wandb.group is None:

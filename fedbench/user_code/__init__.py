@@ -56,10 +56,10 @@ class _Own:
 
 
 _noted: dict[str, tuple[ModuleSpec, Module | None]] = {}
-"""What each module's file contained when first needed, and the spec that another import replaces."""
+"""The content of each module's file when first needed, and the spec that another import replaces."""
 _walked: dict[str, _Own] = {}
 _codes: dict[str, tuple[object, dict[str, ModuleSpec | Module], Code]] = {}
-"""By path, this process's object, its modules by their specs or, before imports, files, and its code."""
+"""This process's objects by path, with their modules by specs or, before imports, files, and their code."""
 
 
 def name_of(thing: Any) -> str:
@@ -81,7 +81,7 @@ def name_of(thing: Any) -> str:
 
 
 def objects_to_send(paths: Iterable[str]) -> dict[str, Any]:
-    """Those of these objects that only this process knows, for sending to another process."""
+    """The objects at these paths that only this process knows, for sending to another process."""
     return {path: _own(path) for path in paths if only_here(path) and own_object(path) is not None}
 
 

@@ -28,7 +28,7 @@ IMPORTERS = ("import_module", "__import__")
 
 @dataclass(frozen=True)
 class Module:
-    """A module as its file is, or an installed package by its version.
+    """A module as in its file, or an installed package by its version.
 
     files: the hash of each file's content, and the version of each installed package. imports: the modules that it may
     import. source: the content of a user module's file.
@@ -61,7 +61,7 @@ def with_imports(modules: Iterable[str], look: Look) -> dict[str, Module]:
 
 
 def on_disk(name: str) -> Module | None:
-    """A module as its file is now."""
+    """A module as in its current file."""
     spec = _spec(name)
     if spec is None or not (spec.has_location and spec.origin):
         return None
@@ -96,7 +96,7 @@ def _is_installed(file: Path) -> bool:
 
 
 def _spec(name: str) -> ModuleSpec | None:
-    """Where a module is; None if there is none, or it is not a user's."""
+    """The spec of a module; None if there is none, or it is not a user's."""
     above, _, _ = name.rpartition(".")
     if name.partition(".")[0] in ("fedbench", MAIN):
         return None

@@ -76,7 +76,7 @@ def _text(name: str, module: Module) -> _Text | None:
 
 @cache
 def _read(source: bytes, package: str) -> _Text | None:
-    """None for anything but source code."""
+    """Parses a file; None unless it is source code."""
     try:
         tree = ast.parse(source)
         code = compile(source, "", "exec", dont_inherit=True)

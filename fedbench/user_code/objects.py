@@ -17,9 +17,9 @@ from fedbench.user_code.files import IMPORTERS, hash_of, is_own
 
 LITERAL_TYPES = (int, float, complex, str, bool, type(None), type(Ellipsis))
 WEAK = (ReferenceType, WeakKeyDictionary, WeakSet, WeakValueDictionary)
-"""Their contents belong to others."""
+"""Types whose contents belong to other objects."""
 DEFAULTS = "__pydantic_fields__"
-"""Where an options class stores its defaults."""
+"""The attribute of an options class that stores its defaults."""
 
 
 class Walk:

@@ -115,4 +115,4 @@ def test_a_machine_that_is_lost_costs_the_rounds_since_the_checkpoint(ray, machi
         drive(resolved, folder, hosts, watch)
     assert read(folder) == expected
     assert "private states lie on the machines of their hosts" in warnings[0]
-    assert any("is lost with its host: going on from the last checkpoint" in text for text in warnings), warnings
+    assert any("is lost with its host: continuing from the last checkpoint" in text for text in warnings), warnings

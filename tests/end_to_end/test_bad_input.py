@@ -356,7 +356,7 @@ def test_an_output_folder_that_cannot_be_written(refused, tmp_path, command):
 
 
 def test_going_on_where_nothing_is(refused):
-    assert "holds no run to go on with" in refused(["run", "--resume", "--out", "new/place", *QUICK])
+    assert "holds no run to continue" in refused(["run", "--resume", "--out", "new/place", *QUICK])
 
 
 def test_going_on_with_another_configuration_names_the_keys(refused, tmp_path):
@@ -397,7 +397,10 @@ def test_a_configuration_file_that_is_none(refused, tmp_path):
         ("grid --method fedper --public.size 5000", "at most 1270"),
         ("grid --method fedcac --space method.taau=1", "unknown key method.taau"),
         ("grid --method fedcac --space method.tau=2,3", "method.tau = 2: must be a number in [0, 1]"),
-        ("grid --method fedcac --space train.lr=uniform(0.1,1)", "train.lr is a distribution, of which a grid has no"),
+        (
+            "grid --method fedcac --space train.lr=uniform(0.1,1)",
+            "train.lr is a distribution, which a grid cannot list",
+        ),
         ("grid --method fedcac --space train.lr=uniform(0.1)", "uniform() missing 1 required positional argument"),
         ("grid --method perfed-ckt --public.size 50 --space paper", "the paper of perfed-ckt names no grid"),
         ("grid --method fedcac --samples 3", "a grid has the points that its space lists; give --search random"),
@@ -418,8 +421,8 @@ def test_a_configuration_file_that_is_none(refused, tmp_path):
         ("compare --methods fedcac:tau=2", "method.tau = 2: must be a number in [0, 1]"),
         ("compare --methods tau=2", "--methods tau=2: no method"),
         ("compare --methods fedcc", "unknown method 'fedcc': did you mean fedcac"),
-        ("compare --methods fedper --data.val 0", "a comparison chooses on the validation split; leave some, for"),
-        ("compare --methods fedper --seeds 90", "themselves; take others, for example --tune-seeds 91"),
+        ("compare --methods fedper --data.val 0", "a comparison chooses on the validation split; set one, for"),
+        ("compare --methods fedper --seeds 90", "reported results; use others, for example --tune-seeds 91"),
         ("compare --methods fedper --method.mu 1", "write NAME:mu=1 in --methods"),
         ("compare --methods fedper:partition.alpha=1", "must be the same for all that are compared"),
         ("compare --methods fedmosaic", "needs a public unlabelled set"),

@@ -55,7 +55,7 @@ def test_a_host_the_driver_and_ray_are_killed(undisturbed, tmp_path):
     with started(*WORDS, "--hosts", "2", cwd=tmp_path) as command:
         command.until(lambda: rounds_in(out) >= 4, "round 2 was recorded")
         command.kill_one("ray::HostActor")
-        command.until(lambda: "made anew" in command.said(), "the host was made anew")
+        command.until(lambda: "started again" in command.said(), "the host was started again")
         seen = rounds_in(out)
         command.until(lambda: rounds_in(out) >= seen + 8, "the run went on after a host died")
         command.kill_one("ray::DriverActor")
@@ -66,7 +66,7 @@ def test_a_host_the_driver_and_ray_are_killed(undisturbed, tmp_path):
         assert command.finish() == 0, command.said()
     assert read(out) == undisturbed
     assert "the driver died" in command.said()
-    assert "Ray died on this machine (raylet): it is started anew" in command.said()
+    assert "Ray died on this machine (raylet): starting it again" in command.said()
     assert Records(out).summary()["complete"]
 
 

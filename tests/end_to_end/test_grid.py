@@ -38,7 +38,7 @@ WORDS = [
 ]
 
 
-DIED = "died: going on from its last checkpoint"
+DIED = "died: continuing from its last checkpoint"
 
 
 def finished(out: Path) -> dict[Path, int]:

@@ -109,7 +109,7 @@ def test_changed_code_is_run_anew_and_said_and_what_was_there_is_taken_again(her
     file = OWN[section][0].partition(":")[0] + ".py"
     what = f"{file} and data {OWN[section][0]} have" if section == "data" else f"{file} has"
     assert caplog.messages == [
-        f"{what} changed since: run anew (1 run; earlier results stay, --keep-results takes them)"
+        f"{what} changed since: run again (1 run; earlier results stay, --keep-results uses them)"
     ]
     assert read(second)["metrics.jsonl"] != kept["metrics.jsonl"]
     assert run_of(asked(section, 0.5, "# a remark\n", rounds=1)) == (second, [])
@@ -125,7 +125,7 @@ def test_a_folder_that_was_asked_for_follows_the_code(here, caplog):
     assert run_of(asked("method", 1.0, rounds=1, out="mine")) == (Path("mine"), [1])
     kept = read(here / "mine")
     assert run_of(asked("method", 0.5, rounds=1, out="mine"))[1] == [1]
-    assert "own_method.py has changed since: run anew (1 run" in caplog.text
+    assert "own_method.py has changed since: run again (1 run" in caplog.text
     changed = read(here / "mine")
     assert changed["metrics.jsonl"] != kept["metrics.jsonl"]
     assert run_of(asked("method", 0.5, rounds=1, out="mine"))[1] == []
@@ -139,7 +139,7 @@ def test_kept_results_are_taken_where_that_is_asked_for_and_said(here, caplog):
     first, _ = run_of(asked("method", 1.0, rounds=1))
     assert run_of(asked("method", 0.5, rounds=1, keep_results=True)) == (first, [])
     assert caplog.messages == [
-        "own_method.py has changed since: kept results are taken all the same (1 run; --keep-results)"
+        "own_method.py has changed since: kept results are used all the same (1 run; --keep-results)"
     ]
     _, rounds = run_of(asked("method", 0.5, rounds=1, seeds=[0, 1], keep_results=True))
     assert rounds == [1]  # of the other seed
@@ -159,7 +159,7 @@ def test_a_run_that_was_begun_with_other_code_is_not_gone_on_with(here):
     with pytest.raises(Ended):
         run(config, watch=end)
     changed = dict(rounds=3, checkpoint={"every": 1})
-    with pytest.raises(ConfigError, match=r"--resume: .* holds no run to go on with"):
+    with pytest.raises(ConfigError, match=r"--resume: .* holds no run to continue"):
         run(asked("method", 0.5, **changed), resume=True)
     for keep in (True, False):
         assert run_of(asked("method", 0.5 + keep / 10, keep_results=keep, **changed))[1] == [1, 2, 3]
@@ -180,10 +180,10 @@ def test_a_run_that_does_not_say_with_which_code_it_was_made_is_not_taken_for_do
         run(asked("method", 1.0, rounds=1, out=str(old)), report=False)
     assert str(error.value) == (
         f"{old} holds a run of other code or data (no record says with which content of own_method:Scaled kept results "
-        "were made); give --keep-results to take it, or another --out"
+        "were made); give --keep-results to use it, or another --out"
     )
     assert run_of(asked("method", 1.0, rounds=1)) == (folder, [1])
-    assert "no record says with which content of own_method:Scaled kept results were made: run anew" in caplog.text
+    assert "no record says with which content of own_method:Scaled kept results were made: run again" in caplog.text
 
 
 def test_a_comparison_runs_anew_what_has_changed_and_nothing_else(here, caplog):
@@ -201,7 +201,7 @@ def test_a_comparison_runs_anew_what_has_changed_and_nothing_else(here, caplog):
     runs, now = compared(0.0)
     assert runs == ["own_method:Scaled default seed 0"]
     assert now != before
-    assert "own_method.py has changed since: run anew (1 run" in caplog.text
+    assert "own_method.py has changed since: run again (1 run" in caplog.text
     assert compared(1.0) == ([], before)
     assert compared(0.5, keep_results=True)[0] == []
 
@@ -213,7 +213,7 @@ def test_a_process_that_has_other_code_does_not_do_the_job(here):
     outcome = job.outcome()
     assert outcome.status == "failed"
     assert outcome.error == (
-        "ConfigError: the code of own_method:Scaled has changed since the command began; give it again"
+        "ConfigError: the code of own_method:Scaled has changed since the command began; repeat the command"
     )
 
 
@@ -233,7 +233,7 @@ def test_a_file_that_was_written_to_between_its_import_and_the_first_run_is_refu
     Path("own_rate.py").write_text("BY = 0.25\n")
     asked = small("own_method:Scaled", rounds=1)
     said = (
-        "own_rate.py has changed since this process imported own_method:Scaled{}: start Python anew, or import "
+        "own_rate.py has changed since this process imported own_method:Scaled{}: restart Python, or import "
         "own_rate and own_method again (importlib.reload)"
     )
     with pytest.raises(ConfigError) as error:
@@ -244,7 +244,7 @@ def test_a_file_that_was_written_to_between_its_import_and_the_first_run_is_refu
         run(asked)
     assert str(error.value) == said.format(", or its BY was set")
     importlib.reload(sys.modules["own_rate"])
-    with pytest.raises(ConfigError, match=r"or its BY was set: start Python anew, or import own_method again"):
+    with pytest.raises(ConfigError, match=r"or its BY was set: restart Python, or import own_method again"):
         run(asked)
     importlib.reload(method)
     assert run_of(asked)[1] == [1]

@@ -136,11 +136,11 @@ def test_partitions_of_all_seeds_are_drawn_and_methods_share_them():
         (dict(partition="iid", data={"name": "diabetes", "augment": ["flip"]}), "diabetes holds no images"),
         (
             dict(partition="iid", evaluate={"by": ["class"]}),
-            "evaluate.by = class: data diabetes has none to tell apart",
+            "evaluate.by = class: data diabetes has no such groups",
         ),
         (
             dict(data="digits", evaluate={"by": ["class", "domain"]}),
-            "evaluate.by = domain: data digits has none to tell apart; leave it out",
+            "evaluate.by = domain: data digits has no such groups; leave it out",
         ),
         (
             dict(partition="iid", method={"name": "apfl", "mixing": "logits"}),

@@ -69,8 +69,8 @@ def test_a_finished_run_whose_records_are_cut_short_is_not_taken_for_whole(tmp_p
     with pytest.raises(ConfigError) as error:
         run(small(rounds=2, out=str(tmp_path)))
     assert str(error.value) == (
-        f"{path}: ends before the last round of a run that was finished; bring the file back, delete {tmp_path} to run "
-        "it anew, or give another --out"
+        f"{path}: ends before the last round of a finished run; bring the file back, delete {tmp_path} to run "
+        "it again, or give another --out"
     )
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == left
 
@@ -102,7 +102,7 @@ def test_a_finished_seed_whose_records_are_damaged_is_taken_by_no_command(tmp_pa
         with pytest.raises(ConfigError) as error:
             again()
         assert str(error.value).startswith(f"{folder / name}: ")
-        assert f"; bring the file back, delete {folder} to run it anew" in str(error.value)
+        assert f"; bring the file back, delete {folder} to run it again" in str(error.value)
 
 
 @pytest.mark.parametrize("name", ["clients.parquet", "traces.parquet"])
@@ -224,7 +224,7 @@ def test_a_run_whose_configuration_is_gone_does_not_begin_anew(tmp_path):
     config = small(rounds=1, out=str(tmp_path / "a"))
     run(config, report=False)
     (tmp_path / "a" / "config.yaml").unlink()
-    with pytest.raises(ConfigError, match=r"config.yaml: missing, beside summary.json of a run; bring the file back"):
+    with pytest.raises(ConfigError, match=r"config.yaml: missing, although summary.json is there; bring the file back"):
         run(config, report=False)
 
 

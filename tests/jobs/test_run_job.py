@@ -57,7 +57,7 @@ def test_who_waits_for_another_command_says_so(tmp_path):
             found = pool.submit(attempt)
             assert waits.wait(60)
         found.result(60)
-    assert told == [f"{job.folder}: another command is at work here, whose end is waited for"]
+    assert told == [f"{job.folder}: another command is at work here; waiting for its end"]
     with open_job(job, resolved, dealt, watch):
         assert len(told) == 1
 

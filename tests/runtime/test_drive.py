@@ -65,7 +65,7 @@ def test_a_run_whose_states_were_lost_goes_on_and_leaves_the_same_numbers(every,
     drive(resolved, tmp_path / "lost", Forgetful([3]), told.append)
     assert read(tmp_path / "lost") == play(config, tmp_path / "quiet")
     said = [event["warning"] for event in told if "warning" in event]
-    assert said == [f"the private state of client 3, saved in round 3, is lost with its host: going on {where}"]
+    assert said == [f"the private state of client 3, saved in round 3, is lost with its host: continuing {where}"]
 
 
 def test_a_run_that_begins_anew_leaves_nothing_to_go_on_from(tmp_path):

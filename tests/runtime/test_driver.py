@@ -273,7 +273,7 @@ def test_the_run_goes_on_and_says_so_when_the_disk_is_full(tmp_path, monkeypatch
     warnings = drive(resolved, tmp_path / "a", InProcess())
     monkeypatch.undo()
     assert len(warnings) == 2
-    assert all("could not be written" in line and "the run goes on" in line for line in warnings)
+    assert all("could not be written" in line and "the run continues" in line for line in warnings)
     assert (tmp_path / "a/metrics.jsonl").read_bytes() == play(small("local", **wide), tmp_path / "b")["metrics.jsonl"]
 
 

@@ -111,8 +111,7 @@ def test_what_is_not_one_state_dict_of_the_model_is_said(method, options, tmp_pa
     result = kept(small(method, rounds=2, **options), tmp_path)
     lines = [line for line in result.summary["warnings"] if line.startswith("save_models: ")]
     assert lines == [
-        f"save_models: {method}'s personal model at {point} is not one state dict of the model, so that none "
-        "is kept of it"
+        f"save_models: {method}'s personal model at {point} is not one state dict of the model, so it is not kept"
         for point in ("after_fit", "after_agg")
     ]
     assert not result.models.exists()

@@ -133,4 +133,4 @@ def test_a_schedule_that_begins_anew_in_every_round_is_named(method, train, line
     resolved = resolve(small(method, model="tests.runtime.networks:Scheduled", **train))
     said = [line for line in driver(resolved).warnings if "schedule" in line]
     assert len(said) == lines
-    assert all(line.startswith("MultiStepLR: the model's learning-rate schedule begins anew") for line in said)
+    assert all(line.startswith("MultiStepLR: the model's learning-rate schedule restarts") for line in said)

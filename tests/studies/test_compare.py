@@ -130,7 +130,7 @@ def test_budgets_in_steps_give_fewer_points_to_longer_runs():
 
 def test_options_hold_for_the_method_that_is_named_with_them():
     for options in ({"weighting": "uniform"}, {"buffers": "private"}):
-        with pytest.raises(ConfigError, match=r"of which method\? write NAME:(weighting=uniform|buffers=private) in "):
+        with pytest.raises(ConfigError, match=r"for which method\? write NAME:(weighting=uniform|buffers=private) in "):
             plan_comparisons(Config(method=options), ["fedper", "fedavg"], Tuning())
     asked = Config(method={"name": "fedprox", "mu": 0.5})
     (study,), _, _ = plan_comparisons(asked, ["fedprox", "fedper", "fedprox:mu=0.7"], Tuning(2))

@@ -179,7 +179,7 @@ def test_asked_twice_done_once(tmp_path):
 
 
 def test_going_on_needs_something_to_go_on_with(tmp_path):
-    with pytest.raises(ConfigError, match="holds no run to go on with"):
+    with pytest.raises(ConfigError, match="holds no run to continue"):
         run(small(out=str(tmp_path / "new")), resume=True)
 
 

@@ -49,7 +49,7 @@ def test_a_space_that_is_exhausted_ends_the_search():
 
 
 def test_distributions_that_optuna_does_not_know_are_named():
-    with pytest.raises(ConfigError, match=r"space: .*; take others with --search optuna, or --search random"):
+    with pytest.raises(ConfigError, match=r"space: .*; use others with --search optuna, or --search random"):
         propose(Space({"train.lr": tune.randn(0, 1)}), [], anything)
 
 

@@ -37,7 +37,7 @@ def test_a_condition_sees_what_is_set():
 
 def test_distributions_have_no_grid():
     space = Space({"method.tau": [0.1], "train.lr": tune.loguniform(1e-3, 1.0)})
-    with pytest.raises(ConfigError, match=r"space: train\.lr is a distribution, of which a grid has no points; list"):
+    with pytest.raises(ConfigError, match=r"space: train\.lr is a distribution, which a grid cannot list; list"):
         space.points()
     assert space.as_text() == {"method.tau": [0.1], "train.lr": "LogUniform(0.001, 1.0)"}
 

@@ -1,4 +1,4 @@
-"""Joining Ray: a local one for the time of a run, or a cluster that is there."""
+"""Connects to Ray: a local one for the duration of a run, or an existing cluster."""
 
 import errno
 import logging
@@ -25,21 +25,21 @@ log = logging.getLogger("fedbench")
 
 STORE_SHARE = 0.25
 MOST_NAMED_MACHINES = 8
-"""So many machines of a cluster are told one by one."""
+"""Number of a cluster's machines that are listed one by one."""
 COMMAND = "FEDBENCH_COMMAND"
-"""Variable by which the processes of a local Ray know what the user typed."""
+"""Environment variable that passes the user's command line to the processes of a local Ray."""
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
-"""By this a Ray that no other machine may join has a local address, on Linux too."""
+"""Gives a Ray that no other machine may join a local address, on Linux too."""
 START = 15.0
-"""Seconds that a local Ray and its hosts take to be there, by measurement; on a busy machine three times as many."""
+"""Measured seconds that a local Ray and its hosts take to start; on a busy machine three times as many."""
 FULL = (errno.ENOSPC, errno.EDQUOT)
 SHARED_MEMORY = "/dev/shm"
 
 
 def is_joined() -> bool:
     """Whether this process is connected to a Ray."""
-    if "ray" not in sys.modules:  # imported for the first time by `connected`: Ray reads the environment then
+    if "ray" not in sys.modules:  # `connect` imports it first, because Ray reads the environment then
         return False
     import ray
 
@@ -47,7 +47,7 @@ def is_joined() -> bool:
 
 
 def inside_a_trial() -> bool:
-    """Whether this process is a trial, whose placement group holds the hosts."""
+    """Whether this process is a trial, whose placement group includes the hosts."""
     if not is_joined():
         return False
     from ray.util import get_current_placement_group
@@ -57,7 +57,7 @@ def inside_a_trial() -> bool:
 
 @contextmanager
 def connect(config: Config, cpus: float | None = None) -> Iterator[Any]:
-    """Ray for the time of a block; a connection that was there before is used and left alone."""
+    """Ray during a block; an existing connection is used and left open."""
     with _environment(config.resources.address == "local"):
         import ray
 
@@ -78,12 +78,12 @@ def _check_borrowed(ray: Any) -> None:
     try:
         check_alive(ray)
     except RayLostError as error:
-        raise ConfigError(f"{error}, which this process is connected to: call ray.shutdown() and run again") from None
+        raise ConfigError(f"{error}; this process is connected to it: call ray.shutdown() and run again") from None
 
 
 @dataclass(frozen=True)
 class Offer:
-    """What a cluster has of each kind (CPU, GPU): free, and on every machine altogether."""
+    """A cluster's resources of each kind (CPU, GPU): the free ones, and the total of every machine."""
 
     free: dict[str, float]
     machines: list[dict[str, float]]
@@ -91,7 +91,7 @@ class Offer:
 
 @cache
 def cluster_offer(address: str) -> Offer:
-    """As of the first time it was asked for. Raises ConfigError."""
+    """The offer at the time of the first call. Raises ConfigError."""
     with connect(Config(resources={"address": address})) as ray:
         return Offer(dict(ray.available_resources()), [dict(node["Resources"]) for node in alive(ray)])
 
@@ -134,16 +134,16 @@ def _init(ray: Any, config: Config, cpus: float | None) -> None:
     needed = ceil(int(config.resources.hosts) * config.resources.cpus_per_host) if cpus is None else ceil(cpus)
     if config.resources.cpus_per_host > 1:
         check_resources({"CPU": available}, {"CPU": config.resources.cpus_per_host}, int(config.resources.hosts))
-    # More hosts than cores is slow and legal: results do not depend on the number of hosts.
+    # More hosts than cores is slow but valid: results do not depend on the number of hosts.
     asked = dict(num_cpus=max(available, needed), object_store_memory=_store_bytes(), include_dashboard=False)
     log.info("starting Ray")
     start_with_retries(lambda: ray.init(address="local", **asked, **quiet), ray.shutdown)
 
 
 def start_with_retries(start: Callable[[], object], undo: Callable[[], object]) -> None:
-    """Start a Ray, which fails now and then; what a start left half done is undone.
+    """Start Ray, which sometimes fails; failed starts are undone and repeated.
 
-    Raises ConfigError with what the last start said.
+    Raises ConfigError with the error of the last start.
     """
     for attempt in range(retries.RAY_START):
         try:
@@ -158,26 +158,26 @@ def start_with_retries(start: Callable[[], object], undo: Callable[[], object]) 
                     f"Ray cannot start ({said}): {found}, or run in one process with --hosts 0"
                 ) from error
             if attempt < retries.RAY_START - 1:
-                log.warning("Ray did not start, it is tried again: %s", said)
+                log.warning("Ray did not start, trying again: %s", said)
     raise ConfigError(
-        f"Ray could not be started in {retries.RAY_START} attempts ({said}): its logs in {_logs()} say more; start "
+        f"Ray could not be started in {retries.RAY_START} attempts ({said}): see its logs in {_logs()}; start "
         "again when the machine is less busy, or run in one process with --hosts 0"
     )
 
 
 def remedy(error: Exception) -> str | None:
-    """What to do where another start would fail for the same reason; None where it need not."""
+    """The remedy if another start would fail for the same reason; None if it may succeed."""
     if "AF_UNIX" in str(error):
         return "set RAY_TMPDIR to a folder with a shorter name for its sockets, for example RAY_TMPDIR=/tmp"
     if not isinstance(error, OSError) or not (error.filename or error.errno in FULL):
         return None
     if str(error.filename).startswith(SHARED_MEMORY):
-        return f"let everybody write to shared memory, as root with `chmod 1777 {SHARED_MEMORY}`"
+        return f"let all users write to shared memory, as root with `chmod 1777 {SHARED_MEMORY}`"
     return "set RAY_TMPDIR to a folder that has room and in which you may write"
 
 
 def _logs() -> Path:
-    """Of the last Ray that was started here."""
+    """The log folder of the last Ray started here."""
     folder = os.environ.get("RAY_TMPDIR") or os.environ.get("TMPDIR") or "/tmp"
     return Path(folder) / "ray" / "session_latest" / "logs"
 
@@ -191,7 +191,7 @@ def _check_address(address: str) -> None:
 
 
 def _knock(address: str) -> None:
-    """Raises OSError where nobody listens: Ray itself would knock for minutes and then end the process."""
+    """Raises OSError if nothing listens: Ray itself would retry for minutes and then end the process."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if host:
         socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
@@ -199,12 +199,12 @@ def _knock(address: str) -> None:
 
 @contextmanager
 def _environment(local: bool = True) -> Iterator[None]:
-    """The environment that Ray's processes inherit; the caller's own is as it was afterwards."""
+    """Sets the environment that Ray's processes inherit during a block, and restores it afterwards."""
     before = dict(os.environ)
     for name, value in {**QUIET, **(LOOPBACK if local else {})}.items():
         os.environ.setdefault(name, value)
     os.environ[COMMAND] = " ".join(sys.argv)
-    # Workers import the users' modules from where the command was given.
+    # Workers import the users' modules from the command's working directory.
     here = [path or os.getcwd() for path in sys.path if path in ("", os.getcwd())]
     known = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys([*here, *filter(None, known)]))
@@ -217,7 +217,7 @@ def _environment(local: bool = True) -> Iterator[None]:
 
 
 def _store_bytes() -> int:
-    """A quarter of the memory, within what shared memory holds; pages are taken only when used."""
+    """A quarter of the memory, limited by the size of shared memory; pages are allocated only when used."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     shared = shutil.disk_usage(SHARED_MEMORY).free if os.path.isdir(SHARED_MEMORY) else memory
     return int(max(100 * 2**20, min(memory * STORE_SHARE, shared * 0.8)))

@@ -1,7 +1,7 @@
-"""The driver as a Ray actor, and what keeps it running.
+"""The driver as a Ray actor, and functions that keep it running.
 
-What takes long to import is imported inside functions: the actor's process starts its hosts before it has PyTorch, so
-that all of them import it at the same time.
+Slow imports are inside functions: the actor's process starts its hosts before it imports PyTorch, so that all of them
+import it at the same time.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from fedbench.runtime.driver import Event
 
 POLL_EVERY = 0.3
-"""Seconds between two looks at the driver."""
+"""Seconds between two polls of the driver."""
 OnEvent = Callable[["Event"], None]
 
 
 class DriverActor:
-    """The driver in an actor; whoever watches it fetches its events."""
+    """The driver in an actor; its watcher fetches the events."""
 
     def __init__(self) -> None:
         self._events: list[Event] = []
@@ -54,9 +54,9 @@ class DriverActor:
 
 
 def drive_on_ray(tasks: Mapping[int, SeedTask], on_event: OnEvent) -> None:
-    """`drive_seeds` by a driver actor on a Ray that lives as long as it is needed.
+    """Call `drive_seeds` in a driver actor on a Ray that lives as long as needed.
 
-    Where the driver or a Ray of our own dies, it is started anew and continues from the last checkpoints.
+    If the driver or a Ray of our own dies, it is started again and continues from the last checkpoints.
     """
     from fedbench.runtime.ray import cluster
     from fedbench.runtime.ray.liveness import RayLostError, check_alive, ray_restarts
@@ -77,7 +77,7 @@ def drive_on_ray(tasks: Mapping[int, SeedTask], on_event: OnEvent) -> None:
                 with cluster.connect(next(iter(left.values())).config) as ray:
                     try:
                         _with_driver(ray, left, told, say)
-                    except ray.exceptions.RayError:  # one of many that a dead Ray raises
+                    except ray.exceptions.RayError:  # a dead Ray raises many of them
                         check_alive(ray)
                         raise
             except RayLostError:
@@ -90,10 +90,10 @@ def _warn(on_event: OnEvent, number: int, line: str) -> None:
 
 
 def _with_driver(ray: Any, left: dict[int, SeedTask], on_event: OnEvent, say: Callable[[str], None]) -> None:
-    """Run the driver actor; if it dies, start it again from the last checkpoint. left: loses what has ended.
+    """Run the driver actor; if it dies, start it again from the last checkpoint. left: ended tasks are removed.
 
-    The actor works on this machine, whose folders it writes to. The hosts' places are reserved here: Ray keeps a group
-    that an actor asked for until the whole Ray job ends.
+    The actor runs on this machine, because it writes to its folders. The hosts' places are reserved here, because Ray
+    keeps a group requested by an actor until the whole Ray job ends.
     """
     from ray.util import remove_placement_group
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -121,7 +121,7 @@ def _with_driver(ray: Any, left: dict[int, SeedTask], on_event: OnEvent, say: Ca
                 return _watch(ray, actor, actor.run.remote(dict(left), group), on_event, say)
             except ray.exceptions.RayActorError:
                 check_alive(ray)
-                say("the driver died: going on from the last checkpoint")
+                say("the driver died: continuing from the last checkpoint")
                 if left:
                     number = next(iter(left))
                     left[number] = replace(left[number], resume=True)
@@ -166,7 +166,7 @@ def _answer(ray: Any, reference: Any, say: Callable[[str], None]) -> Any:
             warnings += 1
             if warnings == 1:
                 say(
-                    f"the driver has not answered for {retries.WAIT_BEFORE_WARNING:g} s and is waited for, "
+                    f"the driver has not answered for {retries.WAIT_BEFORE_WARNING:g} s; waiting for it, "
                     f"{patience:g} s at most"
                 )
     return ray.get(reference)

@@ -1,6 +1,6 @@
 """A host in a Ray actor, on the driver's machine or on another one.
 
-What takes long to import is imported in functions here: the actor's process begins to import it while the driver does.
+Slow imports are inside functions: the actor's process begins them while the driver does the same.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class HostAddress:
-    """What a host is told of its place. node: the driver's; folder: of the driver's scratch, for hosts on that node.
+    """A host's place. node: the driver's; folder: the driver's scratch folder, for hosts on that node.
 
-    base: where scratch folders of other nodes lie, if that was asked for. states: where the states of hosts on the
-    driver's node are files; none: they are in memory, on all nodes.
+    base: folder for the scratch folders of other nodes, if the user chose one. states: folder of the states of hosts on
+    the driver's node; None: states are in memory, on all nodes.
     """
 
     index: int
@@ -41,7 +41,7 @@ class HostAddress:
 
 @dataclass(frozen=True)
 class HostStatus:
-    """Where a host is: its node, the name of that machine, and whether the data set is missing there."""
+    """A host's node, the name of that machine, and whether the data set is missing there."""
 
     node: str
     machine: str
@@ -49,17 +49,17 @@ class HostStatus:
 
 
 class HostActor:
-    """The Ray twin of a host: opens orders and packs replies."""
+    """A host as a Ray actor: unpacks orders and packs replies."""
 
     def __init__(self) -> None:
-        import fedbench.runtime.channel  # noqa: F401  # takes seconds, in which the driver does the same
+        import fedbench.runtime.channel  # noqa: F401  # takes seconds, while the driver does the same
 
         self._scratch: Scratch | None = None
 
     def begin(self, setup: Setup, post: HostAddress, files: Mapping[str, Any] | None = None) -> HostStatus:
-        """Make ready for a run. files: references to those of the data set, for a machine that lacks it.
+        """Prepare for a run. files: references to the data set's files, for a machine that lacks them.
 
-        Raises ConfigError that names the machine, if it is not the driver's.
+        Raises ConfigError, which names the machine if it is not the driver's.
         """
         import ray
         import torch
@@ -88,7 +88,7 @@ class HostActor:
         return standing
 
     def _own(self, post: HostAddress, bytes: int) -> Path:
-        """A folder on this machine, that of the host which this one takes the place of where it is still there."""
+        """A folder on this machine: that of the host that this one replaces, if it still exists."""
         from fedbench.runtime.scratch import Scratch
 
         self._scratch = Scratch(post.base, f"{post.folder.name}-{post.index}", bytes)
@@ -110,14 +110,14 @@ class HostActor:
         self._host.store.restore(versions, paths)
 
     def end(self) -> None:
-        """Let go of what lies on this machine alone."""
+        """Remove the files that are only on this machine."""
         if self._scratch is not None:
             self._scratch.close()
             self._scratch = None
 
 
 def _dataset(setup: Setup, files: Mapping[str, Any] | None) -> Dataset | None:
-    """The driver's data set as it lies here, or as it was sent."""
+    """The driver's data set, from this machine or as it was sent."""
     import ray
 
     assert setup.data is not None

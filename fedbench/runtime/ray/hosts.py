@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 class RayHosts:
     """Hosts as Ray actors, each pinned to its bundle of a placement group.
 
-    A host that dies is made anew and its part of the exchange is done again. It goes on with the states of the one
-    before it, unless those were lost with its machine. group: with a bundle for every host; none: that of the trial
-    which this process is, or one of their own.
+    A host that dies is started again and repeats its part of the exchange. It continues with the states of its
+    predecessor, unless they were lost with its machine. group: with a bundle for every host; None: that of the trial
+    in this process, or a new one.
     """
 
     def __init__(self, count: int, cpus: float, gpus: float, group: Any = None) -> None:
@@ -44,11 +44,11 @@ class RayHosts:
 
     @classmethod
     def of(cls, resources: ResourcesConfig, group: Any = None) -> RayHosts:
-        """As `resources.*` asks for them."""
+        """The hosts that `resources.*` specifies."""
         return cls(int(resources.hosts), resources.cpus_per_host, float(resources.gpus_per_host), group)
 
     def _placement(self) -> tuple[Any, int, bool]:
-        """The group that this process is in, whose last bundles are for the hosts, or a new one."""
+        """This process's placement group, whose last bundles are for the hosts, or a new one."""
         from ray.util import get_current_placement_group
 
         group = get_current_placement_group()
@@ -106,7 +106,7 @@ class RayHosts:
         return {name: self._ray.put(content) for name, content in self._data.files().items()}
 
     def _unwrapped(self, reference: Any, seconds: float | None = None) -> Any:
-        """What was asked for. Raises GetTimeoutError where it takes longer than so many seconds."""
+        """The value of a reference. Raises GetTimeoutError if it takes more than this many seconds."""
         from fedbench.errors import ConfigError
         from fedbench.runtime.store import StateLostError
 
@@ -124,7 +124,7 @@ class RayHosts:
         return [self._received(i, reference, orders[i]) for i, reference in enumerate(references)]
 
     def _move(self, moves: Sequence[Relocation]) -> None:
-        """Have states travel from store to store; their content does not pass through this process."""
+        """Send states from store to store; their content does not pass through this process."""
         ways = sorted({(move.source, move.target) for move in moves})
         leaving = [{m.client: m.kept for m in moves if (m.source, m.target) == way} for way in ways]
         given: list[Any] = []
@@ -155,7 +155,7 @@ class RayHosts:
     def _answered(
         self, index: int, during: str, ask: Callable[[], Any], reference: Any, seconds: float | None = None
     ) -> Any:
-        """What a host answers; one that dies before it does, or takes longer, is made anew and asked again."""
+        """The answer of a host; if it dies first or takes longer, it is started again and asked again."""
         for deaths in range(1, retries.HOST + 1):
             try:
                 return self._unwrapped(reference, seconds)
@@ -164,15 +164,15 @@ class RayHosts:
                 late = isinstance(error, self._ray.exceptions.GetTimeoutError)
                 what = f"did not answer within {seconds:g} s" if late else "died"
                 if deaths < retries.HOST:
-                    self.remarks.append(f"host {index} {what} {during} and was made anew")
+                    self.remarks.append(f"host {index} {what} {during} and was started again")
                     self._remake(index)
                     reference = ask()
         raise RuntimeError(f"host {index} died {retries.HOST} times {during}: is its memory exhausted?")
 
     def _remake(self, index: int) -> None:
-        """Raises RuntimeError where no machine has a place for the host."""
+        """Start a host again. Raises RuntimeError if no machine has a place for it."""
         deadline = time.monotonic() + retries.WAIT_FOR_PLACES
-        self._ray.kill(self._actors[index])  # it may be out of reach only, and still write
+        self._ray.kill(self._actors[index])  # it may only be unreachable, and still write
         while (left := deadline - time.monotonic()) > 0:
             self._actors[index] = self._create(index)
             try:
@@ -187,11 +187,11 @@ class RayHosts:
                 break
         raise RuntimeError(
             f"host {index} found no place within {retries.WAIT_FOR_PLACES:g} s after its machine was lost: bring the "
-            "machine back, or go on with fewer --hosts"
+            "machine back, or continue with fewer --hosts"
         )
 
     def snapshot(self, versions: Sequence[Versions], paths: Sequence[Path]) -> None:
-        """Hosts on this machine write their shards; those of others are sent here to be written."""
+        """Hosts on this machine write their shards; other hosts send their states here to be written."""
         from fedbench.runtime.store import write_shard
 
         def asked(index: int) -> Any:
@@ -218,7 +218,7 @@ class RayHosts:
             pass
 
     def _all(self, indices: Sequence[int], during: str, ask: Callable[[int], Any]) -> Iterator[tuple[int, Any]]:
-        """What hosts answer, all at work at the same time."""
+        """The answers of hosts, which work at the same time."""
         for index, reference in [(i, ask(i)) for i in indices]:
             yield index, self._answered(index, during, partial(ask, index), reference)
 

@@ -1,4 +1,4 @@
-"""Whether Ray is alive: where it has died, what waits for it would wait for ever."""
+"""Checks whether Ray is alive: waiting for a dead Ray would never end."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -15,10 +15,10 @@ class RayLostError(Exception):
 
 
 def ray_restarts(say: Callable[[str], None]) -> Iterator[AbstractContextManager[None]]:
-    """Attempts at a block that works on a Ray of its own: another one each time that Ray dies in it.
+    """Attempts at a block that uses its own Ray: the block is repeated each time that Ray dies in it.
 
-    The block continues with what it finds done: `for attempt in ray_restarts(say): with attempt: ...`. say: told of
-    every death.
+    The block must skip what is done already: `for attempt in ray_restarts(say): with attempt: ...`. say: reports every
+    death.
     """
     done = False
 
@@ -30,7 +30,7 @@ def ray_restarts(say: Callable[[str], None]) -> Iterator[AbstractContextManager[
             yield
         except RayLostError as error:
             done = False
-            say(f"{error}: it is started anew, and all goes on from the last checkpoints")
+            say(f"{error}: starting it again and continuing from the last checkpoints")
 
     for _ in range(retries.RAY):
         yield attempt()
@@ -40,7 +40,7 @@ def ray_restarts(say: Callable[[str], None]) -> Iterator[AbstractContextManager[
 
 
 def check_alive(ray: Any) -> None:
-    """Raises RayLostError where Ray was started by this process and has died, of which Ray itself says nothing."""
+    """Raises RayLostError if this process started Ray and it has died, which Ray itself does not report."""
     node = ray._private.worker._global_node
     dead = VITAL.intersection(kind for kind, _ in node.dead_processes()) if node else ()
     if dead:
@@ -48,10 +48,10 @@ def check_alive(ray: Any) -> None:
 
 
 def check_node(ray: Any) -> None:
-    """Raises ConfigError where a cluster has given this machine up."""
+    """Raises ConfigError if a cluster has given up this machine."""
     here = ray.get_runtime_context().get_node_id()
     if not any(node["NodeID"] == here and node["Alive"] for node in ray.nodes()):
         raise ConfigError(
-            "the cluster has lost this machine: start Ray on it again (`ray start`), then give the same command again, "
-            "which goes on from the last checkpoint"
+            "the cluster has lost this machine: start Ray on it again (`ray start`), then repeat the command, which "
+            "continues from the last checkpoint"
         )

@@ -1,4 +1,4 @@
-"""Room for hosts on a cluster."""
+"""Reserves places for hosts on a cluster."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -10,15 +10,15 @@ from fedbench.runtime import retries
 from fedbench.runtime.ray.liveness import check_alive
 
 CHECK_EVERY = 5
-"""Seconds after which it is said what is waited for, and between two looks at Ray."""
+"""Seconds before a message about waiting, and between two checks of Ray."""
 
 
 def reserve(
     count: int, cpus: float, gpus: float, strategy: str = "pack", say: Callable[[str], None] = lambda line: None
 ) -> Any:
-    """A placement group with one bundle per host. Raises ConfigError where there is no place for it.
+    """A placement group with one bundle per host. Raises ConfigError if there is no room for it.
 
-    strategy: `pack` or `spread`, as far as there is room. say: told where it has to wait.
+    strategy: `pack` or `spread`, as far as there is room. say: reports waiting.
     """
     import ray
     from ray.util import placement_group
@@ -36,13 +36,13 @@ def reserve(
         waits = True
         if time.monotonic() > deadline:
             raise ConfigError(
-                f"{asked} found no place on the cluster within {patience:g} s: free some of it, or lower --hosts"
+                f"{asked} found no place on the cluster within {patience:g} s: free some resources, or lower --hosts"
             )
     return group
 
 
 def check_resources(total: dict[str, float], bundle: dict[str, float], count: int) -> None:
-    """Raise ConfigError where the whole cluster could never hold the hosts."""
+    """Raises ConfigError if the whole cluster is too small for the hosts."""
     for kind, each in bundle.items():
         if total.get(kind, 0) < each * count - 1e-9:
             raise ConfigError(
@@ -52,14 +52,14 @@ def check_resources(total: dict[str, float], bundle: dict[str, float], count: in
 
 
 def room_on_gpus(machines: Sequence[dict[str, float]], cpus: float, per_gpu: int) -> int:
-    """How many hosts of so many cores the machines hold, with at most so many on each GPU."""
+    """How many hosts with `cpus` cores each fit on the machines, with at most `per_gpu` on each GPU."""
     return sum(min(per_gpu * int(m.get("GPU", 0)), int(m.get("CPU", 0) / cpus)) for m in machines)
 
 
 def share_of_gpu(machines: Sequence[dict[str, float]], cpus: float, hosts: int) -> float:
-    """The largest 1/k of a GPU with which all hosts have a place; 0 where there is no GPU.
+    """The largest 1/k of a GPU with which all hosts have a place; 0 if there is no GPU.
 
-    A share that divides no GPU evenly, such as 3/4, would leave a quarter of each to nobody.
+    A share that does not divide a GPU evenly, such as 3/4, would leave a quarter of each unused.
     """
     gpus = sum(int(machine.get("GPU", 0)) for machine in machines)
     if not gpus:

@@ -55,7 +55,7 @@ def test_a_ray_that_does_not_start_is_tried_again_and_then_said_in_one_line(capl
 
     cluster.start_with_retries(late, lambda: starts.append("undone"))
     assert starts == ["tried", "undone", "tried"]
-    assert caplog.messages == ["Ray did not start, it is tried again: not yet"]
+    assert caplog.messages == ["Ray did not start, trying again: not yet"]
 
     def never() -> None:
         raise Exception("The current node timed out.\nLast lines of its log: ...")
@@ -63,7 +63,7 @@ def test_a_ray_that_does_not_start_is_tried_again_and_then_said_in_one_line(capl
     with pytest.raises(ConfigError) as error:
         cluster.start_with_retries(never, lambda: None)
     assert str(error.value).startswith("Ray could not be started in 3 attempts (The current node timed out.): ")
-    assert "ray/session_latest/logs say more" in str(error.value)
+    assert "ray/session_latest/logs; start" in str(error.value)
     assert "\n" not in str(error.value)
 
 

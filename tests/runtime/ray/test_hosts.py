@@ -60,7 +60,7 @@ def test_a_host_that_dies_between_two_exchanges_is_made_anew_with_its_states(hos
     again = trained(hosts, 1, 1)
     assert again.reports[0].failure is None
     assert again.process != first.process
-    assert hosts.remarks == ["host 0 died in exchange 1 and was made anew"]
+    assert hosts.remarks == ["host 0 died in exchange 1 and was started again"]
 
 
 def test_states_in_memory_die_with_their_host_and_that_is_said(hosts):

@@ -1,4 +1,4 @@
-"""A Ray that has died is started anew a few times. That it is noticed is shown in end_to_end/test_death.py."""
+"""A Ray that has died is started again a few times. That it is noticed is shown in end_to_end/test_death.py."""
 
 import pytest
 
@@ -21,7 +21,7 @@ def until_done(deaths: int, said: list[str]) -> int:
 def test_a_block_that_loses_its_ray_is_done_again_and_that_is_said():
     said: list[str] = []
     assert until_done(2, said) == 3
-    assert said == ["Ray died: it is started anew, and all goes on from the last checkpoints"] * 2
+    assert said == ["Ray died: starting it again and continuing from the last checkpoints"] * 2
 
 
 def test_a_ray_that_always_dies_ends_it():
