@@ -121,6 +121,14 @@ def test_a_function_is_tried_before_round_1():
     assert list(own("weighted").check(3, 4)) == []
 
 
+def test_a_median_is_never_refused():
+    """Of vectors that share their memory torch gives whatever the memory held before."""
+    aggregator = make(AggregatorConfig(name=f"{HERE}:medians"))
+    for _ in range(200):
+        torch.full((3000,), float("nan"))
+        assert list(aggregator.check(10, 700)) == []
+
+
 @pytest.mark.parametrize(
     ("name", "said"),
     [
