@@ -59,7 +59,7 @@ def table_lines(rows: Iterable[HelpRow]) -> Iterator[str]:
     """Formats two columns and wraps the right one to the terminal."""
     width = terminal_width()
     for left, right in rows:
-        wrapped = textwrap.wrap(right, width - INDENT) or [""]
+        wrapped = textwrap.wrap(right, width - INDENT, break_on_hyphens=False) or [""]
         head = f"  {left}".ljust(INDENT)
         if len(head) > INDENT or not head.endswith(" "):
             yield f"  {left}"
