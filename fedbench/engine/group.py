@@ -107,7 +107,7 @@ def identity_of(function: Any, what: str) -> Any:
             return function.func, given
     elif is_constant(function):
         return function
-    raise CannotStackError(f"the {what} of the method has more than constants")
+    raise CannotStackError(f"the {what} of the method refers to more than constants")
 
 
 def is_constant(value: Any) -> bool:

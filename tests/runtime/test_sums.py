@@ -263,7 +263,7 @@ class Claiming(FedAvg):
 
 def test_weights_that_come_too_late_end_the_run(tmp_path):
     resolved = resolve(small(f"{__name__}:Claiming", **MANY))
-    with pytest.raises(ConfigError, match=r"says 1 samples of .*without @mean_suffices"):
+    with pytest.raises(ConfigError, match=r"reports 1 samples of .*without @mean_suffices"):
         driver(resolved, tmp_path).run()
 
 
