@@ -84,7 +84,11 @@ def test_who_cannot_be_stacked(net, stacking, blobs):
         (hooked, fit, "the model overrides on_train_start"),
         (stacking, replace(fit, step=Step(rule=torch.optim.SGD)), "the method sets the optimiser"),
         (stacking, replace(fit, loss=Loss(own_loss, of=[1])), "needs of, which is not a tensor"),
-        (stacking, replace(fit, loss=Loss(partial(own_loss, s=anchor))), "the loss of the method refers to more than constants"),
+        (
+            stacking,
+            replace(fit, loss=Loss(partial(own_loss, s=anchor))),
+            "the loss of the method refers to more than constants",
+        ),
         (
             stacking,
             replace(fit, loss=Loss(lambda net, b, s: anchor.sum())),
