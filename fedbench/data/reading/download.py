@@ -4,8 +4,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import pooch
-
 from fedbench.errors import first_line
 from fedbench.silence import silence_logger
 
@@ -30,6 +28,8 @@ class Download:
 
 def fetch(wanted: Download, folder: Path, progress: OnBytes | None = None) -> None:
     """One file, from the first address that gives it with the published checksum. Raises OSError or ValueError."""
+    import pooch  # here, because a process that downloads nothing does without it
+
     bar = ByteCount(progress) if progress else False
     downloader = pooch.HTTPDownloader(progressbar=bar, chunk_size=CHUNK_BYTES, timeout=HTTP_TIMEOUT, headers=HEADERS)
     for number, address in enumerate(wanted.addresses, 1):
@@ -67,4 +67,6 @@ def failure_reason(error: BaseException) -> str:
 
 
 def file_md5(path: Path) -> str:
+    import pooch
+
     return str(pooch.file_hash(str(path), alg="md5"))
