@@ -53,12 +53,12 @@ def write_page(folder: Path) -> Path:
     if len(study.groups):
         write_atomically(folder / "groups.csv", study.groups.to_csv(index=False))
     path = folder / "report.html"
-    write_atomically(path, render(study, rows))
+    write_atomically(path, page_text(study, rows))
     return path
 
 
-def render(study: Study, rows: Sequence[LeaderboardRow] = ()) -> str:
-    """The page as text. rows: the leaderboard, if there is no subject."""
+def page_text(study: Study, rows: Sequence[LeaderboardRow] = ()) -> str:
+    """The HTML of the report. rows: the leaderboard, if there is no subject."""
     alike = study.plan.subject is None
     heads, lines = laid_out(rows, study.metric)
     cost_heads, cost_lines = spent(rows)
