@@ -11,8 +11,9 @@ PART_NOTE = "fedbench.json"
 
 
 def offline_parts(folder: Path, run_id: str) -> list[Path]:
-    """The parts of a run, oldest first."""
-    return sorted(folder.glob(f"wandb/offline-run-*-{run_id}"))
+    """The parts of a run, oldest first. W&B appends a number to the second part within a second."""
+    found = [*folder.glob(f"wandb/offline-run-*-{run_id}"), *folder.glob(f"wandb/offline-run-*-{run_id}-[0-9]")]
+    return sorted(found)
 
 
 def note_last_round(part: Path, last: int) -> None:

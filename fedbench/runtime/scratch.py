@@ -5,7 +5,7 @@ import shutil
 import tempfile
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from filelock import lock_descriptor
@@ -38,14 +38,15 @@ class Scratch:
             fresh = uuid.uuid4().hex[:16]
             self.folder = base / (fresh if name is None or _is_held(base / name) else name)
             self.folder.mkdir(exist_ok=True)
-            self._lock = os.open(self.folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
-            lock_descriptor(self._lock)
+            self._lock = (self.folder / LOCK).open("ab")
+            lock_descriptor(self._lock.fileno())
             sweep(base)
 
     def close(self) -> None:
-        """Remove the folder."""
+        """Remove the folder. May be called again."""
         shutil.rmtree(self.folder, ignore_errors=True)
-        os.close(self._lock)
+        with suppress(OSError):  # the folder is gone, so its lock protects nothing
+            self._lock.close()
 
 
 def shared_memory() -> Path:

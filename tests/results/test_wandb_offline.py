@@ -25,3 +25,9 @@ def test_a_part_that_was_never_closed_is_removed(tmp_path):
     assert (len(parts), last_round(parts)) == (2, 7)
     remove_unclosed(parts)
     assert offline_parts(tmp_path, "a-b") == parts[:1]
+
+
+def test_two_parts_of_one_second_are_both_found(tmp_path):
+    for name in ("20260101_000000-a-b", "20260101_000000-a-b-1", "20260101_000000-b-1"):
+        (tmp_path / "wandb" / f"offline-run-{name}").mkdir(parents=True)
+    assert [part.name[-3:] for part in offline_parts(tmp_path, "a-b")] == ["a-b", "b-1"]

@@ -233,7 +233,13 @@ class RayHosts:
                 self._states.close()
 
     def close(self) -> None:
-        self.end()
+        try:
+            self.end()
+        finally:
+            self._release()
+
+    def _release(self) -> None:
+        """Give the hosts' places back to the cluster."""
         for actor in self._actors:
             self._ray.kill(actor)
         if self._own:

@@ -1,6 +1,5 @@
 """What a host on another machine keeps there, and what goes back with it."""
 
-import os
 
 import pytest
 import ray
@@ -49,7 +48,7 @@ def test_a_host_takes_over_what_the_one_before_it_left_on_its_machine(setup, tmp
     before, after = HostActor(), HostActor()
     before.begin(setup, post(tmp_path, "another"))
     kept = before.give(trained(before))[1]
-    os.close(before._scratch._lock)  # its process is dead
+    before._scratch._lock.close()  # its process is dead
     after.begin(setup, post(tmp_path, "another"))
     assert after.give({3: 1})[1][3].tobytes() == kept[3].tobytes()
     after.end()
