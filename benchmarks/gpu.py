@@ -5,10 +5,11 @@
 
 One process without Ray and W&B (`--hosts 0`): beside torch, torchvision, lightning and pandas it needs pydantic,
 PyYAML, pyarrow, rich, scipy and safetensors, and pytest for --check. Parts:
-steps     one client's gradient steps: the bare loop of PyTorch, and fedbench's engines, samples a second and ratios
+steps     gradient steps of many clients: the bare loop of PyTorch, and fedbench's engines, samples a second and ratios
 rounds    whole rounds of W0 and W1 (benchmarks/throughput.py), evaluation off, against the bare loop in this process
 cifar10   1,500 rounds of 50 clients with 50 images, batches of 10, one epoch (pfl-research's benchmark), minutes
-busy      share of the time in which the GPU computes, in rounds of W1, and what the processor does most
+busy      time of all kernels over that of rounds of W1 (above 1: streams overlap), and what the processor does most
+hosts     two rounds of some models dealt to 1, 2 and 4 hosts on one device, by both engines: the same bits?
 methods   two rounds of all methods on the device and on the processor: accuracies in points, and what fails
 With `--device cpu --quick` all of it runs on any machine, to see that it does.
 """
@@ -46,9 +47,14 @@ PFL_RESEARCH = Workload("avgcnn", (3, 32, 32), 50, 1000, 50, 10, 1)
 ROUNDS = 1500
 ENGINES: dict[str, dict[str, Any]] = {
     "loop": {"engine": "loop"},
+    "graph of 1": {"engine": "graph", "width": 1},
+    "graph of 10": {"engine": "graph", "width": 10},
+    "graph of 10, channels_last": {"engine": "graph", "width": 10, "memory_format": "channels_last"},
+    "graph of 32": {"engine": "graph", "width": 32},
     "stack of 10": {"engine": "stack", "width": 10},
-    "stack of 50": {"engine": "stack", "width": 50},
 }
+WARM_UP = 3
+"""Rounds after which all steps are captured."""
 
 
 def synchronise(device: str) -> None:
@@ -57,8 +63,9 @@ def synchronise(device: str) -> None:
 
 
 def seconds(work: Callable[[], Any], device: str, repeats: int) -> float:
-    """Median of some repeats after one to warm up."""
-    work()
+    """Median of some repeats after a few to warm up."""
+    for _ in range(WARM_UP):
+        work()
     found = []
     for _ in range(repeats):
         synchronise(device)
@@ -118,21 +125,32 @@ class Ours:
         return [line for line in self.run.recorder.warnings if "train.engine" in line]
 
 
+def engines(device: str, clients: int) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Those that can train so many clients on the device, with their configurations."""
+    for name, train in ENGINES.items():
+        if train.get("width", 1) <= clients and (train["engine"] != "graph" or device == "cuda"):
+            yield name, train
+
+
 def steps(device: str, quick: bool) -> Iterator[dict[str, Any]]:
-    """Clients' fits without the rounds around them: fifty clients of each kind, ten where it is quick."""
+    """Clients' fits with the rounds around them: 32 clients of each kind, ten where it is quick."""
     for name, workload in STEPS.items():
-        clients = 10 if quick or workload.model == "resnet18" else 50
+        clients = 10 if quick or workload.model == "resnet18" else 32
         many = replace(workload, clients=clients, share=clients, images=workload.images // (4 if quick else 1))
         samples = many.images * clients
         base = seconds(Bare(many, device).round, device, 1 if quick else 3)
         row: dict[str, Any] = {"what": name, "clients": clients, "bare samples/s": samples / base}
-        for engine, train in ENGINES.items():
-            if train.get("width", 1) > clients:
-                continue
+        for engine, train in engines(device, clients):
+            if device == "cuda":
+                torch.cuda.empty_cache()
+                torch.cuda.reset_peak_memory_stats()
             ours = Ours(many, device, **train)
             row[engine] = base / seconds(ours.round, device, 1 if quick else 3)
+            if device == "cuda":
+                row[f"{engine}, GB"] = torch.cuda.max_memory_reserved() / 2**30
             if ours.remarks:
                 row[f"{engine}, said"] = ours.remarks
+            del ours
         yield row
 
 
@@ -142,15 +160,14 @@ def rounds(device: str, quick: bool) -> Iterator[dict[str, Any]]:
         repeats = 2 if quick else 10
         base = seconds(Bare(workload, device).round, device, repeats)
         row: dict[str, Any] = {"what": name, "bare ms": 1000 * base}
-        for engine, train in ENGINES.items():
-            if train.get("width", 1) <= workload.share:
-                row[engine] = base / seconds(Ours(workload, device, **train).round, device, repeats)
+        for engine, train in engines(device, workload.share):
+            row[engine] = base / seconds(Ours(workload, device, **train).round, device, repeats)
         yield row
 
 
 def cifar10(device: str, quick: bool) -> Iterator[dict[str, Any]]:
     workload = replace(PFL_RESEARCH, clients=100) if quick else PFL_RESEARCH
-    for engine, train in ENGINES.items():
+    for engine, train in engines(device, workload.share):
         one = seconds(Ours(workload, device, **train).round, device, 1 if quick else 10)
         yield {"what": engine, "s a round": one, f"minutes of {ROUNDS} rounds": one * ROUNDS / 60}
 
@@ -159,7 +176,8 @@ def busy(device: str, quick: bool) -> Iterator[dict[str, Any]]:
     from torch.profiler import ProfilerActivity, profile
 
     ours = Ours(WORKLOADS["W1"], device)
-    ours.round()
+    for _ in range(WARM_UP):
+        ours.round()
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if device == "cuda" else [])]
     synchronise(device)
     begun = time.perf_counter()
@@ -169,10 +187,47 @@ def busy(device: str, quick: bool) -> Iterator[dict[str, Any]]:
         synchronise(device)
     wall = time.perf_counter() - begun
     table = seen.key_averages()
-    on_device = sum(getattr(event, "self_device_time_total", 0) for event in table) / 1e6
-    yield {"what": "W1, loop", "GPU busy": on_device / wall if device == "cuda" else None, "wall s": wall}
+    kernels = sum(getattr(event, "self_device_time_total", 0) for event in table) / 1e6
+    yield {"what": "W1", "kernels": kernels / wall if device == "cuda" else None, "wall s": wall}
     for event in sorted(table, key=lambda event: -event.self_cpu_time_total)[:8]:
         yield {"what": event.key, "calls": event.count, "processor s": event.self_cpu_time_total / 1e6}
+
+
+class Several:
+    """Hosts in one process, each with a learner of its own; for methods without private states."""
+
+    def __init__(self, count: int, device: str) -> None:
+        self.count, self.device, self.remarks = count, device, list[str]()
+
+    def begin(self, setup: Any, parts: Any) -> None:
+        from fedbench.runtime.host import Host
+
+        self._hosts = [Host.of(replace(setup, device=self.device), parts.run) for _ in range(self.count)]
+
+    def exchange(self, orders: Sequence[Any], moves: Sequence[Any] = ()) -> list[Any]:
+        return [host.work(order) for host, order in zip(self._hosts, orders, strict=True)]
+
+
+def hosts(device: str, quick: bool) -> Iterator[dict[str, Any]]:
+    from fedbench.jobs.resolve import resolve
+    from fedbench.runtime.driver import Driver
+    from fedbench.runtime.recorder import Recorder
+
+    for model in ("avgcnn", "resnet8"):
+        found: dict[str, torch.Tensor] = {}
+        for engine in ("loop", "graph") if device == "cuda" else ("loop",):
+            for count in (1, 2, 4):
+                workload = Workload(model, (3, 32, 32), 40, 8, 8, 16, 2)
+                resources = {"hosts": 0, "gpus_per_host": 1 if device == "cuda" else 0}
+                run = resolve(asked(workload, {"engine": engine, "width": 3}, resources))
+                folder = Path(tempfile.mkdtemp(prefix="fedbench-gpu-"))
+                driver: Any = Driver.of(run, Several(count, device), Recorder(folder, run.task))  # type: ignore[arg-type]
+                driver.begin()
+                for _ in range(2):
+                    driver.exchange(driver.record.number)
+                found[f"{engine}, {count} hosts"] = torch.cat([driver.server.params, driver.server.buffers])
+        first = next(iter(found.values()))
+        yield {"what": model, **{name: str(torch.equal(first, other)) for name, other in found.items()}}
 
 
 def methods(device: str, quick: bool) -> Iterator[dict[str, Any]]:
@@ -184,14 +239,15 @@ def methods(device: str, quick: bool) -> Iterator[dict[str, Any]]:
         found: dict[str, Any] = {}
         row: dict[str, Any] = {"what": name}
         for place in dict.fromkeys(("cpu", device)):
-            for engine in ("loop", "stack"):
+            both = ("loop", "graph" if place == "cuda" else "stack")
+            for engine in (both[-1:] if place == "cuda" else both[:1]) if quick else both:
                 try:
                     config = Config(
                         method=name,
-                        data={"name": "benchmarks.throughput:random_images", "images": 1000, "shape": [1, 8, 8]},
+                        data="digits",
                         partition="iid",
                         model={"name": "mlp", "hidden": [16]},
-                        train={"epochs": 1, "batch_size": 16, "engine": engine},
+                        train={"epochs": 2, "batch_size": 16, "lr": 0.1, "engine": engine},
                         rounds=2,
                         resources={"hosts": 0, "gpus_per_host": 1 if place == "cuda" else 0},
                         out=Path(tempfile.mkdtemp(prefix="fedbench-gpu-")),
@@ -201,6 +257,7 @@ def methods(device: str, quick: bool) -> Iterator[dict[str, Any]]:
                 except Exception as error:
                     row[f"{place} {engine}, failed"] = f"{type(error).__name__}: {str(error).splitlines()[0:1]}"
         base = found.get("cpu loop")
+        row["accuracy"] = None if base is None else 100 * float(base.mean())
         for where, scores in found.items():
             if base is not None and where != "cpu loop":
                 row[where] = 100 * float((scores - base).abs().max())
@@ -212,6 +269,7 @@ PARTS: dict[str, Callable[[str, bool], Iterator[dict[str, Any]]]] = {
     "rounds": rounds,
     "cifar10": cifar10,
     "busy": busy,
+    "hosts": hosts,
     "methods": methods,
 }
 MEANS = {
@@ -219,6 +277,7 @@ MEANS = {
     "rounds": "above 1: faster than the bare loop",
     "cifar10": "whole rounds, evaluation off",
     "busy": "",
+    "hosts": "whether the model is the same as by the loop on one host",
     "methods": "largest difference to the loop on the processor, in points",
 }
 
@@ -235,7 +294,7 @@ def told(row: dict[str, Any]) -> str:
 
 def tests() -> int:
     """Those that need a GPU. Returns pytest's exit status."""
-    command = [sys.executable, "-m", "pytest", "-m", "gpu", "-p", "no:cacheprovider", "tests/engine"]
+    command = [sys.executable, "-m", "pytest", "-q", "-m", "gpu", "-p", "no:cacheprovider", "tests/engine"]
     return subprocess.run(command, cwd=ROOT, check=False).returncode
 
 

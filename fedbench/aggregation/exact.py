@@ -10,7 +10,7 @@ from torch import Tensor
 SCALE, LIMIT = 2.0**54, 2.0**8
 
 CHUNK = 1 << 18
-"""Elements converted to integers at once."""
+"""Elements converted to integers at once on a CPU."""
 
 
 def fits(vector: Tensor) -> bool:
@@ -18,14 +18,15 @@ def fits(vector: Tensor) -> bool:
     if not vector.numel():
         return True
     low, high = vector.aminmax()
-    return bool(low > -LIMIT) and bool(high < LIMIT)
+    return bool((low > -LIMIT) & (high < LIMIT))
 
 
 def add_term(total: Tensor, vector: Tensor, weight: float) -> None:
     """Adds `weight * vector` to a sum. total: int64, of the vector's shape; weight: in [0, 1]."""
     own, sums = vector.detach().reshape(-1), total.view(-1)
-    for start in range(0, len(own), CHUNK):
-        part = slice(start, start + CHUNK)
+    size = CHUNK if own.device.type == "cpu" else max(1, len(own))
+    for start in range(0, len(own), size):
+        part = slice(start, start + size)
         term = own[part].to(torch.float64, copy=True).mul_(weight * SCALE)
         sums[part].add_(term.round_().to(torch.int64))
 

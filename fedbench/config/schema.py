@@ -168,12 +168,13 @@ class TrainConfig(Section):
     memory_format: Literal["auto", "contiguous", "channels_last"] = Field(
         "auto", description="memory layout of images and convolutions; auto: by model and device"
     )
-    engine: Literal["loop", "stack", "trainer"] = Field(
-        "loop",
-        description="loop: fedbench's own loop; stack: trains several clients in one step, faster for tiny models; "
-        "trainer: lightning.Trainer, slower, for modules that need it",
+    engine: Literal["auto", "loop", "graph", "stack", "trainer"] = Field(
+        "auto",
+        description="loop: fedbench's own loop; graph: replays steps as CUDA graphs, several clients at a time, with "
+        "the bits of the loop; auto: graph on a GPU, else loop; stack: one step of several clients, faster for tiny "
+        "models; trainer: lightning.Trainer, slower, for modules that need it",
     )
-    width: int = Field(10, ge=1, le=1000, description="clients in one step (engine = stack)")
+    width: int = Field(10, ge=1, le=1000, description="clients that a host trains at a time (engine = graph or stack)")
     threads: PositiveInt = Field(1, description="torch threads per host")
 
 
@@ -354,6 +355,8 @@ class Config(Section):
         del tree["data"]["content"]
         for key in ("seeds", "resources", "checkpoint", "keep_results", "loggers", "wandb", "name", "out"):
             del tree[key]
+        if tree["train"]["engine"] in ("auto", "loop", "graph"):  # with the same bits
+            tree["train"].update(engine="loop", width=TrainConfig().width)
         return tree
 
     def key(self) -> str:

@@ -15,6 +15,9 @@ from torch import Tensor
 AUGMENTATIONS = ("flip", "rotate", "crop")
 """In order of application."""
 
+Draws = dict[str, Tensor]
+"""Random numbers of a batch by augmentation, in order of application; first dimension: images."""
+
 
 @dataclass(frozen=True)
 class Augmentation:
@@ -26,20 +29,30 @@ class Augmentation:
     padding: int = 4
     degrees: float = 15.0
 
-    def __call__(self, pixels: Tensor, stream: torch.Generator) -> Tensor:
-        """uint8 or float [b, C, H, W] -> the same shape and type on the same device."""
-        count, device = len(pixels), pixels.device
+    def draw(self, count: int, stream: torch.Generator) -> Draws:
+        """Random numbers for a batch of `count` images, on the CPU."""
+        draws: Draws = {}
         for kind in AUGMENTATIONS:
             if kind not in self.kinds:
                 continue
             if kind == "flip":
-                pixels = flip_images(pixels, (torch.rand(count, generator=stream) < 0.5).to(device))
+                draws[kind] = torch.rand(count, generator=stream) < 0.5
             elif kind == "rotate":
-                turns = (torch.rand(count, generator=stream) * 2 - 1) * (self.degrees / 180 * pi)
-                pixels = rotate_images(pixels, turns.to(device))
+                draws[kind] = (torch.rand(count, generator=stream) * 2 - 1) * (self.degrees / 180 * pi)
             else:
-                corners = torch.randint(0, 2 * self.padding + 1, (count, 2), generator=stream)
-                pixels = crop_images(pixels, corners.to(device), self.padding)
+                draws[kind] = torch.randint(0, 2 * self.padding + 1, (count, 2), generator=stream)
+        return draws
+
+    def __call__(self, pixels: Tensor, draws: Draws) -> Tensor:
+        """uint8 or float [b, C, H, W] -> the same shape and type on the same device."""
+        for kind, drawn in draws.items():
+            own = drawn.to(pixels.device)
+            if kind == "flip":
+                pixels = flip_images(pixels, own)
+            elif kind == "rotate":
+                pixels = rotate_images(pixels, own)
+            else:
+                pixels = crop_images(pixels, own, self.padding)
         return pixels
 
 

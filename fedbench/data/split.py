@@ -5,7 +5,7 @@ from copy import copy
 import torch
 from torch import Tensor
 
-from fedbench.data.augmentation import Augmentation
+from fedbench.data.augmentation import Augmentation, Draws
 from fedbench.data.dataset import Dataset
 
 
@@ -64,12 +64,19 @@ class Split:
         twin.stream = stream if self.augmentation else None
         return twin
 
-    def batch(self, index: Tensor) -> tuple[Tensor, Tensor]:
-        """Inputs [b, ...] and targets [b, ...] at these positions (int64 [b]) of the split."""
+    def draw(self, count: int) -> Draws:
+        """The random numbers for the next batch, of `count` samples."""
+        return self.augmentation.draw(count, self.stream) if self.augmentation and self.stream else {}
+
+    def batch(self, index: Tensor, draws: Draws | None = None) -> tuple[Tensor, Tensor]:
+        """Inputs [b, ...] and targets [b, ...] at these positions (int64 [b]) of the split.
+
+        draws: of `draw`; those of several batches, concatenated, gather them at once.
+        """
         rows = self.rows.index_select(0, index)
         x = self.samples.index_select(0, rows.to(self.samples.device)).to(rows.device)
-        if self.augmentation and self.stream:
-            x = self.augmentation(x, self.stream)
+        if self.augmentation and (draws := self.draw(len(index)) if draws is None else draws):
+            x = self.augmentation(x, draws)
         if self.factors:
             # Normalised before the layout changes: with three channels innermost both operations take eight times as
             # long.

@@ -30,11 +30,31 @@ class Batch:
 
 
 class Cursor:
-    """The batches of one fit in order, and their results. next: the next batch, or None."""
+    """A fit in progress. next: the next batch, or None; done: steps; logged: what the module has logged."""
 
-    def __init__(self, engine: Engine, request: FitRequest) -> None:
+    next: Batch | None
+
+    def __init__(self, request: FitRequest) -> None:
         self.request, self.row, self.done = request, request.row, 0
         self.logs, self.logged = Logs(), dict[str, float]()
+
+    def log(
+        self, calls: Sequence[tuple[str, dict[str, Any]]], values: Sequence[Tensor], size: int, ends_epoch: bool
+    ) -> None:
+        """Notes what the module has logged in the step on a batch of `size` samples."""
+        self.logs.in_step, self.logs.batch_size = True, size
+        for (name, options), value in zip(calls, values, strict=True):
+            self.logs.log(name, value, **options)
+        if ends_epoch:
+            self.logs.in_step = False
+            self.logged.update(self.logs.end_epoch())
+
+
+class BatchCursor(Cursor):
+    """Gathers the batches of a fit one by one, in order."""
+
+    def __init__(self, engine: Engine, request: FitRequest) -> None:
+        super().__init__(request)
         fit = request.fit
         size = engine.train.batch_size
         self._full = None if size == "full" else int(size)
@@ -57,14 +77,6 @@ class Cursor:
         assert batch is not None
         self.done += 1
         return batch
-
-    def log(self, calls: Sequence[tuple[str, dict[str, Any]]], values: Sequence[Tensor], batch: Batch) -> None:
-        self.logs.in_step, self.logs.batch_size = True, len(batch.index)
-        for (name, options), value in zip(calls, values, strict=True):
-            self.logs.log(name, value, **options)
-        if batch.ends_epoch:
-            self.logs.in_step = False
-            self.logged.update(self.logs.end_epoch())
 
     def _walk(self) -> Iterator[Batch]:
         for epoch in self._plan:

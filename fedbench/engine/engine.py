@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from itertools import chain
 from typing import Any
 
 import torch
@@ -34,6 +35,7 @@ class Ledger:
     def clear(self) -> None:
         """Starts a new count."""
         self.losses.zero_()
+        self._loss: float | None = None
         self.steps, self.known, self.own_rate = 0, 0, False
         self.logged: dict[str, float] = {}
 
@@ -45,12 +47,20 @@ class Ledger:
     def note(self, loss: Tensor) -> None:
         """Adds a loss, one number, which stays on its device."""
         self.losses.add_(loss.detach().reshape(()))
-        self.known += 1
+        self.known, self._loss = self.known + 1, None
+
+    def take(self, losses: Tensor, steps: int, logged: dict[str, float]) -> None:
+        """Counts steps, all with a known loss. losses: the new sum."""
+        self.losses.copy_(losses)
+        self.steps, self.known, self._loss = self.steps + steps, self.known + steps, None
+        self.logged.update(logged)
 
     @property
     def loss(self) -> float | None:
-        """Mean training loss over the gradient steps; None if it is unknown."""
-        return float(self.losses) / self.known if self.known else None
+        """Mean training loss over the gradient steps; None if it is unknown. Read from the device once."""
+        if self._loss is None and self.known:
+            self._loss = float(self.losses) / self.known
+        return self._loss
 
 
 class Engine:
@@ -100,13 +110,16 @@ class Engine:
             "run; leave it out"
         )
 
-    def plan(self, fit: Fit) -> BatchPlan:
-        """Places of every batch, epoch by epoch, drawn before the loop by the data's key and the stream."""
+    def plan(self, fit: Fit, device: torch.device | None = None) -> BatchPlan:
+        """Places of every batch, epoch by epoch, drawn before the loop by the data's key and the stream.
+
+        device: of the places; by default that of the module.
+        """
         amount = fit.amount
         epochs, steps, after = amount.epochs, amount.steps, amount.after
         if epochs is None and steps is None:
             epochs, steps = self.train.epochs, self.train.steps
-        stream = self.orders(fit.data, fit.stream, self.train.batch_size, amount)
+        stream = self.orders(fit.data, fit.stream, self.train.batch_size, amount, device)
         if steps is None:
             return [next(stream) for _ in range(after + (epochs or 0))][after:]
         plan: BatchPlan = []
@@ -117,7 +130,12 @@ class Engine:
         return [epoch for epoch in plan if epoch]
 
     def orders(
-        self, data: Batches, stream: str, batch_size: int | str, amount: Amount = AMOUNT
+        self,
+        data: Batches,
+        stream: str,
+        batch_size: int | str,
+        amount: Amount = AMOUNT,
+        device: torch.device | None = None,
     ) -> Iterator[list[Tensor]]:
         """Endless epochs of places. A batch of one is also dropped if BatchNorm runs in train mode."""
         count = len(data)
@@ -131,7 +149,7 @@ class Engine:
         shuffle = self.train.shuffle if amount.shuffle is None else amount.shuffle
         while True:
             order = torch.randperm(count, generator=draw) if shuffle else torch.arange(count)
-            yield [batch for batch in order.to(self.flat.device).split(size) if len(batch) >= least]
+            yield [batch for batch in order.to(device or self.flat.device).split(size) if len(batch) >= least]
 
     def training_data(self, fit: Fit) -> Batches:
         """The data of a fit: augmented if possible, with random draws by their key and the stream."""
@@ -141,13 +159,18 @@ class Engine:
         view: Batches = data.augmented(seeds.generator(*data.key, fit.stream, "augment"))  # type: ignore[attr-defined]
         return view
 
-    def second_batches(self, fit: Fit) -> Iterator[tuple[Tensor, Tensor]] | None:
-        """Endless batches of the second of paired data."""
+    def second_places(self, fit: Fit, device: torch.device | None = None) -> Iterator[Tensor] | None:
+        """Endless places of batches of the second of paired data."""
         data = fit.data
         if not isinstance(data, Paired):
             return None
-        orders = self.orders(data.second, data.stream, data.size, Amount(min_batch=fit.amount.min_batch))
-        return (data.second.batch(index) for epoch in orders for index in epoch)
+        orders = self.orders(data.second, data.stream, data.size, Amount(min_batch=fit.amount.min_batch), device)
+        return chain.from_iterable(orders)
+
+    def second_batches(self, fit: Fit) -> Iterator[tuple[Tensor, Tensor]] | None:
+        """Endless batches of the second of paired data."""
+        data, places = fit.data, self.second_places(fit)
+        return map(data.second.batch, places) if isinstance(data, Paired) and places is not None else None
 
     def changes_batches(self, data: Batches) -> bool:
         """Whether the steps of a fit may see changed images: augmented, or changed by hooks."""

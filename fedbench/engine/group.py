@@ -1,24 +1,27 @@
-"""Fits of one kind stepped together: each is a row of every matrix."""
+"""Fits of one kind: each is a row of every matrix."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import FunctionType, SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar, Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from fedbench.engine.cursor import Cursor, FitRequest
 from fedbench.engine.engine import Engine
-from fedbench.engine.fit import Fit, Paired
+from fedbench.engine.fit import Fit, Loss, Paired, Step
 from fedbench.engine.module_optimizer import own_optimizer
 from fedbench.engine.optimizers import rate_of, step_sgd
-from fedbench.engine.row_step import CannotStackError, RowStep, check_step
+from fedbench.engine.row_step import RowStep, UnsupportedFitError, check_step
 from fedbench.engine.rows import Rows
 from fedbench.module.layout import Slot
 from fedbench.module.masks import choose, holds_one
 from fedbench.module.weights import Weights
+
+C = TypeVar("C", bound=Cursor)
 
 Need = tuple[str, tuple[int, ...], torch.dtype]
 CONSTANT_TYPES = (str, bool, int, float, type(None), FunctionType)
@@ -54,26 +57,25 @@ class Kind:
 
 
 def kind_of(engine: Engine, fit: Fit) -> Kind:
-    """Raises CannotStackError for a fit that cannot be stacked."""
+    """Raises UnsupportedFitError for a fit that cannot be stacked."""
     assert engine.hooks is not None
     reasons = {
         "the model's own optimiser makes the steps": own_optimizer(engine, fit),
         "the method sets the optimiser": fit.step.rule is not None,
         f"train.optimizer = {engine.optimizer}": engine.optimizer != "sgd",
-        "train.precision = bf16-mixed": engine.train.precision == "bf16-mixed",
         "train.batch_size = full: batches of several clients have no size in common": engine.train.batch_size == "full",
         f"the model overrides {', '.join(engine.hooks.calls)}": bool(engine.hooks.calls),
         "the model has hooks on gradients": has_gradient_hooks(engine.flat.module),
     }
     for reason, holds in reasons.items():
         if holds:
-            raise CannotStackError(reason)
+            raise UnsupportedFitError(reason)
     needs = vars(fit.needs(engine.flat.w))
     tensors = {name: value for name, value in needs.items() if isinstance(value, Tensor)}
     constants = {name: value for name, value in needs.items() if name not in tensors}
     for name, value in constants.items():
         if not is_constant(value):
-            raise CannotStackError(f"a loss or an edit of the method needs {name}, which is not a tensor")
+            raise UnsupportedFitError(f"a loss or an edit of the method needs {name}, which is not a tensor")
     mask, data = None if fit.move is None else fit.move.mask, fit.data
     shapes = [(name, tuple(value.shape), value.dtype) for name, value in sorted(tensors.items())]
     own = fit.loss.needs if fit.loss else {}
@@ -100,14 +102,14 @@ def has_gradient_hooks(module: nn.Module) -> bool:
 
 
 def identity_of(function: Any, what: str) -> Any:
-    """A key, equal for the same loss or edit of another fit. Raises CannotStackError if it contains tensors."""
+    """A key, equal for the same loss or edit of another fit. Raises UnsupportedFitError if it contains tensors."""
     if isinstance(function, partial):
         given = (*function.args, *function.keywords.items())
         if is_constant((function.func, *given)):
             return function.func, given
     elif is_constant(function):
         return function
-    raise CannotStackError(f"the {what} of the method refers to more than constants")
+    raise UnsupportedFitError(f"the {what} of the method refers to more than constants")
 
 
 def is_constant(value: Any) -> bool:
@@ -117,22 +119,22 @@ def is_constant(value: Any) -> bool:
     return isinstance(value, CONSTANT_TYPES) and not getattr(value, "__closure__", None)
 
 
-class Group:
-    """Fits of one kind, run in rows. refusals: why steps cannot be stacked, by kind; None: they can."""
+class Group(ABC, Generic[C]):
+    """Fits of one kind, each in its row.
+
+    like: one of them; refusals: why steps cannot be taken, by kind; None: they can. stacked: whether a step is of all
+    rows.
+    """
+
+    stacked: ClassVar[bool]
 
     def __init__(
-        self,
-        engine: Engine,
-        rows: Rows,
-        kind: Kind,
-        requests: Sequence[FitRequest],
-        refusals: dict[Any, CannotStackError | None],
+        self, engine: Engine, rows: Rows, kind: Kind, like: Fit, refusals: dict[Any, UnsupportedFitError | None]
     ) -> None:
-        self.engine, self.rows, self.kind, self.requests, self._refusals = engine, rows, kind, requests, refusals
-        self.needs = {
-            name: torch.zeros(rows.count, *shape, dtype=dtype, device=rows.w.device)
-            for name, shape, dtype in (*kind.needs, *kind.edit_needs)
-        }
+        self.engine, self.rows, self.kind, self._refusals = engine, rows, kind, refusals
+        self.rate: float | Tensor = kind.rate
+        self._edit = Step(like.step.edit)
+        self.needs = {name: rows.zeros(shape, dtype) for name, shape, dtype in (*kind.needs, *kind.edit_needs)}
         self.mask = torch.zeros_like(rows.w, dtype=torch.bool) if kind.masked else None
         self.start = torch.zeros_like(rows.w) if kind.masked else None
         self.written: set[str] = set()
@@ -140,41 +142,49 @@ class Group:
         slots = sorted(zip(kind.moving, layout.params, strict=True), key=lambda both: not both[0])
         names = [slot.name for slot in (*(slot for _, slot in slots), *layout.buffers, *layout.counters)]
         needs = [*(name for name, *_ in kind.needs), "index"]
-        self.step = RowStep(engine.flat.module, requests[0].fit.loss, names, needs, dict(kind.constants))
+        loss = like.loss and Loss(like.loss.function)
+        self.step = RowStep(engine.flat.module, loss, names, needs, dict(kind.constants), engine.flat.autocast)
 
-    def train(self) -> list[Weights]:
-        """The trained weights of all. Raises CannotStackError if the steps cannot be stacked."""
-        with self.engine.in_train_mode(self.requests[0].fit):
-            cursors = going = [Cursor(self.engine, request) for request in self.requests]
+    def train(self, requests: Sequence[FitRequest]) -> list[Weights]:
+        """The trained weights of all. Raises UnsupportedFitError if the steps cannot be taken in rows."""
+        self.set_rate(rate_of(self.engine, requests[0].fit))
+        with self.engine.in_train_mode(requests[0].fit):
+            cursors = [self.cursor(request) for request in requests]
             for cursor in cursors:
                 self._load(cursor)
             self._check(cursors)
             with self.step.entered():
-                while going:
-                    for cursor in going:
-                        while cursor.next is not None and (self.rows.count == 1 or not cursor.is_full):
-                            self._step_alone(cursor)
-                    going = [cursor for cursor in going if cursor.next is not None]
-                    if going:
-                        self._step_together(going)
+                self.run(cursors)
         return [self._finish(cursor) for cursor in cursors]
 
-    def _check(self, cursors: Sequence[Cursor]) -> None:
-        """Tries the step on a first batch, once for all fits of this kind. Raises CannotStackError."""
+    def set_rate(self, rate: float) -> None:
+        """Sets the learning rate of the next steps."""
+        self.rate = rate
+
+    @abstractmethod
+    def cursor(self, request: FitRequest) -> C:
+        """The fit of a request, at its start."""
+
+    @abstractmethod
+    def run(self, cursors: Sequence[C]) -> None:
+        """Takes all steps of all fits."""
+
+    def _check(self, cursors: Sequence[C]) -> None:
+        """Tries the step on a first batch, once for all fits of this kind. Raises UnsupportedFitError."""
         first = next(((cursor.row, cursor.next) for cursor in cursors if cursor.next is not None), None)
         if first is None:
             return
         key, (row, batch) = self.kind.step_key, first
         if key not in self._refusals:
             try:
-                check_step(self.step, self._inputs(row, batch.index, batch.tensors))
+                check_step(self.step, self._inputs(row, batch.index, batch.tensors), self.stacked)
                 self._refusals[key] = None
-            except CannotStackError as error:
+            except UnsupportedFitError as error:
                 self._refusals[key] = error
         if (refusal := self._refusals[key]) is not None:
             raise refusal
 
-    def _load(self, cursor: Cursor) -> None:
+    def _load(self, cursor: C) -> None:
         row, fit = cursor.row, cursor.request.fit
         momentum = (fit.memory or {}).get("optimizer", {}).get(MOMENTUM)
         self.rows.load(row, fit.start, momentum, cursor.request.ledger.losses)
@@ -185,49 +195,21 @@ class Group:
             self.mask[row].copy_(fit.move.mask)
             self.start[row].copy_(fit.start.params)
 
-    def _step_together(self, cursors: Sequence[Cursor]) -> None:
-        rows, batches = self.rows, [cursor.take() for cursor in cursors]
-        own = [cursor.row for cursor in cursors]
-        others = [row for row in range(rows.count) if row not in set(own)]
-        index, *tensors = (
-            stack_rows(parts, own, rows.count)
-            for parts in zip(*((batch.index, *batch.tensors) for batch in batches), strict=True)
-        )
-        changing = [rows.w, rows.momentum, *rows.buffers, *rows.counters, *self.needs.values()]
-        kept = [(whole, whole[others]) for whole in changing] if others else []
-        losses, logged = self._move(None, index, tensors)
-        for whole, before in kept:
-            whole[others] = before
-        if others:
-            rows.losses[own] += losses[own]
-        else:
-            rows.losses.add_(losses)
-        values = [value.unbind(0) for value in logged]
-        for cursor, batch in zip(cursors, batches, strict=True):
-            cursor.log(self.step.logs.calls, [value[cursor.row] for value in values], batch)
-
-    def _step_alone(self, cursor: Cursor) -> None:
-        batch = cursor.take()
-        loss, logged = self._move(cursor.row, batch.index, batch.tensors)
-        self.rows.losses[cursor.row].add_(loss)
-        cursor.log(self.step.logs.calls, logged, batch)
-
-    def _move(self, row: int | None, index: Tensor, tensors: Sequence[Tensor]) -> tuple[Tensor, Sequence[Tensor]]:
+    def move(self, row: int | None, index: Tensor, tensors: Sequence[Tensor]) -> tuple[Tensor, Sequence[Tensor]]:
         """A gradient step of one row or of all: returns the loss and the module's logs."""
         pick: Callable[[Tensor], Tensor] = lambda whole: whole if row is None else whole[row]  # noqa: E731
-        views, train, step = self.rows.views(self.kind.moving, row), self.engine.train, self.requests[0].fit.step
+        views, train, edit = self.rows.views(self.kind.moving, row), self.engine.train, self._edit
         before = [value._version for value in self.needs.values()]
         loss, gradients, logged = self.step(self._inputs(row, index, tensors), stacked=row is None)
         w, g = pick(self.rows.w), pick(self.rows.g)
         with torch.no_grad():
             if views.frozen:
                 g.zero_()
-            for view, gradient in zip(views.gradients, gradients, strict=True):
-                view.copy_(gradient)
-            if step.edit is not None:
-                step.change(g, w, SimpleNamespace(index=index, **self._edit_needs(row), **dict(self.kind.constants)))
+            torch._foreach_copy_(views.gradients, list(gradients))
+            if edit.edit is not None:
+                edit.change(g, w, SimpleNamespace(index=index, **self._edit_needs(row), **dict(self.kind.constants)))
             buffers: list[Tensor | None] = [pick(self.rows.momentum)] if train.momentum else []
-            step_sgd([w], [g], buffers, lr=self.kind.rate, momentum=train.momentum, weight_decay=train.weight_decay)
+            step_sgd([w], [g], buffers, lr=self.rate, momentum=train.momentum, weight_decay=train.weight_decay)
             if self.mask is not None and self.start is not None:
                 torch.where(pick(self.mask), w, pick(self.start), out=w)
         self.written.update(
@@ -247,13 +229,9 @@ class Group:
             return {name: value[row] for name, value in self.needs.items()}
         return {name: value.unsqueeze(-1) if value.dim() == 1 else value for name, value in self.needs.items()}
 
-    def _finish(self, cursor: Cursor) -> Weights:
+    def _finish(self, cursor: C) -> Weights:
         """Copies back what the fit has changed."""
         row, fit, ledger = cursor.row, cursor.request.fit, cursor.request.ledger
-        ledger.losses.copy_(self.rows.losses[row])
-        ledger.steps += cursor.done
-        ledger.known += cursor.done
-        ledger.logged.update(cursor.logged)
         needs = {**fit.step.needs, **(fit.loss.needs if fit.loss else {})}
         for name in self.written:
             if isinstance(needs[name], Tensor):
@@ -262,14 +240,12 @@ class Group:
             momentum = self.rows.momentum[row].clone()
             if fit.move is not None:
                 before = fit.memory.get("optimizer", {}).get(MOMENTUM)
-                momentum = choose(fit.move.mask, momentum, torch.zeros_like(momentum) if before is None else before)
+                momentum = choose(
+                    fit.move.mask.to(momentum.device),
+                    momentum,
+                    torch.zeros_like(momentum) if before is None else before,
+                )
             fit.memory["optimizer"] = {MOMENTUM: momentum} if self.engine.train.momentum else {}
-        return self.rows.weights(row)
-
-
-def stack_rows(parts: Sequence[Tensor], rows: Sequence[int], width: int) -> Tensor:
-    """Tensors of some rows as one tensor of all rows; the values of other rows are arbitrary."""
-    filled = [parts[0]] * width
-    for row, part in zip(rows, parts, strict=True):
-        filled[row] = part
-    return torch.stack(filled)
+        found = self.rows.weights(row)
+        ledger.take(self.rows.losses[row], cursor.done, cursor.logged)
+        return found

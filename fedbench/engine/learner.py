@@ -12,8 +12,10 @@ from fedbench.config import TrainConfig
 from fedbench.engine.engine import Engine, Ledger
 from fedbench.engine.evaluator import Evaluator
 from fedbench.engine.fit import AMOUNT, Fit
+from fedbench.engine.graph import Graph
 from fedbench.engine.loop import Loop, Training
 from fedbench.engine.module_optimizer import try_optimizer
+from fedbench.engine.row_engine import RowEngine
 from fedbench.engine.stack import Stack
 from fedbench.engine.trainer import TrainerEngine
 from fedbench.module.flat import FlatModule
@@ -22,7 +24,7 @@ from fedbench.module.layout import Layout
 from fedbench.module.weights import Weights
 from fedbench.tasks import Task, load
 
-ENGINES: dict[str, type[Engine]] = {"loop": Loop, "stack": Stack, "trainer": TrainerEngine}
+ENGINES: dict[str, type[Engine]] = {"loop": Loop, "stack": Stack, "graph": Graph, "trainer": TrainerEngine}
 
 
 class Learner:
@@ -56,8 +58,8 @@ class Learner:
         self.train, self.task = train, task or load("classification")
         self.flat = flat = FlatModule(module, torch.device(device), train.precision, head, adapt, copies)
         self.evaluator = evaluator = Evaluator(flat, self.task, hooks, evaluate_batch, by_batches)
-        self.engine = ENGINES[train.engine](flat, train, hooks, optimizer, rounds)
-        self.stack = self.engine if isinstance(self.engine, Stack) else None
+        self.engine = ENGINES[engine_on(flat.device, train.engine)](flat, train, hooks, optimizer, rounds)
+        self.row_engine = self.engine if isinstance(self.engine, RowEngine) else None
         self.schedules, self.looks_again = try_optimizer(self.engine) if optimizer == "module" else ([], False)
         # The names that methods use.
         self.module, self.layout, self.device, self.dtype = flat.module, flat.layout, flat.device, flat.dtype
@@ -84,3 +86,10 @@ class Learner:
     def steps_of(self, samples: int) -> int:
         """Gradient steps of one ordinary fit on `samples` samples."""
         return AMOUNT.steps_on(samples, self.train)
+
+
+def engine_on(device: torch.device, engine: str) -> str:
+    """The engine of `train.engine` on a device: graphs need a GPU, and the driver, which never trains, has none."""
+    if engine in ("auto", "graph"):
+        return "graph" if device.type == "cuda" else "loop"
+    return engine

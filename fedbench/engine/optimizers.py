@@ -218,11 +218,15 @@ def reset_optimizer(optimizer: Any, rate: float) -> None:
     (group,) = optimizer.param_groups
     (flat,) = group["params"]
     if not isinstance(group["lr"], Tensor):
-        # GPU kernels read the rate in single precision.
-        group["lr"] = torch.zeros((), dtype=None if flat.is_cuda else torch.float64, device=flat.device)
+        group["lr"] = rate_tensor(flat.device)
     group["lr"].fill_(rate)
     for value in optimizer.state[flat].values():
         value.zero_()
+
+
+def rate_tensor(device: torch.device) -> Tensor:
+    """Memory for a learning rate; GPU kernels read it in single precision."""
+    return torch.zeros((), dtype=torch.float32 if device.type == "cuda" else torch.float64, device=device)
 
 
 def rate_of(engine: Engine, fit: Fit) -> float:

@@ -1,8 +1,8 @@
 """A gradient step on rows of the stack: the module's own code on given tensors, for one client or, by vmap, for all."""
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import deepcopy
 from types import SimpleNamespace
 from typing import Any, NoReturn
@@ -21,18 +21,18 @@ from fedbench.module.hooks import takes_index
 Tensors = Sequence[Tensor]
 
 
-class CannotStackError(Exception):
-    """Says in one line why a fit cannot be stacked."""
+class UnsupportedFitError(Exception):
+    """Says in one line why an engine of rows cannot run a fit."""
 
 
 class Undefined:
-    """Replaces a value that differs between the clients of a step. Raises CannotStackError when used."""
+    """Replaces a value that differs between the clients of a step. Raises UnsupportedFitError when used."""
 
     def __init__(self, what: str) -> None:
         self._what = what
 
     def _refuse(self, *_: Any) -> NoReturn:
-        raise CannotStackError(f"it uses {self._what}")
+        raise UnsupportedFitError(f"it uses {self._what}")
 
     __getattr__ = __bool__ = __int__ = __index__ = __float__ = __hash__ = _refuse
     __str__ = __repr__ = __format__ = _refuse
@@ -53,7 +53,7 @@ class LogCalls:
 
     def log(self, name: str, value: Any, *args: Any, **options: Any) -> None:
         if args or not isinstance(value, Tensor | int | float):
-            raise CannotStackError(f"it logs '{name}', which is not a number")
+            raise UnsupportedFitError(f"it logs '{name}', which is not a number")
         self.values.append(torch.as_tensor(value).detach())
         self.calls.append((name, options))
 
@@ -77,17 +77,20 @@ class RowStep:
         names: Sequence[str],
         needs: Sequence[str],
         constants: Mapping[str, Any],
+        autocast: Callable[[], AbstractContextManager[Any]] = nullcontext,
         randomness: str = "error",
     ) -> None:
         self.module, self.loss, self.names, self.needs, self.constants = module, loss, names, needs, constants
-        self._places, self._randomness, self.logs = places_of(module, names), randomness, LogCalls()
+        self.autocast, self._randomness = autocast, randomness
+        self._places, self.logs = places_of(module, names), LogCalls()
 
     def __call__(self, tensors: Sequence[Tensors], stacked: bool) -> tuple[Tensor, Tensors, Tensors]:
         self.logs.clear()
         moving, others, batch, needs = tensors
-        with torch.enable_grad():
+        with torch.enable_grad(), self.autocast():
             one = vmap(self._one, randomness=self._randomness) if stacked else self._one
             loss, logged = one([*moving, *others], batch, needs)
+        with torch.enable_grad():
             gradients = torch.autograd.grad(loss.sum(), moving, allow_unused=True, materialize_grads=True)
         return loss.detach(), gradients, logged
 
@@ -104,7 +107,7 @@ class RowStep:
                 output = self.module.training_step(seen)
         loss = output.get("loss") if isinstance(output, dict) and self.loss is None else output
         if not isinstance(loss, Tensor) or loss.numel() != 1:
-            raise CannotStackError("its training_step returns no loss")
+            raise UnsupportedFitError("its training_step returns no loss")
         return loss.reshape(()), self.logs.values
 
     @contextmanager
@@ -116,7 +119,7 @@ class RowStep:
         try:
             yield
             if any(held[name] is not tensors[number] for held, name, number in self._places):
-                raise CannotStackError("it puts other tensors in its buffers' places")
+                raise UnsupportedFitError("it puts other tensors in its buffers' places")
         finally:
             for (held, name, _), tensor in zip(self._places, kept, strict=True):
                 held[name] = tensor
@@ -148,35 +151,38 @@ def places_of(module: nn.Module, names: Sequence[str]) -> list[tuple[dict[str, A
     return places
 
 
-def check_step(step: RowStep, example: Sequence[Tensors]) -> None:
-    """Tries a step twice on copies. Raises CannotStackError. example: the tensors of one client's step."""
+def check_step(step: RowStep, example: Sequence[Tensors], stacked: bool) -> None:
+    """Tries a step twice on copies. Raises UnsupportedFitError. example: the tensors of one client's step."""
     module = step.module
     memo = {id(module._trainer): None} if module._trainer is not None else {}
     try:
         twin = deepcopy(module, memo)
     except Exception as error:
-        raise CannotStackError(f"the module cannot be copied ({type(error).__name__}: {error})") from error
-    trial = RowStep(twin, step.loss, step.names, step.needs, step.constants, randomness="different")
+        raise UnsupportedFitError(f"the module cannot be copied ({type(error).__name__}: {error})") from error
+    trial = RowStep(twin, step.loss, step.names, step.needs, step.constants, step.autocast, randomness="different")
     before = _attributes(twin)
     with seeds.preserved_streams(), trial.entered():
         drawn = _random_states()
-        losses = [_try(trial, example) for _ in range(2)]
+        losses = [_try(trial, example, stacked) for _ in range(2)]
         if _random_states() != drawn:
-            raise CannotStackError("it draws random numbers")
+            raise UnsupportedFitError("it draws random numbers")
     if _attributes(twin) != before:
-        raise CannotStackError("it changes attributes of the module that are no buffers")
+        raise UnsupportedFitError("it changes attributes of the module that are no buffers")
     if not torch.equal(losses[0].nan_to_num(), losses[1].nan_to_num()):
-        raise CannotStackError("it does something else in every step")
+        raise UnsupportedFitError("it does something else in every step")
 
 
-def _try(step: RowStep, example: Sequence[Tensors]) -> Tensor:
-    moving, *others = ([torch.stack([tensor.detach()] * 2) for tensor in tensors] for tensors in example)
+def _try(step: RowStep, example: Sequence[Tensors], stacked: bool) -> Tensor:
+    def copied(tensor: Tensor) -> Tensor:
+        return torch.stack([tensor.detach()] * 2) if stacked else tensor.detach().clone()
+
+    moving, *others = ([copied(tensor) for tensor in tensors] for tensors in example)
     try:
-        return step([[tensor.requires_grad_() for tensor in moving], *others], stacked=True)[0]
-    except (CannotStackError, ConfigError):
+        return step([[tensor.requires_grad_() for tensor in moving], *others], stacked)[0]
+    except (UnsupportedFitError, ConfigError):
         raise
     except (Exception, SystemExit) as error:
-        raise CannotStackError(f"{type(error).__name__}: {first_line(error)}") from error
+        raise UnsupportedFitError(f"{type(error).__name__}: {first_line(error)}") from error
 
 
 def _attributes(module: nn.Module) -> list[tuple[Any, ...]]:

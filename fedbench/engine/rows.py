@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 import torch
 from torch import Tensor
@@ -21,38 +22,55 @@ class Views:
     buffers: list[Tensor]
 
 
-class Rows:
-    """Parameters, gradients and momenta `[K, N]`, buffers and counters `[K, *shape]`, sums of losses `[K]`."""
+ALIGNMENT = 512
+"""Bytes to whose multiples memory is allocated; a row's place in memory decides how its products are summed."""
 
-    def __init__(self, flat: FlatModule, count: int) -> None:
-        self.layout, self.count, like = flat.layout, count, flat.w
-        self.w, self.g, self.momentum = (like.new_zeros(count, self.layout.size) for _ in range(3))
+
+class Rows:
+    """Parameters, gradients and momenta `[K, N]`, buffers and counters `[K, *shape]`, sums of losses `[K]`.
+
+    aligned: each row begins like a tensor of its own, so that it gives the bits of one.
+    """
+
+    def __init__(self, flat: FlatModule, count: int, aligned: bool) -> None:
+        self.layout, self.count, self.aligned, self.device = flat.layout, count, aligned, flat.device
+        self.w, self.g, self.momentum = (self.zeros((self.layout.size,), flat.dtype) for _ in range(3))
         # Separate tensors: batch normalisation changes no part of a row in place.
         self.buffers, self.counters = (
-            [like.new_zeros(count, *slot.shape, dtype=flat.buffer(slot).dtype) for slot in slots]
+            [self.zeros(slot.shape, flat.buffer(slot).dtype) for slot in slots]
             for slots in (self.layout.buffers, self.layout.counters)
         )
-        self.losses = torch.zeros(count, dtype=torch.float64, device=like.device)
+        self.losses = torch.zeros(count, dtype=torch.float64, device=self.device)
         self._views: dict[tuple[tuple[bool, ...], int | None], Views] = {}
+
+    def zeros(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+        """A new tensor `[K, *shape]`."""
+        size = prod(shape)
+        room = -(-size * dtype.itemsize // ALIGNMENT) * ALIGNMENT // dtype.itemsize if self.aligned else size
+        whole = torch.zeros(self.count, room, dtype=dtype, device=self.device)
+        return whole[:, :size].unflatten(1, shape) if shape else whole[:, 0]
 
     def load(self, row: int, weights: Weights, momentum: Tensor | None, losses: Tensor) -> None:
         """Sets a row to the start of a fit."""
         self.w[row].copy_(weights.params)
-        for whole, part in zip(self.buffers, split_vector(weights.buffers, self.layout.buffers), strict=True):
-            whole[row].copy_(part)
-        for whole, part in zip(self.counters, split_vector(weights.counters, self.layout.counters), strict=True):
-            whole[row].copy_(part)
+        for wholes, vector, slots in (
+            (self.buffers, weights.buffers, self.layout.buffers),
+            (self.counters, weights.counters, self.layout.counters),
+        ):
+            if slots:
+                parts = split_vector(vector.to(self.device), slots)
+                torch._foreach_copy_([whole[row] for whole in wholes], parts)
         self.momentum[row].zero_() if momentum is None else self.momentum[row].copy_(momentum)
         self.losses[row].copy_(losses)
 
     def weights(self, row: int) -> Weights:
         """A copy of a row's current weights."""
         buffers = [whole[row].flatten().to(self.w.dtype) for whole in self.buffers]
-        counters = [whole[row].flatten().to("cpu", torch.int64) for whole in self.counters]
+        counters = [whole[row].flatten().to(torch.int64) for whole in self.counters]
         return Weights(
             params=self.w[row].clone(),
             buffers=torch.cat([self.w.new_zeros(0), *buffers]),
-            counters=torch.cat([torch.zeros(0, dtype=torch.int64), *counters]),
+            counters=torch.cat(counters).cpu() if counters else torch.zeros(0, dtype=torch.int64),
         )
 
     def views(self, moving: tuple[bool, ...], row: int | None) -> Views:

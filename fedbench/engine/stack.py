@@ -6,78 +6,75 @@ of the run's size are stepped together; smaller batches at the end of an epoch a
 is one client's, by the operations of the loop.
 """
 
-from collections import defaultdict
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from fedbench.engine.cursor import FitRequest
+import torch
+from torch import Tensor
+
+from fedbench.engine.cursor import BatchCursor, FitRequest
 from fedbench.engine.fit import Fit
-from fedbench.engine.group import Group, Kind, kind_of
-from fedbench.engine.loop import Loop
-from fedbench.engine.row_step import CannotStackError
-from fedbench.engine.rows import Rows
-from fedbench.module.weights import Weights
-
-FAILURES = (Exception, SystemExit)
-"""Exceptions of users' code; a model that calls sys.exit must not end the run."""
+from fedbench.engine.group import Group, Kind
+from fedbench.engine.row_engine import RowEngine
 
 
-class Stack(Loop):
-    """Fits of several clients at once.
+class Stack(RowEngine):
+    """One step of a batch of every client."""
 
-    answer: how a fit gets its weights: at once, or together with alternating clients. remarks: why fits were run by
-    the loop.
-    """
+    def group(self, kind: Kind, like: Fit) -> "StackGroup":
+        return StackGroup(self, self.rows, kind, like, self.refusals)
 
-    def __init__(self, *args: Any, **more: Any) -> None:
-        super().__init__(*args, **more)
-        self.width, self.rows = self.train.width, Rows(self.flat, self.train.width)
-        self.answer: Callable[[Fit], Weights] = self._answer_at_once
-        self.refusals: dict[Any, CannotStackError | None] = {}
-        self.remarks: dict[str, None] = {}
 
-    def _fit(self, fit: Fit) -> Weights:
-        return self.answer(fit)
+class StackGroup(Group[BatchCursor]):
+    """Fits whose steps are taken together."""
 
-    def _answer_at_once(self, fit: Fit) -> Weights:
-        (answer,) = self.fit_together([FitRequest(fit, self.ledger)])
-        if isinstance(answer, BaseException):
-            raise answer
-        return answer
+    stacked = True
 
-    def fit_together(self, requests: Sequence[FitRequest]) -> list[Weights | BaseException]:
-        """The trained weights of every fit, or its error. No two fits have the same row."""
-        answers: dict[int, Weights | BaseException] = {}
-        groups: dict[Kind, list[int]] = defaultdict(list)
-        for place, request in enumerate(requests):
-            try:
-                groups[kind_of(self, request.fit)].append(place)
-            except CannotStackError as error:
-                self._remark(error)
-                answers[place] = self._fit_by_loop(request)
-        for kind, places in groups.items():
-            answers.update(zip(places, self._fit_group(kind, [requests[place] for place in places]), strict=True))
-        return [answers[place] for place in range(len(requests))]
+    def cursor(self, request: FitRequest) -> BatchCursor:
+        return BatchCursor(self.engine, request)
 
-    def _fit_group(self, kind: Kind, requests: Sequence[FitRequest]) -> list[Weights | BaseException]:
-        """Fits of one kind. If one fails, each is run alone, so that its result does not depend on the others."""
-        try:
-            return [*Group(self, self.rows, kind, requests, self.refusals).train()]
-        except FAILURES as error:
-            if len(requests) > 1:
-                return [answer for request in requests for answer in self._fit_group(kind, [request])]
-            if isinstance(error, CannotStackError):
-                self._remark(error)
-            return [self._fit_by_loop(requests[0])]
+    def run(self, cursors: Sequence[BatchCursor]) -> None:
+        going = list(cursors)
+        while going:
+            for cursor in going:
+                while cursor.next is not None and (self.rows.count == 1 or not cursor.is_full):
+                    self._step_alone(cursor)
+            going = [cursor for cursor in going if cursor.next is not None]
+            if going:
+                self._step_together(going)
 
-    def _fit_by_loop(self, request: FitRequest) -> Weights | BaseException:
-        before, self.ledger = self.ledger, request.ledger
-        try:
-            return super()._fit(request.fit)
-        except FAILURES as error:
-            return error
-        finally:
-            self.ledger = before
+    def _step_together(self, cursors: Sequence[BatchCursor]) -> None:
+        rows, batches = self.rows, [cursor.take() for cursor in cursors]
+        own = [cursor.row for cursor in cursors]
+        others = [row for row in range(rows.count) if row not in set(own)]
+        index, *tensors = (
+            stack_rows(parts, own, rows.count)
+            for parts in zip(*((batch.index, *batch.tensors) for batch in batches), strict=True)
+        )
+        changing = [rows.w, rows.momentum, *rows.buffers, *rows.counters, *self.needs.values()]
+        kept = [(whole, whole[others]) for whole in changing] if others else []
+        losses, logged = self.move(None, index, tensors)
+        for whole, before in kept:
+            whole[others] = before
+        if others:
+            rows.losses[own] += losses[own]
+        else:
+            rows.losses.add_(losses)
+        values = [value.unbind(0) for value in logged]
+        for cursor, batch in zip(cursors, batches, strict=True):
+            cursor.log(
+                self.step.logs.calls, [value[cursor.row] for value in values], len(batch.index), batch.ends_epoch
+            )
 
-    def _remark(self, error: CannotStackError) -> None:
-        self.remarks[f"train.engine = stack: fits are done one client after another: {error}"] = None
+    def _step_alone(self, cursor: BatchCursor) -> None:
+        batch = cursor.take()
+        loss, logged = self.move(cursor.row, batch.index, batch.tensors)
+        self.rows.losses[cursor.row].add_(loss)
+        cursor.log(self.step.logs.calls, logged, len(batch.index), batch.ends_epoch)
+
+
+def stack_rows(parts: Sequence[Tensor], rows: Sequence[int], width: int) -> Tensor:
+    """Tensors of some rows as one tensor of all rows; the values of other rows are arbitrary."""
+    filled = [parts[0]] * width
+    for row, part in zip(rows, parts, strict=True):
+        filled[row] = part
+    return torch.stack(filled)

@@ -14,7 +14,7 @@ class AvgCnn(Network):
     Source: FedOBP, table 3 (its parameter counts show that there is no padding).
     """
 
-    channels_last = ("cpu", "cuda")
+    channels_last = ("cpu",)
     images_only = True
 
     def __init__(self, input_shape: tuple[int, int, int] = (3, 32, 32), classes: int = 10) -> None:

@@ -95,6 +95,7 @@ class FlatModule:
         """Copies weights into the module."""
         self.w.copy_(weights.params)
         for slots, values in ((self.layout.buffers, weights.buffers), (self.layout.counters, weights.counters)):
+            values = values.to(self.device)
             for slot in slots:
                 self.buffer(slot).copy_(values[slot.start : slot.stop].view(slot.shape))
 

@@ -32,9 +32,10 @@ class LoggedValue:
         """The value of the epoch: as in Lightning, means are weighted by batch sizes."""
         if self.metric is not None:
             return torch.as_tensor(self.metric.compute())
-        values = torch.stack([torch.as_tensor(v, dtype=torch.float64).reshape(()) for v in self.values])
+        # On the CPU, so that a GPU is waited for once.
+        values = torch.stack([torch.as_tensor(v, dtype=torch.float64).reshape(()) for v in self.values]).cpu()
         if self.reduce_fx in ("mean", "avg", torch.mean):
-            sizes = torch.tensor(self.sizes, dtype=values.dtype, device=values.device)
+            sizes = torch.tensor(self.sizes, dtype=values.dtype)
             return (values * sizes).sum() / sizes.sum()
         return REDUCTIONS.get(self.reduce_fx, self.reduce_fx)(values)
 

@@ -30,14 +30,30 @@ class ClientData:
             Augmentation(data.augment, data.crop_padding, data.rotate_degrees) if data.augment else None
         )
         self._factors = scale_and_shift(dataset, device, dtype)
+        self._on_gpu: dict[tuple[int, str], tuple[Tensor, Tensor]] = {}
 
     def split(self, clients: Sequence[int], part: str, key: Key) -> Split:
         """Part 'train', 'val' or 'test' of these clients, concatenated."""
+        if self.device.type == "cpu" or len(clients) != 1:
+            return self._gatherer(*self._places(clients, part), key)
+        # Sending these few numbers in every round would take longer than training on a small model.
+        own = clients[0], part
+        if own not in self._on_gpu:
+            rows, targets = self._places(clients, part)
+            self._on_gpu[own] = self._there(rows), self._there(targets)
+        return self._gatherer(*self._on_gpu[own], key)
+
+    def _places(self, clients: Sequence[int], part: str) -> tuple[Tensor, Tensor]:
+        """Rows and targets of these clients."""
         nothing = np.zeros(0, np.int64)
         rows = [nothing, *(getattr(self.partition.clients[n], part) for n in clients)]
         targets = [client_targets(self.dataset, self.partition, self.config, n, part) for n in clients]
         whole = np.concatenate([self.dataset.targets[nothing], *targets])
-        return self._gatherer(torch.from_numpy(np.concatenate(rows)), torch.from_numpy(whole), key)
+        return torch.from_numpy(np.concatenate(rows)), torch.from_numpy(whole)
+
+    def _there(self, numbers: Tensor) -> Tensor:
+        """Rows or targets on the device, in the run's precision."""
+        return numbers.to(self.device, self.dtype) if numbers.is_floating_point() else numbers.to(self.device)
 
     def public(self, key: Key) -> Split | None:
         """The public samples, without targets."""
@@ -65,8 +81,8 @@ class ClientData:
         channels_last = self.config.train.memory_format == "channels_last"
         return Split(
             self._samples,
-            rows.to(self.device),
-            targets.to(self.device, self.dtype) if targets.is_floating_point() else targets.to(self.device),
+            self._there(rows),
+            self._there(targets),
             self._factors,
             key,
             memory_format=torch.channels_last if channels_last else torch.contiguous_format,

@@ -204,7 +204,7 @@ class Driver:
         seen, drawn = set(evaluate), set(trainers)
         shown = self._last_fits(drawn.intersection(self.everyone), number + 1) if fit_counts else set()
         with server_hook(self.method, "weights"):
-            shares = upload_shares(self.method, trainers)
+            shares = upload_shares(self.method, trainers, self.hosts.device)
         return [
             ClientTask(
                 client,

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from fedbench.errors import ConfigError, RunError, first_line, place_of_code
 from fedbench.methods.client import Client, Predictor, PrivateState
@@ -21,6 +22,7 @@ from fedbench.module.weights import Weights
 from fedbench.runtime import trees
 from fedbench.runtime.build import Parts, build_parts
 from fedbench.runtime.client_data import ClientData
+from fedbench.runtime.determinism import deterministic_kernels
 from fedbench.runtime.exchange import POOLED, ClientTask, Order, Reply, Report, Scores, Setup
 from fedbench.runtime.resolved import ResolvedRun
 from fedbench.runtime.store import ClientStore, StateLostError, open_store
@@ -45,14 +47,17 @@ class Host:
         self.config, self.seed, self.context = parts.run.config, parts.seed, parts.context
         self.learner, self.method, self.data, self.store = parts.learner, parts.method, data, store
         self.initial, self.device = self.learner.initial(), self.learner.device
-        self._turns = Turns(self.learner.stack) if self.learner.stack else None
+        self._turns = Turns(self.learner.row_engine) if self.learner.row_engine else None
         self._clock = self._turns.clock if self._turns else time.perf_counter
         self._ship, self._debug = ship, debug
         self._watched: set[str] = set()
+        self._sent: Sent = {}
 
     @classmethod
     def of(cls, setup: Setup, run: ResolvedRun, parts: Parts | None = None, **more: Any) -> "Host":
         """The host of a run. parts: those of the driver, if it is in this process and on the same device."""
+        if setup.config.train.engine == "graph" and setup.device == "cpu":
+            raise ConfigError("train.engine = graph: the hosts have no GPU; set --gpus-per-host, or leave it out")
         parts = parts or build_parts(run, setup.partition, setup.seed, setup.device)
         learner = parts.learner
         data = ClientData(setup.config, run.dataset, setup.partition, learner.device, learner.dtype)
@@ -75,7 +80,7 @@ class Host:
             seed=self.seed,
             round=round,
             state=state or self.method.State(),
-            message=on_device(task.message, self.device),
+            message=on_device(task.message, self.device, self._sent),
         )
         if state is None:
             self.method.begin(client)
@@ -107,11 +112,12 @@ class Host:
         """Do the tasks of an order one after another. A client that fails is reported and changes nothing."""
         begun = time.perf_counter()
         self._watched.clear()
+        self._sent.clear()
         for client in order.gone:
             self.store.drop(client)
         self._total = Total()
         works = [partial(self._next, *both, order) for both in zip_longest(order.tasks, order.tasks[1:])]
-        with seeds.preserved_streams():
+        with deterministic_kernels(self.device), seeds.preserved_streams():
             reports = (
                 self._turns.run(works, [task.client for task in order.tasks])
                 if self._turns
@@ -119,8 +125,7 @@ class Host:
             )
         busy = time.perf_counter() - begun
         train, evaluate = (sum(getattr(r, f"{part}_seconds") for r in reports) for part in ("train", "eval"))
-        remarks = [*self.learner.stack.remarks] if self.learner.stack else []
-        on_cpu(self._total.message)
+        remarks = [*self.learner.row_engine.remarks] if self.learner.row_engine else []
         return Reply(reports, train, evaluate, busy, os.getpid(), resident_mb(), remarks, self._total)
 
     def _next(self, task: ClientTask, following: ClientTask | None, order: Order) -> Report:
@@ -169,7 +174,7 @@ class Host:
             if received is not None and task.after_agg:
                 personal = self._look(task, client, "after_agg", received, report)
             if task.global_model and global_model is not None:
-                whole = weights_of(on_device(global_model, self.device))
+                whole = weights_of(on_device(global_model, self.device, self._sent))
                 if "global" not in task.keep and isinstance(personal, Weights) and personal.is_same(whole):
                     report.scores["global"] = report.scores["after_agg"]
                 else:
@@ -314,11 +319,19 @@ def resident_mb() -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
-def on_device(message: Message, device: torch.device) -> Message:
-    """The message with its tensors on the device, copied only if they are elsewhere."""
+Sent = dict[tuple[Any, ...], tuple[Tensor, Tensor]]
+"""Tensors of an order and their copies on the device, by their place in memory."""
+
+
+def on_device(message: Message, device: torch.device, sent: Sent) -> Message:
+    """The message with its tensors on the device; what several messages of an order share is copied once."""
     if device.type == "cpu":
         return message
-    message.tensors = {name: tensor.to(device) for name, tensor in message.tensors.items()}
+    for name, tensor in message.tensors.items():
+        place = tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
+        if place not in sent:
+            sent[place] = tensor, tensor.to(device)
+        message.tensors[name] = sent[place][1]
     return message
 
 

@@ -16,9 +16,10 @@ from fedbench.runtime.store import Versions
 
 
 class Hosts(Protocol):
-    """Hosts; `remarks`: where they are, and which ones died and were started again."""
+    """Hosts; device: cpu or cuda, known once they have begun; `remarks`: where they are, and which died."""
 
     count: int
+    device: str
     remarks: list[str]
 
     def begin(self, setup: Setup, parts: Parts) -> None:
@@ -48,7 +49,7 @@ class InProcess:
     count = 1
 
     def __init__(self, debug: bool = False) -> None:
-        self._debug, self.remarks = debug, list[str]()
+        self._debug, self.device, self.remarks = debug, "cpu", list[str]()
         self._scratch: Scratch | None = None
 
     def begin(self, setup: Setup, parts: Parts) -> None:
@@ -57,9 +58,9 @@ class InProcess:
         if resources.states == "disk" or (resources.states == "auto" and setup.state_bytes > LARGE):
             self._scratch = Scratch(resources.scratch, bytes=setup.state_bytes)
             setup = replace(setup, states=self._scratch.folder / "host-0")
-        on_gpu = torch.cuda.is_available() and resources.gpus_per_host
-        own = replace(setup, device="cuda" if on_gpu else "cpu")
-        self._host = Host.of(own, parts.run, None if on_gpu else parts, debug=self._debug)
+        self.device = "cuda" if torch.cuda.is_available() and resources.gpus_per_host else "cpu"
+        own = replace(setup, device=self.device)
+        self._host = Host.of(own, parts.run, parts if self.device == "cpu" else None, debug=self._debug)
 
     def exchange(self, orders: Sequence[Order], moves: Sequence[Relocation] = ()) -> list[Reply]:
         return [self._host.work(order) for order in orders]

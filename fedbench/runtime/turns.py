@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 from fedbench.engine.cursor import FitRequest
 from fedbench.engine.engine import Ledger
 from fedbench.engine.fit import Fit
-from fedbench.engine.stack import Stack
+from fedbench.engine.row_engine import RowEngine
 from fedbench.module.weights import Weights
 
 T = TypeVar("T")
@@ -74,7 +74,7 @@ class Turn(Generic[T]):
 class Turns:
     """Runs pieces of work that request fits from the engine, at most `width` at a time."""
 
-    def __init__(self, engine: Stack) -> None:
+    def __init__(self, engine: RowEngine) -> None:
         self.engine, self._threads = engine, ThreadPoolExecutor(engine.width)
         self._now: Turn | None = None
         self._begun = 0.0
@@ -87,13 +87,13 @@ class Turns:
     def run(self, works: Sequence[Callable[[], T]], clients: Sequence[int]) -> list[T]:
         """Returns the results in the order of the work. An exception in one piece of work ends the others too.
 
-        clients: those of the work. A client's number decides its row in the stack; if the row is taken, it waits.
+        clients: those of the work. A client waits until its row is free.
         """
         engine = self.engine
         answer, ledger = engine.answer, engine.ledger
         turns = [
-            Turn(work, Ledger(engine.flat.device), client % engine.width)
-            for work, client in zip(works, clients, strict=True)
+            Turn(work, Ledger(engine.flat.device), engine.row_of(client, place))
+            for place, (work, client) in enumerate(zip(works, clients, strict=True))
         ]
         waiting, active = defaultdict[int, deque[int]](deque), list[Turn[T]]()
         for place, turn in enumerate(turns):

@@ -89,8 +89,8 @@ def warn_of_unused_keys(method: Method) -> list[str]:
 def warn_of_engine(method: Method) -> list[str]:
     """Warns if the stack cannot combine a method's steps, or if a width is set without the stack."""
     train, most = method.context.train, max(method.context.sizes)
-    if train.engine != "stack" and train.width != TrainConfig().width:
-        return [f"train.width = {train.width}: without effect unless train.engine = stack"]
+    if train.engine in ("loop", "trainer") and train.width != TrainConfig().width:
+        return [f"train.width = {train.width}: without effect with train.engine = {train.engine}"]
     if train.engine != "stack":
         return []
     if method.makes_steps(method.options):

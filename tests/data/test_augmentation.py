@@ -56,19 +56,33 @@ def test_rotation_is_torchvisions(degrees):
 
 def test_the_same_stream_gives_the_same_images_and_another_others():
     change = Augmentation(["crop", "flip", "rotate"], padding=2)
-    assert torch.equal(change(IMAGES, stream()), change(IMAGES, stream()))
-    assert not torch.equal(change(IMAGES, stream()), change(IMAGES, stream(1)))
-    assert change(IMAGES, stream()).dtype == torch.uint8
+    assert torch.equal(changed(change), changed(change))
+    assert not torch.equal(changed(change), changed(change, 1))
+    assert changed(change).dtype == torch.uint8
+
+
+def changed(change: Augmentation, seed: int = 0) -> torch.Tensor:
+    return change(IMAGES, change.draw(len(IMAGES), stream(seed)))
 
 
 def test_each_kind_is_an_option_and_changes_the_images():
-    found = [Augmentation([kind], padding=2)(IMAGES, stream()) for kind in ("flip", "crop", "rotate")]
+    found = [changed(Augmentation([kind], padding=2)) for kind in ("flip", "crop", "rotate")]
     for one in found:
         assert one.shape == IMAGES.shape
         assert not torch.equal(one, IMAGES)
-    assert torch.equal(Augmentation([])(IMAGES, stream()), IMAGES)
-    assert not torch.equal(Augmentation(["crop"], padding=1)(IMAGES, stream()), found[1])
-    assert not torch.equal(Augmentation(["rotate"], degrees=60)(IMAGES, stream()), found[2])
+    assert torch.equal(changed(Augmentation([])), IMAGES)
+    assert not torch.equal(changed(Augmentation(["crop"], padding=1)), found[1])
+    assert not torch.equal(changed(Augmentation(["rotate"], degrees=60)), found[2])
+
+
+def test_several_batches_at_once_are_those_one_by_one():
+    data = split(augmentation=Augmentation(["flip", "crop", "rotate"]))
+    parts = [torch.tensor([4, 1, 2]), torch.tensor([0, 6, 5])]
+    one, other = data.augmented(stream()), data.augmented(stream())
+    expected = [one.batch(index)[0] for index in parts]
+    draws = [other.draw(3) for _ in parts]
+    both = {name: torch.cat([drawn[name] for drawn in draws]) for name in draws[0]}
+    assert torch.equal(other.batch(torch.cat(parts), both)[0], torch.cat(expected))
 
 
 def test_a_split_augments_only_as_training_sees_it():

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fedbench.config import TrainConfig
-from fedbench.engine.cursor import Batch, Cursor, FitRequest
+from fedbench.engine.cursor import Batch, BatchCursor, FitRequest
 from fedbench.engine.engine import Ledger
 from fedbench.engine.fit import Amount, Fit, Paired
 from fedbench.engine.learner import Learner
@@ -16,7 +16,7 @@ def stacking(net) -> Learner:
 
 
 def walked(learner: Learner, fit: Fit) -> tuple[list[Batch], list[bool]]:
-    cursor = Cursor(learner.engine, FitRequest(fit, Ledger(learner.device)))
+    cursor = BatchCursor(learner.engine, FitRequest(fit, Ledger(learner.device)))
     batches, whole = [], []
     while cursor.next is not None:
         whole.append(cursor.is_full)
@@ -70,7 +70,8 @@ def test_without_a_size_no_batch_is_like_those_of_others(net, blobs):
 
 
 def test_logged_values_are_those_of_their_epoch(stacking, blobs):
-    cursor = Cursor(stacking.engine, FitRequest(Fit(stacking.initial(), blobs(20)), Ledger(stacking.device)))
+    cursor = BatchCursor(stacking.engine, FitRequest(Fit(stacking.initial(), blobs(20)), Ledger(stacking.device)))
     for value in (1.0, 2.0, 6.0, 10.0, 20.0, 30.0):
-        cursor.log([("loss", {})], [torch.tensor(value)], cursor.take())
+        batch = cursor.take()
+        cursor.log([("loss", {})], [torch.tensor(value)], len(batch.index), batch.ends_epoch)
     assert cursor.logged == {"loss": pytest.approx((8 * 10 + 8 * 20 + 4 * 30) / 20)}

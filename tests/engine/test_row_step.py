@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fedbench.engine.fit import Loss
-from fedbench.engine.row_step import CannotStackError, RowStep, check_step
+from fedbench.engine.row_step import RowStep, UnsupportedFitError, check_step
 
 NAMES = ("body.0.weight", "body.0.bias", "head.weight", "head.bias")
 
@@ -96,7 +96,7 @@ def counting(net: Any, batch: Any, s: Any) -> Tensor:
 def test_a_loss_writes_to_what_it_is_given_and_a_check_leaves_that_alone(width, module):
     loss = Loss(counting, count=torch.zeros(()), mu=2.0)
     step, parts = step_of(module, loss)
-    check_step(step, parts)
+    check_step(step, parts, stacked=bool(width))
     parts = stack_of(parts, width) if width else parts
     count = parts[3][0]
     for number in range(3):
@@ -114,7 +114,7 @@ def test_what_is_logged_comes_out(width, net):
             return loss
 
     step, parts = step_of(Talks())
-    check_step(step, parts)
+    check_step(step, parts, stacked=bool(width))
     loss, _, logged = run(step, stack_of(parts, width) if width else parts, stacked=bool(width))
     assert step.logs.calls == [("loss", {"prog_bar": True}), ("half", {}), ("samples", {})]
     for value, expected in zip(logged, (loss, loss / 2, torch.full_like(loss, 4)), strict=True):
@@ -122,8 +122,8 @@ def test_what_is_logged_comes_out(width, net):
 
 
 def refused(module: Any) -> str:
-    with pytest.raises(CannotStackError) as caught:
-        check_step(*step_of(module))
+    with pytest.raises(UnsupportedFitError) as caught:
+        check_step(*step_of(module), stacked=True)
     return str(caught.value)
 
 
@@ -240,7 +240,7 @@ def test_a_module_that_cannot_be_copied_says_so(net):
 
 def test_a_number_of_the_batch_that_nobody_asks_for_is_no_obstacle(net):
     module = with_step(net, own_step(lambda net, number: None))
-    check_step(*step_of(module))
+    check_step(*step_of(module), stacked=True)
 
 
 @pytest.mark.parametrize("width", [None, 2])
@@ -258,7 +258,7 @@ def test_batch_normalisation_changes_its_statistics_in_place(width, net):
     copies = [tensor.clone() for tensor in kept.values()]
     step = RowStep(module, None, [*own, *kept], [], {})
     parts = [[p.detach().clone() for p in own.values()], copies, [x, y], []]
-    check_step(step, parts)
+    check_step(step, parts, stacked=True)
     assert all(torch.equal(a, b) for a, b in zip(copies, kept.values(), strict=True)), "a check changes nothing"
     parts = stack_of(parts, width) if width else parts
     run(step, parts, stacked=bool(width))

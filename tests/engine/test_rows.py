@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from fedbench.engine.rows import Rows, split_vector
+from fedbench.engine.rows import ALIGNMENT, Rows, split_vector
 from fedbench.module.flat import FlatModule
 from fedbench.module.layout import Slot
 from fedbench.module.weights import Weights
@@ -28,7 +28,7 @@ def weights_of(flat: FlatModule, number: int) -> Weights:
 
 
 def test_a_row_gives_back_what_was_loaded(flat, same):
-    rows, momentum = Rows(flat, 3), torch.ones(flat.layout.size)
+    rows, momentum = Rows(flat, 3, aligned=False), torch.ones(flat.layout.size)
     for row in range(3):
         rows.load(row, weights_of(flat, row), momentum * row if row else None, torch.tensor(float(row)))
     for row in range(3):
@@ -39,7 +39,7 @@ def test_a_row_gives_back_what_was_loaded(flat, same):
 
 @pytest.mark.parametrize("row", [None, 1])
 def test_views_lie_in_the_rows(row, flat):
-    rows, places = Rows(flat, 3), [slot.head for slot in flat.layout.params]
+    rows, places = Rows(flat, 3, aligned=False), [slot.head for slot in flat.layout.params]
     views = rows.views((*places,), row)
     shapes = [slot.shape if row is not None else (3, *slot.shape) for slot in flat.layout.params]
     for own, part in ((True, views.moving), (False, views.frozen), (True, views.gradients)):
@@ -61,3 +61,11 @@ def test_a_vector_is_cut_where_its_tensors_lie():
     one, other = split_vector(torch.arange(5.0), slots)
     assert one.tolist() == [[0, 1], [2, 3]]
     assert float(other) == 4
+
+
+def test_an_aligned_row_begins_like_a_tensor_of_its_own(flat):
+    rows = Rows(flat, 3, aligned=True)
+    for whole in (rows.w, rows.g, rows.momentum, rows.zeros((2, 3), torch.int64), rows.zeros((), torch.float64)):
+        assert {row.data_ptr() % ALIGNMENT for row in whole} == {whole.data_ptr() % ALIGNMENT}
+    assert rows.zeros((2, 3), torch.int64).shape == (3, 2, 3)
+    assert rows.zeros((), torch.float64).shape == (3,)

@@ -159,7 +159,7 @@ class RecordingHost(Host):
 class LocalHosts:
     """As the driver's hosts: one host in this process, and what goes there and back."""
 
-    count = 1
+    count, device = 1, "cpu"
 
     def __init__(self, host: RecordingHost) -> None:
         self.host, self.remarks = host, list[str]()

@@ -24,7 +24,7 @@ NEED_ALL = {
     "lg-fedavg", "perfed-ckt", "perfedmask", "pfedme",
 }  # fmt: skip
 """Methods whose server half looks at single uploads."""
-MANY = dict(partition={"name": "iid", "clients": FEW + 6}, rounds=3)
+MANY = dict(partition={"name": "iid", "clients": FEW["cpu"] + 6}, rounds=3)
 
 
 def made(method: str = "fedavg", **more):
@@ -80,8 +80,8 @@ def test_the_mean_does_what_all_uploads_do(method, aggregator, tmp_path, monkeyp
     if aggregator != "mean" and not takes_aggregators(load(method)):
         pytest.skip("takes no other aggregator")
     servers = []
-    for few in (FEW, 0):
-        monkeypatch.setattr(sums, "FEW", few)
+    for few in (FEW["cpu"], 0):
+        monkeypatch.setitem(sums.FEW, "cpu", few)
         resolved = resolve(small(method, rounds=1, aggregator=aggregator))
         run = driver(resolved, tmp_path)
         run.run()
@@ -90,20 +90,23 @@ def test_the_mean_does_what_all_uploads_do(method, aggregator, tmp_path, monkeyp
 
 
 def test_only_rounds_of_many_are_added_up_and_only_where_the_mean_suffices():
-    trainers = range(FEW + 1)
-    found = upload_shares(made().method, trainers)
+    trainers = range(FEW["cpu"] + 1)
+    found = upload_shares(made().method, trainers, "cpu")
     assert sum(found.values()) == pytest.approx(1)
     assert sorted(found) == [*trainers]
-    assert not upload_shares(made().method, trainers[:-1])
-    assert not upload_shares(made("fedcac").method, trainers)
-    assert not upload_shares(made(aggregator="median").method, trainers)
-    assert set(upload_shares(made(method__weighting="uniform").method, trainers).values()) == {1 / (FEW + 1)}
+    assert not upload_shares(made().method, trainers[:-1], "cpu")
+    assert upload_shares(made().method, trainers[:2], "cuda").keys() == {0, 1}
+    assert not upload_shares(made("fedcac").method, trainers, "cuda")
+    assert not upload_shares(made(aggregator="median").method, trainers, "cpu")
+    uniform = upload_shares(made(method__weighting="uniform").method, trainers, "cpu")
+    assert set(uniform.values()) == {1 / (FEW["cpu"] + 1)}
 
 
 def test_weights_are_those_of_the_method():
-    run = made(partition={"name": "dirichlet", "clients": FEW + 1})
+    run = made(partition={"name": "dirichlet", "clients": FEW["cpu"] + 1})
     sizes = run.context.sizes
-    assert upload_shares(run.method, range(FEW + 1)) == {c: pytest.approx(n / sum(sizes)) for c, n in enumerate(sizes)}
+    found = upload_shares(run.method, range(len(sizes)), "cpu")
+    assert found == {client: pytest.approx(size / sum(sizes)) for client, size in enumerate(sizes)}
 
 
 def test_any_number_of_hosts_makes_the_same_mean():
@@ -290,13 +293,13 @@ def test_a_total_travels_instead_of_the_uploads(tmp_path):
     run.run()
     assert [bool(reply.total.message.tensors) for reply in seen] == [True] * 3 + [False]
     uploads = [report.upload for reply in seen[:-1] for report in reply.reports]
-    assert len(uploads) == 3 * (FEW + 6)
+    assert len(uploads) == 3 * (FEW["cpu"] + 6)
     assert not any(upload.tensors for upload in uploads)
     assert all(upload.nbytes for upload in uploads)  # what a client sends is counted as before
 
 
 def test_a_client_that_fails_is_left_out_of_a_total(tmp_path, monkeypatch):
-    monkeypatch.setattr(sums, "FEW", 0)
+    monkeypatch.setitem(sums.FEW, "cpu", 0)
     resolved = resolve(broken("Crashing"))
     run, kept = driver(resolved, tmp_path), []
     aggregate = run.method.aggregate

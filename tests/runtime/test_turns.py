@@ -29,9 +29,9 @@ class Meetings(Learner):
     def __init__(self) -> None:
         super().__init__(Net(), TrainConfig(engine="stack", width=WIDTH, epochs=1, batch_size=4), optimizer="sgd")
         self.met: list[int] = []
-        assert self.stack is not None
-        train = self.stack.fit_together
-        self.stack.fit_together = lambda asked: (self.met.append(len(asked)), train(asked))[1]  # type: ignore[method-assign]
+        assert self.row_engine is not None
+        train = self.row_engine.fit_together
+        self.row_engine.fit_together = lambda asked: (self.met.append(len(asked)), train(asked))[1]  # type: ignore[method-assign]
 
 
 @pytest.fixture
@@ -54,7 +54,9 @@ def test_one_runs_at_a_time_in_order_and_who_is_done_makes_place(learner):
         return number, learner.ledger.steps, threading.current_thread()
 
     asked = [2, 1, 1, 0, 1]
-    found = Turns(learner.stack).run([lambda n=n, fits=fits: work(n, fits) for n, fits in enumerate(asked)], range(5))
+    found = Turns(learner.row_engine).run(
+        [lambda n=n, fits=fits: work(n, fits) for n, fits in enumerate(asked)], range(5)
+    )
     assert [(number, steps) for number, steps, _ in found] == [(n, 2 * fits) for n, fits in enumerate(asked)]
     first = [(0, 0), (1, 0), (2, 0)]
     second = [(0, 1), (1, "end"), (2, "end"), (3, 0)]
@@ -66,7 +68,7 @@ def test_one_runs_at_a_time_in_order_and_who_is_done_makes_place(learner):
 
 
 def test_everyone_has_an_account_and_a_clock_of_his_own(learner):
-    turns = Turns(learner.stack)
+    turns = Turns(learner.row_engine)
 
     def work(number: int) -> Any:
         begun = turns.clock()
@@ -111,7 +113,7 @@ def test_an_interrupt_ends_whoever_is_at_work_too(learner):
         finally:
             told.append("end")
 
-    turns = Turns(learner.stack)
+    turns = Turns(learner.row_engine)
     with pytest.raises(KeyboardInterrupt):
         turns.run([work, work], [0, 1])
     assert told == ["end"]
@@ -121,10 +123,10 @@ def test_an_interrupt_ends_whoever_is_at_work_too(learner):
 def test_a_client_waits_until_its_row_is_free(learner):
     """Clients 0, 2 and 4 have a row in common at a width of 2; who else is there has the other one."""
     rows: list[list[int]] = []
-    learner.stack.width, train = 2, learner.stack.fit_together
-    learner.stack.fit_together = lambda asked: (rows.append([one.row for one in asked]), train(asked))[1]  # type: ignore
+    learner.row_engine.width, train = 2, learner.row_engine.fit_together
+    learner.row_engine.fit_together = lambda asked: (rows.append([one.row for one in asked]), train(asked))[1]  # type: ignore
     work = lambda number: learner.fit(fit(learner, number)) and number  # noqa: E731
-    assert Turns(learner.stack).run([partial(work, n) for n in (0, 2, 4, 1)], (0, 2, 4, 1)) == [0, 2, 4, 1]
+    assert Turns(learner.row_engine).run([partial(work, n) for n in (0, 2, 4, 1)], (0, 2, 4, 1)) == [0, 2, 4, 1]
     assert rows == [[0, 1], [0], [0]]
 
 
@@ -142,7 +144,7 @@ def test_what_one_raises_ends_the_others(learner):
         learner.fit(fit(learner, 9))
         raise ConfigError("no more")
 
-    turns = Turns(learner.stack)
+    turns = Turns(learner.row_engine)
     with pytest.raises(ConfigError, match="no more"):
         turns.run([lambda: waits(0), fails, lambda: waits(2), lambda: waits(3)], range(4))
     assert sorted(ended) == [0, 2]

@@ -95,7 +95,11 @@ class HostActor:
         return self._scratch.folder
 
     def work(self, packed: PackedOrder, *references: np.ndarray) -> tuple[Reply, list[np.ndarray]]:
-        return self._channel.packed(self._host.work(self._channel.opened(packed, references)))
+        from fedbench.runtime.host import on_cpu
+
+        reply = self._host.work(self._channel.opened(packed, references))
+        on_cpu(reply.total.message)
+        return self._channel.packed(reply)
 
     def give(self, versions: Versions) -> tuple[bool, dict[int, np.ndarray]]:
         return True, self._host.store.give(versions)

@@ -34,6 +34,7 @@ class RayHosts:
         import ray
 
         self._ray, self.count, self._cpus, self._gpus = ray, count, cpus, gpus
+        self.device = "cuda" if gpus else "cpu"
         self.remarks: list[str] = []
         self._node = ray.get_runtime_context().get_node_id()
         self._near = [True] * count
@@ -74,7 +75,7 @@ class RayHosts:
         self._scratch, self._base = Scratch(resources.scratch), resources.scratch
         self._states = Scratch(resources.scratch, bytes=setup.state_bytes) if resources.states != "memory" else None
         self._data = setup.data
-        self._setup = self._ray.put(replace(setup, device="cuda" if self._gpus else "cpu"))
+        self._setup = self._ray.put(replace(setup, device=self.device))
         self._channel = DriverEnd(self._scratch.folder / "messages", self._ray.put)
         references = [self._begin(i) for i in range(self.count)]
         found = [

@@ -1,6 +1,5 @@
 """What a host on another machine keeps there, and what goes back with it."""
 
-
 import pytest
 import ray
 

@@ -1,0 +1,312 @@
+"""The engine that captures the gradient step of a client as a CUDA graph and replays it, several clients at a time.
+
+A graph holds a whole step on memory that never moves: it takes the next batch out of a buffer, computes the loss and
+the gradient, edits it and steps. Every row has its own stream, so that clients compute at the same time. A replay does
+the same operations as the loop on one client's tensors: the bits are those of the loop, for any width. A new step is
+compared with its replay; if they differ, or it cannot be captured, the loop does these fits and one line says why.
+"""
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedbench.engine.cursor import Batch, Cursor, FitRequest
+from fedbench.engine.engine import Engine
+from fedbench.engine.fit import Fit, Paired
+from fedbench.engine.group import Group, Kind
+from fedbench.engine.lane import Lane
+from fedbench.engine.optimizers import rate_tensor
+from fedbench.engine.row_engine import RowEngine
+from fedbench.engine.row_step import UnsupportedFitError
+from fedbench.errors import first_line
+
+FREQUENT = 4
+"""Batches of a size that a row has to have seen before its step is captured."""
+
+ROOM_BYTES = 16 << 20
+MOST_BATCHES = 64
+"""Limits of the batches that are gathered at once."""
+
+MOST_KINDS = 8
+"""Kinds of fits whose graphs are kept."""
+
+Size = tuple[int, ...]
+"""Samples in a batch, of both data sets if they are paired."""
+
+
+class Graph(RowEngine):
+    """One replay per step of a client. `train.width` clients train at the same time."""
+
+    aligned = True
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.lanes = [Lane(self.flat.device) for _ in range(self.width)]
+        self._groups: dict[Kind, GraphGroup] = {}
+
+    def group(self, kind: Kind, like: Fit) -> "GraphGroup":
+        kind = replace(kind, rate=0.0)  # is read from memory at every step
+        found = self._groups.pop(kind, None) or GraphGroup(self, kind, like)
+        while len(self._groups) >= MOST_KINDS:
+            del self._groups[next(iter(self._groups))]
+        self._groups[kind] = found
+        return found
+
+    def row_of(self, client: int, place: int) -> int:
+        return place % self.width
+
+
+class GraphGroup(Group["Course"]):
+    """The captured steps of fits of one kind, by row and size of the batch."""
+
+    stacked = False
+
+    def __init__(self, engine: Graph, kind: Kind, like: Fit) -> None:
+        super().__init__(engine, engine.rows, kind, like, engine.refusals)
+        self.rate: Tensor = rate_tensor(engine.flat.device)
+        self._lanes, self._steps = engine.lanes, dict[tuple[int, Size], CapturedStep]()
+        self._seen = Counter[tuple[int, Size]]()
+
+    def set_rate(self, rate: float) -> None:
+        self.rate.fill_(rate)
+
+    def cursor(self, request: FitRequest) -> "Course":
+        return Course(self.engine, request)
+
+    def run(self, cursors: Sequence["Course"]) -> None:
+        for cursor in cursors:
+            self._prepare(cursor)
+        for cursor in cursors:
+            self._lanes[cursor.row].follow()
+        try:
+            going = [cursor for cursor in cursors if cursor.sizes]
+            while going:
+                for cursor in going:
+                    self._step(cursor)
+                going = [cursor for cursor in going if cursor.done < len(cursor.sizes)]
+        finally:
+            for cursor in cursors:
+                self._lanes[cursor.row].lead()
+        self._take_logs(cursors)
+
+    def _prepare(self, cursor: "Course") -> None:
+        """Captures the steps of this fit that are frequent."""
+        for size, count in Counter(cursor.sizes).items():
+            key = cursor.row, size
+            self._seen[key] += count
+            if key not in self._steps and self._seen[key] >= FREQUENT:
+                self._steps[key] = self._captured(cursor.row, cursor.look(size))
+            if key in self._steps:
+                self._steps[key].empty()
+
+    def _captured(self, row: int, batch: Batch) -> "CapturedStep":
+        """A step that leaves the same bits as its replay. Raises UnsupportedFitError."""
+        lane, feed = self._lanes[row], Feed(batch)
+        rows = (self.rows.w, self.rows.g, self.rows.momentum, self.rows.losses, *self.rows.buffers, *self.rows.counters)
+        state = [whole[row] for whole in (*rows, *self.needs.values())]
+        feed.fill(Batch(batch.index[None], [tensor[None] for tensor in batch.tensors], ends_epoch=False))
+        before = [tensor.clone() for tensor in state]
+        lane.follow()
+
+        def step() -> None:
+            self._move_on(row, feed)
+
+        def after(work: Callable[[], None]) -> list[Tensor]:
+            work()
+            found = [tensor.clone() for tensor in state]
+            for tensor, value in zip(state, before, strict=True):
+                tensor.copy_(value)
+            feed.at.zero_()
+            return found
+
+        try:
+            with lane.entered():
+                with lane.without_waiting():
+                    expected = after(step)
+                replay = lane.capture(step)
+                found = after(replay)
+        except RuntimeError as error:
+            raise UnsupportedFitError(f"its step cannot be captured: {first_line(error)}") from error
+        finally:
+            lane.lead()
+        if not all(torch.equal(a.nan_to_num(), b.nan_to_num()) for a, b in zip(expected, found, strict=True)):
+            raise UnsupportedFitError("a replay of its step gives other bits than the step")
+        return CapturedStep(feed, replay)
+
+    def _move_on(self, row: int, feed: "Feed") -> None:
+        """The step on the next batch of a feed."""
+        batch = feed.current()
+        loss, logged = self.move(row, batch.index, batch.tensors)
+        self.rows.losses[row].add_(loss)
+        feed.note(logged)
+        feed.at.add_(1)
+
+    def _step(self, cursor: "Course") -> None:
+        row, size = cursor.row, cursor.sizes[cursor.done]
+        captured = self._steps.get((row, size))
+        with self._lanes[row].entered():
+            if captured is None:
+                batch = cursor.take(size, 1)
+                loss, logged = self.move(row, batch.index[0], [tensor[0] for tensor in batch.tensors])
+                self.rows.losses[row].add_(loss)
+                cursor.logs_of[size].append(as_row(logged))
+            else:
+                if not captured.left:
+                    cursor.logs_of[size] += captured.logs()
+                    captured.fill(cursor.take(size, captured.feed.room))
+                captured.replay()
+                captured.left -= 1
+        cursor.done += 1
+
+    def _take_logs(self, cursors: Sequence["Course"]) -> None:
+        """What the module has logged in the last epochs, whose values replace those of the epochs before."""
+        calls = self.step.logs.calls
+        cursors = [cursor for cursor in cursors if cursor.sizes]
+        if not calls or not cursors:
+            return
+        for cursor in cursors:
+            for size in set(cursor.sizes):
+                if (captured := self._steps.get((cursor.row, size))) is not None:
+                    cursor.logs_of[size] += captured.logs()
+        rows = [cursor.last_logs() for cursor in cursors]
+        values = torch.stack([row for own in rows for row in own]).cpu()  # the GPU is waited for once
+        for cursor, own in zip(cursors, values.split([len(own) for own in rows]), strict=True):
+            cursor.end(calls, own)
+
+
+@dataclass
+class CapturedStep:
+    """A step on the batches of a feed. filled: batches in the feed; left: those of them without a step so far."""
+
+    feed: "Feed"
+    replay: Callable[[], None]
+    filled: int = 0
+    left: int = 0
+
+    def empty(self) -> None:
+        self.filled = self.left = 0
+
+    def fill(self, batches: Batch) -> None:
+        self.feed.fill(batches)
+        self.filled = self.left = len(batches.index)
+
+    def logs(self) -> Sequence[Tensor]:
+        """The logs `[L]` of the steps since it was filled."""
+        return self.feed.logs[: self.filled].clone().unbind(0) if self.feed.logs is not None else ()
+
+
+class Feed:
+    """Memory for `room` batches of one size. at: the number of the next one, int64 `[1]`; logs: `[room, L]`."""
+
+    def __init__(self, like: Batch) -> None:
+        size = max(1, sum(tensor.nbytes for tensor in like.tensors))
+        self.room = min(MOST_BATCHES, max(1, ROOM_BYTES // size))
+        self.at = torch.zeros(1, dtype=torch.int64, device=like.index.device)
+        self.logs: Tensor | None = None
+        self._like = [like.index, *(tensor if is_dense(tensor) else tensor.contiguous() for tensor in like.tensors)]
+        self._flat = [tensor.new_zeros(self.room, tensor.numel()) for tensor in self._like]
+
+    def fill(self, batches: Batch) -> None:
+        """Takes batches, `[n, b, ...]`; the next step is on the first."""
+        for flat, like, given in zip(self._flat, self._like, (batches.index, *batches.tensors), strict=True):
+            # In the layout of a single batch, which decides the order of its sums.
+            flat.as_strided((self.room, *like.shape), (flat.stride(0), *like.stride()))[: len(given)].copy_(given)
+        self.at.zero_()
+
+    def current(self) -> Batch:
+        """The next batch, as new tensors."""
+        index, *tensors = (
+            flat.index_select(0, self.at).as_strided(like.shape, like.stride())
+            for flat, like in zip(self._flat, self._like, strict=True)
+        )
+        return Batch(index, tensors, ends_epoch=False)
+
+    def note(self, logged: Sequence[Tensor]) -> None:
+        if logged:
+            row = as_row(logged)
+            if self.logs is None:
+                self.logs = row.new_zeros(self.room, len(row))
+            self.logs.index_copy_(0, self.at, row.unsqueeze(0))
+
+
+class Course(Cursor):
+    """The batches of a fit by size. sizes: of all steps, in order; logs_of: by size, the logs `[L]` of its steps."""
+
+    def __init__(self, engine: Engine, request: FitRequest) -> None:
+        super().__init__(request)
+        # On the CPU: many places are sent at once.
+        self._device, cpu = engine.flat.device, torch.device("cpu")
+        plan, data = engine.plan(request.fit, cpu), request.fit.data
+        self._data, self._second = engine.training_data(request.fit), data.second if isinstance(data, Paired) else None
+        draw, seconds = getattr(self._data, "draw", None), engine.second_places(request.fit, cpu)
+        self._last = len(plan[-1]) if plan else 0
+        self.sizes: list[Size] = []
+        self.logs_of: dict[Size, list[Tensor]] = defaultdict(list)
+        self._waiting: dict[Size, deque[Places]] = defaultdict(deque)
+        for index in chain.from_iterable(plan):
+            places = Places(index, next(seconds) if seconds else None, draw(len(index)) if draw else {})
+            self.sizes.append(places.size)
+            self._waiting[places.size].append(places)
+        self.next = self.look(self.sizes[0]) if self.sizes else None
+
+    def look(self, size: Size) -> Batch:
+        """The next batch of a size, which stays the next."""
+        batches = self._gather([self._waiting[size][0]])
+        return Batch(batches.index[0], [tensor[0] for tensor in batches.tensors], ends_epoch=False)
+
+    def take(self, size: Size, most: int) -> Batch:
+        """The next batches of a size, `[n, b, ...]`."""
+        waiting = self._waiting[size]
+        return self._gather([waiting.popleft() for _ in range(min(most, len(waiting)))])
+
+    def _gather(self, all_places: Sequence["Places"]) -> Batch:
+        index = torch.stack([places.index for places in all_places]).to(self._device)
+        names = all_places[0].draws
+        draws = {name: torch.cat([places.draws[name] for places in all_places]) for name in names}
+        tensors = [*(self._data.batch(index.flatten(), draws) if draws else self._data.batch(index.flatten()))]  # type: ignore[call-arg]
+        parts = [tensor.unflatten(0, index.shape) for tensor in tensors]
+        if self._second is not None:
+            seconds = [places.second for places in all_places if places.second is not None]
+            own = torch.stack(seconds).to(self._device)
+            parts += [tensor.unflatten(0, own.shape) for tensor in self._second.batch(own.flatten())]
+        return Batch(index, parts, ends_epoch=False)
+
+    def last_logs(self) -> list[Tensor]:
+        """The logs `[L]` of the steps of the last epoch."""
+        rows = {size: iter(found) for size, found in self.logs_of.items()}
+        return [next(rows[size]) for size in self.sizes][len(self.sizes) - self._last :]
+
+    def end(self, calls: Sequence[tuple[str, dict[str, Any]]], logs: Tensor) -> None:
+        """Notes the logs `[steps, L]` of the last epoch. calls: the names and options of the values."""
+        sizes = self.sizes[len(self.sizes) - self._last :]
+        for place, (size, row) in enumerate(zip(sizes, logs, strict=True)):
+            self.log(calls, row.unbind(0), size[0], ends_epoch=place + 1 == len(sizes))
+
+
+@dataclass(frozen=True)
+class Places:
+    """The places of a step's batch, those of the second data set, and the random numbers of its augmentation."""
+
+    index: Tensor
+    second: Tensor | None
+    draws: dict[str, Tensor]
+
+    @property
+    def size(self) -> Size:
+        return (len(self.index),) if self.second is None else (len(self.index), len(self.second))
+
+
+def as_row(logged: Sequence[Tensor]) -> Tensor:
+    """Logged numbers as one vector, in double precision."""
+    values = [value.reshape(()).double() for value in logged]
+    return torch.stack(values) if values else torch.zeros(0)
+
+
+def is_dense(tensor: Tensor) -> bool:
+    """Whether the tensor fills its memory without gaps or overlaps."""
+    return sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True)) + 1 == tensor.numel()
