@@ -83,12 +83,12 @@ def preview(config: Config, asked: Namespace) -> tuple[Config, Iterable[str]]:
     """The output of --print-config for a comparison. Raises ConfigError."""
     from fedbench.results.contrasts import too_few
     from fedbench.studies.compare import plan_comparisons
-    from fedbench.studies.tuning import Tuning, with_final_seeds
+    from fedbench.studies.tuning import Tuning
 
     tuning = Tuning.parse(**tuning_of(asked, least=0, budget_steps=asked.budget_steps))
     studies, _, _ = plan_comparisons(config, read_methods(asked.methods), tuning, **compare_options(asked))
-    few = too_few(len(studies[0].config.seeds))
-    return with_final_seeds(config), [*outlook(studies), *([few] if few else [])]
+    few = None if tuning.race else too_few(len(studies[0].config.seeds))
+    return tuning.with_final_seeds(config), [*outlook(studies), *([few] if few else [])]
 
 
 def compare_options(asked: Namespace) -> dict[str, Any]:

@@ -62,11 +62,10 @@ def main(argv: list[str]) -> int:
 def preview(config: Config, asked: Namespace) -> tuple[Config, Iterable[str]]:
     """The output of --print-config for a grid. Raises ConfigError."""
     from fedbench.studies.grid import plan_grid
-    from fedbench.studies.tuning import Tuning, with_final_seeds
+    from fedbench.studies.tuning import Tuning
 
-    return with_final_seeds(config), outlook(
-        [plan_grid(config, Tuning.parse(**tuning_of(asked)), **grid_options(asked))]
-    )
+    tuning = Tuning.parse(**tuning_of(asked))
+    return tuning.with_final_seeds(config), outlook([plan_grid(config, tuning, **grid_options(asked))])
 
 
 def grid_options(asked: Namespace) -> dict[str, Any]:

@@ -40,6 +40,13 @@ TUNING = (
         "share of training images held out in final runs; 0: train on all [number in [0, 1); default data.val]",
         "SHARE",
     ),
+    Flag(
+        "until-told",
+        "add seeds until it is decided who is best and who is better than local training; needs --margin",
+    ),
+    Flag("margin", "difference that is too small to matter, for --until-told [number >= 0; points of accuracy]", "M"),
+    Flag("max-seeds", "maximum number of seeds for --until-told [5, 8, 12, 18, 27, 40, 60 or 90; default 40]", "N"),
+    Flag("max-hours", "time after which --until-told adds no seeds [number > 0]", "H"),
 )
 
 
@@ -60,6 +67,10 @@ def tuning_of(asked: Namespace, least: int = 1, **more: Any) -> dict[str, Any]:
         tune_seeds=read_seeds(asked.tune_seeds),
         point=asked.point,
         final_val=asked.final_val and parse_value(asked.final_val),
+        until_told=asked.until_told or None,
+        margin=read_number("margin", asked.margin),
+        max_seeds=read_count("max-seeds", asked.max_seeds),
+        max_hours=read_number("max-hours", asked.max_hours),
         **more,
     )
 
@@ -154,6 +165,23 @@ def outlook(studies: Sequence["TuningStudy"]) -> Iterator[str]:
     runs = [config for study in studies for config in study.expected()]
     steps, hours = sum(map(steps_of, runs)), hours_of(runs)
     yield f"{plural(len(runs), 'run')}, {steps:.2g} gradient steps, about {duration(hours * 3600)}, one run per core"
+    yield from _outlook_of_race(studies)
+
+
+def _outlook_of_race(studies: Sequence["TuningStudy"]) -> Iterator[str]:
+    """How much longer a study takes that adds seeds until it is decided."""
+    from fedbench.studies.cost import hours_of
+
+    races = [study for study in studies if study.plan.race is not None]
+    if not races or races[0].plan.race is None:
+        return
+    most, first = int(races[0].plan.race["most"]), len(races[0].config.seeds)
+    finals = [study.final_config(method) for study in races for method in study.compared]
+    longest = hours_of([config for config in finals for _ in range(most - first)])
+    yield (
+        f"that is for the first {first} seeds; until it is decided, up to {most} seeds and at most about "
+        f"{duration(longest * 3600)} more"
+    )
 
 
 def read_count(flag: str, text: str | None, least: int = 1) -> int | None:
@@ -164,6 +192,16 @@ def read_count(flag: str, text: str | None, least: int = 1) -> int | None:
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise ConfigError(f"--{flag} {text}: must be a whole number >= {least}, or auto")
     return value
+
+
+def read_number(flag: str, text: str | None) -> float | None:
+    """Reads a number; None if not given."""
+    if text is None:
+        return None
+    value = parse_value(text)
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise ConfigError(f"--{flag} {text}: must be a number")
+    return float(value)
 
 
 def read_seeds(texts: list[str]) -> list[int] | None:

@@ -1,5 +1,6 @@
 """The texts of a report: the setting, the answer in one sentence, and key numbers."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from fedbench.report.study import POINT_NAMES, Study
+from fedbench.report.typeset import join_words
 from fedbench.results.estimators import SAMPLES
 from fedbench.results.quantities import plural, size
 from fedbench.results.statistics import Interval
@@ -155,6 +157,13 @@ def doubts(study: Study, method: str, other: str, gain: float) -> str:
         chosen = settings({key: plan.choices[loser][key] for key in ends})
         return f"the best point of {loser} is at the edge of its search range ({chosen})"
     return ""
+
+
+def doubts_of_lead(study: Study, first: str, rivals: Sequence[str]) -> str:
+    """Why a method that is ahead of all rivals may not be the best."""
+    if study.lost:
+        return f"{join_words(study.lost)} failed"
+    return next((found for rival in rivals if (found := doubts(study, first, rival, 1.0))), "")
 
 
 def gaps_of(study: Study, label: str) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from html import escape
+from math import isfinite
 
 import plotly.graph_objects as go
 
@@ -11,6 +12,7 @@ from fedbench.report.leaderboard import LeaderboardRow, p_text
 from fedbench.report.study import Study
 from fedbench.report.theme import LIGHT, axis, figure, hover, with_opacity
 from fedbench.results.contrasts import Contrast
+from fedbench.results.race import Bound
 from fedbench.results.tables import BASELINE
 from fedbench.tasks import Metric
 
@@ -26,12 +28,19 @@ VALUES = ("95 % interval over seeds", "over seeds and clients", "p (Holm)", "the
 
 def forest(study: Study, rows: Sequence[LeaderboardRow]) -> go.Figure | None:
     """The difference of each method to local training."""
+    if study.race is not None:
+        return _race_forest(
+            study, {row.label: row.verdicts.over_local for row in rows if row.verdicts}, "better than local"
+        )
     found = {row.label: row.over_local for row in rows if row.over_local is not None}
     return _forest(study, found, "better than local")
 
 
 def behind_best(study: Study, rows: Sequence[LeaderboardRow]) -> go.Figure | None:
     """The difference of the best method to every other; None if `forest` shows the same."""
+    if study.race is not None:
+        best = f"better than {escape(rows[0].label)}"
+        return _race_forest(study, {row.label: row.verdicts.from_best for row in rows if row.verdicts}, best)
     found = {row.label: row.behind for row in rows if row.behind is not None}
     if rows[0].label == BASELINE or not set(found) - {BASELINE}:
         return None
@@ -59,6 +68,30 @@ def _forest(study: Study, contrasts: Mapping[str, Contrast], what: str) -> go.Fi
     return fig
 
 
+def _race_forest(study: Study, found: Mapping[str, Bound | None], what: str) -> go.Figure | None:
+    """Differences by label with their simultaneous intervals; colours follow the verdicts."""
+    known = {escape(label): bound for label, bound in found.items() if bound is not None}
+    if not known:
+        return None
+    metric, names, bounds = study.metric, [*known], [*known.values()]
+    title = f"{what} by, {'points' if metric.share else metric.label}"
+    fig = figure(height_of(len(names)), xaxis=axis(title, zeroline=True))
+    fig.update_layout(yaxis=axis(showgrid=False, type="category", autorange="reversed"))
+    ends = [[b.low if isfinite(b.low) else b.mean, b.high if isfinite(b.high) else b.mean] for b in bounds]
+    shown = [
+        [metric.difference(b.mean), *map(metric.difference, e), str(b.seeds)] for b, e in zip(bounds, ends, strict=True)
+    ]
+    values = [[name, *own] for name, own in zip(names, shown, strict=True)]
+    fig.update_layout(meta={"table": {"heads": ["method", title, "from", "to", "seeds"], "rows": values}})
+    fig.update_xaxes(zerolinecolor=LIGHT["ink"], zerolinewidth=1)
+    _spans(fig, names, [(low * metric.factor, high * metric.factor) for low, high in ends], 6, 0.35)
+    colours = [_colour(1 if b.low > 0 else -1 if b.high < 0 else 0) for b in bounds]
+    fig.add_scatter(x=[b.mean * metric.factor for b in bounds], y=names, mode="markers", showlegend=False)
+    fig.data[-1].update(marker={"color": colours, "size": 10}, text=[f"{m} ({a} to {b})" for m, a, b, _ in shown])
+    fig.data[-1].hovertemplate = "%{y}: %{text}<extra></extra>"
+    return fig
+
+
 def _spans(
     fig: go.Figure, names: Sequence[str], ends: Sequence[tuple[float, float]], width: float, opacity: float
 ) -> None:
@@ -73,7 +106,11 @@ def client_gains(study: Study, rows: Sequence[LeaderboardRow]) -> go.Figure | No
     """Gains of each method's clients over local: range (thin), middle half (thick) and median."""
     metric, gains = study.metric, {}
     for row in rows:
-        if row.over_local is not None and len(paired := paired_clients(study, row.label)):
+        if (
+            (row.over_local or row.verdicts)
+            and row.label != BASELINE
+            and len(paired := paired_clients(study, row.label))
+        ):
             gains[row.label] = metric.gain(paired[study.point], paired["local"])
     if not gains:
         return None

@@ -10,6 +10,7 @@ import pandas as pd
 
 from fedbench.report import typeset
 from fedbench.report.baseline_colour import baseline_tone
+from fedbench.report.race import RACE_HEADS, RaceVerdicts, race_order, race_verdicts
 from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.typeset import Cell, sentence
 from fedbench.results.contrasts import Contrast, block_ranks, family
@@ -30,7 +31,7 @@ class LeaderboardRow:
     over_local, behind: against local training and against the best; None for these two themselves. points, chosen: the
     number of tuned points and the best one. steps, traffic (bytes, both ways), seconds: of the whole run, per client
     except for seconds and the steps of a pooled model. target_round, target_bytes: when the mean curve first reaches
-    local's last score, if ever.
+    local's last score, if ever. verdicts: those of a race, in place of both contrasts.
     """
 
     label: str
@@ -52,10 +53,13 @@ class LeaderboardRow:
     seconds: float | None
     target_round: int | None
     target_bytes: float | None
+    verdicts: RaceVerdicts | None = None
 
     @property
     def tied(self) -> bool:
         """Whether it cannot be told from the best."""
+        if self.verdicts is not None:
+            return self.verdicts.may_be_best
         return self.behind is not None and not self.behind.sign
 
     @property
@@ -70,7 +74,9 @@ def leaderboard(study: Study) -> list[LeaderboardRow]:
     labels = study.ordered
     if not labels:
         return []
-    local, behind = comparisons(study, labels)
+    if study.race is not None:
+        labels = race_order(study, study.race)
+    local, behind = comparisons(study, labels) if study.race is None else ({}, {})
     order = block_ranks(study.scores, labels, study.point)
     target = study.reached(BASELINE) if BASELINE in labels else None
     return [_row(study, label, local.get(label), behind.get(label), order.get(label), target) for label in labels]
@@ -127,6 +133,7 @@ def _row(
         None if up is None else up + (down or 0),
         whole("seconds_per_round"),
         *(reached or (None, None)),
+        *([] if study.race is None else [race_verdicts(study, study.race, label)]),
     )
 
 
@@ -167,6 +174,7 @@ def leaderboard_frame(rows: Sequence[LeaderboardRow], failures: Mapping[str, str
                 **_ends("better_off", row.over_local.better_off if row.over_local else None),
                 **_numbers("best_ahead", row.behind),
                 "tied_with_best": row.tied,
+                **({} if row.verdicts is None else row.verdicts.as_columns()),
                 "tuned_points": row.points,
                 "chosen": row.chosen,
                 "steps": row.steps,
@@ -208,9 +216,11 @@ def laid_out(
     rows: Sequence[LeaderboardRow], metric: Metric, failures: Mapping[str, str] = NONE
 ) -> tuple[list[str], list[list[Cell]]]:
     """Heads and rows of the table, without empty columns. Failed methods come last."""
-    heads = [*SCORES, *(OTHER_POINT[row.point].replace("_", " ") for row in rows[:1]), *DIFFERENCES]
+    raced = any(row.verdicts is not None for row in rows)
+    differences = ("worst tenth", *RACE_HEADS) if raced else DIFFERENCES
+    heads = [*SCORES, *(OTHER_POINT[row.point].replace("_", " ") for row in rows[:1]), *differences]
     means = {row.label: row.score.mean for row in rows}
-    tones = [baseline_tone(row.label, means, metric.higher) for row in rows]
+    tones = [row.verdicts.tone if row.verdicts else baseline_tone(row.label, means, metric.higher) for row in rows]
     lines = [_line(row, metric, place, tone) for place, (row, tone) in enumerate(zip(rows, tones, strict=True), 1)]
     for line, row, mark in zip(lines, rows, estimator_marks([row.estimator for row in rows]), strict=True):
         line[0] = Cell(row.label + row.mark + mark)
@@ -245,7 +255,8 @@ def reasons(failures: Mapping[str, str]) -> list[str]:
 def leaderboard_legend(rows: Sequence[LeaderboardRow], metric: Metric) -> str:
     """The legend of the table."""
     said = estimator_remark(metric, [row.estimator for row in rows])
-    return f"{LEADERBOARD_NOTE}; {said}" if said else LEADERBOARD_NOTE
+    note = RACE_NOTE if any(row.verdicts is not None for row in rows) else LEADERBOARD_NOTE
+    return f"{note}; {said}" if said else note
 
 
 def _line(row: LeaderboardRow, metric: Metric, place: int, tone: str) -> list[Cell]:
@@ -255,11 +266,17 @@ def _line(row: LeaderboardRow, metric: Metric, place: int, tone: str) -> list[Ce
         "" if row.pooled is None else metric.number(row.pooled),
         "" if row.other is None else metric.number(row.other.mean),
         metric.number(row.worst),
-        "" if gain is None else with_half(gain.gain, metric.difference, metric.number),
-        "" if gain is None or gain.p_holm is None else p_text(gain.p_holm).removeprefix("= "),
-        "" if gain is None else with_half(gain.better_off, lambda share: f"{100 * share:.0f}") + " %",
     ]
-    score = Cell(with_half(row.score, metric.number), place if place < 3 else 0, row.tied, tone)
+    if row.verdicts is not None:
+        rest += row.verdicts.cells()
+    else:
+        rest += [
+            "" if gain is None else with_half(gain.gain, metric.difference, metric.number),
+            "" if gain is None or gain.p_holm is None else p_text(gain.p_holm).removeprefix("= "),
+            "" if gain is None else with_half(gain.better_off, lambda share: f"{100 * share:.0f}") + " %",
+        ]
+    shown = metric.number(row.score.mean) if row.verdicts else with_half(row.score, metric.number)
+    score = Cell(shown, place if place < 3 else 0, row.tied, tone)
     return [Cell(row.label), score, *map(Cell, rest)]
 
 
@@ -287,6 +304,10 @@ def leaderboard_text(rows: Sequence[LeaderboardRow], metric: Metric, failures: M
 LEADERBOARD_NOTE = (
     "± half of the 95 % interval over seeds, sd over seeds; pooled over all test samples; "
     "= cannot be told from the best (Holm)"
+)
+RACE_NOTE = (
+    "sd over seeds; methods have different numbers of seeds and are ordered by their paired difference from the first; "
+    "in brackets simultaneous intervals; = may be the best"
 )
 SPENT = (
     "tuned points; steps (the pooled model's own) and MB per client, both ways, and seconds of a whole run; "

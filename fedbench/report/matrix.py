@@ -11,14 +11,14 @@ import plotly.graph_objects as go
 import yaml
 
 from fedbench.report import typeset
+from fedbench.report.answer import doubts_of_lead
 from fedbench.report.baseline_colour import TONE_WORDS, baseline_tone
 from fedbench.report.leaderboard import LeaderboardRow, leaderboard, p_text, with_half
 from fedbench.report.parts import Part, charts
 from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.template import page_of
 from fedbench.report.theme import LETTER, LIGHT, axis, figure
-from fedbench.report.typeset import Cell
-from fedbench.report.verdicts import doubts_of_lead, join_words
+from fedbench.report.typeset import Cell, join_words
 from fedbench.results.files import write_atomically
 from fedbench.results.matrix import Matrix, Setting
 from fedbench.results.plan import is_study

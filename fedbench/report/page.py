@@ -117,12 +117,19 @@ def parts(study: Study, rows: Sequence[LeaderboardRow]) -> Iterator[Part]:
     yield _partition_part(study)
 
 
+CONTRASTS_INTRO = (
+    "Paired by seed and client. Thick: 95 % interval over seeds (Student t); thin: over resampled seeds and "
+    "clients. Coloured if the difference is significant after Holm's correction. Values: both intervals, the "
+    "smallest difference that these seeds can detect, and how many seeds would separate the observed one from 0."
+)
+RACE_INTRO = (
+    "Paired by seed. Bars: the simultaneous interval at the look that told, or at the last one; coloured if it "
+    "excludes 0."
+)
+
+
 def _difference_part(study: Study, rows: Sequence[LeaderboardRow]) -> Part:
-    intro = (
-        "Paired by seed and client. Thick: 95 % interval over seeds (Student t); thin: over resampled seeds and "
-        "clients. Coloured if the difference is significant after Holm's correction. Values: both intervals, the "
-        "smallest difference that these seeds can detect, and how many seeds would separate the observed one from 0."
-    )
+    intro = RACE_INTRO if study.race is not None else CONTRASTS_INTRO
     of_clients = "Thin: from the smallest to the largest gain of a client; thick: the middle half; dot: the median."
     made = charts(
         ("forest", "", forest(study, rows), ""),

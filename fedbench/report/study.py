@@ -13,6 +13,7 @@ from fedbench.results.curves import cost_so_far, seed_curve
 from fedbench.results.estimators import estimator_remark
 from fedbench.results.groups import group_table
 from fedbench.results.plan import Plan
+from fedbench.results.race import Race, race_of
 from fedbench.results.reader import Records, at_last_round
 from fedbench.results.summary import summarise
 from fedbench.results.tables import REFERENCES, FinalScores, final_table
@@ -77,6 +78,11 @@ class Study:
     @cached_property
     def scores(self) -> FinalScores:
         return FinalScores.of(self.metric, self.metrics, self.clients)
+
+    @cached_property
+    def race(self) -> Race | None:
+        """The state of a comparison that adds seeds until it is decided."""
+        return None if self.plan.race is None else race_of(self.plan, self.scores)
 
     @cached_property
     def curves(self) -> dict[tuple[str, str], pd.DataFrame]:

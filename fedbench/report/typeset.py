@@ -86,3 +86,9 @@ def ranks_in_column(values: Sequence[float | None], higher: bool) -> list[int]:
 def sentence(words: str) -> str:
     """Capitalises the first letter."""
     return words[:1].upper() + words[1:]
+
+
+def join_words(names: list[str]) -> str:
+    """`a, b and c`; shortens long lists."""
+    shown = names if len(names) <= 6 else [*names[:5], f"{len(names) - 5} others"]
+    return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)

@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 
-from fedbench.report.answer import doubts, few_seeds, points, span
+from fedbench.report.answer import doubts, doubts_of_lead, few_seeds, points, span
 from fedbench.report.leaderboard import LeaderboardRow, p_text, reasons
+from fedbench.report.race import race_answer, race_notes
 from fedbench.report.study import POINT_NAMES, Study
-from fedbench.report.typeset import sentence
+from fedbench.report.typeset import join_words, sentence
 from fedbench.results.contrasts import Contrast
 from fedbench.results.quantities import plural
 from fedbench.results.tables import BASELINE, REFERENCES
@@ -14,6 +15,8 @@ from fedbench.tasks import Metric
 
 def comparison_answer(study: Study, rows: Sequence[LeaderboardRow]) -> str:
     """The answer in one sentence; names a winner only if it beats every rival and there is no doubt."""
+    if study.race is not None:
+        return race_answer(study, study.race)
     rivals = [row for row in rows[1:] if row.label not in REFERENCES]
     if not rows:
         return "Every method failed." if study.lost else "No method has been evaluated yet."
@@ -32,13 +35,6 @@ def comparison_answer(study: Study, rows: Sequence[LeaderboardRow]) -> str:
     return f"{ahead}: it is the best of them on this data."
 
 
-def doubts_of_lead(study: Study, first: str, rivals: Sequence[str]) -> str:
-    """Why a method that is ahead of all rivals may not be the best."""
-    if study.lost:
-        return f"{join_words(study.lost)} failed"
-    return next((found for rival in rivals if (found := doubts(study, first, rival, 1.0))), "")
-
-
 def lead(metric: Metric, found: Contrast) -> str:
     """`1.2 points ahead of fedper (95 % interval ..., p = ...)`."""
     size = metric.difference(abs(found.gain.mean)).lstrip("+") + points(metric)
@@ -46,14 +42,10 @@ def lead(metric: Metric, found: Contrast) -> str:
     return f"{size} ahead of {found.other} ({span(found.gain, metric.difference)}{p})"
 
 
-def join_words(names: list[str]) -> str:
-    """`a, b and c`; shortens long lists."""
-    shown = names if len(names) <= 6 else [*names[:5], f"{len(names) - 5} others"]
-    return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
-
-
 def comparison_notes(study: Study, rows: Sequence[LeaderboardRow]) -> list[str]:
     """The lines under the answer: comparison with local training, failures, and the detectable difference."""
+    if study.race is not None:
+        return [*race_notes(study, study.race), *_failures(study, rows), *_at_ends(study, rows)]
     lines = [*_over_local(study, rows), *_failures(study, rows), *_at_ends(study, rows)]
     rivals = [row for row in rows[1:] if row.behind is not None and row.label not in REFERENCES]
     if rivals and (found := rivals[0].behind) is not None and found.resolves is not None:

@@ -50,7 +50,8 @@ class Plan:
     ends: the keys whose chosen value is the lowest or highest of them, or of the space that they are part of. point:
     the evaluation point of choices and of the answer. search, scheduler: how points were found, and whether trials were
     stopped early. budgets: points by label, if budgets are equal in gradient steps. refused: invalid points, as
-    `[label, point, why]`.
+    `[label, point, why]`. race: if seeds are added until the comparison is decided, its margin, in the unit that is
+    shown, and the maximum number of seeds.
     """
 
     kind: str
@@ -65,6 +66,7 @@ class Plan:
     scheduler: str = "none"
     budgets: dict[str, int] = field(default_factory=dict)
     refused: list[list[str]] = field(default_factory=list)
+    race: dict[str, float] | None = None
 
     @classmethod
     def read(cls, folder: Path) -> "Plan":

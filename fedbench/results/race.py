@@ -9,13 +9,15 @@ statements, and the order in which runs end decides nothing.
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count, takewhile
 from typing import Literal
 
 import numpy as np
 from scipy import stats
 
+from fedbench.results.plan import Plan
 from fedbench.results.rotations import ROTATIONS, Rotated
-from fedbench.results.tables import BASELINE
+from fedbench.results.tables import BASELINE, LAST, REFERENCES, FinalScores
 
 LOOKS = (5, 8, 12, 18, 27, 40, 60, 90)
 """Numbers of seeds after which a race is judged."""
@@ -198,9 +200,9 @@ def _look_for_best(race: Race, rotated: Rotated, place: Mapping[str, int], level
             race.out[method] = ahead
     means = rotated.scores.mean(0)
     race.candidates = sorted((m for m in columns if m not in race.out), key=lambda m: -means[columns[m]])
-    leader, *others = race.candidates
+    leader, *rest = race.candidates
     # That a candidate is ahead of the leader by at most so much follows from the candidate's own family.
-    race.behind = {other: replace(bounds[leader][other], high=-bounds[other][leader].low) for other in others}
+    race.behind = {other: replace(bounds[leader][other], high=-bounds[other][leader].low) for other in rest}
 
 
 def _ending(race: Race, seeds: int, rules: Rules) -> Ending | None:
@@ -273,3 +275,24 @@ def _at_maximum(bound: Bound, contrasts: int, rules: Rules) -> tuple[float, floa
     spread = deviation * np.sqrt(max(0.0, 1 / bound.seeds - 1 / most))
     half = stats.t.ppf(1 - level / contrasts, most - 1) * deviation / np.sqrt(most)
     return bound.mean, max(float(spread), 1e-12), float(half)
+
+
+def race_of(plan: Plan, scores: FinalScores) -> Race:
+    """The race of a study that adds seeds until it is decided. References take no part."""
+    assert plan.race is not None
+    rules = Rules(plan.race["margin"] / scores.metric.factor, int(plan.race["most"]))
+    labels = [label for label in plan.labels() if label not in REFERENCES]
+    failed = {entry.label for entry in plan.failed() if entry.role == "final"}
+    own = {label: scores_by_seed(plan, scores, label) for label in labels}
+    return judge(own, rules, failed)
+
+
+def scores_by_seed(plan: Plan, scores: FinalScores, label: str) -> list[float]:
+    """The scores of the first seeds without a gap, higher is better; of finished runs only."""
+    done = {entry.seed for entry in plan.final(label) if entry.status == "done"}
+    rows = scores.rows.get((label, plan.point, LAST), scores.rows.get((label, "after_agg", LAST)))
+    if rows is None:
+        return []
+    sign = 1 if scores.metric.higher else -1
+    known = dict(zip(rows["seed"], sign * rows[f"test_{scores.metric.name}"], strict=True))
+    return [float(known[seed]) for seed in takewhile(lambda seed: seed in known and seed in done, count())]

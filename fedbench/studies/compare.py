@@ -24,7 +24,7 @@ from fedbench.studies.cost import steps_of
 from fedbench.studies.search import Search
 from fedbench.studies.space import Space
 from fedbench.studies.study_result import StudyResult
-from fedbench.studies.tuning import Tuning, require_validation, with_final_seeds
+from fedbench.studies.tuning import Tuning, require_validation
 from fedbench.studies.tuning_study import TuningStudy, run_studies
 from fedbench.user_code import name_of
 
@@ -53,6 +53,10 @@ def compare(
     tune_seeds: Sequence[int] = TUNE_SEEDS,
     point: str = "after_agg",
     final_val: float | None = None,
+    until_told: bool = False,
+    margin: float | None = None,
+    max_seeds: int | None = None,
+    max_hours: float | None = None,
     at_once: int | None = None,
     watch: Watch | None = None,
 ) -> Comparison:
@@ -64,18 +68,21 @@ def compare(
     space: `paper` for the grids of the methods' papers, if they name one. tune: number of points tried of each method's
     space, 0 for its defaults, by default as many as the smallest space has. budget_steps: methods with more gradient
     steps get fewer points, so that points times steps are about equal. search, samples, scheduler, point, final_val: as
-    for a grid. Final runs have the seeds of the configuration, by default 0, 1 and 2.
+    for a grid. Final runs have the seeds of the configuration, by default 0, 1 and 2. until_told: add seeds until it is
+    decided who is best and who is better than local training, up to a margin that is too small to matter (of accuracies
+    in points), with at most `max_seeds` and for about `max_hours`.
     """
-    tuning = Tuning.parse(tune, search, samples, scheduler, tune_seeds, point, final_val, budget_steps)
+    chosen = tune_seeds, point, final_val, budget_steps
+    tuning = Tuning.parse(tune, search, samples, scheduler, *chosen, until_told, margin, max_seeds, max_hours)
     config = Config.of(config)
     studies, matrix, folder = plan_comparisons(config, names_of(methods), tuning, over, space)
-    if line := too_few(len(studies[0].config.seeds)):
+    if tuning.race is None and (line := too_few(len(studies[0].config.seeds))):
         logging.getLogger("fedbench").warning(line)
     if matrix is None:
-        run_studies(studies, at_once, watch)
+        run_studies(studies, at_once, watch, tuning.hours)
         return Comparison(folder)
     with run_folder.writable(folder):
-        new = run_studies(studies, at_once, watch)
+        new = run_studies(studies, at_once, watch, tuning.hours)
         matrix.write(folder)
     from fedbench.report import make_report
 
@@ -99,7 +106,7 @@ def plan_comparisons(
     space: str | None = None,
 ) -> tuple[list[TuningStudy], Matrix | None, Path]:
     """The comparison in every setting, not run yet, and its folder. Raises ConfigError."""
-    config = without_other_options(with_final_seeds(config))
+    config = without_other_options(tuning.with_final_seeds(config))
     if space not in (None, "paper"):
         raise ConfigError(f"space = {space}: must be paper; to search the values of one method's keys, use a grid")
     root = (config.out or Path("results")).absolute()

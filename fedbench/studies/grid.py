@@ -17,7 +17,7 @@ from fedbench.results.plan import Plan
 from fedbench.studies.compared_methods import BASELINES, TUNE_SEEDS, ComparedMethod, require_distinct
 from fedbench.studies.search import Search
 from fedbench.studies.space import Space, Values, check_space
-from fedbench.studies.tuning import Tuning, require_validation, with_final_seeds
+from fedbench.studies.tuning import Tuning, require_validation
 from fedbench.studies.tuning_study import TuningStudy, run_studies
 
 
@@ -45,6 +45,10 @@ def grid(
     tune_seeds: Sequence[int] = TUNE_SEEDS,
     point: str = "after_agg",
     final_val: float | None = None,
+    until_told: bool = False,
+    margin: float | None = None,
+    max_seeds: int | None = None,
+    max_hours: float | None = None,
     at_once: int | None = None,
     watch: Watch | None = None,
 ) -> GridResult:
@@ -54,11 +58,13 @@ def grid(
     key, `paper` for the grid of the method's paper, by default the method's own. tune: maximum number of points of each
     space. search: `grid`, or `random` or `optuna` with `samples` points of each space. scheduler: `asha` stops trials
     that fall behind. point: the evaluation point by which points are chosen, and which the answer is about. final_val:
-    share of training images that final runs hold out, if not `data.val`: with 0 they train on all.
+    share of training images that final runs hold out, if not `data.val`: with 0 they train on all. until_told, margin,
+    max_seeds, max_hours: as for a comparison.
     """
-    tuning = Tuning.parse(tune, search, samples, scheduler, tune_seeds, point, final_val)
+    chosen = tune_seeds, point, final_val, False
+    tuning = Tuning.parse(tune, search, samples, scheduler, *chosen, until_told, margin, max_seeds, max_hours)
     study = plan_grid(Config.of(config), tuning, space, baselines)
-    run_studies([study], at_once, watch)
+    run_studies([study], at_once, watch, tuning.hours)
     return GridResult(study.folder, study.plan.choices[study.plan.subject or ""])
 
 
@@ -66,7 +72,7 @@ def plan_grid(
     config: Config, tuning: Tuning, space: dict[str, Any] | str | None = None, baselines: Sequence[str] = BASELINES
 ) -> TuningStudy:
     """The study of a grid, not run yet. Raises ConfigError."""
-    config = with_final_seeds(config)
+    config = tuning.with_final_seeds(config)
     require_validation(config)
     if tuning.most is not None and tuning.most < 1:
         raise ConfigError(f"tune = {tuning.most}: must be a whole number >= 1; a comparison can do without tuning")

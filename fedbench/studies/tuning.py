@@ -1,11 +1,13 @@
 """The options of studies that tune methods, as given by commands and calls."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any
 
 from fedbench.config import Config
 from fedbench.errors import ConfigError
+from fedbench.results.race import LOOKS
 from fedbench.studies.compared_methods import TUNE_SEEDS
 from fedbench.studies.search import Search
 
@@ -18,7 +20,9 @@ class Tuning:
     """most: points of each space, if not all; 0: no tuning. seeds: those on which points are tried.
 
     point: the evaluation point by which points are chosen, and which the answer is about. final_val: share of training
-    images that final runs hold out, if not `data.val`. by_steps: whether budgets are equal in gradient steps.
+    images that final runs hold out, if not `data.val`. by_steps: whether budgets are equal in gradient steps. race:
+    margin and maximum of seeds if they are added until the comparison is decided (`results.race`); hours: the time
+    after which no more are added.
     """
 
     most: int | None = None
@@ -27,6 +31,8 @@ class Tuning:
     point: str = "after_agg"
     final_val: float | None = None
     by_steps: bool = False
+    race: Mapping[str, float] | None = None
+    hours: float | None = None
 
     @classmethod
     def parse(
@@ -39,19 +45,60 @@ class Tuning:
         point: str = "after_agg",
         final_val: float | None = None,
         budget_steps: bool = False,
+        until_told: bool = False,
+        margin: float | None = None,
+        max_seeds: int | None = None,
+        max_hours: float | None = None,
     ) -> "Tuning":
         """From the options of commands and calls. Raises ConfigError."""
-        asked = Search.parse(search, samples, scheduler, tune)
-        return cls(tune, asked, legal_seeds(tune_seeds), legal_point(point), legal_share(final_val), budget_steps)
+        asked, seeds = Search.parse(search, samples, scheduler, tune), legal_seeds(tune_seeds)
+        race = legal_race(until_told, margin, max_seeds, max_hours)
+        chosen = legal_point(point), legal_share(final_val)
+        return cls(tune, asked, seeds, *chosen, budget_steps, race, max_hours)
 
     def as_plan(self) -> dict[str, Any]:
         """The entry of a plan."""
-        return dict(point=self.point, search=self.search.kind, scheduler=self.search.scheduler)
+        race = None if self.race is None else dict(self.race)
+        return dict(point=self.point, search=self.search.kind, scheduler=self.search.scheduler, race=race)
+
+    def with_final_seeds(self, config: Config) -> Config:
+        """The configuration with the seeds of final runs: those asked for, or of the first look, or the default.
+
+        Raises ConfigError for seeds of a study that adds them by itself.
+        """
+        asked = "seeds" in config.model_fields_set
+        if self.race is None:
+            return config if asked else config.model_copy(update={"seeds": list(SEEDS)})
+        first = list(range(LOOKS[0]))
+        if asked and config.seeds != first:
+            raise ConfigError("seeds: until_told takes seeds 0, 1, 2, ... by itself; leave them out, or set max_seeds")
+        clash = [seed for seed in self.seeds if seed < self.race["most"]]
+        if clash:
+            raise ConfigError(f"tune_seeds: {clash[0]} is among the final seeds 0 to {self.race['most'] - 1:.0f}")
+        return config.model_copy(update={"seeds": first})
 
 
-def with_final_seeds(config: Config) -> Config:
-    """The configuration with the seeds of final runs, by default three."""
-    return config if "seeds" in config.model_fields_set else config.model_copy(update={"seeds": list(SEEDS)})
+def legal_race(
+    until_told: bool, margin: float | None, max_seeds: int | None, max_hours: float | None
+) -> dict[str, float] | None:
+    """Margin and maximum number of seeds of a study that adds seeds until it is decided. Raises ConfigError."""
+    if not until_told:
+        given = [("margin", margin), ("max_seeds", max_seeds), ("max_hours", max_hours)]
+        for name, value in given:
+            if value is not None:
+                raise ConfigError(f"{name} = {value}: without effect unless until_told; add --until-told")
+        return None
+    if margin is None or not 0 <= margin < inf:
+        raise ConfigError(
+            f"margin = {margin}: until_told needs the difference that is too small to matter, a number >= 0; of "
+            "accuracies in points, for example --margin 1"
+        )
+    most = 40 if max_seeds is None else max_seeds
+    if most not in LOOKS:
+        raise ConfigError(f"max_seeds = {most}: must be one of the looks, {', '.join(map(str, LOOKS))}")
+    if max_hours is not None and not 0 < max_hours < inf:
+        raise ConfigError(f"max_hours = {max_hours}: must be a number > 0")
+    return {"margin": float(margin), "most": most}
 
 
 def legal_seeds(seeds: Sequence[int]) -> list[int]:

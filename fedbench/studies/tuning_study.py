@@ -1,6 +1,7 @@
 """A study in two stages: every method is tuned over its points, then its best point runs over the final seeds."""
 
 import logging
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -19,6 +20,8 @@ from fedbench.jobs.schedule import Watch, ray_for, run_jobs
 from fedbench.jobs.tune_callbacks import JobProgress
 from fedbench.results import loggers
 from fedbench.results.plan import EntryRole, Plan, is_study, point_name, study_name
+from fedbench.results.race import race_of
+from fedbench.results.tables import FinalScores
 from fedbench.runtime.ray.liveness import ray_restarts
 from fedbench.runtime.resolved import ResolvedRun
 from fedbench.studies.compared_methods import TUNE_SEEDS, ComparedMethod
@@ -130,6 +133,10 @@ class TuningStudy:
             for asked, _ in method.runs(self.config, self.config.seeds, self.tune_seeds)
         ]
 
+    def final_config(self, method: ComparedMethod) -> Config:
+        """The configuration of a final run, at the first point that is tried."""
+        return with_defaults(method.config(self.config, self.points[method.label][0]))
+
     def recall(self) -> None:
         """Begin with the points that an earlier command proposed in this folder, up to the requested number."""
         self.jobs = ()
@@ -196,12 +203,25 @@ class TuningStudy:
             raise ConfigError(f"no trial finished; the first error: {failed}")
 
     def finals(self) -> list[Job]:
-        """The jobs of the second stage: the chosen point of every method over the final seeds."""
+        """The jobs of the second stage: the chosen point of every method over the final seeds, or over the first."""
+        return self._finals({method.label: method.seeds or self.config.seeds for method in self.compared})
+
+    def next_look(self, metric: Metric) -> list[Job]:
+        """The jobs that a race needs for its next look; none if it is over, or if there is no race."""
+        if self.plan.race is None:
+            return []
+        frames = {label: records.metrics() for label, records in self.plan.records(self.folder, only_done=True).items()}
+        race = race_of(self.plan, FinalScores.of(metric, frames))
+        known = {(job.label, job.seed) for job in self.jobs if job.role == "final"}
+        seeds = {label: [s for s in range(n) if (label, s) not in known] for label, n in race.needs.items()}
+        return self._finals(seeds)
+
+    def _finals(self, seeds: Mapping[str, Sequence[int]]) -> list[Job]:
         more = {} if self.final_val is None else {"data.val": self.final_val}
         return [
             self._job(method, self.plan.choices[method.label], seed, more=more)
             for method in self.compared_with(self.plan.choices)
-            for seed in method.seeds or self.config.seeds
+            for seed in seeds.get(method.label, ())
         ]
 
     def compared_with(self, choices: Mapping[str, Values]) -> list[ComparedMethod]:
@@ -236,11 +256,17 @@ class TuningStudy:
             self.plan.choices[method.label] = max(known, key=lambda pair: pair[0])[1]
 
 
-def run_studies(studies: Sequence[TuningStudy], at_once: int | None = None, watch: Watch | None = None) -> bool:
+def run_studies(
+    studies: Sequence[TuningStudy],
+    at_once: int | None = None,
+    watch: Watch | None = None,
+    hours: float | None = None,
+) -> bool:
     """Run the missing jobs of studies side by side, tuning first, and write the pages; returns whether any was missing.
 
-    Raises ConfigError before the first trial.
+    hours: the time after which races get no more seeds. Raises ConfigError before the first trial.
     """
+    until = None if hours is None else time.monotonic() + 3600 * hours
     from fedbench.report import make_report
 
     new = False
@@ -265,6 +291,15 @@ def run_studies(studies: Sequence[TuningStudy], at_once: int | None = None, watc
             if jobs:
                 run_jobs(jobs, scratch, at_once, told)
             new |= missing
+            while until is None or time.monotonic() < until:
+                looks = [study.next_look(metric) for study, metric in zip(studies, metrics, strict=True)]
+                if not any(looks):
+                    break
+                jobs, missing = _begin(studies, looks)
+                run_jobs(jobs, scratch, at_once, told)
+                new |= missing
+                for study in studies:
+                    study.write()
             for study in studies:
                 study.write()
     for study in studies:
