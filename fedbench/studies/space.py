@@ -185,6 +185,24 @@ def at_an_end(method: str, whole: Mapping[str, Any], tried: Sequence[Values], be
     return [key for key in best if any(_is_end(method, key, values, best[key]) for values in seen[key])]
 
 
+GEOMETRIC = 10
+"""Ratio of the largest to the smallest value from which on an axis of positive numbers is extended by a factor."""
+
+
+def beyond(values: Sequence[Any], whole: Any, best: Any) -> Any:
+    """The next value past the end of the tried ones at which the best lies: of the whole axis, or by the last step."""
+    numbers = sorted({v for v in values if isinstance(v, int | float) and not isinstance(v, bool)})
+    last, before = (numbers[-1], numbers[-2]) if best == numbers[-1] else (numbers[0], numbers[1])
+    further = [v for v in whole if (v > last) == (last > before) and v != last] if isinstance(whole, list) else []
+    if further:
+        return min(further, key=lambda v: abs(v - last))
+    is_geometric = numbers[0] > 0 and numbers[-1] / numbers[0] >= GEOMETRIC
+    found = last * last / before if is_geometric else 2 * last - before
+    if all(isinstance(number, int) for number in numbers):
+        return max(1, round(found)) if numbers[0] > 0 else round(found)
+    return float(f"{found:.{DIGITS}g}")
+
+
 def _is_end(method: str, key: str, values: Any, best: Any) -> bool:
     """values: a list, or a distribution, which has no end."""
     known = values if isinstance(values, list) else []

@@ -26,8 +26,11 @@ from fedbench.runtime.ray.liveness import ray_restarts
 from fedbench.runtime.resolved import ResolvedRun
 from fedbench.studies.compared_methods import TUNE_SEEDS, ComparedMethod
 from fedbench.studies.search import Tried, propose
-from fedbench.studies.space import Values, at_an_end
+from fedbench.studies.space import Values, at_an_end, beyond
 from fedbench.tasks import Metric
+
+MOST_EXTENSIONS = 2
+"""Times that a race tries points past the ends of a method's values."""
 
 TUNE = "tune"
 """The folder of a study with Ray Tune's own records of its trials, which TensorBoard and `ResultGrid` read."""
@@ -202,6 +205,25 @@ class TuningStudy:
             failed = next((o.error for o in (job.outcome() for job in self.jobs) if o.error), "no trial finished")
             raise ConfigError(f"no trial finished; the first error: {failed}")
 
+    def further(self) -> list[Job]:
+        """The trials of points next to a method's best one, past the ends of what was tried, for a race."""
+        if self.plan.race is None or self.plan.search != "grid":
+            return []
+        jobs = []
+        for method in self.compared_with(self.plan.choices):
+            tried, best = self.points[method.label], self.plan.choices[method.label]
+            for key in self.plan.ends.get(method.label, ()):
+                whole = method.space.axes.get(key) if method.space else None
+                point = {**best, key: beyond([values[key] for values in tried], whole, best[key])}
+                if point not in self.points[method.label] and self._is_legal(method, point):
+                    self.points[method.label].append(point)
+                    jobs += self._trials(method, point)
+        if jobs:
+            # Points past an end are extra; the budgets that were given to all stay those that count.
+            self.plan.budgets = self.plan.budgets or {c.label: len(c.points) for c in self.compared if c.tuned}
+            self._note_spaces()
+        return jobs
+
     def finals(self) -> list[Job]:
         """The jobs of the second stage: the chosen point of every method over the final seeds, or over the first."""
         return self._finals({method.label: method.seeds or self.config.seeds for method in self.compared})
@@ -287,6 +309,16 @@ def run_studies(
                 new |= len(run_jobs(jobs, scratch, at_once, told, more, early, tune_folder)) > len(jobs)
             for study, metric in zip(studies, metrics, strict=True):
                 study.choose(metric)
+            for _ in range(MOST_EXTENSIONS):
+                past_ends = [study.further() for study in studies]
+                if not any(past_ends):
+                    break
+                jobs, missing = _begin(studies, past_ends)
+                run_jobs(jobs, scratch, at_once, told)
+                new |= missing
+                for study, metric in zip(studies, metrics, strict=True):
+                    study.write()
+                    study.choose(metric)
             jobs, missing = _begin(studies, [study.finals() for study in studies])
             if jobs:
                 run_jobs(jobs, scratch, at_once, told)

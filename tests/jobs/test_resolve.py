@@ -64,9 +64,9 @@ def test_a_resolved_configuration_is_its_own():
 @pytest.mark.parametrize(
     ("free", "machines", "hosts", "gpus", "layout"),
     [
-        ({"CPU": 32.0, "GPU": 2.0}, [{}, {"CPU": 16, "GPU": 1}, {"CPU": 16, "GPU": 1}], 4, 0.5, "channels_last"),
-        ({"CPU": 9.0, "GPU": 2.0}, [{"CPU": 8}, {"CPU": 1, "GPU": 2}], 1, 1, "channels_last"),
-        ({"CPU": 30.0}, [{}, {"CPU": 16, "GPU": 1}, {"CPU": 16, "GPU": 1}], 1, 1, "channels_last"),
+        ({"CPU": 32.0, "GPU": 2.0}, [{}, {"CPU": 16, "GPU": 1}, {"CPU": 16, "GPU": 1}], 4, 0.5, "contiguous"),
+        ({"CPU": 9.0, "GPU": 2.0}, [{"CPU": 8}, {"CPU": 1, "GPU": 2}], 1, 1, "contiguous"),
+        ({"CPU": 30.0}, [{}, {"CPU": 16, "GPU": 1}, {"CPU": 16, "GPU": 1}], 1, 1, "contiguous"),
         ({"CPU": 7.0}, [{"CPU": 8}], 7, 0, "channels_last"),
         ({}, [{}], 1, 0, "channels_last"),
     ],

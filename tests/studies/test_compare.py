@@ -197,3 +197,19 @@ def test_too_few_seeds_are_said_before_anything_is_tried(caplog):
     with pytest.raises(ConfigError):
         compare(Config(model="nowhere:Net", seeds=list(range(10))), ["fedper"], tune=0)
     assert not caplog.messages
+
+
+def test_seeds_are_added_until_it_is_decided_and_the_same_command_goes_on(tmp_path):
+    given = dict(tune=0, until_told=True, at_once=1)
+    config = {**asked(tmp_path).model_dump(exclude_unset=True)}
+    config.pop("seeds")
+    compare(config, METHODS, **given, margin=100, max_seeds=8)
+    first = Plan.read(tmp_path)
+    assert {label: len(first.final(label)) for label in LABELS} == dict.fromkeys(LABELS, 5)
+    compare(config, METHODS, **given, margin=0, max_seeds=8)
+    then = Plan.read(tmp_path)
+    assert then.race == {"margin": 0.0, "most": 8}
+    counts = {label: len(then.final(label)) for label in LABELS}
+    assert set(counts.values()) == {5, 8}
+    assert counts["centralized"] == 5
+    assert {entry.status for entry in then.entries} == {"done"}

@@ -6,7 +6,7 @@ import pytest
 from ray import tune
 
 from fedbench.errors import ConfigError
-from fedbench.studies.space import Space, at_an_end, check_space, distribution, distribution_text
+from fedbench.studies.space import Space, at_an_end, beyond, check_space, distribution, distribution_text
 
 AXES = {"method.tau": [0.1, 0.5, 0.9], "train.lr": [0.01, 0.1]}
 
@@ -157,3 +157,18 @@ def test_the_end_of_the_space_is_one_however_few_points_were_tried(tried, best, 
     assert at_an_end("fedcac", whole, points, {"train.lr": best, "method.beta": 10.0}) == (["train.lr"] if end else [])
     drawn = {"train.lr": tune.loguniform(0.003, 1.0)}
     assert at_an_end("fedcac", drawn, points[:2], {"train.lr": best}) == []
+
+
+@pytest.mark.parametrize(
+    ("tried", "whole", "best", "found"),
+    [
+        ([0.01, 0.03, 0.1], None, 0.1, 0.3333),
+        ([0.03, 0.1, 0.01], [0.001, 0.01, 0.03, 0.1], 0.01, 0.001),
+        ([1, 5, 10], None, 10, 20),
+        ([1, 5, 10], None, 1, 1),
+        ([1, 2, 5], None, 5, 8),
+        ([0.3, 0.5, 0.7], None, 0.3, 0.1),
+    ],
+)
+def test_the_next_value_past_an_end(tried, whole, best, found):
+    assert beyond(tried, whole, best) == pytest.approx(found)

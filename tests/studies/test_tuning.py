@@ -5,7 +5,7 @@ import pytest
 from fedbench.config import Config
 from fedbench.errors import ConfigError
 from fedbench.studies.search import Search
-from fedbench.studies.tuning import Tuning, legal_point, legal_seeds, legal_share, require_validation, with_final_seeds
+from fedbench.studies.tuning import Tuning, legal_point, legal_seeds, legal_share, require_validation
 
 
 def test_words_become_what_a_plan_says():
@@ -31,7 +31,34 @@ def test_points_and_shares_that_are_legal():
 
 
 def test_three_seeds_unless_others_are_asked_for():
-    assert with_final_seeds(Config()).seeds == [0, 1, 2]
-    assert with_final_seeds(Config(seeds=[5])).seeds == [5]
+    assert Tuning().with_final_seeds(Config()).seeds == [0, 1, 2]
+    assert Tuning().with_final_seeds(Config(seeds=[5])).seeds == [5]
     with pytest.raises(ConfigError, match="tune_seeds"):
         legal_seeds([3, 3])
+
+
+def test_a_race_starts_with_the_seeds_of_its_first_look():
+    asked = Tuning.parse(until_told=True, margin=1, max_hours=2.0)
+    assert (asked.race, asked.hours) == ({"margin": 1.0, "most": 40}, 2.0)
+    assert asked.as_plan()["race"] == asked.race
+    assert asked.with_final_seeds(Config()).seeds == [0, 1, 2, 3, 4]
+    with pytest.raises(ConfigError, match="until_told takes seeds 0, 1, 2, ... by itself"):
+        asked.with_final_seeds(Config(seeds=[7]))
+    with pytest.raises(ConfigError, match="tune_seeds: 3 is among the final seeds 0 to 39"):
+        Tuning.parse(until_told=True, margin=1, tune_seeds=[3]).with_final_seeds(Config())
+
+
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [
+        ({"margin": 1}, "margin = 1: without effect unless until_told"),
+        ({"max_seeds": 40}, "max_seeds = 40: without effect unless until_told"),
+        ({"until_told": True}, "margin = None: until_told needs the difference that is too small to matter"),
+        ({"until_told": True, "margin": -1}, "margin = -1: until_told needs"),
+        ({"until_told": True, "margin": 1, "max_seeds": 7}, "max_seeds = 7: must be one of the looks, 5, 8, 12"),
+        ({"until_told": True, "margin": 1, "max_hours": 0}, "max_hours = 0: must be a number > 0"),
+    ],
+)
+def test_what_a_race_refuses(given, line):
+    with pytest.raises(ConfigError, match=line):
+        Tuning.parse(**given)
