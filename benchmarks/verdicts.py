@@ -168,6 +168,12 @@ def equal_truth(methods: list[int], studies: int, rotations: int) -> Iterator[Li
             yield Line(1, f"{where} false over local", found["false over local"], 3.2, more=found)
             yield Line(1, f"{where} best out", found["best out"], 3.2)
             yield Line(1, f"{where} any false statement", found["any false"], 6.0)
+        for lead, best in ((3.0, 2), (0.3, 1)):
+            found = rates(digits((*(90.0,) * (count - best), *(90.0 + lead,) * best)), 1.0, 40, studies, rotations)
+            where = f"{count} methods, {best} best by {lead:g}, at most 40 seeds:"
+            if best > 1:
+                yield Line(1, f"{where} winner", found["winner"], 5.0, more=found)
+            yield Line(1, f"{where} best out", found["best out"], 3.2, more=None if best > 1 else found)
 
 
 def at_the_margin(methods: list[int], studies: int, rotations: int) -> Iterator[Line]:

@@ -74,11 +74,12 @@ class Race:
 
     over_local: what was told, by method; undecided: the interval at the last look of the other ones; given_up: of
     these, those with hardly a chance, which it is; withheld: verdicts that do not hold without outlying seeds, by
-    question (`local` or `best`) and method. candidates: who may be the best, the leader first; out: who is not, with
-    the method that is better. ending: the answer to who is best; None while seeds are added. behind: of the other
-    candidates, their difference from the leader; the high end is the same for all, the most that any candidate may be
-    ahead. needs: the number of seeds that each method needs next; seeds: those used, by method. All intervals are
-    simultaneous, and wide enough to hold without outlying seeds.
+    question (`local` or `best`) and method. candidates: who may be the best, the leader first; out: who is not better
+    than all of them, with the method that is ahead the most. ending: the answer to who is best; None while seeds are
+    added. behind: of the other candidates, their difference from the leader; the high end is the same for all, the most
+    that any candidate may be ahead. needs: the number of seeds that each method needs next; seeds: those used, by
+    method. Intervals are wide enough to hold without outlying seeds. They are simultaneous, but for those of `out`:
+    which method is better than one that is out is not certain, only that there is one at least as good.
     """
 
     look: int = 0
