@@ -157,8 +157,9 @@ def _against_local(study: Study, race: Race, label: str) -> tuple[Bound | None, 
 def _who_is_best(study: Study, race: Race, label: str) -> tuple[Bound | None, str]:
     """The difference to the leader, or to the method that beats it, and the verdict."""
     if label in race.out:
-        other, bound = race.out[label]
-        return Bound(-bound.mean, -inf, -bound.low, bound.error, bound.seeds), f"behind {other}"
+        # Somebody is better; that it is the method that is ahead the most is not certain.
+        _, bound = race.out[label]
+        return Bound(-bound.mean, -inf, -bound.low, bound.error, bound.seeds), "not the best"
     if label not in race.candidates or not race.look:
         return None, ""
     margin = margin_text(study)

@@ -7,16 +7,16 @@ Everything follows from the scores of the first seeds: a study that is stopped a
 statements, and the order in which runs end decides nothing.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count, takewhile
 from typing import Literal
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from fedbench.results.plan import Plan
-from fedbench.results.rotations import ROTATIONS, Rotated
+from fedbench.results.rotations import DIGITS, ROTATIONS, Rotated
 from fedbench.results.tables import BASELINE, LAST, REFERENCES, FinalScores
 
 LOOKS = (5, 8, 12, 18, 27, 40, 60, 90)
@@ -75,11 +75,13 @@ class Race:
     """The state of a comparison after its last complete look.
 
     over_local: what was told, by method; undecided: the interval at the last look of the other ones; given_up: of
-    these, those with hardly a chance, which it is; withheld: verdicts that a single outlying seed decides, by question
-    (`local` or `best`) and method, with the reason. candidates: who may be the best, the leader first; out: who is not,
-    with the method that is better. ending: the answer to who is best; None while seeds are added. behind: of
-    candidates, their difference from the leader. needs: the number of seeds that each method needs next; seeds: those
-    used, by method.
+    these, those with hardly a chance, which it is; withheld: verdicts that do not hold without outlying seeds, by
+    question (`local` or `best`) and method. candidates: who may be the best, the leader first; out: who is not better
+    than all of them, with the method that is ahead the most. ending: the answer to who is best; None while seeds are
+    added. behind: of the other candidates, their difference from the leader; the high end is the same for all, the most
+    that any candidate may be ahead. needs: the number of seeds that each method needs next; seeds: those used, by
+    method. Intervals are wide enough to hold without outlying seeds. They are simultaneous, but for those of `out`:
+    which method is better than one that is out is not certain, only that there is one at least as good.
     """
 
     look: int = 0
@@ -127,8 +129,8 @@ def judge(
         if any(len(scores[method]) < n for method in running):
             race.needs = dict.fromkeys(running, n)
             return race
-        rotated = Rotated(np.array([scores[method][:n] for method in running]).T, rotations)
-        _look(race, rotated, running, rules, level, baseline)
+        look = _Look(np.array([scores[method][:n] for method in running]).T, running, rotations)
+        _judge_look(race, look, rules, level, baseline)
         race.look = n
         race.seeds |= dict.fromkeys(running, n)
     race.needs = {}
@@ -145,64 +147,115 @@ def _running(race: Race, baseline: str) -> list[str]:
     return [method for method in dict.fromkeys(order) if method in asked]
 
 
-def _look(race: Race, rotated: Rotated, running: Sequence[str], rules: Rules, level: float, baseline: str) -> None:
-    place = {method: number for number, method in enumerate(running)}
-    last = rotated.seeds == rules.looks()[-1][0]
-    wanted = [method for method in race.undecided if method in place and method not in race.given_up]
-    if wanted and baseline in place:
-        critical = rotated.critical([place[method] for method in wanted], place[baseline], level)
-        for method in wanted:
-            _look_over_local(race, method, rotated, place[method], place[baseline], critical, rules)
-        if not last and rotated.seeds >= PATIENCE:
-            for method in [method for method in wanted if method in race.undecided]:
-                chance = _chance_over_local(race.undecided[method], len(wanted), rules)
-                if chance < LEAST_CHANCE:
-                    race.given_up[method] = chance
+class _Look:
+    """Scores after a look, with the intervals of their paired differences."""
+
+    def __init__(self, scores: np.ndarray, running: Sequence[str], rotations: int) -> None:
+        self.rotated, self.seeds = Rotated(scores, rotations), len(scores)
+        self.place = {method: number for number, method in enumerate(running)}
+        self._kept_means, self._kept_errors = _without_outliers(self.rotated.scores)
+
+    def critical(self, of: Sequence[str], minus: str, level: float, two_sided: bool) -> float:
+        return self.rotated.critical([self.place[method] for method in of], self.place[minus], level, two_sided)
+
+    def mean(self, method: str) -> float:
+        return float(self.rotated.means[self.place[method]])
+
+    def bound(self, of: str, minus: str, critical: float) -> Bound:
+        own, other = self.place[of], self.place[minus]
+        mean, error = self.rotated.means[own] - self.rotated.means[other], self.rotated.errors[own, other]
+        mean, half = round(float(mean), DIGITS), critical * float(error)
+        return Bound(mean, mean - half, mean + half, float(error), self.seeds)
+
+    def cautious(self, of: str, minus: str, critical: float) -> Bound:
+        """The same, wide enough to hold the interval without outlying seeds as well."""
+        plain, pair = self.bound(of, minus, critical), (self.place[of], self.place[minus])
+        mean, half = float(self._kept_means[pair]), critical * float(self._kept_errors[pair])
+        return replace(plain, low=min(plain.low, mean - half), high=max(plain.high, mean + half))
+
+    def leads(self, critical: Mapping[str, float]) -> tuple[np.ndarray, np.ndarray]:
+        """How far methods (rows) are ahead of others (columns) at the least, the second time cautiously.
+
+        critical: of every method's own family.
+        """
+        own, each = np.ix_(*2 * [[self.place[method] for method in critical]]), np.array([*critical.values()])
+        gaps = np.round(self.rotated.means[:, None] - self.rotated.means, DIGITS)
+        plain = gaps[own] - each * self.rotated.errors[own]
+        np.fill_diagonal(plain, -np.inf)
+        return plain, np.minimum(plain, self._kept_means[own] - each * self._kept_errors[own])
+
+
+def _without_outliers(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Means and standard errors `[K, K]` of paired differences without the seeds that lie far from the others.
+
+    Those of all seeds if none does, or if more than half of the seeds show the same difference.
+    """
+    values = scores[:, :, None] - scores[:, None, :]
+    away = np.abs(values - np.median(values, axis=0))
+    typical = np.median(away, axis=0)
+    kept = (away <= OUTLYING * typical) | (typical == 0)
+    count = kept.sum(0)
+    means = (values * kept).sum(0) / count
+    squares = (kept * (values - means) ** 2).sum(0)
+    return means, np.sqrt(squares / (count - 1) / count)
+
+
+def _judge_look(race: Race, look: _Look, rules: Rules, level: float, baseline: str) -> None:
+    wanted = [method for method in race.undecided if method in look.place and method not in race.given_up]
+    if wanted:
+        _look_over_local(race, look, wanted, rules, level, baseline)
     if race.ending is None:
-        _look_for_best(race, rotated, place, level)
-        race.ending = _ending(race, rotated.seeds, rules)
+        _look_for_best(race, look, level)
+        race.ending = _ending(race, look.seeds, rules)
 
 
-def _look_over_local(
-    race: Race, method: str, rotated: Rotated, own: int, local: int, critical: float, rules: Rules
-) -> None:
-    race.undecided[method] = bound = _bound(rotated, own, local, critical)
-    race.withheld.pop(("local", method), None)
-    verdict = verdict_of(bound, rules.margin)
-    if verdict is None:
-        return
-    if _one_seed_decides(rotated, own, local, lambda other: verdict_of(other, rules.margin) == verdict, critical):
-        race.withheld["local", method] = verdict
-    else:
-        race.over_local[method] = Told(verdict, bound)
-        del race.undecided[method]
+def _look_over_local(race: Race, look: _Look, wanted: Sequence[str], rules: Rules, level: float, baseline: str) -> None:
+    # Those given up keep their share of the level, because which ones they are depends on the scores.
+    family = len(race.undecided)
+    critical = look.critical(wanted, baseline, level * len(wanted) / family, two_sided=True)
+    for method in wanted:
+        race.withheld.pop(("local", method), None)
+        race.undecided[method] = bound = look.cautious(method, baseline, critical)
+        if verdict := verdict_of(bound, rules.margin):
+            race.over_local[method] = Told(verdict, bound)
+            del race.undecided[method]
+        elif verdict := verdict_of(look.bound(method, baseline, critical), rules.margin):
+            race.withheld["local", method] = verdict
+        elif PATIENCE <= look.seeds < rules.looks()[-1][0]:
+            chance = _chance_over_local(bound, family, rules)
+            if chance < LEAST_CHANCE:
+                race.given_up[method] = chance
 
 
-def _look_for_best(race: Race, rotated: Rotated, place: Mapping[str, int], level: float) -> None:
+def _look_for_best(race: Race, look: _Look, level: float) -> None:
     """Takes out whom another candidate beats.
 
-    Every candidate is compared with all others by a family of its own, one-sided. A statement is false only if it
-    contradicts the family of the method that is truly best, so the level is that of one family.
+    Every candidate is compared with all others by a family of its own, one-sided. Only the family of the method that is
+    truly best counts, so the level is that of one family: if its intervals hold, it is not taken out, and all ends of
+    `behind` hold whoever it is.
     """
-    columns = {method: place[method] for method in race.candidates}
-    bounds: dict[str, dict[str, Bound]] = {}
-    for method, own in columns.items():
-        others = {other: column for other, column in columns.items() if other != method}
-        critical = rotated.critical([*others.values()], own, level, two_sided=False)
-        bounds[method] = {other: _bound(rotated, column, own, critical) for other, column in others.items()}
-        ahead = max(bounds[method].items(), key=lambda pair: pair[1].low, default=None)
+    before = race.candidates
+    critical = {
+        method: look.critical([other for other in before if other != method], method, level, two_sided=False)
+        for method in before
+    }
+    plain, cautious = look.leads(critical)
+    for column, method in enumerate(before):
         race.withheld.pop(("best", method), None)
-        if ahead is None or ahead[1].low <= 0:
-            continue
-        if _one_seed_decides(rotated, columns[ahead[0]], own, lambda other: other.low > 0, critical):
-            race.withheld["best", method] = f"behind {ahead[0]}"
-        else:
-            race.out[method] = ahead
-    means = rotated.scores.mean(0)
-    race.candidates = sorted((m for m in columns if m not in race.out), key=lambda m: -means[columns[m]])
+        ahead = before[int(cautious[:, column].argmax())]
+        if cautious[:, column].max() > 0:
+            race.out[method] = ahead, look.cautious(ahead, method, critical[method])
+        elif plain[:, column].max() > 0:
+            race.withheld["best", method] = f"behind {before[int(plain[:, column].argmax())]}"
+    race.candidates = sorted(critical.keys() - race.out.keys(), key=lambda method: (-look.mean(method), method))
     leader, *rest = race.candidates
-    # That a candidate is ahead of the leader by at most so much follows from the candidate's own family.
-    race.behind = {other: replace(bounds[leader][other], high=-bounds[other][leader].low) for other in rest}
+    left = [before.index(method) for method in race.candidates]
+    leads = np.where(np.eye(len(left), dtype=bool), np.inf, cautious[np.ix_(left, left)])
+    low, high = leads.min(1), -leads[0].min()
+    race.behind = {
+        method: replace(look.bound(method, leader, critical[leader]), low=float(low[row]), high=float(high))
+        for row, method in enumerate(rest, 1)
+    }
 
 
 def _ending(race: Race, seeds: int, rules: Rules) -> Ending | None:
@@ -210,14 +263,12 @@ def _ending(race: Race, seeds: int, rules: Rules) -> Ending | None:
     bounds, margin = list(race.behind.values()), rules.margin
     if not bounds:
         return "winner"
-    if all(-margin < bound.low and bound.high < margin for bound in bounds):
-        return "tie"
     within = all(bound.high < margin for bound in bounds)
+    if within and all(-margin < bound.low for bound in bounds):
+        return "tie"
     if seeds < rules.looks()[-1][0]:
-        if seeds < PATIENCE:
-            return None
-        winner, tie, inside = np.min([_chances(bound, len(bounds), rules) for bound in bounds], axis=0)
-        if max(winner, tie) >= LEAST_CHANCE or (not within and inside >= LEAST_CHANCE):
+        chances = np.array([_chances(bound, len(bounds), rules) for bound in bounds]).min(0)
+        if seeds < PATIENCE or chances[0] >= LEAST_CHANCE or (not within and chances[1] >= LEAST_CHANCE):
             return None
     return "within" if within else "open"
 
@@ -231,39 +282,20 @@ def verdict_of(bound: Bound, margin: float) -> Verdict | None:
     return "equal" if -margin < bound.low and bound.high < margin else None
 
 
-def _bound(rotated: Rotated, of: int, minus: int, critical: float) -> Bound:
-    (mean,), (error,) = rotated.differences([of], minus)
-    half = critical * error if error else 0.0
-    return Bound(float(mean), float(mean - half), float(mean + half), float(error), rotated.seeds)
-
-
-def _one_seed_decides(rotated: Rotated, of: int, minus: int, holds: Callable[[Bound], bool], critical: float) -> bool:
-    """Whether a statement does not hold without the seeds that lie far from the others."""
-    values = rotated.scores[:, of] - rotated.scores[:, minus]
-    away = np.abs(values - np.median(values))
-    typical = float(np.median(away))
-    kept = values[away <= OUTLYING * typical] if typical else values
-    if len(kept) == len(values):
-        return False
-    mean, half = float(kept.mean()), critical * float(kept.std(ddof=1)) / np.sqrt(len(kept))
-    return not holds(Bound(mean, mean - half, mean + half, half / critical, len(kept)))
-
-
 def _chance_over_local(bound: Bound, contrasts: int, rules: Rules) -> float:
     """The predicted probability that a contrast with local training is decided at the maximum."""
     mean, spread, half = _at_maximum(bound, 2 * contrasts, rules)
     inside = max(0.0, rules.margin - half)
-    told = stats.norm.sf(half, mean, spread) + stats.norm.cdf(-half, mean, spread)
-    equal = stats.norm.cdf(inside, mean, spread) - stats.norm.cdf(-inside, mean, spread)
-    return float(min(1.0, told + equal))
+    below = special.ndtr((np.array([-half, -inside, inside, half]) - mean) / spread)
+    return float(min(1.0, below[0] + below[2] - below[1] + 1 - below[3]))
 
 
-def _chances(bound: Bound, contrasts: int, rules: Rules) -> tuple[float, float, float]:
-    """The predicted probabilities that a candidate is out, tied with the leader, or not ahead by the margin."""
+def _chances(bound: Bound, contrasts: int, rules: Rules) -> tuple[float, float]:
+    """The predicted probabilities that a candidate is out or tied with the leader, and not ahead by the margin."""
     mean, spread, half = _at_maximum(bound, contrasts, rules)
     inside = max(0.0, rules.margin - half)
-    below = stats.norm.cdf([-half, inside, -inside, rules.margin - half], mean, spread)
-    return float(below[0]), float(below[1] - below[2]), float(below[3])
+    below = special.ndtr((np.array([-half, -inside, inside, rules.margin - half]) - mean) / spread)
+    return float(min(1.0, below[0] + below[2] - below[1])), float(below[3])
 
 
 def _at_maximum(bound: Bound, contrasts: int, rules: Rules) -> tuple[float, float, float]:
@@ -273,7 +305,7 @@ def _at_maximum(bound: Bound, contrasts: int, rules: Rules) -> tuple[float, floa
     """
     (most, level), deviation = rules.looks()[-1], bound.error * np.sqrt(bound.seeds)
     spread = deviation * np.sqrt(max(0.0, 1 / bound.seeds - 1 / most))
-    half = stats.t.ppf(1 - level / contrasts, most - 1) * deviation / np.sqrt(most)
+    half = special.stdtrit(most - 1, 1 - level / contrasts) * deviation / np.sqrt(most)
     return bound.mean, max(float(spread), 1e-12), float(half)
 
 

@@ -78,7 +78,7 @@ def test_verdicts_stand_in_the_table_in_place_of_p_values(raced):
     assert not any("Holm" in head for head in heads)
     by_label = {line[0].text: dict(zip(heads, line, strict=True)) for line in lines}
     assert by_label["fedcac"]["who is best"].text == "best"
-    assert by_label["fedper"]["who is best"].text == "behind fedcac"
+    assert by_label["fedper"]["who is best"].text == "not the best"
     assert by_label["fedper"]["against local"].text == "better"
     assert by_label["fedper"]["score"].tone == "above"
     frame = leaderboard_frame(rows).set_index("method")

@@ -1,0 +1,262 @@
+"""Whether the verdicts of `fedbench compare --until-told` hold, by simulation of studies with a known truth.
+
+    python benchmarks/verdicts.py [--studies 2000] [--methods 7 12 20] [--bar 1 2 3 4 5 6] [--json FILE]
+
+A score is the method's true mean, plus what all methods share in a seed, plus the method's own noise, rounded to a
+multiple of 1 / test images. One bar after the other; exits with 1 if one is missed. In points throughout.
+"""
+
+import argparse
+import json
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from fedbench.results.race import Bound, Race, Rules, judge
+from fedbench.results.rotations import ROTATIONS, Rotated
+from fedbench.results.tables import BASELINE
+
+DIGITS = (92.5, 96.0, 96.0, 95.9, 95.8, 95.7, 95.6, 95.3, 95.3, 94.7, 93.8, 92.8)
+"""Means of local training and eleven methods on the digits (docs/results.md)."""
+CIFAR = (75.1, 76.1, 76.0, 75.9, 75.5, 75.2, 74.8, 74.3, 72.9, 67.3, 36.3, 32.1)
+OUTLIER, OUTLIER_SHARE = 8.0, 0.1
+
+
+@dataclass(frozen=True)
+class Truth:
+    """True means, local training first; spread: standard deviation of a difference over seeds.
+
+    outlying: local training is 8 points worse in one seed of ten, at `random` or in one of every `ten`; means include
+    that.
+    """
+
+    means: tuple[float, ...]
+    spread: float = 1.7
+    shared: float = 1.5
+    images: int = 360
+    outlying: Literal["", "random", "ten"] = ""
+
+    def scores(self, seeds: int, draw: np.random.Generator) -> np.ndarray:
+        """`[methods, seeds]`."""
+        found = np.array(self.means)[:, None] + draw.normal(0, self.shared, seeds)
+        found += draw.normal(0, self.spread / np.sqrt(2), found.shape)
+        if self.outlying:
+            hit = draw.random(seeds) < OUTLIER_SHARE
+            if self.outlying == "ten":
+                hit = np.arange(seeds) % 10 == np.repeat(draw.integers(10, size=-(-seeds // 10)), 10)[:seeds]
+            found[0] += OUTLIER * (OUTLIER_SHARE - hit)
+        return np.round(found * self.images / 100) * 100 / self.images
+
+
+def digits(means: tuple[float, ...] = DIGITS) -> Truth:
+    return Truth(means)
+
+
+def cifar(means: tuple[float, ...] = CIFAR) -> Truth:
+    return Truth(means, 2.3, 4.5, 800)
+
+
+def names(methods: int) -> list[str]:
+    return [BASELINE, *(f"method{number}" for number in range(1, methods))]
+
+
+def races(
+    truth: Truth, rules: Rules, studies: int, rotations: int, cut: Callable[[np.ndarray], np.ndarray] = lambda x: x
+) -> Iterator[Race]:
+    """Races of simulated studies."""
+    labels = names(len(truth.means))
+    for study in range(studies):
+        scores = cut(truth.scores(rules.most, np.random.default_rng([study, len(labels), rules.most])))
+        yield judge(dict(zip(labels, scores, strict=True)), rules, rotations=rotations)
+
+
+def marks(race: Race, truth: Truth, margin: float) -> set[str]:
+    """What is false in a race, and how it ended. Of several best methods, the last one counts as the best."""
+    mean = dict(zip(names(len(truth.means)), truth.means, strict=True))
+    best = max(reversed(mean), key=lambda method: mean[method])
+    found = {race.ending or "unfinished"}
+    for method, told in race.over_local.items():
+        gain = mean[method] - mean[BASELINE]
+        if {"better": gain <= 0, "worse": gain >= 0, "equal": abs(gain) >= margin - 1e-9}[told.verdict]:
+            found |= {"false over local", f"false {told.verdict}"}
+        if not _holds(told.bound, gain):
+            found.add("false interval")
+    if any(bound.seeds and not _holds(bound, mean[m] - mean[BASELINE]) for m, bound in race.undecided.items()):
+        found.add("false interval")
+    if best in race.out:
+        found.add("best out")
+    if any(mean[method] == mean[best] for method in race.out):
+        found.add("a best one out")
+    if race.leader is not None and race.ending in ("tie", "within"):
+        gaps = [mean[method] - mean[race.leader] for method in race.candidates]
+        least = min(gaps) if race.ending == "tie" else 0
+        if max(gaps) >= margin - 1e-9 or least <= -margin + 1e-9:
+            found.add(f"false {race.ending}")
+    if any(not _holds(bound, mean[m] - mean[race.leader or m]) for m, bound in race.behind.items()):
+        found.add("false interval of the best")
+    if found & {"false over local", "best out", "false tie", "false within"}:
+        found.add("any false verdict")
+    if found & {"any false verdict", "false interval", "false interval of the best"}:
+        found.add("any false")
+    if race.withheld:
+        found.add("withheld")
+    return found
+
+
+def _holds(bound: Bound, truth: float) -> bool:
+    return bound.low - 1e-9 <= truth <= bound.high + 1e-9
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Shares of studies in % by what happened, runs of a study, and the share of methods told from local, in %."""
+
+    studies: int
+    shares: dict[str, float]
+    runs: float
+    told: float
+
+    def __getitem__(self, name: str) -> float:
+        return self.shares.get(name, 0.0)
+
+
+def rates(truth: Truth, margin: float, most: int, studies: int, rotations: int) -> Rates:
+    seen, runs, told = Counter[str](), 0, 0
+    for race in races(truth, Rules(margin, most), studies, rotations):
+        seen.update(marks(race, truth, margin))
+        runs += sum(race.seeds.values())
+        told += len(race.over_local)
+    shares = {name: 100 * count / studies for name, count in sorted(seen.items())}
+    return Rates(studies, shares, runs / studies, 100 * told / studies / (len(truth.means) - 1))
+
+
+@dataclass(frozen=True)
+class Line:
+    """A measured number beside what is allowed."""
+
+    bar: int
+    what: str
+    measured: float
+    allowed: float
+    at_least: bool = False
+    more: Rates | None = None
+
+    @property
+    def met(self) -> bool:
+        return self.measured >= self.allowed if self.at_least else self.measured <= self.allowed
+
+    def __str__(self) -> str:
+        allowed, met = f"{'>=' if self.at_least else '<='} {self.allowed:g}", "yes" if self.met else "NO"
+        text = f"| {self.bar} | {self.what} | {self.measured:.1f} | {allowed} | {met} |"
+        if self.more is None:
+            return text
+        rest = ", ".join(f"{name} {share:.1f}" for name, share in self.more.shares.items())
+        return f"{text} {self.more.studies} studies, {self.more.runs:.0f} runs, told {self.more.told:.0f}: {rest} |"
+
+
+def equal_truth(methods: list[int], studies: int, rotations: int) -> Iterator[Line]:
+    for count in methods:
+        for most in (40, 90):
+            found = rates(digits((90.0,) * count), 1.0, most, studies, rotations)
+            where = f"{count} equal methods, at most {most} seeds:"
+            yield Line(1, f"{where} false over local", found["false over local"], 3.2, more=found)
+            yield Line(1, f"{where} best out", found["best out"], 3.2)
+            yield Line(1, f"{where} any false statement", found["any false"], 6.0)
+        for lead, best in ((3.0, 2), (0.3, 1)):
+            found = rates(digits((*(90.0,) * (count - best), *(90.0 + lead,) * best)), 1.0, 40, studies, rotations)
+            where = f"{count} methods, {best} best by {lead:g}, at most 40 seeds:"
+            if best > 1:
+                yield Line(1, f"{where} winner", found["winner"], 5.0, more=found)
+            yield Line(1, f"{where} best out", found["best out"], 3.2, more=None if best > 1 else found)
+
+
+def at_the_margin(methods: list[int], studies: int, rotations: int) -> Iterator[Line]:
+    for count in methods:
+        for margin, name, means in (
+            (2.0, "all 2 points above local", (90.0, *(92.0,) * (count - 1))),
+            (2.0, "the best 2 points above all others", (*(90.0,) * (count - 1), 92.0)),
+        ):
+            found = rates(digits(means), margin, 40, studies, rotations)
+            where = f"{count} methods, {name}, margin 2:"
+            yield Line(2, f"{where} false equal to local", found["false equal"], 3.2, more=found)
+            yield Line(2, f"{where} false tie or within", found["false tie"] + found["false within"], 3.2)
+            yield Line(2, f"{where} any false statement", found["any false"], 6.0)
+
+
+def one_best(methods: list[int], studies: int, rotations: int) -> Iterator[Line]:
+    for lead, least, most in ((2.0, 95.0, 260.0), (3.0, 99.0, 220.0)):
+        found = rates(digits((*(90.0,) * 11, 90.0 + lead)), 1.0, 40, studies, rotations)
+        yield Line(3, f"12 methods, one best by {lead:g}: winner", found["winner"], least, at_least=True, more=found)
+        yield Line(3, f"12 methods, one best by {lead:g}: runs", found.runs, most)
+        yield Line(3, f"12 methods, one best by {lead:g}: any false statement", found["any false"], 6.0)
+
+
+def real_means(methods: list[int], studies: int, rotations: int) -> Iterator[Line]:
+    for name, truth in (("digits", digits()), ("CIFAR-10", cifar())):
+        for margin, least in ((2.0, 95.0), (1.0, 70.0)):
+            found = rates(truth, margin, 40, studies, rotations)
+            answered, least = found["winner"] + found["tie"] + found["within"], least if name == "digits" else 0.0
+            yield Line(4, f"{name}, margin {margin:g}: answered", answered, least, at_least=True, more=found)
+            yield Line(4, f"{name}, margin {margin:g}: any false statement", found["any false"], 6.0)
+
+
+def outlying_seeds(methods: list[int], studies: int, rotations: int) -> Iterator[Line]:
+    for outlying, place in (("ten", "one of every ten seeds"), ("random", "every seed with probability 0.1")):
+        for name, local in (("equal in the mean", 90.0), ("equal but for them", 90.0 - OUTLIER * OUTLIER_SHARE)):
+            truth = Truth((local, *(90.0,) * 11), outlying=outlying)
+            found = rates(truth, 1.0, 40, studies, rotations)
+            where = f"12 methods, local 8 points worse in {place}, {name}:"
+            yield Line(5, f"{where} false verdict on local", found["false over local"], 5.0, more=found)
+            yield Line(5, f"{where} best out", found["best out"], 5.0)
+
+
+def two_seeds(methods: list[int], studies: int, rotations: int) -> Iterator[Line]:
+    truth = Truth((90.0,) * 12, images=800)
+    for seeds, allowed in ((2, 5.0), (3, 10.0)):
+        told, raced = 0, 0
+        for study in range(studies):
+            scores = truth.scores(seeds, np.random.default_rng([study, 6]))
+            rotated, best = Rotated(scores.T, rotations), int(scores.mean(1).argmax())
+            told += any(
+                (rotated.adjusted_p([column for column in range(12) if column != minus], minus) < 0.05).any()
+                for minus in {0, best}
+            )
+            race = judge(dict(zip(names(12), scores, strict=True)), Rules(1.0, 40), rotations=rotations)
+            raced += bool(race.over_local or race.out)
+        yield Line(6, f"12 equal methods, {seeds} seeds, 800 test images: told by p", 100 * told / studies, allowed)
+        yield Line(6, f"12 equal methods, {seeds} seeds, 800 test images: told by a race", 100 * raced / studies, 0.0)
+
+
+BARS = {1: equal_truth, 2: at_the_margin, 3: one_best, 4: real_means, 5: outlying_seeds, 6: two_seeds}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--studies", type=int, default=2000)
+    parser.add_argument("--methods", type=int, nargs="+", default=[7, 12, 20], help="of bars 1 and 2")
+    parser.add_argument("--bar", type=int, nargs="+", default=[*BARS], choices=[*BARS])
+    parser.add_argument("--rotations", type=int, default=ROTATIONS)
+    parser.add_argument("--json", type=Path)
+    asked = parser.parse_args()
+    print("| bar | what | measured | allowed | met |\n| --- | --- | ---: | ---: | --- |", flush=True)
+    lines = []
+    for bar in asked.bar:
+        for line in BARS[bar](asked.methods, asked.studies, asked.rotations):
+            print(line, flush=True)
+            lines.append(line)
+    if asked.json:
+        kept = [
+            vars(line) | {"met": line.met, "more": None if line.more is None else vars(line.more)} for line in lines
+        ]
+        asked.json.write_text(json.dumps(kept, indent=1))
+    return 0 if all(line.met for line in lines) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,253 @@
+"""Races of methods with known scores: what is told after which look, and who gets further seeds."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fedbench.results.race import LEVEL, LOOKS, UNKNOWN, WEIGHTS, Bound, Race, Rules, judge, verdict_of
+
+FAST = 2000
+
+
+def scores(means: dict[str, float], seeds: int = 40, spread: float = 1.2, number: int = 0) -> dict[str, list[float]]:
+    """Of methods with these means; the samples' means are the true ones at no look in particular."""
+    draw = np.random.default_rng(number)
+    shared = draw.normal(0, 1.5, seeds)
+    return {method: [*(mean + shared + draw.normal(0, spread, seeds))] for method, mean in means.items()}
+
+
+def cut(full: dict[str, list[float]], seeds: dict[str, int] | int) -> dict[str, list[float]]:
+    return {method: own[: seeds if isinstance(seeds, int) else seeds.get(method, 0)] for method, own in full.items()}
+
+
+def run(full: dict[str, list[float]], rules: Rules, **more) -> Race:
+    return judge(full, rules, rotations=FAST, **more)
+
+
+def played(full: dict[str, list[float]], rules: Rules, known: dict[str, list[float]] | None = None) -> list[Race]:
+    """The states of a race in which every method gets the seeds that it needs, look by look."""
+    known = known or {method: [] for method in full}
+    states = [run(known, rules)]
+    while not states[-1].is_over:
+        for method, count in states[-1].needs.items():
+            known[method] = full[method][: max(count, len(known[method]))]
+        states.append(run(known, rules))
+    return states
+
+
+MIXED = {"local": 90.0, "good": 93.0, "best": 96.0, "same": 90.1, "bad": 85.0}
+RULES = Rules(1.0, 40)
+
+
+def test_the_looks_spend_at_most_the_level():
+    assert len(LOOKS) == len(WEIGHTS)
+    assert sum(level for _, level in Rules(1.0, 90).looks()) <= LEVEL
+    assert [n for n, _ in Rules(1.0, 30).looks()] == [5, 8, 12, 18, 27]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "verdict"),
+    [(0.1, 3, "better"), (-3, -0.1, "worse"), (-0.9, 0.8, "equal"), (-1, 0.5, None), (-0.5, 1.5, None), (0, 2, None)],
+)
+def test_an_interval_says_better_worse_or_equal(low, high, verdict):
+    assert verdict_of(Bound(0, low, high, 1, 5), margin=1.0) == verdict
+
+
+def test_nothing_is_said_before_the_first_look():
+    race = run(cut(scores(MIXED), 4), RULES)
+    assert (race.look, race.ending, race.over_local, race.out) == (0, None, {}, {})
+    assert race.needs == dict.fromkeys(MIXED, 5)
+    assert set(race.undecided.values()) == {UNKNOWN}
+
+
+def test_a_race_tells_the_winner_and_all_from_local():
+    race = run(scores(MIXED), RULES)
+    assert (race.ending, race.leader, race.candidates) == ("winner", "best", ["best"])
+    assert set(race.out) == {"local", "good", "same", "bad"}
+    assert {method: told.verdict for method, told in race.over_local.items() if method != "same"} == {
+        "good": "better",
+        "best": "better",
+        "bad": "worse",
+    }
+    assert all(told.bound.low > 0 for method, told in race.over_local.items() if told.verdict == "better")
+    assert all(bound.low > 0 for _, bound in race.out.values())
+
+
+def test_statements_depend_on_the_first_seeds_of_each_look_only():
+    full = scores(MIXED)
+    states = played(full, RULES)
+    assert states[-1] == run(full, RULES)
+    assert all(max(state.seeds.values(), default=0) == state.look for state in states)
+
+
+@pytest.mark.parametrize("ahead", [1, 3, 7])
+def test_seeds_in_advance_do_not_change_a_state(ahead):
+    full, known = scores(MIXED), {method: [] for method in MIXED}
+    for state in played(full, RULES)[:-1]:
+        known = {m: full[m][: max(len(known[m]), state.seeds.get(m, 0))] for m in known}
+        early = {m: full[m][: len(own) + ahead * (m == "bad")] for m, own in known.items()}
+        assert run(early, RULES) == run(known, RULES) == state
+
+
+def test_an_interrupted_race_ends_as_if_it_had_not_been():
+    full = scores(MIXED)
+    states = played(full, RULES)
+    for state in states:
+        assert run(cut(full, state.seeds), RULES) == state
+        assert played(full, RULES, cut(full, state.seeds))[-1] == states[-1]
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_the_order_of_methods_decides_nothing(number):
+    full = scores({"local": 90.0, "a": 90.5, "b": 91.5, "c": 92.0, "d": 92.2}, number=number)
+    race, turned = run(full, RULES), run(dict(reversed(full.items())), RULES)
+    assert (race.ending, race.look, race.seeds, race.needs) == (turned.ending, turned.look, turned.seeds, turned.needs)
+    assert (race.candidates, {*race.out}, {*race.given_up}) == (turned.candidates, {*turned.out}, {*turned.given_up})
+    assert {m: told.verdict for m, told in race.over_local.items()} == {
+        m: told.verdict for m, told in turned.over_local.items()
+    }
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_a_raised_maximum_keeps_what_was_told(number):
+    full = scores({"local": 90.0, "a": 90.6, "b": 91.2, "c": 92.0, "d": 92.2, "e": 89.9}, seeds=90, number=number)
+    before, after = run(full, RULES), run(full, replace(RULES, most=90))
+    assert {m: told.verdict for m, told in before.over_local.items()}.items() <= {
+        m: told.verdict for m, told in after.over_local.items()
+    }.items()
+    assert before.out.keys() <= after.out.keys()
+    assert before.ending != "winner" or after.ending == "winner"
+
+
+def test_a_raised_maximum_asks_for_more_seeds_of_what_is_open():
+    full = scores({"local": 90.0, "near": 90.7}, number=3)
+    states = played(full, replace(RULES, most=8))
+    assert states[-1].is_over
+    assert states[-1].undecided
+    assert run(cut(full, states[-1].seeds), RULES).needs == {"local": 12, "near": 12}
+
+
+def test_failed_methods_take_no_part():
+    full = scores(MIXED)
+    full["best"] = full["best"][:3]
+    race = run(full, RULES, failed=["best"])
+    assert (race.ending, race.leader) == ("winner", "good")
+    assert "best" not in {*race.candidates, *race.over_local, *race.out, *race.seeds}
+    assert run(full, RULES).needs == dict.fromkeys(MIXED, 5)
+    del full["best"]
+    assert race == run(full, RULES)
+
+
+def test_methods_within_the_margin_of_each_other_tie():
+    race = run(scores({"local": 85.0, "a": 90.0, "b": 90.1, "c": 90.0}, spread=0.5), RULES)
+    assert (race.ending, {*race.candidates}, {*race.out}) == ("tie", {"a", "b", "c"}, {"local"})
+    assert all(-1 < bound.low <= 0 <= bound.high < 1 for bound in race.behind.values())
+
+
+def test_a_leader_may_be_best_or_within_the_margin_of_the_best():
+    full = scores({"local": 85.0, "a": 90.0, "b": 89.75}, spread=1.2, number=1)
+    race = run(full, RULES)
+    assert (race.ending, race.candidates) == ("within", ["a", "b"])
+    assert race.behind["b"].high < 1
+    assert race.behind["b"].low <= -1
+
+
+def test_a_question_that_the_maximum_does_not_answer_stays_open():
+    full = scores({"local": 90.0, "a": 90.4, "b": 90.2}, spread=3.0)
+    race = run(full, RULES)
+    assert (race.ending, race.over_local, race.is_over) == ("open", {}, True)
+    assert race.look < 40
+    assert {*race.given_up} == {"a", "b"}
+    assert all(chance < 0.2 for chance in race.given_up.values())
+
+
+def test_the_most_that_a_candidate_may_be_ahead_is_the_same_for_all():
+    race = run(scores({"local": 90.0, "a": 90.4, "b": 90.2, "c": 90.3}, spread=3.0), RULES)
+    assert [*race.behind] == race.candidates[1:]
+    assert len({bound.high for bound in race.behind.values()}) == 1
+    assert all(bound.low <= min(0, bound.mean) for bound in race.behind.values())
+
+
+def test_contrasts_given_up_get_no_more_seeds():
+    full = scores({"local": 90.0, "a": 94.0, "b": 93.9, "far": 90.7}, number=5)
+    full["far"] = [*np.array(full["local"]) + 0.7 + np.tile([6.0, -6.0], 20)]
+    states = played(full, RULES)
+    later = [state for state in states if "far" in state.given_up]
+    assert later
+    assert all("far" not in state.needs for state in later if "far" in state.out)
+    assert later[-1].seeds["far"] < 40
+
+
+def test_local_training_runs_while_a_contrast_is_open_or_while_it_may_be_the_best():
+    for number in range(4):
+        full = scores({"local": 90.0, "a": 93.0, "b": 93.2, "c": 90.6}, number=number)
+        for state in played(full, RULES):
+            wanted = set(state.undecided) - set(state.given_up)
+            may_be_best = state.ending is None and "local" in state.candidates
+            assert state.is_over or ("local" in state.needs) == bool(wanted or may_be_best)
+
+
+def test_a_verdict_that_does_not_hold_without_an_outlying_seed_is_withheld():
+    draw = np.random.default_rng(60)
+    local, gaps = draw.normal(90, 1.5, 40), draw.normal(0.5, 0.6, 40)
+    gaps[2] = 3.0
+    full, rules = {"local": [*local], "other": [*(local + gaps)]}, Rules(0.0, 40)
+    race = run(cut(full, 27), rules)
+    assert race.withheld["local", "other"] == "better"
+    assert race.undecided["other"].low < 0
+    assert race.over_local == {}
+    assert race.needs == {"local": 40, "other": 40}
+    ordinary = run(cut(full | {"other": [*(local + np.where(gaps == 3, 1.5, gaps))]}, 27), rules)
+    assert not any(question == "local" for question, _ in ordinary.withheld)
+
+
+def test_who_is_behind_only_by_an_outlying_seed_may_still_be_the_best():
+    draw = np.random.default_rng(5)
+    shared = draw.normal(0, 1.5, 40)
+    local, other = 90 + shared + draw.normal(0, 0.8, 40), 90.9 + shared + draw.normal(0, 0.8, 40)
+    local[4] -= 5
+    full = {"local": [*local], "other": [*other]}
+    race = run(cut(full, 27), RULES)
+    assert race.withheld == {("best", "local"): "behind other"}
+    assert race.candidates == ["other", "local"]
+    assert race.out == {}
+
+
+def test_a_margin_of_zero_tells_no_equality():
+    full = scores({"local": 90.0, "a": 90.0, "b": 95.0})
+    race = run(full, Rules(0.0, 40))
+    assert {told.verdict for told in race.over_local.values()} == {"better"}
+    assert (race.ending, race.leader) == ("winner", "b")
+    tied = run(scores({"local": 90.0, "a": 95.0, "b": 95.0}), Rules(0.0, 40))
+    assert tied.ending == "open"
+
+
+def test_scores_that_are_equal_to_the_bit_are_equal_within_any_margin():
+    full = scores({"local": 90.0, "a": 95.0})
+    full |= {"twin": [*full["a"]], "sibling": [score + 2.0**-44 for score in full["local"]]}
+    race = run(full, RULES)
+    assert race.over_local["sibling"].verdict == "equal"
+    assert race.over_local["sibling"].bound.mean == 0
+    assert (race.ending, {*race.candidates}) == ("tie", {"a", "twin"})
+    strict = run(full, Rules(0.0, 40))
+    assert "sibling" in strict.undecided
+    assert strict.ending == "open"
+
+
+def test_two_methods_are_enough():
+    race = run(scores({"local": 90.0, "a": 93.0}), RULES)
+    assert (race.ending, race.leader, race.over_local["a"].verdict) == ("winner", "a", "better")
+    assert race.look < 40
+
+
+def test_a_race_needs_no_local_training():
+    race = run(scores({"a": 90.0, "b": 93.0, "c": 90.0}), RULES)
+    assert (race.ending, race.leader) == ("winner", "b")
+    assert (race.over_local, race.undecided, race.given_up) == ({}, {}, {})
+
+
+def test_local_training_alone_gets_no_seeds():
+    assert run({"local": []}, RULES).is_over
+    assert run({"local": [], "a": []}, RULES, failed=["a"]).is_over
+    assert run({}, RULES).is_over
