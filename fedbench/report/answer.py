@@ -11,7 +11,7 @@ from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.typeset import join_words
 from fedbench.results.estimators import SAMPLES
 from fedbench.results.quantities import plural, size
-from fedbench.results.statistics import Interval
+from fedbench.results.statistics import LEAST_SEEDS, Interval
 from fedbench.results.tables import BASELINE, LAST
 from fedbench.tasks import Metric
 
@@ -182,6 +182,8 @@ def verdict(metric: Metric, gain: Interval, doubt: str = "") -> str:
     between = f"({span(gain, metric.difference)})"
     if gain.low is None:
         return f"{said} (one seed, so no interval): it is undecided whether collaboration helped."
+    if len(gain.values) < LEAST_SEEDS:
+        return f"{said} {between}: {undecidable(len(gain.values))} whether collaboration helped."
     if gain.sign and doubt:
         return f"{said} {between}; but {doubt}, so it is undecided whether collaboration helped."
     if gain.sign > 0:
@@ -190,6 +192,11 @@ def verdict(metric: Metric, gain: Interval, doubt: str = "") -> str:
         return f"{said} {between}: collaboration did not help."
     count = plural(len(gain.values), "seed")
     return f"{said} {between}; the interval includes 0, so with {count} it is undecided whether collaboration helped."
+
+
+def undecidable(seeds: int) -> str:
+    """Why one or two seeds give no verdict."""
+    return "one seed is not enough to decide" if seeds == 1 else "two seeds cannot decide"
 
 
 def reference_lines(study: Study) -> list[str]:

@@ -22,7 +22,7 @@ def height_of(rows: int) -> int:
     return 90 + rows * (30 if rows <= 20 else 22)
 
 
-VALUES = ("95 % interval over seeds", "over seeds and clients", "p (Holm)", "these seeds resolve", "seeds needed")
+VALUES = ("95 % interval over seeds", "over seeds and clients", "p (adjusted)", "these seeds resolve", "seeds needed")
 """What is beside a difference in the table of a chart's values."""
 
 
@@ -154,7 +154,7 @@ def difference_text(metric: Metric, found: Contrast) -> str:
 def _values(metric: Metric, found: Contrast) -> list[str]:
     """A difference and its VALUES; unknown values are empty."""
     spans = [" to ".join(map(metric.difference, ends or ())) for ends in _intervals(found)]
-    p = "" if found.p_holm is None else p_text(found.p_holm).removeprefix("= ")
+    p = "" if found.p_adjusted is None else p_text(found.p_adjusted).removeprefix("= ")
     resolves = "" if found.resolves is None else metric.difference(found.resolves).lstrip("+")
     return [metric.difference(found.gain.mean), *spans, p, resolves, str(found.seeds_needed or "")]
 

@@ -1,7 +1,7 @@
 """The table of a comparison: scores, comparisons with local and the best, and costs."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -13,7 +13,7 @@ from fedbench.report.baseline_colour import baseline_tone
 from fedbench.report.race import RACE_HEADS, RaceVerdicts, race_order, race_verdicts
 from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.typeset import Cell, sentence
-from fedbench.results.contrasts import Contrast, block_ranks, family
+from fedbench.results.contrasts import Contrast, block_ranks, family, stricter
 from fedbench.results.estimators import estimator_marks, estimator_remark
 from fedbench.results.files import write_atomically
 from fedbench.results.plan import point_name
@@ -69,34 +69,37 @@ class LeaderboardRow:
         return f" ({count} of {count + self.failed} seeds)" if self.failed else ""
 
 
-def leaderboard(study: Study) -> list[LeaderboardRow]:
-    """The methods in the study's order: best mean first, references last."""
+def leaderboard(study: Study, margin: float | None = None) -> list[LeaderboardRow]:
+    """The methods in the study's order: best mean first, references last.
+
+    margin: a difference too small to matter, in units of the metric; differences surely below it are called equal.
+    """
     labels = study.ordered
     if not labels:
         return []
     if study.race is not None:
         labels = race_order(study, study.race)
-    local, behind = comparisons(study, labels) if study.race is None else ({}, {})
-    order = block_ranks(study.scores, labels, study.point)
+    local, behind = comparisons(study, labels, margin) if study.race is None else ({}, {})
+    order = block_ranks(study.scores, [label for label in labels if label not in REFERENCES], study.point)
     target = study.reached(BASELINE) if BASELINE in labels else None
     return [_row(study, label, local.get(label), behind.get(label), order.get(label), target) for label in labels]
 
 
-def comparisons(study: Study, labels: Sequence[str]) -> tuple[dict[str, Contrast], dict[str, Contrast]]:
+def comparisons(
+    study: Study, labels: Sequence[str], margin: float | None = None
+) -> tuple[dict[str, Contrast], dict[str, Contrast]]:
     """Every method against local training, and the best against every other competing method, by label.
 
-    These are two Holm families. A pair in both gets the larger adjusted p, so that a report states one value.
+    These are two families. A pair in both gets the stricter correction, so that a report states one value.
     """
     best = labels[0]
-    compared = partial(family, study.scores, point=study.point)
+    compared = partial(family, study.scores, point=study.point, margin=margin)
     others = [label for label in labels if label != BASELINE] if BASELINE in labels else []
     local = {c.method: c for c in compared([(label, BASELINE) for label in others])}
     behind = {c.other: c for c in compared([(best, label) for label in labels[1:] if label not in REFERENCES])}
     for label in [label for label in behind if BASELINE in (best, label)]:
         own = label if best == BASELINE else best
-        known = [c.p_holm for c in (local[own], behind[label]) if c.p_holm is not None]
-        p = max(known, default=None)
-        local[own], behind[label] = replace(local[own], p_holm=p), replace(behind[label], p_holm=p)
+        local[own], behind[label] = stricter(local[own], behind[label]), stricter(behind[label], local[own])
     return local, behind
 
 
@@ -196,7 +199,7 @@ def _numbers(name: str, found: Contrast | None) -> dict[str, float | None]:
         **_ends(name, None if found is None else found.gain),
         f"{name}_resampled_low": low,
         f"{name}_resampled_high": high,
-        **{f"{name}_{part}": getattr(found, part, None) for part in ("p_holm", "resolves", "seeds_needed")},
+        **{f"{name}_{part}": getattr(found, part, None) for part in ("p_adjusted", "resolves", "seeds_needed")},
     }
 
 
@@ -206,7 +209,7 @@ def _ends(name: str, found: Interval | None) -> dict[str, float | None]:
 
 
 SCORES = ("method", "score", "sd", "pooled")
-DIFFERENCES = ("worst tenth", "over local", "p (Holm)", "better off")
+DIFFERENCES = ("worst tenth", "over local", "p (adjusted)", "better off")
 COSTS = ("method", "points", "steps", "MB", "seconds", "rounds to local", "MB to local")
 OTHER_POINT = {"after_agg": "after_fit", "after_fit": "after_agg"}
 """The evaluation point that the answer does not use."""
@@ -272,8 +275,8 @@ def _line(row: LeaderboardRow, metric: Metric, place: int, tone: str) -> list[Ce
     else:
         rest += [
             "" if gain is None else with_half(gain.gain, metric.difference, metric.number),
-            "" if gain is None or gain.p_holm is None else p_text(gain.p_holm).removeprefix("= "),
-            "" if gain is None else with_half(gain.better_off, lambda share: f"{100 * share:.0f}") + " %",
+            "" if gain is None or gain.p_adjusted is None else p_text(gain.p_adjusted).removeprefix("= "),
+            "" if gain is None else share_text(gain.better_off),
         ]
     shown = metric.number(row.score.mean) if row.verdicts else with_half(row.score, metric.number)
     score = Cell(shown, place if place < 3 else 0, row.tied, tone)
@@ -290,6 +293,12 @@ def with_half(found: Interval, number: Callable[[float], str], half: Callable[[f
     return number(found.mean) + ("" if found.half is None else f" ± {(half or number)(found.half)}")
 
 
+def share_text(found: Interval) -> str:
+    """`58 % (36 to 78)`, because the interval of a share is lopsided, or the mean alone."""
+    ends = "" if found.low is None or found.high is None else f" ({100 * found.low:.0f} to {100 * found.high:.0f})"
+    return f"{100 * found.mean:.0f} %{ends}"
+
+
 def p_text(p: float) -> str:
     return "< 0.001" if p < 0.001 else f"= {p:.3f}"
 
@@ -302,8 +311,8 @@ def leaderboard_text(rows: Sequence[LeaderboardRow], metric: Metric, failures: M
 
 
 LEADERBOARD_NOTE = (
-    "± half of the 95 % interval over seeds, sd over seeds; pooled over all test samples; "
-    "= cannot be told from the best (Holm)"
+    "± half of the 95 % interval over seeds, sd over seeds; pooled over all test samples; better off with its 95 % "
+    "interval; p adjusted for the number of comparisons, = cannot be told from the best by it"
 )
 RACE_NOTE = (
     "sd over seeds; methods have different numbers of seeds and are ordered by their paired difference from the first; "

@@ -19,16 +19,17 @@ from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.template import page_of
 from fedbench.report.theme import LETTER, LIGHT, axis, figure
 from fedbench.report.typeset import Cell, join_words
+from fedbench.results.contrasts import ALPHA
 from fedbench.results.files import write_atomically
 from fedbench.results.matrix import Matrix, Setting
 from fedbench.results.plan import is_study
 from fedbench.results.quantities import plural
-from fedbench.results.rankings import ALPHA, Ranking, ranking
+from fedbench.results.rankings import Ranking, ranking
 from fedbench.results.tables import BASELINE, REFERENCES
 
 MATRIX_NOTE = (
-    "± half of the 95 % interval over seeds; = cannot be told from the best of its column (Holm); rank: mean over "
-    "settings and seeds, 1 the best"
+    "± half of the 95 % interval over seeds; = cannot be told from the best of its column, after the correction for "
+    "the number of comparisons; rank: mean over settings and seeds, 1 the best"
 )
 
 

@@ -119,8 +119,9 @@ def parts(study: Study, rows: Sequence[LeaderboardRow]) -> Iterator[Part]:
 
 CONTRASTS_INTRO = (
     "Paired by seed and client. Thick: 95 % interval over seeds (Student t); thin: over resampled seeds and "
-    "clients. Coloured if the difference is significant after Holm's correction. Values: both intervals, the "
-    "smallest difference that these seeds can detect, and how many seeds would separate the observed one from 0."
+    "clients. Coloured if the difference is significant after the correction for the number of comparisons. "
+    "Values: both intervals, the smallest difference that these seeds can detect, and how many seeds would tell "
+    "the observed one with a probability of 80 %, after the correction."
 )
 RACE_INTRO = (
     "Paired by seed. Bars: the simultaneous interval at the look that told, or at the last one; coloured if it "

@@ -2,15 +2,18 @@
 
 from collections.abc import Sequence
 
-from fedbench.report.answer import doubts, doubts_of_lead, few_seeds, points, span
+from fedbench.report.answer import doubts, doubts_of_lead, few_seeds, points, span, undecidable
 from fedbench.report.leaderboard import LeaderboardRow, p_text, reasons
 from fedbench.report.race import race_answer, race_notes
 from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.typeset import join_words, sentence
 from fedbench.results.contrasts import Contrast
 from fedbench.results.quantities import plural
+from fedbench.results.statistics import LEAST_SEEDS
 from fedbench.results.tables import BASELINE, REFERENCES
 from fedbench.tasks import Metric
+
+UNDECIDED = "undecided"
 
 
 def comparison_answer(study: Study, rows: Sequence[LeaderboardRow]) -> str:
@@ -26,19 +29,31 @@ def comparison_answer(study: Study, rows: Sequence[LeaderboardRow]) -> str:
         return f"{reached}; there is nothing to compare it with{'' if study.lost else ' yet'}."
     ahead = f"{reached}, the best of {len(rivals) + 1} methods and {lead(study.metric, rivals[0].behind)}"
     seeds = len(first.score.values)
-    if seeds == 1:
-        return f"{ahead}; one seed is not enough to decide."
+    if seeds < LEAST_SEEDS:
+        return f"{ahead}; {undecidable(seeds)}."
     if ties := [row.label for row in rivals if row.tied]:
-        return f"{ahead}; with {plural(seeds, 'seed')} it cannot be told from {join_words(ties)}."
+        same = equal_words(study.metric, [row.behind for row in rivals if row.behind is not None])
+        return f"{ahead}; with {plural(seeds, 'seed')} it cannot be told from {join_words(ties)}{same}."
     if doubt := doubts_of_lead(study, first.label, [row.label for row in rivals]):
         return f"{ahead}; but {doubt}, so no winner is named."
     return f"{ahead}: it is the best of them on this data."
 
 
+def equal_words(metric: Metric, found: Sequence[Contrast]) -> str:
+    """`; equal to it within 1.0 points: fedper`, or nothing."""
+    equal = [one for one in found if one.equal]
+    return f"; {within(metric, equal[0])} it: {join_words([one.other for one in equal])}" if equal else ""
+
+
+def within(metric: Metric, found: Contrast) -> str:
+    """`equal within 1.0 points to`."""
+    return f"equal within {metric.number(found.margin or 0.0)}{points(metric)} to"
+
+
 def lead(metric: Metric, found: Contrast) -> str:
     """`1.2 points ahead of fedper (95 % interval ..., p = ...)`."""
     size = metric.difference(abs(found.gain.mean)).lstrip("+") + points(metric)
-    p = "" if found.p_holm is None else f", p {p_text(found.p_holm)}"
+    p = "" if found.p_adjusted is None else f", p {p_text(found.p_adjusted)}"
     return f"{size} ahead of {found.other} ({span(found.gain, metric.difference)}{p})"
 
 
@@ -56,13 +71,11 @@ def comparison_notes(study: Study, rows: Sequence[LeaderboardRow]) -> list[str]:
 
 
 def left_open(found: Contrast) -> str:
-    """Why the difference is undecided: too few seeds, or too many comparisons."""
+    """How many seeds would decide what these leave open."""
     more = found.seeds_needed
-    if found.sign or not more:
+    if found.sign or not more or more <= len(found.gain.values):
         return ""
-    if more > len(found.gain.values):
-        return f"; the observed one would need {more} seeds"
-    return ", which is enough for one comparison but not for this many (Holm)"
+    return f"; the observed one would need about {more} seeds to be told with a probability of 80\u00a0%"
 
 
 def _failures(study: Study, rows: Sequence[LeaderboardRow]) -> list[str]:
@@ -82,9 +95,10 @@ def _at_ends(study: Study, rows: Sequence[LeaderboardRow]) -> list[str]:
 
 
 def _over_local(study: Study, rows: Sequence[LeaderboardRow]) -> list[str]:
-    """Which methods are better or worse than local training, or undecided."""
+    """Which methods are better or worse than local training, equal to it, or undecided."""
     known = [row for row in rows if row.over_local is not None and row.label not in REFERENCES]
-    groups: dict[str, list[str]] = {"better than local training": [], "worse than local training": [], "undecided": []}
+    better, worse = "better than local training", "worse than local training"
+    groups: dict[str, list[str]] = {better: [], worse: []}
     doubtful: dict[str, list[str]] = {}
     for row in known:
         assert row.over_local is not None
@@ -92,7 +106,9 @@ def _over_local(study: Study, rows: Sequence[LeaderboardRow]) -> list[str]:
         if sign and (doubt := doubts(study, row.label, BASELINE, row.over_local.gain.mean)):
             doubtful.setdefault(doubt, []).append(row.label)
         else:
-            groups[["undecided", "better than local training", "worse than local training"][sign]].append(row.label)
+            open_word = f"{within(study.metric, row.over_local)} local training" if row.over_local.equal else UNDECIDED
+            groups.setdefault([open_word, better, worse][sign], []).append(row.label)
+    groups[UNDECIDED] = groups.pop(UNDECIDED, [])
     said = "; ".join(f"{name}: {join_words(labels)}" for name, labels in groups.items() if labels)
     lines = [f"{sentence(said)}." if said else ""]
     lines += [f"{join_words(labels)}: ahead or behind, but {doubt}." for doubt, labels in doubtful.items()]

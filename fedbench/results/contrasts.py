@@ -1,5 +1,6 @@
-"""Comparisons of methods with seeds as the unit: t tests, resampling, and Holm's correction."""
+"""Comparisons of methods with seeds as the unit: t tests, resampling, and corrections for several comparisons."""
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -7,13 +8,19 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from fedbench.results.statistics import CONFIDENCE, Interval, interval
+from fedbench.results.rotations import DIGITS, Rotated
+from fedbench.results.statistics import CONFIDENCE, LEAST_SEEDS, Interval, interval, share_interval
 from fedbench.results.tables import LAST, FinalScores
 
+ALPHA = 1 - CONFIDENCE
 DRAWS = 4000
 MOST_SEEDS = 1000
 ENOUGH = 10
 """Number of seeds recommended if there are too few."""
+POWER = 0.8
+"""Probability with which as many seeds as needed decide."""
+LARGEST_EFFECT = 500.0
+"""Noncentrality beyond which the power is 1 for every number of seeds and comparisons in use."""
 
 
 @dataclass(frozen=True)
@@ -21,10 +28,15 @@ class Contrast:
     """The advantage of a method over another on test at the last round, paired by seed and client.
 
     gain: mean over seeds of the mean over a seed's clients, with a Student t interval over seeds. resampled: 95 %
-    interval of the same mean by resampling seeds, and clients within each. p: two-sided paired t test over seeds;
-    p_holm: Holm-adjusted over all contrasts of a family; both None with one seed. better_off: share of clients strictly
-    better off, over seeds. resolves: the smallest difference that these seeds can separate from 0; seeds_needed: how
-    many would separate the observed one.
+    interval of the same mean by resampling seeds, and clients within each. p: two-sided paired t test over seeds; None
+    with fewer than three. better_off: share of clients strictly better off, over seeds. seeds: those with pairs.
+
+    Of its family: comparisons: the number of contrasts; p_adjusted: p adjusted for that number; simultaneous: half the
+    width of the intervals of all contrasts that hold together with 95 %; both None with fewer than three seeds. margin:
+    a difference too small to matter, in units of the metric, or None.
+
+    resolves: the smallest difference that these seeds can separate from 0; seeds_needed: how many would tell the
+    observed one with a probability of 80 %, after the correction; both None with fewer than three seeds.
     """
 
     method: str
@@ -33,21 +45,32 @@ class Contrast:
     resampled: tuple[float, float] | None
     p: float | None
     better_off: Interval
-    p_holm: float | None = None
+    p_adjusted: float | None = None
+    seeds: tuple[int, ...] = ()
+    comparisons: int = 1
+    simultaneous: float | None = None
+    margin: float | None = None
 
     @property
     def resolves(self) -> float | None:
-        return self.gain.half
+        return self.gain.half if self.p is not None else None
 
     @property
     def seeds_needed(self) -> int | None:
-        return seeds_for(self.gain)
+        return seeds_for(self.gain, self.comparisons)
 
     @property
     def sign(self) -> int:
         """1 if the method is better, -1 if it is worse, after the correction; 0 if undecided."""
-        decided = self.p_holm is not None and self.p_holm < 1 - CONFIDENCE
+        decided = self.p_adjusted is not None and self.p_adjusted < ALPHA
         return int(np.sign(self.gain.mean)) if decided else 0
+
+    @property
+    def equal(self) -> bool:
+        """Whether the methods differ by less than the margin, after the correction, and neither is better."""
+        if self.sign or self.margin is None or self.simultaneous is None:
+            return False
+        return abs(self.gain.mean) + self.simultaneous < self.margin
 
 
 def contrast(scores: FinalScores, method: str, other: str, point: str) -> Contrast | None:
@@ -56,16 +79,62 @@ def contrast(scores: FinalScores, method: str, other: str, point: str) -> Contra
     if joined.empty:
         return None
     seeds = [own.to_numpy() for _, own in joined.groupby("seed")["difference"]]
-    gain = interval([own.mean() for own in seeds])
-    better = interval([float((own > 0).mean()) for own in seeds])
-    return Contrast(method, other, gain, resampled_interval(seeds), p_of(gain.values), better)
+    gain = interval([round(float(own.mean()), DIGITS) for own in seeds])
+    better = share_interval([float((own > 0).mean()) for own in seeds])
+    names = tuple(joined["seed"].unique().tolist())
+    return Contrast(method, other, gain, resampled_interval(seeds), p_of(gain.values), better, seeds=names)
 
 
-def family(scores: FinalScores, asked: Sequence[tuple[str, str]], point: str) -> list[Contrast]:
-    """The existing contrasts of these pairs, with Holm-adjusted p values."""
-    found = [made for pair in asked if (made := contrast(scores, *pair, point)) is not None]
-    adjusted = iter(holm([made.p for made in found if made.p is not None]))
-    return [made if made.p is None else replace(made, p_holm=next(adjusted)) for made in found]
+def family(
+    scores: FinalScores, asked: Sequence[tuple[str, str]], point: str, margin: float | None = None
+) -> list[Contrast]:
+    """The existing contrasts of these pairs, corrected for their number."""
+    existing = [made for pair in asked if (made := contrast(scores, *pair, point)) is not None]
+    found = [replace(made, margin=margin) for made in existing]
+    tested = [made for made in found if made.p is not None]
+    correct = by_rotations if len(tested) > 1 and len({made.seeds for made in tested}) == 1 else by_holm
+    corrected = iter(correct(tested))
+    return [made if made.p is None else next(corrected) for made in found]
+
+
+def by_rotations(tested: Sequence[Contrast]) -> list[Contrast]:
+    """Contrasts over the same seeds with p values and intervals that heed how they are correlated.
+
+    A difference that is the same in all seeds has no t statistic to rotate; its p is multiplied by their number.
+    """
+    own = np.array([made.p for made in tested], dtype=float)
+    differences = np.array([made.gain.values for made in tested]).T  # [seeds, contrasts]
+    rotated, of = Rotated(np.column_stack([np.zeros(len(differences)), differences])), range(1, len(tested) + 1)
+    _, errors = rotated.differences(of, 0)
+    adjusted = np.where(errors > 0, np.maximum(own, rotated.adjusted_p(of, 0)), np.minimum(1, len(tested) * own))
+    halves = errors * np.where(errors > 0, rotated.critical(of, 0, ALPHA), 0)
+    return _corrected(tested, adjusted.tolist(), halves.tolist())
+
+
+def by_holm(tested: Sequence[Contrast]) -> list[Contrast]:
+    """Contrasts over different seeds with p values adjusted by Holm and intervals by Bonferroni."""
+    confidence = 1 - ALPHA / max(1, len(tested))
+    halves = [interval(made.gain.values, confidence).half or 0.0 for made in tested]
+    return _corrected(tested, holm([made.p for made in tested if made.p is not None]), halves)
+
+
+def _corrected(tested: Sequence[Contrast], values: Sequence[float], halves: Sequence[float]) -> list[Contrast]:
+    return [
+        replace(made, comparisons=len(tested), p_adjusted=p, simultaneous=half)
+        for made, p, half in zip(tested, values, halves, strict=True)
+    ]
+
+
+def stricter(one: Contrast, other: Contrast) -> Contrast:
+    """A contrast that belongs to two families, with the stricter correction of both."""
+    if one.p_adjusted is None or other.p_adjusted is None:
+        return one
+    return replace(
+        one,
+        p_adjusted=max(one.p_adjusted, other.p_adjusted),
+        simultaneous=max(one.simultaneous or 0.0, other.simultaneous or 0.0),
+        comparisons=max(one.comparisons, other.comparisons),
+    )
 
 
 def holm(values: Sequence[float]) -> list[float]:
@@ -78,12 +147,16 @@ def holm(values: Sequence[float]) -> list[float]:
 
 
 def p_of(values: Sequence[float]) -> float | None:
-    """Two-sided t test that the mean is 0; without any spread the values decide; None for one value."""
-    if len(values) < 2:
+    """Two-sided t test that the mean is 0; None for fewer than three values.
+
+    Values without spread have no t; their p is that of the sign test, 2 in 2 ** n, or 1 if they are 0.
+    """
+    if len(values) < LEAST_SEEDS:
         return None
-    if np.ptp(values) == 0:
-        return 1.0 if values[0] == 0 else 0.0
-    return float(stats.ttest_1samp(values, 0).pvalue)
+    rounded = np.round(values, DIGITS)
+    if np.ptp(rounded) == 0:
+        return 1.0 if rounded[0] == 0 else float(2.0 ** (1 - len(rounded)))
+    return float(stats.ttest_1samp(rounded, 0).pvalue)
 
 
 def resampled_interval(seeds: Sequence[np.ndarray], draws: int = DRAWS) -> tuple[float, float] | None:
@@ -105,33 +178,45 @@ def resampled_interval(seeds: Sequence[np.ndarray], draws: int = DRAWS) -> tuple
 def resolution(seeds: int) -> float:
     """The smallest mean difference that a paired t test over these seeds separates from 0; infinite with one seed.
 
-    In standard deviations of the difference over seeds.
+    In standard deviations of the difference over seeds, before any correction.
     """
     return float(stats.t.ppf((1 + CONFIDENCE) / 2, seeds - 1) / np.sqrt(seeds)) if seeds > 1 else np.inf
 
 
 def too_few(seeds: int) -> str | None:
     """The warning before a comparison over this many seeds; None if they detect a difference as large as its spread."""
+    if seeds < LEAST_SEEDS:
+        few = "one seed" if seeds < 2 else "two seeds"
+        return f"{few} cannot tell methods apart: use {ENOUGH} or more, --seeds {' '.join(map(str, range(ENOUGH)))}"
     least = resolution(seeds)
     if least <= 1:
         return None
-    if seeds < 2:
-        return f"one seed cannot tell methods apart: use {ENOUGH} or more, --seeds {' '.join(map(str, range(ENOUGH)))}"
     return (
         f"{seeds} seeds can tell two methods apart only if they differ by {least:.1f} times the standard deviation of "
         f"their difference over seeds; with {ENOUGH} seeds {resolution(ENOUGH):.1f} times is enough"
     )
 
 
-def seeds_for(gain: Interval) -> int | None:
-    """How many seeds would separate this mean from 0 at the same spread; None if unknown or too many."""
-    if len(gain.values) < 2 or gain.mean == 0:
+def seeds_for(gain: Interval, comparisons: int = 1) -> int | None:
+    """How many seeds tell this mean from 0 at the same spread with a probability of 80 %; None if unknown or too many.
+
+    comparisons: by which the level of the t test is divided.
+    """
+    if len(gain.values) < LEAST_SEEDS or np.ptp(gain.values) == 0 or gain.mean == 0:
         return None
-    spread = float(np.std(gain.values, ddof=1))
-    for count in range(2, MOST_SEEDS + 1):
-        if stats.t.ppf((1 + CONFIDENCE) / 2, count - 1) * spread / np.sqrt(count) < abs(gain.mean):
-            return count
-    return None
+    effect = abs(gain.mean) / float(np.std(gain.values, ddof=1))
+    counts = range(LEAST_SEEDS, MOST_SEEDS + 1)
+    place = bisect_left(counts, POWER, key=lambda seeds: power(effect, seeds, ALPHA / comparisons))
+    return counts[place] if place < len(counts) else None
+
+
+def power(effect: float, seeds: int, level: float) -> float:
+    """Probability that a two-sided t test of this level tells a mean from 0 in its direction.
+
+    effect: the mean in standard deviations over seeds.
+    """
+    limit = stats.t.isf(level / 2, seeds - 1)
+    return float(stats.nct.sf(limit, seeds - 1, min(effect * np.sqrt(seeds), LARGEST_EFFECT)))
 
 
 def block_ranks(scores: FinalScores, methods: Sequence[str], point: str) -> dict[str, float]:

@@ -8,10 +8,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from fedbench.results.contrasts import holm
-from fedbench.results.statistics import CONFIDENCE
-
-ALPHA = 1 - CONFIDENCE
+from fedbench.results.contrasts import ALPHA, holm
 
 
 @dataclass(frozen=True)

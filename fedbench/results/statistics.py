@@ -11,9 +11,12 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from fedbench.results.rotations import DIGITS
 from fedbench.tasks import Metric
 
 CONFIDENCE = 0.95
+LEAST_SEEDS = 3
+"""Fewer seeds give no verdict: the spread of two differences says next to nothing."""
 
 
 class NoValue(ValueError):
@@ -41,8 +44,8 @@ class Interval:
 
     @property
     def sign(self) -> int:
-        """1 if the interval is above 0, -1 if it is below, 0 if it includes 0 or does not exist."""
-        if self.low is None or self.high is None:
+        """1 if the interval is above 0, -1 if it is below, 0 if it includes 0 or there are fewer than three seeds."""
+        if self.low is None or self.high is None or len(self.values) < LEAST_SEEDS:
             return 0
         return int(self.low > 0) - int(self.high < 0)
 
@@ -67,6 +70,22 @@ def interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Interva
     return Interval(mean, mean - half, mean + half, known)
 
 
+def share_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Interval:
+    """Mean of one share in [0, 1] per seed, with an interval that stays within [0, 1] and may be lopsided.
+
+    Wilson's score interval with Student's t, for as many trials as would give the standard error over seeds (Korn and
+    Graubard, Survey Methodology 24 (1998), use the same number). Raises NoValue if there are none.
+    """
+    plain = interval(values, confidence)
+    if plain.half is None or plain.half == 0 or not 0 < plain.mean < 1:
+        return plain
+    variance = plain.mean * (1 - plain.mean)
+    weight = plain.half**2 / variance  # square of the quantile over the number of trials
+    centre = (plain.mean + weight / 2) / (1 + weight)
+    half = math.sqrt(variance * weight + weight**2 / 4) / (1 + weight)
+    return Interval(plain.mean, max(0.0, centre - half), min(1.0, centre + half), plain.values)
+
+
 def pooled_means(seeds: pd.Series, values: pd.Series, counts: pd.Series) -> pd.Series:
     """The mean over all samples per seed, from means and their counts; omits seeds that lack a count."""
     sums = pd.DataFrame({"sum": values * counts, "count": counts.where(values.notna())}).groupby(seeds).sum(min_count=1)
@@ -83,19 +102,20 @@ def worst_tenth(values: Sequence[float] | np.ndarray, higher: bool = True) -> fl
 def client_pairs(ours: pd.DataFrame, theirs: pd.DataFrame, metric: Metric) -> pd.DataFrame:
     """How much better ours is for each client on test: columns seed, client, ours, theirs, difference.
 
-    Both frames have one row per seed and client; rows without a partner are left out.
+    Both frames have one row per seed and client; rows without a partner are left out. Differences are rounded, so that
+    equal differences of accuracies, which are multiples of 1 / n, are the same number.
     """
     keys, value = ["seed", "client"], f"test_{metric.name}"
     left = ours[[*keys, value]].rename(columns={value: "ours"})
     right = theirs[[*keys, value]].rename(columns={value: "theirs"})
     joined = left.merge(right, on=keys).dropna().sort_values(keys, ignore_index=True)
-    gain = joined["ours"] - joined["theirs"]
+    gain = (joined["ours"] - joined["theirs"]).round(DIGITS)
     return joined.assign(difference=gain if metric.higher else -gain)
 
 
 def paired_difference(paired: pd.DataFrame) -> Interval | None:
     """Mean over seeds of the mean gain of a seed's clients, with its interval; None without pairs."""
-    return None if paired.empty else interval(paired.groupby("seed")["difference"].mean().tolist())
+    return None if paired.empty else interval(paired.groupby("seed")["difference"].mean().round(DIGITS).tolist())
 
 
 def share_that_gains(paired: pd.DataFrame) -> float:

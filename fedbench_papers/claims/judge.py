@@ -98,13 +98,13 @@ def judge_part(
 
 
 def verdict_of_cases(part: Mapping[str, Any], found: Sequence[Verdict]) -> Verdict:
-    """The verdict on several cases; if all must hold and do, p is the largest."""
+    """The verdict on several cases; if all must hold and all were tested, p is the largest."""
     if "some" in part:
         return Verdict(verdicts.some_of(found, part["some"]), note=f"{part['some']} of {len(found)} must hold")
     if "most" in part:
         return Verdict(verdicts.most_of(found, part["most"]), note=f"{part['most']} of {len(found)} must hold")
     word, values = verdicts.all_of(found), [one.p for one in found if one.p is not None]
-    p = max(values) if all(one.holds for one in found) and len(values) == len(found) else None
+    p = max(values) if len(values) == len(found) else None
     return Verdict(word, p=p, note="all must hold")
 
 

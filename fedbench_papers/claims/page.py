@@ -9,11 +9,12 @@ from typing import Any
 
 from fedbench.report.template import render
 from fedbench.results.files import read_as, write_atomically
+from fedbench_papers.claims.verdicts import corrected
 
 CLAIMS_FILE = "claims.json"
 
 CLAIM_COLUMNS = (
-    *("id", "part", "case", "judged", "rule", "point", "verdict", "mean", "low", "high", "delta", "p", "p_holm"),
+    *("id", "part", "case", "judged", "rule", "point", "verdict", "mean", "low", "high", "delta", "p", "p_adjusted"),
     *("other", "best", "values", "note", "seeds", "minutes", "fingerprint", "command", "statement"),
 )
 POINT_WORDS = {"agg": "after aggregation", "fit": "after the fit", "none": ""}
@@ -32,8 +33,10 @@ INTRO = (
     "never a level of accuracy. A difference is in points of test accuracy, paired by seed and client, at the last "
     "round; estimator: mean over a client's samples, plain mean over clients. Intervals: 95 % Student t with the seed "
     "as the unit. Minutes are those of the runs, one core each. Gradient steps are those of a client in a round; the "
-    "pooled model (centralized) makes its own, which count whole. A verdict is about this setting: what does not hold "
-    "does not hold here."
+    "pooled model (centralized) makes its own, which count whole. p is one-sided, of the hypothesis that the claim is "
+    "wrong, and in brackets adjusted by Holm for all parts that were tested; a part holds only if it holds after this "
+    "correction. 'Does not hold' rests on the interval of the part alone, without a correction. A verdict is about "
+    "this setting: what does not hold does not hold here."
 )
 ARMS = "arms: accuracy after aggregation and after the fit, gradient steps per client and round"
 Tree = Mapping[str, Any]
@@ -60,7 +63,8 @@ def as_csv(rows: Sequence[Tree]) -> str:
     table.writeheader()
     for row in rows:
         for part in row["parts"] or [{"verdict": row["status"]}]:
-            table.writerow({**row, **part, "values": " ".join(f"{v:.4g}" for v in part.get("values", ()))})
+            said = {"verdict": corrected_verdict(part), "p_adjusted": adjusted_p(part)}
+            table.writerow({**row, **part, **said, "values": " ".join(f"{v:.4g}" for v in part.get("values", ()))})
     return stream.getvalue()
 
 
@@ -84,7 +88,7 @@ def _details(row: Tree) -> Iterator[str]:
     if row["arms"]:
         yield f"- {ARMS}{shared_words(row)}"
         yield from (f"  - {line}" for line in arms(row))
-    yield "\n| part | rule | verdict | estimate | margin | p (Holm) | per seed | besides |"
+    yield "\n| part | rule | verdict | estimate | margin | p (adjusted) | per seed | besides |"
     yield "| --- | --- | --- | --- | --- | --- | --- | --- |"
     for part in row["parts"]:
         yield f"| {' | '.join(cell(text) for text in cells(part))} |"
@@ -96,7 +100,8 @@ def cells(part: Tree) -> list[str]:
     rule = ", ".join(filter(None, (RULE_WORDS[part["rule"]], POINT_WORDS[part["point"]])))
     rule += " (shown, not judged)" if not part["judged"] and part["rule"] != "shown" and not part["case"] else ""
     values = ", ".join(number(value) for value in part["values"])
-    return [name, rule, part["verdict"], estimate(part), number(part["delta"]), p_words(part), values, remarks_on(part)]
+    said = corrected_verdict(part)
+    return [name, rule, said, estimate(part), number(part["delta"]), p_words(part), values, remarks_on(part)]
 
 
 def estimate(part: Tree) -> str:
@@ -119,7 +124,19 @@ def remarks_on(part: Tree) -> str:
 def p_words(part: Tree) -> str:
     if part["p"] is None:
         return ""
-    return f"{part['p']:.2g}" + (f" ({part['p_holm']:.2g})" if part.get("p_holm") is not None else "")
+    adjusted = adjusted_p(part)
+    return f"{part['p']:.2g}" + ("" if adjusted is None else f" ({adjusted:.2g})")
+
+
+def adjusted_p(part: Tree) -> float | None:
+    """p after the correction, which older tables call p_holm."""
+    found: float | None = part.get("p_adjusted", part.get("p_holm"))
+    return found
+
+
+def corrected_verdict(part: Tree) -> str:
+    """The verdict after the correction for the number of claims."""
+    return corrected(part["verdict"], adjusted_p(part))
 
 
 def number(value: float | None) -> str:
@@ -180,12 +197,13 @@ def row_verdicts(row: Tree) -> list[str]:
     """The verdicts of a row, or why there are none."""
     judged = [part for part in row["parts"] if part["judged"]]
     alone = len(judged) == 1
-    return [part["verdict"] if alone else f"{part['part']}: {part['verdict']}" for part in judged] or [row["status"]]
+    said = [(part["part"], corrected_verdict(part)) for part in judged]
+    return [verdict if alone else f"{name}: {verdict}" for name, verdict in said] or [row["status"]]
 
 
 def tally(rows: Sequence[Tree]) -> str:
     """The number of judged rows, and the verdicts of their parts."""
-    parts = [part["verdict"] for row in rows for part in row["parts"] if part["judged"]]
+    parts = [corrected_verdict(part) for row in rows for part in row["parts"] if part["judged"]]
     counts = {name: sum(part.startswith(name) for part in parts) for name in ("holds", "does not hold", "undecided")}
     done = sum(bool(row["parts"]) for row in rows)
     if not done:

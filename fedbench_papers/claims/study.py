@@ -24,7 +24,7 @@ from fedbench.studies.study_result import StudyResult
 from fedbench.studies.tuning_study import TuningStudy, run_studies
 from fedbench_papers.claims.cost import new_runs
 from fedbench_papers.claims.judge import PartVerdict, judge_row
-from fedbench_papers.claims.page import CLAIMS_FILE, write_claims
+from fedbench_papers.claims.page import CLAIMS_FILE, corrected_verdict, write_claims
 from fedbench_papers.claims.readings import RECORD_POINTS, Frames, accuracy
 from fedbench_papers.claims.rows import SETTINGS, Row, load_file, load_rows, select_rows
 from fedbench_papers.claims.verdicts import of_seeds
@@ -227,7 +227,7 @@ def read_entries(folder: Path) -> dict[str, Any]:
 
 
 def table_of(rows: Mapping[str, Row], found: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Every row in order, with p values adjusted by Holm over all parts decided by a test."""
+    """Every row in order, with p values adjusted by Holm over all parts that were tested."""
     table = []
     for name, row in rows.items():
         known = found.get(name) or {"status": row.reason or NOT_RUN, "parts": []}
@@ -240,10 +240,11 @@ def table_of(rows: Mapping[str, Row], found: Mapping[str, Mapping[str, Any]]) ->
 
 
 def adjust_p_values(parts: Sequence[dict[str, Any]]) -> None:
-    tested = [p for p in parts if p["judged"] and p["p"] is not None and not p["verdict"].startswith("undecided")]
-    values = iter(holm([part["p"] for part in tested]))
-    for part in parts:
-        part["p_holm"] = next(values) if any(part is one for one in tested) else None
+    tested = [part["judged"] and part["p"] is not None for part in parts]
+    values = iter(holm([part["p"] for part, own in zip(parts, tested, strict=True) if own]))
+    for part, own in zip(parts, tested, strict=True):
+        part.pop("p_holm", None)
+        part["p_adjusted"] = next(values) if own else None
 
 
 def cost_table(sources: Mapping[str, str] | None = None, out: Path | str | None = None) -> pd.DataFrame:
@@ -264,5 +265,5 @@ def cost_table(sources: Mapping[str, str] | None = None, out: Path | str | None 
 
 def verdict_line(entry: Mapping[str, Any]) -> str:
     """The verdicts of a row in a line."""
-    words = [f"{part['part']}: {part['verdict']}" for part in entry["parts"] if part["judged"]]
+    words = [f"{part['part']}: {corrected_verdict(part)}" for part in entry["parts"] if part["judged"]]
     return "; ".join(words) or str(entry["status"])

@@ -14,9 +14,9 @@ from scipy import stats
 from fedbench.results.statistics import Interval, interval
 
 HOLDS, WEAKER, FAILS = "holds", "holds, weaker than published", "does not hold"
-UNDECIDED, LEANING = "undecided", "undecided, leaning"
+UNDECIDED, LEANING, UNCORRECTED = "undecided", "undecided, leaning", "undecided after correction"
 LEVEL = 0.05
-"""Significance level of one-sided tests of an order."""
+"""Significance level of one-sided tests of an order, and of all claims together."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,11 @@ class Verdict:
     @property
     def fails(self) -> bool:
         return self.word == FAILS
+
+
+def corrected(word: str, p_adjusted: float | None) -> str:
+    """The word of a verdict after the correction for the number of claims: one that no longer holds is undecided."""
+    return UNCORRECTED if word in (HOLDS, WEAKER) and p_adjusted is not None and p_adjusted >= LEVEL else word
 
 
 def better(difference: pd.Series, delta: float) -> Verdict:

@@ -57,6 +57,24 @@ def test_the_point_of_the_study_comes_first_and_the_other_one_beside_it(make_com
     assert "test accuracy in % after local training; " in leaderboard_text(rows, study.metric)
 
 
+def test_the_rank_counts_competitors_only(study):
+    assert {row.label: row.rank for row in leaderboard(study)} == {
+        "fedcac": 1,
+        "fedper": 2,
+        "local": 3,
+        "centralized": None,
+    }
+
+
+def test_the_share_that_is_better_off_stays_within_0_and_100(make_comparison):
+    study = Study.load(make_comparison({"local": 0.7, "fedcac": 0.72}, spread=0.05, seeds=(0, 1)))
+    rows = leaderboard(study)
+    better = rows[0].over_local.better_off
+    assert 0 <= better.low < better.mean < better.high <= 1
+    shown = leaderboard_text(rows, study.metric)
+    assert f" % ({100 * better.low:.0f} to {100 * better.high:.0f})" in shown
+
+
 def test_columns_of_spread_and_of_all_samples(study):
     rows = leaderboard(study)
     heads, lines = laid_out(rows, study.metric)
@@ -69,7 +87,7 @@ def test_columns_of_spread_and_of_all_samples(study):
 def test_columns_that_nobody_fills_are_left_out(make_comparison):
     lone = Study.load(make_comparison(LEVELS, seeds=(0,)))
     heads, lines = laid_out(leaderboard(lone), lone.metric)
-    assert not {"sd", "p (Holm)"} & set(heads)
+    assert not {"sd", "p (adjusted)"} & set(heads)
     assert {len(line) for line in lines} == {len(heads)}
 
 
@@ -138,5 +156,5 @@ def test_a_pair_has_one_p_wherever_it_is_shown(make_comparison, alone):
     assert pairs
     for over, behind in pairs:
         assert over.p == pytest.approx(behind.p)
-        assert over.p_holm == behind.p_holm >= over.p
+        assert over.p_adjusted == behind.p_adjusted >= over.p
         assert over.sign == -behind.sign or best != "local"

@@ -47,6 +47,23 @@ def test_one_seed_decides_nothing(said):
     assert said(seeds=(0,))[0].endswith("one seed is not enough to decide.")
 
 
+def test_two_seeds_decide_nothing_and_that_is_said(said):
+    answer, notes = said(seeds=(0, 1))
+    assert answer.endswith("; two seeds cannot decide.")
+    assert "Undecided: fedcac and fedper." in notes
+    assert not any("can detect" in note for note in notes)
+
+
+def test_who_is_within_the_margin_is_called_equal(make_comparison):
+    levels = {"local": 0.7, "fedper": 0.702, "fedcac": 0.9, "ditto": 0.9}
+    study = Study.load(make_comparison(levels, spread=0.002, seeds=tuple(range(8))))
+    rows = leaderboard(study, margin=0.03)
+    assert comparison_answer(study, rows).endswith("ditto; equal within 3.0 points to it: ditto.")
+    notes = comparison_notes(study, rows)
+    assert "; equal within 3.0 points to local training: fedper." in notes[0]
+    assert "equal" not in " ".join(comparison_notes(study, leaderboard(study)))
+
+
 def test_no_winner_where_a_rival_may_not_be_at_its_best(said):
     answer, _ = said(ends={"fedper": ["train.lr"]})
     assert answer.endswith(
@@ -103,15 +120,17 @@ def test_a_long_list_is_cut():
 
 
 @pytest.mark.parametrize(
-    ("values", "p_holm", "words"),
+    ("values", "p_adjusted", "comparisons", "words"),
     [
-        ([4.0, 4.5, 5.0], 0.01, ""),
-        ([0.1, 4.5, 9.0], 0.2, "; the observed one would need 7 seeds"),
-        ([4.0, 4.5, 5.0], 0.2, "enough for one comparison but not for this many"),
-        ([0.0, 0.0, 0.0], 1.0, ""),
+        ([4.0, 4.5, 5.0], 0.01, 1, ""),
+        ([0.1, 4.5, 9.0], 0.2, 1, "; the observed one would need about 10 seeds to be told with a probability of 80"),
+        ([0.1, 4.5, 9.0], 0.2, 11, "; the observed one would need about 18 seeds to be told with a probability of 80"),
+        ([4.0, 4.5, 5.0], 0.2, 1, ""),
+        ([0.0, 0.0, 0.0], 1.0, 1, ""),
     ],
 )
-def test_why_a_difference_is_left_open(values, p_holm, words):
-    found = Contrast("fedcac", "local", interval(values), None, 0.01, interval([1.0] * 3), p_holm)
+def test_why_a_difference_is_left_open(values, p_adjusted, comparisons, words):
+    better = interval([1.0] * 3)
+    found = Contrast("fedcac", "local", interval(values), None, 0.01, better, p_adjusted, comparisons=comparisons)
     assert words in left_open(found)
     assert bool(words) == bool(left_open(found))

@@ -1,19 +1,26 @@
 """Methods against each other, beside what the statistics libraries say."""
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
 
 from fedbench.results.contrasts import (
+    Contrast,
     block_ranks,
     contrast,
     family,
     holm,
     p_of,
+    power,
     resampled_interval,
     resolution,
     seeds_for,
+    stricter,
     too_few,
 )
 from fedbench.results.statistics import interval
@@ -44,7 +51,15 @@ DATA = records(
 )
 
 
-@pytest.mark.parametrize("seeds", [2, 3, 6, 10])
+def noisy(gains: dict[str, float], seeds: int, spread: float = 0.02) -> FinalScores:
+    """Methods that are this much better than local training, with noise that local training adds to all."""
+    draw = np.random.default_rng(5)
+    local = draw.normal(0.5, spread, seeds)
+    means = {name: 0.5 + gain + draw.normal(0, spread, seeds) for name, gain in gains.items()}
+    return records({"local": [[v] for v in local], **{name: [[v] for v in own] for name, own in means.items()}})
+
+
+@pytest.mark.parametrize("seeds", [3, 6, 10])
 def test_what_seeds_can_tell_is_where_the_paired_t_test_turns(seeds):
     spread = np.linspace(-1, 1, seeds)
     spread /= np.std(spread, ddof=1)
@@ -53,7 +68,12 @@ def test_what_seeds_can_tell_is_where_the_paired_t_test_turns(seeds):
 
 
 @pytest.mark.parametrize(
-    ("seeds", "line"), [(1, "one seed cannot tell methods apart: use 10"), (2, "by 9.0 times"), (3, "by 2.5 times")]
+    ("seeds", "line"),
+    [
+        (1, "one seed cannot tell methods apart: use 10"),
+        (2, "two seeds cannot tell methods apart: use 10"),
+        (3, "by 2.5 times"),
+    ],
 )
 def test_too_few_seeds_are_said_with_what_they_can_tell(seeds, line):
     assert line in str(too_few(seeds))
@@ -75,17 +95,85 @@ def test_a_contrast_is_the_paired_t_test_over_seeds():
     assert found.resampled[0] < found.gain.mean < found.resampled[1]
 
 
-def test_a_family_is_corrected_for_its_size():
-    good, same = family(DATA, [("good", "local"), ("same", "local")], "after_agg")
-    assert good.p_holm == pytest.approx(2 * good.p)
-    assert same.p_holm == pytest.approx(same.p)
-    assert (good.sign, same.sign) == (1, 0)
+def test_a_family_over_the_same_seeds_is_corrected_less_than_by_holm_and_not_below_p():
+    gains = {"a": 0.03, "b": 0.02, "c": 0.01, "d": 0.0, "e": 0.0}
+    found = family(noisy(gains, 8), [(name, "local") for name in gains], "after_agg")
+    strict = holm([one.p for one in found])
+    assert all(one.p <= one.p_adjusted for one in found)
+    assert sum(one.p_adjusted for one in found) < sum(strict)
+    assert {one.comparisons for one in found} == {5}
 
 
-def test_one_seed_decides_nothing():
-    one = records({"local": [[0.5, 0.6]], "good": [[0.7, 0.8]]})
-    (found,) = family(one, [("good", "local")], "after_agg")
-    assert (found.p, found.p_holm, found.resampled, found.resolves, found.sign) == (None, None, None, None, 0)
+def test_the_best_against_all_others_is_corrected_like_all_others_against_it():
+    gains = {"a": 0.03, "b": 0.02, "c": 0.01}
+    scores, others = noisy(gains, 6), ["local", "b", "c"]
+    ahead = family(scores, [("a", name) for name in others], "after_agg")
+    behind = family(scores, [(name, "a") for name in others], "after_agg")
+    assert [one.p_adjusted for one in ahead] == [one.p_adjusted for one in behind]
+    assert [one.simultaneous for one in ahead] == [one.simultaneous for one in behind]
+
+
+def test_a_family_over_different_seeds_is_corrected_by_holm():
+    levels = {"local": [[0.5], [0.52], [0.49], [0.51]], "good": [[0.7], [0.75], [0.71], [0.7]]}
+    scores = records({**levels, "same": [[0.5], [0.53], [0.48]]})
+    good, same = family(scores, [("good", "local"), ("same", "local")], "after_agg")
+    assert (good.seeds, same.seeds) == ((0, 1, 2, 3), (0, 1, 2))
+    assert [good.p_adjusted, same.p_adjusted] == pytest.approx(holm([good.p, same.p]))
+    assert good.simultaneous == pytest.approx(interval(good.gain.values, 0.975).half)
+
+
+def test_one_contrast_alone_keeps_its_p():
+    (found,) = family(DATA, [("good", "local")], "after_agg")
+    assert found.p_adjusted == found.p
+    assert found.sign == 1
+
+
+def test_every_process_adjusts_p_to_the_same_bits():
+    code = """
+from tests.results.test_contrasts import family, noisy
+found = family(noisy({"a": 0.03, "b": 0.02, "c": 0.01}, 7), [(name, "local") for name in "abc"], "after_agg")
+print([one.p_adjusted.hex() + one.simultaneous.hex() for one in found])
+"""
+    said = {subprocess.check_output([sys.executable, "-c", code], env=process_environment(n)) for n in (1, 2)}
+    assert len(said) == 1
+
+
+def process_environment(threads: int) -> dict[str, str]:
+    return {**os.environ, "OPENBLAS_NUM_THREADS": str(threads), "PYTHONHASHSEED": str(threads)}
+
+
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_fewer_than_three_seeds_decide_nothing(seeds):
+    few = records({"local": [[0.5, 0.6]] * seeds, "good": [[0.7, 0.8]] * seeds, "same": [[0.5, 0.6]] * seeds})
+    found, _ = family(few, [("good", "local"), ("same", "local")], "after_agg", margin=0.5)
+    assert (found.p, found.p_adjusted, found.sign, found.seeds_needed, found.equal) == (None, None, 0, None, False)
+
+
+def test_differences_that_coincide_but_for_rounding_are_the_same():
+    """0.3 - 0.2 and 0.9 - 0.8 are different floats."""
+    scores = records({"local": [[0.2], [0.8], [0.5]], "good": [[0.3], [0.9], [0.6]], "fine": [[0.3], [0.8], [0.5]]})
+    good, fine = family(scores, [("good", "local"), ("fine", "local")], "after_agg")
+    assert good.gain.values == (0.1, 0.1, 0.1)
+    assert (good.p, good.p_adjusted, good.sign) == (0.25, 0.5, 0)
+    assert fine.p_adjusted >= fine.p == pytest.approx(stats.ttest_1samp([0.1, 0, 0], 0).pvalue)
+
+
+def test_who_differs_by_less_than_the_margin_is_equal():
+    gains = {"good": 0.2, "near": 0.0}
+    scores, asked = noisy(gains, 12, spread=0.005), [(name, "local") for name in gains]
+    for margin, equal in ((None, False), (0.0005, False), (0.02, True)):
+        good, near = family(scores, asked, "after_agg", margin)
+        assert (good.equal, near.equal) == (False, equal)
+        assert (good.sign, near.sign) == (1, 0)
+    assert near.simultaneous > near.gain.half
+
+
+def test_a_pair_in_two_families_has_the_stricter_correction():
+    gain = interval([0.1, 0.2, 0.3])
+    one = Contrast("a", "b", gain, None, 0.02, gain, 0.04, simultaneous=0.3, comparisons=2)
+    other = Contrast("b", "a", gain, None, 0.02, gain, 0.06, simultaneous=0.2, comparisons=5)
+    for found in (stricter(one, other), stricter(other, one)):
+        assert (found.p_adjusted, found.simultaneous, found.comparisons) == (0.06, 0.3, 5)
 
 
 def test_holm_steps_down():
@@ -93,8 +181,8 @@ def test_holm_steps_down():
     assert holm([]) == []
 
 
-@pytest.mark.parametrize(("values", "p"), [([0.0, 0.0, 0.0], 1.0), ([0.1, 0.1], 0.0), ([0.3], None)])
-def test_values_without_spread_decide_by_themselves(values, p):
+@pytest.mark.parametrize(("values", "p"), [([0.0, 0.0, 0.0], 1.0), ([0.1] * 6, 2**-5), ([0.1, 0.2], None)])
+def test_values_without_spread_have_the_p_of_their_signs(values, p):
     assert p_of(values) == p
 
 
@@ -109,13 +197,21 @@ def test_resampling_knows_clients_and_seeds_and_repeats_itself():
     assert resampled_interval(seeds[:1]) is None
 
 
-def test_so_many_seeds_would_tell_a_difference():
+def test_so_many_seeds_tell_a_difference_in_four_of_five_studies():
     gain = interval([0.01, 0.05, 0.03, -0.01])
-    count, spread = seeds_for(gain), np.std(gain.values, ddof=1)
-    assert stats.t.ppf(0.975, count - 1) * spread / np.sqrt(count) < gain.mean
-    assert stats.t.ppf(0.975, count - 2) * spread / np.sqrt(count - 1) >= gain.mean
-    assert seeds_for(interval([0.1])) is None
+    draw, effect = np.random.default_rng(2), gain.mean / gain.sd
+    for comparisons in (1, 11):
+        count = seeds_for(gain, comparisons)
+        p = stats.ttest_1samp(draw.normal(effect, 1, (20_000, count)), 0, axis=1).pvalue
+        assert (p < 0.05 / comparisons).mean() == pytest.approx(power(effect, count, 0.05 / comparisons), abs=0.01)
+        assert power(effect, count - 1, 0.05 / comparisons) < 0.8 <= power(effect, count, 0.05 / comparisons)
+    assert seeds_for(interval([100.0, 100.1, 99.9]), 1000) == 3
     assert seeds_for(interval([1e-9, 1.0, -1.0])) is None
+
+
+@pytest.mark.parametrize("values", [[0.1], [0.1, 0.2], [0.1, 0.1, 0.1], [0.0, 0.0, 0.0]])
+def test_without_a_spread_nobody_knows_how_many_seeds_are_needed(values):
+    assert seeds_for(interval(values)) is None
 
 
 def test_ranks_are_means_over_seeds_and_ties_share():

@@ -15,6 +15,7 @@ from fedbench.results.statistics import (
     interval,
     paired_difference,
     pooled_means,
+    share_interval,
     share_that_gains,
     worst_tenth,
 )
@@ -64,7 +65,34 @@ def test_missing_seeds_are_left_out_and_none_is_an_error() -> None:
         interval([math.nan])
 
 
-@pytest.mark.parametrize(("values", "sign"), [([0.1, 0.11], 1), ([-0.1, -0.11], -1), ([-0.1, 0.1], 0)])
+def test_two_seeds_have_an_interval_but_no_sign() -> None:
+    found = interval([0.1, 0.1])
+    assert (found.low, found.sign) == (0.1, 0)
+
+
+def test_equal_differences_of_accuracies_are_the_same_number() -> None:
+    ours, theirs = frame({0: [0.3, 0.9], 1: [0.6, 0.7]}), frame({0: [0.2, 0.8], 1: [0.5, 0.6]})
+    pairs = client_pairs(ours, theirs, ACCURACY)
+    assert set(pairs["difference"]) == {0.1}
+    assert paired_difference(pairs).values == (0.1, 0.1)
+
+
+@given(st.lists(ACCURACIES, min_size=1, max_size=8))
+def test_the_interval_of_a_share_stays_within_0_and_1(values: list[float]) -> None:
+    found = share_interval(values)
+    if len(values) > 1:
+        assert 0 <= found.low <= found.mean <= found.high <= 1
+
+
+def test_the_interval_of_a_share_is_nearly_students_in_the_middle_and_lopsided_at_the_ends() -> None:
+    middle = [0.5, 0.52, 0.48, 0.51, 0.49]
+    assert share_interval(middle).high == pytest.approx(interval(middle).high, abs=0.002)
+    few = share_interval([0.6, 0.9])
+    assert few.mean - few.low > few.high - few.mean
+    assert (share_interval([1.0, 1.0]).low, share_interval([0.3]).low) == (1.0, None)
+
+
+@pytest.mark.parametrize(("values", "sign"), [([0.1, 0.11, 0.12], 1), ([-0.1, -0.11, -0.12], -1), ([-0.1, 0, 0.1], 0)])
 def test_sign_says_whether_the_interval_excludes_zero(values: list[float], sign: int) -> None:
     assert interval(values).sign == sign
 

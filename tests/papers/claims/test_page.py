@@ -10,7 +10,7 @@ from fedbench.report import make_report
 from fedbench_papers.claims.page import bar, row_verdicts, seed_range, tally, tone, write_claims
 from tests.report.reading import Page
 
-PART = dict(part="a", case="", rule="B", point="agg", delta=0.5, judged=True, verdict="holds", p=0.01, p_holm=0.02)
+PART = dict(part="a", case="", rule="B", point="agg", delta=0.5, judged=True, verdict="holds", p=0.01, p_adjusted=0.02)
 PART |= dict(mean=1.25, low=0.5, high=2.0, values=[1.0, 1.5], best=1.4, note="<b>", other="undecided")
 ROW = dict(id="C1", statement="A | B & <more>", where="Table 1", effect="+2", setting="CS", setting_text="small")
 ROW |= dict(uses=["M9"], seeds=[0, 1, 2], status="judged", parts=[PART], minutes=2.0, runs=6, open=["decay 0"])
@@ -72,6 +72,24 @@ def test_the_page_is_made_again_from_the_table(folder):
     (folder / "report.html").unlink()
     assert make_report(folder) == folder / "report.html"
     assert (folder / "report.html").exists()
+
+
+def test_what_holds_by_its_own_test_only_is_undecided_wherever_it_is_shown(tmp_path):
+    by_chance = {**ROW, "parts": [{**PART, "p_adjusted": 0.2}]}
+    (tmp_path / "claims.json").write_text(json.dumps({"rows": [by_chance]}))
+    page = Page(write_claims(tmp_path))
+    assert "0 holds, 0 does not hold, 1 undecided" in page.text
+    assert 'class="mark holds"' not in page.source
+    assert page.source.count('class="mark open">undecided after correction') == 2
+    assert "| C1 | A / B & <more> | undecided after correction |" in (tmp_path / "claims.md").read_text()
+    assert next(csv.DictReader((tmp_path / "claims.csv").open()))["verdict"] == "undecided after correction"
+
+
+def test_a_table_of_an_earlier_version_is_read(tmp_path):
+    old = {key: value for key, value in PART.items() if key != "p_adjusted"} | {"p_holm": 0.03}
+    (tmp_path / "claims.json").write_text(json.dumps({"rows": [{**ROW, "parts": [old]}]}))
+    write_claims(tmp_path)
+    assert "| 0.01 (0.03) |" in (tmp_path / "claims.md").read_text()
 
 
 def test_words():

@@ -91,15 +91,15 @@ def part(verdict: str, p: float | None, counts: bool = True) -> dict:
     return {"part": "a", "verdict": verdict, "p": p, "judged": counts}
 
 
-def test_p_values_are_adjusted_for_all_that_was_decided():
+def test_p_values_are_adjusted_for_all_that_was_tested():
     parts = [part("holds", 0.01), part("undecided", 0.2), part("does not hold", 0.9), part("holds", 0.02)]
     parts += [part("holds", 0.001, False), part("holds", None)]
     adjust_p_values(parts)
-    assert [p["p_holm"] for p in parts] == [
-        pytest.approx(0.03),
-        None,
-        pytest.approx(0.9),
+    assert [p["p_adjusted"] for p in parts] == [
         pytest.approx(0.04),
+        pytest.approx(0.4),
+        pytest.approx(0.9),
+        pytest.approx(0.06),
         None,
         None,
     ]
