@@ -35,6 +35,11 @@ def test_one_seed_decides_nothing(make_grid: Make) -> None:
     assert "(one seed, so no interval): it is undecided" in page_of(make_grid(seeds=(0,))).answer
 
 
+def test_two_seeds_decide_nothing(make_grid: Make) -> None:
+    answer = page_of(make_grid(gain=0.1, seeds=(0, 1))).answer
+    assert answer.endswith("): two seeds cannot decide whether collaboration helped.")
+
+
 def test_a_grid_whose_cells_all_failed_says_so(make_grid: Make) -> None:
     page = page_of(make_grid(space={"method.tau": [0.1, 0.3], "method.beta": [5]}, fail=(0, 1)))
     assert page.answer == "No point of the grid finished: 2 of 2 failed, so there is no answer."

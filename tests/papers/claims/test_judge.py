@@ -80,6 +80,14 @@ def test_cases_come_to_one_verdict():
     assert word(most=2) == UNDECIDED
 
 
+def test_the_p_of_a_part_does_not_depend_on_its_verdict():
+    """Else undecided parts would leave the family of tests."""
+    cases = {"yes": {"of": ["a", "b"]}, "no": {"of": ["b", "b"]}}
+    head, *below = judge_row({"x": {"rule": "B", "delta": -1.0, "cases": cases}}, ARMS, pick)
+    assert not head.verdict.holds
+    assert head.verdict.p == max(line.verdict.p for line in below)
+
+
 def test_what_is_shown_does_not_count():
     assert not one({"rule": "B", "shown": True, "delta": 1.0, "of": ["a", "b"]}).judged
 
