@@ -98,16 +98,13 @@ def family(
 
 
 def by_rotations(tested: Sequence[Contrast]) -> list[Contrast]:
-    """Contrasts over the same seeds with p values and intervals that heed how they are correlated.
-
-    A difference that is the same in all seeds has no t statistic to rotate; its p is multiplied by their number.
-    """
+    """Contrasts over the same seeds with p values and intervals that heed how they are correlated."""
     own = np.array([made.p for made in tested], dtype=float)
     differences = np.array([made.gain.values for made in tested]).T  # [seeds, contrasts]
     rotated, of = Rotated(np.column_stack([np.zeros(len(differences)), differences])), range(1, len(tested) + 1)
     _, errors = rotated.differences(of, 0)
-    adjusted = np.where(errors > 0, np.maximum(own, rotated.adjusted_p(of, 0)), np.minimum(1, len(tested) * own))
-    halves = errors * np.where(errors > 0, rotated.critical(of, 0, ALPHA), 0)
+    adjusted = np.maximum(own, rotated.adjusted_p(of, 0))
+    halves = errors * rotated.critical(of, 0, ALPHA)
     return _corrected(tested, adjusted.tolist(), halves.tolist())
 
 

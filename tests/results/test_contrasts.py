@@ -154,7 +154,8 @@ def test_differences_that_coincide_but_for_rounding_are_the_same():
     scores = records({"local": [[0.2], [0.8], [0.5]], "good": [[0.3], [0.9], [0.6]], "fine": [[0.3], [0.8], [0.5]]})
     good, fine = family(scores, [("good", "local"), ("fine", "local")], "after_agg")
     assert good.gain.values == (0.1, 0.1, 0.1)
-    assert (good.p, good.p_adjusted, good.sign) == (0.25, 0.5, 0)
+    assert (good.p, good.sign) == (0.25, 0)
+    assert good.p_adjusted == pytest.approx(0.34, abs=0.01)
     assert fine.p_adjusted >= fine.p == pytest.approx(stats.ttest_1samp([0.1, 0, 0], 0).pvalue)
 
 
