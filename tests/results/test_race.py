@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from fedbench.results.race import LEVEL, LOOKS, UNKNOWN, WEIGHTS, Bound, Race, Rules, judge, verdict_of
+from fedbench.results.rotations import Rotated
 
 FAST = 2000
 
@@ -177,6 +178,17 @@ def test_contrasts_given_up_get_no_more_seeds():
     assert later
     assert all("far" not in state.needs for state in later if "far" in state.out)
     assert later[-1].seeds["far"] < 40
+
+
+def test_contrasts_given_up_keep_their_share_of_the_level():
+    full = scores({"local": 90.0, "a": 91.2, "far": 90.6}, spread=1.3, number=3)
+    full["far"] = [*np.array(full["local"]) + 0.7 + np.tile([6.0, -6.0], 20)]
+    race = run(cut(full, 18), RULES)
+    assert ({*race.given_up}, {*race.undecided}) == ({"far"}, {"a", "far"})
+    (level,) = [level for n, level in RULES.looks() if n == 18]
+    alone = Rotated(np.array([full["local"][:18], full["a"][:18]]).T, FAST)
+    bound = race.undecided["a"]
+    assert (bound.high - bound.mean) / bound.error == pytest.approx(alone.critical([1], 0, level / 2), rel=1e-3)
 
 
 def test_local_training_runs_while_a_contrast_is_open_or_while_it_may_be_the_best():
