@@ -118,11 +118,13 @@ def outcome(folder: Path) -> tuple[str, int]:
         return f"{matrix.matrix_text(survey)}\n{matrix.matrix_answer(survey)}", FAILED if failed else OK
     from fedbench.report.leaderboard import leaderboard, leaderboard_text
     from fedbench.report.study import Study
-    from fedbench.report.verdicts import comparison_answer
+    from fedbench.report.verdicts import comparison_answer, comparison_notes
 
     study = Study.load(folder)
     rows = leaderboard(study)
     text = f"{leaderboard_text(rows, study.metric, study.failures)}\n{comparison_answer(study, rows)}"
+    if study.race is not None:
+        text = "\n".join([text, *comparison_notes(study, rows)])
     return text, FAILED if study.failures else OK
 
 

@@ -119,3 +119,9 @@ def test_the_page_has_the_answer_and_the_bars(raced):
     assert "it is the best, decided after" in text
     assert "Bars: the simultaneous interval at the look that told" in text
     assert "Holm" not in text
+
+
+def test_the_page_of_a_grid_has_the_same_answer(raced):
+    study = raced()
+    study.plan.subject = "fedcac"
+    assert "it is the best, decided after" in page_text(study)
