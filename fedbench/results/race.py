@@ -25,7 +25,7 @@ WEIGHTS = (0.05, 0.10, 0.20, 0.25, 0.20, 0.10, 0.05, 0.025)
 """Shares of the error levels that the looks spend; at most 1 in all, so that a maximum may be raised later."""
 LEVEL = 0.025
 """Error level of each of the two questions."""
-PATIENCE = 12
+GIVING_UP_FROM = 12
 """Seeds from which on a question is given up that the maximum would hardly decide."""
 LEAST_CHANCE = 0.2
 """Chance of a decision below which it is given up."""
@@ -221,7 +221,7 @@ def _look_over_local(race: Race, look: _Look, wanted: Sequence[str], rules: Rule
             del race.undecided[method]
         elif verdict := verdict_of(look.bound(method, baseline, critical), rules.margin):
             race.withheld["local", method] = verdict
-        elif PATIENCE <= look.seeds < rules.looks()[-1][0]:
+        elif GIVING_UP_FROM <= look.seeds < rules.looks()[-1][0]:
             chance = _chance_over_local(bound, family, rules)
             if chance < LEAST_CHANCE:
                 race.given_up[method] = chance
@@ -268,7 +268,7 @@ def _ending(race: Race, seeds: int, rules: Rules) -> Ending | None:
         return "tie"
     if seeds < rules.looks()[-1][0]:
         chances = np.array([_chances(bound, len(bounds), rules) for bound in bounds]).min(0)
-        if seeds < PATIENCE or chances[0] >= LEAST_CHANCE or (not within and chances[1] >= LEAST_CHANCE):
+        if seeds < GIVING_UP_FROM or chances[0] >= LEAST_CHANCE or (not within and chances[1] >= LEAST_CHANCE):
             return None
     return "within" if within else "open"
 
