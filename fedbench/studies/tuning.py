@@ -90,8 +90,8 @@ def legal_race(
         return None
     if margin is None or not 0 <= margin < inf:
         raise ConfigError(
-            f"margin = {margin}: until_told needs the difference that is too small to matter, a number >= 0; of "
-            "accuracies in points, for example --margin 1"
+            f"margin{'' if margin is None else f' = {margin}'}: until_told needs the difference that is too small to "
+            "matter, a number >= 0; of accuracies in points, for example --margin 1"
         )
     most = 40 if max_seeds is None else max_seeds
     if most not in LOOKS:

@@ -53,7 +53,7 @@ def test_a_race_starts_with_the_seeds_of_its_first_look():
     [
         ({"margin": 1}, "margin = 1: without effect unless until_told"),
         ({"max_seeds": 40}, "max_seeds = 40: without effect unless until_told"),
-        ({"until_told": True}, "margin = None: until_told needs the difference that is too small to matter"),
+        ({"until_told": True}, "margin: until_told needs the difference that is too small to matter"),
         ({"until_told": True, "margin": -1}, "margin = -1: until_told needs"),
         ({"until_told": True, "margin": 1, "max_seeds": 7}, "max_seeds = 7: must be one of the looks, 5, 8, 12"),
         ({"until_told": True, "margin": 1, "max_hours": 0}, "max_hours = 0: must be a number > 0"),
