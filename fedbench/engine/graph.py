@@ -61,7 +61,7 @@ class Graph(RowEngine):
         return place % self.width
 
 
-class GraphGroup(Group["Course"]):
+class GraphGroup(Group["PlannedCursor"]):
     """The captured steps of fits of one kind, by row and size of the batch."""
 
     stacked = False
@@ -75,10 +75,10 @@ class GraphGroup(Group["Course"]):
     def set_rate(self, rate: float) -> None:
         self.rate.fill_(rate)
 
-    def cursor(self, request: FitRequest) -> "Course":
-        return Course(self.engine, request)
+    def cursor(self, request: FitRequest) -> "PlannedCursor":
+        return PlannedCursor(self.engine, request)
 
-    def run(self, cursors: Sequence["Course"]) -> None:
+    def run(self, cursors: Sequence["PlannedCursor"]) -> None:
         for cursor in cursors:
             self._prepare(cursor)
         for cursor in cursors:
@@ -94,13 +94,17 @@ class GraphGroup(Group["Course"]):
                 self._lanes[cursor.row].lead()
         self._take_logs(cursors)
 
-    def _prepare(self, cursor: "Course") -> None:
+    def _prepare(self, cursor: "PlannedCursor") -> None:
         """Captures the steps of this fit that are frequent."""
         for size, count in Counter(cursor.sizes).items():
             key = cursor.row, size
             self._seen[key] += count
             if key not in self._steps and self._seen[key] >= FREQUENT:
-                self._steps[key] = self._captured(cursor.row, cursor.look(size))
+                try:
+                    self._steps[key] = self._captured(cursor.row, cursor.look(size))
+                except UnsupportedFitError as error:
+                    self._refusals[self.kind.step_key] = error  # is not tried again in every round
+                    raise
             if key in self._steps:
                 self._steps[key].empty()
 
@@ -146,7 +150,7 @@ class GraphGroup(Group["Course"]):
         feed.note(logged)
         feed.at.add_(1)
 
-    def _step(self, cursor: "Course") -> None:
+    def _step(self, cursor: "PlannedCursor") -> None:
         row, size = cursor.row, cursor.sizes[cursor.done]
         captured = self._steps.get((row, size))
         with self._lanes[row].entered():
@@ -163,7 +167,7 @@ class GraphGroup(Group["Course"]):
                 captured.left -= 1
         cursor.done += 1
 
-    def _take_logs(self, cursors: Sequence["Course"]) -> None:
+    def _take_logs(self, cursors: Sequence["PlannedCursor"]) -> None:
         """What the module has logged in the last epochs, whose values replace those of the epochs before."""
         calls = self.step.logs.calls
         cursors = [cursor for cursor in cursors if cursor.sizes]
@@ -234,7 +238,7 @@ class Feed:
             self.logs.index_copy_(0, self.at, row.unsqueeze(0))
 
 
-class Course(Cursor):
+class PlannedCursor(Cursor):
     """The batches of a fit by size. sizes: of all steps, in order; logs_of: by size, the logs `[L]` of its steps."""
 
     def __init__(self, engine: Engine, request: FitRequest) -> None:

@@ -125,7 +125,7 @@ CONTRASTS_INTRO = (
     "the observed one with a probability of 80 %, after the correction."
 )
 RACE_INTRO = (
-    "Paired by seed. Bars: the simultaneous interval at the look that told, or at the last one; coloured if it "
+    "Paired by seed. Bars: the simultaneous interval at the look that decided, or at the last one; coloured if it "
     "excludes 0."
 )
 

@@ -24,6 +24,8 @@ def race_answer(study: Study, race: Race) -> str:
     if race.leader is None:
         return "No method has been evaluated yet."
     leader, rest, margin = race.leader, race.candidates[1:], margin_text(study)
+    if not race.look and not race.needs:
+        return f"Nothing can be decided: there is no run to compare {leader} with."
     if not race.look:
         return f"Not decided yet: the first look is at {max(race.needs.values())} seeds."
     reached = f"{leader} reached {study.metric.shown(study.reached(leader))} {POINT_NAMES[study.point]}"

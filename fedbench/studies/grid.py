@@ -89,6 +89,8 @@ def plan_grid(
     most = len(subject.points) if search.kind == "grid" else None
     others = [ComparedMethod.baseline(other) for other in baselines if other != name]
     others = [other.tuned_over(Space.of(other.name), config, most, search) for other in others]
+    if tuning.race is not None and not others:
+        raise ConfigError("baselines = none: until_told needs methods to compare with; leave --baselines none out")
     require_distinct([subject, *others])
     root = (config.out or Path("results")).absolute()
     told = _name(config, tuning, [(c.label, c.points) for c in (subject, *others)], own)

@@ -189,27 +189,32 @@ GEOMETRIC = 10
 """Ratio of the largest to the smallest value from which on an axis of positive numbers is extended by a factor."""
 
 
-def beyond(values: Sequence[Any], whole: Any, best: Any) -> Any:
-    """The next value past the end of the tried ones at which the best lies: of the whole axis, or by the last step."""
-    numbers = sorted({v for v in values if isinstance(v, int | float) and not isinstance(v, bool)})
-    last, before = (numbers[-1], numbers[-2]) if best == numbers[-1] else (numbers[0], numbers[1])
-    further = [v for v in whole if (v > last) == (last > before) and v != last] if isinstance(whole, list) else []
-    if further:
-        return min(further, key=lambda v: abs(v - last))
+def beyond(tried: Sequence[Any], whole: Any, best: Any) -> Any:
+    """The next value past the end of the tried ones at which the best lies: of the whole axis, or by its last step."""
+    own = numbers_in(tried)
+    numbers = sorted({*own, *(numbers_in(whole) if isinstance(whole, list) else ())})
+    is_top = best == numbers[-1] or (best != numbers[0] and best == own[-1])
+    if further := [number for number in numbers if (number > best if is_top else number < best)]:
+        return further[0] if is_top else further[-1]
+    before = numbers[-2] if is_top else numbers[1]
     is_geometric = numbers[0] > 0 and numbers[-1] / numbers[0] >= GEOMETRIC
-    found = last * last / before if is_geometric else 2 * last - before
+    found = best * best / before if is_geometric else 2 * best - before
     if all(isinstance(number, int) for number in numbers):
         return max(1, round(found)) if numbers[0] > 0 else round(found)
     return float(f"{found:.{DIGITS}g}")
 
 
+def numbers_in(values: Sequence[Any]) -> list[Any]:
+    """The different numbers among some values, ascending."""
+    return sorted({value for value in values if isinstance(value, int | float) and not isinstance(value, bool)})
+
+
 def _is_end(method: str, key: str, values: Any, best: Any) -> bool:
     """values: a list, or a distribution, which has no end."""
-    known = values if isinstance(values, list) else []
-    numbers = {v for v in known if isinstance(v, int | float) and not isinstance(v, bool)}
-    if len(numbers) < FEWEST_ON_A_SCALE or best not in numbers or min(numbers) < best < max(numbers):
+    numbers = numbers_in(values if isinstance(values, list) else [])
+    if len(numbers) < FEWEST_ON_A_SCALE or best not in numbers or numbers[0] < best < numbers[-1]:
         return False
     section, _, name = key.partition(".")
     kind = methods.load(method).Options if section == "method" else type(Config().train)
-    bound = "ge" if best == min(numbers) else "le"
+    bound = "ge" if best == numbers[0] else "le"
     return best not in [getattr(limit, bound, None) for limit in kind.model_fields[name].metadata]

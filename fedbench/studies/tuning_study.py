@@ -205,7 +205,7 @@ class TuningStudy:
             failed = next((o.error for o in (job.outcome() for job in self.jobs) if o.error), "no trial finished")
             raise ConfigError(f"no trial finished; the first error: {failed}")
 
-    def further(self) -> list[Job]:
+    def trials_past_ends(self) -> list[Job]:
         """The trials of points next to a method's best one, past the ends of what was tried, for a race."""
         if self.plan.race is None or self.plan.search != "grid":
             return []
@@ -310,7 +310,7 @@ def run_studies(
             for study, metric in zip(studies, metrics, strict=True):
                 study.choose(metric)
             for _ in range(MOST_EXTENSIONS):
-                past_ends = [study.further() for study in studies]
+                past_ends = [study.trials_past_ends() for study in studies]
                 if not any(past_ends):
                     break
                 jobs, missing = _begin(studies, past_ends)

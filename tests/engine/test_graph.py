@@ -160,7 +160,10 @@ scaled_by = [eval(f"lambda g, w, s: g.mul_({number + 1})") for number in range(M
 
 
 def test_a_replay_with_other_bits_is_not_used(net, blobs, monkeypatch):
+    tried = []
+
     def capture(self: Any, work: Callable[[], None]) -> Callable[[], None]:
+        tried.append(work)
         return lambda: None
 
     loop, other = pair(net, "cpu")
@@ -172,6 +175,8 @@ def test_a_replay_with_other_bits_is_not_used(net, blobs, monkeypatch):
         "train.engine = graph: fits are done one client after another: a replay of its step gives other bits than the "
         "step"
     )
+    trained(other, fits("plain", other, blobs))
+    assert len(tried) == 1, "what cannot be captured is not tried in every round"
 
 
 @pytest.mark.gpu

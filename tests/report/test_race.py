@@ -117,7 +117,7 @@ def test_what_was_withheld_or_given_up_is_said(raced):
 def test_the_page_has_the_answer_and_the_bars(raced):
     text = page_text(study := raced(), leaderboard(study))
     assert "it is the best, decided after" in text
-    assert "Bars: the simultaneous interval at the look that told" in text
+    assert "Bars: the simultaneous interval at the look that decided" in text
     assert "Holm" not in text
 
 
@@ -125,3 +125,8 @@ def test_the_page_of_a_grid_has_the_same_answer(raced):
     study = raced()
     study.plan.subject = "fedcac"
     assert "it is the best, decided after" in page_text(study)
+
+
+def test_with_nothing_to_compare_nothing_is_decided(raced):
+    study = raced(fail={"fedper": tuple(range(8)), "fedcac": tuple(range(8))})
+    assert said(study)[0] == "Nothing can be decided: there is no run to compare local with."

@@ -216,3 +216,8 @@ def test_keys_that_a_models_own_optimiser_does_not_read_are_refused(tmp_path):
     with pytest.raises(ConfigError, match=r"space: train\.lr: the model's own configure_optimizers makes the steps"):
         grid(own, space={"train.lr": [0.1, 0.3]}, **ASKED)
     assert not (tmp_path / "out").exists()
+
+
+def test_a_race_needs_somebody_to_compare_with(tmp_path):
+    with pytest.raises(ConfigError, match="until_told needs methods to compare with"):
+        grid(Config(out=str(tmp_path / "out")), baselines=[], until_told=True, margin=1)

@@ -168,6 +168,8 @@ def test_the_end_of_the_space_is_one_however_few_points_were_tried(tried, best, 
         ([1, 5, 10], None, 1, 1),
         ([1, 2, 5], None, 5, 8),
         ([0.3, 0.5, 0.7], None, 0.3, 0.1),
+        ([0.1], [0.01, 0.03, 0.1], 0.1, 0.3333),
+        ([0.01, 0.1], [0.01, 0.03, 0.1], 0.01, 0.003333),
     ],
 )
 def test_the_next_value_past_an_end(tried, whole, best, found):
