@@ -34,7 +34,7 @@ PATIENCE = 900.0
 LOOK = 0.5
 SMALL = ["--model", "mlp", "--model.hidden", "16", "--rounds", "60", "--checkpoint.every", "5", "--train.epochs", "2"]
 GRID = ["grid", "--method", "fedcac", "--space", "method.tau=0.2,0.3,0.5,0.7", "--baselines", "fedavg-ft"]
-GRID += ["--seeds", "0", "1", *SMALL]
+GRID += ["--seeds", "0", "1", "--tune-seeds", "90", *SMALL]
 RUN = ["run", "--method", "fedper", *SMALL]
 PLACED = ["--address", "auto", "--hosts", "3", "--resources.strategy", "spread"]
 

@@ -10,9 +10,7 @@ from fedbench.cli.flags import Flag, split_words
 from fedbench.cli.parse import parse
 from fedbench.cli.stages import (
     TUNING,
-    Stages,
     asides,
-    outlook,
     read_count,
     read_values,
     side_by_side,
@@ -61,6 +59,7 @@ def main(argv: list[str]) -> int:
     config, asked = parse(argv, FLAGS, prog="fedbench compare", preview=preview)
     names = read_methods(asked.methods)
     from fedbench.studies.compare import compare
+    from fedbench.studies.stages import Stages
 
     stages = Stages(f"comparison on {config.data.name}", config)
     try:
@@ -83,6 +82,7 @@ def preview(config: Config, asked: Namespace) -> tuple[Config, Iterable[str]]:
     """The output of --print-config for a comparison. Raises ConfigError."""
     from fedbench.results.contrasts import too_few
     from fedbench.studies.compare import plan_comparisons
+    from fedbench.studies.outlook import outlook
     from fedbench.studies.tuning import Tuning
 
     tuning = Tuning.parse(**tuning_of(asked, least=0, budget_steps=asked.budget_steps))

@@ -9,9 +9,7 @@ from fedbench.cli.flags import Flag, split_words, yaml_value
 from fedbench.cli.parse import parse
 from fedbench.cli.stages import (
     TUNING,
-    Stages,
     asides,
-    outlook,
     read_count,
     read_space,
     side_by_side,
@@ -43,6 +41,7 @@ def main(argv: list[str]) -> int:
     from fedbench.report.scores import final_table_text
     from fedbench.report.study import Study
     from fedbench.studies.grid import grid
+    from fedbench.studies.stages import Stages
 
     stages = Stages(f"grid of {config.method.name} on {config.data.name}", config)
     try:
@@ -66,6 +65,7 @@ def main(argv: list[str]) -> int:
 def preview(config: Config, asked: Namespace) -> tuple[Config, Iterable[str]]:
     """The output of --print-config for a grid. Raises ConfigError."""
     from fedbench.studies.grid import plan_grid
+    from fedbench.studies.outlook import outlook
     from fedbench.studies.tuning import Tuning
 
     tuning = Tuning.parse(**tuning_of(asked))

@@ -1,24 +1,20 @@
-"""Flags and progress of the commands that tune."""
+"""Flags and lines of the commands that tune."""
 
 from argparse import Namespace
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
-
-from rich.console import Console
 
 from fedbench.cli.flags import Flag, split_words
 from fedbench.config import Config
 from fedbench.config.files import parse_value
 from fedbench.errors import ConfigError
-from fedbench.results.progress import GridProgress
-from fedbench.results.quantities import duration, plural
+from fedbench.results.quantities import plural
 
 if TYPE_CHECKING:
     from fedbench.results.plan import Plan
-    from fedbench.studies.tuning_study import TuningStudy
 
 TUNING = (
-    Flag("tune-seeds", "seeds for tuning, different from the final ones [default 90]", "SEED", many=True),
+    Flag("tune-seeds", "seeds for tuning, different from the final ones [default 90 91 92]", "SEED", many=True),
     Flag(
         "search",
         "search method: a grid, random points, or Optuna's proposals [grid, random or optuna; default grid]",
@@ -84,55 +80,6 @@ MOST_JOBS_NAMED = 5
 """Maximum number of stopped trials to name."""
 
 
-class Stages:
-    """The progress of both stages, tuning trials and final runs. config: tells on which machines."""
-
-    def __init__(self, what: str, config: Config) -> None:
-        self.what, self.config = what, config
-        self.failed: dict[str, str] = {}
-        self._jobs: list[str] = []
-        self._progress: GridProgress | None = None
-
-    def begin(self, what: str) -> None:
-        """Starts another study, whose first stage has this name."""
-        self.stop()
-        self.what, self._jobs = what, []
-
-    def update(self, outcomes: Mapping[str, Any], running: Mapping[str, float]) -> None:
-        """Takes the outcome of each job so far (`status` and `error`), and the progress of running ones."""
-        names = list(outcomes)
-        if self._jobs and self._progress is not None and names[: len(self._jobs)] == self._jobs:
-            self._jobs = names
-            self._progress.grow(len(names))
-        elif names != self._jobs:
-            self._next(names)
-        self.failed |= {name: str(found.error) for name, found in outcomes.items() if found.status == "failed"}
-        failed = sum(found.status == "failed" for found in outcomes.values())
-        done = sum(found.status != "missing" for found in outcomes.values())
-        if self._progress is not None:
-            self._progress.update(done, failed, running)
-
-    def stop(self) -> None:
-        """Ends the display."""
-        if self._progress is not None:
-            self._progress.stop()
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Omits the display: Tune pickles its callbacks, and a terminal cannot be pickled."""
-        return {**vars(self), "_progress": None}
-
-    def _next(self, jobs: list[str]) -> None:
-        from fedbench.jobs.schedule import describe_cluster
-
-        self.stop()
-        stage = "final runs over the seeds" if self._jobs else self.what
-        place = None if self._jobs else describe_cluster(self.config)
-        self._jobs, self._progress = jobs, GridProgress(len(jobs), Console(stderr=True))
-        self._progress.start(f"{stage}: {plural(len(jobs), 'run')}")
-        if place:
-            self._progress.warn(place)
-
-
 def asides(plan: "Plan") -> Iterator[str]:
     """Lines about failed and stopped trials and points left out."""
     failed: dict[tuple[str, str], list[str]] = {}
@@ -147,41 +94,6 @@ def asides(plan: "Plan") -> Iterator[str]:
         more = f"; and {len(stopped) - MOST_JOBS_NAMED} more" if len(stopped) > MOST_JOBS_NAMED else ""
         yield f"stopped: {len(stopped)} of {sum(e.role == 'candidate' for e in plan.entries)} trials: {some}{more}"
     yield from (f"left out: {label} {point}: {why}" for label, point, why in plan.refused)
-
-
-def outlook(studies: Sequence["TuningStudy"]) -> Iterator[str]:
-    """Lines about a planned study: points, runs, and estimated time."""
-    from fedbench.studies.cost import hours_of, steps_of
-
-    for study in studies:
-        inside = f"{study.setting}: " if study.setting else ""
-        for method in study.compared:
-            count = method.tries
-            keys = ", ".join(study.points[method.label][0]) or "its defaults"
-            lent = method.space.lent if method.space else ""
-            whose = f", the space of its base method {lent}" if lent else ""
-            yield f"{inside}{method.label}: {plural(count, 'point')} of {keys}{whose}"
-        yield from (f"{inside}left out: {label} {point}: {why}" for label, point, why in study.plan.refused)
-    runs = [config for study in studies for config in study.expected()]
-    steps, hours = sum(map(steps_of, runs)), hours_of(runs)
-    yield f"{plural(len(runs), 'run')}, {steps:.2g} gradient steps, about {duration(hours * 3600)}, one run per core"
-    yield from _outlook_of_race(studies)
-
-
-def _outlook_of_race(studies: Sequence["TuningStudy"]) -> Iterator[str]:
-    """How much longer a study takes that adds seeds until it is decided."""
-    from fedbench.studies.cost import hours_of
-
-    races = [study for study in studies if study.plan.race is not None]
-    if not races or races[0].plan.race is None:
-        return
-    most, first = int(races[0].plan.race["most"]), len(races[0].config.seeds)
-    finals = [study.final_config(method) for study in races for method in study.compared]
-    longest = hours_of([config for config in finals for _ in range(most - first)])
-    yield (
-        f"that is for the first {first} seeds; until it is decided, up to {most} seeds and at most about "
-        f"{duration(longest * 3600)} more"
-    )
 
 
 def read_count(flag: str, text: str | None, least: int = 1) -> int | None:

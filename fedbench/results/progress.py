@@ -17,11 +17,11 @@ POINT_LABELS = {"after_fit": "after fit", "after_agg": "after agg", "global": "g
 
 
 class Display:
-    """A bar on a terminal, throttled lines elsewhere; warnings are printed above the bar."""
+    """A bar on a terminal, lines elsewhere; warnings are printed above the bar. pause: seconds between two lines."""
 
-    def __init__(self, console: Console | None, clock: Clock = time.monotonic) -> None:
+    def __init__(self, console: Console | None, clock: Clock = time.monotonic, pause: float = 1.0) -> None:
         self.console = console or Console(stderr=True)
-        self._clock = clock
+        self._clock, self._pause = clock, pause
         self._bar: Bar | None = None
         self._started = clock()
         self._printed: float | None = None
@@ -54,7 +54,7 @@ class Display:
             return
         line = "  ".join(part for part in (what, text, left) if part)
         self._held = line if line != self._said else None
-        if last or self._printed is None or self._clock() - self._printed >= 1:
+        if last or self._printed is None or self._clock() - self._printed >= self._pause:
             self._print_held()
 
     def _print_held(self) -> None:
@@ -135,8 +135,10 @@ def scores(lines: Sequence[Mapping[str, Any]], metric: Metric) -> str:
 class GridProgress(Display):
     """The trials of a grid: done, failed and running."""
 
-    def __init__(self, total: int, console: Console | None = None, clock: Clock = time.monotonic) -> None:
-        super().__init__(console, clock)
+    def __init__(
+        self, total: int, console: Console | None = None, clock: Clock = time.monotonic, pause: float = 1.0
+    ) -> None:
+        super().__init__(console, clock, pause)
         self.total = total
         self._skipped: int | None = None
 

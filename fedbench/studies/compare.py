@@ -12,7 +12,6 @@ from fedbench.config.keys import flat, nest
 from fedbench.config.words import keys_called
 from fedbench.errors import ConfigError
 from fedbench.jobs import run_folder
-from fedbench.jobs.schedule import Watch
 from fedbench.methods import checked_options, full_key, load
 from fedbench.methods.base import Method
 from fedbench.results.contrasts import too_few
@@ -25,7 +24,7 @@ from fedbench.studies.search import Search
 from fedbench.studies.space import Space
 from fedbench.studies.study_result import StudyResult
 from fedbench.studies.tuning import Tuning, require_validation
-from fedbench.studies.tuning_study import TuningStudy, run_studies
+from fedbench.studies.tuning_study import StudyWatch, TuningStudy, run_studies
 from fedbench.user_code import name_of
 
 SETTING_SECTIONS = ("data", "partition", "public", "model", "train", "rounds", "participation")
@@ -58,7 +57,7 @@ def compare(
     max_seeds: int | None = None,
     max_hours: float | None = None,
     at_once: int | None = None,
-    watch: Watch | None = None,
+    watch: StudyWatch | None = None,
 ) -> Comparison:
     """Run a comparison, or its missing part, and write its page and tables. Raises ConfigError before any run.
 
@@ -68,7 +67,7 @@ def compare(
     space: `paper` for the grids of the methods' papers, if they name one. tune: number of points tried of each method's
     space, 0 for its defaults, by default as many as the smallest space has. budget_steps: methods with more gradient
     steps get fewer points, so that points times steps are about equal. search, samples, scheduler, point, final_val: as
-    for a grid. Final runs have the seeds of the configuration, by default 0, 1 and 2. until_told: add seeds until it is
+    for a grid. Final runs have the seeds of the configuration, by default 0 to 9. until_told: add seeds until it is
     decided who is best and who is better than local training, up to a margin that is too small to matter (of accuracies
     in points), with at most `max_seeds` and for about `max_hours`.
     """

@@ -12,13 +12,12 @@ from typing import Any
 
 from fedbench.config import Config
 from fedbench.errors import ConfigError
-from fedbench.jobs.schedule import Watch
 from fedbench.results.plan import Plan
 from fedbench.studies.compared_methods import BASELINES, TUNE_SEEDS, ComparedMethod, require_distinct
 from fedbench.studies.search import Search
 from fedbench.studies.space import Space, Values, check_space
 from fedbench.studies.tuning import Tuning, require_validation
-from fedbench.studies.tuning_study import TuningStudy, run_studies
+from fedbench.studies.tuning_study import StudyWatch, TuningStudy, run_studies
 
 
 @dataclass(frozen=True)
@@ -50,11 +49,11 @@ def grid(
     max_seeds: int | None = None,
     max_hours: float | None = None,
     at_once: int | None = None,
-    watch: Watch | None = None,
+    watch: StudyWatch | None = None,
 ) -> GridResult:
     """Run a grid, or its missing part, and write its page. Raises ConfigError before the first trial.
 
-    Final runs have the seeds of the configuration, by default 0, 1 and 2. space: values or distributions of Ray Tune by
+    Final runs have the seeds of the configuration, by default 0 to 9. space: values or distributions of Ray Tune by
     key, `paper` for the grid of the method's paper, by default the method's own. tune: maximum number of points of each
     space. search: `grid`, or `random` or `optuna` with `samples` points of each space. scheduler: `asha` stops trials
     that fall behind. point: the evaluation point by which points are chosen, and which the answer is about. final_val:

@@ -11,8 +11,8 @@ from fedbench.results.race import LOOKS
 from fedbench.studies.compared_methods import TUNE_SEEDS
 from fedbench.studies.search import Search
 
-SEEDS = (0, 1, 2)
-"""Default seeds of final runs."""
+SEEDS = tuple(range(10))
+"""Default seeds of final runs: with three, a lead of two points over all others is told in one study of fifty."""
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,11 @@
 
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import count
+from itertools import count, islice
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -16,7 +16,7 @@ from fedbench.errors import ConfigError
 from fedbench.jobs import provenance, run_folder
 from fedbench.jobs.job import Job, Outcome
 from fedbench.jobs.resolve import check, resolve, with_defaults
-from fedbench.jobs.schedule import Watch, ray_for, run_jobs
+from fedbench.jobs.schedule import ray_for, run_jobs
 from fedbench.jobs.tune_callbacks import JobProgress
 from fedbench.results import loggers
 from fedbench.results.plan import EntryRole, Plan, is_study, point_name, study_name
@@ -25,13 +25,21 @@ from fedbench.results.tables import FinalScores
 from fedbench.runtime.ray.liveness import ray_restarts
 from fedbench.runtime.resolved import ResolvedRun
 from fedbench.studies.compared_methods import TUNE_SEEDS, ComparedMethod
+from fedbench.studies.outlook import cost
 from fedbench.studies.search import Tried, propose
 from fedbench.studies.space import Values, at_an_end, beyond
+from fedbench.studies.stages import Stages, in_notebook
 from fedbench.tasks import Metric
+
+log = logging.getLogger("fedbench")
 
 MOST_EXTENSIONS = 2
 """Times that a race tries points past the ends of a method's values."""
 
+TUNING, PAST_ENDS, FINALS = "tuning", "points past the ends of their values", "final runs over the seeds"
+"""Names of stages."""
+StudyWatch = Callable[[str, dict[str, Outcome], JobProgress], None]
+"""Gets the name of a stage, the outcome of each of its jobs so far, and the progress of running jobs."""
 TUNE = "tune"
 """The folder of a study with Ray Tune's own records of its trials, which TensorBoard and `ResultGrid` read."""
 
@@ -63,10 +71,12 @@ class TuningStudy:
         self._note_spaces()
         clash = sorted(set(self.tune_seeds) & set(self.config.seeds))
         if clash and any(method.tuned for method in self.compared):
-            free = next(seed for seed in count(TUNE_SEEDS[0]) if seed not in self.config.seeds)
+            free = islice(
+                (seed for seed in count(TUNE_SEEDS[0]) if seed not in self.config.seeds), len(self.tune_seeds)
+            )
             raise ConfigError(
                 f"tune_seeds: {', '.join(map(str, clash))} is also a final seed, so that the choice would use "
-                f"reported results; use others, for example --tune-seeds {free}"
+                f"reported results; use others, for example --tune-seeds {' '.join(map(str, free))}"
             )
 
     def _note_spaces(self) -> None:
@@ -85,7 +95,7 @@ class TuningStudy:
             run, lines = self._check_first_legal_point(method)
             remarks |= dict.fromkeys(lines)
         for line in remarks:
-            logging.getLogger("fedbench").warning("%s", line)
+            log.warning("%s", line)
         return run.task.primary
 
     def _untuned(self) -> Iterator[str]:
@@ -281,22 +291,28 @@ class TuningStudy:
 def run_studies(
     studies: Sequence[TuningStudy],
     at_once: int | None = None,
-    watch: Watch | None = None,
+    watch: StudyWatch | None = None,
     hours: float | None = None,
 ) -> bool:
     """Run the missing jobs of studies side by side, tuning first, and write the pages; returns whether any was missing.
 
-    hours: the time after which races get no more seeds. Raises ConfigError before the first trial.
+    watch: gets the progress, which a notebook shows otherwise. hours: the time after which races get no more seeds.
+    Raises ConfigError before the first trial.
     """
     until = None if hours is None else time.monotonic() + 3600 * hours
+    if watch is None and in_notebook():
+        watch = Stages(study_name(studies[0].folder), studies[0].config).update
     from fedbench.report import make_report
 
     new = False
-    for attempt in ray_restarts(logging.getLogger("fedbench").warning):
+    for attempt in ray_restarts(log.warning):
         with attempt, ExitStack() as stack:
             for study in studies:
                 stack.enter_context(run_folder.writable(study.folder))
             metrics = [study.check() for study in studies]
+            if fresh := [study for study in studies if not is_study(study.folder)]:
+                for line in cost(fresh):
+                    log.info("%s", line)
             early = any(study.plan.scheduler != "none" for study in studies)
             stack.enter_context(ray_for([studies[0].first()], at_once, early))
             for study in studies:
@@ -306,7 +322,9 @@ def run_studies(
             jobs, new = _begin(studies, [study.candidates() for study in studies])
             if jobs:
                 more, tune_folder = partial(_propose, studies, metrics), studies[0].folder / TUNE
-                new |= len(run_jobs(jobs, scratch, at_once, told, more, early, tune_folder)) > len(jobs)
+                new |= len(run_jobs(jobs, scratch, at_once, partial(told, TUNING), more, early, tune_folder)) > len(
+                    jobs
+                )
             for study, metric in zip(studies, metrics, strict=True):
                 study.choose(metric)
             for _ in range(MOST_EXTENSIONS):
@@ -314,21 +332,22 @@ def run_studies(
                 if not any(past_ends):
                     break
                 jobs, missing = _begin(studies, past_ends)
-                run_jobs(jobs, scratch, at_once, told)
+                run_jobs(jobs, scratch, at_once, partial(told, PAST_ENDS))
                 new |= missing
                 for study, metric in zip(studies, metrics, strict=True):
                     study.write()
                     study.choose(metric)
             jobs, missing = _begin(studies, [study.finals() for study in studies])
             if jobs:
-                run_jobs(jobs, scratch, at_once, told)
+                run_jobs(jobs, scratch, at_once, partial(told, FINALS))
             new |= missing
             while until is None or time.monotonic() < until:
                 looks = [study.next_look(metric) for study, metric in zip(studies, metrics, strict=True)]
                 if not any(looks):
                     break
+                stage = _race_so_far(studies)
                 jobs, missing = _begin(studies, looks)
-                run_jobs(jobs, scratch, at_once, told)
+                run_jobs(jobs, scratch, at_once, partial(told, stage))
                 new |= missing
                 for study in studies:
                     study.write()
@@ -351,12 +370,30 @@ def _begin(studies: Sequence[TuningStudy], jobs: Sequence[Sequence[Job]]) -> tup
 
 
 def _write_and_tell(
-    studies: Sequence[TuningStudy], watch: Watch | None, outcomes: dict[str, Outcome], progress: JobProgress
+    studies: Sequence[TuningStudy],
+    watch: StudyWatch | None,
+    stage: str,
+    outcomes: dict[str, Outcome],
+    progress: JobProgress,
 ) -> None:
     for study in studies:
         study.write()
     if watch is not None:
-        watch(outcomes, progress)
+        watch(stage, outcomes, progress)
+
+
+def _race_so_far(studies: Sequence[TuningStudy]) -> str:
+    """What is decided, and which runs come next, as the name of a stage."""
+    from fedbench.report.race import race_answer, race_next
+    from fedbench.report.study import Study
+
+    found = [Study.load(study.folder) for study in studies]
+    races = [(study, study.race) for study in found if study.race is not None]
+    if len(races) == 1:
+        (study, race) = races[0]
+        return f"{race_answer(study, race)}\nup to {race_next(race)}"
+    over = sum(race.is_over for _, race in races)
+    return f"decided in {over} of {len(races)} settings, more seeds in the others"
 
 
 def _propose(studies: Sequence[TuningStudy], metrics: Sequence[Metric]) -> list[Job]:

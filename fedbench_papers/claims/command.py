@@ -8,7 +8,7 @@ from typing import Any
 from fedbench.cli import OK, command
 from fedbench.cli.flags import Flag, split_words
 from fedbench.cli.parse import parse
-from fedbench.cli.stages import Stages, read_count, side_by_side
+from fedbench.cli.stages import read_count, side_by_side
 from fedbench.config import Config
 from fedbench.config.keys import flat
 from fedbench.errors import ConfigError
@@ -42,6 +42,7 @@ def main(argv: list[str]) -> int:
     config, asked = parse(argv, FLAGS, "fedbench claims", preview)
     keys = harmless_keys(config)
     at_once = read_count("trials", asked.trials)
+    from fedbench.studies.stages import Stages
     from fedbench_papers.claims.rows import DATA
     from fedbench_papers.claims.study import CLAIMS_KIND, claims, cost_table, read_entries, verdict_line
     from fedbench_papers.image_sources import read_sources

@@ -12,16 +12,15 @@ import pandas as pd
 from fedbench.config import Config
 from fedbench.data.dataset import Dataset
 from fedbench.jobs import run_folder
-from fedbench.jobs.schedule import Watch
 from fedbench.results.contrasts import holm
 from fedbench.results.files import read_json, write_json_atomically
 from fedbench.results.plan import Plan, is_study
 from fedbench.results.reader import Records
-from fedbench.studies.compared_methods import TUNE_SEEDS
 from fedbench.studies.cost import hours_of, steps_of
 from fedbench.studies.space import Values
 from fedbench.studies.study_result import StudyResult
-from fedbench.studies.tuning_study import TuningStudy, run_studies
+from fedbench.studies.tuning_study import StudyWatch, TuningStudy, run_studies
+from fedbench_papers import TUNE_SEEDS
 from fedbench_papers.claims.cost import new_runs
 from fedbench_papers.claims.judge import PartVerdict, judge_row
 from fedbench_papers.claims.page import CLAIMS_FILE, corrected_verdict, write_claims
@@ -46,7 +45,7 @@ def claims(
     out: Path | str | None = None,
     keys: Values | None = None,
     at_once: int | None = None,
-    watch: Watch | None = None,
+    watch: StudyWatch | None = None,
     on_row: Callable[[str], None] = lambda name: None,
 ) -> Claims:
     """Executes the missing runs of rows, judges the rows, and rewrites table and page after each.
@@ -78,7 +77,7 @@ def check_data(rows: Sequence[Row]) -> None:
         Dataset.load(data)
 
 
-def run_row(row: Row, root: Path, at_once: int | None, watch: Watch | None) -> None:
+def run_row(row: Row, root: Path, at_once: int | None, watch: StudyWatch | None) -> None:
     """Runs the arms of a row. Raises ConfigError."""
     if not row.arms:
         return

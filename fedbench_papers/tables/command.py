@@ -8,7 +8,7 @@ from typing import Any
 from fedbench.cli import OK, command
 from fedbench.cli.flags import Flag, split_words
 from fedbench.cli.parse import parse
-from fedbench.cli.stages import Stages, outlook, read_count, side_by_side
+from fedbench.cli.stages import read_count, side_by_side
 from fedbench.config import Config
 
 FLAGS = (
@@ -36,6 +36,7 @@ def main(argv: list[str]) -> int:
     said = {"preview": partial(preview, name)} if name else {}
     config, asked = parse(rest, FLAGS, prog="fedbench reproduce [PAPER/EXPERIMENT]", about=ABOUT, **said)
     at_once = read_count("trials", asked.trials)
+    from fedbench.studies.stages import Stages
     from fedbench_papers.tables.listing import experiments_listing
     from fedbench_papers.tables.page import reproduction_text
     from fedbench_papers.tables.reproduce import reproduce
@@ -69,6 +70,7 @@ def choice(asked: Namespace) -> dict[str, Any]:
 
 def preview(name: str, config: Config, asked: Namespace) -> tuple[Config, Iterable[str]]:
     """The output of --print-config: the protocol of the first cell, and the runs of all. Raises ConfigError."""
+    from fedbench.studies.outlook import outlook
     from fedbench_papers.tables.reproduce import distinct, plan_tables
 
     studies = distinct(plan_tables(name, config, **choice(asked))[1])

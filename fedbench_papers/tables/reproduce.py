@@ -7,13 +7,12 @@ from fedbench.config import Config
 from fedbench.config.keys import nest
 from fedbench.errors import ConfigError
 from fedbench.jobs import run_folder
-from fedbench.jobs.schedule import Watch
 from fedbench.results.loggers import log_page
 from fedbench.results.plan import Plan
-from fedbench.studies.compared_methods import TUNE_SEEDS
 from fedbench.studies.space import Values
 from fedbench.studies.study_result import StudyResult
-from fedbench.studies.tuning_study import TuningStudy, run_studies
+from fedbench.studies.tuning_study import StudyWatch, TuningStudy, run_studies
+from fedbench_papers import TUNE_SEEDS
 from fedbench_papers.image_sources import source_keys
 from fedbench_papers.tables.experiment import SCALES, Experiment, ExperimentCell, dotted_keys
 from fedbench_papers.tables.reproduction import CellRecord, ReproductionRecord
@@ -33,7 +32,7 @@ def reproduce(
     scale: str = "full",
     sources: Mapping[str, str] | None = None,
     at_once: int | None = None,
-    watch: Watch | None = None,
+    watch: StudyWatch | None = None,
 ) -> Reproduction:
     """Executes the missing runs of a published experiment and writes our numbers next to the paper's.
 

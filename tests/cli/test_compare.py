@@ -38,4 +38,4 @@ def test_the_seeds_that_will_be_run_are_shown(capsys):
         with pytest.raises(SystemExit):
             parse([*argv, "--tune", "0", "--print-config"], FLAGS, preview=preview)
     shown = [line.split("#")[0].strip() for line in capsys.readouterr().out.splitlines() if line.startswith("seeds:")]
-    assert shown == ["seeds: [0, 1, 2]", "seeds: [7]"]
+    assert shown == ["seeds: [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]", "seeds: [7]"]

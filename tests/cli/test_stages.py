@@ -1,17 +1,11 @@
 """What grids and comparisons have in common on the command line."""
 
-import pickle
-import socket
-
 import pytest
 
 from fedbench.cli.flags import Flag, read
-from fedbench.cli.stages import TUNING, Stages, asides, read_count, read_seeds, read_space, read_values, tuning_of
-from fedbench.config import Config
+from fedbench.cli.stages import TUNING, asides, read_count, read_seeds, read_space, read_values, tuning_of
 from fedbench.errors import ConfigError
-from fedbench.jobs.schedule import Outcome
 from fedbench.results.plan import Entry, Plan
-from fedbench.runtime.ray import cluster
 
 
 def test_counts_and_seeds_are_read():
@@ -52,16 +46,6 @@ def test_what_failed_was_stopped_or_left_out_is_named():
     ]
 
 
-def test_a_stage_that_grows_is_one_stage(capsys):
-    stages = Stages("comparison on digits", Config())
-    stages.update({"a": Outcome("done")}, {})
-    stages.update({"a": Outcome("done"), "b": Outcome("stopped")}, {})
-    stages.stop()
-    text = capsys.readouterr().err
-    assert "trials 2/2" in text
-    assert "final runs" not in text
-
-
 @pytest.mark.parametrize("text", ["0", "many", "1.5", "true"])
 def test_counts_that_are_none(text):
     with pytest.raises(ConfigError, match=f"--trials {text}: must be a whole number >= 1"):
@@ -84,36 +68,3 @@ def test_keys_with_values_are_read():
 def test_mistakes_in_them_are_refused(texts):
     with pytest.raises(ConfigError, match="--over"):
         read_values("over", texts)
-
-
-def test_both_stages_are_shown(capsys):
-    stages = Stages("grid of fedcac on digits", Config())
-    stages.update({"a": Outcome("done"), "b": Outcome("missing")}, {"b": 0.0})
-    stages.update({"a": Outcome("done"), "b": Outcome("failed", "loss is NaN")}, {})
-    stages.update({"final": Outcome("missing")}, {"final": 0.0})
-    assert pickle.loads(pickle.dumps(stages)).failed == stages.failed  # Tune does this to whoever watches
-    stages.stop()
-    text = capsys.readouterr().err
-    assert "grid of fedcac on digits: 2 runs" in text
-    assert "final runs over the seeds: 1 run\n" in text
-    assert stages.failed == {"b": "loss is NaN"}
-
-
-def test_another_study_begins_anew(capsys):
-    stages = Stages("C1", Config())
-    stages.update({"a": Outcome("missing")}, {"a": 0.0})
-    stages.begin("C2")
-    stages.update({"b": Outcome("missing")}, {"b": 0.0})
-    stages.stop()
-    assert "C2: 1 run\n" in capsys.readouterr().err
-
-
-def test_on_a_cluster_the_first_stage_says_where_trials_run(local_ray, capsys):
-    cluster.cluster_offer.cache_clear()
-    stages = Stages("grid", Config(resources={"address": "127.0.0.1:1", "cpus_per_host": 2}))
-    stages.update({"a": Outcome("missing")}, {})
-    stages.update({"b": Outcome("missing")}, {})
-    stages.stop()
-    cluster.cluster_offer.cache_clear()
-    machines = f"cluster: 1 machine: {socket.gethostname()} (6 CPU)"
-    assert capsys.readouterr().err.count(f"{machines}; room for 3 trials of 2 CPU at once; results come to") == 1

@@ -21,6 +21,8 @@ WORDS = [
     "method.strength=13,1,2",
     "--baselines",
     "none",
+    "--tune-seeds",
+    "90",
     "--seeds",
     "0",
     "--model",

@@ -191,7 +191,7 @@ def test_a_comparison_runs_anew_what_has_changed_and_nothing_else(here, caplog):
         config = asked("method", by, rounds=1, seeds=[0], **more)
         common = config.model_copy(update={"method": Config().method})
         runs: list[str] = []
-        found = compare(common, ["own_method:Scaled"], tune=0, at_once=1, watch=lambda _, running: runs.extend(running))
+        found = compare(common, ["own_method:Scaled"], tune=0, at_once=1, watch=lambda *told: runs.extend(told[2]))
         scores = {entry.label: entry.scores["test"] for entry in Plan.read(found.folder).entries}
         assert len(scores) == 4
         return list(dict.fromkeys(runs)), scores["own_method:Scaled"]

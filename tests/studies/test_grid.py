@@ -23,7 +23,7 @@ from tests.runtime.rounds import small
 # In one process where tests run side by side, so that the grid which most of them look at is run once.
 pytestmark = pytest.mark.xdist_group("grid")
 SPACE = {"train.lr": [0.0001, 0.1], "method.mu": [0.0, 0.1], "train.epochs": [1, 2]}
-ASKED: dict[str, Any] = dict(baselines=["local", "fedprox"], at_once=1)
+ASKED: dict[str, Any] = dict(tune_seeds=[90], baselines=["local", "fedprox"], at_once=1)
 
 
 def constraint(values: dict[str, Any]) -> bool:

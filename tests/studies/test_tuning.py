@@ -12,7 +12,7 @@ def test_words_become_what_a_plan_says():
     asked = Tuning.parse(search="random", samples=5, scheduler="asha", tune_seeds=[90, 91], budget_steps=True)
     assert (asked.search, asked.seeds, asked.by_steps) == (Search("random", 5, "asha"), [90, 91], True)
     assert asked.as_plan() == {"point": "after_agg", "search": "random", "scheduler": "asha", "race": None}
-    assert Tuning.parse() == Tuning(seeds=[90])
+    assert Tuning.parse() == Tuning(seeds=[90, 91, 92])
 
 
 def test_without_a_validation_split_there_is_nothing_to_choose_by():
@@ -30,8 +30,8 @@ def test_points_and_shares_that_are_legal():
         legal_share(-1)
 
 
-def test_three_seeds_unless_others_are_asked_for():
-    assert Tuning().with_final_seeds(Config()).seeds == [0, 1, 2]
+def test_ten_seeds_unless_others_are_asked_for():
+    assert Tuning().with_final_seeds(Config()).seeds == list(range(10))
     assert Tuning().with_final_seeds(Config(seeds=[5])).seeds == [5]
     with pytest.raises(ConfigError, match="tune_seeds"):
         legal_seeds([3, 3])

@@ -1,0 +1,75 @@
+"""What a study will cost, before it starts: points, runs, gradient steps and hours."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedbench.results.quantities import duration, plural
+from fedbench.results.race import Rules, judge
+from fedbench.results.tables import BASELINE, REFERENCES
+from fedbench.studies.cost import hours_of, steps_of
+
+if TYPE_CHECKING:
+    from fedbench.studies.tuning_study import TuningStudy
+
+TYPICAL = 2.0
+"""Typical standard deviation, in points of accuracy, of methods' means, and of paired differences over seeds."""
+SIMULATED, ROTATIONS = 20, 300
+"""Simulated races behind an expectation, and rotations in each, fewer than for verdicts."""
+
+
+def outlook(studies: Sequence["TuningStudy"]) -> Iterator[str]:
+    """Lines about a planned study: points, runs, and estimated time."""
+    for study in studies:
+        inside = f"{study.setting}: " if study.setting else ""
+        for method in study.compared:
+            count = method.tries
+            keys = ", ".join(study.points[method.label][0]) or "its defaults"
+            lent = method.space.lent if method.space else ""
+            whose = f", the space of its base method {lent}" if lent else ""
+            yield f"{inside}{method.label}: {plural(count, 'point')} of {keys}{whose}"
+        yield from (f"{inside}left out: {label} {point}: {why}" for label, point, why in study.plan.refused)
+    yield from cost(studies)
+
+
+def cost(studies: Sequence["TuningStudy"]) -> Iterator[str]:
+    """Runs, their gradient steps and estimated time, and what a race adds to these. Raises ConfigError."""
+    runs = [config for study in studies for config in study.expected()]
+    steps, hours = sum(map(steps_of, runs)), hours_of(runs)
+    yield f"{plural(len(runs), 'run')}, {steps:.2g} gradient steps, about {duration(hours * 3600)}, one run per core"
+    yield from _cost_of_races([study for study in studies if study.plan.race is not None])
+
+
+def _cost_of_races(studies: Sequence["TuningStudy"]) -> Iterator[str]:
+    """How much longer studies take that add seeds until they are decided."""
+    if not studies:
+        return
+    first, race = len(studies[0].config.seeds), studies[0].plan.race or {}
+    low = high = most = 0.0
+    for study in studies:
+        racing = [method for method in study.compared if method.label not in REFERENCES]
+        seconds = 3600 * hours_of([study.final_config(method) for method in racing]) / max(1, len(racing))
+        most += seconds * len(racing) * (race["most"] - first)
+        few, many = expected_runs(len(racing), race["margin"], int(race["most"]))
+        low += seconds * max(0.0, few - first * len(racing))
+        high += seconds * max(0.0, many - first * len(racing))
+    yield (
+        f"that is for the first {first} seeds; until it is decided, usually {duration(low)} to {duration(high)} more, "
+        f"where methods differ by some {TYPICAL:g} points, and at most {duration(most)}, up to {race['most']:.0f} seeds"
+    )
+
+
+def expected_runs(methods: int, margin: float, most: int) -> tuple[float, float]:
+    """Final runs of a race, the first and the last tenth of simulated ones cut off. margin: points of accuracy.
+
+    methods: with local training. Their means, and their paired differences over seeds, vary as is typical.
+    """
+    draw, used = np.random.default_rng(0), []
+    names = [BASELINE, *map(str, range(methods - 1))]
+    for _ in range(SIMULATED):
+        scores = draw.normal(0, TYPICAL, methods) + draw.normal(0, TYPICAL / np.sqrt(2), (most, methods))
+        found = judge(dict(zip(names, scores.T.tolist(), strict=True)), Rules(margin, most), rotations=ROTATIONS)
+        used.append(sum(found.seeds.values()))
+    low, high = np.percentile(used, (10, 90))
+    return float(low), float(high)

@@ -1,0 +1,26 @@
+"""What a study costs is known before it starts."""
+
+from fedbench.config import Config
+from fedbench.studies.compare import plan_comparisons
+from fedbench.studies.outlook import cost, expected_runs
+from fedbench.studies.tuning import Tuning
+
+
+def test_a_race_of_few_methods_takes_fewer_runs_and_never_more_than_all():
+    few, many = expected_runs(3, 2.0, 40), expected_runs(12, 2.0, 40)
+    assert 3 * 5 <= few[0] <= few[1] <= 3 * 40
+    assert few[1] < many[0] <= many[1] <= 12 * 40
+
+
+def test_nothing_is_undecided_after_the_first_look_where_any_difference_is_too_small_to_matter():
+    assert expected_runs(4, 1000.0, 40) == (20, 20)
+
+
+def test_the_runs_of_a_race_are_those_of_its_first_look_and_what_it_adds_is_said():
+    tuning = Tuning(0, race={"margin": 1.0, "most": 40})
+    config = tuning.with_final_seeds(Config(rounds=1))
+    studies, _, _ = plan_comparisons(config, ["fedper"], tuning)
+    runs, race = cost(studies)
+    assert runs.startswith("20 runs, ")
+    assert race.startswith("that is for the first 5 seeds; until it is decided, usually ")
+    assert race.endswith("up to 40 seeds")

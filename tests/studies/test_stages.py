@@ -1,0 +1,52 @@
+"""The stages of a study are shown one after the other."""
+
+import pickle
+import socket
+
+from fedbench.config import Config
+from fedbench.jobs.schedule import Outcome
+from fedbench.runtime.ray import cluster
+from fedbench.studies.stages import Stages
+
+
+def test_a_stage_that_grows_is_one_stage(capsys):
+    stages = Stages("comparison on digits", Config())
+    stages.update("tuning", {"a": Outcome("done")}, {})
+    stages.update("tuning", {"a": Outcome("done"), "b": Outcome("stopped")}, {})
+    stages.stop()
+    text = capsys.readouterr().err
+    assert "trials 2/2" in text
+    assert "final runs" not in text
+
+
+def test_both_stages_are_shown(capsys):
+    stages = Stages("grid of fedcac on digits", Config())
+    stages.update("tuning", {"a": Outcome("done"), "b": Outcome("missing")}, {"b": 0.0})
+    stages.update("tuning", {"a": Outcome("done"), "b": Outcome("failed", "loss is NaN")}, {})
+    stages.update("final runs over the seeds", {"final": Outcome("missing")}, {"final": 0.0})
+    assert pickle.loads(pickle.dumps(stages)).failed == stages.failed  # Tune does this to whoever watches
+    stages.stop()
+    text = capsys.readouterr().err
+    assert "grid of fedcac on digits, tuning: 2 runs" in text
+    assert "final runs over the seeds: 1 run\n" in text
+    assert stages.failed == {"b": "loss is NaN"}
+
+
+def test_another_study_begins_anew(capsys):
+    stages = Stages("C1", Config())
+    stages.update("tuning", {"a": Outcome("missing")}, {"a": 0.0})
+    stages.begin("C2")
+    stages.update("tuning", {"b": Outcome("missing")}, {"b": 0.0})
+    stages.stop()
+    assert "C2, tuning: 1 run\n" in capsys.readouterr().err
+
+
+def test_on_a_cluster_the_first_stage_says_where_trials_run(local_ray, capsys):
+    cluster.cluster_offer.cache_clear()
+    stages = Stages("grid", Config(resources={"address": "127.0.0.1:1", "cpus_per_host": 2}))
+    stages.update("tuning", {"a": Outcome("missing")}, {})
+    stages.update("final", {"b": Outcome("missing")}, {})
+    stages.stop()
+    cluster.cluster_offer.cache_clear()
+    machines = f"cluster: 1 machine: {socket.gethostname()} (6 CPU)"
+    assert capsys.readouterr().err.count(f"{machines}; room for 3 trials of 2 CPU at once; results come to") == 1
