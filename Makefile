@@ -12,7 +12,7 @@ SINCE ?= HEAD
 .PHONY: demo check test test-fast test-night mutants cluster-test slurm-test lint install clean
 
 demo: $(STAMP)
-	$(BIN)/python experiments/grid.py --method fedcac
+	$(BIN)/python experiments/grid.py --method fedcac --until-told --margin 2
 
 # What the change since the last commit touches; `make check SINCE=main`: the whole branch.
 check: lint

@@ -29,9 +29,10 @@ class LeaderboardRow:
     failed, why: number of seeds without a score because their run failed or diverged, and the first reason.
     estimator: what a client's score is averaged over. pooled: the score over all test samples, if counted.
     over_local, behind: against local training and against the best; None for these two themselves. points, chosen: the
-    number of tuned points and the best one. steps, traffic (bytes, both ways), seconds: of the whole run, per client
-    except for seconds and the steps of a pooled model. target_round, target_bytes: when the mean curve first reaches
-    local's last score, if ever. verdicts: those of a race, in place of both contrasts.
+    number of tuned points and the best one. steps, traffic (bytes, both ways), seconds of the clock and of all
+    processors: of the whole run, per client except for seconds and the steps of a pooled model. target_round,
+    target_bytes: when the mean curve first reaches local's last score, if ever. verdicts: those of a race, in place of
+    both contrasts.
     """
 
     label: str
@@ -51,6 +52,7 @@ class LeaderboardRow:
     steps: float | None
     traffic: float | None
     seconds: float | None
+    cpu_seconds: float | None
     target_round: int | None
     target_bytes: float | None
     verdicts: RaceVerdicts | None = None
@@ -114,7 +116,7 @@ def _row(
     last, other, cost = study.last(label), study.last(label, OTHER_POINT[study.point]), study.summaries[label]
     over_all = pooled_scores(study.metric, study.scores.clients[label, study.point, LAST])
     rounds = study.runs[label].config().get("rounds") or 0
-    whole = lambda name: None if cost[name] is None else cost[name] * rounds  # noqa: E731
+    whole = lambda name: None if cost.get(name) is None else cost[name] * rounds  # noqa: E731
     reached = None if target is None else first_reaching(study, label, target)
     up, down = whole("bytes_up"), whole("bytes_down")
     return LeaderboardRow(
@@ -135,6 +137,7 @@ def _row(
         whole("steps"),
         None if up is None else up + (down or 0),
         whole("seconds_per_round"),
+        whole("cpu_seconds_per_round"),
         *(reached or (None, None)),
         *([] if study.race is None else [race_verdicts(study, study.race, label)]),
     )
@@ -183,6 +186,7 @@ def leaderboard_frame(rows: Sequence[LeaderboardRow], failures: Mapping[str, str
                 "steps": row.steps,
                 "bytes": row.traffic,
                 "seconds": row.seconds,
+                "cpu_seconds": row.cpu_seconds,
                 "local_reached_in_round": row.target_round,
                 "local_reached_after_bytes": row.target_bytes,
             }
@@ -210,7 +214,7 @@ def _ends(name: str, found: Interval | None) -> dict[str, float | None]:
 
 SCORES = ("method", "score", "sd", "pooled")
 DIFFERENCES = ("worst tenth", "over local", "p (adjusted)", "better off")
-COSTS = ("method", "points", "steps", "MB", "seconds", "rounds to local", "MB to local")
+COSTS = ("method", "points", "steps", "MB", "seconds", "CPU seconds", "rounds to local", "MB to local")
 OTHER_POINT = {"after_agg": "after_fit", "after_fit": "after_agg"}
 """The evaluation point that the answer does not use."""
 
@@ -241,6 +245,7 @@ def spent(rows: Sequence[LeaderboardRow]) -> tuple[list[str], list[list[Cell]]]:
             "" if row.steps is None else f"{row.steps:.0f}",
             "" if row.traffic is None else f"{row.traffic / 1e6:.3g}",
             "" if row.seconds is None else f"{row.seconds:.3g}",
+            "" if row.cpu_seconds is None else f"{row.cpu_seconds:.3g}",
             "" if row.target_round is None else str(row.target_round),
             "" if row.target_bytes is None else f"{row.target_bytes / 1e6:.3g}",
         ]
@@ -319,7 +324,8 @@ RACE_NOTE = (
     "in brackets simultaneous intervals; = may be the best"
 )
 SPENT = (
-    "tuned points; steps (the pooled model's own) and MB per client, both ways, and seconds of a whole run; "
+    "tuned points; steps (the pooled model's own) and MB per client, both ways, and seconds of a whole run by the "
+    "clock, which depend on what else the machine does, and of all processors; "
     "rounds and MB per client until the mean curve first reaches local's last score"
 )
 

@@ -126,7 +126,7 @@ class Records:
         return rows.sort_values(key[:3], kind="stable", ignore_index=True)
 
     def timings(self) -> pd.DataFrame:
-        """timings.jsonl: seconds per seed and exchange; `host_busy` is a list, `rss_mb` megabytes."""
+        """timings.jsonl: seconds per seed and exchange, `cpu` of processors; `host_busy` is a list."""
         key = ["seed", "exchange"]
         lines = [line for line in self._lines("timings.jsonl") if all(isinstance(line.get(k), int) for k in key)]
         frame = pd.DataFrame(lines, columns=list(TIMINGS)).drop_duplicates(key, keep="last")

@@ -106,8 +106,12 @@ def _cost(run: Records, clients: pd.DataFrame, config: dict[str, Any], metrics: 
     """Bytes and steps per client and participated round; seconds as the median over rounds, which ignores warm-up."""
     rounds = metrics[(metrics["point"] == "after_fit") & (metrics["round"] > 0)]
     shares = per_participant(run, clients, config, rounds)
-    seconds = pd.to_numeric(run.timings()["total"]).median()
-    cost = {**shares.mean().to_dict(), "seconds_per_round": seconds}
+    seconds = run.timings()[["total", "cpu"]].apply(pd.to_numeric).median()
+    cost = {
+        **shares.mean().to_dict(),
+        "seconds_per_round": seconds["total"],
+        "cpu_seconds_per_round": seconds["cpu"],
+    }
     return {str(key): None if pd.isna(value) else float(value) for key, value in cost.items()}
 
 

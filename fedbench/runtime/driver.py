@@ -132,7 +132,7 @@ class Driver:
 
     def exchange(self, number: int) -> None:
         """Send one message to every host and back: evaluates a model and trains the next one from it."""
-        begun = time.perf_counter()
+        begun, cpu = time.perf_counter(), time.process_time()
         last = number == self.config.rounds
         # 1. choose who trains and who is evaluated
         self.server.round = number + 1
@@ -177,6 +177,7 @@ class Driver:
             exchange=received - sent,
             log=logged - received + ended - aggregated,
             total=ended - begun,
+            cpu=time.process_time() - cpu + sum(r.cpu_seconds for r in replies if r.process != os.getpid()),
         )
         self._finish(number, lines, told, replies, seconds)
 
@@ -391,6 +392,7 @@ class Driver:
             "eval": max(reply.eval_seconds for reply in replies),
             "log": seconds["log"],
             "total": seconds["total"],
+            "cpu": seconds["cpu"],
             "host_busy": [round(b, 6) for b in busy],
             "rss_mb": sum({os.getpid(): resident_mb(), **{reply.process: reply.rss_mb for reply in replies}}.values()),
         }

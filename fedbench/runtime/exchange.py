@@ -107,12 +107,17 @@ class Report:
 
 @dataclass
 class Reply:
-    """The message from a host. remarks: notes on its work, shown once. total: of the uploads that it summed."""
+    """The message from a host.
+
+    busy_seconds: of its work; cpu_seconds: of all threads of its process meanwhile. remarks: notes on its work, shown
+    once. total: of the uploads that it summed.
+    """
 
     reports: list[Report]
     train_seconds: float
     eval_seconds: float
     busy_seconds: float
+    cpu_seconds: float
     process: int
     rss_mb: float
     remarks: Sequence[str] = ()

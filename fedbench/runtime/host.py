@@ -110,7 +110,7 @@ class Host:
 
     def work(self, order: Order) -> Reply:
         """Do the tasks of an order one after another. A client that fails is reported and changes nothing."""
-        begun = time.perf_counter()
+        begun, cpu = time.perf_counter(), time.process_time()
         self._watched.clear()
         self._sent.clear()
         for client in order.gone:
@@ -123,10 +123,10 @@ class Host:
                 if self._turns
                 else [work() for work in works]
             )
-        busy = time.perf_counter() - begun
+        busy, cpu = time.perf_counter() - begun, time.process_time() - cpu
         train, evaluate = (sum(getattr(r, f"{part}_seconds") for r in reports) for part in ("train", "eval"))
         remarks = [*self.learner.row_engine.remarks] if self.learner.row_engine else []
-        return Reply(reports, train, evaluate, busy, os.getpid(), resident_mb(), remarks, self._total)
+        return Reply(reports, train, evaluate, busy, cpu, os.getpid(), resident_mb(), remarks, self._total)
 
     def _next(self, task: ClientTask, following: ClientTask | None, order: Order) -> Report:
         """Do a task while fetching the state that the following one needs."""

@@ -138,6 +138,7 @@ def timing(seed: int, number: int, rng: np.random.Generator) -> dict[str, Any]:
         "exchange": number,
         **parts,
         "total": sum(parts.values()),
+        "cpu": 2 * train,
         "host_busy": [0.9, 0.88],
         "rss_mb": 900,
     }

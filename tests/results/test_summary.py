@@ -38,10 +38,13 @@ def test_summary_costs_are_per_participant_and_round(folder: Path) -> None:
     files.append_lines(folder / "metrics.jsonl", rows)
     took_part = [(0, r, c, "after_fit", "test", "accuracy", 0.5, 10, c < 2) for r in (1, 2) for c in range(4)]
     files.write_parquet_atomically(folder / "clients.parquet", clients(took_part), CLIENTS_SCHEMA)
-    seconds = [json.dumps({"seed": 0, "exchange": r, "total": t}) for r, t in ((1, 9.0), (2, 1.0), (3, 1.2))]
+    seconds = [
+        json.dumps({"seed": 0, "exchange": r, "total": t, "cpu": 2 * t}) for r, t in ((1, 9.0), (2, 1.0), (3, 1.2))
+    ]
     files.append_lines(folder / "timings.jsonl", seconds)
     found = summarise(Records(folder))
     assert [found[k] for k in ("bytes_up", "bytes_down", "steps", "seconds_per_round")] == [50, 30, 10, 1.2]
+    assert found["cpu_seconds_per_round"] == 2.4
 
 
 @pytest.mark.parametrize(

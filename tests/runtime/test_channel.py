@@ -46,7 +46,7 @@ def arrived_reports(driver: DriverEnd, host: HostEnd, packed: PackedOrder, uploa
     reports = [Report(upload.client, upload=upload) for upload in uploads]
     for report in reports:
         host.ship(report)
-    reply, arrays = host.packed(Reply(reports, 0, 0, 0, 0, 0))
+    reply, arrays = host.packed(Reply(reports, 0, 0, 0, 0, 0, 0))
     return driver.opened(packed, reply, arrays).reports
 
 
