@@ -9,7 +9,8 @@ from typing import Any
 
 from fedbench.report.template import render
 from fedbench.results.files import read_as, write_atomically
-from fedbench_papers.claims.verdicts import corrected
+from fedbench.results.quantities import plural
+from fedbench_papers.claims.verdicts import AGAINST, FAILS, HOLDS, IDENTITY, TOWARDS, UNDECIDED, WEAKER, corrected
 
 CLAIMS_FILE = "claims.json"
 
@@ -17,6 +18,17 @@ CLAIM_COLUMNS = (
     *("id", "part", "case", "judged", "rule", "point", "verdict", "mean", "low", "high", "delta", "p", "p_adjusted"),
     *("other", "best", "values", "note", "seeds", "minutes", "fingerprint", "command", "statement"),
 )
+PROPERTY = "holds as a property"
+TALLY = {
+    HOLDS: "holds after Holm's correction",
+    PROPERTY: "holds as a property, without a test",
+    IDENTITY: IDENTITY,
+    FAILS: FAILS,
+    TOWARDS: TOWARDS,
+    AGAINST: AGAINST,
+    UNDECIDED: UNDECIDED,
+}
+"""The kinds of verdicts in the order of the summary."""
 POINT_WORDS = {"agg": "after aggregation", "fit": "after the fit", "none": ""}
 RULE_WORDS = {
     "B": "A better than B",
@@ -35,8 +47,11 @@ INTRO = (
     "as the unit. Minutes are those of the runs, one core each. Gradient steps are those of a client in a round; the "
     "pooled model (centralized) makes its own, which count whole. p is one-sided, of the hypothesis that the claim is "
     "wrong, and in brackets adjusted by Holm for all parts that were tested; a part holds only if it holds after this "
-    "correction. 'Does not hold' rests on the interval of the part alone, without a correction. A verdict is about "
-    "this setting: what does not hold does not hold here."
+    "correction. 'Does not hold' rests on the interval of the part alone, without a correction. A part that is not "
+    "decided leans towards the claim or against it if all seeds and an interval over clients say so, or if it holds "
+    "before the correction only. A property has no p: it holds if it is true in every seed, or in as many "
+    "as the row says. What is true by construction says that the implementation is right, nothing more. Fewer than "
+    "three seeds give no verdict. A verdict is about this setting: what does not hold does not hold here."
 )
 ARMS = "arms: accuracy after aggregation and after the fit, gradient steps per client and round"
 Tree = Mapping[str, Any]
@@ -114,6 +129,8 @@ def estimate(part: Tree) -> str:
 
 def remarks_on(part: Tree) -> str:
     said = [part["note"]]
+    if corrected_verdict(part) != part["verdict"]:
+        said.append("holds before the correction, not after it")
     if part["other"]:
         said.append(f"at the other point: {part['other']}")
     if part["best"] is not None:
@@ -202,14 +219,22 @@ def row_verdicts(row: Tree) -> list[str]:
 
 
 def tally(rows: Sequence[Tree]) -> str:
-    """The number of judged rows, and the verdicts of their parts."""
-    parts = [corrected_verdict(part) for row in rows for part in row["parts"] if part["judged"]]
-    counts = {name: sum(part.startswith(name) for part in parts) for name in ("holds", "does not hold", "undecided")}
+    """The number of judged rows, and their parts by verdict and kind of evidence."""
+    parts = [part for row in rows for part in row["parts"] if part["judged"]]
     done = sum(bool(row["parts"]) for row in rows)
     if not done:
         return f"None of {len(rows)} rows was run yet."
-    said = ", ".join(f"{count} {name}" for name, count in counts.items())
-    return f"{done} of {len(rows)} rows were run; of their {len(parts)} parts: {said}."
+    kinds = [kind_of(part) for part in parts]
+    tests = sum(part["p"] is not None for part in parts)
+    counts = ", ".join(f"{said}: {kinds.count(kind)}" for kind, said in TALLY.items() if kind in kinds)
+    of = f"{done} of {len(rows)} rows were run, with {plural(len(parts), 'part')} and {plural(tests, 'test')}."
+    return f"{of} {counts[:1].upper()}{counts[1:]}."
+
+
+def kind_of(part: Tree) -> str:
+    """The verdict of a part as counted: what holds by a corrected test counts apart from a property without a test."""
+    said = corrected_verdict(part)
+    return said if said not in (HOLDS, WEAKER) else HOLDS if part["p"] is not None else PROPERTY
 
 
 def cell(text: str) -> str:
@@ -235,7 +260,7 @@ def as_page(rows: Sequence[Tree], folder: Path) -> str:
 
 def tone(verdict: str) -> str:
     """The CSS class of a verdict."""
-    known = {"holds": "holds", "does not hold": "fails", "undecided": "open"}
+    known = {"holds": "holds", IDENTITY: "identity", FAILS: "fails", "leans": "leans", UNDECIDED: "open"}
     return next((name for start, name in known.items() if verdict.startswith(start)), "none")
 
 

@@ -59,7 +59,7 @@ def test_the_page_opens_without_a_network_and_escapes(folder):
     assert "<more>" in page.text
     assert "<more>" not in page.source
     assert not [where for where in page.references if where.startswith(("http", "//"))]
-    assert "1 of 2 rows were run; of their 1 parts: 1 holds, 0 does not hold, 0 undecided." in page.text
+    assert "1 of 2 rows were run, with 1 part and 1 test. Holds after Holm's correction: 1." in page.text
 
 
 def test_intervals_share_a_strip_with_0():
@@ -74,15 +74,26 @@ def test_the_page_is_made_again_from_the_table(folder):
     assert (folder / "report.html").exists()
 
 
-def test_what_holds_by_its_own_test_only_is_undecided_wherever_it_is_shown(tmp_path):
+def test_what_holds_by_its_own_test_only_leans_wherever_it_is_shown(tmp_path):
     by_chance = {**ROW, "parts": [{**PART, "p_adjusted": 0.2}]}
     (tmp_path / "claims.json").write_text(json.dumps({"rows": [by_chance]}))
     page = Page(write_claims(tmp_path))
-    assert "0 holds, 0 does not hold, 1 undecided" in page.text
+    assert "with 1 part and 1 test. Leans towards the claim: 1." in page.text
+    assert "holds before the correction, not after it" in page.text
     assert 'class="mark holds"' not in page.source
-    assert page.source.count('class="mark open">undecided after correction') == 2
-    assert "| C1 | A / B & <more> | undecided after correction |" in (tmp_path / "claims.md").read_text()
-    assert next(csv.DictReader((tmp_path / "claims.csv").open()))["verdict"] == "undecided after correction"
+    assert page.source.count('class="mark leans">leans towards the claim') == 2
+    assert "| C1 | A / B & <more> | leans towards the claim |" in (tmp_path / "claims.md").read_text()
+    assert next(csv.DictReader((tmp_path / "claims.csv").open()))["verdict"] == "leans towards the claim"
+
+
+def test_kinds_of_evidence_count_apart():
+    own = [("holds", 0.01), ("holds", None), ("true by construction", None), ("leans against the claim", 0.9)]
+    own += [("does not hold", 0.9), ("undecided", 0.2), ("holds, weaker than published", 0.02)]
+    parts = [{**PART, "verdict": word, "p": p, "p_adjusted": p} for word, p in own]
+    assert tally([{**ROW, "parts": [*parts, {**PART, "judged": False}]}]) == (
+        "1 of 1 rows were run, with 7 parts and 5 tests. Holds after Holm's correction: 2, holds as a property, "
+        "without a test: 1, true by construction: 1, does not hold: 1, leans against the claim: 1, undecided: 1."
+    )
 
 
 def test_a_table_of_an_earlier_version_is_read(tmp_path):
@@ -97,10 +108,7 @@ def test_words():
     assert row_verdicts({"parts": [PART, {**PART, "part": "b"}], "status": ""}) == ["a: holds", "b: holds"]
     assert row_verdicts(OTHER) == ["not run yet"]
     assert tally([OTHER]) == "None of 1 rows was run yet."
-    assert [tone(word) for word in ("holds, weaker than published", "does not hold", "undecided, leaning", "x")] == [
-        "holds",
-        "fails",
-        "open",
-        "none",
-    ]
+    words = ("holds, weaker than published", "true by construction", "does not hold", "leans against the claim", "x")
+    assert [tone(word) for word in words] == ["holds", "identity", "fails", "leans", "none"]
+    assert tone("undecided") == "open"
     assert [seed_range(own) for own in ([0, 1, 2], [0], [3, 5])] == ["0 to 2", "0", "3, 5"]
