@@ -2,17 +2,16 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from csv import DictWriter
-from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
 from fedbench.report.template import render
-from fedbench.results.files import read_as, write_atomically
+from fedbench.results.files import write_atomically
 from fedbench.results.quantities import plural
+from fedbench_papers.claims.conditions import Conditions
+from fedbench_papers.claims.record import CLAIMS_FILE, ClaimsRecord
 from fedbench_papers.claims.verdicts import AGAINST, FAILS, HOLDS, IDENTITY, TOWARDS, UNDECIDED, WEAKER, corrected
-
-CLAIMS_FILE = "claims.json"
 
 CLAIM_COLUMNS = (
     *("id", "part", "case", "judged", "rule", "point", "verdict", "mean", "low", "high", "delta", "p", "p_adjusted"),
@@ -57,17 +56,12 @@ ARMS = "arms: accuracy after aggregation and after the fit, gradient steps per c
 Tree = Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class _Claims:
-    rows: list[dict[str, Any]]
-
-
 def write_claims(folder: Path) -> Path:
     """Writes claims.md, claims.csv and report.html beside claims.json and returns the page's path."""
-    rows = read_as(_Claims, folder / CLAIMS_FILE).rows
-    write_atomically(folder / "claims.csv", as_csv(rows))
-    write_atomically(folder / "claims.md", as_markdown(rows))
-    write_atomically(folder / "report.html", as_page(rows, folder))
+    record = ClaimsRecord.read(folder / CLAIMS_FILE)
+    write_atomically(folder / "claims.csv", as_csv(record.rows))
+    write_atomically(folder / "claims.md", as_markdown(record))
+    write_atomically(folder / "report.html", as_page(record, folder))
     return folder / "report.html"
 
 
@@ -83,13 +77,15 @@ def as_csv(rows: Sequence[Tree]) -> str:
     return stream.getvalue()
 
 
-def as_markdown(rows: Sequence[Tree]) -> str:
-    return "\n".join([*_summary(rows), *(line for row in rows if row["parts"] for line in _details(row))]) + "\n"
+def as_markdown(record: ClaimsRecord) -> str:
+    details = (line for row in record.rows if row["parts"] for line in _details(row))
+    return "\n".join([*_summary(record), *details]) + "\n"
 
 
-def _summary(rows: Sequence[Tree]) -> Iterator[str]:
+def _summary(record: ClaimsRecord) -> Iterator[str]:
+    rows = record.rows
     yield "# Claims of the papers"
-    yield f"\n{INTRO}\n\n{tally(rows)}\n"
+    yield f"\n{INTRO}\n\n{tally(rows)} {conditions_words(record)}\n"
     yield "| row | claim | verdict here | minutes |"
     yield "| --- | --- | --- | --- |"
     for row in rows:
@@ -170,6 +166,7 @@ def row_facts(row: Tree) -> list[tuple[str, str]]:
     )
     seeds = seed_range(row["seeds"])
     runs = f"{row.get('runs', 0)} own runs, {row.get('minutes') or 0:.1f} minutes of work, seeds {seeds}"
+    runs += f", judged on {row['made']}" if row.get("made") else ""
     listed = [
         ("published", f"{row['effect']} ({row['where']})"),
         ("setting", f"{row['setting']}: {row['setting_text']}"),
@@ -242,14 +239,22 @@ def cell(text: str) -> str:
     return " ".join(str(text).replace("|", "/").split())
 
 
-def as_page(rows: Sequence[Tree], folder: Path) -> str:
+def conditions_words(record: ClaimsRecord) -> str:
+    """Under what conditions all rows were tested."""
+    changed = "" if record.conditions == Conditions() else ", unlike the rows' settings"
+    return f"Conditions of all rows: {record.conditions.words}{changed}."
+
+
+def as_page(record: ClaimsRecord, folder: Path) -> str:
     """The whole page as text; every row that was run links to its page."""
+    rows = record.rows
     run = [row for row in rows if row["parts"]]
     return render(
         Path(__file__).with_name("claims.html.j2"),
         title="Claims of the papers",
         intro=INTRO,
         answer=tally(rows),
+        conditions=conditions_words(record),
         rows=[(row, row_verdicts(row)) for row in rows],
         arms={row["id"]: (ARMS + shared_words(row), list(arms(row))) for row in run if row["arms"]},
         details=[(row, row_facts(row), [(p, cells(p), bar(p, row["parts"])) for p in row["parts"]]) for row in run],

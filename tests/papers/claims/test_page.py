@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from fedbench.report import make_report
+from fedbench_papers.claims.conditions import Conditions
 from fedbench_papers.claims.page import bar, row_verdicts, seed_range, tally, tone, write_claims
+from fedbench_papers.claims.record import ClaimsRecord
 from tests.report.reading import Page
 
 PART = dict(part="a", case="", rule="B", point="agg", delta=0.5, judged=True, verdict="holds", p=0.01, p_adjusted=0.02)
@@ -44,6 +46,16 @@ def test_every_verdict_has_interval_minutes_and_command(folder):
     )
     assert "- chosen on validation: C1 x train.lr 0.05" in text
     assert "## C2" not in text
+
+
+def test_the_conditions_stand_on_the_page_and_in_the_table(folder):
+    said = "Conditions of all rows: scale 1, rounds of each row, seeds of each row."
+    assert said in Page(folder / "report.html").text
+    ClaimsRecord.of([ROW], Conditions(0.5, 3, (0, 1, 2))).write(folder / "claims.json")
+    write_claims(folder)
+    said = "Conditions of all rows: scale 0.5, rounds 3, seeds 0 1 2, unlike the rows' settings."
+    assert said in Page(folder / "report.html").text
+    assert said in (folder / "claims.md").read_text()
 
 
 def test_the_table_as_a_file(folder):
