@@ -3,27 +3,40 @@
 import textwrap
 from argparse import Namespace
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedbench.cli import OK, command
 from fedbench.cli.flags import Flag, split_words
 from fedbench.cli.parse import parse
-from fedbench.cli.stages import read_count, side_by_side
+from fedbench.cli.stages import read_count, read_number, side_by_side
 from fedbench.config import Config
 from fedbench.config.keys import flat
 from fedbench.errors import ConfigError
 
+if TYPE_CHECKING:
+    from fedbench_papers.claims.conditions import Conditions
+
 FLAGS = (
     Flag("only", "ids of rows to run or continue, or all; without it all rows are listed", "ID,...", many=True),
+    Flag("scale", "factor on the training images of every client [number > 0; default 1]", "S"),
     Flag("sources", "where the image sets are: see below", "DIR | NAME=WHERE ...", many=True),
     side_by_side("runs"),
 )
-USAGE = """usage: fedbench claims [--only ID,...] [--sources DIR | NAME=WHERE ...] [--trials N] [--out DIR]
+KEY_FLAGS = (
+    Flag("rounds", "rounds of every run [default: the row's own]", "N"),
+    Flag("seeds", "seeds of every run [default: the row's own]", "SEED ..."),
+)
+USAGE = """usage: fedbench claims [--only ID,...] [--scale S] [--rounds N] [--seeds SEED ...]
+                       [--sources DIR | NAME=WHERE ...] [--trials N] [--out DIR]
 
 Without --only: lists every claim with its runs, gradient steps, minutes (estimated from one step on this machine) and
-verdict so far. With --only: executes the missing runs of these rows, judges them, and rewrites OUT/claims/report.html,
-claims.md and claims.csv after each row. OUT is results by default (--out); rows share runs, stored in OUT/run.
-To include verdicts from another machine, copy its claims.json to OUT/claims first.
+verdict so far: your own, or the one shipped with fedbench. With --only: executes the missing runs of these rows, judges
+them, and rewrites OUT/claims/report.html, claims.md and claims.csv after each row. OUT is results by default
+(--out); rows share runs, stored in OUT/run. To continue from another machine, copy its claims.json to OUT/claims first.
+
+Each row has its own rounds and seeds and its own number of training images. --rounds and --seeds replace them, --scale
+multiplies the images. Such results lie in a folder named after these flags, such as OUT/claims-rounds-5, and are judged
+and listed apart from others. Fewer than three seeds give no verdict.
 """
 SOURCES = """Rows use the sets cifar10, cifar10_jpeg, fmnist and pacs. --sources takes a folder with subfolders of these
 names, or NAME=WHERE for some of them: a data name, parquet:PATH, or a folder with the published files. By default the
@@ -31,37 +44,44 @@ published sets are downloaded (except pacs: `fedbench data pacs --from PATH`); c
 Flags that do not change numbers are allowed: --hosts, --gpus-per-host, --address, --loggers, --checkpoint.every.
 """
 HARMLESS = {"resources", "loggers", "wandb", "checkpoint"}
+CONDITIONS = {"rounds", "seeds"}
+"""Keys of the configuration that all rows can be tested with, like --scale."""
 
 
 @command
 def main(argv: list[str]) -> int:
     """list the papers' claims with their cost, or test them at small scale with a verdict for each"""
     if "-h" in argv or "--help" in argv:
-        print("\n".join([USAGE, *(f"--{f'{f.name} {f.metavar}':<30}{f.description}" for f in FLAGS), "", SOURCES]))
+        own = [*FLAGS[:2], *KEY_FLAGS, *FLAGS[2:]]
+        print("\n".join([USAGE, *(f"--{f'{f.name} {f.metavar}':<30}{f.description}" for f in own), "", SOURCES]))
         return OK
     config, asked = parse(argv, FLAGS, "fedbench claims", preview)
-    keys = harmless_keys(config)
+    keys, conditions = harmless_keys(config), conditions_of(config, asked)
     at_once = read_count("trials", asked.trials)
     from fedbench.studies.stages import Stages
+    from fedbench_papers.claims.page import tally
+    from fedbench_papers.claims.record import CLAIMS_FILE, ClaimsRecord
     from fedbench_papers.claims.rows import DATA
-    from fedbench_papers.claims.study import CLAIMS_KIND, claims, cost_table, read_entries, verdict_line
+    from fedbench_papers.claims.study import claims, cost_table, read_entries, verdict_line
     from fedbench_papers.image_sources import read_sources
 
     sources = read_sources(split_words(asked.sources), list(DATA))
     only = rows_named(asked)
     if not asked.only:
-        print("\n".join(text_lines(cost_table(sources, config.out).to_dict("records"))))
+        print("\n".join(text_lines(cost_table(sources, config.out, conditions).to_dict("records"), conditions)))
         return OK
     stages = Stages("claims", config)
     try:
         run: dict[str, Any] = {"at_once": at_once, "watch": stages.update, "on_row": stages.begin}
-        done = claims(only, sources=sources, out=config.out, keys=keys, **run)
+        done = claims(only, sources=sources, out=config.out, keys=keys, conditions=conditions, **run)
     finally:
         stages.stop()
     for name, entry in read_entries(done.folder).items():
         if name in only or only == ["all"]:
             print(f"{name:<4} {verdict_line(entry)}")
-    print(f"results: {config.out or 'results'}/{CLAIMS_KIND}")
+    print(tally(ClaimsRecord.read(done.folder / CLAIMS_FILE).rows))
+    print(f"conditions: {conditions.words}")
+    print(f"results: {config.out or 'results'}/{conditions.folder}")
     print(f"report:  {done.report}")
     return OK
 
@@ -79,24 +99,52 @@ def preview(config: Config, asked: Namespace) -> tuple[Config, Iterable[str]]:
     from fedbench_papers.claims.rows import load_rows, select_rows
 
     harmless_keys(config)
-    rows = select_rows(load_rows(), rows_named(asked) or ["all"])
+    rows = select_rows(load_rows(conditions=conditions_of(config, asked)), rows_named(asked) or ["all"])
     return config, [f"{row.id}: {row.statement}" for row in rows]
 
 
 def harmless_keys(config: Config) -> dict[str, object]:
     """The keys that set where and how to run. Raises ConfigError for a key that would change a claim's test."""
     tree = config.model_dump(mode="json", exclude_unset=True, exclude={"out"})
-    for key in flat({name: own for name, own in tree.items() if name not in HARMLESS}):
+    for key in flat({name: own for name, own in tree.items() if name not in HARMLESS | CONDITIONS}):
         raise ConfigError(f"--{key}: not allowed for claims, which define their own runs; use it with `fedbench run`")
-    return flat(tree)
+    return flat({name: own for name, own in tree.items() if name in HARMLESS})
 
 
-def text_lines(rows: list[dict]) -> Iterator[str]:
-    """Two or more lines per row, then the sum over all."""
+def conditions_of(config: Config, asked: Namespace) -> "Conditions":
+    """What --scale, --rounds and --seeds ask for. Raises ConfigError."""
+    from fedbench_papers.claims.conditions import Conditions
+
+    given, scale = config.model_fields_set, read_number("scale", asked.scale)
+    return Conditions(
+        1.0 if scale is None else scale,
+        config.rounds if "rounds" in given else None,
+        tuple(config.seeds) if "seeds" in given else None,
+    )
+
+
+def text_lines(rows: list[dict], conditions: "Conditions") -> Iterator[str]:
+    """Two or more lines per row, the sum over all, and where the verdicts come from."""
+    from fedbench_papers.claims.page import tally
+    from fedbench_papers.claims.record import RECORDED, ClaimsRecord
+
     yield f"{'row':<4} {'runs':>5} {'steps':>9} {'minutes':>8}  claim; published; verdict"
     for row in rows:
         yield f"{row['id']:<4} {row['runs']:>5} {row['steps']:>9,} {row['minutes']:>8.1f}  {row['statement']}"
-        for text in (f"published: {row['effect']}", f"verdict: {row['verdict']}"):
+        for text in (f"published: {row['effect']}", f"{verdict_head(row)}: {row['verdict']}"):
             yield from textwrap.wrap(text, 110, initial_indent=" " * 31, subsequent_indent=" " * 33)
     total = [sum(row[key] for row in rows) for key in ("runs", "steps", "minutes")]
     yield f"all  {total[0]:>5} {total[1]:>9,} {total[2]:>8.1f}  shared runs counted once; one run per core"
+    yield f"conditions: {conditions.words}"
+    if dates := sorted(row["made"] for row in rows if row["recorded"]):
+        made = " to ".join(dict.fromkeys((dates[0], dates[-1])))
+        yield f"recorded verdicts: made on {made} and shipped with fedbench ({RECORDED}); --only ID tests a row here"
+        counts = tally(ClaimsRecord.read(RECORDED).rows)
+        yield from textwrap.wrap(counts, 110, initial_indent="  ", subsequent_indent="  ")
+
+
+def verdict_head(row: dict) -> str:
+    """`verdict`, with its date, and whether it is recorded."""
+    if not row["made"]:
+        return "verdict"
+    return f"recorded verdict ({row['made']})" if row["recorded"] else f"verdict ({row['made']})"

@@ -127,17 +127,22 @@ def apply_rule(part: Mapping[str, Any], terms: Terms) -> Verdict:
         more = {key: inside for key, inside in part.items() if key not in PART_KEYS}
         return PROPERTIES[part["check"]](terms.arms, terms.point, **more)
     if rule == "K":
-        means = {label: verdicts.of_seeds(value(label)).mean for label in part["order"]}
+        means = {label: verdicts.of_seeds(value(label)) for label in part["order"]}
         return verdicts.ordered(means, part["order"], part["least"])
     if rule == "M":
         return verdicts.monotone([value(term) for term in part["options"]], delta)
     if rule == "S":
         found = verdicts.peaked(value(part["low"]), value(part["middle"]), value(part["high"]), delta)
-        return replace(found, note=f"{found.note}; {peak_of(part, terms)}")
+        return with_note(found, peak_of(part, terms))
     if rule == "shown":
         return Verdict("", verdicts.of_seeds(value(part["of"])))
     decide = {"B": verdicts.better, "T": verdicts.alike, "N": verdicts.never_below}[rule]
-    return replace(decide(value(part["of"]), delta), note=picked_note(part["of"], terms))
+    return with_note(decide(value(part["of"]), delta), picked_note(part["of"], terms))
+
+
+def with_note(found: Verdict, more: str) -> Verdict:
+    """The verdict with a further note."""
+    return replace(found, note="; ".join(filter(None, (found.note, more))))
 
 
 def peak_of(part: Mapping[str, Any], terms: Terms) -> str:

@@ -2,21 +2,32 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from csv import DictWriter
-from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
 from fedbench.report.template import render
-from fedbench.results.files import read_as, write_atomically
-from fedbench_papers.claims.verdicts import corrected
-
-CLAIMS_FILE = "claims.json"
+from fedbench.results.files import write_atomically
+from fedbench.results.quantities import plural
+from fedbench_papers.claims.conditions import Conditions
+from fedbench_papers.claims.record import CLAIMS_FILE, ClaimsRecord
+from fedbench_papers.claims.verdicts import AGAINST, FAILS, HOLDS, IDENTITY, TOWARDS, UNDECIDED, WEAKER, corrected
 
 CLAIM_COLUMNS = (
     *("id", "part", "case", "judged", "rule", "point", "verdict", "mean", "low", "high", "delta", "p", "p_adjusted"),
     *("other", "best", "values", "note", "seeds", "minutes", "fingerprint", "command", "statement"),
 )
+PROPERTY = "holds as a property"
+TALLY = {
+    HOLDS: "holds after Holm's correction",
+    PROPERTY: "holds as a property, without a test",
+    IDENTITY: IDENTITY,
+    FAILS: FAILS,
+    TOWARDS: TOWARDS,
+    AGAINST: AGAINST,
+    UNDECIDED: UNDECIDED,
+}
+"""The kinds of verdicts in the order of the summary."""
 POINT_WORDS = {"agg": "after aggregation", "fit": "after the fit", "none": ""}
 RULE_WORDS = {
     "B": "A better than B",
@@ -35,24 +46,22 @@ INTRO = (
     "as the unit. Minutes are those of the runs, one core each. Gradient steps are those of a client in a round; the "
     "pooled model (centralized) makes its own, which count whole. p is one-sided, of the hypothesis that the claim is "
     "wrong, and in brackets adjusted by Holm for all parts that were tested; a part holds only if it holds after this "
-    "correction. 'Does not hold' rests on the interval of the part alone, without a correction. A verdict is about "
-    "this setting: what does not hold does not hold here."
+    "correction. 'Does not hold' rests on the interval of the part alone, without a correction. A part that is not "
+    "decided leans towards the claim or against it if all seeds and an interval over clients say so, or if it holds "
+    "before the correction only. A property has no p: it holds if it is true in every seed, or in as many "
+    "as the row says. What is true by construction says that the implementation is right, nothing more. Fewer than "
+    "three seeds give no verdict. A verdict is about this setting: what does not hold does not hold here."
 )
 ARMS = "arms: accuracy after aggregation and after the fit, gradient steps per client and round"
 Tree = Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class _Claims:
-    rows: list[dict[str, Any]]
-
-
 def write_claims(folder: Path) -> Path:
     """Writes claims.md, claims.csv and report.html beside claims.json and returns the page's path."""
-    rows = read_as(_Claims, folder / CLAIMS_FILE).rows
-    write_atomically(folder / "claims.csv", as_csv(rows))
-    write_atomically(folder / "claims.md", as_markdown(rows))
-    write_atomically(folder / "report.html", as_page(rows, folder))
+    record = ClaimsRecord.read(folder / CLAIMS_FILE)
+    write_atomically(folder / "claims.csv", as_csv(record.rows))
+    write_atomically(folder / "claims.md", as_markdown(record))
+    write_atomically(folder / "report.html", as_page(record, folder))
     return folder / "report.html"
 
 
@@ -68,13 +77,15 @@ def as_csv(rows: Sequence[Tree]) -> str:
     return stream.getvalue()
 
 
-def as_markdown(rows: Sequence[Tree]) -> str:
-    return "\n".join([*_summary(rows), *(line for row in rows if row["parts"] for line in _details(row))]) + "\n"
+def as_markdown(record: ClaimsRecord) -> str:
+    details = (line for row in record.rows if row["parts"] for line in _details(row))
+    return "\n".join([*_summary(record), *details]) + "\n"
 
 
-def _summary(rows: Sequence[Tree]) -> Iterator[str]:
+def _summary(record: ClaimsRecord) -> Iterator[str]:
+    rows = record.rows
     yield "# Claims of the papers"
-    yield f"\n{INTRO}\n\n{tally(rows)}\n"
+    yield f"\n{INTRO}\n\n{tally(rows)} {conditions_words(record)}\n"
     yield "| row | claim | verdict here | minutes |"
     yield "| --- | --- | --- | --- |"
     for row in rows:
@@ -114,6 +125,8 @@ def estimate(part: Tree) -> str:
 
 def remarks_on(part: Tree) -> str:
     said = [part["note"]]
+    if corrected_verdict(part) != part["verdict"]:
+        said.append("holds before the correction, not after it")
     if part["other"]:
         said.append(f"at the other point: {part['other']}")
     if part["best"] is not None:
@@ -153,6 +166,7 @@ def row_facts(row: Tree) -> list[tuple[str, str]]:
     )
     seeds = seed_range(row["seeds"])
     runs = f"{row.get('runs', 0)} own runs, {row.get('minutes') or 0:.1f} minutes of work, seeds {seeds}"
+    runs += f", judged on {row['made']}" if row.get("made") else ""
     listed = [
         ("published", f"{row['effect']} ({row['where']})"),
         ("setting", f"{row['setting']}: {row['setting_text']}"),
@@ -202,14 +216,22 @@ def row_verdicts(row: Tree) -> list[str]:
 
 
 def tally(rows: Sequence[Tree]) -> str:
-    """The number of judged rows, and the verdicts of their parts."""
-    parts = [corrected_verdict(part) for row in rows for part in row["parts"] if part["judged"]]
-    counts = {name: sum(part.startswith(name) for part in parts) for name in ("holds", "does not hold", "undecided")}
+    """The number of judged rows, and their parts by verdict and kind of evidence."""
+    parts = [part for row in rows for part in row["parts"] if part["judged"]]
     done = sum(bool(row["parts"]) for row in rows)
     if not done:
         return f"None of {len(rows)} rows was run yet."
-    said = ", ".join(f"{count} {name}" for name, count in counts.items())
-    return f"{done} of {len(rows)} rows were run; of their {len(parts)} parts: {said}."
+    kinds = [kind_of(part) for part in parts]
+    tests = sum(part["p"] is not None for part in parts)
+    counts = ", ".join(f"{said}: {kinds.count(kind)}" for kind, said in TALLY.items() if kind in kinds)
+    of = f"{done} of {len(rows)} rows were run, with {plural(len(parts), 'part')} and {plural(tests, 'test')}."
+    return f"{of} {counts[:1].upper()}{counts[1:]}."
+
+
+def kind_of(part: Tree) -> str:
+    """The verdict of a part as counted: what holds by a corrected test counts apart from a property without a test."""
+    said = corrected_verdict(part)
+    return said if said not in (HOLDS, WEAKER) else HOLDS if part["p"] is not None else PROPERTY
 
 
 def cell(text: str) -> str:
@@ -217,14 +239,22 @@ def cell(text: str) -> str:
     return " ".join(str(text).replace("|", "/").split())
 
 
-def as_page(rows: Sequence[Tree], folder: Path) -> str:
+def conditions_words(record: ClaimsRecord) -> str:
+    """Under what conditions all rows were tested."""
+    changed = "" if record.conditions == Conditions() else ", unlike the rows' settings"
+    return f"Conditions of all rows: {record.conditions.words}{changed}."
+
+
+def as_page(record: ClaimsRecord, folder: Path) -> str:
     """The whole page as text; every row that was run links to its page."""
+    rows = record.rows
     run = [row for row in rows if row["parts"]]
     return render(
         Path(__file__).with_name("claims.html.j2"),
         title="Claims of the papers",
         intro=INTRO,
         answer=tally(rows),
+        conditions=conditions_words(record),
         rows=[(row, row_verdicts(row)) for row in rows],
         arms={row["id"]: (ARMS + shared_words(row), list(arms(row))) for row in run if row["arms"]},
         details=[(row, row_facts(row), [(p, cells(p), bar(p, row["parts"])) for p in row["parts"]]) for row in run],
@@ -235,7 +265,7 @@ def as_page(rows: Sequence[Tree], folder: Path) -> str:
 
 def tone(verdict: str) -> str:
     """The CSS class of a verdict."""
-    known = {"holds": "holds", "does not hold": "fails", "undecided": "open"}
+    known = {"holds": "holds", IDENTITY: "identity", FAILS: "fails", "leans": "leans", UNDECIDED: "open"}
     return next((name for start, name in known.items() if verdict.startswith(start)), "none")
 
 

@@ -7,7 +7,19 @@ import pandas as pd
 from scipy import stats
 
 from fedbench_papers.claims.readings import Arms, Frames, accuracy, batch_gap, chosen_clients, kendall, pooled_accuracy
-from fedbench_papers.claims.verdicts import FAILS, HOLDS, LEVEL, UNDECIDED, Verdict, of_seeds, property_of
+from fedbench_papers.claims.verdicts import (
+    FAILS,
+    HOLDS,
+    LEVEL,
+    TOO_FEW,
+    UNDECIDED,
+    Verdict,
+    above,
+    has_too_few,
+    identity_of,
+    of_seeds,
+    property_of,
+)
 
 PERMUTATIONS = 2000
 
@@ -75,7 +87,7 @@ def same_numbers(arms: Arms, point: str, first: str, second: str) -> Verdict:
         and of_seed(one.traces, seed).equals(of_seed(other.traces, seed))
         for seed in sorted(set(one.metrics["seed"]) & set(other.metrics["seed"]))
     }
-    return property_of(flags)
+    return identity_of(flags)
 
 
 def of_seed(table: pd.DataFrame, seed: int) -> pd.DataFrame:
@@ -183,7 +195,7 @@ def fewer_bytes(arms: Arms, point: str, small: Sequence[str], large: str, factor
             ratio = most[seed] / own
             flags[seed] = flags.get(seed, True) and ratio > factor
             said.append(f"{label}: {own:,.0f} bytes against {most[seed]:,.0f}, factor {ratio:,.0f}")
-    return property_of(flags, note="; ".join(said))
+    return identity_of(flags, note="; ".join(said))
 
 
 def _bytes_up(runs: Frames) -> dict[int, float]:
@@ -222,7 +234,9 @@ def estimators_differ(
         f"signed mean {gaps.to_numpy().mean():+.2f}; largest {sizes.max():.2f}; neighbours swap in {len(swapped)} "
         f"seeds; shuffled {shuffled:.2f}"
     )
-    if swapped or (found.low is not None and found.low > most):
+    if has_too_few(found):
+        return Verdict(UNDECIDED, found, note=f"{TOO_FEW}; {note}")
+    if swapped or above(found, most):
         return Verdict(HOLDS, found, note=note)
     return Verdict(FAILS if sizes.max() < least else UNDECIDED, found, note=note)
 

@@ -17,6 +17,7 @@ from fedbench.config.keys import flat
 from fedbench.errors import ConfigError, nearest
 from fedbench.studies.compared_methods import ComparedMethod
 from fedbench.studies.space import Values
+from fedbench_papers.claims.conditions import Conditions
 from fedbench_papers.image_sources import source_keys
 
 CLAIM_FILES = ("co-pfl", "fedobp", "fedcac", "fedmosaic", "across")
@@ -47,13 +48,17 @@ class Row:
     asked: Mapping[str, Values] = field(default_factory=dict)
 
 
-def load_rows(sources: Mapping[str, str] | None = None, keys: Values | None = None) -> dict[str, Row]:
+def load_rows(
+    sources: Mapping[str, str] | None = None, keys: Values | None = None, conditions: Conditions | None = None
+) -> dict[str, Row]:
     """Every row by id, in the order of the papers. sources: of the sets; keys: set last, for all arms."""
+    conditions = conditions or Conditions()
     placed = {name: source_keys(known, {known: (sources or {}).get(name, known)}) for name, known in DATA.items()}
     found: dict[str, Row] = {}
     for file in CLAIM_FILES:
         for name, tree in load_file(file).items():
-            found[name] = row_of(name, tree, placed, {"wandb.group": f"claims/{name}", **(keys or {})})
+            more = {"wandb.group": f"{conditions.folder}/{name}", **(keys or {})}
+            found[name] = row_of(name, tree, placed, more, conditions)
     return found
 
 
@@ -62,13 +67,15 @@ def load_file(name: str) -> dict[str, Any]:
     return load_yaml(Path(__file__).with_name(f"{name}.yaml"))
 
 
-def row_of(name: str, tree: Mapping[str, Any], placed: Mapping[str, Values], keys: Values) -> Row:
-    seeds, choose = tuple(tree["seeds"]), tree.get("choose")
+def row_of(
+    name: str, tree: Mapping[str, Any], placed: Mapping[str, Values], keys: Values, conditions: Conditions
+) -> Row:
+    seeds, choose = conditions.seeds or tuple(tree["seeds"]), tree.get("choose")
     arms, told = [], {}
     for label, own in (tree.get("arms") or {}).items():
         asked = told[label] = {**(tree.get("common") or {}), **own}
-        wanted = tuple(asked.get("seeds", seeds)) + ((choose,) if choose is not None else ())
-        arms.append(arm_of(label, asked, asked.get("in", tree["setting"]), wanted, placed, keys))
+        wanted = (conditions.seeds or tuple(asked.get("seeds", seeds))) + ((choose,) if choose is not None else ())
+        arms.append(arm_of(label, asked, asked.get("in", tree["setting"]), wanted, placed, keys, conditions))
     more = {key: tree[key] for key in ("statement", "where", "effect", "setting", "parts", "reason") if key in tree}
     more |= {key: tuple(tree.get(key) or ()) for key in ("uses", "open")}
     return Row(name, seeds=seeds, arms=tuple(arms), choose=choose, asked=told, **more)
@@ -81,13 +88,14 @@ def arm_of(
     seeds: tuple[int, ...],
     placed: Mapping[str, Values],
     keys: Values,
+    conditions: Conditions,
 ) -> ComparedMethod:
-    """An arm: the keys of its setting, of the setting for its method, and its own."""
+    """An arm: the keys of its setting, of the setting for its method, its own, and what the conditions change."""
     place, method = load_file(SETTINGS)[setting], asked["method"]
     own = {key: value for key, value in asked.items() if key not in ARM}
     given = {**flat(with_names(place["config"])), **(place.get("methods") or {}).get(method, {}), **own}
     given |= placed[given["data.name"]]
-    given |= keys
+    given = {**conditions.of(given), **keys}
     points = tuple({"train.lr": rate} for rate in asked.get("tune") or ()) or ({},)
     trial = {"data.val": HELD_OUT, "rounds": max(1, given["rounds"] // 3)} if "tune" in asked else {}
     return ComparedMethod(label, method, given, points, trial, seeds)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
@@ -11,9 +12,10 @@ import pandas as pd
 
 from fedbench.config import Config
 from fedbench.data.dataset import Dataset
+from fedbench.errors import ConfigError
 from fedbench.jobs import run_folder
 from fedbench.results.contrasts import holm
-from fedbench.results.files import read_json, write_json_atomically
+from fedbench.results.files import read_json
 from fedbench.results.plan import Plan, is_study
 from fedbench.results.reader import Records
 from fedbench.studies.cost import hours_of, steps_of
@@ -21,10 +23,12 @@ from fedbench.studies.space import Values
 from fedbench.studies.study_result import StudyResult
 from fedbench.studies.tuning_study import StudyWatch, TuningStudy, run_studies
 from fedbench_papers import TUNE_SEEDS
+from fedbench_papers.claims.conditions import Conditions
 from fedbench_papers.claims.cost import new_runs
 from fedbench_papers.claims.judge import PartVerdict, judge_row
-from fedbench_papers.claims.page import CLAIMS_FILE, corrected_verdict, write_claims
+from fedbench_papers.claims.page import corrected_verdict, write_claims
 from fedbench_papers.claims.readings import RECORD_POINTS, Frames, accuracy
+from fedbench_papers.claims.record import CLAIMS_FILE, RECORDED, ClaimsRecord
 from fedbench_papers.claims.rows import SETTINGS, Row, load_file, load_rows, select_rows
 from fedbench_papers.claims.verdicts import of_seeds
 
@@ -44,6 +48,7 @@ def claims(
     sources: Mapping[str, str] | None = None,
     out: Path | str | None = None,
     keys: Values | None = None,
+    conditions: Conditions | None = None,
     at_once: int | None = None,
     watch: StudyWatch | None = None,
     on_row: Callable[[str], None] = lambda name: None,
@@ -51,22 +56,24 @@ def claims(
     """Executes the missing runs of rows, judges the rows, and rewrites table and page after each.
 
     only: ids, or `all`. sources: of the sets, by name (`rows.DATA`). out: the results folder, in whose `claims` each
-    row has a folder. keys: set for every run, such as fewer rounds. on_row: called with the id of each row before its
-    runs. Raises ConfigError before a row's first run, and before all rows if data are missing.
+    row has a folder. keys: set for every run. conditions: other than the rows' own; their results have their own
+    folder. on_row: called with the id of each row before its runs. Raises ConfigError before a row's first run, and
+    before all rows if data are missing.
     """
-    rows = load_rows(sources, keys)
+    conditions = conditions or Conditions()
+    rows = load_rows(sources, keys, conditions)
     chosen = select_rows(rows, only)
+    folder = Path(out or "results").absolute() / conditions.folder
+    check_record(folder, conditions)
     check_data([rows[name] for row in chosen for name in (*row.uses, row.id)])
-    root = Path(out or "results").absolute()
-    folder = root / CLAIMS_KIND
     for row in chosen:
         if not row.reason:
             on_row(row.id)
             for name in row.uses:
                 if not is_finished(folder / name):
-                    run_row(rows[name], root, at_once, watch)
-            run_row(row, root, at_once, watch)
-        write_entries(folder, rows, {row.id: entry_of(row, folder)})
+                    run_row(rows[name], folder, at_once, watch)
+            run_row(row, folder, at_once, watch)
+        write_entries(folder, rows, {row.id: entry_of(row, folder)}, conditions)
     return Claims(folder)
 
 
@@ -77,13 +84,13 @@ def check_data(rows: Sequence[Row]) -> None:
         Dataset.load(data)
 
 
-def run_row(row: Row, root: Path, at_once: int | None, watch: StudyWatch | None) -> None:
-    """Runs the arms of a row. Raises ConfigError."""
+def run_row(row: Row, parent: Path, at_once: int | None, watch: StudyWatch | None) -> None:
+    """Runs the arms of a row in a folder of its own within the claims' folder. Raises ConfigError."""
     if not row.arms:
         return
-    folder = root / CLAIMS_KIND / row.id
+    folder = parent / row.id
     plan = Plan(CLAIMS_KIND, None, row.arms[0].config(Config()).model_dump(mode="json"), [])
-    study = TuningStudy(plan, Config(seeds=list(row.seeds)), row.arms, folder, root, TUNE_SEEDS)
+    study = TuningStudy(plan, Config(seeds=list(row.seeds)), row.arms, folder, parent.parent, TUNE_SEEDS)
     run_studies([study], at_once, watch)
 
 
@@ -165,6 +172,7 @@ def entry_of(row: Row, folder: Path) -> dict[str, Any]:
     parts = [] if missing else judge_row(row.parts, found.frames(), found.pick)
     return {
         "status": f"failed: {'; '.join(missing)}" if missing else "judged",
+        "made": date.today().isoformat(),
         "parts": [part_tree(part) for part in parts],
         "minutes": sum(map(seconds_of, found.runs())) / 60,
         "runs": len(found.runs()),
@@ -212,30 +220,43 @@ def levels(found: RowRuns) -> dict[str, dict[str, float]]:
     }
 
 
-def write_entries(folder: Path, rows: Mapping[str, Row], new: Mapping[str, Mapping[str, Any]]) -> None:
+def write_entries(
+    folder: Path, rows: Mapping[str, Row], new: Mapping[str, Mapping[str, Any]], conditions: Conditions
+) -> None:
     """Adds the results to claims.json and rewrites the table and the page."""
     with run_folder.locked_folder(folder):
-        tree = table_of(rows, {**read_entries(folder), **new})
-        write_json_atomically(folder / CLAIMS_FILE, tree)
+        ClaimsRecord.of(table_of(rows, {**read_entries(folder), **new}, conditions), conditions).write(
+            folder / CLAIMS_FILE
+        )
         write_claims(folder)
 
 
-def read_entries(folder: Path) -> dict[str, Any]:
+def read_entries(folder: Path) -> dict[str, Mapping[str, Any]]:
     """The stored results of rows, by id."""
-    return {own["id"]: own for own in read_json(folder / CLAIMS_FILE, []).get("rows", [])}
+    file = folder / CLAIMS_FILE
+    return ClaimsRecord.read(file).entries if file.exists() else {}
 
 
-def table_of(rows: Mapping[str, Row], found: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def check_record(folder: Path, conditions: Conditions) -> None:
+    """Raises ConfigError if the folder has results under other conditions, which a file copied there may have."""
+    file = folder / CLAIMS_FILE
+    if file.exists() and (found := ClaimsRecord.read(file).conditions) != conditions:
+        raise ConfigError(f"{file}: has results under other conditions ({found.words}); move it to {found.folder}")
+
+
+def table_of(
+    rows: Mapping[str, Row], found: Mapping[str, Mapping[str, Any]], conditions: Conditions
+) -> list[dict[str, Any]]:
     """Every row in order, with p values adjusted by Holm over all parts that were tested."""
-    table = []
+    table, changed = [], "" if conditions == Conditions() else f"; here {conditions.words}"
     for name, row in rows.items():
         known = found.get(name) or {"status": row.reason or NOT_RUN, "parts": []}
         about = {key: getattr(row, key) for key in ("id", "statement", "where", "effect", "setting")}
         about |= {key: list(getattr(row, key)) for key in ("seeds", "uses", "open")}
-        about |= {"arms": dict(row.asked), "setting_text": load_file(SETTINGS)[row.setting]["text"]}
-        table.append({**known, **about, "command": f"fedbench claims --only {name}"})
+        about |= {"arms": dict(row.asked), "setting_text": load_file(SETTINGS)[row.setting]["text"] + changed}
+        table.append({**known, **about, "command": f"fedbench claims --only {name}{conditions.flags}"})
     adjust_p_values([part for row in table for part in row["parts"]])
-    return {"rows": table}
+    return table
 
 
 def adjust_p_values(parts: Sequence[dict[str, Any]]) -> None:
@@ -246,19 +267,29 @@ def adjust_p_values(parts: Sequence[dict[str, Any]]) -> None:
         part["p_adjusted"] = next(values) if own else None
 
 
-def cost_table(sources: Mapping[str, str] | None = None, out: Path | str | None = None) -> pd.DataFrame:
+def cost_table(
+    sources: Mapping[str, str] | None = None, out: Path | str | None = None, conditions: Conditions | None = None
+) -> pd.DataFrame:
     """Every row with its cost beyond the rows before it, and its verdict so far.
 
-    Columns: id, statement, effect, runs, steps, minutes (estimated), verdict.
+    Columns: id, statement, effect, runs, steps, minutes (estimated), verdict, made (its date), recorded (whether it is
+    the one of the package, shown where there is none of one's own under the same conditions).
     """
-    rows, known, lines = load_rows(sources), set[tuple[str, int]](), []
-    found = read_entries(Path(out or "results").absolute() / CLAIMS_KIND)
+    conditions = conditions or Conditions()
+    rows, known, lines = load_rows(sources, conditions=conditions), set[tuple[str, int]](), []
+    found = read_entries(Path(out or "results").absolute() / conditions.folder)
+    recorded = ClaimsRecord.read(RECORDED)
+    shipped = recorded.entries if recorded.conditions == conditions else {}
     for name, row in rows.items():
         runs = new_runs(row, known)
         configs = [config for config, _ in runs]
-        entry = found.get(name) or {"status": row.reason or NOT_RUN, "parts": []}
+        own = found.get(name)
+        has_own = own is not None and own["status"] != NOT_RUN
+        entry = own if own is not None and has_own else shipped.get(name)
         costs = dict(runs=len(runs), steps=sum(map(steps_of, configs)), minutes=60 * hours_of(configs))
-        lines.append(dict(id=name, statement=row.statement, effect=row.effect, **costs, verdict=verdict_line(entry)))
+        verdict = verdict_line(entry) if entry else row.reason or NOT_RUN
+        said = dict(verdict=verdict, made=(entry or {}).get("made", ""), recorded=bool(entry) and not has_own)
+        lines.append(dict(id=name, statement=row.statement, effect=row.effect, **costs, **said))
     return pd.DataFrame(lines)
 
 

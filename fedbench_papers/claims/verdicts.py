@@ -1,28 +1,37 @@
 """Rules that turn paired differences into a verdict on a claim.
 
-A difference is a series over (seed, client), in points or in the reading's unit; the seed is the unit of every
-interval, because clients of a seed share partition, server and start. `delta` is the relevant margin.
+A difference is a series over (seed, client), in points or in the reading's unit; the seed is the unit of every test,
+because clients of a seed share partition, server and start. `delta` is the relevant margin. Fewer than three seeds give
+no verdict. A bound is passed if a one-sided test says so at 2.5 %; where seeds differ, the 95 % interval excludes it.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 
 import numpy as np
 import pandas as pd
 from scipy import stats
 
-from fedbench.results.statistics import Interval, interval
+from fedbench.results.contrasts import p_of
+from fedbench.results.rotations import DIGITS
+from fedbench.results.statistics import CONFIDENCE, LEAST_SEEDS, Interval, interval
 
 HOLDS, WEAKER, FAILS = "holds", "holds, weaker than published", "does not hold"
-UNDECIDED, LEANING, UNCORRECTED = "undecided", "undecided, leaning", "undecided after correction"
+IDENTITY = "true by construction"
+UNDECIDED, TOWARDS, AGAINST = "undecided", "leans towards the claim", "leans against the claim"
 LEVEL = 0.05
 """Significance level of one-sided tests of an order, and of all claims together."""
+TAIL = (1 - CONFIDENCE) / 2
+"""Significance level of the one-sided tests of a difference."""
+TOO_FEW = f"no verdict below {LEAST_SEEDS} seeds"
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """word: one of the five. estimate: of the difference, with its interval over seeds. p: one-sided, of the hypothesis
-    that the claim is wrong; None without a test. reverse: whether the opposite is established. note: further results.
+    """word: one of the seven. estimate: of the difference, with its interval over seeds. p: one-sided, of the
+    hypothesis that the claim is wrong; None without a test. reverse: whether the opposite is established. note: further
+    results.
     """
 
     word: str
@@ -33,7 +42,7 @@ class Verdict:
 
     @property
     def holds(self) -> bool:
-        return self.word in (HOLDS, WEAKER)
+        return self.word in (HOLDS, WEAKER, IDENTITY)
 
     @property
     def fails(self) -> bool:
@@ -41,42 +50,42 @@ class Verdict:
 
 
 def corrected(word: str, p_adjusted: float | None) -> str:
-    """The word of a verdict after the correction for the number of claims: one that no longer holds is undecided."""
-    return UNCORRECTED if word in (HOLDS, WEAKER) and p_adjusted is not None and p_adjusted >= LEVEL else word
+    """The word of a verdict after the correction for the number of claims: one that no longer holds only leans."""
+    return TOWARDS if word in (HOLDS, WEAKER) and p_adjusted is not None and p_adjusted >= LEVEL else word
 
 
 def better(difference: pd.Series, delta: float) -> Verdict:
     """Above 0; weaker than published if surely below delta; does not hold if so and not above 0."""
     found = of_seeds(difference)
-    if found.low is None or found.high is None:
-        return Verdict(UNDECIDED, found)
-    p, reverse = p_above(found, 0.0), found.high < 0
-    if found.low > 0:
-        return Verdict(WEAKER if found.high < delta else HOLDS, found, p)
-    return Verdict(FAILS if found.high < delta else open_word(difference, found), found, p, reverse)
+    if has_too_few(found):
+        return Verdict(UNDECIDED, found, note=TOO_FEW)
+    p, small = p_above(found, 0.0), below(found, delta)
+    if p < TAIL:
+        return Verdict(WEAKER if small else HOLDS, found, p)
+    return Verdict(FAILS if small else open_word(difference, found, 0.0, inf), found, p, reverse=below(found, 0.0))
 
 
 def alike(difference: pd.Series, delta: float) -> Verdict:
     """Entirely within delta of 0, or entirely outside."""
     found = of_seeds(difference)
-    if found.low is None or found.high is None:
-        return Verdict(UNDECIDED, found)
-    p = max(p_above(found, -delta), 1 - p_above(found, delta))
-    if -delta <= found.low and found.high <= delta:
+    if has_too_few(found):
+        return Verdict(UNDECIDED, found, note=TOO_FEW)
+    p = max(p_above(found, -delta), p_below(found, delta))
+    if p < TAIL:
         return Verdict(HOLDS, found, p)
-    outside = found.low > delta or found.high < -delta
-    return Verdict(FAILS if outside else open_word(difference, found), found, p)
+    outside = above(found, delta) or below(found, -delta)
+    return Verdict(FAILS if outside else open_word(difference, found, -delta, delta), found, p)
 
 
 def never_below(difference: pd.Series, delta: float) -> Verdict:
     """Not below 0 by more than delta."""
     found = of_seeds(difference)
-    if found.low is None or found.high is None:
-        return Verdict(UNDECIDED, found)
-    p = p_above(found, -delta)
-    if found.low > -delta:
+    if has_too_few(found):
+        return Verdict(UNDECIDED, found, note=TOO_FEW)
+    p, reverse = p_above(found, -delta), below(found, 0.0)
+    if p < TAIL:
         return Verdict(HOLDS, found, p)
-    return Verdict(FAILS if found.high < 0 else open_word(difference, found), found, p, found.high < 0)
+    return Verdict(FAILS if reverse else open_word(difference, found, -delta, inf), found, p, reverse)
 
 
 def peaked(low: pd.Series, middle: pd.Series, high: pd.Series, delta: float) -> Verdict:
@@ -97,10 +106,10 @@ def peaked(low: pd.Series, middle: pd.Series, high: pd.Series, delta: float) -> 
 
 def monotone(options: Sequence[pd.Series], delta: float) -> Verdict:
     """Ascending over three options or more: Page's exact test, seeds as blocks; the estimate is last minus first."""
-    table = pd.concat([option.groupby("seed").mean() for option in options], axis=1).dropna().to_numpy()
+    table = pd.concat([option.groupby("seed").mean() for option in options], axis=1).dropna().to_numpy().round(DIGITS)
     ends = better(difference(options[-1], options[0]), delta)
-    if len(table) < 2:
-        return Verdict(UNDECIDED, ends.estimate)
+    if len(table) < LEAST_SEEDS:
+        return Verdict(UNDECIDED, ends.estimate, note=TOO_FEW)
     up, down = (float(stats.page_trend_test(order, method="exact").pvalue) for order in (table, table[:, ::-1]))
     note = "means " + ", ".join(f"{mean:.2f}" for mean in table.mean(axis=0))
     if up <= LEVEL:
@@ -119,47 +128,93 @@ def of_seeds(values: pd.Series) -> Interval:
     return interval(values.dropna().groupby("seed").mean().tolist())
 
 
+def has_too_few(found: Interval) -> bool:
+    """Whether there are too few seeds for a verdict."""
+    return len(found.values) < LEAST_SEEDS
+
+
 def p_above(found: Interval, bound: float) -> float:
-    """One-sided t test over seeds that the mean exceeds a bound; values without spread decide directly."""
-    if np.ptp(found.values) == 0:
-        return 0.0 if found.mean > bound else 1.0
-    return float(stats.ttest_1samp(found.values, bound, alternative="greater").pvalue)
+    """One-sided p that the mean over seeds exceeds a bound: t test, or sign test if all are equal; 1 if too few."""
+    beyond = np.round(np.subtract(found.values, bound), DIGITS)
+    p = p_of(beyond.tolist())
+    if p is None:
+        return 1.0
+    return p / 2 if beyond.mean() > 0 else 1 - p / 2
 
 
-def open_word(difference: pd.Series, found: Interval) -> str:
-    """Leaning if all seeds have one sign and an interval over clients excludes 0."""
-    signs = set(np.sign(found.values))
-    leaning = len(signs) == 1 and 0 not in signs and interval(difference.dropna().tolist()).sign != 0
-    return LEANING if leaning else UNDECIDED
+def p_below(found: Interval, bound: float) -> float:
+    """One-sided p that the mean over seeds is below a bound, as `p_above`."""
+    return p_above(interval([-value for value in found.values]), -bound)
 
 
-def ordered(means: Mapping[str, float], published: Sequence[str], least: float) -> Verdict:
+def above(found: Interval, bound: float) -> bool:
+    """Whether the mean surely exceeds a bound."""
+    return p_above(found, bound) < TAIL
+
+
+def below(found: Interval, bound: float) -> bool:
+    """Whether the mean is surely below a bound."""
+    return p_below(found, bound) < TAIL
+
+
+def open_word(difference: pd.Series, found: Interval, low: float, high: float) -> str:
+    """The word of what is not decided: towards the claim if all seeds and an interval over clients are above `low` and
+    below `high`, against it if all are below `low` or all above `high`.
+    """
+    clients = interval(difference.dropna().tolist())
+    least, most = (end(found.values) for end in (min, max))
+    if clients.low is None or clients.high is None:
+        return UNDECIDED
+    least, most = min(least, clients.low), max(most, clients.high)
+    if low < least and most < high:
+        return TOWARDS
+    return AGAINST if most < low or least > high else UNDECIDED
+
+
+def ordered(found: Mapping[str, Interval], published: Sequence[str], least: float) -> Verdict:
     """Kendall's tau between the order of means and a published one, best first: `least` holds, <= 0 does not."""
+    if any(map(has_too_few, found.values())):
+        return Verdict(UNDECIDED, note=TOO_FEW)
+    means = {label: round(own.mean, DIGITS) for label, own in found.items()}
     ranks = [-place for place in range(len(published))]
-    found = stats.kendalltau(ranks, [means[label] for label in published], alternative="greater")
-    tau = float(found.statistic)
+    test = stats.kendalltau(ranks, [means[label] for label in published], alternative="greater")
+    tau = float(test.statistic)
+    if np.isnan(tau):
+        return Verdict(UNDECIDED, note="all means are equal")
     word = HOLDS if tau >= least - 1e-9 else FAILS if tau <= 0 else UNDECIDED
     ours = sorted(published, key=lambda label: -means[label])
     note = f"tau {tau:.2f}: " + " > ".join(f"{label} {means[label]:.1f}" for label in ours)
-    return Verdict(word, p=float(found.pvalue), note=note)
+    return Verdict(word, p=float(test.pvalue), note=note)
 
 
 def property_of(flags: Mapping[int, bool], least: int | None = None, note: str = "") -> Verdict:
     """Holds if true in every seed, or in `least`; does not hold if false in more than half."""
     right = sum(flags.values())
     said = f"true in {right} of {len(flags)} seeds" + (f"; {note}" if note else "")
-    if flags and right >= (len(flags) if least is None else least):
+    if len(flags) < LEAST_SEEDS:
+        return Verdict(UNDECIDED, note=f"{TOO_FEW}; {said}")
+    if right >= (len(flags) if least is None else least):
         return Verdict(HOLDS, note=said)
     return Verdict(FAILS if right < len(flags) / 2 else UNDECIDED, note=said)
 
 
+def identity_of(flags: Mapping[int, bool], note: str = "") -> Verdict:
+    """Of what must be true: one seed shows it, and one seed in which it is false is a mistake of the implementation."""
+    right = sum(flags.values())
+    said = f"true in {right} of {len(flags)} seeds" + (f"; {note}" if note else "")
+    return Verdict(UNDECIDED if not flags else IDENTITY if right == len(flags) else FAILS, note=said)
+
+
 def all_of(parts: Sequence[Verdict]) -> str:
     """All must hold; one that does not is decisive."""
-    if any(part.fails for part in parts):
+    words = [part.word for part in parts]
+    if FAILS in words:
         return FAILS
-    if not all(part.holds for part in parts):
-        return LEANING if all(part.holds or part.word == LEANING for part in parts) else UNDECIDED
-    return WEAKER if any(part.word == WEAKER for part in parts) else HOLDS
+    if all(part.holds for part in parts):
+        return next((word for word in (WEAKER, HOLDS) if word in words), IDENTITY)
+    if AGAINST in words:
+        return AGAINST
+    return UNDECIDED if UNDECIDED in words else TOWARDS
 
 
 def some_of(parts: Sequence[Verdict], count: int) -> str:
@@ -168,11 +223,14 @@ def some_of(parts: Sequence[Verdict], count: int) -> str:
         return FAILS
     held = [part for part in parts if part.holds]
     if len(held) < count:
-        return UNDECIDED
+        towards = len(held) + sum(part.word == TOWARDS for part in parts)
+        return TOWARDS if towards >= count and not any(part.word == AGAINST for part in parts) else UNDECIDED
     return HOLDS if sum(part.word == HOLDS for part in held) >= count else WEAKER
 
 
 def most_of(parts: Sequence[Verdict], count: int) -> str:
     """`count` must hold; fails if `count` reverse."""
     held, reverse = (sum(flags) for flags in ([p.holds for p in parts], [p.reverse for p in parts]))
-    return HOLDS if held >= count else FAILS if reverse >= count else UNDECIDED
+    towards, against = (sum(p.word == word for p in parts) for word in (TOWARDS, AGAINST))
+    decided = ((held, HOLDS), (reverse, FAILS), (held + towards, TOWARDS), (reverse + against, AGAINST))
+    return next((word for found, word in decided if found >= count), UNDECIDED)

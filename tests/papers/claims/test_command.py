@@ -1,22 +1,70 @@
 """The command that lists and tests claims."""
 
+import json
+from pathlib import Path
+
 from fedbench_papers.claims.command import main
+from fedbench_papers.claims.conditions import Conditions
+from fedbench_papers.claims.record import RECORDED, ClaimsRecord
 
 
 def test_without_rows_it_lists_them_with_their_cost(capsys, tmp_path):
     assert main(["--out", str(tmp_path / "none")]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split()[:4] == ["row", "runs", "steps", "minutes"]
-    assert sum(line.strip() == "verdict: not run yet" for line in lines) == 34
-    assert lines[-1].startswith("all ")
+    assert sum(line.strip() == "verdict: not run yet" for line in lines) == 0
+    assert next(line for line in lines if line.startswith("all "))
     row = next(line for line in lines if line.startswith("F4 ")).split()
     assert row[1:3] == ["25", "150,000"]
     assert not (tmp_path / "none").exists()
 
 
+def test_recorded_verdicts_are_listed_with_where_they_come_from_and_when_they_were_made(capsys, tmp_path):
+    assert main(["--out", str(tmp_path / "none")]) == 0
+    text = capsys.readouterr().out
+    assert "recorded verdict (2026-11-24): a: holds; b: does not hold" in text
+    assert f"recorded verdicts: made on 2026-11-24 and shipped with fedbench ({RECORDED})" in text
+    assert "34 of 34 rows were run, with 65 parts" in text
+
+
+def list_with(folder: Path, capsys, *words: str) -> str:
+    assert main(["--out", str(folder), *words]) == 0
+    return capsys.readouterr().out
+
+
+def test_ones_own_verdicts_come_before_recorded_ones(capsys, tmp_path):
+    (tmp_path / "claims").mkdir()
+    rows = [{"id": "F4", "status": "failed: no memory", "parts": [], "made": "2030-01-01"}]
+    (tmp_path / "claims" / "claims.json").write_text(json.dumps({"rows": rows}))
+    text = list_with(tmp_path, capsys)
+    assert "verdict (2030-01-01): failed: no memory" in text
+    assert text.count("recorded verdict (") == 33
+
+
+def test_other_conditions_show_other_results_only(capsys, tmp_path):
+    text = list_with(tmp_path, capsys, "--rounds", "7", "--seeds", "0", "1", "2", "--scale", "0.5")
+    assert "recorded" not in text
+    assert text.count("verdict: not run yet") == 34
+    assert "conditions: scale 0.5, rounds 7, seeds 0 1 2" in text
+    row = next(line for line in text.splitlines() if line.startswith("F4 ")).split()
+    assert row[1:3] == ["15", f"{15 * 7 * 20 * 3:,}"], "one batch of 30 images for 20 clients in 3 epochs"
+    folder = tmp_path / "claims-scale-0.5-rounds-7-seeds-0-1-2"
+    folder.mkdir()
+    ClaimsRecord.of([], Conditions()).write(folder / "claims.json")
+    assert main(["--only", "F4", "--out", str(tmp_path), "--rounds", "7", "--seeds", "0,1,2", "--scale", ".5"]) == 2
+    assert "has results under other conditions (scale 1, rounds of each row," in capsys.readouterr().err
+
+
 def test_what_rows_decide_is_no_flag(capsys):
-    assert main(["--only", "F4", "--rounds", "3"]) == 2
-    assert "--rounds: not allowed for claims" in capsys.readouterr().err
+    assert main(["--only", "F4", "--train.lr", "3"]) == 2
+    assert "--train.lr: not allowed for claims" in capsys.readouterr().err
+    for words, said in (
+        (["--scale", "0"], "--scale 0: must be above 0"),
+        (["--scale", "inf"], "--scale inf: must be"),
+        (["--seeds", "90"], "--seeds 90: the seed for tuning and choosing"),
+    ):
+        assert main(words) == 2
+        assert said in capsys.readouterr().err
 
 
 def test_unknown_rows_and_sets_are_told(capsys, tmp_path):

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from fedbench.report import make_report
+from fedbench_papers.claims.conditions import Conditions
 from fedbench_papers.claims.page import bar, row_verdicts, seed_range, tally, tone, write_claims
+from fedbench_papers.claims.record import ClaimsRecord
 from tests.report.reading import Page
 
 PART = dict(part="a", case="", rule="B", point="agg", delta=0.5, judged=True, verdict="holds", p=0.01, p_adjusted=0.02)
@@ -46,6 +48,16 @@ def test_every_verdict_has_interval_minutes_and_command(folder):
     assert "## C2" not in text
 
 
+def test_the_conditions_stand_on_the_page_and_in_the_table(folder):
+    said = "Conditions of all rows: scale 1, rounds of each row, seeds of each row."
+    assert said in Page(folder / "report.html").text
+    ClaimsRecord.of([ROW], Conditions(0.5, 3, (0, 1, 2))).write(folder / "claims.json")
+    write_claims(folder)
+    said = "Conditions of all rows: scale 0.5, rounds 3, seeds 0 1 2, unlike the rows' settings."
+    assert said in Page(folder / "report.html").text
+    assert said in (folder / "claims.md").read_text()
+
+
 def test_the_table_as_a_file(folder):
     rows = list(csv.DictReader((folder / "claims.csv").open()))
     found = [(row["id"], row["part"], row["verdict"]) for row in rows]
@@ -59,7 +71,7 @@ def test_the_page_opens_without_a_network_and_escapes(folder):
     assert "<more>" in page.text
     assert "<more>" not in page.source
     assert not [where for where in page.references if where.startswith(("http", "//"))]
-    assert "1 of 2 rows were run; of their 1 parts: 1 holds, 0 does not hold, 0 undecided." in page.text
+    assert "1 of 2 rows were run, with 1 part and 1 test. Holds after Holm's correction: 1." in page.text
 
 
 def test_intervals_share_a_strip_with_0():
@@ -74,15 +86,26 @@ def test_the_page_is_made_again_from_the_table(folder):
     assert (folder / "report.html").exists()
 
 
-def test_what_holds_by_its_own_test_only_is_undecided_wherever_it_is_shown(tmp_path):
+def test_what_holds_by_its_own_test_only_leans_wherever_it_is_shown(tmp_path):
     by_chance = {**ROW, "parts": [{**PART, "p_adjusted": 0.2}]}
     (tmp_path / "claims.json").write_text(json.dumps({"rows": [by_chance]}))
     page = Page(write_claims(tmp_path))
-    assert "0 holds, 0 does not hold, 1 undecided" in page.text
+    assert "with 1 part and 1 test. Leans towards the claim: 1." in page.text
+    assert "holds before the correction, not after it" in page.text
     assert 'class="mark holds"' not in page.source
-    assert page.source.count('class="mark open">undecided after correction') == 2
-    assert "| C1 | A / B & <more> | undecided after correction |" in (tmp_path / "claims.md").read_text()
-    assert next(csv.DictReader((tmp_path / "claims.csv").open()))["verdict"] == "undecided after correction"
+    assert page.source.count('class="mark leans">leans towards the claim') == 2
+    assert "| C1 | A / B & <more> | leans towards the claim |" in (tmp_path / "claims.md").read_text()
+    assert next(csv.DictReader((tmp_path / "claims.csv").open()))["verdict"] == "leans towards the claim"
+
+
+def test_kinds_of_evidence_count_apart():
+    own = [("holds", 0.01), ("holds", None), ("true by construction", None), ("leans against the claim", 0.9)]
+    own += [("does not hold", 0.9), ("undecided", 0.2), ("holds, weaker than published", 0.02)]
+    parts = [{**PART, "verdict": word, "p": p, "p_adjusted": p} for word, p in own]
+    assert tally([{**ROW, "parts": [*parts, {**PART, "judged": False}]}]) == (
+        "1 of 1 rows were run, with 7 parts and 5 tests. Holds after Holm's correction: 2, holds as a property, "
+        "without a test: 1, true by construction: 1, does not hold: 1, leans against the claim: 1, undecided: 1."
+    )
 
 
 def test_a_table_of_an_earlier_version_is_read(tmp_path):
@@ -97,10 +120,7 @@ def test_words():
     assert row_verdicts({"parts": [PART, {**PART, "part": "b"}], "status": ""}) == ["a: holds", "b: holds"]
     assert row_verdicts(OTHER) == ["not run yet"]
     assert tally([OTHER]) == "None of 1 rows was run yet."
-    assert [tone(word) for word in ("holds, weaker than published", "does not hold", "undecided, leaning", "x")] == [
-        "holds",
-        "fails",
-        "open",
-        "none",
-    ]
+    words = ("holds, weaker than published", "true by construction", "does not hold", "leans against the claim", "x")
+    assert [tone(word) for word in words] == ["holds", "identity", "fails", "leans", "none"]
+    assert tone("undecided") == "open"
     assert [seed_range(own) for own in ([0, 1, 2], [0], [3, 5])] == ["0 to 2", "0", "3, 5"]

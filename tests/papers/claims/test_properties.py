@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from fedbench_papers.claims import properties
-from fedbench_papers.claims.verdicts import FAILS, HOLDS, UNDECIDED
-from tests.papers.claims.made import frames, level
+from fedbench_papers.claims.verdicts import FAILS, HOLDS, IDENTITY, TOO_FEW, UNDECIDED
+from tests.papers.claims.made import SEEDS, frames, level
 
 
 def test_the_best_option_is_among_some():
@@ -16,22 +16,23 @@ def test_the_best_option_is_among_some():
 
 def test_the_best_of_one_kind_needs_less():
     arms = {
-        "o .1": frames(agg=level(0.5, 0.5)),
-        "o .001": frames(agg=level(0.6, 0.4)),
-        "f .5": frames(agg=level(0.7, 0.7)),
-        "f .9": frames(agg=level(0.1, 0.7)),
+        "o .1": frames(agg=level(0.5, 0.5, 0.5)),
+        "o .001": frames(agg=level(0.6, 0.4, 0.6)),
+        "f .5": frames(agg=level(0.7, 0.7, 0.7)),
+        "f .9": frames(agg=level(0.1, 0.7, 0.1)),
     }
     ours, theirs = {"o .1": 0.1, "o .001": 0.001}, {"f .5": 0.5, "f .9": 0.9}
     found = properties.needs_less(arms, "agg", ours, theirs, 10)
     assert found.word == UNDECIDED
-    assert found.note == "true in 1 of 2 seeds; best shares 0.001, 0.1 against 0.5, 0.5"
+    assert found.note == "true in 2 of 3 seeds; best shares 0.001, 0.1, 0.001 against 0.5, 0.5, 0.5"
     assert properties.needs_less(arms, "agg", ours, theirs, 5).word == HOLDS
 
 
 def test_the_head_takes_over_what_is_personal():
     def traces(sign: int) -> list[tuple]:
         return [
-            (0, t, client, f"personal_location/{layer}", 0.5 + sign * way * t / 100)
+            (seed, t, client, f"personal_location/{layer}", 0.5 + sign * way * t / 100)
+            for seed in SEEDS
             for t in range(1, 26)
             for client in (0, 1)
             for layer, way in (("head", 1), ("body.conv1", -1))
@@ -49,7 +50,7 @@ def test_the_head_takes_over_what_is_personal():
 
 def test_the_same_to_the_bit():
     one, other = frames(agg=level(0.5, 0.6)), frames([0], agg=level(0.5, 0.9))
-    assert properties.same_numbers({"a": one, "b": other}, "agg", "a", "b").word == HOLDS
+    assert properties.same_numbers({"a": one, "b": other}, "agg", "a", "b").word == IDENTITY
     third = frames([0], agg=level(0.5 + 1e-15))
     assert properties.same_numbers({"a": one, "b": third}, "agg", "a", "b").word == FAILS
 
@@ -58,8 +59,9 @@ CLASSES = [[0, 1], [0, 1], [2, 3], [2, 3], [0, 2], [4, 5], [6, 7]]
 
 
 def overlapping(value) -> dict:
-    rows = [(0, 5, i, f"overlap/{j}", value(i, j)) for i in range(7) for j in range(7) if i != j]
-    return {"x": frames([0], agg=level(0.5), traces=rows)}
+    pairs = [(i, j) for i in range(7) for j in range(7) if i != j]
+    rows = [(seed, 5, i, f"overlap/{j}", value(i, j)) for seed in SEEDS for i, j in pairs]
+    return {"x": frames(agg=level(0.5), traces=rows)}
 
 
 def test_overlap_goes_with_common_classes():
@@ -86,10 +88,11 @@ def test_related_classes_overlap():
 
 
 def trusting(lambdas: dict[int, list[float]], public: float = 2.0) -> dict:
-    rows = [(0, t, c, "lambda", v) for c, values in lambdas.items() for t, v in enumerate(values, 2)]
-    rows += [(0, t, c, "loss_private", 1.0) for c, values in lambdas.items() for t in range(2, len(values) + 2)]
-    rows += [(0, t, c, "loss_public", public) for c, values in lambdas.items() for t in range(2, len(values) + 2)]
-    return {"x": frames([0], agg=level(0.5), traces=rows)}
+    """The same in all three seeds."""
+    rows = [(t, c, "lambda", v) for c, values in lambdas.items() for t, v in enumerate(values, 2)]
+    rows += [(t, c, "loss_private", 1.0) for c, values in lambdas.items() for t in range(2, len(values) + 2)]
+    rows += [(t, c, "loss_public", public) for c, values in lambdas.items() for t in range(2, len(values) + 2)]
+    return {"x": frames(agg=level(0.5), traces=[(seed, *row) for seed in SEEDS for row in rows])}
 
 
 def test_little_trust_is_of_half_the_clients():
@@ -101,7 +104,7 @@ def test_little_trust_is_of_half_the_clients():
 
 def test_one_is_shut_out_and_the_others_are_not():
     arms = trusting({0: [0.3, 0.05, 0.02], 1: [0.5, 0.4, 0.3], 2: [0.6, 0.5, 0.2]})
-    assert properties.shut_out(arms, "agg", "x").note == "true in 1 of 1 seeds; from round 3"
+    assert properties.shut_out(arms, "agg", "x").note == "true in 3 of 3 seeds; from round 3, 3, 3"
     assert properties.shut_out(arms, "agg", "x", by=2).word == FAILS
     assert properties.others_trust(arms, "agg", "x").word == HOLDS
     later = trusting({0: [0.3, 0.05, 0.3], 1: [0.5, 0.4, 0.3]})
@@ -111,35 +114,42 @@ def test_one_is_shut_out_and_the_others_are_not():
 
 def test_bytes():
     arms = {"few": frames(agg=level(0.5), up=20.0), "many": frames(agg=level(0.5), up=4000.0)}
-    assert properties.fewer_bytes(arms, "agg", ["few"], "many", 100).word == HOLDS
+    assert properties.fewer_bytes(arms, "agg", ["few"], "many", 100).word == IDENTITY
     found = properties.fewer_bytes(arms, "agg", ["few"], "many", 200)
     assert found.word == FAILS, "more than the factor"
     assert "few: 10 bytes against 2,000, factor 200" in found.note
 
 
 def test_points_that_change_the_order():
-    arms = {"g": frames(agg=level(0.2), fit=level(0.8)), "l": frames(agg=level(0.7), fit=level(0.7))}
-    assert properties.points_differ(arms, "agg", ["g", "l"], "g", "l").word == HOLDS
-    same = {"g": frames(agg=level(0.2), fit=level(0.25)), "l": frames(agg=level(0.7), fit=level(0.7))}
-    assert properties.points_differ(same, "agg", ["g", "l"], "g", "l").word == FAILS
+    def judge(agg: float, fit: float, seeds: int = 3):
+        others = {"agg": level(*[0.7] * seeds), "fit": level(*[0.7] * seeds)}
+        arms = {"g": frames(agg=level(*[agg] * seeds), fit=level(*[fit] * seeds)), "l": frames(**others)}
+        return properties.points_differ(arms, "agg", ["g", "l"], "g", "l")
+
+    assert judge(0.2, 0.8).word == HOLDS
+    assert judge(0.2, 0.25).word == FAILS
+    assert judge(0.2, 0.8, seeds=2).word == UNDECIDED
 
 
 def test_two_estimators():
-    def judge(*seconds: float):
-        """Of two methods with the same mean, by their accuracy on the class that stands last, at two seeds."""
+    def judge(*seconds: float, seeds: int = 3):
+        """Of two methods with the same mean, by their accuracy on the class that stands last, which varies a little."""
         arms = {
             name: frames(
-                agg=level(0.7 + i / 1000, 0.7), sizes=(200, 200), classes=dict.fromkeys((0, 1), [[1.4 - s, s]] * 2)
+                agg=level(0.7 + i / 1000, *[0.7] * (seeds - 1)),
+                sizes=(200, 200),
+                classes={seed: [[1.4 - s - seed * 1e-4, s + seed * 1e-4]] * 2 for seed in range(seeds)},
             )
             for i, (name, s) in enumerate(zip("ab", seconds, strict=True))
         }
         return properties.estimators_differ(arms, "agg", ["a", "b"], 32)
 
     assert judge(0.74, 0.74).word == HOLDS, "0.4 points"
+    assert judge(0.74, 0.74, seeds=2).note.startswith(TOO_FEW)
     assert judge(0.72, 0.69).word == HOLDS, "they swap"
     assert judge(0.72, 0.72).word == UNDECIDED
     assert judge(0.7, 0.7).word == FAILS
-    assert judge(0.72, 0.72).note.startswith("signed mean +0.21; largest 0.21; neighbours swap in 0 seeds; shuffled 0.")
+    assert judge(0.72, 0.72).note.startswith("signed mean +0.22; largest 0.22; neighbours swap in 0 seeds; shuffled 0.")
 
 
 def test_a_shuffled_order_moves_the_mean_over_batches():
@@ -150,9 +160,8 @@ def test_a_shuffled_order_moves_the_mean_over_batches():
 
 
 def test_plain_and_pooled_means():
-    a, b = frames(agg={0: [1.0, 0.0]}, sizes=(10, 90)), frames(agg={0: [0.3, 0.5]}, sizes=(10, 90))
-    assert properties.means_differ({"a": a, "b": b}, "agg", ["a", "b"]).word == HOLDS
-    assert (
-        properties.means_differ({"a": a, "b": frames(agg={0: [0.9, 0.0]}, sizes=(10, 90))}, "agg", ["a", "b"]).word
-        == FAILS
-    )
+    def of(*clients: float):
+        return frames(agg=dict.fromkeys(SEEDS, clients), sizes=(10, 90))
+
+    assert properties.means_differ({"a": of(1.0, 0.0), "b": of(0.3, 0.5)}, "agg", ["a", "b"]).word == HOLDS
+    assert properties.means_differ({"a": of(1.0, 0.0), "b": of(0.9, 0.0)}, "agg", ["a", "b"]).word == FAILS

@@ -8,6 +8,7 @@ import pytest
 from fedbench.config import Config
 from fedbench.errors import ConfigError
 from fedbench.methods import load
+from fedbench_papers.claims.conditions import Conditions
 from fedbench_papers.claims.properties import PROPERTIES
 from fedbench_papers.claims.readings import READING_FUNCTIONS
 from fedbench_papers.claims.rows import DATA, SETTINGS, Row, load_file, load_rows, select_rows
@@ -101,6 +102,26 @@ def test_a_tuned_arm_is_tried_on_a_fifth_held_out_in_a_third_of_the_rounds():
 
 def test_the_choosing_seed_is_one_more():
     assert ROWS["F10"].arms[0].seeds == (0, 1, 2, 3, 4, 90)
+
+
+def test_conditions_change_rounds_seeds_and_images_of_every_arm():
+    rows = load_rows(conditions=Conditions(scale=0.5, rounds=6, seeds=(0, 1)))
+    tuned = rows["C5"].arms[0]
+    assert (tuned.fixed["rounds"], tuned.trial["rounds"], tuned.seeds) == (6, 2, (0, 1))
+    assert tuned.fixed["partition.images"] == 25
+    assert rows["O4"].arms[3].seeds == (0, 1), "an arm's own seed, too"
+    assert rows["F10"].arms[0].seeds == (0, 1, 90)
+    assert [rows["O1"].arms[0].fixed[f"partition.{key}"] for key in ("total", "min_images")] == [5000, 20]
+    assert rows["F8"].arms[0].fixed["partition.counts"] == [[80, 0, 0, 20, 0, 20, 0, 0, 0, 80]]
+    least = load_rows(conditions=Conditions(scale=0.001))
+    assert least["F8"].arms[0].fixed["partition.counts"] == [[1, 0, 0, 1, 0, 1, 0, 0, 0, 1]]
+    assert least["C1"].seeds == (0, 1, 2)
+
+
+def test_conditions_have_folders_of_their_own():
+    asked = Conditions(), Conditions(2.0), Conditions(rounds=5), Conditions(seeds=(0, 1, 2))
+    assert [own.folder for own in asked] == ["claims", "claims-scale-2", "claims-rounds-5", "claims-seeds-0-1-2"]
+    assert Conditions(0.25, 5, (0, 1)).flags == " --scale 0.25 --rounds 5 --seeds 0 1"
 
 
 def test_rows_share_runs_by_saying_the_same():

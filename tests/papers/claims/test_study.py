@@ -2,13 +2,16 @@
 
 import json
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 
 import pytest
 
 from fedbench.errors import ConfigError
 from fedbench.results.plan import Entry, Plan
+from fedbench_papers.claims.conditions import Conditions
 from fedbench_papers.claims.page import as_markdown
+from fedbench_papers.claims.record import RECORDED, ClaimsRecord
 from fedbench_papers.claims.rows import load_rows
 from fedbench_papers.claims.study import (
     NOT_RUN,
@@ -41,6 +44,7 @@ def test_a_row_is_run_and_judged(out):
     assert [part["part"] for part in entry["parts"]] == ["a", "b"]
     assert all(part["verdict"] for part in entry["parts"])
     assert entry["runs"] == 5
+    assert entry["made"] == date.today().isoformat()
     assert entry["minutes"] > 0
     assert entry["levels"]["fedcac"]["steps"] == 6
     assert 10 < entry["levels"]["fedcac"]["agg"] <= 100
@@ -110,18 +114,18 @@ def test_p_values_are_adjusted_for_all_that_was_tested():
 def test_a_row_that_is_new_does_not_lose_the_others():
     rows = load_rows()
     known = {"C1": {"status": "judged", "parts": [part("holds", 0.01)]}}
-    tree = json.loads(json.dumps(table_of(rows, {**known, "F6": {"status": "judged", "parts": []}})))
-    by_id = {row["id"]: row for row in tree["rows"]}
+    table = json.loads(json.dumps(table_of(rows, {**known, "F6": {"status": "judged", "parts": []}}, Conditions())))
+    by_id = {row["id"]: row for row in table}
     assert list(by_id) == list(rows)
     assert by_id["C1"]["parts"][0]["verdict"] == "holds"
     assert by_id["X4"]["status"] == NOT_RUN
 
 
 def test_recorded_verdicts_are_of_these_rows_and_in_their_words():
-    docs = Path(__file__).parents[3] / "docs"
-    recorded = read_entries(docs)
-    assert json.loads(json.dumps(table_of(load_rows(), recorded)))["rows"] == list(recorded.values())
-    assert (docs / "claims.md").read_text().startswith(as_markdown(list(recorded.values())))
+    docs, recorded = Path(__file__).parents[3] / "docs", ClaimsRecord.read(RECORDED)
+    again = table_of(load_rows(), recorded.entries, recorded.conditions)
+    assert json.loads(json.dumps(again)) == recorded.rows
+    assert (docs / "claims.md").read_text().startswith(as_markdown(recorded))
 
 
 def test_the_best_of_tuned_arms_is_the_best_on_validation(tmp_path):

@@ -3,22 +3,29 @@
 import pandas as pd
 import pytest
 
-from fedbench.results.statistics import NoValue
+from fedbench.results.statistics import NoValue, interval
 from fedbench_papers.claims.verdicts import (
+    AGAINST,
     FAILS,
     HOLDS,
-    LEANING,
+    IDENTITY,
+    TOO_FEW,
+    TOWARDS,
     UNDECIDED,
     WEAKER,
     Verdict,
     alike,
     all_of,
     better,
+    corrected,
     difference,
+    identity_of,
     monotone,
     most_of,
     never_below,
     ordered,
+    p_above,
+    p_below,
     peaked,
     property_of,
     some_of,
@@ -41,8 +48,11 @@ def series(*means: float, spread: float = 0.0, clients: int = 4) -> pd.Series:
         ((-0.2, 0.0, 0.2), 0.6, FAILS),  # 0 +- 0.50
         ((-0.2, 0.0, 0.2), 0.4, UNDECIDED),
         ((-3.0, -3.2, -3.4), 1.0, FAILS),
-        ((1.0, 5.0, 9.0), 1.0, LEANING),  # 5 +- 9.9, all of one sign, and clients agree
-        ((2.0,), 1.0, UNDECIDED),  # one seed decides nothing
+        ((1.0, 5.0, 9.0), 1.0, TOWARDS),  # 5 +- 9.9, all of one sign, and clients agree
+        ((-1.0, -5.0, -9.0), 1.0, AGAINST),  # the interval contains 0 and the margin
+        ((2.0,), 1.0, UNDECIDED),
+        ((2.0, 2.0), 1.0, UNDECIDED),
+        ((2.0, 2.001), 1.0, UNDECIDED),  # an interval of two seeds would be above 0
     ],
 )
 def test_better(means, delta, word):
@@ -52,6 +62,47 @@ def test_better(means, delta, word):
 def test_leaning_needs_the_clients_too():
     assert better(series(1.0, 5.0, 9.0, spread=30.0), 1.0).word == UNDECIDED
     assert better(series(0.0, 5.0, 9.0), 1.0).word == UNDECIDED
+
+
+def test_equal_differences_have_the_p_of_the_sign_test():
+    """Equal accuracies have no spread to test; three of them are a coin that fell three times on one side."""
+    for seeds, word in ((3, TOWARDS), (5, TOWARDS), (6, HOLDS)):
+        found = better(series(*[0.3] * seeds), 0.1)
+        assert (found.word, found.p) == (word, 2.0**-seeds)
+    assert better(series(0.1 + 0.2, 0.3, 0.3), 0.1).p == 1 / 8, "equal but for the last bit"
+    assert better(series(0, 0, 0), 0.1).word == UNDECIDED
+    assert alike(series(*[0.3] * 6), 0.5).word == HOLDS
+    assert alike(series(*[0.3] * 5), 0.5).word == TOWARDS
+    assert never_below(series(*[-3.0] * 5), 1.0).word == AGAINST
+    assert never_below(series(*[-3.0] * 6), 1.0).word == FAILS
+
+
+def test_p_is_one_sided():
+    found = interval([1.0, 2.0, 4.0])  # mean 7/3, sd 1.5275: t = 2.6458 with 2 degrees of freedom
+    assert p_above(found, 0.0) == pytest.approx(0.05904, abs=1e-5)
+    assert p_below(found, 0.0) == pytest.approx(0.94096, abs=1e-5)
+    assert p_above(interval([1.0, 2.0]), 0.0) == 1.0
+
+
+def test_too_few_seeds_are_named_and_untested():
+    for found in (better(series(1, 2), 1.0), alike(series(1, 2), 1.0), never_below(series(1, 2), 1.0)):
+        assert (found.p, found.note) == (None, TOO_FEW)
+    assert monotone([series(1, 1), series(2, 2), series(3, 3)], 1.0).word == UNDECIDED
+    assert peaked(series(1, 1), series(5, 5.1), series(2, 2), 0.5).word == UNDECIDED
+    assert property_of({0: True, 1: True}).word == UNDECIDED
+    assert ordered(means(a=[5, 5], b=[4, 4], c=[3, 3], d=[2, 2], e=[1, 1]), [*"abcde"], 0.8).word == UNDECIDED
+
+
+def test_what_holds_before_the_correction_only_leans():
+    assert [corrected(word, 0.2) for word in (HOLDS, WEAKER, FAILS, AGAINST)] == [TOWARDS, TOWARDS, FAILS, AGAINST]
+    assert corrected(HOLDS, 0.04) == HOLDS
+    assert corrected(HOLDS, None) == HOLDS
+
+
+def test_an_identity_needs_one_seed_and_allows_no_exception():
+    assert identity_of({0: True}).word == IDENTITY
+    assert identity_of({0: True, 1: True, 2: False}).word == FAILS
+    assert identity_of({}).word == UNDECIDED
 
 
 def test_the_interval_has_the_seed_as_its_unit():
@@ -72,8 +123,12 @@ def test_the_opposite_is_noted():
         ((0.1, 0.2, 0.3), HOLDS),
         ((3.0, 3.1, 3.2), FAILS),
         ((-3.0, -3.1, -3.2), FAILS),
-        ((0.8, 1.0, 1.2), LEANING),
+        ((0.8, 1.0, 1.2), UNDECIDED),
+        ((-0.9, 0.1, 0.9), TOWARDS),  # 0.03 +- 2.2: every seed is within the margin
+        ((1.1, 5.0, 9.0), AGAINST),
+        ((-1.1, -5.0, -9.0), AGAINST),
         ((-2.0, 0.0, 2.0), UNDECIDED),
+        ((0.1, 0.1), UNDECIDED),
     ],
 )
 def test_alike(means, word):
@@ -86,8 +141,11 @@ def test_alike(means, word):
         ((-0.5, -0.4, -0.3), HOLDS),
         ((5.0, 5.1, 5.2), HOLDS),
         ((-3.0, -3.1, -3.2), FAILS),
-        ((-1.6, -1.0, -0.4), LEANING),
+        ((-1.6, -1.0, -0.4), UNDECIDED),
+        ((-0.9, 3.0, 9.0), TOWARDS),
+        ((-1.1, -5.0, -9.0), AGAINST),
         ((-2.0, 0.0, 2.0), UNDECIDED),
+        ((0.1, 0.2), UNDECIDED),
     ],
 )
 def test_never_below(means, word):
@@ -126,20 +184,25 @@ def test_monotone_is_pages_test():
     assert monotone([series(1.0), series(2.0), series(3.0)], 1.0).word == UNDECIDED, "one seed"
 
 
+def means(**values):
+    """Intervals over seeds; a number is that of three seeds."""
+    return {label: interval(own if isinstance(own, list) else [own] * 3) for label, own in values.items()}
+
+
 def test_order_of_means():
     published = ["a", "b", "c", "d", "e"]
-    assert ordered(dict(a=5, b=4, c=3, d=2, e=1), published, 0.8).word == HOLDS
-    assert ordered(dict(a=4, b=5, c=3, d=2, e=1), published, 0.8).word == HOLDS  # one swap of neighbours: 0.8
-    assert ordered(dict(a=4, b=5, c=3, d=1, e=2), published, 0.8).word == UNDECIDED
-    assert ordered(dict(a=1, b=2, c=3, d=4, e=5), published, 0.8).word == FAILS
-    assert ordered(dict(a=5, b=4, c=3, d=2, e=1), published, 0.8).p == pytest.approx(1 / 120)
+    assert ordered(means(a=5, b=4, c=3, d=2, e=1), published, 0.8).word == HOLDS
+    assert ordered(means(a=4, b=5, c=3, d=2, e=1), published, 0.8).word == HOLDS  # one swap of neighbours: 0.8
+    assert ordered(means(a=4, b=5, c=3, d=1, e=2), published, 0.8).word == UNDECIDED
+    assert ordered(means(a=1, b=2, c=3, d=4, e=5), published, 0.8).word == FAILS
+    assert ordered(means(a=5, b=4, c=3, d=2, e=1), published, 0.8).p == pytest.approx(1 / 120)
+    assert ordered(means(a=5, b=5, c=5), ["a", "b", "c"], 0.8).p is None, "no order"
 
 
 def test_properties():
-    assert property_of({0: True, 1: True}).word == HOLDS
+    assert property_of({0: True, 1: True, 2: True}).word == HOLDS
     assert property_of({0: True, 1: False, 2: False}).word == FAILS
     assert property_of({0: True, 1: True, 2: False}).word == UNDECIDED
-    assert property_of({0: True, 1: False}).word == UNDECIDED
     assert property_of({0: True, 1: True, 2: False}, least=2).word == HOLDS
     assert property_of({}).word == UNDECIDED
 
@@ -153,7 +216,16 @@ def test_several_verdicts():
         UNDECIDED,
         FAILS,
     ]
-    assert all_of([holds, Verdict(LEANING)]) == LEANING
+    towards, against = Verdict(TOWARDS), Verdict(AGAINST)
+    assert all_of([holds, towards]) == TOWARDS
+    assert all_of([opens, towards]) == UNDECIDED
+    assert all_of([holds, opens, against]) == AGAINST
+    assert all_of([Verdict(IDENTITY), Verdict(IDENTITY)]) == IDENTITY
+    assert all_of([Verdict(IDENTITY), holds]) == HOLDS
+    assert some_of([towards, fails, opens], 1) == TOWARDS
+    assert some_of([towards, against], 1) == UNDECIDED
+    assert most_of([holds, towards, opens], 2) == TOWARDS
+    assert most_of([reverse, against, holds], 2) == AGAINST
     assert some_of([holds, fails, opens], 1) == HOLDS
     assert some_of([weaker, fails], 1) == WEAKER
     assert some_of([holds, reverse], 1) == FAILS, "reversed in none"
