@@ -20,6 +20,7 @@ from fedbench.report.matrix_race import (
     race_subtitle,
     race_tables,
 )
+from fedbench.report.over_settings import FILE, summary_frame, summary_part
 from fedbench.report.parts import Part, charts
 from fedbench.report.study import POINT_NAMES
 from fedbench.report.survey import Survey
@@ -216,6 +217,8 @@ def write_matrix(folder: Path) -> Path:
     write_atomically(folder / "table.csv", matrix_frame(survey).to_csv(index=False))
     write_atomically(folder / "table.md", "\n\n".join([*shown, f"{note}.\n"]))
     write_atomically(folder / "table.tex", f"% {note}\n" + "\n".join(drawn))
+    if survey.summary is not None:
+        write_atomically(folder / FILE, summary_frame(survey.summary).to_csv(index=False))
     write_atomically(folder / "report.html", page_of("matrix.html.j2", **matrix_values(survey)))
     return folder / "report.html"
 
@@ -240,7 +243,7 @@ def matrix_values(survey: Survey) -> dict[str, Any]:
         "coloured_by": "show verdicts" if survey.raced else "compare means",
         "note": f"Test {metric.title} {point}, last round. {note}.",
         "config": yaml.safe_dump(config, sort_keys=False),
-        "parts": [part for part in [rank_part(survey)] if part.charts],
+        "parts": [part for part in [rank_part(survey), summary_part(survey)] if part.charts],
         "warnings": matrix_warnings(survey),
     }
 

@@ -9,6 +9,7 @@ import pandas as pd
 from fedbench.report.leaderboard import LeaderboardRow, leaderboard
 from fedbench.report.study import Study
 from fedbench.results.matrix import Matrix, Setting
+from fedbench.results.over_settings import OverSettings, over_settings
 from fedbench.results.plan import is_study
 from fedbench.results.rankings import Ranking, ranking
 from fedbench.results.tables import REFERENCES
@@ -65,6 +66,11 @@ class Survey:
     @cached_property
     def ranking(self) -> Ranking:
         return ranking(self.scores, self.first.metric.higher)
+
+    @cached_property
+    def summary(self) -> OverSettings | None:
+        """Gains over local training over all settings, in two settings or more."""
+        return over_settings(self.scores, self.first.metric) if len(self.settings) > 1 else None
 
     @cached_property
     def ordered(self) -> list[str]:
