@@ -15,6 +15,8 @@ TONE_WORDS = {
     "lowest": "worse than the baselines",
 }
 """The meaning of each tone."""
+RACE_TONES = {"baseline": "a baseline", "above": "better than local training", "below": "worse than local training"}
+"""The same where colours show the verdicts of a race."""
 
 
 def baseline_tone(label: str, means: Mapping[str, float], higher: bool = True) -> str:

@@ -1,7 +1,5 @@
 """The report of a study over settings: methods by setting, mean ranks, and ties."""
 
-from dataclasses import dataclass
-from functools import cached_property
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -12,19 +10,26 @@ import yaml
 
 from fedbench.report import typeset
 from fedbench.report.answer import doubts_of_lead
-from fedbench.report.baseline_colour import TONE_WORDS, baseline_tone
-from fedbench.report.leaderboard import LeaderboardRow, leaderboard, p_text, with_half
+from fedbench.report.baseline_colour import RACE_TONES, TONE_WORDS, baseline_tone
+from fedbench.report.leaderboard import LeaderboardRow, p_text, with_half
+from fedbench.report.matrix_race import (
+    MATRIX_RACE_NOTE,
+    guarantee,
+    race_matrix_answer,
+    race_matrix_notes,
+    race_subtitle,
+    race_tables,
+)
+from fedbench.report.over_settings import FILE, summary_frame, summary_part
 from fedbench.report.parts import Part, charts
-from fedbench.report.study import POINT_NAMES, Study
+from fedbench.report.study import POINT_NAMES
+from fedbench.report.survey import Survey
 from fedbench.report.template import page_of
 from fedbench.report.theme import LETTER, LIGHT, axis, figure
-from fedbench.report.typeset import Cell, join_words
+from fedbench.report.typeset import Cell, join_words, sentence
 from fedbench.results.contrasts import ALPHA
 from fedbench.results.files import write_atomically
-from fedbench.results.matrix import Matrix, Setting
-from fedbench.results.plan import is_study
 from fedbench.results.quantities import plural
-from fedbench.results.rankings import Ranking, ranking
 from fedbench.results.tables import BASELINE, REFERENCES
 
 MATRIX_NOTE = (
@@ -33,57 +38,16 @@ MATRIX_NOTE = (
 )
 
 
-@dataclass(frozen=True)
-class Survey:
-    """The results of a study over settings: its study and leaderboard by setting."""
+Table = tuple[str, list[str], list[list[Cell]]]
+"""Its title, heads and lines."""
 
-    folder: Path
-    matrix: Matrix
-    studies: dict[str, Study]
-    boards: dict[str, dict[str, LeaderboardRow]]
 
-    @classmethod
-    def load(cls, folder: Path) -> "Survey":
-        """Reads a folder; settings without evaluations are left out."""
-        matrix = Matrix.read(folder)
-        begun = [setting for setting in matrix.settings if is_study(folder / setting.path)]
-        found = {setting.name: Study.load(folder / setting.path) for setting in begun}
-        boards = {name: {row.label: row for row in leaderboard(study)} for name, study in found.items()}
-        known = {name: board for name, board in boards.items() if board}
-        return cls(folder, matrix, {name: found[name] for name in known}, known)
-
-    @property
-    def settings(self) -> list[Setting]:
-        return [setting for setting in self.matrix.settings if setting.name in self.boards]
-
-    @property
-    def first(self) -> Study:
-        return next(iter(self.studies.values()))
-
-    @cached_property
-    def scores(self) -> pd.DataFrame:
-        """One row per setting and seed, one column per competing method, as recorded."""
-        found = {
-            label: pd.concat({name: s.last(label).set_index("seed")[s.test] for name, s in self.studies.items()})
-            for label in self.labels
-            if label not in REFERENCES
-        }
-        return pd.DataFrame(found)
-
-    @cached_property
-    def labels(self) -> list[str]:
-        """Methods that were evaluated in every setting."""
-        boards = list(self.boards.values())
-        return [label for label in boards[0] if all(label in board for board in boards)] if boards else []
-
-    @cached_property
-    def ranking(self) -> Ranking:
-        return ranking(self.scores, self.first.metric.higher)
-
-    @property
-    def ordered(self) -> list[str]:
-        """By mean rank, references last."""
-        return [*self.ranking.ranks, *(label for label in self.labels if label in REFERENCES)]
+def matrix_tables(survey: Survey) -> list[Table]:
+    """One table with ranks; of races the scores and both verdicts."""
+    if not survey.raced:
+        return [("All settings", heads(survey), matrix_lines(survey))]
+    names = ["method", *(setting.name for setting in survey.settings)]
+    return [(title, names, lines) for title, lines in race_tables(survey).items()]
 
 
 def matrix_lines(survey: Survey) -> list[list[Cell]]:
@@ -120,12 +84,13 @@ def heads(survey: Survey) -> list[str]:
 
 
 def matrix_text(survey: Survey) -> str:
-    """The table for a terminal."""
-    return (
-        f"{typeset.plain_table(heads(survey), matrix_lines(survey))}\n{MATRIX_NOTE}"
-        if survey.labels
-        else "nothing was evaluated yet"
-    )
+    """The tables for a terminal."""
+    if not survey.labels:
+        return "nothing was evaluated yet"
+    if not survey.raced:
+        return f"{typeset.plain_table(heads(survey), matrix_lines(survey))}\n{MATRIX_NOTE}"
+    shown = [f"{title}\n{typeset.plain_table(names, lines)}" for title, names, lines in matrix_tables(survey)]
+    return "\n\n".join([*shown, f"{MATRIX_RACE_NOTE}\n{guarantee(len(survey.settings))}\n"])
 
 
 def matrix_frame(survey: Survey) -> pd.DataFrame:
@@ -137,15 +102,10 @@ def matrix_frame(survey: Survey) -> pd.DataFrame:
                 **setting.values,
                 "method": label,
                 "status": "done",
-                "mean": row.score.mean,
-                "low": row.score.low,
-                "high": row.score.high,
-                "tied_with_best": row.tied,
-                "mean_rank": survey.ranking.ranks.get(label),
+                **_numbers(survey, survey.boards[setting.name][label]),
             }
             for setting in survey.settings
             for label in survey.ordered
-            for row in [survey.boards[setting.name][label]]
         ]
         + [
             {"setting": setting.name, **setting.values, "method": label, "status": "failed", "error": why}
@@ -155,8 +115,23 @@ def matrix_frame(survey: Survey) -> pd.DataFrame:
     )
 
 
+def _numbers(survey: Survey, row: LeaderboardRow) -> dict[str, Any]:
+    """The columns of a method in a setting."""
+    if row.verdicts is not None:
+        return {"mean": row.score.mean, **row.verdicts.as_columns()}
+    return {
+        "mean": row.score.mean,
+        "low": row.score.low,
+        "high": row.score.high,
+        "tied_with_best": row.tied,
+        "mean_rank": survey.ranking.ranks.get(row.label),
+    }
+
+
 def matrix_answer(survey: Survey) -> str:
     """The answer in one sentence; names a winner only if it is alone in its group and no setting has a doubt."""
+    if survey.raced:
+        return race_matrix_answer(survey)
     found = survey.ranking
     if len(found.ranks) < 2 or not found.blocks:
         return "There is nothing to compare yet."
@@ -175,6 +150,8 @@ def matrix_answer(survey: Survey) -> str:
 
 def matrix_notes(survey: Survey) -> list[str]:
     """The lines under the answer: the tests, and their limits with few blocks."""
+    if survey.raced:
+        return race_matrix_notes(survey)
     found = survey.ranking
     said = []
     if found.friedman is not None:
@@ -232,10 +209,16 @@ def critical_difference(survey: Survey) -> go.Figure | None:
 def write_matrix(folder: Path) -> Path:
     """Writes report.html, table.csv, table.md and table.tex into the folder of a study over settings."""
     survey = Survey.load(folder)
-    table, names = matrix_lines(survey), heads(survey)
+    tables, note = matrix_tables(survey), MATRIX_RACE_NOTE if survey.raced else MATRIX_NOTE
+    named = [f"**{title}**\n\n" if survey.raced else "" for title, _, _ in tables]
+    shown = [name + typeset.markdown(names, lines) for name, (_, names, lines) in zip(named, tables, strict=True)]
+    titles = [f"% {title}\n" if survey.raced else "" for title, _, _ in tables]
+    drawn = [title + typeset.latex(names, lines) for title, (_, names, lines) in zip(titles, tables, strict=True)]
     write_atomically(folder / "table.csv", matrix_frame(survey).to_csv(index=False))
-    write_atomically(folder / "table.md", f"{typeset.markdown(names, table)}\n\n{MATRIX_NOTE}.\n")
-    write_atomically(folder / "table.tex", f"% {MATRIX_NOTE}\n{typeset.latex(names, table)}")
+    write_atomically(folder / "table.md", "\n\n".join([*shown, f"{note}.\n"]))
+    write_atomically(folder / "table.tex", f"% {note}\n" + "\n".join(drawn))
+    if survey.summary is not None:
+        write_atomically(folder / FILE, summary_frame(survey.summary).to_csv(index=False))
     write_atomically(folder / "report.html", page_of("matrix.html.j2", **matrix_values(survey)))
     return folder / "report.html"
 
@@ -245,26 +228,29 @@ def matrix_values(survey: Survey) -> dict[str, Any]:
     metric, point = survey.first.metric, POINT_NAMES[survey.first.point]
     counts = plural(len(survey.labels), "method"), plural(len(survey.settings), "setting")
     config = survey.matrix.config
-    seeds = ", ".join(map(str, config.get("seeds") or []))
     over = [f"{key}: {join_words(list(map(str, asked)))}" for key, asked in survey.matrix.over.items()]
+    seeds = race_subtitle(survey) if survey.raced else f"seeds {', '.join(map(str, config.get('seeds') or []))}"
+    note = sentence(MATRIX_RACE_NOTE if survey.raced else MATRIX_NOTE)
     return {
         "kind": "compare",
         "title": " in ".join(counts),
-        "asked": "; ".join([*over, f"seeds {seeds}"]),
+        "asked": "; ".join([*over, seeds]),
         "answer": matrix_answer(survey),
         "besides": matrix_notes(survey),
-        "heads": heads(survey),
-        "lines": matrix_lines(survey),
-        "links": [f"{setting.path}/report.html" for setting in survey.settings],
-        "tones": TONE_WORDS,
-        "note": f"Test {metric.title} {point}, last round. {MATRIX_NOTE}.",
+        "tables": matrix_tables(survey),
+        "links": {setting.name: f"{setting.path}/report.html" for setting in survey.settings},
+        "tones": RACE_TONES if survey.raced else TONE_WORDS,
+        "coloured_by": "show verdicts" if survey.raced else "compare means",
+        "note": f"Test {metric.title} {point}, last round. {note}.",
         "config": yaml.safe_dump(config, sort_keys=False),
-        "parts": [part for part in [rank_part(survey)] if part.charts],
+        "parts": [part for part in [rank_part(survey), summary_part(survey)] if part.charts],
         "warnings": matrix_warnings(survey),
     }
 
 
 def rank_part(survey: Survey) -> Part:
+    if survey.raced:
+        return Part("ranks", "Ranks")
     intro = "Mean rank over settings and seeds, best to the left. A bar joins methods that cannot be told apart."
     return Part("ranks", "Ranks", charts(("ranks", "", critical_difference(survey), ""), wide=True), intro)
 

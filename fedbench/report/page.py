@@ -11,7 +11,7 @@ import yaml
 from fedbench.config import Config
 from fedbench.config.keys import flat
 from fedbench.report import answer, curves, figures, grids, scores, searches, traces, verdicts
-from fedbench.report.baseline_colour import TONE_WORDS
+from fedbench.report.baseline_colour import RACE_TONES, TONE_WORDS
 from fedbench.report.comparisons import behind_best, client_gains, forest, tuning_strip
 from fedbench.report.leaderboard import (
     SPENT,
@@ -79,7 +79,8 @@ def page_text(study: Study, rows: Sequence[LeaderboardRow] = ()) -> str:
         f"{leaderboard_legend(rows, study.metric)}.",
         cost_heads=cost_heads,
         cost_leaders=list(zip(rows, cost_lines, strict=True)),
-        tones=TONE_WORDS,
+        tones=TONE_WORDS if study.race is None else RACE_TONES,
+        coloured_by="compare means" if study.race is None else "show verdicts",
         cost_intro=f"{sentence(SPENT)}.",
         table=scores.final(study),
         groups=scores.of_groups(study),

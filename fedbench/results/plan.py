@@ -97,7 +97,7 @@ class Plan:
         found = {}
         for label in self.labels():
             paths = [folder / entry.path for entry in self.final(label) if entry.status in known]
-            if begun := [path for path in paths if is_run(path)]:
+            if begun := [path for path in dict.fromkeys(paths) if is_run(path)]:
                 found[label] = Records(*begun)
         return found
 

@@ -266,7 +266,7 @@ def write_comparison(
     """A comparison of methods with these levels of accuracy, each tuned over three points.
 
     asked: what is asked of all ("") or of some methods only. fail: seeds by method whose final run failed in round 3.
-    more: of its plan.
+    more: of its plan, which has a job per seed for a race.
     """
     asked = asked or {}
     path.mkdir(parents=True, exist_ok=True)
@@ -278,7 +278,8 @@ def write_comparison(
             place, done = f"final/{name}{own[0] if failed else ''}", 2 if own[0] in failed else None
             write_run(path / place, name.partition(" ")[0], level, level - 0.05, own, spread=spread, done=done, **keys)
             status, error = ("failed", "RuntimeError: boom") if done else ("done", None)
-            entries.append(Entry("final", name, {"train.lr": 0.01}, own[0], place, status, error))
+            jobs = own if "race" in more else own[:1]
+            entries += [Entry("final", name, {"train.lr": 0.01}, seed, place, status, error) for seed in jobs]
     config = Config(rounds=ROUNDS, seeds=list(seeds)).model_dump(mode="json")
     plan = Plan("compare", None, config, entries, {name: {"train.lr": [0.01, 0.1, 1.0]} for name in levels})
     plan.choices = {name: {"train.lr": 0.01} for name in levels}

@@ -119,6 +119,7 @@ def test_the_page_has_the_answer_and_the_bars(raced):
     assert "it is the best, decided after" in text
     assert "Bars: the simultaneous interval at the look that decided" in text
     assert "Holm" not in text
+    assert "Colours show verdicts" in text
 
 
 def test_the_page_of_a_grid_has_the_same_answer(raced):

@@ -1,0 +1,86 @@
+"""The data of a report over settings: the study and the leaderboard of every setting, read once."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import pandas as pd
+
+from fedbench.report.leaderboard import LeaderboardRow, leaderboard
+from fedbench.report.study import Study
+from fedbench.results.matrix import Matrix, Setting
+from fedbench.results.over_settings import OverSettings, over_settings
+from fedbench.results.plan import is_study
+from fedbench.results.rankings import Ranking, ranking
+from fedbench.results.tables import REFERENCES
+
+
+@dataclass(frozen=True)
+class Survey:
+    """The results of a study over settings: its study and leaderboard by setting."""
+
+    folder: Path
+    matrix: Matrix
+    studies: dict[str, Study]
+    boards: dict[str, dict[str, LeaderboardRow]]
+
+    @classmethod
+    def load(cls, folder: Path) -> "Survey":
+        """Reads a folder; settings without evaluations are left out."""
+        matrix = Matrix.read(folder)
+        begun = [setting for setting in matrix.settings if is_study(folder / setting.path)]
+        found = {setting.name: Study.load(folder / setting.path) for setting in begun}
+        boards = {name: {row.label: row for row in leaderboard(study)} for name, study in found.items()}
+        known = {name: board for name, board in boards.items() if board}
+        return cls(folder, matrix, {name: found[name] for name in known}, known)
+
+    @property
+    def settings(self) -> list[Setting]:
+        return [setting for setting in self.matrix.settings if setting.name in self.boards]
+
+    @property
+    def first(self) -> Study:
+        return next(iter(self.studies.values()))
+
+    @property
+    def raced(self) -> bool:
+        """Whether seeds are added in every setting until it is decided."""
+        return bool(self.studies) and all(study.race is not None for study in self.studies.values())
+
+    @cached_property
+    def scores(self) -> pd.DataFrame:
+        """One row per setting and seed, one column per competing method, as recorded."""
+        found = {
+            label: pd.concat({name: s.last(label).set_index("seed")[s.test] for name, s in self.studies.items()})
+            for label in self.labels
+            if label not in REFERENCES
+        }
+        return pd.DataFrame(found)
+
+    @cached_property
+    def labels(self) -> list[str]:
+        """Methods that were evaluated in every setting."""
+        boards = list(self.boards.values())
+        return [label for label in boards[0] if all(label in board for board in boards)] if boards else []
+
+    @cached_property
+    def ranking(self) -> Ranking:
+        return ranking(self.scores, self.first.metric.higher)
+
+    @cached_property
+    def summary(self) -> OverSettings | None:
+        """Gains over local training over all settings, in two settings or more."""
+        return over_settings(self.scores, self.first.metric) if len(self.settings) > 1 else None
+
+    @cached_property
+    def ordered(self) -> list[str]:
+        """By mean rank, references last; of races by the mean place in the settings' own orders.
+
+        A race has different numbers of seeds by method, which says who was hard to tell apart, so that ranks over the
+        seeds that all have would be no test.
+        """
+        if not self.raced:
+            return [*self.ranking.ranks, *(label for label in self.labels if label in REFERENCES)]
+        orders = [[label for label in board if label in self.labels] for board in self.boards.values()]
+        places = {label: sum(order.index(label) for order in orders) for label in self.labels}
+        return sorted(self.labels, key=lambda label: (label in REFERENCES, places[label]))

@@ -1,0 +1,144 @@
+"""Summaries of methods over settings and seeds: interquartile means, performance profiles, probability of improvement.
+
+Settings differ in how high scores are, so what is summarised are gains over local training at the same seed: with plain
+scores the middle half of all runs would be those of the middling settings. Intervals are 95 % percentile intervals of a
+bootstrap that resamples seeds within every setting, for all methods alike, always with the same draws: settings are
+fixed, seeds are random. Source: Agarwal et al., "Deep reinforcement learning at the edge of the statistical precipice",
+NeurIPS 2021, sections 4.1 to 4.3.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from fedbench.results.contrasts import DRAWS
+from fedbench.results.rotations import DIGITS
+from fedbench.results.statistics import CONFIDENCE
+from fedbench.results.tables import BASELINE
+from fedbench.tasks import Metric
+
+THRESHOLDS = 101
+"""Number of points of a profile."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number with the ends of its interval, which are None with one seed."""
+
+    value: float
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True)
+class Profile:
+    """The shares of runs with a gain above each threshold, `[T]`, with the ends of their pointwise intervals."""
+
+    shares: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+
+@dataclass(frozen=True)
+class OverSettings:
+    """Methods over S settings and n seeds each, by label. thresholds: of the profiles, ascending, `[T]`."""
+
+    settings: int
+    seeds: int
+    means: dict[str, Estimate]
+    ahead: dict[str, Estimate]
+    thresholds: np.ndarray
+    profiles: dict[str, Profile]
+
+
+def over_settings(scores: pd.DataFrame, metric: Metric, baseline: str = BASELINE) -> OverSettings | None:
+    """scores: a row per setting and seed (a MultiIndex), a column per method, as recorded.
+
+    Uses the seeds that all methods have in all settings, so that every setting counts the same. None without any, or
+    without methods beside the baseline.
+    """
+    table = scores.dropna()
+    settings = scores.index.get_level_values(0).unique()
+    known = [set(table.loc[[name]].index.get_level_values(1)) if name in table.index else set() for name in settings]
+    seeds = sorted(set.intersection(*known)) if known else []
+    others = [str(label) for label in scores.columns if label != baseline]
+    if not seeds or not others or baseline not in scores:
+        return None
+    whole = table.loc[pd.MultiIndex.from_product([settings, seeds])]
+    values = {label: whole[label].to_numpy().reshape(len(settings), len(seeds)) for label in [*others, baseline]}
+    gains = {label: gains_over(values[label], values[baseline], metric) for label in others}
+    counts = resampled_counts(len(settings), len(seeds))
+    every = np.concatenate(list(gains.values()))
+    thresholds = np.linspace(float(every.min()), float(every.max()), THRESHOLDS)
+    return OverSettings(
+        len(settings),
+        len(seeds),
+        {label: _estimate(interquartile_means, own, counts) for label, own in gains.items()},
+        {label: _estimate(shares_ahead, own, counts) for label, own in gains.items()},
+        thresholds,
+        {label: profile(own, thresholds, counts) for label, own in gains.items()},
+    )
+
+
+def gains_over(ours: np.ndarray, local: np.ndarray, metric: Metric) -> np.ndarray:
+    """How much better than local training each run is, `[S, n]`.
+
+    Shares and other scores of which more is better have the same unit everywhere, so this is a difference. Errors
+    depend on the unit of a setting's targets: their difference is divided by local training's mean error there.
+    """
+    if metric.higher:
+        return np.round(ours - local, DIGITS)
+    return np.round((local - ours) / local.mean(1, keepdims=True), DIGITS)
+
+
+def resampled_counts(settings: int, seeds: int, draws: int = DRAWS) -> np.ndarray:
+    """How often each run is drawn, `[draws, S n]`: n of the n seeds of every setting, with replacement."""
+    counts = np.random.default_rng(0).multinomial(seeds, [1 / seeds] * seeds, (draws, settings))
+    return np.asarray(counts.reshape(draws, settings * seeds))
+
+
+def interquartile_means(gains: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """The mean of the middle half of all runs, `[draws]`, as trim_mean of SciPy cuts it (section 4.3).
+
+    gains: of R runs; counts: how often each is drawn, `[draws, R]`.
+    """
+    order = np.argsort(gains, axis=None, kind="stable")
+    before = np.cumsum(counts[:, order], axis=1)
+    whole = before[:, -1:]
+    cut = whole // 4
+    kept = np.diff(np.clip(before, cut, whole - cut), axis=1, prepend=cut)
+    return np.asarray((kept * gains.ravel()[order]).sum(1) / (whole - 2 * cut)[:, 0])
+
+
+def shares_ahead(gains: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """The probability that a method improves on local training, `[draws]`; a tie counts half (section 4.3).
+
+    Seeds share partition and initial weights, so each run is compared with that of its own seed alone, as Bouthillier
+    et al. (MLSys 2021, section 5) do, rather than with all runs of its setting.
+    """
+    better = np.where(gains == 0, 0.5, gains > 0).ravel()
+    return np.asarray((counts * better).sum(1) / counts.sum(1))
+
+
+def profile(gains: np.ndarray, thresholds: np.ndarray, counts: np.ndarray) -> Profile:
+    """The run-score distribution: the share of runs with a gain above tau, for every tau (section 4.2)."""
+    above = (gains.ravel()[:, None] > thresholds).astype(float)  # [S n, T]
+    low, high = _ends((counts @ above) / gains.size)
+    return Profile(above.mean(0), low, high)
+
+
+def _estimate(
+    statistic: Callable[[np.ndarray, np.ndarray], np.ndarray], gains: np.ndarray, counts: np.ndarray
+) -> Estimate:
+    (value,) = statistic(gains, np.ones((1, gains.size), dtype=int))
+    if gains.shape[1] < 2:
+        return Estimate(float(value), None, None)
+    low, high = _ends(statistic(gains, counts))
+    return Estimate(float(value), float(low), float(high))
+
+
+def _ends(drawn: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    low, high = np.quantile(drawn, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2], axis=0)
+    return low, high
