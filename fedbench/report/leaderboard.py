@@ -9,9 +9,10 @@ from types import MappingProxyType
 import pandas as pd
 
 from fedbench.report import typeset
-from fedbench.report.baseline_colour import baseline_tone
+from fedbench.report.answer import doubts
 from fedbench.report.race import RACE_HEADS, RaceVerdicts, race_order, race_verdicts
 from fedbench.report.study import POINT_NAMES, Study
+from fedbench.report.tones import tone_of
 from fedbench.report.typeset import Cell, sentence
 from fedbench.results.contrasts import Contrast, block_ranks, family, stricter
 from fedbench.results.estimators import estimator_marks, estimator_remark
@@ -32,7 +33,7 @@ class LeaderboardRow:
     number of tuned points and the best one. steps, traffic (bytes, both ways), seconds of the clock and of all
     processors: of the whole run, per client except for seconds and the steps of a pooled model. target_round,
     target_bytes: when the mean curve first reaches local's last score, if ever. verdicts: those of a race, in place of
-    both contrasts.
+    both contrasts. tone: the colour of its score (`tones`).
     """
 
     label: str
@@ -55,6 +56,7 @@ class LeaderboardRow:
     cpu_seconds: float | None
     target_round: int | None
     target_bytes: float | None
+    tone: str
     verdicts: RaceVerdicts | None = None
 
     @property
@@ -117,7 +119,7 @@ def _row(
     over_all = pooled_scores(study.metric, study.scores.clients[label, study.point, LAST])
     rounds = study.runs[label].config().get("rounds") or 0
     whole = lambda name: None if cost.get(name) is None else cost[name] * rounds  # noqa: E731
-    reached = None if target is None else first_reaching(study, label, target)
+    round, sent = (None if target is None else first_reaching(study, label, target)) or (None, None)
     up, down = whole("bytes_up"), whole("bytes_down")
     return LeaderboardRow(
         label,
@@ -138,9 +140,25 @@ def _row(
         None if up is None else up + (down or 0),
         whole("seconds_per_round"),
         whole("cpu_seconds_per_round"),
-        *(reached or (None, None)),
-        *([] if study.race is None else [race_verdicts(study, study.race, label)]),
+        round,
+        sent,
+        _tone(study, label, over_local),
+        verdicts=None if study.race is None else race_verdicts(study, study.race, label),
     )
+
+
+SIGNS = {"better": 1, "worse": -1}
+"""Signs of the verdicts of a race."""
+
+
+def _tone(study: Study, label: str, over_local: Contrast | None) -> str:
+    """The colour of what was decided against local training."""
+    if study.race is not None:
+        told = study.race.over_local.get(label)
+        sign, mean = (0, 0.0) if told is None else (SIGNS.get(told.verdict, 0), told.bound.mean)
+    else:
+        sign, mean = (0, 0.0) if over_local is None else (over_local.sign, over_local.gain.mean)
+    return tone_of(label, sign, is_doubtful=bool(sign and doubts(study, label, BASELINE, mean)))
 
 
 def first_reaching(study: Study, label: str, target: float) -> tuple[int, float | None] | None:
@@ -226,9 +244,7 @@ def laid_out(
     raced = any(row.verdicts is not None for row in rows)
     differences = ("worst tenth", *RACE_HEADS) if raced else DIFFERENCES
     heads = [*SCORES, *(OTHER_POINT[row.point].replace("_", " ") for row in rows[:1]), *differences]
-    means = {row.label: row.score.mean for row in rows}
-    tones = [row.verdicts.tone if row.verdicts else baseline_tone(row.label, means, metric.higher) for row in rows]
-    lines = [_line(row, metric, place, tone) for place, (row, tone) in enumerate(zip(rows, tones, strict=True), 1)]
+    lines = [_line(row, metric, place) for place, row in enumerate(rows, 1)]
     for line, row, mark in zip(lines, rows, estimator_marks([row.estimator for row in rows]), strict=True):
         line[0] = Cell(row.label + row.mark + mark)
     lines += [[Cell(label), Cell("failed"), *[Cell("")] * (len(heads) - 2)] for label in failures]
@@ -267,7 +283,7 @@ def leaderboard_legend(rows: Sequence[LeaderboardRow], metric: Metric) -> str:
     return f"{note}; {said}" if said else note
 
 
-def _line(row: LeaderboardRow, metric: Metric, place: int, tone: str) -> list[Cell]:
+def _line(row: LeaderboardRow, metric: Metric, place: int) -> list[Cell]:
     gain = row.over_local
     rest = [
         "" if row.score.sd is None else metric.number(row.score.sd),
@@ -284,7 +300,7 @@ def _line(row: LeaderboardRow, metric: Metric, place: int, tone: str) -> list[Ce
             "" if gain is None else share_text(gain.better_off),
         ]
     shown = metric.number(row.score.mean) if row.verdicts else with_half(row.score, metric.number)
-    score = Cell(shown, place if place < 3 else 0, row.tied, tone)
+    score = Cell(shown, place if place < 3 else 0, row.tied, row.tone)
     return [Cell(row.label), score, *map(Cell, rest)]
 
 

@@ -10,7 +10,6 @@ import yaml
 
 from fedbench.report import typeset
 from fedbench.report.answer import doubts_of_lead
-from fedbench.report.baseline_colour import RACE_TONES, TONE_WORDS, baseline_tone
 from fedbench.report.leaderboard import LeaderboardRow, p_text, with_half
 from fedbench.report.matrix_race import (
     MATRIX_RACE_NOTE,
@@ -26,6 +25,7 @@ from fedbench.report.study import POINT_NAMES
 from fedbench.report.survey import Survey
 from fedbench.report.template import page_of
 from fedbench.report.theme import LETTER, LIGHT, axis, figure
+from fedbench.report.tones import TONES
 from fedbench.report.typeset import Cell, join_words, sentence
 from fedbench.results.contrasts import ALPHA
 from fedbench.results.files import write_atomically
@@ -73,7 +73,7 @@ def _column(survey: Survey, name: str) -> list[Cell]:
             with_half(board[label].score, metric.number) + board[label].mark,
             place,
             board[label].tied,
-            baseline_tone(label, means, metric.higher),
+            board[label].tone,
         )
         for label, place in zip(survey.ordered, marks, strict=True)
     ]
@@ -239,8 +239,7 @@ def matrix_values(survey: Survey) -> dict[str, Any]:
         "besides": matrix_notes(survey),
         "tables": matrix_tables(survey),
         "links": {setting.name: f"{setting.path}/report.html" for setting in survey.settings},
-        "tones": RACE_TONES if survey.raced else TONE_WORDS,
-        "coloured_by": "show verdicts" if survey.raced else "compare means",
+        "tones": TONES,
         "note": f"Test {metric.title} {point}, last round. {note}.",
         "config": yaml.safe_dump(config, sort_keys=False),
         "parts": [part for part in [rank_part(survey), summary_part(survey)] if part.charts],

@@ -48,13 +48,13 @@ def _score(study: Study, race: Race, row: LeaderboardRow) -> Cell:
     is_best = race.ending == "winner" and row.label == race.leader and not _doubt(study, race)
     may_be_best = race.look > 0 and race.ending != "winner" and row.label in race.candidates
     text = f"{study.metric.number(row.score.mean)} ({len(row.score.values)})"
-    return Cell(text, int(is_best), may_be_best, row.verdicts.tone)
+    return Cell(text, int(is_best), may_be_best, row.tone)
 
 
 def _against_local(study: Study, race: Race, row: LeaderboardRow) -> Cell:
     assert row.verdicts is not None
     _, interval, verdict, _, _ = row.verdicts.cells()
-    return Cell(", ".join(filter(None, (interval, verdict))), tone=row.verdicts.tone)
+    return Cell(", ".join(filter(None, (interval, verdict))), tone=row.tone)
 
 
 def _who_is_best(study: Study, race: Race, row: LeaderboardRow) -> Cell:

@@ -11,7 +11,6 @@ import yaml
 from fedbench.config import Config
 from fedbench.config.keys import flat
 from fedbench.report import answer, curves, figures, grids, scores, searches, traces, verdicts
-from fedbench.report.baseline_colour import RACE_TONES, TONE_WORDS
 from fedbench.report.comparisons import behind_best, client_gains, forest, tuning_strip
 from fedbench.report.leaderboard import (
     SPENT,
@@ -27,6 +26,7 @@ from fedbench.report.parts import Part, charts
 from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.template import page_of
 from fedbench.report.theme import LIGHT
+from fedbench.report.tones import TONES
 from fedbench.report.typeset import sentence
 from fedbench.results.files import write_atomically
 from fedbench.results.tables import BASELINE
@@ -79,8 +79,7 @@ def page_text(study: Study, rows: Sequence[LeaderboardRow] = ()) -> str:
         f"{leaderboard_legend(rows, study.metric)}.",
         cost_heads=cost_heads,
         cost_leaders=list(zip(rows, cost_lines, strict=True)),
-        tones=TONE_WORDS if study.race is None else RACE_TONES,
-        coloured_by="compare means" if study.race is None else "show verdicts",
+        tones=TONES,
         cost_intro=f"{sentence(SPENT)}.",
         table=scores.final(study),
         groups=scores.of_groups(study),

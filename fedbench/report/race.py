@@ -117,7 +117,6 @@ class RaceVerdicts:
     from_best: Bound | None
     who_is_best: str
     may_be_best: bool
-    tone: str
 
     def cells(self) -> list[str]:
         """As in the table."""
@@ -140,9 +139,8 @@ def race_verdicts(study: Study, race: Race, label: str) -> RaceVerdicts:
     """What a race says of a method."""
     over_local, against = _against_local(study, race, label)
     from_best, best = _who_is_best(study, race, label)
-    tone = "baseline" if label in (BASELINE, *REFERENCES) else {"better": "above", "worse": "below"}.get(against, "")
     tied = label in race.candidates[1:]
-    return RaceVerdicts(study.metric, race.seeds.get(label, 0), over_local, against, from_best, best, tied, tone)
+    return RaceVerdicts(study.metric, race.seeds.get(label, 0), over_local, against, from_best, best, tied)
 
 
 def _against_local(study: Study, race: Race, label: str) -> tuple[Bound | None, str]:

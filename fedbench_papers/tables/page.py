@@ -1,7 +1,6 @@
 """The page of a reproduced experiment: our numbers next to the paper's."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from html import escape
 from itertools import groupby
 from pathlib import Path
@@ -13,7 +12,6 @@ import plotly.graph_objects as go
 from scipy import stats
 
 from fedbench.report import typeset
-from fedbench.report.baseline_colour import TONE_WORDS, baseline_tone
 from fedbench.report.parts import Part, charts
 from fedbench.report.template import page_of
 from fedbench.report.theme import LIGHT, axis, figure
@@ -39,23 +37,6 @@ def write_published(folder: Path) -> Path:
     write_atomically(folder / "table.tex", typeset.latex(HEADS, table))
     write_atomically(folder / "report.html", page_of(TEMPLATE, **reproduction_values(made, found)))
     return folder / "report.html"
-
-
-def reproduction_lines(found: Sequence[ComparedNumber]) -> list[list[Cell]]:
-    """One line per published number; both columns are coloured by the baselines of their cell."""
-    table = []
-    for _, group in groupby(found, key=lambda one: one.cell):
-        own = list(group)
-        theirs = {one.method: one.published for one in own}
-        ours = {one.method: one.ours.mean for one in own if one.ours is not None}
-        for one in own:
-            cells = line(one)
-            for column, means in ((2, theirs), (3, ours)):
-                cells[column] = replace(
-                    cells[column], tone=baseline_tone(one.method, means) if one.method in means else ""
-                )
-            table.append(cells)
-    return table
 
 
 def line(one: ComparedNumber) -> list[Cell]:
@@ -173,8 +154,7 @@ def reproduction_values(made: ReproductionRecord, found: Sequence[ComparedNumber
         "answer": reproduction_answer(made, found),
         "besides": [*([made_small] if made.scale == "small" else []), *departures(made), *orders(found)],
         "heads": HEADS,
-        "lines": reproduction_lines(found),
-        "tones": TONE_WORDS,
+        "lines": [line(one) for one in found],
         "pages": [(cell.name, f"{cell.path}/report.html") for cell in made.cells],
         "parts": [Part("against", "Ours against the paper's", charts(("against", "", against(found), "")), intro)],
         "open": made.open,

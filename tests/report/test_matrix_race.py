@@ -7,9 +7,9 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
+from fedbench.report.leaderboard import leaderboard
 from fedbench.report.matrix import Survey, matrix_answer, matrix_notes, matrix_text, write_matrix
 from fedbench.report.matrix_race import AGAINST_LOCAL, SCORES, WHO_IS_BEST, race_tables
-from fedbench.report.race import race_verdicts
 from fedbench.results.race import Bound, Race, Told
 from tests.report.reading import Page
 from tests.report.test_matrix import write_matrix as write_settings
@@ -38,10 +38,8 @@ def judged(survey: Survey, *settings: str, race: Race | None = None, **plan) -> 
     for name in settings:
         studies[name] = study = copy(studies[name])
         study.plan = replace(study.plan, **plan)
-        study.__dict__["race"] = now = race or study.race
-        boards[name] = {
-            label: replace(row, verdicts=race_verdicts(study, now, label)) for label, row in boards[name].items()
-        }
+        study.__dict__["race"] = race or study.race
+        boards[name] = {row.label: row for row in leaderboard(study)}
     return replace(survey, studies=studies, boards=boards)
 
 
@@ -92,7 +90,7 @@ def test_only_simultaneous_intervals_stand_on_the_page(folder, survey):
     ends = [100 * end for end in (race.over_local["fedper"].bound.low, race.over_local["fedper"].bound.high)]
     assert f"({ends[0]:+.1f} to {ends[1]:+.1f}), worse".replace("-", "\u2212") in page.text
     assert not re.search("±|Friedman|Wilcoxon|rank|Holm|p [=<]", page.text)
-    assert "Colours show verdicts" in page.text
+    assert "Colours show what was decided" in page.text
     assert "partition.alpha: 0.1 and 0.5; margin 2 points, at most 5 seeds" in page.text
     assert "settings/alpha=0.1/report.html" in page.references
     table = pd.read_csv(folder / "table.csv")

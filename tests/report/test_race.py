@@ -91,7 +91,7 @@ def test_colours_follow_verdicts_alone(raced):
     study.race.over_local["fedper"] = Told("equal", Bound(0.01, -0.01, 0.02, 0.004, 8))
     (row,) = [row for row in leaderboard(study) if row.label == "fedper"]
     assert row.verdicts is not None
-    assert (row.verdicts.tone, row.verdicts.against_local) == ("", "equal within 2 points")
+    assert (row.tone, row.verdicts.against_local) == ("", "equal within 2 points")
 
 
 def test_methods_are_ordered_by_their_paired_difference(raced):
@@ -119,7 +119,7 @@ def test_the_page_has_the_answer_and_the_bars(raced):
     assert "it is the best, decided after" in text
     assert "Bars: the simultaneous interval at the look that decided" in text
     assert "Holm" not in text
-    assert "Colours show verdicts" in text
+    assert "Colours show what was decided" in text
 
 
 def test_the_page_of_a_grid_has_the_same_answer(raced):
