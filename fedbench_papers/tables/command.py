@@ -17,6 +17,12 @@ FLAGS = (
         "scale", "full: the paper's protocol; small: as in the experiment's file [full or small; default full]", "SCALE"
     ),
     Flag(
+        "point",
+        "evaluation point of our numbers and of tuning [after_agg or after_fit; default after_agg, but that of the "
+        "published numbers for methods where it is another]",
+        "POINT",
+    ),
+    Flag(
         "sources",
         "where image sets are, if they are not to be downloaded: a folder with subfolders of their names, or "
         "NAME=WHERE (a data name, parquet:PATH, or a folder with the published files)",
@@ -60,12 +66,13 @@ def main(argv: list[str]) -> int:
 
 
 def choice(asked: Namespace) -> dict[str, Any]:
-    """The cells, scale and data to run. Raises ConfigError."""
+    """The cells, scale, data and evaluation point to run. Raises ConfigError."""
     from fedbench_papers.image_sources import read_sources
     from fedbench_papers.tables.experiment import sets
 
     sources = read_sources(split_words(asked.sources), sets())
-    return {"cells": split_words(asked.cells), "scale": asked.scale or "full", "sources": sources}
+    chosen = {"cells": split_words(asked.cells), "scale": asked.scale or "full", "sources": sources}
+    return {**chosen, "point": asked.point}
 
 
 def preview(name: str, config: Config, asked: Namespace) -> tuple[Config, Iterable[str]]:

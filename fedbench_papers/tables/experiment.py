@@ -18,6 +18,8 @@ EXPERIMENTS_FOLDER = Path(__file__).parent
 NAMED = ("method", "data", "partition", "model")
 """Sections that may be given by name only."""
 SCALES = ("full", "small")
+AFTER_AGG = "after_agg"
+POINTS = (AFTER_AGG, "after_fit")
 ACCURACIES = ("accuracy", "accuracy_best_round")
 """Metrics to compare runs with."""
 
@@ -32,6 +34,20 @@ class Number:
     method: str
     mean: float
     std: float | None
+
+
+@dataclass(frozen=True)
+class TracedNumber:
+    """A published number that runs trace, in the unit as printed. trace: its name; times: the factor to that unit."""
+
+    table: str
+    dataset: str
+    setting: str
+    method: str
+    what: str
+    mean: float
+    trace: str
+    times: float
 
 
 @dataclass(frozen=True)
@@ -62,11 +78,13 @@ class Experiment:
     trial: Values
     batches: tuple[str, ...]
     pooled: bool
+    points: Mapping[str, str]
     choice: str
     repeats: int | None
     open: tuple[str, ...]
     small: ExperimentCell
     numbers: tuple[Number, ...]
+    traced: tuple[TracedNumber, ...]
     reading: Mapping[str, Values]
 
     @classmethod
@@ -86,17 +104,27 @@ class Experiment:
             tree.get("trial", {}),
             tuple(tree.get("batches", ())),
             tree.get("pooled", False),
+            tree.get("points", {}),
             tree.get("choice", LAST),
             tree.get("repeats"),
             tuple(tree.get("open", ())),
             _cell("small, ", tree.get("small", {})),
             numbers(paper),
+            traced_numbers(paper, tree.get("traced", {})),
             {method: dotted_keys(values) for method, values in tree.get("readings", {}).get(reading, {}).items()},
         )
 
     def of(self, cell: ExperimentCell) -> list[Number]:
         """The published accuracies of a cell."""
         return [number for number in self.numbers if (number.dataset, number.setting) == (cell.dataset, cell.setting)]
+
+    def traced_of(self, cell: ExperimentCell) -> list[TracedNumber]:
+        """The published numbers of a cell that runs trace."""
+        return [number for number in self.traced if (number.dataset, number.setting) == (cell.dataset, cell.setting)]
+
+    def point_of(self, label: str) -> str:
+        """The evaluation point that a method's published number is of."""
+        return self.points.get(label, AFTER_AGG)
 
     def select_cells(self, words: Sequence[str]) -> list[ExperimentCell]:
         """The cells of these data sets, or with one of these words in their names; all without words.
@@ -164,6 +192,24 @@ def numbers(name: str) -> tuple[Number, ...]:
             number = Number(row["table"], row["dataset"], row["setting"], label, float(row["mean"]), std)
             found.setdefault((row["dataset"], row["setting"], label), number)
     return tuple(found.values())
+
+
+def traced_numbers(name: str, asked: Mapping[str, Mapping[str, Any]]) -> tuple[TracedNumber, ...]:
+    """The published numbers of some metrics. asked: by metric, `trace`, `times` if not 1, `of` if of another one."""
+    return tuple(
+        TracedNumber(
+            row["table"],
+            row["dataset"],
+            row["setting"],
+            f"{row['method']} {row['options']}".strip(),
+            row["metric"].replace("_", " "),
+            float(row["mean"]),
+            asked[row["metric"]]["trace"],
+            asked[row["metric"]].get("times", 1.0),
+        )
+        for row in _rows()
+        if row["metric"] in asked and f"{row['paper']}/{row['experiment']}" == asked[row["metric"]].get("of", name)
+    )
 
 
 @cache

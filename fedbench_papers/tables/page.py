@@ -13,29 +13,34 @@ from scipy import stats
 
 from fedbench.report import typeset
 from fedbench.report.parts import Part, charts
+from fedbench.report.study import POINT_NAMES
 from fedbench.report.template import page_of
 from fedbench.report.theme import LIGHT, axis, figure
 from fedbench.report.typeset import Cell
 from fedbench.results.files import write_atomically
 from fedbench.results.quantities import plural
 from fedbench.results.tables import REFERENCES
-from fedbench_papers.tables.reproduction import ComparedNumber, ReproductionRecord
+from fedbench_papers.tables.reproduction import ComparedNumber, ComparedTrace, ReproductionRecord
 
-HEADS = ("cell", "method", "published", "ours", "difference", "in standard errors", "seeds", "scored by")
+HEADS = ("cell", "method", "published", "ours", "difference", "in standard errors", "seeds", "point", "scored by")
+TRACED_HEADS = ("cell", "method", "what", "table", "published", "ours", "difference", "seeds")
 TEMPLATE = Path(__file__).with_name("published.html.j2")
 FEWEST_METHODS = 3
 """Least number of methods whose orders can agree by more than chance."""
 
 
 def write_published(folder: Path) -> Path:
-    """Writes report.html, table.csv, table.md and table.tex into the folder of a reproduction."""
+    """Writes report.html, table.csv, table.md, table.tex, and traced.csv if the paper counts what runs trace."""
     made = ReproductionRecord.read(folder)
     found = made.compared(folder)
     table = [line(one) for one in found]
     write_atomically(folder / "table.csv", reproduction_frame(found).to_csv(index=False))
     write_atomically(folder / "table.md", typeset.markdown(HEADS, table) + "\n")
     write_atomically(folder / "table.tex", typeset.latex(HEADS, table))
-    write_atomically(folder / "report.html", page_of(TEMPLATE, **reproduction_values(made, found)))
+    traced = made.traced(folder)
+    if traced:
+        write_atomically(folder / "traced.csv", traced_frame(traced).to_csv(index=False))
+    write_atomically(folder / "report.html", page_of(TEMPLATE, **reproduction_values(made, found, traced)))
     return folder / "report.html"
 
 
@@ -55,17 +60,45 @@ def line(one: ComparedNumber) -> list[Cell]:
                 "" if one.difference is None else f"{one.difference:+.2f}",
                 "" if one.errors is None else f"{one.errors:+.1f}",
                 "" if one.ours is None else str(len(one.ours.values)),
+                POINT_NAMES.get(one.point, ""),
                 one.scored,
             ),
         )
     )
 
 
+def traced_line(one: ComparedTrace) -> list[Cell]:
+    """A published count as text."""
+    ours = "not run" if one.ours is None else f"{one.ours.mean:.6g}"
+    ours += "" if one.ours is None or one.ours.half is None else f" ± {one.ours.half:.2g}"
+    difference = "" if one.ours is None else f"{one.ours.mean - one.published:+.3g}"
+    seeds = "" if one.ours is None else str(len(one.ours.values))
+    texts = (one.cell, one.method, one.what, one.table, f"{one.published:.6g}", ours, difference, seeds)
+    return list(map(Cell, texts))
+
+
+def traced_frame(traced: Sequence[ComparedTrace]) -> pd.DataFrame:
+    """The counts, in the paper's unit."""
+    return pd.DataFrame(
+        [
+            {
+                **{name: getattr(one, name) for name in ("cell", "method", "what", "table", "published")},
+                "ours": one.ours and one.ours.mean,
+                "low": one.ours and one.ours.low,
+                "high": one.ours and one.ours.high,
+                "seeds": len(one.ours.values) if one.ours else 0,
+            }
+            for one in traced
+        ]
+    )
+
+
 def reproduction_text(folder: Path) -> str:
-    """The table and the answer for a terminal."""
+    """The tables and the answer for a terminal."""
     made = ReproductionRecord.read(folder)
-    found = made.compared(folder)
-    return f"{typeset.plain_table(HEADS, [line(one) for one in found])}\n{reproduction_answer(made, found)}"
+    found, traced = made.compared(folder), made.traced(folder)
+    counts = [typeset.plain_table(TRACED_HEADS, list(map(traced_line, traced)))] if traced else []
+    return "\n".join([typeset.plain_table(HEADS, list(map(line, found))), *counts, reproduction_answer(made, found)])
 
 
 def reproduction_frame(found: Sequence[ComparedNumber]) -> pd.DataFrame:
@@ -84,6 +117,7 @@ def reproduction_frame(found: Sequence[ComparedNumber]) -> pd.DataFrame:
                 "seeds": len(one.ours.values) if one.ours else 0,
                 "difference": one.difference,
                 "standard_errors": one.errors,
+                "point": one.point,
                 "scored_by": one.scored,
             }
             for one in found
@@ -143,7 +177,9 @@ def against(found: Sequence[ComparedNumber]) -> go.Figure | None:
     return fig
 
 
-def reproduction_values(made: ReproductionRecord, found: Sequence[ComparedNumber]) -> dict[str, Any]:
+def reproduction_values(
+    made: ReproductionRecord, found: Sequence[ComparedNumber], traced: Sequence[ComparedTrace]
+) -> dict[str, Any]:
     """The values of the template."""
     made_small = "The scale is small: only signs and orders mean something, levels do not."
     intro = "A point is a number of the paper; on the line both agree. Bars: half of our 95 % interval over seeds."
@@ -155,6 +191,8 @@ def reproduction_values(made: ReproductionRecord, found: Sequence[ComparedNumber
         "besides": [*([made_small] if made.scale == "small" else []), *departures(made), *orders(found)],
         "heads": HEADS,
         "lines": [line(one) for one in found],
+        "traced_heads": TRACED_HEADS,
+        "traced": list(map(traced_line, traced)),
         "pages": [(cell.name, f"{cell.path}/report.html") for cell in made.cells],
         "parts": [Part("against", "Ours against the paper's", charts(("against", "", against(found), "")), intro)],
         "open": made.open,

@@ -14,7 +14,7 @@ from fedbench.studies.study_result import StudyResult
 from fedbench.studies.tuning_study import StudyWatch, TuningStudy, run_studies
 from fedbench_papers import TUNE_SEEDS
 from fedbench_papers.image_sources import source_keys
-from fedbench_papers.tables.experiment import SCALES, Experiment, ExperimentCell, dotted_keys
+from fedbench_papers.tables.experiment import AFTER_AGG, POINTS, SCALES, Experiment, ExperimentCell, dotted_keys
 from fedbench_papers.tables.reproduction import CellRecord, ReproductionRecord
 
 REPRODUCTION_KIND = "reproduce"
@@ -31,6 +31,7 @@ def reproduce(
     cells: Sequence[str] = (),
     scale: str = "full",
     sources: Mapping[str, str] | None = None,
+    point: str | None = None,
     at_once: int | None = None,
     watch: StudyWatch | None = None,
 ) -> Reproduction:
@@ -38,18 +39,20 @@ def reproduce(
 
     name: `PAPER/EXPERIMENT`. config: changes of the paper's protocol. cells: words; a cell runs if its name has one of
     them. scale: `full`, or `small` as in the experiment's file. sources: other sources of data by set name. Cells run
-    earlier stay in the page. Raises ConfigError before any run.
+    earlier stay in the page. point: of evaluation, for all methods; by default that of the experiment's file. Raises
+    ConfigError before any run.
     """
     config = config or Config()
-    experiment, studies = plan_tables(name, config, cells, scale, sources or {})
+    experiment, studies = plan_tables(name, config, cells, scale, sources or {}, point)
     folder = reproduction_folder(name, config, scale)
     made = {cell.name: cell for cell in ReproductionRecord.read(folder).cells}
-    made |= {cell.name: cell_record(experiment, cell, study, folder) for cell, study in studies}
+    made |= {cell.name: cell_record(experiment, cell, study, folder, point) for cell, study in studies}
     with run_folder.writable(folder):
         new = run_studies(distinct(studies), at_once, watch)
         order = [cell.name for cell in experiment.cells]
         known = sorted(made.values(), key=lambda cell: order.index(cell.name))
         changed = {**(experiment.small.values if scale == "small" else {}), **user_keys(config)}
+        changed |= {} if point is None else {"point": point}
         ReproductionRecord(
             name, experiment.what, scale, list(experiment.open), changed, experiment.repeats, known
         ).write(folder)
@@ -62,15 +65,22 @@ def reproduce(
 
 
 def plan_tables(
-    name: str, config: Config, cells: Sequence[str], scale: str, sources: Mapping[str, str]
+    name: str,
+    config: Config,
+    cells: Sequence[str],
+    scale: str,
+    sources: Mapping[str, str],
+    point: str | None = None,
 ) -> tuple[Experiment, list[tuple[ExperimentCell, TuningStudy]]]:
     """The experiment, and the runs of its chosen cells. Raises ConfigError."""
     if scale not in SCALES:
         raise ConfigError(f"--scale {scale}: must be {' or '.join(SCALES)}")
+    if point not in (None, *POINTS):
+        raise ConfigError(f"--point {point}: must be {' or '.join(POINTS)}")
     experiment, root = Experiment.load(name), (config.out or Path("results")).absolute()
     if not experiment.cells:
         raise ConfigError(f"{name}: nothing is run for it: {experiment.what}")
-    asked = config, scale, sources, reproduction_folder(name, config, scale), root
+    asked = config, scale, sources, reproduction_folder(name, config, scale), root, point or AFTER_AGG
     return experiment, [(cell, plan_table(experiment, cell, *asked)) for cell in experiment.select_cells(cells)]
 
 
@@ -93,6 +103,7 @@ def plan_table(
     sources: Mapping[str, str],
     folder: Path,
     root: Path,
+    point: str = AFTER_AGG,
 ) -> TuningStudy:
     """The runs of a cell. Cells that differ only by the client share them. Raises ConfigError."""
     given = user_keys(config)
@@ -103,7 +114,7 @@ def plan_table(
     clash = sorted(set(TUNE_SEEDS) & set(whole.seeds))
     if clash and any(method.tuned for method in compared):
         raise ConfigError(f"seeds: {clash[0]} is the tuning seed, so no final run may use it")
-    plan = Plan("compare", None, whole.model_dump(mode="json"), [], point="after_agg")
+    plan = Plan("compare", None, whole.model_dump(mode="json"), [], point=point)
     own = folder / "cells" / slug(cell)
     return TuningStudy(plan, whole, compared, own, root, TUNE_SEEDS, setting=cell.name)
 
@@ -119,13 +130,16 @@ def slug(cell: ExperimentCell) -> str:
     return "".join(letter if letter.isalnum() or letter in ".=-" else "-" for letter in text)
 
 
-def cell_record(experiment: Experiment, cell: ExperimentCell, study: TuningStudy, folder: Path) -> CellRecord:
-    """The entry of a cell for the page."""
+def cell_record(
+    experiment: Experiment, cell: ExperimentCell, study: TuningStudy, folder: Path, point: str | None
+) -> CellRecord:
+    """The entry of a cell for the page. point: for all methods, or None."""
     return CellRecord(
         cell.name,
         run_folder.relative_path(study.folder, folder),
         cell.client,
         experiment.pooled,
         experiment.choice,
-        [vars(number) for number in experiment.of(cell)],
+        [{**vars(number), "point": point or experiment.point_of(number.method)} for number in experiment.of(cell)],
+        [vars(number) for number in experiment.traced_of(cell)],
     )

@@ -1,7 +1,7 @@
 """reproduction.json: the reproduced numbers, and how ours compare with them."""
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,8 @@ REPRODUCTION_FILE = "reproduction.json"
 @dataclass(frozen=True)
 class CellRecord:
     """A cell that was run. path: of its comparison, relative to the reproduction. client: of its numbers, if of one;
-    pooled: over all test images; choice: of the round. numbers: the paper's, in percent.
+    pooled: over all test images; choice: of the round. numbers: the paper's, in percent, with the evaluation point that
+    ours is taken at; traced: further published numbers, with the name of the trace that is compared with each.
     """
 
     name: str
@@ -29,6 +30,7 @@ class CellRecord:
     pooled: bool
     choice: str
     numbers: list[dict[str, Any]]
+    traced: list[dict[str, Any]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -60,10 +62,29 @@ class ReproductionRecord:
         """Every number of its cells, with ours if they exist."""
         return [found for cell in self.cells for found in _cell(cell, folder, self.repeats)]
 
+    def traced(self, folder: Path) -> list["ComparedTrace"]:
+        """Every published number of its cells that runs trace, with ours if they exist."""
+        return [found for cell in self.cells for found in _traced(cell, folder)]
+
+
+@dataclass(frozen=True)
+class ComparedTrace:
+    """A published number, and the mean over clients of a trace in the last round. ours: over seeds."""
+
+    cell: str
+    method: str
+    what: str
+    table: str
+    published: float
+    ours: Interval | None
+
 
 @dataclass(frozen=True)
 class ComparedNumber:
-    """A published number and ours, both in percent. deviation: of the paper's repeated runs. ours: over seeds."""
+    """A published number and ours, both in percent. deviation: of the paper's repeated runs. ours: over seeds.
+
+    point: at which ours is evaluated; empty if it was not run.
+    """
 
     cell: str
     method: str
@@ -72,6 +93,7 @@ class ComparedNumber:
     deviation: float | None
     repeats: int | None
     ours: Interval | None
+    point: str
     scored: str
 
     @property
@@ -102,12 +124,37 @@ def _cell(cell: CellRecord, folder: Path, repeats: int | None) -> list[ComparedN
     for number in cell.numbers:
         label = number["method"]
         run = runs.get(label)
-        ours = None if run is None else _ours(cell, plan.point, run)
+        point = "" if run is None else _point(number.get("point", plan.point), run)
+        ours = None if run is None else _ours(cell, point, run)
         scored = "" if run is None else _scored(cell, run)
-        found.append(
-            ComparedNumber(cell.name, label, number["table"], number["mean"], number["std"], repeats, ours, scored)
-        )
+        published = number["table"], number["mean"], number["std"]
+        found.append(ComparedNumber(cell.name, label, *published, repeats, ours, point, scored))
     return found
+
+
+def _traced(cell: CellRecord, folder: Path) -> list[ComparedTrace]:
+    place = folder / cell.path
+    runs = Plan.read(place).records(place, only_done=True) if cell.traced else {}
+    found = []
+    for number in cell.traced:
+        run = runs.get(number["method"])
+        ours = None if run is None else last_traced(run, number["trace"], number["times"])
+        about = number["what"], number["table"], number["mean"]
+        found.append(ComparedTrace(cell.name, number["method"], *about, ours))
+    return found
+
+
+def last_traced(run: Records, trace: str, times: float) -> Interval | None:
+    """The mean of a trace over the clients of the last traced round, over seeds; None if no run has it."""
+    rows = run.traces()
+    rows = rows[rows["name"] == trace]
+    last = rows[rows["round"] == rows.groupby("seed")["round"].transform("max")]
+    return interval((last.groupby("seed")["value"].mean() * times).tolist()) if len(last) else None
+
+
+def _point(asked: str, run: Records) -> str:
+    """The evaluation point, or after aggregation for a method without it."""
+    return asked if asked in set(run.metrics()["point"]) else "after_agg"
 
 
 def _ours(cell: CellRecord, point: str, run: Records) -> Interval | None:

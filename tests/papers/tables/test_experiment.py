@@ -108,6 +108,26 @@ def test_no_preset_asks_for_what_its_method_warns_of(name):
     assert warnings(made(config), config) == []
 
 
+def test_published_numbers_of_fedavg_are_of_personal_models_in_co_pfl_alone():
+    points = {name: Experiment.load(name).point_of("fedavg") for name in RUN}
+    fit = [name for name, point in points.items() if point == "after_fit"]
+    assert {"co-pfl/main", "co-pfl/main-v2", "co-pfl/data-size", "co-pfl/data-size-v2"} <= set(fit)
+    assert all(name.startswith("co-pfl/") for name in fit)
+    assert Experiment.load("co-pfl/main").point_of("fedper") == "after_agg"
+
+
+def test_counts_that_runs_trace_stand_beside_those_of_the_tables():
+    main = Experiment.load("fedobp/main")
+    counts = {cell.name: [number.mean for number in main.traced_of(cell)] for cell in main.cells}
+    assert all(len(own) == 1 for own in counts.values())
+    assert (counts["cifar10, Dir(0.1)"], counts["emnist, Dir(0.1)"]) == ([18.0], [3044.0])
+    resnet = Experiment.load("fedobp/resnet18")
+    shares = {cell.dataset: [(n.mean, n.trace, n.times) for n in resnet.traced_of(cell)] for cell in resnet.cells}
+    assert shares["emnist"] == [(0.4, "personal_share", 100.0)]
+    other = Experiment.load("fedobp/normalization")
+    assert not any(map(other.traced_of, other.cells)), "of other settings"
+
+
 def test_what_a_method_warns_of_is_seen():
     """Without this the two tests above would say nothing."""
     keys = {"data.name": "svhn", "model.name": "avgcnn", "method.name": "fedobp", "method.scope": "head"}

@@ -2,9 +2,12 @@
 
 from dataclasses import replace
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from fedbench.results.plan import Plan
+from fedbench.results.schema import TRACES_SCHEMA
 from fedbench_papers.tables.page import line, orders, reproduction_answer, reproduction_text
 from fedbench_papers.tables.reproduction import CellRecord, ReproductionRecord
 from tests.report.conftest import write_comparison
@@ -36,7 +39,7 @@ def test_numbers_stand_side_by_side(folder):
     found = ReproductionRecord.read(folder).compared(folder)
     lines = {one.method: [cell.text for cell in line(one)] for one in found}
     assert lines["fedper"][2] == "81.00 ± 1.00"
-    assert lines["ditto"][3:] == ["not run", "", "", "", ""]
+    assert lines["ditto"][3:] == ["not run", "", "", "", "", ""]
     assert float(lines["local"][4]) == pytest.approx(0, abs=3)
     assert reproduction_text(folder).splitlines()[-1] == reproduction_answer(ReproductionRecord.read(folder), found)
 
@@ -59,6 +62,39 @@ def test_pooled_and_single_clients_are_other_numbers(folder):
     assert values["pooled"][1] == "pooled over all test images"
     assert values["one"][1] == "client 3"
     assert values["one"][0] != values["plain"][0]
+
+
+def test_the_point_is_that_of_each_number(folder):
+    made = ReproductionRecord.read(folder)
+    numbers = [{**number, "point": point} for number in made.cells[0].numbers for point in ("after_agg", "after_fit")]
+    cell = replace(made.cells[0], numbers=numbers)
+    agg, fit, *_ = ReproductionRecord("a", "b", "full", [], {}, None, [cell]).compared(folder)
+    assert [line(own)[7].text for own in (agg, fit)] == ["after aggregation", "after local training"]
+    assert agg.method == fit.method
+
+
+COUNT = {"method": "local", "what": "personal parameters", "table": "5", "mean": 41.0, "trace": "count", "times": 10.0}
+
+
+def test_traced_counts_stand_beside_published_ones(tmp_path):
+    """Of two clients in two seeds; an earlier round does not count."""
+    out = write_published(tmp_path)
+    plan = Plan.read(out / "cells" / "x")
+    rows = [(0, 1, 0, 9.0), (0, 2, 0, 4.0), (0, 2, 1, 5.0), (1, 2, 0, 3.5), (1, 2, 1, 3.0)]
+    lines = [dict(zip(TRACES_SCHEMA.names, (*row[:3], "count", row[3]), strict=True)) for row in rows]
+    file = out / "cells" / "x" / plan.final("local")[0].path / "traces.parquet"
+    pq.write_table(pa.Table.from_pylist(lines, TRACES_SCHEMA), file)
+    made = ReproductionRecord.read(out)
+    traced = [COUNT, {**COUNT, "method": "ditto"}, {**COUNT, "method": "fedper"}]
+    replace(made, cells=[replace(made.cells[0], traced=traced)]).write(out)
+    found = {one.method: one.ours for one in ReproductionRecord.read(out).traced(out)}
+    assert found["local"].values == (45.0, 32.5)
+    assert (found["ditto"], found["fedper"]) == (None, None)
+    page = page_of(out)
+    assert "traced" in page.sections
+    assert "-2.25" in page.text
+    assert "-2.25" in reproduction_text(out)
+    assert (out / "traced.csv").read_text().startswith("cell,method,what,table,published,ours,low,high,seeds")
 
 
 def test_its_page_has_order_departures_and_what_is_open(folder):

@@ -38,6 +38,18 @@ def test_the_page_says_what_differs_from_the_paper_and_what_it_leaves_open(made)
     assert "3 numbers of fedcac/mask-methods reproduced" in text
 
 
+def test_another_evaluation_point_is_recorded_shown_and_needs_no_run(made):
+    before = made.table["ours"].tolist(), {path: path.stat().st_mtime_ns for path in made.folder.rglob("metrics.jsonl")}
+    asked = {"cells": ["cifar10"], "sources": {"cifar10": "digits"}, "at_once": 1}
+    fit = reproduce("fedcac/mask-methods", Config(**SMALL, out=made.folder), **asked, point="after_fit")
+    assert {path: path.stat().st_mtime_ns for path in made.folder.rglob("metrics.jsonl")} == before[1]
+    assert set(fit.table["point"]) == {"after_fit"}
+    assert fit.table["ours"].tolist() != before[0]
+    assert "point = after_fit" in fit.report.read_text()
+    back = reproduce("fedcac/mask-methods", Config(**SMALL, out=made.folder), **asked)
+    assert (back.table["ours"].tolist(), set(back.table["point"])) == (before[0], {"after_agg"})
+
+
 def test_given_again_nothing_is_run_and_other_cells_stay(made):
     before = {path: path.stat().st_mtime_ns for path in made.folder.rglob("metrics.jsonl")}
     config, sources = Config(**SMALL, out=made.folder), {"cifar100": "digits"}
@@ -59,6 +71,7 @@ def test_cells_of_single_clients_have_the_same_runs(tmp_path):
 @pytest.mark.parametrize(
     ("name", "more", "line"),
     [
+        ("fedcac/mask-methods", {"point": "agg"}, "--point agg: must be after_agg or after_fit"),
         ("fedcac/mask-methods", {"scale": "tiny"}, "--scale tiny: must be full or small"),
         ("fedobp/settings", {}, "fedobp/settings: nothing is run for it: quantiles .*`fedbench reproduce fedobp/main`"),
         ("fedobp/score-quantile", {}, "nothing is run for it: best quantiles .*`fedbench claims --only O1,O2`"),

@@ -14,6 +14,7 @@ def one(ours, **more) -> ComparedNumber:
         "published": 80.0,
         "deviation": None,
         "repeats": None,
+        "point": "after_agg",
         "scored": "",
     }
     return ComparedNumber(**{**values, **more}, ours=ours)
