@@ -228,23 +228,24 @@ def answer_tiles(study: Study) -> list[Tile]:
     if study.method not in study.metrics:
         return []
     rows = study.table[(study.table["method"] == study.method) & (study.table["choice"] == LAST)].set_index("point")
-    found = [_score_tile(study.metric, rows, point) for point in ("after_agg", "after_fit") if point in rows.index]
+    both = [point for point in ("after_agg", "after_fit") if point in rows.index]
+    found = [_score_tile(study.metric, rows.loc[point], POINT_NAMES[point]) for point in both]
     at: Any = rows.loc[study.point] if study.point in rows.index else None
     if at is not None and pd.notna(at["gain"]):
         found = [
             _gain_tile(study.metric, at),
             Tile(f"{100 * at['share_gains']:.0f}\u00a0%", "of clients gain", "over local training"),
         ]
-        found.insert(0, _score_tile(study.metric, rows, study.point))
+        found.insert(0, _score_tile(study.metric, at, POINT_NAMES[study.point]))
     if at is not None and pd.notna(at["worst_tenth"]):
-        found.append(Tile(study.metric.shown(at["worst_tenth"]), "worst tenth of clients", POINT_NAMES[study.point]))
+        found.append(_score_tile(study.metric, at, "worst tenth of clients", "worst_tenth", "worst_tenth_"))
     return [*found, *_cost_tiles(study)]
 
 
-def _score_tile(metric: Metric, rows: pd.DataFrame, point: str) -> Tile:
-    row: Any = rows.loc[point]
-    low, high = (possible(metric, row[end]) if pd.notna(row[end]) else "" for end in ("low", "high"))
-    return Tile(metric.shown(row["mean"]), POINT_NAMES[point], f"{low} to {high}" if low else "one seed")
+def _score_tile(metric: Metric, row: Any, name: str, column: str = "mean", ends: str = "") -> Tile:
+    """A score with its interval. ends: how the columns of its ends begin."""
+    low, high = (possible(metric, row[ends + end]) if pd.notna(row[ends + end]) else "" for end in ("low", "high"))
+    return Tile(metric.shown(row[column]), name, f"{low} to {high}" if low else "one seed")
 
 
 def _gain_tile(metric: Metric, row: pd.Series) -> Tile:

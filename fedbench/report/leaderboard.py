@@ -11,6 +11,7 @@ import pandas as pd
 from fedbench.report import typeset
 from fedbench.report.answer import doubts
 from fedbench.report.race import RACE_HEADS, RaceVerdicts, race_order, race_verdicts
+from fedbench.report.scores import CLIENTS_NOTE
 from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.tones import tone_of
 from fedbench.report.typeset import Cell, sentence
@@ -19,7 +20,7 @@ from fedbench.results.estimators import estimator_marks, estimator_remark
 from fedbench.results.files import write_atomically
 from fedbench.results.plan import point_name
 from fedbench.results.statistics import Interval, interval
-from fedbench.results.tables import BASELINE, LAST, REFERENCES, pooled_scores
+from fedbench.results.tables import BASELINE, LAST, REFERENCES, pooled_scores, worst_tenth_over_seeds
 from fedbench.tasks import Metric
 
 
@@ -28,7 +29,8 @@ class LeaderboardRow:
     """A method. score, other: test scores at the last round, at the study's point and at the other point.
 
     failed, why: number of seeds without a score because their run failed or diverged, and the first reason.
-    estimator: what a client's score is averaged over. pooled: the score over all test samples, if counted.
+    estimator: what a client's score is averaged over. pooled: the score over all test samples, if counted. worst,
+    spread: mean of the worst tenth of clients, and standard deviation over clients, each of a seed and over seeds.
     over_local, behind: against local training and against the best; None for these two themselves. points, chosen: the
     number of tuned points and the best one. steps, traffic (bytes, both ways), seconds of the clock and of all
     processors: of the whole run, per client except for seconds and the steps of a pooled model. target_round,
@@ -44,7 +46,8 @@ class LeaderboardRow:
     score: Interval
     pooled: float | None
     other: Interval | None
-    worst: float
+    worst: Interval | None
+    spread: float | None
     rank: float | None
     over_local: Contrast | None
     behind: Contrast | None
@@ -130,7 +133,8 @@ def _row(
         interval(last[study.test].tolist()),
         interval(over_all).mean if over_all else None,
         interval(other[study.test].tolist()) if len(other) else None,
-        float(last["test_worst_tenth"].mean()),
+        worst_tenth_over_seeds(last),
+        None if last["test_spread"].isna().all() else float(last["test_spread"].mean()),
         rank,
         over_local,
         behind,
@@ -192,7 +196,8 @@ def leaderboard_frame(rows: Sequence[LeaderboardRow], failures: Mapping[str, str
                 **{part: getattr(row.score, part) for part in ("mean", "sd", "low", "high")},
                 "pooled": row.pooled,
                 OTHER_POINT[row.point]: None if row.other is None else row.other.mean,
-                "worst_tenth": row.worst,
+                **_ends("worst_tenth", row.worst),
+                "spread": row.spread,
                 "rank": row.rank,
                 **_numbers("over_local", row.over_local),
                 **_ends("better_off", row.over_local.better_off if row.over_local else None),
@@ -231,7 +236,8 @@ def _ends(name: str, found: Interval | None) -> dict[str, float | None]:
 
 
 SCORES = ("method", "score", "sd", "pooled")
-DIFFERENCES = ("worst tenth", "over local", "p (adjusted)", "better off")
+OF_CLIENTS = ("worst tenth", "client sd")
+DIFFERENCES = ("over local", "p (adjusted)", "better off")
 COSTS = ("method", "points", "steps", "MB", "seconds", "CPU seconds", "rounds to local", "MB to local")
 OTHER_POINT = {"after_agg": "after_fit", "after_fit": "after_agg"}
 """The evaluation point that the answer does not use."""
@@ -242,8 +248,8 @@ def laid_out(
 ) -> tuple[list[str], list[list[Cell]]]:
     """Heads and rows of the table, without empty columns. Failed methods come last."""
     raced = any(row.verdicts is not None for row in rows)
-    differences = ("worst tenth", *RACE_HEADS) if raced else DIFFERENCES
-    heads = [*SCORES, *(OTHER_POINT[row.point].replace("_", " ") for row in rows[:1]), *differences]
+    others = (OTHER_POINT[row.point].replace("_", " ") for row in rows[:1])
+    heads = [*SCORES, *others, *OF_CLIENTS, *(RACE_HEADS if raced else DIFFERENCES)]
     lines = [_line(row, metric, place) for place, row in enumerate(rows, 1)]
     for line, row, mark in zip(lines, rows, estimator_marks([row.estimator for row in rows]), strict=True):
         line[0] = Cell(row.label + row.mark + mark)
@@ -285,11 +291,14 @@ def leaderboard_legend(rows: Sequence[LeaderboardRow], metric: Metric) -> str:
 
 def _line(row: LeaderboardRow, metric: Metric, place: int) -> list[Cell]:
     gain = row.over_local
+    # Intervals for a fixed number of seeds do not hold for a race, which stops by what it sees.
+    shown = with_half if row.verdicts is None else _mean_alone
     rest = [
         "" if row.score.sd is None else metric.number(row.score.sd),
         "" if row.pooled is None else metric.number(row.pooled),
         "" if row.other is None else metric.number(row.other.mean),
-        metric.number(row.worst),
+        "" if row.worst is None else shown(row.worst, metric.number),
+        "" if row.spread is None else metric.number(row.spread),
     ]
     if row.verdicts is not None:
         rest += row.verdicts.cells()
@@ -299,8 +308,7 @@ def _line(row: LeaderboardRow, metric: Metric, place: int) -> list[Cell]:
             "" if gain is None or gain.p_adjusted is None else p_text(gain.p_adjusted).removeprefix("= "),
             "" if gain is None else share_text(gain.better_off),
         ]
-    shown = metric.number(row.score.mean) if row.verdicts else with_half(row.score, metric.number)
-    score = Cell(shown, place if place < 3 else 0, row.tied, row.tone)
+    score = Cell(shown(row.score, metric.number), place if place < 3 else 0, row.tied, row.tone)
     return [Cell(row.label), score, *map(Cell, rest)]
 
 
@@ -312,6 +320,10 @@ def where(rows: Sequence[LeaderboardRow]) -> str:
 def with_half(found: Interval, number: Callable[[float], str], half: Callable[[float], str] | None = None) -> str:
     """`91.2 ± 0.8`, or the mean alone."""
     return number(found.mean) + ("" if found.half is None else f" ± {(half or number)(found.half)}")
+
+
+def _mean_alone(found: Interval, number: Callable[[float], str]) -> str:
+    return number(found.mean)
 
 
 def share_text(found: Interval) -> str:
@@ -332,11 +344,12 @@ def leaderboard_text(rows: Sequence[LeaderboardRow], metric: Metric, failures: M
 
 
 LEADERBOARD_NOTE = (
-    "± half of the 95 % interval over seeds, sd over seeds; pooled over all test samples; better off with its 95 % "
-    "interval; p adjusted for the number of comparisons, = cannot be told from the best by it"
+    f"± half of the 95 % interval over seeds, sd over seeds; pooled over all test samples; {CLIENTS_NOTE}; better off "
+    "with its 95 % interval; p adjusted for the number of comparisons, = cannot be told from the best by it"
 )
 RACE_NOTE = (
-    "sd over seeds; methods have different numbers of seeds and are ordered by their paired difference from the first; "
+    f"sd over seeds; {CLIENTS_NOTE}; "
+    "methods have different numbers of seeds and are ordered by their paired difference from the first; "
     "in brackets simultaneous intervals; = may be the best"
 )
 SPENT = (

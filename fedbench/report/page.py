@@ -27,6 +27,7 @@ from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.template import page_of
 from fedbench.report.theme import LIGHT
 from fedbench.report.tones import TONES
+from fedbench.report.tuning_budget import budget_charts
 from fedbench.report.typeset import sentence
 from fedbench.results.files import write_atomically
 from fedbench.results.tables import BASELINE
@@ -148,7 +149,8 @@ def _tuning_part(study: Study, rows: Sequence[LeaderboardRow]) -> Part:
         f"{spent} points in total, chosen on validation {POINT_NAMES[study.point]}; filled: the chosen ones. "
         "A wide spread means that the method is sensitive to its tuning."
     )
-    return Part("tuning", "Effect of tuning", charts(("tuning", "", tuning_strip(study, rows), ""), wide=True), intro)
+    made = charts(("tuning", "", tuning_strip(study, rows), ""), wide=True) + budget_charts(study)
+    return Part("tuning", "Effect of tuning", made, intro)
 
 
 def _choice_part(study: Study) -> Part:
@@ -156,6 +158,7 @@ def _choice_part(study: Study) -> Part:
     made = charts(*((f"grid-{i}", title, fig, "") for i, (title, fig) in enumerate(panels)), wide=len(panels) == 1)
     over = "Every point over rounds; hover over a grey curve to see its name."
     made += charts(("tried", "Scores over rounds", curves.tried_curves(study), over), wide=len(panels) == 1)
+    made += budget_charts(study)
     intro = f"Validation {study.metric.title} {POINT_NAMES[study.point]}; the chosen point is marked."
     return Part("grid", "The grid", made, intro)
 

@@ -45,6 +45,11 @@ class ScoreTable:
 
 
 IN_TEXT = ("last round", "sd", "pooled", "worst tenth", "best-val round", "best on test*", "over local")
+CLIENTS_NOTE = (
+    "worst tenth: mean of the worst tenth of a seed's clients; client sd: standard deviation over a seed's clients, "
+    "how unequally a method serves them; both are means over seeds"
+)
+"""What tables say of how clients differ."""
 EXPLAINED = {
     "sd": "sd over seeds",
     "pooled": "pooled over all test samples",
@@ -67,6 +72,7 @@ def final(study: Study) -> ScoreTable:
         f"* Best test {study.metric.label} of any round: chosen on test, so optimistic; shown because some papers "
         "report it.",
         "Pooled: over the test samples of all clients." if "pooled" in table.heads else "",
+        f"{typeset.sentence(CLIENTS_NOTE)}." if "worst tenth" in table.heads else "",
         f"{typeset.sentence(study.remark)}." if study.remark else "",
         without_validation(study),
     ]
@@ -118,7 +124,8 @@ def _cells(metric: Metric, rows: pd.DataFrame) -> dict[str, ScoreCell]:
         "last round": ScoreCell(number(last, "mean"), half(last, "mean", "high"), "strong"),
         "sd": ScoreCell(number(last, "sd")),
         "pooled": ScoreCell(number(last, "pooled")),
-        "worst tenth": ScoreCell(number(last, "worst_tenth")),
+        "worst tenth": ScoreCell(number(last, "worst_tenth"), half(last, "worst_tenth", "worst_tenth_high")),
+        "client sd": ScoreCell(number(last, "spread")),
         "over local": ScoreCell(number(last, "gain", signed=True), half(last, "gain", "gain_high")),
         "clients that gain": ScoreCell(share),
         "best-val round": ScoreCell(number(best, "mean"), half(best, "mean", "high")),

@@ -116,7 +116,7 @@ def shares_ahead(gains: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """The probability that a method improves on local training, `[draws]`; a tie counts half (section 4.3).
 
     Seeds share partition and initial weights, so each run is compared with that of its own seed alone, as Bouthillier
-    et al. (MLSys 2021, section 5) do, rather than with all runs of its setting.
+    et al. (MLSys 2021) advise, rather than with all runs of its setting.
     """
     better = np.where(gains == 0, 0.5, gains > 0).ravel()
     return np.asarray((counts * better).sum(1) / counts.sum(1))

@@ -23,7 +23,7 @@ LAST, BEST_VAL, BEST_TEST = "last", "best_val", "best_test"
 CHOICES = {LAST: None, BEST_VAL: "val", BEST_TEST: "test"}
 """The split whose metric chooses the round, or None."""
 GAINS = ["gain", "gain_low", "gain_high", "share_gains"]
-SCORE_COLUMNS = ["mean", "sd", "low", "high", "pooled", "worst_tenth"]
+SCORE_COLUMNS = ["mean", "sd", "low", "high", "pooled", "worst_tenth", "worst_tenth_low", "worst_tenth_high", "spread"]
 TABLE_COLUMNS = ["method", "point", "choice", "estimator", "seeds", "round", *SCORE_COLUMNS, *GAINS]
 BASELINE = "local"
 REFERENCES = ("centralized",)
@@ -82,9 +82,10 @@ def final_table(
 
     Columns: method, point, choice (`last`, `best_val`, `best_test`), estimator (what a client's score is averaged over;
     default `samples`), seeds (count), round (mean over seeds), mean over clients and seeds, sd (over seeds), low, high
-    (95 % Student t over seeds), pooled (over the test samples of all clients), worst_tenth, and against the baseline,
-    paired by client: gain, gain_low, gain_high, share_gains. Unknown numbers are NaN. `best_test` is chosen on test:
-    optimistic.
+    (95 % Student t over seeds), pooled (over the test samples of all clients), worst_tenth (of a seed's clients, mean
+    over seeds) with its interval over seeds, spread (standard deviation over a seed's clients, divisor n, mean over
+    seeds), and against the baseline, paired by client: gain, gain_low, gain_high, share_gains. Unknown numbers are
+    NaN. `best_test` is chosen on test: optimistic.
     """
     rows = [
         {
@@ -113,12 +114,22 @@ def clients_at(clients: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
 def _reached(scores: FinalScores, place: ScorePlace) -> dict[str, float | None]:
     rows = scores.rows[place]
     found = interval(rows[f"test_{scores.metric.name}"].tolist())
+    worst = worst_tenth_over_seeds(rows)
     return {
         "seeds": len(rows),
         "round": rows["round"].mean(),
-        "worst_tenth": rows["test_worst_tenth"].mean(),
+        "worst_tenth": None if worst is None else worst.mean,
+        "worst_tenth_low": None if worst is None else worst.low,
+        "worst_tenth_high": None if worst is None else worst.high,
+        "spread": rows["test_spread"].mean(),
         **{name: getattr(found, name) for name in ("mean", "sd", "low", "high")},
     }
+
+
+def worst_tenth_over_seeds(rows: pd.DataFrame) -> Interval | None:
+    """The mean of the worst tenth of clients with its interval over seeds. rows: of metrics; None if unknown."""
+    known = rows["test_worst_tenth"].dropna().tolist()
+    return interval(known) if known else None
 
 
 def _of_clients(scores: FinalScores, place: ScorePlace, baseline: str) -> dict[str, float | None]:

@@ -84,6 +84,21 @@ def test_columns_of_spread_and_of_all_samples(study):
     assert rows[0].pooled == pytest.approx(rows[0].score.mean, abs=0.01)
 
 
+def test_how_clients_differ_is_shown_with_its_meaning(study, tmp_path):
+    rows = leaderboard(study)
+    last = study.last("fedcac")
+    heads, lines = laid_out(rows, study.metric)
+    shown = dict(zip(heads, (cell.text for cell in lines[0]), strict=True))
+    half = 4.302653 * last["test_worst_tenth"].sem()  # t of 2 degrees of freedom
+    assert shown["worst tenth"] == f"{100 * last['test_worst_tenth'].mean():.1f} ± {100 * half:.1f}"
+    assert shown["client sd"] == f"{100 * last['test_spread'].mean():.1f}"
+    assert "client sd: standard deviation over a seed's clients" in leaderboard_text(rows, study.metric)
+    write_tables(rows, study.metric, tmp_path)
+    table = pd.read_csv(tmp_path / "table.csv").set_index("method")
+    assert table.loc["fedcac", "worst_tenth_high"] == pytest.approx(last["test_worst_tenth"].mean() + half, abs=1e-7)
+    assert table.loc["fedcac", "spread"] == pytest.approx(last["test_spread"].mean())
+
+
 def test_columns_that_nobody_fills_are_left_out(make_comparison):
     lone = Study.load(make_comparison(LEVELS, seeds=(0,)))
     heads, lines = laid_out(leaderboard(lone), lone.metric)

@@ -81,6 +81,7 @@ def test_verdicts_stand_in_the_table_in_place_of_p_values(raced):
     assert by_label["fedper"]["who is best"].text == "not the best"
     assert by_label["fedper"]["against local"].text == "better"
     assert by_label["fedper"]["score"].tone == "above"
+    assert not any("±" in cell.text for line in lines for cell in line), "intervals of a fixed number of seeds"
     frame = leaderboard_frame(rows).set_index("method")
     assert frame.loc["fedcac", "race_who_is_best"] == "best"
     assert frame.loc["fedper", "race_over_local_low"] > 0

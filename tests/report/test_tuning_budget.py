@@ -1,0 +1,73 @@
+"""Charts of the score against the number of tuned points."""
+
+from dataclasses import replace
+
+import pytest
+
+from fedbench.report.page import parts
+from fedbench.report.study import Study
+from fedbench.report.tuning_budget import budget_charts, budget_curves, budgets
+from fedbench.results.plan import Entry, Plan
+from fedbench.tasks import load
+
+SCORES = {"fedcac": [(0.7, 0.6), (0.9, 0.5), (0.8, 0.8)], "local": [(0.5, 0.4), (0.6, 0.5), (0.7, 0.6), (0.8, 0.7)]}
+
+
+def entry(label: str, place: int, val: float | None, test: float | None, seed: int = 0) -> Entry:
+    scores = {"val": val, "test": test}
+    return Entry("candidate", label, {"train.lr": place}, seed, f"run/{label}{place}{seed}", "done", None, scores)
+
+
+def study_of(*more: Entry, **scores: list[tuple[float | None, float | None]]) -> Study:
+    tried = [entry(label, place, *own) for label, every in scores.items() for place, own in enumerate(every)]
+    finals = [Entry("final", label, {}, 0, f"final/{label}") for label in scores]
+    study = Study(None, Plan("compare", None, {}, [*tried, *more, *finals]), {})
+    study.__dict__["metric"] = load("classification").primary
+    return study
+
+
+def test_every_tuned_method_has_a_curve_as_long_as_its_budget():
+    validation, test = budget_charts(study_of(**SCORES))
+    assert [validation.id, test.id] == ["budget", "budget-test"]
+    assert "fedcac 90" in validation.words
+    assert "local 80" in validation.words
+    found = budgets(study_of(**SCORES))
+    assert found["fedcac"].validation == pytest.approx([0.8, (0.9 * 2 + 0.8) / 3, 0.9])
+    assert found["fedcac"].test == pytest.approx([1.9 / 3, (0.5 * 2 + 0.8) / 3, 0.5])
+    assert len(found["local"].validation) == 4
+
+
+def test_curves_are_in_percent_by_the_number_of_points():
+    study = study_of(**SCORES)
+    fig = budget_curves(study, {label: budget.validation for label, budget in budgets(study).items()}, "validation")
+    (fedcac,) = [trace for trace in fig.data if trace.name == "fedcac"]
+    assert list(fedcac.x) == [1, 2, 3]
+    assert list(fedcac.y) == pytest.approx([80, 86.667, 90], abs=1e-3)
+    assert fig.layout.yaxis.title.text == "validation accuracy, %"
+
+
+def test_tuning_seeds_are_averaged_and_unfinished_points_left_out():
+    failed = replace(entry("ditto", 2, None, None), status="failed")
+    study = study_of(
+        entry("ditto", 0, 0.8, 0.8, 1),
+        entry("ditto", 1, 0.9, 0.9, 1),
+        failed,
+        ditto=[(0.6, 0.4), (0.5, 0.5)],
+    )
+    assert budgets(study)["ditto"].validation == pytest.approx([0.7, 0.7])
+    assert budgets(study)["ditto"].test == pytest.approx([0.65, 0.6])
+
+
+def test_without_tests_scores_or_tuning_there_is_no_chart():
+    assert [chart.id for chart in budget_charts(study_of(local=[(0.5, None), (0.6, 0.5)]))] == ["budget"]
+    assert budget_charts(study_of(local=[(0.5, 0.4)])) == []
+
+
+def test_pages_of_comparisons_and_grids_show_it(make_comparison, a_grid):
+    from fedbench.report.leaderboard import leaderboard
+
+    study = Study.load(make_comparison({"local": 0.7, "fedper": 0.8}, seeds=(0,), asked={"": {"rounds": 1}}))
+    by_id = {part.id: [chart.id for chart in part.charts] for part in parts(study, leaderboard(study))}
+    assert by_id["tuning"] == ["tuning", "budget", "budget-test"]
+    by_id = {part.id: [chart.id for chart in part.charts] for part in parts(Study.load(a_grid), [])}
+    assert by_id["grid"][-2:] == ["budget", "budget-test"]
