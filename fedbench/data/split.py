@@ -58,6 +58,12 @@ class Split:
         """The targets, where they are classes."""
         return self.targets
 
+    def part(self, places: Tensor) -> "Split":
+        """The samples at these places (int64 [n])."""
+        twin = copy(self)
+        twin.rows, twin.targets = (of.index_select(0, places.to(of.device)) for of in (self.rows, self.targets))
+        return twin
+
     def augmented(self, stream: torch.Generator) -> "Split":
         """The same part as training sees it: each batch augmented with the next draws of a CPU stream."""
         twin = copy(self)

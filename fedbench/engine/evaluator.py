@@ -52,9 +52,9 @@ class Evaluator:
         """Outputs `[n, C]`, in the order of the data: class scores, or other outputs of the task."""
         return torch.cat([logits for logits, _ in self._predictions(weights, data)])
 
-    def features(self, weights: Weights, data: Batches) -> Tensor:
-        """Inputs of the head `[n, d]`. Raises ConfigError if no head is declared."""
-        with calls_of(self.flat.head) as calls:
+    def features(self, weights: Weights, data: Batches, name: str | None = None) -> Tensor:
+        """Inputs `[n, d]` of a submodule, by default of the head. Raises ConfigError if no head is declared."""
+        with calls_of(self.flat.head if name is None else self.flat.module.get_submodule(name)) as calls:
             self._predictions(weights, data)
         return torch.cat([features for features, _ in calls])
 

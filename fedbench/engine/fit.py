@@ -1,6 +1,6 @@
 """A local training as a value, the input of an engine."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, Literal, Protocol
@@ -134,6 +134,21 @@ class Loss:
         return found
 
 
+@dataclass(frozen=True)
+class Part:
+    """Entries, bool `[N]` in a few ranges, with steps of their own: what is None is as for the others."""
+
+    mask: Tensor
+    lr: float | None = None
+    momentum: float | None = None
+    weight_decay: float | None = None
+
+    def settings(self, decay: float) -> dict[str, float]:
+        """What differs, by the names of torch.optim; decay: factor of the learning rate."""
+        found = {"lr": self.lr, "momentum": self.momentum, "weight_decay": self.weight_decay}
+        return {name: value * decay if name == "lr" else value for name, value in found.items() if value is not None}
+
+
 class Step:
     """How a gradient becomes a step.
 
@@ -142,7 +157,7 @@ class Step:
     rate; None: `train.lr`. decay: factor of every learning rate in this round. rule: a class of torch.optim, with
     settings by `functools.partial`, that steps on the edited g, regardless of the run's optimiser, momentum and decay.
     memory: stores the optimiser's state for later fits; a name: at the client, with `train.keep_optimizer`; None: by
-    the name of the stream.
+    the name of the stream. parts: of the model, with rates, momentum or decay of their own.
     """
 
     def __init__(
@@ -153,9 +168,11 @@ class Step:
         decay: float = 1.0,
         rule: Rule | None = None,
         memory: dict[str, Any] | str | None = None,
+        parts: Sequence[Part] = (),
         **needs: Any,
     ) -> None:
         self.edit, self.lr, self.decay, self.rule, self.memory, self.needs = edit, lr, decay, rule, memory, needs
+        self.parts = parts
 
     def change(self, g: Tensor, w: Tensor, s: Any) -> None:
         """Edits the gradient. Raises RunError if the edit returns a value, which would be ignored."""
@@ -170,7 +187,7 @@ class Step:
 
     def of(self, decay: float, memory: dict[str, Any] | None) -> "Step":
         """A copy with this factor of learning rates and this memory."""
-        return Step(self.edit, lr=self.lr, decay=decay, rule=self.rule, memory=memory, **self.needs)
+        return Step(self.edit, lr=self.lr, decay=decay, rule=self.rule, memory=memory, parts=self.parts, **self.needs)
 
 
 @dataclass

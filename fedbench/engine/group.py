@@ -62,6 +62,7 @@ def kind_of(engine: Engine, fit: Fit) -> Kind:
     reasons = {
         "the model's own optimiser makes the steps": own_optimizer(engine, fit),
         "the method sets the optimiser": fit.step.rule is not None,
+        "the method steps parts of the model by settings of their own": bool(fit.step.parts),
         f"train.optimizer = {engine.optimizer}": engine.optimizer != "sgd",
         "train.batch_size = full: batches of several clients have no size in common": engine.train.batch_size == "full",
         f"the model overrides {', '.join(engine.hooks.calls)}": bool(engine.hooks.calls),

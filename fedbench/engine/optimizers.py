@@ -1,6 +1,6 @@
 """Gradient steps: the built-in optimisers on the flat vector, or the module's own, with hard freezing."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -11,6 +11,7 @@ from torch.optim.sgd import sgd
 from fedbench.engine.engine import Engine
 from fedbench.engine.fit import Fit
 from fedbench.engine.module_optimizer import OptimizerState, module_optimizer, own_optimizer, restrain, rounds_ahead
+from fedbench.errors import ConfigError
 from fedbench.module.masks import choose, mask_indices, ranges_of
 
 Closure = Callable[[], Tensor | None]
@@ -102,21 +103,28 @@ class FlatStepper(Stepper):
         self._pairs = list(zip(engine.flat.parameters, engine.flat.gradient_views, strict=True))
         self._trainable = None if fit.move is None else fit.move.mask.to(engine.flat.device)
         self._parts, self._frozen = split_by_mask(self._trainable, engine.flat.layout.size)
+        groups = split_by_parts(self._trainable, fit, engine.flat.layout.size) if fit.step.parts else []
+        if groups:
+            self._parts, self._frozen = [place for places, _ in groups for place in places], None
         self._kept = None if self._frozen is None else self.w[self._frozen]
         self._engine, self._reuse_key = engine, reuse_key(engine, fit, steps)
-        self.optimizer: Any = engine.idle_optimizers.pop(self._reuse_key, None) or self._make(fit, steps)
+        self.optimizer: Any = engine.idle_optimizers.pop(self._reuse_key, None) or self._make(fit, steps, groups)
         if self._reuse_key is not None:
             reset_optimizer(self.optimizer, rate_of(engine, fit))
-        self._flats: list[nn.Parameter] = self.optimizer.param_groups[0]["params"]
+        self._flats: list[nn.Parameter] = [p for group in self.optimizer.param_groups for p in group["params"]]
         self._resumed: OptimizerState = (fit.memory or {}).get("optimizer", {})
         if self._resumed:
             self._resume(self._resumed)
 
-    def _make(self, fit: Fit, steps: int) -> Any:
+    def _make(self, fit: Fit, steps: int, groups: "Sequence[Group]") -> Any:
         flats = [nn.Parameter(self.w[part]) for part in self._parts]
         for flat, part in zip(flats, self._parts, strict=True):
             flat.grad = self.g[part]
-        return built_in(self._engine, flats, fit, steps, flat=True)
+        if not groups:
+            return built_in(self._engine, flats, fit, steps, flat=True)
+        each = iter(flats)
+        own = [{"params": [next(each) for _ in places], **settings} for places, settings in groups]
+        return built_in(self._engine, own, fit, steps, flat=True)
 
     def zero_grad(self) -> None:
         self.g.zero_()
@@ -187,19 +195,48 @@ def split_by_mask(trainable: Tensor | None, size: int) -> tuple[list[Places], Te
     return [slice(0, size)], mask_indices(~trainable)
 
 
+Group = tuple[Sequence[Places], dict[str, float]]
+"""Places of a vector, and what of their steps differs from the others'."""
+
+
+def split_by_parts(trainable: Tensor | None, fit: Fit, size: int) -> list[Group]:
+    """The entries that move, by the parts of a step. Raises ConfigError for scattered ones."""
+    rest = torch.ones(size, dtype=torch.bool) if trainable is None else trainable.cpu()
+    groups: list[tuple[Tensor, dict[str, float]]] = []
+    for part in fit.step.parts:
+        own = part.mask.cpu()
+        groups.append((rest & own, part.settings(fit.step.decay)))
+        rest = rest & ~own
+    found: list[Group] = []
+    for mask, settings in [(rest, {}), *groups]:
+        runs = ranges_of(mask, MAX_RANGES)
+        if runs is None:
+            raise ConfigError(f"a part with steps of its own has more than {MAX_RANGES} ranges in the model's vector")
+        if runs:
+            found.append(([slice(*both) for both in runs], settings))
+    return found
+
+
 def make_stepper(engine: Engine, fit: Fit, steps: int) -> Stepper:
-    """The optimiser of a fit of `steps` steps."""
+    """The optimiser of a fit of `steps` steps. Raises ConfigError if it cannot step parts in their own way."""
+    if fit.step.parts and own_optimizer(engine, fit):
+        raise ConfigError(
+            "train.optimizer = module: this method steps parts of the model by settings of their own; choose sgd"
+        )
     return Stepper(engine, fit) if own_optimizer(engine, fit) else FlatStepper(engine, fit, steps)
 
 
-def built_in(engine: Engine, parameters: list[nn.Parameter], fit: Fit, steps: int, flat: bool) -> Any:
-    """sgd, adam or adamw with the run's options, or the method's rule. flat: on one vector, in one pass."""
+def built_in(engine: Engine, parameters: list[Any], fit: Fit, steps: int, flat: bool) -> Any:
+    """sgd, adam or adamw with the run's options, or the method's rule.
+
+    parameters: or groups of them, in the form of torch.optim; flat: on one vector, in one pass.
+    """
     train, rate = engine.train, rate_of(engine, fit)
     if fit.step.rule is not None:
         return fit.step.rule(parameters, lr=rate, fused=flat)
     if engine.optimizer in ("sgd", "module"):
         momentum = momentum_of(engine, fit, steps)
-        if flat and not shows_optimizer(engine):
+        if flat and not shows_optimizer(engine) and not fit.step.parts:
             return FlatSGD(parameters, rate, momentum, train.weight_decay)
         return torch.optim.SGD(parameters, rate, momentum=momentum, weight_decay=train.weight_decay, fused=flat)
     kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[engine.optimizer]
@@ -208,7 +245,7 @@ def built_in(engine: Engine, parameters: list[nn.Parameter], fit: Fit, steps: in
 
 def reuse_key(engine: Engine, fit: Fit, steps: int) -> tuple[str, float] | None:
     """A key, equal for fits that can share an optimiser; None if it has frozen entries, a rule or hooks."""
-    if fit.move is not None or fit.step.rule is not None or shows_optimizer(engine):
+    if fit.move is not None or fit.step.rule is not None or fit.step.parts or shows_optimizer(engine):
         return None
     return engine.optimizer, momentum_of(engine, fit, steps)
 

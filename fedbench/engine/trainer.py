@@ -34,6 +34,11 @@ class TrainerEngine(Engine):
     """Runs fits through lightning.Trainer, for modules that need one. Slower by about 20 ms per fit."""
 
     def run(self, fit: Fit, plan: BatchPlan) -> None:
+        if fit.step.parts:
+            raise ConfigError(
+                "train.engine = trainer: this method steps parts of the model by settings of their own, which "
+                "lightning.Trainer cannot run; leave it out"
+            )
         steps = FitSteps(self, fit, plan)
         if any(plan):
             if fit.loss is not None and not self.flat.module.automatic_optimization:

@@ -14,7 +14,7 @@ from typing_extensions import TypeVar
 from fedbench.aggregation.aggregator import Hook, mean_suffices
 from fedbench.aggregation.means import normalise
 from fedbench.config import Section, TrainConfig
-from fedbench.engine.fit import AMOUNT
+from fedbench.engine.fit import AMOUNT, Move
 from fedbench.errors import ConfigError, RunError, place_of_code
 from fedbench.methods.client import Client, Predictor, PrivateState
 from fedbench.methods.messages import Field as MessageField
@@ -70,14 +70,23 @@ class About:
     year: int | None = None
 
 
+@dataclass(frozen=True)
+class ModelFacts:
+    """What is known of a run when a method adapts the model. features: of the head's input, 0 if it is not Linear."""
+
+    seed: int
+    classes: int = 0
+    features: int = 0
+
+
 class Method(Generic[OptionsT, StateT, ServerT]):
     """A federated method: the client half, the server half and its options. The base class is FedAvg.
 
     Options: set by `method.<name>`; State and Server: dataclasses of what a client and the server keep. For type
     checks, a class that defines its own names them: `class Mine(Method["Mine.Options", "Mine.State", "Mine.Server"])`.
 
-    Hooks, which default to FedAvg. Client: private, begin, receive, train, personal, idle_model; server: start, send,
-    aggregate, weights, global_model; both: check, adapt_model, steps.
+    Hooks, which default to FedAvg. Client: private, frozen, begin, receive, train, outgoing, personal, idle_model;
+    server: start, send, aggregate, weights, global_model; both: check, adapt_model, steps.
 
     Traits, each with its default and, in parentheses, its readers: needs, after_fit, optimizer, trainers, makes_steps,
     and two marks of hooks, `uses_aggregator` (aggregate) and `mean_suffices` (aggregate and weights).
@@ -119,14 +128,21 @@ class Method(Generic[OptionsT, StateT, ServerT]):
 
     def __init__(self, options: OptionsT, context: Context) -> None:
         self.options, self.context = options, context
-        private = self.private(context.layout)
-        if not isinstance(private, Masks):
-            raise ConfigError(f"{type(self).__name__}.private must return Masks ({place_of_code(self.private)})")
+        private, frozen = self.private(context.layout), self.frozen(context.layout)
+        for hook, found in ((self.private, private), (self.frozen, frozen)):
+            if not isinstance(found, Masks):
+                raise ConfigError(f"{type(self).__name__}.{hook.__name__} must return Masks ({place_of_code(hook)})")
         buffers = torch.ones_like(private.buffers) if options.buffers == "private" else private.buffers
         counters = context.layout.counters_beside(buffers) if private.counters is None else private.counters
-        self.private_params, self.shared_params = Entries(private.params), Entries(~private.params)
-        self.private_buffers, self.shared_buffers = Entries(buffers), Entries(~buffers)
+        self.private_params, self.private_buffers = (
+            Entries(private.params & ~frozen.params),
+            Entries(buffers & ~frozen.buffers),
+        )
+        self.shared_params = Entries(~(private.params | frozen.params))
+        self.shared_buffers = Entries(~(buffers | frozen.buffers))
         self.private_counters = Entries(counters)
+        self.moves = Move(~frozen.params) if frozen.params.any() else None
+        """What a fit may move: all but the frozen entries."""
 
     @classmethod
     def decisions(cls, options: OptionsT) -> list[str]:
@@ -139,8 +155,12 @@ class Method(Generic[OptionsT, StateT, ServerT]):
         return ()
 
     @classmethod
-    def adapt_model(cls, module: nn.Module, layout: Layout, options: OptionsT, seed: int) -> None:
-        """Changes the model before its parameters are counted, e.g. adds some. layout: of the unchanged model."""
+    def adapt_model(cls, module: nn.Module, layout: Layout, options: OptionsT, facts: ModelFacts) -> None:
+        """Changes the model before its parameters are counted, e.g. adds some. layout: of the unchanged model.
+
+        What is added is moved to the model's device and type. A change of the forward pass is a hook that is a method
+        of an added module (`fedbench.module.additions`), so that copies of the model have copies of it.
+        """
 
     @classmethod
     def steps(cls, options: OptionsT, train: TrainConfig, samples: int, public: int) -> int:
@@ -155,11 +175,19 @@ class Method(Generic[OptionsT, StateT, ServerT]):
         """The entries of the model that never leave the client."""
         return layout.nothing()
 
+    def frozen(self, layout: Layout) -> Masks:
+        """Entries that are neither trained nor sent nor kept: those of the start model, unless `receive` sets them."""
+        return layout.nothing()
+
     def begin(self, client: Client[StateT]) -> None:
         """Sets the initial private state of a client."""
 
     def receive(self, client: Client[StateT]) -> Weights:
-        """The client's model after it receives its message. Changes no state, buffer or random stream."""
+        """The client's model after it receives its message. Changes no state, buffer or random stream.
+
+        It is given to `personal` (after_agg) and `train`, and called once for both. It may compute with the client's
+        data, and train; it may return a subclass of Weights with more fields, which both then read.
+        """
         initial, message, state = client.initial, client.message, client.state
         params = self.shared_params.put(initial.params, message.params)
         buffers = self.shared_buffers.put(initial.buffers, message.buffers)
@@ -172,12 +200,21 @@ class Method(Generic[OptionsT, StateT, ServerT]):
 
     def train(self, client: Client[StateT], received: Weights) -> Upload:
         """Trains, keeps the private part and returns the upload."""
-        return self.upload(client, client.fit(received, client.train))
+        return self.upload(client, client.fit(received, client.train, move=self.moves))
+
+    def outgoing(self, client: Client[StateT], received: Weights, upload: Upload) -> Upload:
+        """What leaves the client, after every training: the place to clip, perturb or compress any method's upload.
+
+        `upload.trained` stays at the client, as do `received` and the private entries.
+        """
+        return upload
 
     def personal(self, client: Client[StateT], model: Weights, point: Point) -> Weights | Predictor | None:
         """The model evaluated at a point, from the trained model (after_fit) or the received one (after_agg).
 
-        None if the point has no meaning in this round. Changes no state, buffer or random stream.
+        None if the point has no meaning in this round. Changes no state, buffer or random stream. At after_fit
+        `client.message` is empty: a client that sits out has a later one by then. What is needed of it is put into the
+        state, or into a subclass of Weights that `train` leaves in `upload.trained`.
         """
         return model
 
@@ -262,8 +299,9 @@ class Method(Generic[OptionsT, StateT, ServerT]):
         return Upload(client.id, client.samples, trained, traces, **{**fields, **more})
 
     def global_model(self, server: ServerT, initial: Weights) -> Weights | None:
-        """The global model to evaluate, or None: by default there is one if everything is shared."""
-        return self.whole_model(server, initial) if self.shared_params.all and self.shared_buffers.all else None
+        """The global model to evaluate, or None: by default there is one if nothing is private."""
+        private = self.private_params.size or self.private_buffers.size
+        return None if private else self.whole_model(server, initial)
 
     def whole_model(self, server: ServerT, initial: Weights) -> Weights:
         """The shared model of the server, with initial values for entries that it lacks."""

@@ -3,13 +3,14 @@
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import MISSING, dataclass, field, fields
+from functools import partial
 from typing import Any, Generic
 
 import torch
 from torch import Tensor
 from typing_extensions import TypeVar
 
-from fedbench.engine.fit import AMOUNT, Amount, Batches, Fit, Loss, Move, Step
+from fedbench.engine.fit import AMOUNT, Amount, Batches, Fit, Loss, Move, OneBatch, Step
 from fedbench.engine.learner import Learner
 from fedbench.engine.loop import Training
 from fedbench.errors import RunError
@@ -52,9 +53,13 @@ def _is_default(value: Any, of: Any) -> bool:
 
 @dataclass
 class Predictor:
-    """A personal model that is not one vector. scores: class scores `[n, C]` of data."""
+    """A personal model that is not one vector.
+
+    scores: class scores `[n, C]` of data; loss_of: the model whose loss is reported, by default that of the scores.
+    """
 
     scores: Callable[[Batches], Tensor]
+    loss_of: Weights | None = None
 
 
 @dataclass
@@ -82,9 +87,26 @@ class Client(Declared, Generic[StateT_co]):
     decay: float = 1.0
     keeps_optimizers: bool = False
 
+    @property
+    def steps_made(self) -> int:
+        """Gradient steps of this training so far."""
+        return self.learner.ledger.steps
+
     def generator(self, stream: str) -> torch.Generator:
         """A random generator for (seed, client, round, stream)."""
         return seeds.generator(self.seed, self.id, self.round, stream)
+
+    def split(self, share: float, stream: str | None = None) -> tuple[Any, Any]:
+        """The training images in two parts, in stored order: those that stay, and a share that is held out.
+
+        Drawn once per run from a stream of the client; None: the last ones are held out (see `held_count`).
+        """
+        count = len(self.train)
+        order = torch.arange(count)
+        if stream is not None:
+            order = torch.randperm(count, generator=seeds.generator(self.seed, self.id, stream))
+        stay = count - held_count(count, share)
+        return self.train.part(order[:stay].sort().values), self.train.part(order[stay:].sort().values)
 
     def rate(self, lr: float | None = None) -> float:
         """The learning rate of this round, from `lr` or `train.lr`."""
@@ -120,6 +142,22 @@ class Client(Declared, Generic[StateT_co]):
         """A local training whose steps the method takes itself, batch by batch."""
         return self.learner.training(self._fit(start, data, stream, amount, move, loss, step))
 
+    def taught(
+        self, function: Callable[..., Tensor], teach: Callable[[Batches], Tensor], data: Batches, **needs: Any
+    ) -> Loss:
+        """The loss `function(net, batch, s, taught)` with what frozen models say of a batch.
+
+        teach: `[n, ...]` of data. Computed once for all samples of `data`, or batch by batch where these are augmented.
+        """
+
+        def of_batch(batch: Any) -> Tensor:
+            with self.learner.preserve():
+                return teach(OneBatch(batch[0], batch[1], data.key))
+
+        if self.learner.changes_batches(data):
+            return Loss(partial(with_lesson, function=function, of_batch=of_batch), **needs)
+        return Loss(partial(with_lesson, function=function, of_batch=None), lesson=teach(data), **needs)
+
     def _fit(
         self,
         start: Weights,
@@ -140,3 +178,16 @@ class Client(Declared, Generic[StateT_co]):
         step = step or Step()
         memory = step.memory if isinstance(step.memory, dict) else self.memory(step.memory or stream)
         return Fit(start, data, stream, amount, move, loss, step.of(self.decay, memory))
+
+
+def with_lesson(
+    net: Any, batch: Any, s: Any, function: Callable[..., Tensor], of_batch: Callable[[Any], Tensor] | None
+) -> Tensor:
+    """A loss that also gets what frozen models say of its batch: from `s.lesson` `[n, ...]`, or computed now."""
+    taught = s.lesson.index_select(0, s.index) if of_batch is None else of_batch(batch)
+    return function(net, batch, s, taught)
+
+
+def held_count(count: int, share: float) -> int:
+    """How many of some samples a share is, rounded: at least one, and never all; 0 of one sample."""
+    return min(max(int(share * count + 0.5), 1), count - 1)

@@ -26,6 +26,7 @@ NOTHING = type(None)
 RETURNS: dict[str, tuple[tuple[type, ...], str]] = {
     "receive": ((Weights,), "the client's weights"),
     "train": ((Upload,), "an upload, `return self.upload(client, trained)`"),
+    "outgoing": ((Upload,), "the upload"),
     "personal": ((Weights, Predictor, NOTHING), "weights, a Predictor, or None"),
     "idle_model": ((Weights,), "weights"),
     "answer": ((Message,), "a Message"),
@@ -37,7 +38,7 @@ RETURNS: dict[str, tuple[tuple[type, ...], str]] = {
     "conclude": ((NOTHING,), "nothing: write the result to the server"),
 }
 """The return types of each hook, and their words."""
-OTHER_HOOKS = {"private", "begin", "check", "weights", "steps", "adapt_model", "trainers", "makes_steps"}
+OTHER_HOOKS = {"private", "frozen", "begin", "check", "weights", "steps", "adapt_model", "trainers", "makes_steps"}
 TRAITS = {"after_fit": ("fit", "after_agg", "global"), "optimizer": ("run", "own", "plain")}
 TRAINERS = ("drawn", "all", "pooled")
 FORMER = {

@@ -6,7 +6,7 @@ of a local fit, so one personalisation costs one local training.
 """
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -40,7 +40,8 @@ class FedAvgFT(Method["FedAvgFT.Options"]):
             return model
         if options.ft_when == "final" and client.round < self.context.rounds:
             return None
-        move = Move(self.context.layout.mask("head"), frozen="norm_eval") if options.ft_scope == "head" else None
+        scope: Any = options.ft_scope
+        move = None if scope == "all" else Move(self.context.layout.mask(scope), frozen="norm_eval")
         return client.fit(
             model, client.train, "ft", Amount(epochs=options.ft_epochs), move, step=Step(lr=options.ft_lr)
         )

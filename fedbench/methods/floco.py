@@ -35,7 +35,7 @@ from fedbench.config import TrainConfig
 from fedbench.engine.fit import Amount, Loss, Step
 from fedbench.engine.losses import task_loss
 from fedbench.errors import ConfigError
-from fedbench.methods.base import About, ExtraPass, Method, Point
+from fedbench.methods.base import About, ExtraPass, Method, ModelFacts, Point
 from fedbench.methods.client import Client, PrivateState
 from fedbench.methods.fedprox import proximal_pull
 from fedbench.methods.messages import Encoded, Message, Upload, uncounted
@@ -89,8 +89,8 @@ class Floco(ExtraPass["Floco.Options", "Floco.State", "Floco.Server"]):
     needs = frozenset({"head"})
 
     @classmethod
-    def adapt_model(cls, module: nn.Module, layout: Layout, options: Options, seed: int) -> None:
-        mix_head(module, layout, options.endpoints, options.endpoint_init, seed)
+    def adapt_model(cls, module: nn.Module, layout: Layout, options: Options, facts: ModelFacts) -> None:
+        mix_head(module, layout, options.endpoints, options.endpoint_init, facts.seed)
 
     @classmethod
     def steps(cls, options: Options, train: TrainConfig, samples: int, public: int) -> int:

@@ -1,6 +1,8 @@
 """Messages between server and clients: tensors by name, and the bytes of a real encoding."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import count, takewhile
 from math import ceil
 from typing import Any
 
@@ -34,11 +36,14 @@ def uncounted(value: Tensor | float) -> Encoded:
     return Encoded(torch.as_tensor(value, dtype=None if isinstance(value, Tensor) else torch.float64), 0)
 
 
-Field = Tensor | Encoded
+Field = Tensor | Encoded | Weights
 
 
 class Message:
-    """The payload of one client in one direction: named tensors, read as attributes."""
+    """The payload of one client in one direction: named tensors and models, read as attributes.
+
+    A model travels as three tensors, NAME.params, NAME.buffers and NAME.counters, whose bytes but the last one's count.
+    """
 
     def __init__(self, **fields: Field) -> None:
         self.tensors: dict[str, Tensor] = {}
@@ -46,28 +51,41 @@ class Message:
         self.add(**fields)
 
     def add(self, **fields: Field) -> "Message":
-        """Adds fields to the message and returns it. Raises RunError for a field that is no tensor."""
+        """Adds fields to the message and returns it. Raises RunError for a field that is no tensor and no model."""
         for name, field in fields.items():
+            if isinstance(field, Weights):
+                parts: dict[str, Field] = {
+                    "params": field.params,
+                    "buffers": field.buffers,
+                    "counters": uncounted(field.counters),
+                }
+                self.add(**{f"{name}.{part}": value for part, value in parts.items()})
+                continue
             if not isinstance(field, Tensor | Encoded):
                 number = f"{name}=uncounted({field!r})" if isinstance(field, int | float) else f"{name}=uncounted(...)"
                 raise RunError(
-                    f"the field {name} of a message is of type {type(field).__name__}: send a tensor, whose bytes "
-                    f"count, or `{number}`, which costs no bytes"
+                    f"the field {name} of a message is of type {type(field).__name__}: send a tensor or weights, whose "
+                    f"bytes count, or `{number}`, which costs no bytes"
                 )
             whole = field if isinstance(field, Encoded) else Encoded(field, field.nbytes)
             self.tensors[name], self.sizes[name] = whole.tensor, whole.nbytes
         return self
 
-    def __getattr__(self, name: str) -> Tensor:
-        try:
-            return self.__dict__["tensors"][name]
-        except KeyError:
-            raise AttributeError(
-                f"the message has no field '{name}', only {sorted(self.__dict__.get('tensors', {}))}"
-            ) from None
+    def __getattr__(self, name: str) -> Any:
+        """A tensor, or the Weights of a model."""
+        tensors: dict[str, Tensor] = self.__dict__.get("tensors", {})
+        if name in tensors:
+            return tensors[name]
+        if f"{name}.params" in tensors:
+            return Weights(*(tensors[f"{name}.{part}"] for part in ("params", "buffers", "counters")))
+        raise AttributeError(f"the message has no field '{name}', only {sorted(tensors)}")
+
+    def models(self, name: str) -> list[Weights]:
+        """The models NAME0, NAME1, ... of the message."""
+        return [getattr(self, f"{name}{place}") for place in takewhile(lambda n: f"{name}{n}" in self, count())]
 
     def __contains__(self, name: str) -> bool:
-        return name in self.tensors
+        return name in self.tensors or f"{name}.params" in self.tensors
 
     @property
     def nbytes(self) -> int:
@@ -96,6 +114,11 @@ class Upload(Message):
 def model_message(params: Field, buffers: Field, counters: Tensor, **more: Field) -> Message:
     """The message of a model; the bytes of batch counters are not counted."""
     return Message(params=params, buffers=buffers, counters=uncounted(counters), **more)
+
+
+def numbered(name: str, models: Iterable[Weights]) -> dict[str, Field]:
+    """Several models as the fields NAME0, NAME1, ..., for `Message.models`."""
+    return {f"{name}{place}": model for place, model in enumerate(models)}
 
 
 def weights_of(message: Any) -> Weights:

@@ -12,7 +12,9 @@ from fedbench.aggregation.aggregator import Aggregator
 from fedbench.aggregation.rules.mean import Mean
 from fedbench.config import TrainConfig
 from fedbench.methods.state import Declared
+from fedbench.module import seeds
 from fedbench.module.layout import Layout
+from fedbench.module.weights import Weights
 
 MOST_PAIRS, MOST_LAST_PAIRS = 20, 200
 """Largest number of clients whose pairs are traced in every round, and in the last one."""
@@ -26,7 +28,8 @@ class Context:
 
     sizes: training images per client; public: public images; `rounds` is T; drawn: participants of a round. samples:
     image, feature or token; looks_again: whether the model's optimiser evaluates a batch several times per step.
-    aggregator: used by methods that average. grade: the share of the given labels of the public images [U] that are
+    aggregator: used by methods that average. draw: another initial model by the model's own initialisation with a seed;
+    the run's is that of `seed`. grade: the share of the given labels of the public images [U] that are
     true, for traces only, never for learning; None if the images have no true labels.
     """
 
@@ -41,7 +44,27 @@ class Context:
     samples: str = "image"
     looks_again: bool = False
     aggregator: Aggregator = Mean()  # noqa: RUF009
+    draw: Callable[[int], Weights] | None = None
     grade: Callable[[Tensor], float] | None = None
+
+    def generator(self, round: int, client: int, purpose: str) -> torch.Generator:
+        """A random generator for (seed, client, round, purpose); client -1 for draws that are nobody's own."""
+        return seeds.generator(self.seed, client, round, purpose)
+
+    def start_models(self, initial: Weights, count: int, jitter: float | None = None) -> list[Weights]:
+        """Initial models of a method that has several: the run's, then others by the seeds that follow.
+
+        jitter: None: by the model's own initialisation; else the run's plus this much standard normal noise.
+        """
+        return [initial, *(self._start_model(initial, self.seed + more, jitter) for more in range(1, count))]
+
+    def _start_model(self, initial: Weights, seed: int, jitter: float | None) -> Weights:
+        if jitter is None:
+            assert self.draw is not None
+            return self.draw(seed)
+        stream, params = torch.Generator().manual_seed(seed), initial.params
+        noise = torch.randn(len(params), generator=stream, dtype=params.dtype).to(params.device)
+        return initial.replace(params=params + jitter * noise)
 
     @property
     def clients(self) -> int:

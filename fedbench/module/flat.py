@@ -50,6 +50,7 @@ class FlatModule:
         self.dtype = torch.float64 if precision == "64-true" else torch.float32
         if adapt is not None:
             adapt(module, Layout.of(module, head, self.copies))
+            module.to(device=device, dtype=torch.float64 if precision == "64-true" else None)  # what it adds
         self.layout = Layout.of(module, head, self.copies)
         self.parameters = [p for p in module.parameters() if p.requires_grad]
         self._refuse_types()
@@ -159,16 +160,16 @@ class FlatModule:
         return self.weights()
 
     def state_dict(self, weights: Weights) -> dict[str, Tensor] | None:
-        """The weights as a state dict that plain PyTorch loads into the user's module.
+        """The weights as a state dict of the user's module, and of what a method has added to it.
 
-        None if the method has changed the module, so that it does not fit.
+        Without additions plain PyTorch loads it into that module. None if the method has changed the module itself.
         """
         self.load(weights)
         found = {name: tensor.detach().cpu() for name, tensor in self.module.state_dict().items()}
-        if {name: tensor.shape for name, tensor in found.items()} != {k: s for k, (_, s) in self._published.items()}:
+        if any(name not in found or found[name].shape != shape for name, (_, shape) in self._published.items()):
             return None
         return {
-            self._published[name][0]: tensor.clone(memory_format=torch.contiguous_format)
+            self._published.get(name, (name,))[0]: tensor.clone(memory_format=torch.contiguous_format)
             for name, tensor in found.items()
         }
 

@@ -12,14 +12,15 @@ from fedbench.config.counts import count_of
 from fedbench.data.dataset import Dataset
 from fedbench.data.partitions import Partition
 from fedbench.engine.learner import Learner
-from fedbench.errors import as_config_error
-from fedbench.methods.base import Method
+from fedbench.errors import ConfigError, as_config_error
+from fedbench.methods.base import Method, ModelFacts
 from fedbench.methods.contract import hook_error
 from fedbench.methods.server import Context
 from fedbench.models import state_dicts
 from fedbench.module import seeds
 from fedbench.module.copies import copies_in
 from fedbench.module.layout import Layout
+from fedbench.module.weights import Weights
 from fedbench.runtime.resolved import ResolvedRun
 
 
@@ -55,7 +56,8 @@ def build_learner(run: ResolvedRun, seed: int, device: str = "cpu") -> Learner:
 
     def adapt(module: nn.Module, layout: Layout) -> None:
         with as_config_error(f"method {config.method.name}: adapt_model fails"):
-            run.method.adapt_model(module, layout, options=run.options, seed=seed)
+            facts = ModelFacts(seed, dataset.classes, features_of(module, layout))
+            run.method.adapt_model(module, layout, run.options, facts)
 
     return Learner(
         module,
@@ -72,6 +74,23 @@ def build_learner(run: ResolvedRun, seed: int, device: str = "cpu") -> Learner:
     )
 
 
+def features_of(module: nn.Module, layout: Layout) -> int:
+    """The size of the head's input, or 0 if the head is not one linear layer."""
+    head = module.get_submodule(layout.head_name) if layout.head_name else None
+    return head.in_features if isinstance(head, nn.Linear) else 0
+
+
+def drawn_model(run: ResolvedRun, device: str, seed: int) -> Weights:
+    """The start model of another seed, on the device. Raises ConfigError if its weights come from a file."""
+    if run.config.model.weights:
+        raise ConfigError(
+            f"model.weights = {run.config.model.weights}: method {run.config.method.name} draws several start models, "
+            "which a file does not hold; leave it out, or set method.init = jitter"
+        )
+    with seeds.preserved_streams():
+        return build_learner(run, seed, device).initial()
+
+
 def make_context(run: ResolvedRun, partition: Partition, seed: int, learner: Learner) -> Context:
     config = run.config
     return Context(
@@ -86,6 +105,7 @@ def make_context(run: ResolvedRun, partition: Partition, seed: int, learner: Lea
         samples=run.dataset.kind,
         looks_again=learner.looks_again,
         aggregator=run.aggregator,
+        draw=partial(drawn_model, run, str(learner.device)),
         grade=_grade(run.dataset, partition),
     )
 

@@ -193,6 +193,7 @@ class Host:
             self.learner.ledger.clear()
             with self._untouched("train", client, received=received):
                 upload = call_hook(self.method, "train", client, received)
+                upload = call_hook(self.method, "outgoing", client, received, upload)
             check_fit(upload, client, self.method)
             client.keeps_optimizers = False
         if self._diverged(report, self._infinite(upload)):
@@ -258,10 +259,14 @@ class Host:
         self, task: ClientTask, client: Client, point: str, model: Weights, report: Report
     ) -> Weights | Predictor | None:
         """Evaluate the method's version of a model at a point; before any training, at that of a fit."""
+        message = client.message
+        if point != "after_agg":
+            client.message = Message()
         with self._untouched("personal", client, model=model):
             found = call_hook(self.method, "personal", client, model, point if point == "after_agg" else "after_fit")
             personal: Weights | Predictor | None = check_shapes(found, self.initial, self.method, "personal")
             self._score(task, client, point, personal, report)
+        client.message = message
         return personal
 
     def _diverged(self, report: Report, reason: str | None) -> bool:
@@ -298,6 +303,10 @@ class Host:
             if len(client.test):
                 groups = self.data.groups(client.test) if self.config.evaluate.by else {}
                 found["test"] = self.learner.evaluate(predictor, client.test, groups)
+            if isinstance(model, Predictor) and model.loss_of is not None:
+                for part, score in found.items():
+                    name = self.learner.task.loss_metric
+                    score[name] = self.learner.evaluate(model.loss_of, getattr(client, part))[name]
             report.scores[point] = found
 
 
@@ -324,8 +333,12 @@ Sent = dict[tuple[Any, ...], tuple[Tensor, Tensor]]
 
 
 def on_device(message: Message, device: torch.device, sent: Sent) -> Message:
-    """The message with its tensors on the device; what several messages of an order share is copied once."""
+    """The message with its tensors on the device; what several messages of an order share is copied once.
+
+    On a CPU their places in memory are as good as those of new tensors, on which the bits of products depend.
+    """
     if device.type == "cpu":
+        message.tensors = {name: trees.aligned(tensor) for name, tensor in message.tensors.items()}
         return message
     for name, tensor in message.tensors.items():
         place = tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
@@ -336,5 +349,5 @@ def on_device(message: Message, device: torch.device, sent: Sent) -> Message:
 
 
 def on_cpu(message: Any) -> Any:
-    message.tensors = {name: tensor.cpu() for name, tensor in message.tensors.items()}
+    message.tensors = {name: trees.aligned(tensor.cpu()) for name, tensor in message.tensors.items()}
     return message

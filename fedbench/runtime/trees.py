@@ -14,6 +14,8 @@ from fedbench.module.weights import Weights
 
 PLAIN_TYPES = (bool, int, float, str, type(None))
 TENSOR, WEIGHTS, PAIRS, TUPLE = "tensor", "weights", "pairs", "tuple"
+ALIGNMENT = 64
+"""Bytes to whose multiples PyTorch allocates memory on a CPU."""
 REST = "rest"
 """Key of the JSON in the metadata of a file."""
 
@@ -56,6 +58,11 @@ class Packing:
         return place
 
 
+def aligned(tensor: Tensor) -> Tensor:
+    """The tensor, where it begins in memory like a new one: the bits of a product depend on it. Else a copy of it."""
+    return tensor.clone() if tensor.numel() and tensor.data_ptr() % ALIGNMENT else tensor
+
+
 def refusal(tree: Any, place: str) -> str | None:
     """Names the first value of a tree that cannot be kept, if any."""
     if isinstance(tree, Tensor) or type(tree) in (*PLAIN_TYPES, Weights):
@@ -90,7 +97,7 @@ def unpack_tree(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> A
             return rest
         ((kind, content),) = rest.items()
         if kind == TENSOR:
-            return tensors[content]
+            return aligned(tensors[content])
         if kind == PAIRS:
             return {value(key): value(item) for key, item in content}
         items = [value(item) for item in content]
@@ -130,7 +137,7 @@ def write(tree: Any, path: Path) -> None:
 
 
 def read(path: Path) -> Any:
-    """The tree in a file, memory-mapped: changes to its tensors stay private to the reader.
+    """The tree in a file; changes to its tensors stay private to the reader.
 
     Raises OSError if the file holds no tree.
     """

@@ -1,9 +1,10 @@
 """What every method of the table promises, whatever it does: the same numbers however and wherever it is run."""
 
+import ast
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import is_dataclass, replace
-from functools import partial, wraps
+from functools import cache, partial, wraps
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -14,8 +15,10 @@ import torch
 from torch import Tensor
 
 from fedbench.config import Config
+from fedbench.errors import ConfigError
 from fedbench.jobs.resolve import check, resolve
 from fedbench.methods import load, names
+from fedbench.methods.client import PrivateState
 from fedbench.module.weights import Weights
 from fedbench.results.reader import Records
 from fedbench.runtime.drive import drive
@@ -26,7 +29,6 @@ from tests.runtime.rounds import play, read, small, stop
 
 ROUNDS = 4
 SENDS_NOTHING = {"local", "centralized"}
-SHARES_ALL = {"centralized", "fedavg", "fedavg-ft", "fedprox", "perfedmask", "per-fedavg"}
 
 AWKWARD = dict(
     participation=0.4,
@@ -35,8 +37,8 @@ AWKWARD = dict(
     train__keep_optimizer=True,
     train__lr_decay=0.9,
 )
-REFUSED: dict[str, dict[str, Any]] = {"feddpa": {"train__keep_optimizer": False}}
-"""What of the awkward run a method refuses, and what it takes instead."""
+INSTEAD: tuple[dict[str, Any], ...] = ({}, {"train__keep_optimizer": False}, {"train__optimizer": "sgd"})
+"""What a method may refuse of a run, and what it takes instead: the first that it accepts."""
 ODD = dict(
     data={"name": "tests.runtime.rounds:odd_images"},
     partition={"name": "shards", "clients": 6, "classes": 1},
@@ -51,13 +53,25 @@ every_method = pytest.mark.parametrize("method", [pytest.param(m, marks=pytest.m
 every_kind = pytest.mark.parametrize("kind", ["plain", "awkward"])
 
 
+@cache
+def instead(method: str, given: str) -> dict[str, Any]:
+    for change in INSTEAD:
+        try:
+            check(resolve(small(method, **(ast.literal_eval(given) | change))))
+            return change
+        except ConfigError:
+            continue
+    raise AssertionError(f"{method} refuses {given}")
+
+
 def asked(method: str, kind: str, **more: Any) -> Config:
     """plain: a perceptron, everybody in every round; awkward: BatchNorm, Dropout, momentum kept, four in ten."""
-    return small(method, **((AWKWARD | REFUSED.get(method, {}) if kind == "awkward" else {}) | more))
+    changed = instead(method, repr(AWKWARD)) if kind == "awkward" else {}
+    return small(method, **((AWKWARD | changed if kind == "awkward" else {}) | more))
 
 
 def odd(method: str, **more: Any) -> Config:
-    config = small(method, **ODD, **more)
+    config = small(method, **(ODD | instead(method, repr(ODD)) | more))
     if config.public.size:
         config.public.size = 6  # one of each class
     return config
@@ -271,7 +285,9 @@ def test_who_trains_keeps_what_is_private(method, undisturbed):
     states = {n: hosts.host.client(task, ROUNDS).state for n, task in hosts.tasks.items() if task.kept}
     private = {number for number, state in states.items() if not replace(state, optimizers={}).is_empty}
     trained = {task.client for order in hosts.orders for task in order.tasks if task.train}
-    assert private == (set() if method in SHARES_ALL else trained)
+    own, kind = hosts.host.method, load(method)
+    keeps = kind.State is not PrivateState or own.private_params.size or own.private_buffers.size
+    assert private == (trained if keeps else set())
 
 
 @every_method

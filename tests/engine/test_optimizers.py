@@ -6,7 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from fedbench.engine.fit import Amount, Fit, Move, Step
+from fedbench.engine.fit import Amount, Fit, Move, Part, Step
+from fedbench.engine.optimizers import MAX_RANGES
+from fedbench.errors import ConfigError
 
 
 def vector(module):
@@ -262,3 +264,57 @@ def test_an_optimizer_that_a_method_asks_for_goes_on_with_its_vectors(learner, n
 
 def replaced(g, w, s):
     g.copy_(s.direction)
+
+
+@pytest.mark.parametrize("name", ["sgd", "adam"])
+@pytest.mark.parametrize("keep", [False, True])
+def test_parts_have_settings_of_their_own(learner, net, blobs, name, keep):
+    """As with parameter groups of torch.optim; a second fit continues with the state of the first."""
+    data, own = blobs(18), {"lr": 0.2, "momentum": 0.0, "weight_decay": 0.1}
+    data.dtype = torch.float64
+    trained = learner(net, name, lr=0.05, precision="64-true", shuffle=False, epochs=2)
+    slots = trained.layout.params
+    mask = torch.zeros(trained.layout.size, dtype=torch.bool)
+    mask[slots[1].start : slots[2].stop] = True
+    weights, memory = trained.initial(), {} if keep else None
+    for _ in range(2):
+        step = Step(parts=[Part(mask, **own)], memory=memory, decay=0.5)
+        weights = trained.fit(Fit(weights, data, step=step))
+    torch.manual_seed(7)
+    module = net().to(data.dtype)
+    parameters = list(module.parameters())
+    kind = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}[name]
+    more = {"momentum": 0.5} if name == "sgd" else {}
+    own = own | {"lr": 0.1} if name == "sgd" else {"lr": 0.1, "weight_decay": 0.1}
+
+    def make():
+        groups = [{"params": [parameters[0], *parameters[3:]]}, {"params": parameters[1:3], **own}]
+        return kind(groups, 0.025, weight_decay=5e-4, **more)
+
+    optimizer = make()
+    for _ in range(2):
+        optimizer = optimizer if keep else make()
+        for index in [*torch.arange(18).split(4)] * 2:
+            optimizer.zero_grad()
+            module.training_step(data.batch(index), 0).backward()
+            optimizer.step()
+    torch.testing.assert_close(weights.params, vector(module), rtol=0, atol=1e-11)
+
+
+def test_parts_keep_still_what_does_not_move(learner, net, blobs):
+    trained = learner(net, "sgd", weight_decay=0.1)
+    half, quarter = (torch.arange(trained.layout.size) < trained.layout.size // share for share in (2, 4))
+    step = Step(parts=[Part(quarter, lr=1.0)])
+    found = trained.fit(Fit(trained.initial(), blobs(18), move=Move(half), step=step))
+    assert torch.equal(found.params != trained.initial().params, half)
+
+
+def test_parts_need_a_built_in_optimiser_and_few_ranges(learner, net, blobs):
+    trained, data = learner(net, "sgd"), blobs(18)
+    scattered = Part(torch.arange(trained.layout.size) % 2 == 0, lr=1.0)
+    if trained.layout.size > 2 * MAX_RANGES:
+        with pytest.raises(ConfigError, match="ranges"):
+            trained.fit(Fit(trained.initial(), data, step=Step(parts=[scattered])))
+    own = learner(net, "module")
+    with pytest.raises(ConfigError, match=r"train\.optimizer = module"):
+        own.fit(Fit(own.initial(), data, step=Step(parts=[scattered])))

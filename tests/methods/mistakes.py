@@ -338,11 +338,6 @@ class NumberInMessage(Method):
         return self.upload(client, client.fit(received, client.train), tau=3)  # NumberInMessage
 
 
-class WeightsInMessage(Method):
-    def train(self, client, received):
-        return self.upload(client, client.fit(received, client.train), before=received)  # WeightsInMessage
-
-
 # Seen before the first round:
 
 

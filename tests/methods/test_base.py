@@ -199,3 +199,48 @@ def test_a_simulation_ends_with_its_last_round():
     run = Simulation("fedavg", blobs([9, 17]), rounds=2).run(2)
     with pytest.raises(ValueError, match=r"the simulation has 2 rounds: Simulation\(..., rounds=...\) makes it longer"):
         run.run(1)
+
+
+class FrozenHead(Method):
+    def frozen(self, layout):
+        return layout.masks("head")
+
+
+def test_frozen_entries_are_neither_trained_nor_sent_nor_kept():
+    train = {"momentum": 0.9, "weight_decay": 0.1, "keep_optimizer": True}
+    run = Simulation(FrozenHead, blobs([9, 17]), module=Mlp(norm=True), train=train).run(2)
+    head = run.context.layout.mask("head")
+    assert all(torch.equal(seen.after_fit[0].params[head], run.initial.params[head]) for seen in run.log)
+    assert all(len(upload.params) == int((~head).sum()) for upload in run.log[-1].uploads.values())
+    assert all(state.params is None for state in run.states.values())
+    common = run.method.global_model(run.server, run.initial)
+    assert torch.equal(common.params[head], run.initial.params[head])
+    assert not torch.equal(common.params[~head], run.initial.params[~head])
+
+
+class Clipped:
+    """Clips the norm of what leaves a client, whatever the method is."""
+
+    def outgoing(self, client, received, upload):
+        move = upload.params - self.shared_params.take(received.params)
+        return upload.add(params=upload.params - move + move * min(1.0, 0.01 / float(move.norm())))
+
+
+@pytest.mark.parametrize("name", ["fedavg", "fedper", "fedrep"])
+def test_what_leaves_a_client_can_be_changed_for_any_method(name):
+    kind = load(name)
+    run = Simulation(type("Both", (Clipped, kind), {}), blobs([9, 17])).run(1)
+    start, plain = run.method.shared_params.take(run.initial.params), Simulation(name, blobs([9, 17])).run(1)
+    for client, upload in run.log[0].uploads.items():
+        assert float((upload.params - start).norm()) == pytest.approx(0.01, rel=1e-4)
+        assert torch.equal(run.log[0].after_fit[client].params, plain.log[0].after_fit[client].params)
+
+
+class Seeing(Method):
+    def personal(self, client, model, point):
+        assert ("params" in client.message) == (point == "after_agg")
+        return model
+
+
+def test_a_fit_is_evaluated_without_a_message():
+    assert Simulation(Seeing, blobs([9])).run(2).log[1].after_agg

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fedbench.engine.fit import Step
-from fedbench.methods.client import Client, PrivateState
+from fedbench.methods.client import Client, PrivateState, held_count
 from fedbench.module.weights import Weights
 from tests.methods.simulator import Simulation, blobs
 
@@ -73,3 +73,49 @@ def test_a_training_step_by_step_is_the_fit():
         for batch in training:
             training.step(batch)
     assert torch.equal(training.weights.params, fitted.params)
+
+
+def test_a_part_is_held_out_once_and_for_all_rounds():
+    client = client_in_round_3()
+    kept, held = client.split(0.2, "validation")
+    assert (len(kept), len(held)) == (19, 5)
+    client.round, client.train.key = 4, (0, 1, 4)
+    again, _ = client.split(0.2, "validation")
+    assert torch.equal(again.x, kept.x)
+    assert again.key == (0, 1, 4)
+    other, _ = client.split(0.2, "other")
+    assert not torch.equal(other.x, kept.x)
+    assert torch.equal(client.split(0.2)[1].x, client.train.x[-5:])
+    whole = torch.cat([kept.x, held.x])
+    assert torch.equal(whole.sort(0).values, client.train.x.sort(0).values)
+
+
+@pytest.mark.parametrize(("count", "held"), [(12, 2), (9, 2), (6, 1), (50, 10), (3, 1), (2, 1), (1, 0)])
+def test_how_many_are_held_out(count, held):
+    assert held_count(count, 0.2) == held
+
+
+def test_steps_made_are_those_of_the_training():
+    client = client_in_round_3(batch_size=8, epochs=2)
+    client.learner.ledger.clear()
+    assert client.steps_made == 0
+    client.fit(client.initial, client.train)
+    assert client.steps_made == 6
+
+
+def squared(net, batch, s, taught):
+    return s.scale * (net(batch[0]) - taught).square().mean()
+
+
+def test_a_loss_beside_frozen_models():
+    """What they say is computed once, or batch by batch where images are augmented: the same where these do nothing."""
+    client = client_in_round_3(momentum=0)
+    teach = lambda data: client.learner.logits(client.initial, data) + 1  # noqa: E731
+    whole = client.taught(squared, teach, client.train, scale=0.5)
+    client.learner.changes_batches = lambda data: True
+    single = client.taught(squared, teach, client.train, scale=0.5)
+    assert "lesson" in whole.needs
+    assert "lesson" not in single.needs
+    first, second = (client.fit(client.initial, client.train, loss=loss) for loss in (whole, single))
+    assert not torch.equal(first.params, client.initial.params)
+    assert torch.allclose(first.params, second.params, rtol=0, atol=1e-6)

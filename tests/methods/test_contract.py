@@ -58,8 +58,7 @@ LATE = {
     "NewGradient": "the edit pull of a step must change g in place and return nothing; it returned a Tensor",
     "NoLoss": "the loss forgotten must return a tensor, one number that depends on the parameters; it returned N",
     "LossPerSample": "the loss each must return a tensor, one number that depends on the parameters; it returned a ",
-    "NumberInMessage": "the field tau of a message is of type int: send a tensor, whose bytes count, or `tau=uncounted",
-    "WeightsInMessage": "the field before of a message is of type Weights: send a tensor",
+    "NumberInMessage": "the field tau of a message is of type int: send a tensor or weights, whose bytes count",
     "FailsInBegin": "ZeroDivisionError: division by zero",
 }
 EARLY = {

@@ -14,6 +14,7 @@ from fedbench.engine.fit import Loss, Step
 from fedbench.engine.learner import Learner
 from fedbench.engine.losses import task_loss
 from fedbench.errors import ConfigError
+from fedbench.methods.base import ModelFacts
 from fedbench.methods.floco import Mixture, mixed_loss
 from fedbench.methods.messages import Message
 from fedbench.module.weights import Weights
@@ -112,7 +113,11 @@ def test_endpoints_have_streams_of_their_own():
         assert torch.allclose(row, start + 0.1 * noise)
     module = Mlp()
     torch.set_rng_state(state)
-    Learner(module, mine.train, adapt=lambda m, layout: mine.method.adapt_model(m, layout, mine.method.options, 3))
+    Learner(
+        module,
+        mine.train,
+        adapt=lambda m, layout: mine.method.adapt_model(m, layout, mine.method.options, ModelFacts(3)),
+    )
     assert torch.equal(torch.get_rng_state(), state)
 
 

@@ -55,3 +55,23 @@ def test_pairs_are_traced_of_a_few_always_and_of_many_at_the_end():
     assert [server.traces_pairs(clients, rounds=4) for clients in (20, 21, 201)] == [True, False, False]
     server.round = 4
     assert [server.traces_pairs(clients, rounds=4) for clients in (20, 21, 201)] == [True, True, False]
+
+
+def test_a_server_draws_the_same_again_and_otherwise_for_anybody_else():
+    context = Simulation("fedavg", blobs([16, 24])).context
+    draw = lambda *key: torch.rand(3, generator=context.generator(*key)).tolist()  # noqa: E731
+    first = draw(2, 1, "choice")
+    assert draw(2, 1, "choice") == first
+    assert all(draw(*key) != first for key in ((3, 1, "choice"), (2, 0, "choice"), (2, 1, "other")))
+
+
+def test_several_start_models_are_the_runs_and_others():
+    run = Simulation("fedavg", blobs([16]), seed=7)
+    drawn = run.context.start_models(run.initial, 3)
+    assert drawn[0] is run.initial
+    assert not torch.equal(drawn[1].params, drawn[2].params)
+    assert torch.equal(drawn[2].params, run.context.start_models(run.initial, 3)[2].params)
+    near = run.context.start_models(run.initial, 3, jitter=0.5)
+    noise = torch.randn(59, generator=torch.Generator().manual_seed(7 + 2))
+    assert torch.equal(near[2].params, run.initial.params + 0.5 * noise)
+    assert all(torch.equal(a.params, run.initial.params) for a in run.context.start_models(run.initial, 2, jitter=0.0))

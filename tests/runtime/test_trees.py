@@ -104,3 +104,13 @@ def test_where_nothing_can_be_written_it_is_an_os_error(tmp_path):
 def test_bytes_are_those_of_the_tensors():
     weights = Weights(torch.zeros(4), torch.zeros(1), torch.zeros(1, dtype=torch.int64))
     assert trees.nbytes({"w": weights, "x": [torch.zeros(2)], "n": 3, "s": "text"}) == 16 + 4 + 8 + 8
+
+
+def test_restored_tensors_lie_in_memory_as_new_ones(there_and_back):
+    """The bits of a product depend on where its factors begin."""
+    found = there_and_back({"one": torch.ones(3), "more": [torch.randn(5, 7) for _ in range(4)], "two": torch.ones(1)})
+    assert all(tensor.data_ptr() % 64 == 0 for tensor in (found["one"], *found["more"], found["two"]))
+    new = torch.zeros(8)
+    assert trees.aligned(new) is new
+    assert torch.equal(trees.aligned(new[1:]), new[1:])
+    assert trees.aligned(new[1:]).data_ptr() % 64 == 0

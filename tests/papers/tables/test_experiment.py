@@ -19,7 +19,7 @@ from fedbench.config.keys import nest
 from fedbench.data import partition
 from fedbench.errors import ConfigError
 from fedbench.jobs.resolve import with_defaults
-from fedbench.methods.base import Method
+from fedbench.methods.base import Method, ModelFacts
 from fedbench.methods.server import Context
 from fedbench.module.layout import Layout
 from fedbench.runtime.warnings import method_warnings
@@ -66,7 +66,7 @@ def made(config: Config) -> Method:
     options, task = kind.Options(**config.method.options), tasks.load(dataset.task)
     with torch.device("meta"):
         module = models.build(config.model.name, dataset.shape, dataset.outputs, task, **config.model.options)
-    kind.adapt_model(module, Layout.of(module), options, 0)
+    kind.adapt_model(module, Layout.of(module), options, ModelFacts(0))
     sizes = (100,) * config.partition.clients
     return kind(options, Context(Layout.of(module), config.train, 0, 1, dataset.classes, sizes))
 
