@@ -10,6 +10,7 @@ import pandas as pd
 from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.typeset import join_words
 from fedbench.results.estimators import SAMPLES
+from fedbench.results.plan import point_name
 from fedbench.results.quantities import plural, size
 from fedbench.results.statistics import LEAST_SEEDS, Interval
 from fedbench.results.tables import BASELINE, LAST
@@ -210,7 +211,24 @@ def reference_lines(study: Study) -> list[str]:
             doubt = doubts(study, study.method, other, gap.mean) if gap.sign else ""
             undecided = ", undecided" if gap.low is not None and not gap.sign else f"; but {doubt}" if doubt else ""
             lines.append(f"Against {other}: {said} ({span(gap, study.metric.difference)}{undecided}).")
-    return [*lines, *few_seeds(len(study.last(study.method)) if study.method in study.metrics else 0)]
+    return [
+        *lines,
+        *equal_points(study),
+        *few_seeds(len(study.last(study.method)) if study.method in study.metrics else 0),
+    ]
+
+
+def equal_points(study: Study) -> list[str]:
+    """Which chosen points were the first of several with the same score on validation."""
+    plan = study.plan
+    found = {label: plan.as_good(label) for label in plan.labels()}
+    more = lambda names: " and more" if len(names) > 2 else ""  # noqa: E731
+    said = [
+        f"{label} ({point_name(plan.choices[label])}; also {', '.join(names[:2])}{more(names)})"
+        for label, names in found.items()
+        if names
+    ]
+    return [f"Chosen as the first of points with equal validation scores: {join_words(said)}."] if said else []
 
 
 def few_seeds(count: int) -> list[str]:

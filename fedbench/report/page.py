@@ -61,7 +61,7 @@ def write_page(folder: Path) -> Path:
 def page_text(study: Study, rows: Sequence[LeaderboardRow] = ()) -> str:
     """The HTML of the report. rows: the leaderboard, if there is no subject."""
     alike = study.plan.subject is None
-    judged = alike or study.race is not None
+    said, besides = verdicts.said_of(study, rows)
     heads, lines = laid_out(rows, study.metric)
     cost_heads, cost_lines = spent(rows)
     what = f"{len(study.plan.labels())} methods" if alike else study.method
@@ -70,8 +70,8 @@ def page_text(study: Study, rows: Sequence[LeaderboardRow] = ()) -> str:
         kind=study.plan.kind,
         title=f"{what} on {(study.config.get('data') or {}).get('name', study.folder.name)}",
         asked=answer.subtitle(study),
-        answer=verdicts.comparison_answer(study, rows) if judged else answer.answer(study),
-        besides=verdicts.comparison_notes(study, rows) if judged else answer.reference_lines(study),
+        answer=said,
+        besides=besides,
         tiles=[] if alike else answer.answer_tiles(study),
         heads=heads,
         leaders=list(zip(rows, lines, strict=True)),

@@ -2,7 +2,17 @@
 
 from collections.abc import Sequence
 
-from fedbench.report.answer import doubts, doubts_of_lead, few_seeds, points, span, undecidable
+from fedbench.report.answer import (
+    answer,
+    doubts,
+    doubts_of_lead,
+    equal_points,
+    few_seeds,
+    points,
+    reference_lines,
+    span,
+    undecidable,
+)
 from fedbench.report.leaderboard import LeaderboardRow, p_text, reasons
 from fedbench.report.race import race_answer, race_notes
 from fedbench.report.study import POINT_NAMES, Study
@@ -14,6 +24,13 @@ from fedbench.results.tables import BASELINE, REFERENCES
 from fedbench.tasks import Metric
 
 UNDECIDED = "undecided"
+
+
+def said_of(study: Study, rows: Sequence[LeaderboardRow]) -> tuple[str, list[str]]:
+    """The answer of a study in one sentence, and the lines under it. rows: the leaderboard, if methods are compared."""
+    if study.plan.subject is None or study.race is not None:
+        return comparison_answer(study, rows), comparison_notes(study, rows)
+    return answer(study), reference_lines(study)
 
 
 def comparison_answer(study: Study, rows: Sequence[LeaderboardRow]) -> str:
@@ -60,8 +77,8 @@ def lead(metric: Metric, found: Contrast) -> str:
 def comparison_notes(study: Study, rows: Sequence[LeaderboardRow]) -> list[str]:
     """The lines under the answer: comparison with local training, failures, and the detectable difference."""
     if study.race is not None:
-        return [*race_notes(study, study.race), *_failures(study, rows), *_at_ends(study, rows)]
-    lines = [*_over_local(study, rows), *_failures(study, rows), *_at_ends(study, rows)]
+        return [*race_notes(study, study.race), *_failures(study, rows), *_at_ends(study, rows), *equal_points(study)]
+    lines = [*_over_local(study, rows), *_failures(study, rows), *_at_ends(study, rows), *equal_points(study)]
     rivals = [row for row in rows[1:] if row.behind is not None and row.label not in REFERENCES]
     if rivals and (found := rivals[0].behind) is not None and found.resolves is not None:
         smallest = study.metric.difference(found.resolves).lstrip("+")

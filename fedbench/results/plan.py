@@ -116,6 +116,13 @@ class Plan:
                 found.setdefault(entry.name, []).append(entry)
         return [_merged(seeds) for seeds in found.values()]
 
+    def as_good(self, label: str) -> list[str]:
+        """The names of points whose validation score equals that of the chosen one, which was the first of them."""
+        chosen = self.choices.get(label)
+        scores = {entry.name: entry.scores.get("val") for entry in self.points(label)}
+        best = scores.pop(point_name(chosen), None) if chosen else None
+        return [name for name, score in scores.items() if score is not None and score == best]
+
     def budget(self, label: str) -> int:
         """The number of candidate points of a label."""
         return max(1, len(self.points(label)))

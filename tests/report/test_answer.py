@@ -47,6 +47,17 @@ def test_a_grid_whose_cells_all_failed_says_so(make_grid: Make) -> None:
     assert "RuntimeError: client 3: loss is nan" in page.text
 
 
+def test_points_that_tie_on_validation_are_said(make_grid: Make) -> None:
+    folder = make_grid(space={"method.tau": [0.1, 0.3]})
+    plan = Plan.read(folder)
+    tied = lambda e: e.role == "candidate" and e.label == "fedcac"  # noqa: E731
+    plan.entries = [replace(e, scores={"val": 0.8}) if tied(e) else e for e in plan.entries]
+    plan.choices["fedcac"] = {"method.tau": 0.1}
+    plan.write(folder)
+    line = "Chosen as the first of points with equal validation scores: fedcac (tau=0.1; also tau=0.3)."
+    assert line in page_of(folder).text
+
+
 def test_a_grid_without_final_runs_names_its_winner(make_grid: Make) -> None:
     page = page_of(make_grid(final=False))
     assert page.answer.endswith("won on validation (83.7 %); its final runs are not finished yet.")

@@ -33,6 +33,19 @@ def test_it_is_read_back_as_it_was_written(tmp_path):
     assert Plan.read(tmp_path) == plan()
 
 
+def test_points_that_were_as_good_as_the_chosen_one():
+    tried = {0.1: 0.5, 0.3: 0.75, 0.5: 0.75, 0.7: None}
+    entries = [
+        Entry("candidate", "fedcac", {"method.tau": tau}, seed, "a", "done", None, {"val": score})
+        for tau, score in tried.items()
+        for seed in (90, 91)
+    ]
+    found = Plan("grid", "fedcac", {}, entries, choices={"fedcac": {"method.tau": 0.3}})
+    assert found.as_good("fedcac") == ["tau=0.5"]
+    found.choices["fedcac"] = {"method.tau": 0.1}
+    assert found.as_good("fedcac") == found.as_good("local") == []
+
+
 def test_what_it_does_not_know_it_leaves_aside(tmp_path):
     plan().write(tmp_path)
     path = tmp_path / "plan.json"
