@@ -54,7 +54,7 @@ def test_points_that_tie_on_validation_are_said(make_grid: Make) -> None:
     plan.entries = [replace(e, scores={"val": 0.8}) if tied(e) else e for e in plan.entries]
     plan.choices["fedcac"] = {"method.tau": 0.1}
     plan.write(folder)
-    line = "Chosen as the first of points with equal validation scores: fedcac (tau=0.1; also tau=0.3)."
+    line = "Chosen as the first of points with equal validation scores: fedcac (tau=0.1; also tau=0.3), "
     assert line in page_of(folder).text
 
 
