@@ -1,4 +1,7 @@
-"""A method's file in tune_spaces/: SPACE and CONSTRAINT, its tuning space, and PAPER, its paper's grid."""
+"""A method's tuning space, SPACE and CONSTRAINT, and PAPER, its paper's grid: in tune_spaces/, or on its class.
+
+A method without any is tuned over that of the nearest method that its class derives from.
+"""
 
 from collections.abc import Iterator, Mapping
 from importlib import import_module
@@ -10,8 +13,8 @@ from fedbench.import_string import AT
 from fedbench.methods.base import Method
 
 
-def find(method: str) -> tuple[str, ModuleType] | None:
-    """The file of the method, or of the nearest one that its class derives from, with that method's name."""
+def find(method: str) -> "tuple[str, ModuleType | type[Method]] | None":
+    """Where the space of the method is, or of the nearest one that its class derives from, with that method's name."""
     return next(((name, module) for name in lineage(method) if (module := module_of(name)) is not None), None)
 
 
@@ -41,15 +44,16 @@ def file_of(method: str) -> str:
     return name.replace("-", "_").lower()
 
 
-def module_of(method: str) -> ModuleType | None:
-    """tune_spaces/<method>.py, if there is one."""
+def module_of(method: str) -> ModuleType | type[Method] | None:
+    """tune_spaces/<method>.py, if there is one, or else the class, if it has a SPACE of its own."""
     name = f"tune_spaces.{file_of(method)}"
     try:
         return import_module(name)
     except ModuleNotFoundError as error:
         if error.name not in (name, "tune_spaces"):
             raise
-        return None
+        kind = methods.load(method)
+        return kind if "SPACE" in vars(kind) else None
 
 
 def as_list(values: Any) -> Any:

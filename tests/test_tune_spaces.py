@@ -1,21 +1,21 @@
-"""Every method has a space whose keys and values a configuration takes."""
+"""Every method's space, if it has one, holds keys and values that a configuration takes."""
 
 from importlib import import_module
 from itertools import product
 
 import pytest
 
-from fedbench import methods
+from fedbench import methods, tune_space
 from fedbench.config import Config
 from fedbench.config.keys import nest
 
-NAMES = sorted(methods.names())
+NAMES = sorted(name for name in methods.names() if tune_space.module_of(name) is not None)
 
 
 @pytest.mark.parametrize("which", ["SPACE", "PAPER"])
 @pytest.mark.parametrize("name", NAMES)
 def test_every_cell_is_a_legal_configuration(name, which):
-    space = getattr(import_module(f"tune_spaces.{name.replace('-', '_')}"), which)
+    space = getattr(tune_space.module_of(name), which, {})
     for point in product(*space.values()):
         config = Config(**nest({"method.name": name, **dict(zip(space, point, strict=True))}))
         methods.load(name).Options(**config.method.options)
@@ -23,7 +23,7 @@ def test_every_cell_is_a_legal_configuration(name, which):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_space_tunes_the_rate_and_stays_small(name):
-    module = import_module(f"tune_spaces.{name.replace('-', '_')}")
+    module = tune_space.module_of(name)
     cells = 1
     for values in module.SPACE.values():
         assert len(values) == len(set(values))

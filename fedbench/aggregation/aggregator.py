@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor
 from fedbench.aggregation.means import elementwise_max, weighted_mean
 from fedbench.config import AggregatorConfig, Section
 from fedbench.errors import ConfigError
+from fedbench.module import seeds
 from fedbench.module.weights import Weights
 
 MEAN = AggregatorConfig().name
@@ -42,6 +44,8 @@ class Aggregator(ABC):
     def __init__(self, options: Any = None, name: str = MEAN) -> None:
         self.options: Any = self.Options() if options is None else options
         self.name = name
+        self.generator: Callable[[str], torch.Generator] = partial(seeds.generator, "aggregator")
+        """A random generator for a purpose in `combine`, of the seed and the round."""
 
     def check(self, drawn: int, size: int) -> Iterable[str]:
         """Lines to print once before round 1. drawn: participants of a round; size: shared parameters.

@@ -4,6 +4,7 @@ import sys
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Generic, Literal, cast
 
 import torch
@@ -242,6 +243,7 @@ class Method(Generic[OptionsT, StateT, ServerT]):
             )
             return
         models, weights = [weights_of(u) for u in uploads], self.checked_weights(uploads)
+        aggregator.generator = partial(self.context.generator, server.round, -1)
         model = aggregator.combine(models, weights, weights_of(server), server.aggregator)
         server.params, server.buffers, server.counters = model.params, model.buffers, model.counters
 

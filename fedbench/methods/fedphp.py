@@ -23,7 +23,7 @@ from lightning import LightningModule
 from pydantic import Field
 from torch import Tensor
 
-from fedbench.engine.fit import Batches, Loss, OneBatch
+from fedbench.engine.fit import Batches, Loss
 from fedbench.engine.losses import task_loss_through
 from fedbench.errors import ConfigError
 from fedbench.methods.base import About, Method, Point
@@ -94,18 +94,8 @@ class FedPHP(Method["FedPHP.Options", "FedPHP.State"]):
                 return (learner.logits(teacher, data).to(learner.dtype) / self.options.kd_temperature).softmax(1)
             return learner.features(teacher, data).flatten(1).to(learner.dtype)
 
-        def of_batch(batch: Any) -> Tensor:
-            with learner.preserve():
-                return teach(OneBatch(batch[0], batch[1], client.train.key))
-
-        name = "" if kd else self.context.layout.head_name or ""
-        function = partial(
-            transfer_loss,
-            name=name,
-            transfer=transfer,
-            of_batch=of_batch if learner.changes_batches(client.train) else None,
-        )
-        return Loss(function, outputs=teach(client.train), lam=self.options.lam)
+        function = partial(transfer_loss, name="" if kd else self.context.layout.head_name or "", transfer=transfer)
+        return client.taught(function, teach, client.train, lam=self.options.lam)
 
 
 def mean_scores(client: Client, models: tuple[Weights, ...], data: Batches) -> Tensor:
@@ -129,15 +119,14 @@ def transfer_loss(
     net: LightningModule,
     batch: Any,
     s: Any,
+    taught: Tensor,
     name: str,
     transfer: Callable[[Tensor, Tensor, Tensor], Tensor],
-    of_batch: Callable[[Any], Tensor] | None,
 ) -> Tensor:
-    """(1 - lam) times the own loss plus lam times the transfer, in one pass.
+    """(1 - lam) times the own loss plus lam times the transfer, in one pass; taught: the teacher's outputs.
 
-    name: of the head, or "" for the whole network. of_batch: the teacher's outputs for augmented images.
+    name: of the head, or "" for the whole network.
     """
-    taught = s.outputs.index_select(0, s.index) if of_batch is None else of_batch(batch)
     loss, features, logits = task_loss_through(net, batch, name)
     with torch.autocast(taught.device.type, enabled=False):
         return loss.to(taught).lerp(transfer(features.flatten(1).to(taught), logits.to(taught), taught), s.lam)

@@ -14,6 +14,7 @@ from fedbench.config import TrainConfig
 from fedbench.methods.state import Declared
 from fedbench.module import seeds
 from fedbench.module.layout import Layout
+from fedbench.module.masks import Entries
 from fedbench.module.weights import Weights
 
 MOST_PAIRS, MOST_LAST_PAIRS = 20, 200
@@ -51,20 +52,26 @@ class Context:
         """A random generator for (seed, client, round, purpose); client -1 for draws that are nobody's own."""
         return seeds.generator(self.seed, client, round, purpose)
 
-    def start_models(self, initial: Weights, count: int, jitter: float | None = None) -> list[Weights]:
+    def start_models(
+        self, initial: Weights, count: int, jitter: float | None = None, part: Entries | None = None
+    ) -> list[Weights]:
         """Initial models of a method that has several: the run's, then others by the seeds that follow.
 
-        jitter: None: by the model's own initialisation; else the run's plus this much standard normal noise.
+        jitter: None: by the model's own initialisation; else the run's plus this much standard normal noise. part: of
+        the parameters, in which they differ; None: all.
         """
-        return [initial, *(self._start_model(initial, self.seed + more, jitter) for more in range(1, count))]
-
-    def _start_model(self, initial: Weights, seed: int, jitter: float | None) -> Weights:
-        if jitter is None:
-            assert self.draw is not None
-            return self.draw(seed)
-        stream, params = torch.Generator().manual_seed(seed), initial.params
-        noise = torch.randn(len(params), generator=stream, dtype=params.dtype).to(params.device)
-        return initial.replace(params=params + jitter * noise)
+        own = initial.params if part is None else part.take(initial.params)
+        found = [initial]
+        for seed in range(self.seed + 1, self.seed + count):
+            if jitter is None:
+                assert self.draw is not None
+                params = self.draw(seed).params
+                drawn = params if part is None else part.take(params)
+            else:
+                stream = torch.Generator().manual_seed(seed)
+                drawn = own + jitter * torch.randn(len(own), generator=stream, dtype=own.dtype).to(own.device)
+            found.append(initial.replace(params=drawn if part is None else part.put(initial.params, drawn)))
+        return found
 
     @property
     def clients(self) -> int:

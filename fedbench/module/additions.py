@@ -1,7 +1,9 @@
 """Modules that a method adds to a model, and that change what goes into the head and what comes out of it."""
 
+from math import sqrt
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from fedbench.errors import ConfigError
@@ -27,6 +29,13 @@ class Addition(nn.Module):
 
     def after(self, head: nn.Module, given: tuple[Any, ...], outputs: Any) -> Any:
         return self.outputs(outputs)
+
+
+def draw_linear(linear: nn.Linear, stream: torch.Generator) -> None:
+    """Draws weight, then bias, as PyTorch does by default, but from a CPU stream."""
+    for parameter in (linear.weight, linear.bias):
+        drawn = torch.rand(parameter.shape, generator=stream, dtype=parameter.dtype)
+        parameter.data = ((2 * drawn - 1) / sqrt(linear.in_features)).to(parameter.device)
 
 
 def add_before_head(module: nn.Module, layout: Layout, name: str, addition: Addition) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 
 import torch
 from torch import Tensor, nn
@@ -105,7 +105,7 @@ def make_context(run: ResolvedRun, partition: Partition, seed: int, learner: Lea
         samples=run.dataset.kind,
         looks_again=learner.looks_again,
         aggregator=run.aggregator,
-        draw=partial(drawn_model, run, str(learner.device)),
+        draw=cache(partial(drawn_model, run, str(learner.device))),
         grade=_grade(run.dataset, partition),
     )
 

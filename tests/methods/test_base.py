@@ -9,6 +9,7 @@ from lightning import LightningModule
 from torch import nn
 
 from fedbench.aggregation.rules.krum import Krum
+from fedbench.aggregation.rules.mean import Mean
 from fedbench.config import MethodConfig
 from fedbench.errors import ConfigError
 from fedbench.methods import checked_options, load, names
@@ -244,3 +245,19 @@ class Seeing(Method):
 
 def test_a_fit_is_evaluated_without_a_message():
     assert Simulation(Seeing, blobs([9])).run(2).log[1].after_agg
+
+
+class Noisy(Mean):
+    """The mean with noise."""
+
+    def combine(self, models, weights, current, memory):
+        mean = super().combine(models, weights, current, memory)
+        return mean.replace(params=mean.params + torch.randn(len(mean.params), generator=self.generator("noise")))
+
+
+def test_an_aggregator_draws_by_seed_and_round():
+    run, again, other = (Simulation("fedavg", blobs([9]), aggregator=Noisy(), seed=s).run(2) for s in (0, 0, 1))
+    assert torch.equal(run.server.params, again.server.params)
+    noise = [run.log[t].after_agg[0].params - run.log[t].after_fit[0].params for t in (0, 1)]
+    assert not torch.allclose(noise[0], noise[1], atol=0.1)
+    assert not torch.allclose(run.server.params, other.server.params, atol=0.1)

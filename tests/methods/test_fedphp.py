@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from fedbench.errors import ConfigError
+from fedbench.methods.client import with_lesson
 from fedbench.methods.fedphp import (
     discrepancy,
     distillation,
@@ -165,15 +166,17 @@ def test_the_loss_of_a_batch():
     x, y = torch.randn(7, 6, dtype=torch.float64, generator=draw), torch.tensor([0, 1, 2, 3, 0, 1, 2])
     own, taught = net.training_step((x, y)).detach(), torch.randn(7, 5, dtype=torch.float64, generator=draw)
     index = torch.tensor([5, 1, 4, 0, 2, 6, 3])
-    state = SimpleNamespace(lam=torch.tensor(0.3, dtype=torch.float64), index=index.argsort(), outputs=taught[index])
+    state = SimpleNamespace(lam=torch.tensor(0.3, dtype=torch.float64), index=index.argsort(), lesson=taught[index])
     for transfer in (discrepancy, half_squared_distance):
-        loss = transfer_loss(net, (x, y), state, "head", transfer, None).detach()
+        function = partial(transfer_loss, name="head", transfer=transfer)
+        loss = with_lesson(net, (x, y), state, function, None).detach()
         assert float(loss) == pytest.approx(float(0.7 * own + 0.3 * transfer(net.body(x), None, taught).detach()))
     classes = torch.randn(7, 4, dtype=torch.float64, generator=draw).softmax(1)
-    state.outputs = classes[index]
-    loss = transfer_loss(net, (x, y), state, "", distillation, None).detach()
+    state.lesson = classes[index]
+    function = partial(transfer_loss, name="", transfer=distillation)
+    loss = with_lesson(net, (x, y), state, function, None).detach()
     assert float(loss) == pytest.approx(float(0.7 * own + 0.3 * distillation(None, net(x), classes).detach()))
-    other = transfer_loss(net, (x, y), state, "", distillation, lambda batch: classes.flip(0)).detach()
+    other = with_lesson(net, (x, y), state, function, lambda batch: classes.flip(0)).detach()
     assert float(other) == pytest.approx(float(0.7 * own + 0.3 * distillation(None, net(x), classes.flip(0)).detach()))
 
 
@@ -181,7 +184,7 @@ def test_the_loss_of_a_batch():
 def test_the_teacher_is_the_inherited_model_of_the_last_participation(transfer):
     made = run(2, norm=True, transfer=transfer, draw=lambda t: [0, 1] if t == 1 else [0, 2], kd_temperature=2)
     client = made.client(0, 3)
-    outputs = made.method._lesson(client, inherited_model(client)).needs["outputs"]
+    outputs = made.method._lesson(client, inherited_model(client)).needs["lesson"]
     past = made.log[1].after_fit[0]
     if transfer == "kd":
         expected = (made.learner.logits(past, client.train) / 2).softmax(1)

@@ -106,6 +106,15 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*.pt")}
 
 
+def test_what_a_method_adds_to_the_model_is_kept_with_it(tmp_path):
+    result = kept(small("fedrod", rounds=2), tmp_path)
+    assert not [line for line in result.summary["warnings"] if line.startswith("save_models: ")]
+    content = torch.load(next(result.models.rglob("client-0-after_agg.pt")), weights_only=True)
+    added = {name for name in content if name.startswith("personal_head.")}
+    assert len(added) == 2
+    assert len(content) > len(added)
+
+
 @pytest.mark.parametrize(("method", "options"), [("apfl", {"method__mixing": "logits"}), ("floco", {})])
 def test_what_is_not_one_state_dict_of_the_model_is_said(method, options, tmp_path):
     result = kept(small(method, rounds=2, **options), tmp_path)
