@@ -220,5 +220,5 @@ def block_ranks(scores: FinalScores, methods: Sequence[str], point: str) -> dict
     """Mean rank of every method over the seeds that all have, 1 for the best; ties share ranks."""
     last = {method: scores.rows[method, point, LAST].set_index("seed") for method in methods}
     table = pd.DataFrame({method: rows[f"test_{scores.metric.name}"] for method, rows in last.items()})
-    means = table.dropna().rank(axis=1, ascending=not scores.metric.higher).mean()
+    means = table.dropna().round(DIGITS).rank(axis=1, ascending=not scores.metric.higher).mean()
     return {str(method): float(rank) for method, rank in means.items()}

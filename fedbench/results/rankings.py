@@ -9,6 +9,7 @@ import pandas as pd
 from scipy import stats
 
 from fedbench.results.contrasts import ALPHA, holm
+from fedbench.results.rotations import DIGITS
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Ranking:
 
 def ranking(scores: pd.DataFrame, higher: bool) -> Ranking:
     """scores: a row per block, a column per method. Blocks that a method lacks are left out."""
-    whole = scores.dropna()
+    whole = scores.dropna().round(DIGITS)
     ranks = whole.rank(axis=1, ascending=not higher).mean().sort_values(kind="stable")
     names = [str(name) for name in ranks.index]
     columns = [whole[name].to_numpy() for name in names]
@@ -46,7 +47,7 @@ def ranking(scores: pd.DataFrame, higher: bool) -> Ranking:
 
 def signed_rank(one: pd.Series, other: pd.Series) -> float:
     """Two-sided p of Wilcoxon's signed-rank test; 1 where nothing differs."""
-    difference = (one - other).to_numpy()
+    difference = (one - other).round(DIGITS).to_numpy()
     if not np.any(difference):
         return 1.0
     return float(stats.wilcoxon(difference).pvalue)

@@ -219,3 +219,8 @@ def test_ranks_are_means_over_seeds_and_ties_share():
     means = {"a": [0.5, 0.5], "b": [0.7, 0.4], "c": [0.5, 0.9]}
     scores = records({method: [[value] for value in values] for method, values in means.items()})
     assert block_ranks(scores, ["a", "b", "c"], "after_agg") == {"a": 2.25, "b": 2.0, "c": 1.75}
+
+
+def test_ranks_are_shared_where_scores_differ_by_rounding_errors_only():
+    scores = records({"a": [[0.1 + 0.2], [0.4]], "b": [[0.3], [0.4]]})
+    assert block_ranks(scores, ["a", "b"], "after_agg") == {"a": 1.5, "b": 1.5}

@@ -58,3 +58,9 @@ def test_groups_are_the_longest_runs():
     assert groups("abcd", pairs) == [["a", "b"], ["b", "c"]]
     assert groups("abcd", dict.fromkeys(pairs, 1.0)) == [["a", "b", "c", "d"]]
     assert groups("abcd", dict.fromkeys(pairs, 0.0)) == []
+
+
+def test_scores_that_differ_by_rounding_errors_only_are_equal():
+    scores = pd.DataFrame({"a": [0.1 + 0.2, 0.4], "b": [0.3, 0.4]})
+    assert ranking(scores, higher=True).ranks == {"a": 1.5, "b": 1.5}
+    assert signed_rank(scores["a"], scores["b"]) == 1.0
