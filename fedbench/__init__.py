@@ -13,9 +13,10 @@ from fedbench.errors import ConfigError
 if TYPE_CHECKING:
     from fedbench.studies.compare import compare
     from fedbench.studies.grid import grid
+    from fedbench.studies.load import load, load_model
     from fedbench.studies.run import run
 
-__all__ = ["Config", "ConfigError", "compare", "grid", "run"]
+__all__ = ["Config", "ConfigError", "__version__", "compare", "grid", "load", "load_model", "run"]
 
 STUDIES = {
     "run": "fedbench.studies.run",
@@ -24,10 +25,17 @@ STUDIES = {
 }
 
 
+LOADERS = dict.fromkeys(("load", "load_model"), "fedbench.studies.load")
+
+
 def __getattr__(name: str) -> Any:
     """Studies are imported when they are asked for: they import torch."""
-    if name in STUDIES:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("fedbench")
+    if module := {**STUDIES, **LOADERS}.get(name):
         from importlib import import_module
 
-        return getattr(import_module(STUDIES[name]), name)
+        return getattr(import_module(module), name)
     raise AttributeError(f"module 'fedbench' has no attribute '{name}'")

@@ -159,6 +159,14 @@ class FlatModule:
                     reset()
         return self.weights()
 
+    def load_state_dict(self, tensors: Mapping[str, Tensor]) -> None:
+        """Copies the tensors of such a state dict into the module. Raises ConfigError if one is missing."""
+        own = {name: self._published.get(name, (name,))[0] for name in self.module.state_dict()}
+        for name in own.values():
+            if name not in tensors:
+                raise ConfigError(f"the state dict lacks '{name}', which the model has; was the model changed since?")
+        self.module.load_state_dict({name: tensors[given] for name, given in own.items()})
+
     def state_dict(self, weights: Weights) -> dict[str, Tensor] | None:
         """The weights as a state dict of the user's module, and of what a method has added to it.
 

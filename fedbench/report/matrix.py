@@ -242,9 +242,14 @@ def matrix_values(survey: Survey) -> dict[str, Any]:
         "tones": TONES,
         "note": f"Test {metric.title} {point}, last round. {note}.",
         "config": yaml.safe_dump(config, sort_keys=False),
-        "parts": [part for part in [rank_part(survey), summary_part(survey)] if part.charts],
+        "parts": matrix_parts(survey),
         "warnings": matrix_warnings(survey),
     }
+
+
+def matrix_parts(survey: Survey) -> list[Part]:
+    """The sections with figures."""
+    return [part for part in [rank_part(survey), summary_part(survey)] if part.charts]
 
 
 def rank_part(survey: Survey) -> Part:

@@ -6,9 +6,12 @@ so that the answer shows whether collaboration pays.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
+
+import pandas as pd
 
 from fedbench.config import Config
 from fedbench.errors import ConfigError
@@ -16,20 +19,25 @@ from fedbench.results.plan import Plan
 from fedbench.studies.compared_methods import BASELINES, TUNE_SEEDS, ComparedMethod, require_distinct
 from fedbench.studies.search import Search
 from fedbench.studies.space import Space, Values, check_space
+from fedbench.studies.study_result import StudyResult
 from fedbench.studies.tuning import Tuning, require_validation
 from fedbench.studies.tuning_study import StudyWatch, TuningStudy, run_studies
 
 
 @dataclass(frozen=True)
-class GridResult:
-    """The result of a grid."""
+class GridResult(StudyResult):
+    """The result of a grid. best: the chosen point of the method, by dotted key.
 
-    folder: Path
+    `table` has a row per method, evaluation point and choice of the round.
+    """
+
     best: Values
 
-    @property
-    def report(self) -> Path:
-        return self.folder / "report.html"
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        from fedbench.report.study import Study
+
+        return Study.load(self.folder).table
 
 
 def grid(

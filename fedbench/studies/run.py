@@ -25,21 +25,26 @@ from fedbench.runtime.kept_models import MODELS_FOLDER
 from fedbench.runtime.ray import cluster
 from fedbench.runtime.resolved import ResolvedRun
 from fedbench.studies.cost import Cost
+from fedbench.studies.study_result import StudyResult
 from fedbench.tasks import Metric
 
 log = logging.getLogger("fedbench")
 
 
 @dataclass(frozen=True)
-class Result:
-    """The result of a run. The frames are read on first access."""
+class Result(StudyResult):
+    """The result of a run. The frames are read on first access.
 
-    folder: Path
+    `table` has a row per evaluation point and choice of the round.
+    """
+
     config: Config
 
-    @property
-    def report(self) -> Path:
-        return self.folder / "report.html"
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        from fedbench.report.study import Study
+
+        return Study.load(self.folder).table
 
     @property
     def models(self) -> Path:

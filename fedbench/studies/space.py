@@ -50,7 +50,7 @@ class Space:
         """
         if found := tune_space.find(method):
             name, module = found
-            return cls(module.SPACE, getattr(module, "CONSTRAINT", None), lent="" if name == method else name)
+            return cls(vars(module)["SPACE"], getattr(module, "CONSTRAINT", None), lent="" if name == method else name)
         file = f"tune_spaces/{tune_space.file_of(method)}.py"
         raise ConfigError(
             f"no space for method {method}: write {file} with SPACE = {{key: [values]}}, or "

@@ -1,11 +1,15 @@
-"""The result of a study called from Python: a folder, a page and a table."""
+"""The result of a study called from Python: a folder, a page, a table and figures."""
 
 from dataclasses import dataclass
 from functools import cached_property
+from html import escape
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import pandas as pd
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
 
 
 @dataclass(frozen=True)
@@ -23,3 +27,31 @@ class StudyResult:
     def table(self) -> pd.DataFrame:
         """The study's rows, read on first access."""
         return pd.read_csv(self.folder / self.file)
+
+    @property
+    def answer(self) -> str:
+        """The report's answer in one sentence."""
+        from fedbench.report.in_python import answer_of
+
+        return answer_of(self.folder)
+
+    @property
+    def figures(self) -> list[str]:
+        """The names of the report's figures."""
+        from fedbench.report.in_python import figure_names
+
+        return figure_names(self.folder)
+
+    def figure(self, name: str) -> "Figure":
+        """A figure of the report, such as `curve-after_agg`, as Plotly's. Raises ConfigError for a name it lacks."""
+        from fedbench.report.in_python import figure_of
+
+        return figure_of(self.folder, name)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the answer, the table, and a link to the report."""
+        from fedbench.report.in_python import shown_table
+
+        table = shown_table(self.folder).to_html(index=False, border=0)
+        link = f'<a href="{escape(self.report.absolute().as_uri())}">report</a>'
+        return f"<p>{escape(self.answer)}</p>{table}<p>{link}</p>"
