@@ -22,6 +22,8 @@ from scipy import stats
 
 LOCAL, POOLED = "local", "centralized"
 POINTS = {"after_agg": "after aggregation", "after_fit": "after local training"}
+GROUPS = {**POINTS, "global": "global model"}
+"""The groups of the final table; not every method has a global model."""
 ROTATIONS = 20_000
 LOOKS = {5: 0.05, 8: 0.10, 12: 0.20, 18: 0.25, 27: 0.20, 40: 0.10, 60: 0.05, 90: 0.025}
 NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?(?:e-?\d+)?")
@@ -146,9 +148,9 @@ class Records:
 
     def pairs(self, label: str, other: str, point: str | None = None) -> pd.Series:
         """The differences of the clients of two methods."""
-        ours, theirs = (
-            self.last(name, point or self.point).set_index(["seed", "client"])["value"] for name in (label, other)
-        )
+        at = point or self.point
+        theirs = self.last(other, at if len(self.at(other, at)) else "after_agg")
+        ours, theirs = (rows.set_index(["seed", "client"])["value"] for rows in (self.last(label, at), theirs))
         return (ours - theirs).dropna().round(12)
 
     def budget(self, label: str) -> int:
@@ -564,11 +566,12 @@ def check_scores(found: Check, page: Page, table: pd.DataFrame, records: Records
 def check_final_table(found: Check, page: Page, records: Records, labels: list[str]) -> None:
     """The table of both points and all choices of the round."""
     board = page.tables["Final table"]
-    if len(board.rows) != len(labels) * len(POINTS):
+    known = {(words, label) for point, words in GROUPS.items() for label in labels if len(records.at(label, point))}
+    if {(group, name.split(" (")[0]) for group, name, _ in board.rows} != known:
         found.wrong.append("rows of the final table")
     for group, name, cells in board.rows:
         label = name.split(" (")[0]
-        point = next(point for point, words in POINTS.items() if words == group)
+        point = next(point for point, words in GROUPS.items() if words == group)
         last, seeds = records.last(label, point), records.seeds(label, point)
         tenths = last.groupby("seed")["value"].agg(worst)
         pooled = (last["value"] * last["n"]).groupby(last["seed"]).sum() / last.groupby("seed")["n"].sum()

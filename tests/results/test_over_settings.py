@@ -56,7 +56,8 @@ def test_gains_are_differences_of_accuracies_and_shares_of_local_errors():
     ours, local = np.array([[0.5, 0.7]]), np.array([[0.4, 0.6]])
     assert gains_over(ours, local, ACCURACY).tolist() == [[0.1, 0.1]]
     assert gains_over(ours, local, ERROR).tolist() == [[-0.2, -0.2]]
-    assert gains_over(10 * ours, 10 * local, ERROR).tolist() == [[-0.2, -0.2]]
+    both = gains_over(np.vstack([ours, 10 * ours]), np.vstack([local, 10 * local]), ERROR)
+    assert both.tolist() == [[-0.2, -0.2], [-0.2, -0.2]], "each setting by its own local training"
 
 
 def scores(**columns: list[float]) -> pd.DataFrame:
