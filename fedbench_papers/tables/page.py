@@ -22,6 +22,7 @@ from fedbench.report.typeset import Cell
 from fedbench.results.files import write_atomically
 from fedbench.results.quantities import plural
 from fedbench.results.tables import REFERENCES
+from fedbench_papers.tables.figure_page import figure_text, write_figure
 from fedbench_papers.tables.heat import heat_maps
 from fedbench_papers.tables.reproduction import ComparedNumber, ComparedTrace, ReproductionRecord
 
@@ -35,6 +36,8 @@ FEWEST_METHODS = 3
 def write_published(folder: Path) -> Path:
     """Writes report.html, table.csv, table.md, table.tex, and traced.csv if the paper counts what runs trace."""
     made = ReproductionRecord.read(folder)
+    if made.figure is not None:
+        return write_figure(made, folder)
     found = made.compared(folder)
     table = [line(one) for one in found]
     write_atomically(folder / "table.csv", reproduction_frame(found).to_csv(index=False))
@@ -116,6 +119,8 @@ def traced_frame(traced: Sequence[ComparedTrace]) -> pd.DataFrame:
 def reproduction_text(folder: Path) -> str:
     """The tables and the answer for a terminal."""
     made = ReproductionRecord.read(folder)
+    if made.figure is not None:
+        return figure_text(made, folder)
     found, traced = made.compared(folder), made.traced(folder)
     counts = [typeset.plain_table(TRACED_HEADS, list(map(traced_line, traced)))] if traced else []
     return "\n".join([typeset.plain_table(HEADS, list(map(line, found))), *counts, reproduction_answer(made, found)])
