@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from pydantic import TypeAdapter
+
 from fedbench.studies.space import Values
 
 
@@ -31,7 +33,7 @@ class Figure:
     @classmethod
     def of(cls, tree: Mapping[str, Any]) -> "Figure":
         """From a file or a record."""
-        return cls(**{key: tuple(own) if isinstance(own, list) else own for key, own in tree.items()})
+        return TypeAdapter(cls).validate_python(tree)
 
     def at(self, scale: str) -> tuple[Any, ...]:
         """The values of the option at a scale."""

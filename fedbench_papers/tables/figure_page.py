@@ -71,8 +71,7 @@ class Drawn:
             return
         for label in self.figure.runs(self.scale):
             line, _, value = label.partition(" ") if self.figure.draw == "values" else (label, "", "")
-            run = self.runs.get(label)
-            ours = None if run is None else score_of(self.cell, self.cell.point, run)
+            ours = score_of(self.cell, self.cell.point, self.runs[label]) if label in self.runs else None
             yield Place(self.cell.name, line, value or ROUND_NAMES[self.cell.choice], ours)
 
     def traced(self, run: Records) -> list[tuple[str, int | None]]:
