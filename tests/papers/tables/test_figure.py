@@ -88,6 +88,7 @@ def test_traces_are_of_some_clients_or_the_mean_and_of_all_with_a_beginning(tmp_
     tree = {**one.figure, "clients": [1], "traces": ["part/x"]}
     ReproductionRecord(**{**vars(one), "figure": tree}).write(tmp_path)
     assert {own["name"]: own["y"] for own in picture(tmp_path)["data"]} == {"x, client 1": [3.0]}
+    assert 'a x, client 1",last round,3.0,' in (tmp_path / "table.csv").read_text()
 
 
 def test_nothing_run_yet(tmp_path):
