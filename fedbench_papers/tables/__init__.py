@@ -9,4 +9,6 @@ evaluation point of its published numbers, unless after aggregation; `choice` of
 deviation; `traced`, by metric of published.csv, the trace to compare with it, its factor `times`, and the experiment
 `of` the numbers if it is another; `open`, what the paper leaves open, with our value; `small`, keys of runs at small
 scale. An experiment without cells has no runs.
+
+A figure is a file PAPER/figure-N.yaml of the same form with `figure` (see figure.py) instead of published numbers.
 """

@@ -10,8 +10,10 @@ from fedbench.cli.flags import Flag, split_words
 from fedbench.cli.parse import parse
 from fedbench.cli.stages import read_count, side_by_side
 from fedbench.config import Config
+from fedbench.errors import ConfigError
 
 FLAGS = (
+    Flag("figure", "reproduce this figure of the paper, such as fedcac --figure 3", "N"),
     Flag("cells", "run only the cells with these words in their name, such as a data set", "WORD,...", many=True),
     Flag(
         "scale", "full: the paper's protocol; small: as in the experiment's file [full or small; default full]", "SCALE"
@@ -31,16 +33,20 @@ FLAGS = (
     ),
     side_by_side("runs"),
 )
-ABOUT = """Without PAPER/EXPERIMENT: lists the experiments with their cost. With it: reproduces its tables.
+ABOUT = """Without PAPER/EXPERIMENT: lists the experiments with their cost. With it: reproduces its tables,
+or draws a figure from our runs.
 An experiment sets many keys itself, overriding the defaults below: --print-config shows them."""
 
 
 @command
 def main(argv: list[str]) -> int:
     """reproduce the papers' tables, with our numbers next to the published ones"""
-    name, rest = (argv[0], argv[1:]) if argv and not argv[0].startswith("-") else (None, argv)
-    said = {"preview": partial(preview, name)} if name else {}
-    config, asked = parse(rest, FLAGS, prog="fedbench reproduce [PAPER/EXPERIMENT]", about=ABOUT, **said)
+    word, rest = (argv[0], argv[1:]) if argv and not argv[0].startswith("-") else (None, argv)
+    said = {"preview": partial(preview, word)} if word else {}
+    config, asked = parse(
+        rest, FLAGS, prog="fedbench reproduce [PAPER/EXPERIMENT | PAPER --figure N]", about=ABOUT, **said
+    )
+    name = experiment_name(word, asked)
     at_once = read_count("trials", asked.trials)
     from fedbench.studies.stages import Stages
     from fedbench_papers.tables.listing import experiments_listing
@@ -65,6 +71,23 @@ def main(argv: list[str]) -> int:
     return OK
 
 
+def experiment_name(word: str | None, asked: Namespace) -> str | None:
+    """`fedcac --figure 3` means `fedcac/figure-3`. Raises ConfigError for an unknown figure, or one without a paper."""
+    if asked.figure is None:
+        return word
+    from fedbench_papers.tables.experiment import figures
+
+    if word is None or "/" in word:
+        raise ConfigError(
+            f"--figure {asked.figure}: name the paper first, as in `fedbench reproduce fedcac --figure 3`"
+        )
+    name, own = f"{word}/figure-{asked.figure}", [known for known in figures() if known.startswith(f"{word}/")]
+    if name not in own:
+        numbers = ", ".join(known.rpartition("-")[2] for known in own) or "none"
+        raise ConfigError(f"--figure {asked.figure}: not among the figures of {word} that can be reproduced: {numbers}")
+    return name
+
+
 def choice(asked: Namespace) -> dict[str, Any]:
     """The cells, scale, data and evaluation point to run. Raises ConfigError."""
     from fedbench_papers.image_sources import read_sources
@@ -75,10 +98,11 @@ def choice(asked: Namespace) -> dict[str, Any]:
     return {**chosen, "point": asked.point}
 
 
-def preview(name: str, config: Config, asked: Namespace) -> tuple[Config, Iterable[str]]:
+def preview(word: str, config: Config, asked: Namespace) -> tuple[Config, Iterable[str]]:
     """The output of --print-config: the protocol of the first cell, and the runs of all. Raises ConfigError."""
     from fedbench.studies.outlook import outlook
     from fedbench_papers.tables.reproduce import distinct, plan_tables
 
+    name = experiment_name(word, asked) or word
     studies = distinct(plan_tables(name, config, **choice(asked))[1])
     return studies[0].config, outlook(studies)

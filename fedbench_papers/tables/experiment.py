@@ -13,6 +13,7 @@ from fedbench.errors import ConfigError, nearest
 from fedbench.results.tables import LAST
 from fedbench.studies.compared_methods import ComparedMethod
 from fedbench.studies.space import Space, Values
+from fedbench_papers.tables.figure import Figure
 
 EXPERIMENTS_FOLDER = Path(__file__).parent
 NAMED = ("method", "data", "partition", "model")
@@ -86,13 +87,15 @@ class Experiment:
     numbers: tuple[Number, ...]
     traced: tuple[TracedNumber, ...]
     reading: Mapping[str, Values]
+    figure: Figure | None = None
 
     @classmethod
     def load(cls, name: str) -> "Experiment":
         """Raises ConfigError for an unknown name."""
-        if name not in names():
-            raise ConfigError(f"{name}: no published experiment; {nearest(name, names())}: see `fedbench reproduce`")
-        paper, reading = _readings()[name]
+        known = [*names(), *figures()]
+        if name not in known:
+            raise ConfigError(f"{name}: no published experiment; {nearest(name, known)}: see `fedbench reproduce`")
+        paper, reading = _readings().get(name, (name, ""))
         tree = _tree(paper)
         return cls(
             name,
@@ -112,6 +115,7 @@ class Experiment:
             numbers(paper),
             traced_numbers(paper, tree.get("traced", {})),
             {method: dotted_keys(values) for method, values in tree.get("readings", {}).get(reading, {}).items()},
+            Figure.of(tree["figure"]) if "figure" in tree else None,
         )
 
     def of(self, cell: ExperimentCell) -> list[Number]:
@@ -142,17 +146,28 @@ class Experiment:
 
     def compared_methods(self, cell: ExperimentCell, scale: str, given: Sequence[str] = ()) -> list[ComparedMethod]:
         """The methods of a cell. given: keys set by the user, which are not tuned."""
-        return [self._compared_method(number.method, cell, scale, given) for number in self.of(cell)]
+        if self.figure is not None:
+            if self.figure.over in given:
+                raise ConfigError(f"--{self.figure.over}: {self.id} varies it, so it cannot be set")
+            runs = self.figure.runs(scale)
+            return [self._compared_method(label, text, cell, scale, given, own) for label, (text, own) in runs.items()]
+        texts = {
+            number.method: self.methods.get(number.method, number.method.partition(" ")[0]) for number in self.of(cell)
+        }
+        return [self._compared_method(label, text, cell, scale, given, {}) for label, text in texts.items()]
 
-    def _compared_method(self, label: str, cell: ExperimentCell, scale: str, given: Sequence[str]) -> ComparedMethod:
-        named = ComparedMethod.parse(self.methods.get(label, label.partition(" ")[0]))
+    def _compared_method(
+        self, label: str, text: str, cell: ExperimentCell, scale: str, given: Sequence[str], own: Values
+    ) -> ComparedMethod:
+        """A method of a cell. own: keys that are set last."""
+        named = ComparedMethod.parse(text)
         fixed = {**named.fixed, **self.reading.get(named.name, {})}
         for part in (cell, self.small) if scale == "small" else (cell,):
             fixed |= {**part.own.get("*", {}), **part.own.get(named.name, {}), **part.own.get(label, {})}
         if named.name in self.batches or "*" in self.batches:
             fixed["evaluate.accuracy"] = "batches"
             fixed["evaluate.batch_size"] = self.config["train.batch_size"]
-        fixed = {key: value for key, value in fixed.items() if key not in given}
+        fixed = {key: value for key, value in {**fixed, **own}.items() if key not in given}
         axes = dict(self.tune.get(named.name, self.tune.get("*", {})))
         space = Space(axes).without({**dict.fromkeys(given), **fixed})
         return replace(named, label=label, fixed=fixed, points=tuple(space.points()), trial=self.trial)
@@ -167,6 +182,13 @@ def names() -> list[str]:
     return list(_readings())
 
 
+def figures() -> list[str]:
+    """The figures by paper, in order of their numbers, as `fedcac/figure-3`."""
+    found = [f"{file.parent.name}/{file.stem}" for file in EXPERIMENTS_FOLDER.glob("*/figure-*.yaml")]
+    papers = list(dict.fromkeys(name.partition("/")[0] for name in names()))
+    return sorted(found, key=lambda name: (papers.index(name.partition("/")[0]), int(name.rpartition("-")[2])))
+
+
 @cache
 def _readings() -> dict[str, tuple[str, str]]:
     """The published experiment of a name and, if there are several, its reading."""
@@ -179,7 +201,7 @@ def _readings() -> dict[str, tuple[str, str]]:
 
 def sets() -> list[str]:
     """The image sets of cells."""
-    return sorted({cell.dataset for name in names() for cell in Experiment.load(name).cells})
+    return sorted({cell.dataset for name in (*names(), *figures()) for cell in Experiment.load(name).cells})
 
 
 def numbers(name: str) -> tuple[Number, ...]:

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from fedbench.config import Config
 from fedbench.config.keys import nest
 from fedbench.studies.cost import hours_of, steps_of
-from fedbench_papers.tables.experiment import Experiment, names
+from fedbench_papers.tables.experiment import Experiment, figures, names
 
 
 def experiments_listing(scale: str) -> Iterator[str]:
     """Lines per experiment with cost and description; hours are estimated from a step measured here."""
     yield f"{'experiment':<33} {'cells':>5} {'numbers':>7} {'runs':>5} {'steps':>11} {'hours':>8}  data"
-    for name in names():
+    for name in (*names(), *figures()):
         experiment = Experiment.load(name)
         configs = runs_of_cells(experiment, scale)
         sets = ", ".join(dict.fromkeys(cell.dataset for cell in experiment.cells))

@@ -20,6 +20,8 @@ from fedbench.report.typeset import Cell
 from fedbench.results.files import write_atomically
 from fedbench.results.quantities import plural
 from fedbench.results.tables import REFERENCES
+from fedbench_papers.tables.figure_page import figure_text, write_figure
+from fedbench_papers.tables.heat import heat_maps
 from fedbench_papers.tables.reproduction import ComparedNumber, ComparedTrace, ReproductionRecord
 
 HEADS = ("cell", "method", "published", "ours", "difference", "in standard errors", "seeds", "point", "scored by")
@@ -32,6 +34,8 @@ FEWEST_METHODS = 3
 def write_published(folder: Path) -> Path:
     """Writes report.html, table.csv, table.md, table.tex, and traced.csv if the paper counts what runs trace."""
     made = ReproductionRecord.read(folder)
+    if made.figure is not None:
+        return write_figure(made, folder)
     found = made.compared(folder)
     table = [line(one) for one in found]
     write_atomically(folder / "table.csv", reproduction_frame(found).to_csv(index=False))
@@ -96,6 +100,8 @@ def traced_frame(traced: Sequence[ComparedTrace]) -> pd.DataFrame:
 def reproduction_text(folder: Path) -> str:
     """The tables and the answer for a terminal."""
     made = ReproductionRecord.read(folder)
+    if made.figure is not None:
+        return figure_text(made, folder)
     found, traced = made.compared(folder), made.traced(folder)
     counts = [typeset.plain_table(TRACED_HEADS, list(map(traced_line, traced)))] if traced else []
     return "\n".join([typeset.plain_table(HEADS, list(map(line, found))), *counts, reproduction_answer(made, found)])
@@ -183,6 +189,11 @@ def reproduction_values(
     """The values of the template."""
     made_small = "The scale is small: only signs and orders mean something, levels do not."
     intro = "A point is a number of the paper; on the line both agree. Bars: half of our 95 % interval over seeds."
+    maps = "Test accuracy in %. Each map has colours of its own, from its lowest to its highest number."
+    parts = [
+        Part("against", "Ours against the paper's", charts(("against", "", against(found), "")), intro),
+        Part("heat", "Accuracy over two options", heat_maps(found), maps),
+    ]
     return {
         "kind": "reproduce",
         "title": made.id,
@@ -194,6 +205,6 @@ def reproduction_values(
         "traced_heads": TRACED_HEADS,
         "traced": list(map(traced_line, traced)),
         "pages": [(cell.name, f"{cell.path}/report.html") for cell in made.cells],
-        "parts": [Part("against", "Ours against the paper's", charts(("against", "", against(found), "")), intro)],
+        "parts": [part for part in parts if part.charts],
         "open": made.open,
     }

@@ -1,6 +1,7 @@
 """Reproduces published experiments cell by cell under the paper's protocol; runs are stored by identity."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from fedbench.config import Config
@@ -52,9 +53,10 @@ def reproduce(
         order = [cell.name for cell in experiment.cells]
         known = sorted(made.values(), key=lambda cell: order.index(cell.name))
         changed = {**(experiment.small.values if scale == "small" else {}), **user_keys(config)}
+        drawn = None if experiment.figure is None else asdict(experiment.figure)
         changed |= {} if point is None else {"point": point}
         ReproductionRecord(
-            name, experiment.what, scale, list(experiment.open), changed, experiment.repeats, known
+            name, experiment.what, scale, list(experiment.open), changed, experiment.repeats, known, drawn
         ).write(folder)
     from fedbench.report import make_report
 
@@ -142,4 +144,5 @@ def cell_record(
         experiment.choice,
         [{**vars(number), "point": point or experiment.point_of(number.method)} for number in experiment.of(cell)],
         [vars(number) for number in experiment.traced_of(cell)],
+        point or AFTER_AGG,
     )

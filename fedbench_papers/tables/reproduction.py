@@ -1,6 +1,7 @@
 """reproduction.json: the reproduced numbers, and how ours compare with them."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -8,11 +9,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fedbench import tasks
 from fedbench.results.files import read_as, write_json_atomically
 from fedbench.results.plan import Plan
 from fedbench.results.reader import Records
 from fedbench.results.statistics import Interval, interval
 from fedbench.results.tables import LAST, chosen_rows, clients_at
+from fedbench.tasks import Metric
 
 REPRODUCTION_FILE = "reproduction.json"
 
@@ -21,7 +24,8 @@ REPRODUCTION_FILE = "reproduction.json"
 class CellRecord:
     """A cell that was run. path: of its comparison, relative to the reproduction. client: of its numbers, if of one;
     pooled: over all test images; choice: of the round. numbers: the paper's, in percent, with the evaluation point that
-    ours is taken at; traced: further published numbers, with the name of the trace that is compared with each.
+    ours is taken at; traced: further published numbers, with the name of the trace that is compared with each;
+    point: of a figure's accuracies.
     """
 
     name: str
@@ -31,13 +35,14 @@ class CellRecord:
     choice: str
     numbers: list[dict[str, Any]]
     traced: list[dict[str, Any]] = field(default_factory=list)
+    point: str = "after_agg"
 
 
 @dataclass(frozen=True)
 class ReproductionRecord:
     """A reproduced experiment, or some of its cells. repeats: runs behind a published deviation.
 
-    changed: differences from the paper's protocol, by dotted key.
+    changed: differences from the paper's protocol, by dotted key. figure: what is drawn (`Figure`), if it is a figure.
     """
 
     id: str
@@ -47,6 +52,7 @@ class ReproductionRecord:
     changed: dict[str, Any]
     repeats: int | None
     cells: list[CellRecord]
+    figure: dict[str, Any] | None = None
 
     @classmethod
     def read(cls, folder: Path) -> "ReproductionRecord":
@@ -125,7 +131,7 @@ def _cell(cell: CellRecord, folder: Path, repeats: int | None) -> list[ComparedN
         label = number["method"]
         run = runs.get(label)
         point = "" if run is None else _point(number.get("point", plan.point), run)
-        ours = None if run is None else _ours(cell, point, run)
+        ours = None if run is None else score_of(cell, point, run)
         scored = "" if run is None else _scored(cell, run)
         published = number["table"], number["mean"], number["std"]
         found.append(ComparedNumber(cell.name, label, *published, repeats, ours, point, scored))
@@ -144,10 +150,10 @@ def _traced(cell: CellRecord, folder: Path) -> list[ComparedTrace]:
     return found
 
 
-def last_traced(run: Records, trace: str, times: float) -> Interval | None:
-    """The mean of a trace over the clients of the last traced round, over seeds; None if no run has it."""
-    rows = run.traces()
-    rows = rows[rows["name"] == trace]
+def last_traced(run: Records, trace: str, times: float, client: int | None = None) -> Interval | None:
+    """The mean of a trace over the clients of the last traced round, or of one client, over seeds; None without it."""
+    rows = run.traces().dropna(subset=["value"])
+    rows = rows[(rows["name"] == trace) & ((rows["client"] == client) if client is not None else True)]
     last = rows[rows["round"] == rows.groupby("seed")["round"].transform("max")]
     return interval((last.groupby("seed")["value"].mean() * times).tolist()) if len(last) else None
 
@@ -157,7 +163,7 @@ def _point(asked: str, run: Records) -> str:
     return asked if asked in set(run.metrics()["point"]) else "after_agg"
 
 
-def _ours(cell: CellRecord, point: str, run: Records) -> Interval | None:
+def score_of(cell: CellRecord, point: str, run: Records) -> Interval | None:
     """The score of a method in percent: mean over clients, over all their test images, or of one client."""
     metric = run.metric()
     rows = chosen_rows(metric, run.metrics(), point, cell.choice)
@@ -167,6 +173,11 @@ def _ours(cell: CellRecord, point: str, run: Records) -> Interval | None:
     if cell.client is not None:
         scores = scores[scores["client"] == cell.client]
     return interval([_mean(own, cell.pooled) * metric.factor for _, own in scores.groupby("seed")])
+
+
+def metric_of(runs: Mapping[str, Records]) -> Metric:
+    """The primary metric of runs; accuracy if there are none yet."""
+    return next((run.metric() for run in runs.values()), tasks.load("classification").primary)
 
 
 def _mean(scores: pd.DataFrame, pooled: bool) -> float:

@@ -23,10 +23,11 @@ from fedbench.methods.base import Method, ModelFacts
 from fedbench.methods.server import Context
 from fedbench.module.layout import Layout
 from fedbench.runtime.warnings import method_warnings
-from fedbench_papers.tables.experiment import EXPERIMENTS_FOLDER, SCALES, Experiment, names, sets
+from fedbench_papers.tables.experiment import EXPERIMENTS_FOLDER, SCALES, Experiment, figures, names, sets
 from tests.papers.tables.sets import published
 
 RUN = [name for name in names() if Experiment.load(name).cells]
+FIGURES = figures()
 
 
 def test_every_experiment_of_the_table_has_a_file():
@@ -47,9 +48,23 @@ def test_every_cell_has_numbers_and_a_configuration_that_is_legal(name, scale):
             method.config(asked, method.points[0])
 
 
+@pytest.mark.parametrize("name", FIGURES)
+@pytest.mark.parametrize("scale", ["full", "small"])
+def test_every_line_of_a_figure_has_a_configuration_that_is_legal(name, scale):
+    experiment = Experiment.load(name)
+    assert experiment.cells
+    assert experiment.figure.draw != "values" or not any(" " in line for line in experiment.figure.lines)
+    for cell in experiment.cells:
+        asked = Config(**nest(experiment.values(cell, scale)))
+        compared = experiment.compared_methods(cell, scale)
+        assert [method.label for method in compared] == list(experiment.figure.runs(scale))
+        found = [method.config(asked, method.points[0]) for method in compared]
+        assert len({config.key() for config in found}) == len(found), "no two are the same run"
+
+
 def test_every_partition_can_be_dealt_on_data_of_the_published_size():
     dealt = set()
-    for experiment in map(Experiment.load, RUN):
+    for experiment in map(Experiment.load, (*RUN, *FIGURES)):
         for cell, scale in product(experiment.cells, SCALES):
             asked = Config(**nest(experiment.values(cell, scale)))
             found = f"{cell.dataset} {asked.partition} {asked.public}"
@@ -91,7 +106,9 @@ def asked(experiment: Experiment) -> Iterator[tuple[str, Config]]:
 @pytest.mark.parametrize("paper", sorted({name.partition("/")[0] for name in RUN}))
 def test_no_experiment_asks_for_what_its_method_warns_of(paper):
     alike: dict[str, list[tuple[str, Config]]] = {}
-    for where, config in chain.from_iterable(asked(Experiment.load(name)) for name in RUN if name.startswith(paper)):
+    for where, config in chain.from_iterable(
+        asked(Experiment.load(name)) for name in (*RUN, *FIGURES) if name.startswith(paper)
+    ):
         config, dataset = with_defaults(config), published(config.data.name)
         method, model = config.method.model_dump_json(), config.model.model_dump_json()
         key = f"{method} {model} {dataset.shape} {dataset.classes} {config.partition.clients}"

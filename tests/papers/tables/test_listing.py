@@ -4,7 +4,7 @@ from itertools import islice
 
 from fedbench.studies.cost import steps_of
 from fedbench_papers.tables import listing
-from fedbench_papers.tables.experiment import Experiment, names
+from fedbench_papers.tables.experiment import Experiment, figures, names
 from fedbench_papers.tables.listing import runs_of_cells
 
 
@@ -12,7 +12,7 @@ def test_every_experiment_is_listed_with_what_it_is(monkeypatch):
     monkeypatch.setattr(listing, "hours_of", len)
     lines = list(listing.experiments_listing("full"))
     listed = [line.split()[0] for line in lines[1:-1] if not line.startswith(" ")]
-    assert listed == names()
+    assert listed == [*names(), *figures()]
     assert sum("no runs" in line for line in lines) == 5
     assert lines[1].split()[1:6] == ["4", "32", "196", "12,354,000", "196.0"]
     assert "two classes a client" in lines[2]

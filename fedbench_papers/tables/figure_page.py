@@ -1,0 +1,238 @@
+"""The page of a paper's figure: a chart for each cell, drawn from our runs, and its numbers as a table."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import plotly.graph_objects as go
+
+from fedbench.report import typeset
+from fedbench.report.curves import round_values, thin_out
+from fedbench.report.figures import legend
+from fedbench.report.parts import Part, charts
+from fedbench.report.study import POINT_NAMES
+from fedbench.report.template import page_of
+from fedbench.report.theme import LIGHT, METHOD_COLOURS, axis, figure, round_axis, score_axis
+from fedbench.report.typeset import Cell
+from fedbench.results.curves import seed_curve
+from fedbench.results.files import write_atomically
+from fedbench.results.plan import Plan
+from fedbench.results.quantities import plural
+from fedbench.results.reader import Records
+from fedbench.results.statistics import Interval
+from fedbench.results.tables import BEST_TEST, LAST
+from fedbench.tasks import Metric
+from fedbench_papers.tables.figure import Figure
+from fedbench_papers.tables.reproduction import CellRecord, ReproductionRecord, last_traced, metric_of, score_of
+
+TEMPLATE = Path(__file__).with_name("figure.html.j2")
+HEADS = ("cell", "line", "at", "ours", "seeds")
+COLOURS = [LIGHT[name] for name in ("accent", *METHOD_COLOURS, "alarm", "local")]
+DASHES = ("solid", "dash", "dot")
+ROUND_NAMES = {LAST: "last round", BEST_TEST: "best round on test"}
+
+
+@dataclass(frozen=True)
+class Place:
+    """A number of a figure: a line at a value of the option, or at the end of a curve. ours: over seeds, if run."""
+
+    cell: str
+    line: str
+    at: str
+    ours: Interval | None
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A cell of a figure, with its finished runs by label."""
+
+    cell: CellRecord
+    figure: Figure
+    scale: str
+    runs: dict[str, Records]
+    metric: Metric
+
+    @classmethod
+    def of(cls, made: ReproductionRecord, cell: CellRecord, folder: Path) -> "Drawn":
+        place = folder / cell.path
+        runs = Plan.read(place).records(place, only_done=True)
+        return cls(cell, Figure.of(made.figure or {}), made.scale, runs, metric_of(runs))
+
+    def places(self) -> Iterator[Place]:
+        """The numbers of the table."""
+        if self.figure.draw == "traces":
+            for line, run in self.runs.items():
+                for name, client in self.traced(run):
+                    said = f"{line} {line_name(name, client)}"
+                    yield Place(self.cell.name, said, "last round", last_traced(run, name, 1.0, client))
+            return
+        for label in self.figure.runs(self.scale):
+            line, _, value = label.partition(" ") if self.figure.draw == "values" else (label, "", "")
+            ours = score_of(self.cell, self.cell.point, self.runs[label]) if label in self.runs else None
+            yield Place(self.cell.name, line, value or ROUND_NAMES[self.cell.choice], ours)
+
+    def traced(self, run: Records) -> list[tuple[str, int | None]]:
+        """The drawn traces of a run: name and client, or None for the mean over clients."""
+        known = sorted(run.traces()["name"].unique())
+        names = [name for asked in self.figure.traces for name in known if matches(name, asked)]
+        return [(name, client) for name in names for client in (self.figure.clients or (None,))]
+
+    def chart(self) -> go.Figure | None:
+        """The picture; None without runs."""
+        if not self.runs:
+            return None
+        return {"rounds": self.rounds, "values": self.over_values, "traces": self.traces}[self.figure.draw]()
+
+    def rounds(self) -> go.Figure | None:
+        """Accuracy over rounds, mean over seeds."""
+        curves = {label: seed_curve(self.metric, run.metrics(), self.cell.point) for label, run in self.runs.items()}
+        curves = {label: thin_out(curve) for label, curve in curves.items() if len(curve)}
+        if not curves:
+            return None
+        ends = [value for curve in curves.values() for value in curve["mean"]]
+        last = max(int(curve["round"].max()) for curve in curves.values())
+        fig = figure(380, xaxis=round_axis(last), yaxis=score_axis(self.metric, ends))
+        for number, (label, curve) in enumerate(curves.items()):
+            add_line(fig, label, curve["round"].tolist(), curve["mean"].tolist(), number)
+        return with_legend(fig)
+
+    def over_values(self) -> go.Figure | None:
+        """Accuracy over the values of the option, with half of the interval over seeds."""
+        names = [f"{value:g}" for value in self.figure.at(self.scale)]
+        found = {(p.line, p.at.partition("=")[2]): p.ours for p in self.places() if p.ours is not None}
+        if not found:
+            return None
+        ends = [end for own in found.values() for end in (own.mean - (own.half or 0), own.mean + (own.half or 0))]
+        fig = figure(380, xaxis=axis(escape(self.figure.axis or self.figure.over), type="category"))
+        fig.update_layout(yaxis=score_axis(self.metric, ends))
+        for number, line in enumerate((*self.figure.lines, *self.figure.levels)):
+            own = [found.get((line, name if line in self.figure.lines else "")) for name in names]
+            if any(own):
+                means = [one and one.mean for one in own]
+                add_line(fig, line, names, means, number, [(one and one.half) or 0 for one in own])
+        return with_legend(fig)
+
+    def traces(self) -> go.Figure | None:
+        """Traces over rounds, mean over seeds."""
+        curves = {}
+        for line, run in self.runs.items():
+            table = run.traces()
+            for name, client in self.traced(run):
+                own = table[(table["name"] == name) & ((table["client"] == client) if client is not None else True)]
+                means = own.dropna(subset=["value"]).groupby("round")["value"].mean()
+                if len(means):
+                    curves[" ".join(filter(None, (line if len(self.runs) > 1 else "", line_name(name, client))))] = (
+                        means
+                    )
+        if not curves:
+            return None
+        last = max(int(means.index.max()) for means in curves.values())
+        fig = figure(380, xaxis=round_axis(last), yaxis=axis(escape(self.figure.axis)))
+        for number, (label, means) in enumerate(curves.items()):
+            add_line(fig, label, means.index.tolist(), means.tolist(), number)
+        return with_legend(fig)
+
+
+def matches(name: str, asked: str) -> bool:
+    """Whether a trace is asked for, by its name or as one of `NAME/*`."""
+    return name.startswith(asked[:-1]) if asked.endswith("/*") else name == asked
+
+
+def line_name(name: str, client: int | None) -> str:
+    """`loss_public, client 0`; of `personal_location/head` the part after the slash."""
+    return (name.partition("/")[2] or name) + ("" if client is None else f", client {client}")
+
+
+def add_line(fig: go.Figure, name: str, x: list, y: list, number: int, halves: list[float] | None = None) -> None:
+    """A curve with its own colour, and beyond the colours with its own dash."""
+    colour, dash = COLOURS[number % len(COLOURS)], DASHES[number // len(COLOURS) % len(DASHES)]
+    mode = "lines+markers" if halves is not None or len(x) == 1 else "lines"
+    fig.add_scatter(
+        x=x, y=round_values(y), mode=mode, name=escape(name), line={"color": colour, "width": 2.2, "dash": dash}
+    )
+    if halves is not None:
+        fig.data[-1].error_y = {"array": round_values(halves), "color": colour, "thickness": 1, "width": 0}
+
+
+def with_legend(fig: go.Figure) -> go.Figure:
+    fig.update_layout(showlegend=True, legend=legend(), hovermode="closest", margin_t=64)
+    return fig
+
+
+def write_figure(made: ReproductionRecord, folder: Path) -> Path:
+    """Writes report.html, table.csv, table.md and table.tex of a figure into its folder."""
+    drawn = [Drawn.of(made, cell, folder) for cell in made.cells]
+    places = [place for one in drawn for place in one.places()]
+    lines = list(map(place_line, places))
+    write_atomically(folder / "table.csv", figure_frame(places).to_csv(index=False))
+    write_atomically(folder / "table.md", typeset.markdown(HEADS, lines) + "\n")
+    write_atomically(folder / "table.tex", typeset.latex(HEADS, lines))
+    pictures = charts(*((f"figure-{i}", one.cell.name, one.chart(), "") for i, one in enumerate(drawn)), wide=True)
+    small = (
+        ["The scale is small: only signs and orders mean something, levels do not."] if made.scale == "small" else []
+    )
+    changed = ", ".join(f"{key} = {value}" for key, value in made.changed.items())
+    page = page_of(
+        TEMPLATE,
+        kind="reproduce",
+        title=made.id,
+        asked=f"{made.what}; scale {made.scale}",
+        answer=figure_answer(made, places),
+        besides=[*small, *([f"Unlike the paper: {changed}."] if changed else [])],
+        heads=HEADS,
+        lines=lines,
+        pages=[(cell.name, f"{cell.path}/report.html") for cell in made.cells],
+        parts=[Part("figure", "Figure", pictures, picture_words(made))] if pictures else [],
+        open=made.open,
+    )
+    write_atomically(folder / "report.html", page)
+    return folder / "report.html"
+
+
+def picture_words(made: ReproductionRecord) -> str:
+    """What is drawn, and at which point."""
+    asked, point = Figure.of(made.figure or {}), POINT_NAMES[made.cells[0].point]
+    if asked.draw == "traces":
+        return "Means over seeds" + ("." if asked.clients else " and clients.")
+    bars = "; bars: half of the 95 % interval over seeds" if asked.draw == "values" else ""
+    return f"Test accuracy {point}, mean over clients and seeds{bars}."
+
+
+def figure_text(made: ReproductionRecord, folder: Path) -> str:
+    """The table and the answer for a terminal."""
+    places = [place for cell in made.cells for place in Drawn.of(made, cell, folder).places()]
+    words = picture_words(made)
+    return "\n".join([typeset.plain_table(HEADS, list(map(place_line, places))), words, figure_answer(made, places)])
+
+
+def figure_answer(made: ReproductionRecord, places: list[Place]) -> str:
+    """What of the figure was run."""
+    done = sum(place.ours is not None for place in places)
+    if not done:
+        return f"Nothing of {made.id} has been run yet."
+    return f"{made.id}: {done} of {plural(len(places), 'number')} run, in {plural(len(made.cells), 'panel')}."
+
+
+def place_line(one: Place) -> list[Cell]:
+    """A number as text."""
+    ours = "not run" if one.ours is None else f"{one.ours.mean:.4g}"
+    ours += "" if one.ours is None or one.ours.half is None else f" ± {one.ours.half:.2g}"
+    return list(map(Cell, (one.cell, one.line, one.at, ours, "" if one.ours is None else str(len(one.ours.values)))))
+
+
+def figure_frame(places: list[Place]) -> pd.DataFrame:
+    """The numbers: accuracies in percent, traces as recorded."""
+    rows: list[dict[str, Any]] = [
+        {
+            "cell": one.cell,
+            "line": one.line,
+            "at": one.at,
+            **{name: getattr(one.ours, name, None) for name in ("mean", "low", "high")},
+            "seeds": len(one.ours.values) if one.ours else 0,
+        }
+        for one in places
+    ]
+    return pd.DataFrame(rows, columns=["cell", "line", "at", "mean", "low", "high", "seeds"])

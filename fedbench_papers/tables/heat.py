@@ -1,0 +1,68 @@
+"""Heat maps of tables whose methods differ in two options: the paper's numbers and ours."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from itertools import groupby
+
+import plotly.graph_objects as go
+
+from fedbench.report.parts import Chart, charts
+from fedbench.report.theme import SCALE, axis, figure
+from fedbench_papers.tables.reproduction import ComparedNumber
+
+Options = Mapping[str, str]
+
+
+def heat_maps(found: Sequence[ComparedNumber]) -> list[Chart]:
+    """Two maps for each cell with two options, published and ours; none for other tables."""
+    made = []
+    for number, (name, group) in enumerate(groupby(found, key=lambda one: one.cell)):
+        own = list(group)
+        if (options := two_options([one.method for one in own])) is not None:
+            theirs = {one.method: one.published for one in own}
+            ours = {one.method: one.ours.mean for one in own if one.ours is not None}
+            pairs = (("published", f"{name}: published", theirs), ("ours", f"{name}: ours", ours))
+            made += [
+                (f"heat-{number}-{kind}", title, heat_map(options, values), "")
+                for kind, title, values in pairs
+                if values
+            ]
+    return charts(*made)
+
+
+def two_options(methods: Sequence[str]) -> dict[str, Options] | None:
+    """The options by method, if all methods are one with the same two options, of two or more values each."""
+    found = {method: options_of(method) for method in methods}
+    names = {(method.partition(" ")[0], *own) for method, own in found.items()}
+    keys = next(iter(names))[1:] if len(names) == 1 else ()
+    if len(keys) != 2 or any(len({own[key] for own in found.values()}) < 2 for key in keys):
+        return None
+    return found
+
+
+def options_of(method: str) -> Options:
+    """`co-pfl grad_score=off pred_score=on` -> `{"grad_score": "off", "pred_score": "on"}`."""
+    return dict(pair.split("=", 1) for pair in method.split(" ")[1:])
+
+
+def heat_map(options: Mapping[str, Options], values: Mapping[str, float]) -> go.Figure:
+    """Accuracies in percent over both options, the first one down; combinations without a number are empty."""
+    down, across = next(iter(options.values()))
+    rows, columns = (in_order(own[key] for own in options.values()) for key in (down, across))
+    numbers = {(own[down], own[across]): values.get(method) for method, own in options.items()}
+    fig = figure(96 + 54 * len(rows), xaxis=axis(escape(across), showgrid=False, type="category"))
+    fig.update_layout(yaxis=axis(escape(down), showgrid=False, type="category", autorange="reversed"))
+    cells = [[numbers.get((row, column)) for column in columns] for row in rows]
+    fig.add_heatmap(x=columns, y=rows, z=cells, colorscale=SCALE, xgap=3, ygap=3, showscale=False, hoverongaps=False)
+    said = f"{escape(down)} %{{y}}, {escape(across)} %{{x}}: %{{z:.2f}} %<extra></extra>"
+    fig.data[-1].update(texttemplate="%{z:.1f}", textfont={"size": 15}, hovertemplate=said)
+    return fig
+
+
+def in_order(values: Iterable[str]) -> list[str]:
+    """Each value once, ascending if all are numbers."""
+    found = list(dict.fromkeys(values))
+    try:
+        return sorted(found, key=float)
+    except ValueError:
+        return found
