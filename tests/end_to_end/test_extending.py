@@ -50,3 +50,12 @@ def test_its_files_are_formatted(extended):
     files = re.findall(r"`((?:fedbench|tests)/[\w/]+\.py)`:\n\n```python", TEXT)
     python(extended, "ruff", "check", "-q", *files)
     python(extended, "ruff", "format", "--check", *files)
+
+
+def test_whole_methods_are_shown_as_they_are():
+    shown = re.findall(
+        r"\[(fedbench/methods/\w+\.py)\]\(\S+\):\n\n```python\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL
+    )
+    assert [name for name, _ in shown] == ["fedbench/methods/scaffold.py", "fedbench/methods/knn_per.py"]
+    for name, code in shown:
+        assert code == (ROOT / name).read_text()
