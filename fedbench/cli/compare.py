@@ -115,7 +115,8 @@ def outcome(folder: Path) -> tuple[str, int]:
 
         survey = matrix.Survey.load(folder)
         failed = len(survey.studies) < len(survey.matrix.settings) or any(s.failures for s in survey.studies.values())
-        return f"{matrix.matrix_text(survey)}\n{matrix.matrix_answer(survey)}", FAILED if failed else OK
+        said = [matrix.matrix_text(survey), matrix.matrix_answer(survey), *matrix.matrix_notes(survey)]
+        return "\n".join(said), FAILED if failed else OK
     from fedbench.report.leaderboard import leaderboard, leaderboard_text
     from fedbench.report.study import Study
     from fedbench.report.verdicts import comparison_answer, comparison_notes

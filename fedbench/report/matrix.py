@@ -13,7 +13,6 @@ from fedbench.report.answer import doubts_of_lead
 from fedbench.report.leaderboard import LeaderboardRow, p_text, with_half
 from fedbench.report.matrix_race import (
     MATRIX_RACE_NOTE,
-    guarantee,
     race_matrix_answer,
     race_matrix_notes,
     race_subtitle,
@@ -90,7 +89,7 @@ def matrix_text(survey: Survey) -> str:
     if not survey.raced:
         return f"{typeset.plain_table(heads(survey), matrix_lines(survey))}\n{MATRIX_NOTE}"
     shown = [f"{title}\n{typeset.plain_table(names, lines)}" for title, names, lines in matrix_tables(survey)]
-    return "\n\n".join([*shown, f"{MATRIX_RACE_NOTE}\n{guarantee(len(survey.settings))}\n"])
+    return "\n\n".join([*shown, f"{MATRIX_RACE_NOTE}\n"])
 
 
 def matrix_frame(survey: Survey) -> pd.DataFrame:

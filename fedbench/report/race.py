@@ -139,7 +139,7 @@ def race_verdicts(study: Study, race: Race, label: str) -> RaceVerdicts:
     """What a race says of a method."""
     over_local, against = _against_local(study, race, label)
     from_best, best = _who_is_best(study, race, label)
-    tied = label in race.candidates[1:]
+    tied = race.look > 0 and label in race.candidates[1:]
     return RaceVerdicts(study.metric, race.seeds.get(label, 0), over_local, against, from_best, best, tied)
 
 

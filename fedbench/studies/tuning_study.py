@@ -386,12 +386,15 @@ def _race_so_far(studies: Sequence[TuningStudy]) -> str:
     """What is decided, and which runs come next, as the name of a stage."""
     from fedbench.report.race import race_answer, race_next
     from fedbench.report.study import Study
+    from fedbench.report.typeset import join_words
 
     found = [Study.load(study.folder) for study in studies]
     races = [(study, study.race) for study in found if study.race is not None]
     if len(races) == 1:
         (study, race) = races[0]
-        return f"{race_answer(study, race)}\nup to {race_next(race)}"
+        waiting = [method for method in race.undecided if method not in race.given_up]
+        against = f" Undecided against local training: {join_words(waiting)}." if race.look and waiting else ""
+        return f"{race_answer(study, race)}{against}\nup to {race_next(race)}"
     over = sum(race.is_over for _, race in races)
     return f"decided in {over} of {len(races)} settings, more seeds in the others"
 

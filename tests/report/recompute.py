@@ -515,7 +515,7 @@ def check(folder: Path, html: str | None = None) -> Check:
         check_race(found, page, table, records, race)
     else:
         order = sorted(shown, key=lambda label: (label == POOLED, -means[label]))
-        check_comparison(found, page, table, records, order, means)
+        check_comparison(found, page, table, records, order)
     return found
 
 
@@ -624,19 +624,16 @@ def check_methods(found: Check, page: Page, chart: str, expected: Iterable[str])
         found.wrong.append(f"{chart}: {shown} instead of {sorted(expected)}")
 
 
-def tone_of(label: str, means: dict[str, float]) -> str:
-    """Better than the baselines, worse than both, or worse than local training."""
+def tone_of(records: Records, label: str, gain: float, decided: bool) -> str:
+    """Better or worse than local training, if that was decided and is not in doubt."""
     if label in (LOCAL, POOLED):
         return "baseline"
-    gains = [means[label] - means[name] for name in (LOCAL, POOLED) if name in means]
-    if min(gains) > 0:
-        return "above"
-    return "lowest" if len(gains) > 1 and max(gains) < 0 else "below" if gains[0] < 0 else ""
+    if not decided or records.in_doubt(label, LOCAL, gain):
+        return ""
+    return "above" if gain > 0 else "below"
 
 
-def check_comparison(
-    found: Check, page: Page, table: pd.DataFrame, records: Records, order: list[str], means: dict[str, float]
-) -> None:
+def check_comparison(found: Check, page: Page, table: pd.DataFrame, records: Records, order: list[str]) -> None:
     """Differences, p values, marks, colours and the answer with a fixed number of seeds."""
     best, rivals = order[0], [label for label in order[1:] if label != POOLED]
     local = dict(
@@ -668,7 +665,8 @@ def check_comparison(
                 found.text(f"{label}, {head}", cells.get(head, ("", ""))[0], expected)
         tied = lag is not None and not lag.decided
         found.text(f"{label}, mark", " =" * cells["score"][0].endswith(" ="), " =" * tied)
-        found.text(f"{label}, colour", cells["score"][1], tone_of(label, means))
+        decided, mean = (False, 0.0) if gain is None else (gain.decided, float(gain.values.mean()))
+        found.text(f"{label}, colour", cells["score"][1], tone_of(records, label, mean, decided))
         found.text(f"table.csv, {label}, tied_with_best", str(row["tied_with_best"]), str(tied))
         for name, own in (("over_local", gain), ("best_ahead", lag)):
             check_difference(found, f"table.csv, {label}", name, row, own)
@@ -813,8 +811,8 @@ def check_race(found: Check, page: Page, table: pd.DataFrame, records: Records, 
             if head in cells or expected:
                 found.text(f"{label}, {head}", cells.get(head, ("", ""))[0], expected)
         found.text(f"{label}, mark", " =" * cells["score"][0].endswith(" ="), " =" * (label in race.candidates[1:]))
-        tone = "baseline" if label in (LOCAL, POOLED) else {"better": "above", "worse": "below"}.get(word, "")
-        found.text(f"{label}, colour", cells["score"][1], tone)
+        mean = 0.0 if bound is None else bound.mean
+        found.text(f"{label}, colour", cells["score"][1], tone_of(records, label, mean, word in ("better", "worse")))
         row = table.loc[label]
         found.value(f"table.csv, {label}, race_seeds", row["race_seeds"], race.seeds.get(label, 0))
         for name, own in (("race_over_local", bound), ("race_from_best", from_best)):
