@@ -5,7 +5,6 @@ A method without any is tuned over that of the nearest method that its class der
 
 from collections.abc import Iterator, Mapping
 from importlib import import_module
-from types import ModuleType
 from typing import Any
 
 from fedbench import methods
@@ -13,7 +12,7 @@ from fedbench.import_string import AT
 from fedbench.methods.base import Method
 
 
-def find(method: str) -> "tuple[str, ModuleType | type[Method]] | None":
+def find(method: str) -> tuple[str, Any] | None:
     """Where the space of the method is, or of the nearest one that its class derives from, with that method's name."""
     return next(((name, module) for name in lineage(method) if (module := module_of(name)) is not None), None)
 
@@ -44,7 +43,7 @@ def file_of(method: str) -> str:
     return name.replace("-", "_").lower()
 
 
-def module_of(method: str) -> ModuleType | type[Method] | None:
+def module_of(method: str) -> Any:
     """tune_spaces/<method>.py, if there is one, or else the class, if it has a SPACE of its own."""
     name = f"tune_spaces.{file_of(method)}"
     try:

@@ -93,6 +93,19 @@ MORE: dict[str, dict[str, Any]] = {
     "floco plus": {"method__personal_epochs": 2, "train__steps": 3},
     "centralized ft": {"method__ft_epochs": 1},
     "perfed-ckt three": {"method__num_clusters": 3, "method__public_batch_size": 8},
+    "fedrod rates": {"method__personal_lr": 0.3, "method__gamma": 0.5},
+    "scaffold half": {"method__global_lr": 0.5, "train__momentum": 0.5, "train__keep_optimizer": False},
+    "moon projected": {"method__projection": 4, "method__mu": 5.0},
+    "moon augmented": {"data": {"name": "digits", "augment": ["crop"]}},
+    "fedproto local": {"method__lam": 3.0, "method__candidates": "own"},
+    "fedfomo few": {"method__models": 2, "method__epsilon": 1.0},
+    "ifca gradients": {"method__average": "gradients", "method__clusters": 2, "method__shared": "body"},
+    "cfl cut": {"method__eps1": 9.0, "method__eps2": 0.0, "method__start_round": 1, "method__gamma_max": 0.1},
+    "fedem refreshed": {"method__refresh": 2, "method__components": 2, "train__keep_optimizer": True},
+    "feddbe moving": {"method__mu": 0.3, "method__kappa": 5.0, "method__bias_lr": 0.3, "train__momentum": 0.5},
+    "fedas large": {"method__align_lr": 0.1, "method__align_batch_size": "full"},
+    "fedcp augmented": {"data": {"name": "digits", "augment": ["crop"]}},
+    "pfedhn small": {"method__hidden_dim": 5, "method__n_hidden": 1, "method__clip": 0.1, "train__steps": 3},
 }
 """Beside the choices: what numbers and the configuration of the run can change. Awkward otherwise."""
 HASHED = (

@@ -12,8 +12,8 @@ from pydantic import Field
 from torch import nn
 from typing_extensions import TypeVar
 
-from fedbench.aggregation.aggregator import Hook, mean_suffices
-from fedbench.aggregation.means import normalise
+from fedbench.aggregation.aggregator import Hook, combine_by, mean_suffices
+from fedbench.aggregation.means import normalise, weighted_mean
 from fedbench.config import Section, TrainConfig
 from fedbench.engine.fit import AMOUNT, Move
 from fedbench.errors import ConfigError, RunError, place_of_code
@@ -269,6 +269,12 @@ class Method(Generic[OptionsT, StateT, ServerT]):
             f"(see fedbench.aggregation.means.normalise); it returned {got}",
             place_of_code(self.weights),
         )
+
+    def mean_model(self, uploads: Sequence[Upload], models: Sequence[Weights] = ()) -> Weights:
+        """The mean of uploaded models, or of `models` of their clients, by `weights`, whatever the aggregator is."""
+        weights = self.checked_weights(uploads)
+        chosen = models or [weights_of(u) for u in uploads]
+        return combine_by(chosen, lambda vectors: weighted_mean(vectors, weights))
 
     def idle_model(self, client: Client[StateT]) -> Weights:
         """The model evaluated as after_fit at a client that does not train, if no score of a fit is known.

@@ -23,7 +23,6 @@ import numpy as np
 from pydantic import Field
 from torch import Tensor
 
-from fedbench.aggregation.aggregator import combine_by
 from fedbench.aggregation.means import dot_products, normalise, weighted_mean
 from fedbench.methods.base import About, Method
 from fedbench.methods.client import PrivateState
@@ -80,20 +79,14 @@ class CFL(Method["CFL.Options", PrivateState, "CFL.Server"]):
             own = [by_client[i] for i in members if i in by_client]
             server.updates.update({u.client: u.params - model.params for u in own})
             for half in self.halves(server, members, own) if own else [members]:
+                present = [u for u in own if u.client in half]
                 clusters.append(half)
-                models.append(self.mean([u for u in own if u.client in half], model))
+                models.append(self.mean_model(present) if present else model)
         order = sorted(range(len(clusters)), key=lambda number: clusters[number][0])
         server.clusters, server.models = [clusters[i] for i in order], [models[i] for i in order]
         first = server.models[0]
         server.params, server.buffers, server.counters = first.params, first.buffers, first.counters
         server.trace("clusters", len(clusters))
-
-    def mean(self, uploads: list[Upload], otherwise: Weights) -> Weights:
-        """The mean of the models of some participants; `otherwise` without any."""
-        if not uploads:
-            return otherwise
-        weights = self.checked_weights(uploads)
-        return combine_by([weights_of(u) for u in uploads], lambda vectors: weighted_mean(vectors, weights))
 
     def halves(self, server: Server, members: list[int], uploads: list[Upload]) -> list[list[int]]:
         """The two halves of a cluster that is cut, or the cluster."""

@@ -24,8 +24,7 @@ from lightning import LightningModule
 from pydantic import Field
 from torch import Tensor
 
-from fedbench.aggregation.aggregator import combine_by, mean_suffices
-from fedbench.aggregation.means import weighted_mean
+from fedbench.aggregation.aggregator import mean_suffices
 from fedbench.config import TrainConfig
 from fedbench.engine.fit import Batches, Loss, Step
 from fedbench.engine.losses import outputs_of
@@ -140,9 +139,8 @@ class FedEM(Method["FedEM.Options", "FedEM.State", "FedEM.Server"]):
 
     @mean_suffices
     def aggregate(self, server: Server, uploads: list[Upload]) -> None:
-        weights = self.checked_weights(uploads)
         each = zip(*([weights_of(u), *u.models("other")] for u in uploads), strict=True)
-        first, *server.others = (combine_by(models, lambda vectors: weighted_mean(vectors, weights)) for models in each)
+        first, *server.others = (self.mean_model(uploads, models) for models in each)
         server.params, server.buffers, server.counters = first.params, first.buffers, first.counters
 
     def global_model(self, server: Server, initial: Weights) -> Weights | None:

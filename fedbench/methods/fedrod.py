@@ -59,7 +59,6 @@ class FedRoD(Method["FedRoD.Options"]):
 
     @classmethod
     def adapt_model(cls, module: nn.Module, layout: Layout, options: Options, facts: ModelFacts) -> None:
-        layout.linear_head()
         head = deepcopy(module.get_submodule(layout.head_name or ""))
         if options.personal_init == "zero":
             for parameter in head.parameters():

@@ -24,13 +24,12 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from fedbench.aggregation.aggregator import combine_by
 from fedbench.aggregation.means import weighted_mean
 from fedbench.config import TrainConfig
 from fedbench.engine.fit import Amount, Step
 from fedbench.methods.base import About, Method
 from fedbench.methods.client import Client, PrivateState
-from fedbench.methods.messages import Message, Upload, encoded, numbered, weights_of
+from fedbench.methods.messages import Message, Upload, encoded, numbered
 from fedbench.methods.server import ServerState
 from fedbench.module.masks import Entries
 from fedbench.module.weights import Weights
@@ -120,11 +119,11 @@ class IFCA(Method["IFCA.Options", PrivateState, "IFCA.Server"]):
         return self.upload(client, trained, cluster=number, traces={"cluster": float(received.cluster + 1)})
 
     def aggregate(self, server: Server, uploads: list[Upload]) -> None:
-        weights, whole = self.checked_weights(uploads), self.mean(uploads)
+        weights, whole = self.checked_weights(uploads), self.mean_model(uploads)
         slow = self.options.average == "gradients" and self.options.divisor == "participants"
         for number, before in enumerate(server.models):
             own = [place for place, u in enumerate(uploads) if int(u.cluster) == number]
-            model = self.mean([uploads[place] for place in own]) if own else before
+            model = self.mean_model([uploads[place] for place in own]) if own else before
             if own and slow:
                 params = moved(before.params, [uploads[i].params for i in own], [weights[i] for i in own])
                 model = model.replace(params=params)
@@ -134,10 +133,6 @@ class IFCA(Method["IFCA.Options", PrivateState, "IFCA.Server"]):
             server.trace(f"cluster_size/{number + 1}", len(own))
         first = server.models[0]
         server.params, server.buffers, server.counters = first.params, first.buffers, first.counters
-
-    def mean(self, uploads: list[Upload]) -> Weights:
-        weights = self.checked_weights(uploads)
-        return combine_by([weights_of(u) for u in uploads], lambda vectors: weighted_mean(vectors, weights))
 
     def global_model(self, server: Server, initial: Weights) -> Weights | None:
         """The only model, if there is one."""

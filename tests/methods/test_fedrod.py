@@ -5,6 +5,7 @@ import torch
 from lightning import LightningModule
 from torch import nn
 
+from fedbench.errors import ConfigError
 from fedbench.methods.fedrod import balanced_softmax
 from tests.methods.simulator import Data, Mlp, Simulation, assert_near, blobs, close
 
@@ -142,3 +143,10 @@ def test_never_trained_clients_predict_as_the_global_model_does():
     double = Simulation("fedrod", blobs([9]), personal_init="copy", rounds=1)
     head = double.context.layout.mask("head")
     assert torch.equal(double.personal(0).params[head], 2 * double.initial.params[head])
+
+
+def test_a_head_of_two_layers_cannot_be_added_to_another():
+    module = Mlp()
+    module.head = nn.Sequential(module.head, nn.Linear(4, 4))
+    with pytest.raises(ConfigError, match="a classifier that is one linear layer"):
+        Simulation("fedrod", blobs([9]), module=module)
