@@ -61,7 +61,7 @@ def subtitle(study: Study) -> str:
     parts += [f"{'seeds' if len(seeds) > 1 else 'seed'} {', '.join(map(str, seeds))}"] if seeds else []
     if tried := study.plan.points():
         space = " × ".join(key.removeprefix("method.") for key in study.plan.spaces[study.method])
-        where = f"chosen on validation {study.metric.label} {POINT_NAMES[study.point]}"
+        where = f"chosen on validation {study.metric.label} {POINT_NAMES[study.point]}{halved(study)}"
         parts.append(f"{len(tried)} points of {space}, {where}")
     parts += [study.remark] if len(set(study.estimators.values())) == 1 else []
     return "; ".join(part for part in parts if part)
@@ -216,6 +216,11 @@ def reference_lines(study: Study) -> list[str]:
         *equal_points(study),
         *few_seeds(len(study.last(study.method)) if study.method in study.metrics else 0),
     ]
+
+
+def halved(study: Study) -> str:
+    """How many tuning seeds points were tried on, if not all on all."""
+    return ", the better half on each further tuning seed" if study.plan.halved else ""
 
 
 def equal_points(study: Study) -> list[str]:

@@ -107,19 +107,33 @@ class Plan:
     def points(self, label: str | None = None) -> list[Entry]:
         """The candidate points of a label, by default the subject, each once.
 
-        Their scores are means over the tuning seeds; a point that lacks a seed has none.
+        Their scores are means over the seeds on which they were tried; a point that lacks one of these has none.
         """
-        asked = self.subject if label is None else label
+        return [_merged(seeds) for seeds in self._tried(self.subject if label is None else label)]
+
+    def finalists(self, label: str) -> list[Entry]:
+        """Those of a label's points that have a score and were tried on the most seeds: from these one is chosen."""
+        found = [(len(seeds), _merged(seeds)) for seeds in self._tried(label)]
+        known = [(count, point) for count, point in found if point.scores.get("val") is not None]
+        return [point for count, point in known if count == max(other for other, _ in known)]
+
+    @property
+    def halved(self) -> bool:
+        """Whether some points were left behind after a tuning seed."""
+        return any(len({len(seeds) for seeds in self._tried(label)}) > 1 for label in self.spaces)
+
+    def _tried(self, label: str | None) -> list[list[Entry]]:
+        """The candidates of a label, by point."""
         found: dict[str, list[Entry]] = {}
         for entry in self.entries:
-            if (entry.role, entry.label) == ("candidate", asked):
+            if (entry.role, entry.label) == ("candidate", label):
                 found.setdefault(entry.name, []).append(entry)
-        return [_merged(seeds) for seeds in found.values()]
+        return list(found.values())
 
     def as_good(self, label: str) -> list[str]:
         """The names of points whose validation score equals that of the chosen one, which was the first of them."""
         chosen = self.choices.get(label)
-        scores = {entry.name: entry.scores.get("val") for entry in self.points(label)}
+        scores = {entry.name: entry.scores.get("val") for entry in self.finalists(label)}
         best = scores.pop(point_name(chosen), None) if chosen else None
         return [name for name, score in scores.items() if score is not None and score == best]
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import cycle, islice
+from math import ceil
 
 from fedbench import methods, models
 from fedbench.aggregation.aggregator import MEAN
@@ -58,6 +59,14 @@ class ComparedMethod:
         """Whether there are points to choose from."""
         return self.tries > 1
 
+    def tried_on(self, place: int) -> int:
+        """The number of points tried on the tuning seed at this place: after each seed the better half, two at least.
+
+        Simulated, the choice is as good as with all points on all of three seeds, for 0.6 times the runs. Points that
+        are proposed one after another are tried on all seeds at once.
+        """
+        return self.tries if self.samples else min(self.tries, max(2, ceil(self.tries / 2**place)))
+
     @classmethod
     def parse(cls, text: str) -> "ComparedMethod":
         """Parse `NAME`, `NAME:key=value,...` (a variant), or `package.module:Class`, which may have options too.
@@ -106,9 +115,9 @@ class ComparedMethod:
 
         Known points stand for those not known yet.
         """
-        for point in islice(cycle(self.points), self.tries) if self.tuned else ():
-            asked = self.config(config, {**point, **self.trial})
-            yield from ((asked, seed) for seed in tune_seeds)
+        for place, seed in enumerate(tune_seeds if self.tuned else ()):
+            for point in islice(cycle(self.points), self.tried_on(place)):
+                yield self.config(config, {**point, **self.trial}), seed
         final = self.config(config, self.points[0])
         yield from ((final, seed) for seed in self.seeds or seeds)
 

@@ -37,6 +37,7 @@ MOST_EXTENSIONS = 2
 """Times that a race tries points past the ends of a method's values."""
 
 TUNING, PAST_ENDS, FINALS = "tuning", "points past the ends of their values", "final runs over the seeds"
+BETTER_HALF = "tuning on {} seeds, the better half of the points"
 """Names of stages."""
 StudyWatch = Callable[[str, dict[str, Outcome], JobProgress], None]
 """Gets the name of a stage, the outcome of each of its jobs so far, and the progress of running jobs."""
@@ -126,17 +127,30 @@ class TuningStudy:
         raise first
 
     def candidates(self) -> list[Job]:
-        """The jobs of the first stage: every point of every method that has a choice, on the tuning seeds."""
+        """The jobs of the first stage: every point of every method that has a choice, on the first tuning seed.
+
+        On all seeds where points are proposed one after another.
+        """
         return [
             job
             for method in self.compared
             if method.tuned
             for values in self.points[method.label]
-            for job in self._trials(method, values)
+            for job in self._trials(method, values, self.tune_seeds if method.samples else self.tune_seeds[:1])
         ]
 
-    def _trials(self, method: ComparedMethod, values: Values) -> list[Job]:
-        return [self._job(method, values, seed, "candidate", method.trial) for seed in self.tune_seeds]
+    def better_candidates(self, place: int, metric: Metric) -> list[Job]:
+        """The jobs on the tuning seed at this place: the better half of the points of every method so far."""
+        jobs, sign = list[Job](), 1 if metric.higher else -1
+        for method in self.compared:
+            if method.tuned and not method.samples:
+                ranked = sorted(self.plan.finalists(method.label), key=lambda point: -sign * (point.scores["val"] or 0))
+                for point in ranked[: method.tried_on(place)]:
+                    jobs += self._trials(method, point.values, self.tune_seeds[place : place + 1])
+        return jobs
+
+    def _trials(self, method: ComparedMethod, values: Values, seeds: Sequence[int]) -> list[Job]:
+        return [self._job(method, values, seed, "candidate", method.trial) for seed in seeds]
 
     def expected(self) -> list[Config]:
         """The configurations of all runs, including those already done."""
@@ -176,7 +190,7 @@ class TuningStudy:
             if (values := propose(method.space, tried, takes)) is not None:
                 self.points[method.label].append(values)
                 self._note_spaces()
-                return self._trials(method, values)
+                return self._trials(method, values, self.tune_seeds)
         return []
 
     def _is_legal(self, method: ComparedMethod, point: Values) -> bool:
@@ -227,7 +241,7 @@ class TuningStudy:
                 point = {**best, key: beyond([values[key] for values in tried], whole, best[key])}
                 if point not in self.points[method.label] and self._is_legal(method, point):
                     self.points[method.label].append(point)
-                    jobs += self._trials(method, point)
+                    jobs += self._trials(method, point, self.tune_seeds)
         if jobs:
             # Points past an end are extra; the budgets that were given to all stay those that count.
             self.plan.budgets = self.plan.budgets or {c.label: len(c.points) for c in self.compared if c.tuned}
@@ -277,15 +291,15 @@ class TuningStudy:
         return Job.of(asked, seed, self.root, method.label, role=role, **about)
 
     def _choose(self, method: ComparedMethod, metric: Metric) -> None:
-        """Choose the best mean over the tuning seeds on validation after the last round; the first of equals."""
+        """Choose the point with the best mean on validation after the last round; the first of equals."""
         if not method.tuned:
             self.plan.choices[method.label] = method.points[0]
             return
         sign = 1 if metric.higher else -1
-        scored = [(entry.scores.get("val"), entry.values) for entry in self.plan.points(method.label)]
-        known = [(sign * score, values) for score, values in scored if score is not None]
+        known = self.plan.finalists(method.label)
         if known:
-            self.plan.choices[method.label] = max(known, key=lambda pair: pair[0])[1]
+            best = max(known, key=lambda point: sign * (point.scores["val"] or 0))
+            self.plan.choices[method.label] = best.values
 
 
 def run_studies(
@@ -318,41 +332,29 @@ def run_studies(
             for study in studies:
                 stack.enter_context(run_folder.locked_folder(study.folder))
                 study.recall()
-            scratch, told = studies[0].folder / ".tune", partial(_write_and_tell, studies, watch)
-            jobs, new = _begin(studies, [study.candidates() for study in studies])
-            if jobs:
-                more, tune_folder = partial(_propose, studies, metrics), studies[0].folder / TUNE
-                new |= len(run_jobs(jobs, scratch, at_once, partial(told, TUNING), more, early, tune_folder)) > len(
-                    jobs
-                )
-            for study, metric in zip(studies, metrics, strict=True):
+            stages, pairs = _StageRunner(studies, at_once, watch), list(zip(studies, metrics, strict=True))
+            tuning: dict[str, Any] = {"early": early, "tune_folder": studies[0].folder / TUNE}
+            more = partial(_propose, studies, metrics)
+            stages.run(TUNING, [study.candidates() for study in studies], more=more, **tuning)
+            for place in range(1, max(len(study.tune_seeds) for study in studies)):
+                better = [study.better_candidates(place, metric) for study, metric in pairs]
+                stages.run(BETTER_HALF.format(place + 1), better, **tuning)
+            for study, metric in pairs:
                 study.choose(metric)
             for _ in range(MOST_EXTENSIONS):
-                past_ends = [study.trials_past_ends() for study in studies]
-                if not any(past_ends):
+                if not stages.run(PAST_ENDS, [study.trials_past_ends() for study in studies]):
                     break
-                jobs, missing = _begin(studies, past_ends)
-                run_jobs(jobs, scratch, at_once, partial(told, PAST_ENDS))
-                new |= missing
-                for study, metric in zip(studies, metrics, strict=True):
-                    study.write()
+                for study, metric in pairs:
                     study.choose(metric)
-            jobs, missing = _begin(studies, [study.finals() for study in studies])
-            if jobs:
-                run_jobs(jobs, scratch, at_once, partial(told, FINALS))
-            new |= missing
+            stages.run(FINALS, [study.finals() for study in studies])
             while until is None or time.monotonic() < until:
-                looks = [study.next_look(metric) for study, metric in zip(studies, metrics, strict=True)]
+                looks = [study.next_look(metric) for study, metric in pairs]
                 if not any(looks):
                     break
-                stage = _race_so_far(studies)
-                jobs, missing = _begin(studies, looks)
-                run_jobs(jobs, scratch, at_once, partial(told, stage))
-                new |= missing
-                for study in studies:
-                    study.write()
+                stages.run(_race_so_far(studies), looks)
             for study in studies:
                 study.write()
+            new |= stages.has_run
     for study in studies:
         make_report(study.folder)
         if new:
@@ -360,13 +362,33 @@ def run_studies(
     return new
 
 
-def _begin(studies: Sequence[TuningStudy], jobs: Sequence[Sequence[Job]]) -> tuple[list[Job], bool]:
-    """Take the next jobs of every study into its plan; returns them all, and whether any is not done."""
-    for study, own in zip(studies, jobs, strict=True):
-        study.begin(own)
-    every = [job for own in jobs for job in own]
-    run_folder.warn_about_changes([(job.folder, job.config) for job in every])
-    return every, any(job.outcome().status != "done" for job in every)
+@dataclass
+class _StageRunner:
+    """Runs the jobs of studies stage by stage. has_run: whether any of them was missing."""
+
+    studies: Sequence[TuningStudy]
+    at_once: int | None
+    watch: StudyWatch | None
+    has_run: bool = False
+
+    def run(self, stage: str, jobs: Sequence[Sequence[Job]], **how: Any) -> bool:
+        """Take the next jobs of every study into its plan and run what is missing; returns whether there are jobs.
+
+        how: as in `run_jobs`.
+        """
+        for study, own in zip(self.studies, jobs, strict=True):
+            study.begin(own)
+        every = [job for own in jobs for job in own]
+        if not every:
+            return False
+        run_folder.warn_about_changes([(job.folder, job.config) for job in every])
+        self.has_run |= any(job.outcome().status != "done" for job in every)
+        told = partial(_write_and_tell, self.studies, self.watch, stage)
+        known = run_jobs(every, self.studies[0].folder / ".tune", self.at_once, told, **how)
+        self.has_run |= len(known) > len(every)
+        for study in self.studies:
+            study.write()
+        return True
 
 
 def _write_and_tell(

@@ -46,6 +46,20 @@ def test_points_that_were_as_good_as_the_chosen_one():
     assert found.as_good("fedcac") == found.as_good("local") == []
 
 
+def test_points_that_were_left_behind_are_no_finalists():
+    entries = [
+        Entry("candidate", "local", {"train.lr": lr}, seed, "a", "done", None, {"val": 0.5})
+        for lr, seed in ((0.1, 90), (0.2, 90), (0.2, 91))
+    ]
+    found = Plan("compare", None, {}, entries, spaces={"local": {"train.lr": [0.1, 0.2]}})
+    assert [entry.values["train.lr"] for entry in found.points("local")] == [0.1, 0.2]
+    assert [entry.values["train.lr"] for entry in found.finalists("local")] == [0.2]
+    assert found.halved
+    found.entries = entries[:2]
+    assert not found.halved
+    assert len(found.finalists("local")) == 2
+
+
 def test_what_it_does_not_know_it_leaves_aside(tmp_path):
     plan().write(tmp_path)
     path = tmp_path / "plan.json"

@@ -1,5 +1,7 @@
 """Methods by name, as variants, and what each is tuned over."""
 
+from dataclasses import replace
+
 import pytest
 
 from fedbench.config import Config
@@ -77,6 +79,14 @@ def test_it_runs_its_points_on_the_tuning_seeds_and_the_first_one_on_the_final_o
     own = ComparedMethod("local", "local", {"rounds": 9}, points, {"rounds": 3}, samples=3)
     found = [(asked.train.lr, asked.rounds, seed) for asked, seed in own.runs(Config(), [0, 1], [90])]
     assert found == [(0.1, 3, 90), (0.2, 3, 90), (0.1, 3, 90), (0.1, 9, 0), (0.1, 9, 1)]
+
+
+def test_the_better_half_of_the_points_goes_on_after_each_tuning_seed():
+    own = ComparedMethod("local", "local", points=tuple({"train.lr": lr} for lr in (0.1, 0.2, 0.3, 0.4, 0.5)))
+    assert [own.tried_on(place) for place in range(4)] == [5, 3, 2, 2]
+    assert [seed for _, seed in own.runs(Config(), [0], [90, 91, 92])] == [90] * 5 + [91] * 3 + [92] * 2 + [0]
+    assert [replace(own, samples=5).tried_on(place) for place in range(3)] == [5, 5, 5]
+    assert replace(own, points=own.points[:2]).tried_on(2) == 2
 
 
 def test_without_a_choice_there_are_final_runs_alone_on_its_own_seeds_where_it_has_some():

@@ -60,6 +60,24 @@ def test_the_best_mean_over_the_tuning_seeds_is_chosen(scores, chosen, tmp_path)
     assert made.plan.choices == {"local": {"train.lr": chosen}}
 
 
+@pytest.mark.parametrize(("metric", "goes_on"), [("accuracy", [0.1, 1.0]), ("mse", [0.01, 0.1])])
+def test_the_better_points_go_on_to_the_next_tuning_seed(metric, goes_on, tmp_path):
+    made = study(tmp_path, {0.01: [0.3], 0.1: [0.5], 1.0: [0.9]}, seeds=(90,))
+    made.tune_seeds = (90, 91, 92)
+    task = load("classification" if metric == "accuracy" else "regression")
+    found = made.better_candidates(1, task.primary)
+    assert sorted(job.values["train.lr"] for job in found) == goes_on
+    assert {(job.seed, job.role) for job in found} == {(91, "candidate")}
+
+
+def test_only_points_tried_on_all_tuning_seeds_are_chosen(tmp_path):
+    made = study(tmp_path, {0.01: [0.95], 0.1: [0.5], 1.0: [0.9]}, seeds=(90,))
+    more = [Entry("candidate", "local", {"train.lr": lr}, 91, "x", "done", None, {"val": 0.4}) for lr in (0.1, 1.0)]
+    made.plan.entries += more
+    made.choose(load("classification").primary)
+    assert made.plan.choices == {"local": {"train.lr": 1.0}}
+
+
 def test_where_no_point_finished_nothing_is_chosen(tmp_path):
     made = study(tmp_path, {0.01: [None, None], 0.1: [None, 0.3], 1.0: [None, None]})
     made.choose(load("classification").primary)
