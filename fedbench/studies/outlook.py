@@ -1,17 +1,18 @@
 """What a study will cost, before it starts: points, runs, gradient steps and hours."""
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 
+from fedbench.config import Config
+from fedbench.results.plan import Plan
 from fedbench.results.quantities import duration, plural
 from fedbench.results.race import Rules, judge
 from fedbench.results.tables import BASELINE, REFERENCES
+from fedbench.studies.compared_methods import ComparedMethod
 from fedbench.studies.cost import hours_of, steps_of
-
-if TYPE_CHECKING:
-    from fedbench.studies.tuning_study import TuningStudy
+from fedbench.studies.space import Values
 
 TYPICAL = 2.0
 """Typical standard deviation, in points of accuracy, of methods' means, and of paired differences over seeds."""
@@ -19,7 +20,21 @@ SIMULATED, ROTATIONS = 20, 300
 """Simulated races behind an expectation, and rotations in each, fewer than for verdicts."""
 
 
-def outlook(studies: Sequence["TuningStudy"]) -> Iterator[str]:
+class Planned(Protocol):
+    """What is asked of a study: its methods with their points, and the configurations of its runs."""
+
+    plan: Plan
+    config: Config
+    compared: Sequence[ComparedMethod]
+    setting: str
+    points: dict[str, list[Values]]
+
+    def expected(self) -> list[Config]: ...
+
+    def final_config(self, method: ComparedMethod) -> Config: ...
+
+
+def outlook(studies: Sequence[Planned]) -> Iterator[str]:
     """Lines about a planned study: points, runs, and estimated time."""
     for study in studies:
         inside = f"{study.setting}: " if study.setting else ""
@@ -33,7 +48,7 @@ def outlook(studies: Sequence["TuningStudy"]) -> Iterator[str]:
     yield from cost(studies)
 
 
-def cost(studies: Sequence["TuningStudy"]) -> Iterator[str]:
+def cost(studies: Sequence[Planned]) -> Iterator[str]:
     """Runs, their gradient steps and estimated time, and what a race adds to these. Raises ConfigError."""
     runs = [config for study in studies for config in study.expected()]
     steps, hours = sum(map(steps_of, runs)), hours_of(runs)
@@ -41,7 +56,7 @@ def cost(studies: Sequence["TuningStudy"]) -> Iterator[str]:
     yield from _cost_of_races([study for study in studies if study.plan.race is not None])
 
 
-def _cost_of_races(studies: Sequence["TuningStudy"]) -> Iterator[str]:
+def _cost_of_races(studies: Sequence[Planned]) -> Iterator[str]:
     """How much longer studies take that add seeds until they are decided."""
     if not studies:
         return

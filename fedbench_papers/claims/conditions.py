@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedbench.errors import ConfigError
-from fedbench.studies.compared_methods import TUNE_SEEDS
 from fedbench.studies.space import Values
+from fedbench_papers import TUNE_SEEDS
 
 IMAGES = tuple(f"partition.{key}" for key in ("images", "train_size", "total", "min_images", "counts"))
 """Keys with numbers of the clients' training images, to which `scale` applies."""

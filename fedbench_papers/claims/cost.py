@@ -3,13 +3,14 @@
 from collections.abc import Iterator
 
 from fedbench.config import Config
+from fedbench_papers import TUNE_SEEDS
 from fedbench_papers.claims.rows import Row
 
 
 def runs_of_row(row: Row) -> Iterator[tuple[Config, int]]:
     """The runs of a row: configuration and seed."""
     for method in row.arms:
-        yield from method.runs(Config(), row.seeds)
+        yield from method.runs(Config(), row.seeds, TUNE_SEEDS)
 
 
 def new_runs(row: Row, known: set[tuple[str, int]]) -> list[tuple[Config, int]]:

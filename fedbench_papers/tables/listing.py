@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from fedbench.config import Config
 from fedbench.config.keys import nest
 from fedbench.studies.cost import hours_of, steps_of
+from fedbench_papers import TUNE_SEEDS
 from fedbench_papers.tables.experiment import Experiment, figures, names
 
 
@@ -31,5 +32,5 @@ def runs_of_cells(experiment: Experiment, scale: str) -> list[Config]:
     for cell in experiment.cells:
         asked = Config(**nest(experiment.values(cell, scale)))
         for method in experiment.compared_methods(cell, scale):
-            found |= {(config.key(), seed): config for config, seed in method.runs(asked, asked.seeds)}
+            found |= {(config.key(), seed): config for config, seed in method.runs(asked, asked.seeds, TUNE_SEEDS)}
     return list(found.values())

@@ -55,7 +55,7 @@ def test_an_option_of_other_methods_names_them():
     with pytest.raises(ConfigError) as caught:
         config_text(config("--method.tau 0.5"))
     assert str(caught.value) == (
-        "unknown key method.tau: method fedavg takes buffers, weighting; fedcac, floco have it (--method NAME)"
+        "unknown key method.tau: method fedavg takes buffers, weighting; fedcac, fedcp, floco have it (--method NAME)"
     )
 
 

@@ -1,6 +1,7 @@
 """A run is done once, in the folder that was asked for; each of several seeds is kept and taken again."""
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -196,7 +197,7 @@ def test_less_work_than_the_start_of_a_ray_stays_in_this_process_and_that_is_sai
     result = run(two_hosts, report=False)
     assert result.config.resources.hosts == 0
     assert read_yaml(result.folder / "config.yaml")["resources"]["hosts"] == 0
-    assert any("hosts = auto: about 0 s of work, in this process" in line for line in caplog.messages)
+    assert any(re.search("hosts = auto: about [01] s of work, in this process", line) for line in caplog.messages)
     other = run(small(out=str(tmp_path / "b")), report=False)
     assert read(result.folder) == read(other.folder)
 

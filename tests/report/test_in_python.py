@@ -1,0 +1,29 @@
+"""What Python is given of a report."""
+
+import plotly.graph_objects as go
+import pytest
+
+import fedbench
+from fedbench.errors import ConfigError
+from fedbench.studies.compare import Comparison
+from fedbench.studies.grid import GridResult
+from tests.report.conftest import write_comparison, write_grid
+from tests.report.test_matrix import write_matrix
+
+
+def test_a_grid_and_comparisons_show_their_answer_table_and_figures(tmp_path):
+    one = fedbench.load(write_grid(tmp_path / "grid", space={"method.tau": [0.1, 0.3]}))
+    assert isinstance(one, GridResult)
+    assert one.best == {"method.tau": 0.3}
+    write_comparison(tmp_path / "compare", {"local": 0.7, "fedper": 0.8})
+    many = fedbench.load(tmp_path / "compare")
+    assert isinstance(many, Comparison)
+    over = fedbench.load(write_matrix(tmp_path / "over", {"local": 0.7, "fedper": 0.8}, {"local": 0.7, "fedper": 0.6}))
+    for found, shown in ((one, "collaboration helped"), (many, "fedper reached 79.4"), (over, "fedper")):
+        assert shown in found.answer
+        html = found._repr_html_()
+        assert found.report.absolute().as_uri() in html
+        assert "<td>fedper</td>" in html or "<td>fedcac</td>" in html
+        assert isinstance(found.figure(found.figures[0]), go.Figure)
+    with pytest.raises(ConfigError, match=r"figure = curves: must be one of forest, .*curve-after_agg"):
+        many.figure("curves")

@@ -1,0 +1,20 @@
+"""The settings of a study over settings are read once, without those that have no numbers."""
+
+import json
+
+from fedbench.report.survey import Survey
+from tests.report.test_matrix import write_matrix
+
+LEVELS = {"local": 0.7, "fedper": 0.8}
+
+
+def test_methods_and_settings_with_numbers(tmp_path):
+    folder = write_matrix(tmp_path, LEVELS, {**LEVELS, "ditto": 0.9})
+    found = Survey.load(folder)
+    assert sorted(found.labels) == ["fedper", "local"]
+    assert [setting.name for setting in found.settings] == list(found.studies)
+    first = found.settings[0]
+    plan = folder / first.path / "plan.json"
+    tree = json.loads(plan.read_text())
+    plan.write_text(json.dumps({**tree, "entries": []}))
+    assert first.name not in Survey.load(folder).studies
