@@ -210,7 +210,7 @@ def test_unknown_names(refused, line, parts):
         ("--name ../../esc", "name = '../../esc': must be the name of one folder"),
         (
             "--method.tau 0.5",
-            "method.tau: method fedavg takes buffers, weighting; fedcac, fedcp, floco have it",
+            "unknown key method.tau: method fedavg takes buffers, weighting; fedcac, fedcp, floco have it",
         ),
         ("--data parquet:", "--data parquet: has no path"),
         ("--data folder:", "--data folder: has no path"),
@@ -431,7 +431,7 @@ def test_a_configuration_file_that_is_none(refused, tmp_path):
         ("compare --methods fedmosaic", "needs a public unlabelled set"),
         ("compare --methods mine:Plain", "'mine:Plain' is not a subclass of fedbench.methods.base.Method"),
         ("grid --method fedcac --data.val 0", "a grid chooses on the validation split"),
-        ("grid --method fedcac --baselines loca", "unknown method 'loca': did you mean local or floco"),
+        ("grid --method fedcac --baselines loca", "unknown method 'loca': did you mean local or floco or ifca?"),
         ("grid --method fedper --model mine:Plain", "--model.head NAME"),
         ("grid --method mine:Plain", "'mine:Plain' is not a subclass of fedbench.methods.base.Method"),
         ("report", "give one folder"),
