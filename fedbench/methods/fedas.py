@@ -81,9 +81,9 @@ class FedAS(Method["FedAS.Options", "FedAS.State"]):
         received, last = super().receive(client), client.state.last
         if not self.options.align_epochs or (last is None and self.options.first == "skip"):
             return received
-        return self.aligned(client, received, last or client.initial)
+        return self.realigned_body(client, received, last or client.initial)
 
-    def aligned(self, client: Client[State], received: Weights, last: Weights) -> Weights:
+    def realigned_body(self, client: Client[State], received: Weights, last: Weights) -> Weights:
         """The received body after alignment to the class means of the last model's features."""
         options, train, body = self.options, self.context.train, self.shared_params.mask
         features = client.learner.features(last, client.train).flatten(1).to(torch.float64)

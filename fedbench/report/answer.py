@@ -61,7 +61,7 @@ def subtitle(study: Study) -> str:
     parts += [f"{'seeds' if len(seeds) > 1 else 'seed'} {', '.join(map(str, seeds))}"] if seeds else []
     if tried := study.plan.points():
         space = " × ".join(key.removeprefix("method.") for key in study.plan.spaces[study.method])
-        where = f"chosen on validation {study.metric.label} {POINT_NAMES[study.point]}{halved(study)}"
+        where = f"chosen on validation {study.metric.label} {POINT_NAMES[study.point]}{seeds_remark(study)}"
         parts.append(f"{len(tried)} points of {space}, {where}")
     parts += [study.remark] if len(set(study.estimators.values())) == 1 else []
     return "; ".join(part for part in parts if part)
@@ -218,9 +218,9 @@ def reference_lines(study: Study) -> list[str]:
     ]
 
 
-def halved(study: Study) -> str:
+def seeds_remark(study: Study) -> str:
     """How many tuning seeds points were tried on, if not all on all."""
-    return ", the better half on each further tuning seed" if study.plan.halved else ""
+    return ", the better half on each further tuning seed" if study.plan.drops_points_early else ""
 
 
 def equal_points(study: Study) -> list[str]:

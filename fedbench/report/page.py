@@ -146,8 +146,8 @@ def _difference_part(study: Study, rows: Sequence[LeaderboardRow]) -> Part:
 def _tuning_part(study: Study, rows: Sequence[LeaderboardRow]) -> Part:
     spent = sum(len(study.plan.points(row.label)) for row in rows)
     intro = (
-        f"{spent} points in total, chosen on validation {POINT_NAMES[study.point]}{answer.halved(study)}; filled: the "
-        "chosen ones. "
+        f"{spent} points in total, chosen on validation {POINT_NAMES[study.point]}{answer.seeds_remark(study)}; "
+        "filled: the chosen ones. "
         "A wide spread means that the method is sensitive to its tuning."
     )
     made = charts(("tuning", "", tuning_strip(study, rows), ""), wide=True) + budget_charts(study)

@@ -118,7 +118,7 @@ class Plan:
         return [point for count, point in known if count == max(other for other, _ in known)]
 
     @property
-    def halved(self) -> bool:
+    def drops_points_early(self) -> bool:
         """Whether some points were left behind after a tuning seed."""
         return any(len({len(seeds) for seeds in self._tried(label)}) > 1 for label in self.spaces)
 

@@ -338,7 +338,7 @@ def on_device(message: Message, device: torch.device, sent: Sent) -> Message:
     On a CPU their places in memory are as good as those of new tensors, on which the bits of products depend.
     """
     if device.type == "cpu":
-        message.tensors = {name: trees.aligned(tensor) for name, tensor in message.tensors.items()}
+        message.tensors = {name: trees.with_aligned_memory(tensor) for name, tensor in message.tensors.items()}
         return message
     for name, tensor in message.tensors.items():
         place = tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
@@ -349,5 +349,5 @@ def on_device(message: Message, device: torch.device, sent: Sent) -> Message:
 
 
 def on_cpu(message: Any) -> Any:
-    message.tensors = {name: trees.aligned(tensor.cpu()) for name, tensor in message.tensors.items()}
+    message.tensors = {name: trees.with_aligned_memory(tensor.cpu()) for name, tensor in message.tensors.items()}
     return message

@@ -58,7 +58,7 @@ class Packing:
         return place
 
 
-def aligned(tensor: Tensor) -> Tensor:
+def with_aligned_memory(tensor: Tensor) -> Tensor:
     """The tensor, where it begins in memory like a new one: the bits of a product depend on it. Else a copy of it."""
     return tensor.clone() if tensor.numel() and tensor.data_ptr() % ALIGNMENT else tensor
 
@@ -97,7 +97,7 @@ def unpack_tree(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> A
             return rest
         ((kind, content),) = rest.items()
         if kind == TENSOR:
-            return aligned(tensors[content])
+            return with_aligned_memory(tensors[content])
         if kind == PAIRS:
             return {value(key): value(item) for key, item in content}
         items = [value(item) for item in content]

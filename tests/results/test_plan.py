@@ -54,9 +54,9 @@ def test_points_that_were_left_behind_are_no_finalists():
     found = Plan("compare", None, {}, entries, spaces={"local": {"train.lr": [0.1, 0.2]}})
     assert [entry.values["train.lr"] for entry in found.points("local")] == [0.1, 0.2]
     assert [entry.values["train.lr"] for entry in found.finalists("local")] == [0.2]
-    assert found.halved
+    assert found.drops_points_early
     found.entries = entries[:2]
-    assert not found.halved
+    assert not found.drops_points_early
     assert len(found.finalists("local")) == 2
 
 

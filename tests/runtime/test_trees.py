@@ -111,6 +111,6 @@ def test_restored_tensors_lie_in_memory_as_new_ones(there_and_back):
     found = there_and_back({"one": torch.ones(3), "more": [torch.randn(5, 7) for _ in range(4)], "two": torch.ones(1)})
     assert all(tensor.data_ptr() % 64 == 0 for tensor in (found["one"], *found["more"], found["two"]))
     new = torch.zeros(8)
-    assert trees.aligned(new) is new
-    assert torch.equal(trees.aligned(new[1:]), new[1:])
-    assert trees.aligned(new[1:]).data_ptr() % 64 == 0
+    assert trees.with_aligned_memory(new) is new
+    assert torch.equal(trees.with_aligned_memory(new[1:]), new[1:])
+    assert trees.with_aligned_memory(new[1:]).data_ptr() % 64 == 0
