@@ -340,7 +340,8 @@ class Config(Section):
     def __getstate__(self) -> dict[Any, Any]:
         """Includes classes and functions that only this process has, for the receiving process."""
         names = [str(section.name) for section in (self.method, self.data, self.model, self.aggregator)]
-        return {**super().__getstate__(), "objects": objects_to_send([*names, *self.evaluate.metrics])}
+        functions = [*self.evaluate.metrics, str(self.data.options.get("collate"))]
+        return {**super().__getstate__(), "objects": objects_to_send([*names, *functions])}
 
     def __setstate__(self, state: dict[Any, Any]) -> None:
         receive_objects(state.pop("objects"))

@@ -21,7 +21,8 @@ from typing import Any, BinaryIO, Literal
 import numpy as np
 from filelock import FileLock
 
-from fedbench.data.normalisation import MeanAndDeviation, moments_of
+from fedbench.data.fields import Fields
+from fedbench.data.normalisation import MeanAndDeviation, TokenMoments, moments_of
 from fedbench.data.reading.targets import NAMES_SHOWN, Targets
 from fedbench.errors import ConfigError
 
@@ -51,8 +52,9 @@ class Content:
     """The content of a source.
 
     train, test: numbers of samples. val: how many of the last training samples are the source's own validation part.
-    blocks: the training samples, then the test samples, each read once. kind: image, feature or token; by default bytes
-    are images, other integers tokens and floats features.
+    blocks: the training samples, then the test samples, each read once. kind: image, feature, token or fields (samples
+    of several arrays, which are not normalised); by default bytes are images, other integers tokens and floats
+    features. fields: the structure of batches that are not (samples, targets).
     categories: whether columns of rows may hold category codes. targets: converts the targets of all rows; by default
     they are class numbers, of `classes` named `class_names`. domains: the numbers and names of the blocks' domains; by
     default they are numbers, of `domain_names`. mean, std: None to measure them on the train part. remarks: lines to
@@ -74,6 +76,7 @@ class Content:
     targets: Callable[[np.ndarray], Targets] | None = None
     domains: Callable[[np.ndarray], tuple[np.ndarray, tuple[str, ...]]] | None = None
     remarks: Callable[[], Iterable[str]] = tuple
+    fields: Fields | None = None
 
 
 @dataclass(frozen=True)
@@ -174,6 +177,7 @@ class Tally:
 
     train: int
     categories: bool = False
+    packed: bool = False
     shape: tuple[int, ...] = ()
     kind: str = ""
     rows: int = 0
@@ -183,7 +187,7 @@ class Tally:
     digest: Any = field(default_factory=hashlib.sha256)
 
     def add(self, block: Block, samples: np.ndarray) -> None:
-        self.constants = self.constants or moments_of(samples, self.categories)
+        self.constants = self.constants or (TokenMoments() if self.packed else moments_of(samples, self.categories))
         self.constants.add(samples[: max(0, self.train - self.rows)])
         self.digest.update(samples.data)
         self.targets.append(block.targets)
@@ -194,7 +198,7 @@ class Tally:
 
 def write_decoded(source: Source, content: Content, folder: Path, progress: OnProgress | None) -> None:
     """Streams the samples, then writes targets, domains and metadata."""
-    tally, rows = Tally(content.train, content.categories), content.train + content.test
+    tally, rows = Tally(content.train, content.categories, content.kind == "fields"), content.train + content.test
     with (folder / "samples.npy").open("wb") as file:
         for block in content.blocks:
             if not tally.shape:
@@ -304,6 +308,7 @@ def describe_cache(source: Source, content: Content, tally: Tally, meaning: Targ
         "file_count": len(source.files),
         "options": {key: str(value) for key, value in source.options.items()},
         "sha256": tally.digest.hexdigest(),
+        **({"fields": content.fields.as_json()} if content.fields else {}),
     }
 
 
@@ -336,6 +341,7 @@ def read_prepared(folder: Path) -> dict[str, Any]:
         listed = ("class_names", "class_labels", "domain_names", "mean", "std", "warnings", "scaling")
         names = {key: tuple(meta[key]) for key in listed}
         fixed = {key: meta[key] for key in ("name", "kind", "task", "classes", "train_rows", "val_rows")}
+        fixed["fields"] = Fields.from_json(meta.get("fields"))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ConfigError(f"{folder}: incomplete prepared data set ({error}); delete it and start again") from error
     return {"samples": samples, "targets": targets, "domains": domains, **names, **fixed}

@@ -10,6 +10,7 @@ import numpy as np
 
 from fedbench.data import cache, sources
 from fedbench.data.cache import OnProgress
+from fedbench.data.fields import Fields
 from fedbench.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -21,7 +22,8 @@ class Dataset:
     """Samples and targets of one data set, train part first, then test part.
 
     samples: [rows, ...], memory-mapped. kind: image (uint8 or float32 [rows, channels, height, width]), feature
-    (float32) or token (int64). targets: [rows, ...], class numbers (int64) or numbers (float32), depending on the task.
+    (float32), token (int64) or fields (several arrays, packed into rows). fields: the structure of batches that are not
+    (samples, targets). targets: [rows, ...], class numbers (int64) or numbers (float32), depending on the task.
     domains: int64 [rows] or None. Rows 0 .. train_rows-1 are the source's train part, of which the last val_rows are
     its own validation part. mean, std: per channel (the first dimension of a sample) of pixels in [0, 1] or of
     features; empty if samples are not normalised. classes: their number, 0 if targets are not classes. class_names: of
@@ -47,6 +49,7 @@ class Dataset:
     val_rows: int = 0
     class_labels: tuple[str, ...] = ()
     scaling: tuple[str, ...] = ()
+    fields: Fields | None = None
 
     @classmethod
     def load(cls, config: "DataConfig", progress: OnProgress | None = None) -> "Dataset":
@@ -71,7 +74,8 @@ class Dataset:
         channels, found = len(self.mean), {"mean": self.mean, "std": self.std}
         for key, values in (("mean", mean), ("std", std)):
             if values and not channels:
-                raise ConfigError(f"data.{key} = {[*values]}: {self.name} has integers, which are not normalised")
+                what = "samples of several arrays" if self.kind == "fields" else "integers"
+                raise ConfigError(f"data.{key} = {[*values]}: {self.name} has {what}, which are not normalised")
             if len(values) not in (0, 1, channels):
                 raise ConfigError(
                     f"data.{key} = {[*values]}: {self.name} has {channels} channels; one value, or as many"
@@ -120,7 +124,7 @@ class Dataset:
         assert self.folder is not None
         parts = (self.train_rows, self.val_rows, self.samples.shape, self.samples.dtype.str, self.targets.dtype.str)
         names = (self.kind, self.task, self.classes, self.class_names, self.class_labels, self.domain_names)
-        read = (cache.digest_of(self.folder), parts, names)
+        read = (cache.digest_of(self.folder), parts, names, *([self.fields.as_json()] if self.fields else []))
         return sha256(repr(read).encode()).hexdigest()[:12]
 
     @property
@@ -151,11 +155,13 @@ class Dataset:
         """The input normalisation as JSON, for using a model without this data set.
 
         A model's input is (sample / unit - mean) / std, with mean and std along the first dimension of a sample, or the
-        sample itself if both are empty (tokens). shape: of a sample; classes: the names of the outputs, if classes.
+        sample itself if both are empty (tokens). fields: the structure of batches, if they are not (samples, targets),
+        and the columns of every array in packed samples. shape: of a sample; classes: the names of the outputs.
         """
         classes = self.class_names or tuple(map(str, range(self.classes)))
         constants = {"unit": self.unit, "mean": [*self.mean], "std": [*self.std]}
-        return {"shape": [*self.shape], **constants, "classes": [*classes]}
+        fields = {"fields": self.fields.as_json()} if self.fields else {}
+        return {"shape": [*self.shape], **constants, "classes": [*classes], **fields}
 
 
 def reopen_dataset(folder: Path, mean: tuple[float, ...], std: tuple[float, ...]) -> Dataset:

@@ -14,6 +14,7 @@ from fedbench.engine.losses import calls_of, outputs_of, prediction_loss
 from fedbench.module import seeds
 from fedbench.module.flat import FlatModule
 from fedbench.module.hooks import Hooks
+from fedbench.module.inputs import inputs_of
 from fedbench.module.order import entered_order
 from fedbench.module.weights import Weights
 from fedbench.tasks import Score, Task, mean_of
@@ -162,10 +163,10 @@ class Evaluator:
         return self._order
 
     def _noise_like(self, data: Batches) -> tuple[Tensor, Tensor]:
-        """Two inputs and targets of the data's shapes: noise, or zeros if inputs are whole numbers only."""
+        """Two inputs and targets of the data's shapes: noise, or the first sample twice if it is not all floats."""
         first = torch.zeros(1, dtype=torch.int64, device=self.flat.device)
         x, y = (part.expand(2, *part.shape[1:]) for part in data.batch(first))
-        if x.is_floating_point():
+        if x.is_floating_point() and inputs_of(self.flat.module) is None:
             stream = torch.Generator().manual_seed(0)
             x = torch.randn(x.shape, dtype=self.flat.dtype, generator=stream).to(self.flat.device)
         return x, torch.zeros_like(y)

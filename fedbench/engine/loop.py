@@ -16,6 +16,7 @@ from fedbench.engine.module_optimizer import advance, epochs_before, keep_schedu
 from fedbench.engine.optimizers import Stepper, make_stepper
 from fedbench.errors import ConfigError
 from fedbench.module.hooks import takes_index
+from fedbench.module.inputs import inputs_of, structured
 from fedbench.module.weights import Weights
 
 At = Callable[[Tensor], Tensor]
@@ -62,6 +63,12 @@ class Training:
         self._autocast = engine.flat.autocast()
         self._with_index = takes_index(engine.flat.module)
         self._transfers = any("transfer" in hook for hook in self.hooks.calls)
+        self._structured = inputs_of(engine.flat.module) is not None
+        if self._transfers and self._structured:
+            raise ConfigError(
+                f"{type(engine.flat.module).__name__} changes batches in its transfer hooks, which works with batches "
+                "(samples, targets) only: let the data set do it"
+            )
         self._second = engine.second_batches(fit)
         self._data = engine.training_data(fit)
         self._fetched: tuple[Tensor | None, Any] = (None, None)
@@ -116,7 +123,7 @@ class Training:
         for position, (first, *rest) in enumerate(groups):
             hooks.logs.in_step, self._position = True, position
             batch = self.fetch(first)
-            go_on = hooks("on_train_batch_start", batch, position) != -1
+            go_on = hooks("on_train_batch_start", self._seen(batch), position) != -1
             if go_on:
                 yield give(first, rest)
                 context.update(global_step=context.global_step + 1)
@@ -127,7 +134,7 @@ class Training:
             if not go_on:
                 break
             if "on_train_batch_end" in hooks.calls:
-                hooks("on_train_batch_end", result_of(self.output, self.loss), batch, position)
+                hooks("on_train_batch_end", result_of(self.output, self.loss), self._seen(batch), position)
             self._advance("step", position + 1, plateau=True)
 
     def fetch(self, index: Tensor) -> Any:
@@ -205,7 +212,12 @@ class Training:
         module = self.engine.flat.module
         if self.fit.loss is not None:
             return self.fit.loss.of(module, batch, self.needs)
-        return module.training_step(batch, self._position) if self._with_index else module.training_step(batch)
+        seen = self._seen(batch)
+        return module.training_step(seen, self._position) if self._with_index else module.training_step(seen)
+
+    def _seen(self, batch: Any) -> Any:
+        """The batch as the module expects it."""
+        return structured(self.engine.flat.module, batch) if self._structured else batch
 
     def _count(self, loss: Tensor | None) -> Tensor:
         if loss is None:

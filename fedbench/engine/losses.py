@@ -11,6 +11,7 @@ from fedbench.engine.fit import LossFunction
 from fedbench.errors import ConfigError
 from fedbench.models.compiled import without_compiler
 from fedbench.module.hooks import takes_index
+from fedbench.module.inputs import structured
 from fedbench.tasks import Task
 
 
@@ -60,8 +61,8 @@ def parts_of(found: Any) -> tuple[Any, ...]:
 
 def task_loss(net: LightningModule, batch: Any, s: Any = None) -> Tensor:
     """The module's own loss of a batch, for methods that add terms to it."""
-    own_step = type(net).training_step
-    output = own_step(net, batch, 0) if takes_index(net) else own_step(net, batch)
+    own_step, seen = type(net).training_step, structured(net, batch)
+    output = own_step(net, seen, 0) if takes_index(net) else own_step(net, seen)
     loss = loss_of(output, net)
     if loss is None:
         raise ConfigError(f"{type(net).__name__}.training_step returned None, which this method cannot use")

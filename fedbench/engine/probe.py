@@ -11,17 +11,22 @@ from fedbench.engine.learner import Learner
 from fedbench.engine.losses import outputs_of, parts_of
 from fedbench.errors import ConfigError, as_config_error
 from fedbench.module import seeds
+from fedbench.module.inputs import inputs_of
 
 
 def probe(learner: Learner, data: Batches, outputs: int) -> None:
     """Tries a forward pass and a gradient step. Raises ConfigError for what would fail in round 1."""
     flat, name = learner.flat, type(learner.module).__name__
     x = data.batch(torch.arange(min(2, len(data)), device=learner.device))[0]
-    failure = f"model {name} fails on samples of shape {tuple(x.shape[1:])}"
+    inputs = inputs_of(learner.module)
+    failure = (
+        f"model {name} fails on samples {inputs.fields if inputs and inputs.fields.sample else tuple(x.shape[1:])}"
+    )
     with as_config_error(failure), learner.evaluator.evaluating(flat.initial()), torch.no_grad(), flat.autocast():
         output = flat.module(x)
     check_outputs(learner, output, len(x), outputs)
-    with as_config_error(f"model {name} fails in training"), seeds.preserved_streams():
+    batches = f" on batches {inputs.fields.described}" if inputs else ""
+    with as_config_error(f"model {name} fails in training{batches}"), seeds.preserved_streams():
         learner.fit(Fit(flat.initial(), data, "probe", Amount(steps=1)))
     learner.ledger.clear()
 

@@ -27,6 +27,7 @@ from fedbench.engine.module_optimizer import (
 from fedbench.engine.optimizers import built_in
 from fedbench.errors import ConfigError, first_line
 from fedbench.models.compiled import unwrap
+from fedbench.module.inputs import structured
 from fedbench.silence import silence_logger
 
 
@@ -70,11 +71,14 @@ class PlannedBatches:
 
     def __init__(self, engine: Engine, fit: Fit, plan: BatchPlan) -> None:
         self._data, self._second, self._epochs = engine.training_data(fit), engine.second_batches(fit), iter(plan)
+        self._module = engine.flat.module if fit.loss is None else None
 
     def __iter__(self) -> Iterator[Any]:
         for index in next(self._epochs, []):
-            batch = self._data.batch(index)
-            yield batch if self._second is None else (batch, next(self._second))
+            batch: Any = self._data.batch(index)
+            if self._second is not None:
+                batch = batch, next(self._second)
+            yield batch if self._module is None else structured(self._module, batch)
 
 
 class FitSteps(Callback):

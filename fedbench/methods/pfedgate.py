@@ -105,7 +105,7 @@ class PFedGate(Method["PFedGate.Options", "PFedGate.State"]):
             raise ConfigError("method.sparsity < 1 with method.gate = false: no gate selects the blocks to keep")
         if options.gate and self.context.train.batch_size == 1:
             raise ConfigError("train.batch_size = 1: the gate has BatchNorm and trains on 2 images or more at a time")
-        if options.gate and self.context.samples == "token":
+        if options.gate and self.context.samples in ("token", "fields"):
             raise ConfigError(
                 "method pfedgate needs real-valued samples, but those of the data are tokens: choose another method"
             )

@@ -18,20 +18,27 @@ SHAPE = ("input_shape", "classes")
 
 def build(
     name: str,
-    input_shape: tuple[int, ...] = (3, 32, 32),
+    input_shape: Any = (3, 32, 32),
     classes: int = 10,
     task: Task | None = None,
     **options: Any,
 ) -> LightningModule:
-    """A new network for inputs of this shape, such as (channels, height, width). Raises ConfigError.
+    """A new network for inputs of this shape, such as (channels, height, width), or of a dict or tuple of shapes.
+
+    Raises ConfigError.
 
     Initial weights come from torch's global generator: seed it first. classes: its number of outputs, also for other
     tasks. task: gives built-in networks their loss. options: further arguments of the constructor.
     """
     kind = load(resolve_model(name, input_shape))
+    if issubclass(kind, Network) and not all(isinstance(size, int) for size in input_shape):
+        raise ConfigError(
+            f"model {name}: takes samples of one array; for several, bring a LightningModule of your own, or choose "
+            "one of them with data.sample"
+        )
     if getattr(kind, "images_only", False) and len(input_shape) != 3:
         raise ConfigError(f"model {name}: needs images, but samples have shape {input_shape}; model mlp takes any")
-    given = {"input_shape": tuple(input_shape), "classes": classes}
+    given = {"input_shape": input_shape, "classes": classes}
     shape = {key: given[key] for key in SHAPE if key in constructor_arguments(kind)}
     check_options(name, kind, shape | options)
     try:

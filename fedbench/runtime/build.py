@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 
 import torch
+from lightning import LightningModule
 from torch import Tensor, nn
 
 from fedbench import models
@@ -19,6 +20,7 @@ from fedbench.methods.server import Context
 from fedbench.models import state_dicts
 from fedbench.module import seeds
 from fedbench.module.copies import copies_in
+from fedbench.module.inputs import attach
 from fedbench.module.layout import Layout
 from fedbench.module.weights import Weights
 from fedbench.runtime.resolved import ResolvedRun
@@ -44,10 +46,12 @@ def build_parts(run: ResolvedRun, partition: Partition, seed: int, device: str =
 
 def build_learner(run: ResolvedRun, seed: int, device: str = "cpu") -> Learner:
     """The learner; every process builds the same start model from the seed."""
-    config, dataset, task = run.config, run.dataset, run.task
+    config, dataset = run.config, run.dataset
     with seeds.preserved_streams():
         seeds.seed_everything(seed, "model")
-        module = models.build(config.model.name, dataset.shape, dataset.outputs, task, **config.model.options)
+        module = build_model(run)
+    if dataset.fields and not isinstance(module, models.Network):
+        attach(module, dataset.fields, torch.float64 if config.train.precision == "64-true" else torch.float32)
     copies = copies_in(module)  # before their numbers differ
     if config.train.precision == "64-true":
         module.double()  # before weights of that precision are copied into it
@@ -68,10 +72,17 @@ def build_learner(run: ResolvedRun, seed: int, device: str = "cpu") -> Learner:
         copies=copies,
         adapt=adapt,
         device=device,
-        task=task,
+        task=run.task,
         evaluate_batch=config.evaluate.batch_size,
         by_batches=config.evaluate.accuracy == "batches",
     )
+
+
+def build_model(run: ResolvedRun) -> LightningModule:
+    """A new module for the data of a run. Raises ConfigError."""
+    config, dataset = run.config, run.dataset
+    shape = dataset.fields.shapes if dataset.fields and dataset.fields.sample else dataset.shape
+    return models.build(config.model.name, shape, dataset.outputs, run.task, **config.model.options)
 
 
 def features_of(module: nn.Module, layout: Layout) -> int:

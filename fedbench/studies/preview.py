@@ -98,6 +98,8 @@ def noun_of_target(dataset: Dataset) -> str:
 
 def kind(dataset: Dataset) -> str:
     """Describes the samples."""
+    if dataset.kind == "fields":
+        return f"samples of {dataset.fields}"
     if not dataset.holds_images:
         return f"samples of {' × '.join(map(str, dataset.shape))} {dataset.kind}s"
     channels, height, width = dataset.shape
@@ -117,7 +119,8 @@ def tiles(dataset: Dataset) -> list[tuple[str, str, str]]:
         channels, height, width = dataset.shape
         found.append((f"{width} × {height}", "pixels", plural(channels, "channel")))
     else:
-        found.append((" × ".join(map(str, dataset.shape)), f"{dataset.kind}s", "of each sample"))
+        what = "numbers" if dataset.kind == "fields" else f"{dataset.kind}s"
+        found.append((" × ".join(map(str, dataset.shape)), what, "of each sample"))
     return [*found, (size(dataset.samples.nbytes), "decoded", "mapped, one copy per machine")]
 
 

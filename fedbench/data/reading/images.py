@@ -120,7 +120,7 @@ def check_shape(shape: tuple[int, ...], expected: tuple[int, ...], where: str, w
     if what == "image" and len(shape) == 3:
         remedy = "data.size=N resizes them to NxN"
     elif len(shape) == 1:
-        remedy = "crop or pad sequences to one length, for example with 0"
+        remedy = "crop sequences to one length, or fill them up with data.collate = pad"
     else:
         remedy = "give all the same shape"
     raise ConfigError(

@@ -8,10 +8,12 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Subset
 
+from fedbench.data.fields import Fields
 from fedbench.data.reading.images import Item
 from fedbench.data.reading.memory import add_memory
 from fedbench.data.reading.resolution import check_resolution
-from fedbench.data.reading.samples import SampleReader, as_array
+from fedbench.data.reading.samples import SampleKind, SampleReader, as_array
+from fedbench.data.reading.structure import StructureReader, is_array, is_structure
 from fedbench.errors import ConfigError, RunError, nearest
 
 PROBES, FEW_ITEMS = 32, 1000
@@ -36,11 +38,19 @@ DOMAIN_KEYS = (
 
 
 class Keys(NamedTuple):
-    """The keys of sample, label and user in items that are dicts; None: the usual one."""
+    """The keys of sample (several separated by commas), label and user in items that are dicts; None: the usual one."""
 
     sample: str | None = None
     label: str | None = None
     user: str | None = None
+
+
+class KeysFound(NamedTuple):
+    """The keys of an item that is a dict."""
+
+    sample: tuple[str, ...]
+    label: str
+    user: str | None
 
 
 @dataclass(frozen=True)
@@ -110,13 +120,44 @@ class GivenPart:
         return found[0], found[1], found[2] if len(found) == 3 else None
 
     def _by_key(self, found: Mapping[str, Any], where: str) -> tuple[Any, Any, Any]:
+        names = self._names(found, where)
+        sample = found[names.sample[0]] if len(names.sample) == 1 else {key: found[key] for key in names.sample}
+        return sample, found[names.label], found[names.user] if names.user else None
+
+    def _names(self, found: Mapping[str, Any], where: str) -> "KeysFound":
+        """The keys of sample, label and user."""
         keys = list(found)
         label = key_of("label", self.keys.label, TARGETS, keys, where)
         user = find_key("user", self.keys.user, DOMAIN_KEYS, keys, where)
         left = [key for key in keys if key not in (label, user)]
-        usual = left if len(left) == 1 else SAMPLE_KEYS
-        sample = key_of("sample", self.keys.sample, usual, left, where)
-        return found[sample], found[label], found[user] if user else None
+        if self.keys.sample and "," in self.keys.sample:
+            sample = [key_of("sample", asked, (), left, where) for asked in self.keys.sample.split(",")]
+        elif not self.keys.sample and len(arrays := [key for key in left if is_array(found[key])]) > 1:
+            sample = arrays
+        else:
+            sample = [key_of("sample", self.keys.sample, left if len(left) == 1 else SAMPLE_KEYS, left, where)]
+        return KeysFound(tuple(sample), label, user)
+
+    def reader(self, kind: SampleKind | None) -> SampleReader | StructureReader:
+        """A reader for samples like the first one. kind: what they are, if set. Raises ConfigError."""
+        first = self.item(0)
+        if not is_structure(first.image):
+            return SampleReader.of(first, kind)
+        if kind is not None:
+            raise ConfigError(f"data.kind = {kind}: a sample of {self.where}s consists of several arrays; leave it out")
+        return StructureReader.of(first)
+
+    def fields(self, reader: SampleReader | StructureReader) -> tuple[Fields | None, tuple[str, ...]]:
+        """The structure of batches, if they are not (samples, targets), and remarks on it."""
+        found, tree = self.data[0], getattr(reader, "tree", None)
+        if not isinstance(found, Mapping):
+            return (Fields(tree) if tree is not None else None), ()
+        names = self._names(found, self.where)
+        fields = Fields(tree, names.label, None if isinstance(tree, dict) else names.sample[0])
+        out = [key for key in found if key not in (*names.sample, names.label, names.user)]
+        read = f"the sample is {fields if tree is not None else names.sample[0]}; {names.label} is the target"
+        remark = read + (f"; left out: {', '.join(out)} (data.sample chooses keys)" if out else "")
+        return fields, (remark,) if tree is not None or out else ()
 
     def _domain(self, value: Any, where: str) -> int | str | None:
         """The domain by name, if the part has names."""
@@ -137,7 +178,7 @@ class GivenPart:
             )
         return self.domains[value]
 
-    def probe(self, reader: SampleReader, digest: Any) -> str | None:
+    def probe(self, reader: SampleReader | StructureReader, digest: Any) -> str | None:
         """Adds names, in-memory data and some evenly spaced items to a digest.
 
         Returns a remark if the samples seem to be outside memory. Raises ConfigError if an item changes when read

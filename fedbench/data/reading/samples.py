@@ -65,7 +65,7 @@ class SampleReader:
         array = as_array(item.image, item.where)
         if self.kind == "image":
             return self._image(array, item.where)
-        return _tokens(array, item.where) if self.kind == "token" else _features(array, item.where)
+        return as_tokens(array, item.where) if self.kind == "token" else as_features(array, item.where)
 
     def _of_picture(self, item: Item) -> np.ndarray:
         image = item.image
@@ -74,7 +74,7 @@ class SampleReader:
         found = pixels(image, 1 if image.mode in GREY else 3, None, item.where, self.transparent)
         if self.kind == "image":
             return found
-        return _tokens(found, item.where) if self.kind == "token" else _features(found, item.where)
+        return as_tokens(found, item.where) if self.kind == "token" else as_features(found, item.where)
 
     def _image(self, array: np.ndarray, where: str) -> np.ndarray:
         """[channels, height, width], uint8 or float32."""
@@ -87,7 +87,7 @@ class SampleReader:
                 )
             array = array.astype(np.uint8)
         else:
-            array = _features(array, where)
+            array = as_features(array, where)
         if self.channels is None:
             return array[None]
         return np.ascontiguousarray(np.moveaxis(array, self.channels, 0))
@@ -142,7 +142,7 @@ def _channels(shape: tuple[int, ...], tensor: bool) -> int | None:
     return 0 if shape[0] < shape[2] else 2
 
 
-def _features(array: np.ndarray, where: str) -> np.ndarray:
+def as_features(array: np.ndarray, where: str) -> np.ndarray:
     """float32, of the same shape."""
     if array.dtype.kind in "iu" and max(abs(int(array.min())), abs(int(array.max()))) > EXACT:
         raise ConfigError(f"{where}: whole numbers beyond {EXACT:,} lose digits in float32; scale them beforehand")
@@ -153,7 +153,7 @@ def _features(array: np.ndarray, where: str) -> np.ndarray:
     return values
 
 
-def _tokens(array: np.ndarray, where: str) -> np.ndarray:
+def as_tokens(array: np.ndarray, where: str) -> np.ndarray:
     """int64, of the same shape."""
     if array.dtype.kind == "f" and not (np.isfinite(array).all() and (array == np.floor(array)).all()):
         raise ConfigError(f"{where}: fractional numbers are not tokens; use --data.kind feature")

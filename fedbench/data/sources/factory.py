@@ -2,11 +2,11 @@
 
 `factory(train: bool)` returns one part, `factory()` the pair (train, test). A part is a map-style data set, or a tuple
 of arrays (samples, targets) or (samples, targets, domains). An item is (sample, target), (sample, target, domain) or a
-dict. Kinds of samples (`data.kind`): PIL images and uint8 arrays are images, other integers tokens, floats features.
-Tasks (`data.task`): one class (integers, booleans, text, one-hot rows), multiple labels (rows of 0 and 1), or numbers.
-A domain, such as the user, is text or a number; if a part names its `classes` or `domains`, its numbers index that
-list, and both parts are matched by name. Further keys `data.*` are arguments of the factory, which take precedence over
-fedbench's keys.
+dict; a sample is an array, or a dict or tuple of arrays. Kinds of samples (`data.kind`): PIL images and uint8 arrays
+are images, other integers tokens, floats features. Tasks (`data.task`): one class (integers, booleans, text, one-hot
+rows), multiple labels (rows of 0 and 1), or numbers. A domain, such as the user, is text or a number; if a part names
+its `classes` or `domains`, its numbers index that list, and both parts are matched by name. Further keys `data.*` are
+arguments of the factory, which take precedence over fedbench's keys.
 """
 
 import hashlib
@@ -22,9 +22,11 @@ from pydantic import Field, ValidationError
 from fedbench.config import DataConfig, Section
 from fedbench.config.words import explain
 from fedbench.data.cache import Block, Content, Source
+from fedbench.data.fields import Fields
 from fedbench.data.reading.images import Item, decoded_blocks, remarks_on
 from fedbench.data.reading.items import GivenPart, Keys, checked_target, domain_numbers
 from fedbench.data.reading.samples import SampleKind, SampleReader
+from fedbench.data.reading.structure import StructureReader, collated_parts
 from fedbench.data.reading.targets import TargetError, Targets, read_targets
 from fedbench.errors import ConfigError, RunError, nearest
 
@@ -35,11 +37,20 @@ SHARE_OF_COPIES = 0.1
 class Reading(Section):
     """Keys `data.*` for reading items, unless the factory has an argument of that name."""
 
+    collate: str | None = Field(
+        None,
+        description="function that makes one batch of all items, for items of unequal sizes: pad (zeros at the end), "
+        "or package.module:function, which is called like a DataLoader's collate_fn",
+    )
+
     kind: SampleKind | None = Field(None, description="kind of the samples (default: by their type, see the docs)")
     classes: int | None = Field(
         None, ge=1, description="number of classes (default: the data set's `classes`, or by the labels)"
     )
-    sample: str | None = Field(None, description="key of the sample in items that are dicts (default: a usual name)")
+    sample: str | None = Field(
+        None,
+        description="key of the sample in items that are dicts, or several separated by commas (default: all arrays)",
+    )
     label: str | None = Field(None, description="key of the target in items that are dicts (default: a usual name)")
     user: str | None = Field(
         None, description="key of the domain or user in items that are dicts (default: a usual name)"
@@ -50,9 +61,9 @@ def source(config: DataConfig, factory: Any) -> Source:
     """The data set that a factory makes. Raises ConfigError."""
     own, reading = factory_arguments(config, factory)
     keys = Keys(reading.sample, reading.label, reading.user)
-    made = zip(("train", "test"), make_parts(config, factory, own), strict=True)
-    parts = [GivenPart.of(config.name, part, data, keys) for part, data in made]
-    reader = SampleReader.of(parts[0].item(0), reading.kind)
+    parts = given_parts(config, make_parts(config, factory, own), keys, reading.collate)
+    reader = parts[0].reader(reading.kind)
+    fields, remarks = parts[0].fields(reader)
     probed = hashlib.sha256()
     lines = [line for part in parts if (line := part.probe(reader, probed))]
     decided = {
@@ -61,10 +72,20 @@ def source(config: DataConfig, factory: Any) -> Source:
         "task": config.task,
         "sizes": [len(part) for part in parts],
         "probed": probed.hexdigest(),
+        **({"fields": fields.as_json()} if fields else {}),
     }
-    fresh = replace(reader, transparent=[], remarks=(*reader.remarks, *lines))
+    fresh = replace(reader, transparent=[], remarks=(*reader.remarks, *remarks, *lines))
     train, test = parts
-    return Source(config.name, partial(read, config, train, test, reading.classes, fresh), options=decided)
+    return Source(config.name, partial(read, config, train, test, reading.classes, fresh, fields), options=decided)
+
+
+def given_parts(config: DataConfig, made: tuple[Any, Any], keys: Keys, collate: str | None) -> list[GivenPart]:
+    """The two parts, after the collate function if there is one. Raises ConfigError."""
+    parts = [GivenPart.of(config.name, part, data, keys) for part, data in zip(("train", "test"), made, strict=True)]
+    if collate is None:
+        return parts
+    items = collated_parts(config.name, collate, [part.data for part in parts], keys.label)
+    return [replace(part, data=data) for part, data in zip(parts, items, strict=True)]
 
 
 def factory_arguments(config: DataConfig, factory: Any) -> tuple[dict[str, Any], Reading]:
@@ -102,7 +123,14 @@ def make_parts(config: DataConfig, factory: Any, options: dict[str, Any]) -> tup
     return train, test
 
 
-def read(config: DataConfig, train: GivenPart, test: GivenPart, count: int | None, reader: SampleReader) -> Content:
+def read(
+    config: DataConfig,
+    train: GivenPart,
+    test: GivenPart,
+    count: int | None,
+    reader: SampleReader | StructureReader,
+    fields: Fields | None = None,
+) -> Content:
     if None not in (train.count, test.count) and train.count != test.count and not (train.classes and test.classes):
         raise ConfigError(
             f"data {config.name}: the train part says {train.count} classes and the test part {test.count}; bring the "
@@ -135,6 +163,7 @@ def read(config: DataConfig, train: GivenPart, test: GivenPart, count: int | Non
         len(test),
         copies.among(decoded_blocks(items(), reader, "sample")),
         kind=reader.kind,
+        fields=fields,
         categories=True,
         warnings=reader.remarks,
         targets=reader_of_targets.read,

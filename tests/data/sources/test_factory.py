@@ -75,7 +75,8 @@ def test_a_sample_that_cannot_be_read_is_named(mine):
 def test_samples_of_several_shapes_are_refused_with_what_to_do(mine):
     mine.make = lambda: (Items((np.arange(3 + row), row % 2) for row in range(4)), Items([(np.arange(3), 1)]))
     assert "train item 1: the sample is of shape [4], those before it are of shape [3]" in refused()
-    assert "crop or pad sequences to one length" in refused()
+    assert "fill them up with data.collate = pad" in refused()
+    assert load(collate="pad").samples[:4].tolist()[1:3] == [[0, 1, 2, 3, 0, 0], [0, 1, 2, 3, 4, 0]]
 
 
 @pytest.mark.parametrize(
@@ -488,3 +489,25 @@ def test_test_samples_that_are_training_samples_are_counted(mine):
     assert any(line.startswith("5 of 5 test samples are training samples too") for line in load().warnings)
     mine.make = lambda: ((rows[:15], np.arange(15) % 2), (rows[15:], np.arange(5) % 2))
     assert not any("training samples too" in line for line in load().warnings)
+
+
+def test_dicts_of_several_arrays_are_packed_and_said(mine):
+    def items(count):
+        return [{"ids": [row, 1], "w": 0.5, "text": "a", "mask": [True, row > 1], "y": row % 2} for row in range(count)]
+
+    mine.make = lambda: (items(10), items(4))
+    dataset = load()
+    assert (dataset.kind, dataset.mean, dataset.samples.dtype) == ("fields", (), np.int64)
+    assert dataset.samples[3].tolist() == [3, 1, 1, 1]
+    assert str(dataset.fields) == "ids [2], mask [2]"
+    assert "the sample is ids [2], mask [2]; y is the target; left out: w, text (data.sample chooses keys)" in (
+        dataset.warnings
+    )
+    chosen = load(sample="ids,w")
+    assert chosen.samples[3].tolist() == [3, 1, 0.5]
+    assert chosen.content != dataset.content
+    assert load(sample="ids").kind == "token"
+    assert load(sample="ids").fields.batch("x", "y") == {"ids": "x", "y": "y"}
+    assert "data.sample = 'idd'" in refused(sample="ids,idd")
+    assert "data.kind = feature" in refused(kind="feature")
+    assert "data.mean = [0.0]: mine:make has samples of several arrays, which are not normalised" in refused(mean=[0.0])

@@ -1,0 +1,180 @@
+"""Reads samples of several arrays (dicts, tuples, nested), and calls a collate function on items of unequal sizes."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+
+from fedbench.data.fields import EXACT, Tree, row_type, tree_of, values_of
+from fedbench.data.reading.images import COLOUR, GREY, Item, pixels
+from fedbench.data.reading.samples import as_array, as_features, as_tokens
+from fedbench.errors import ConfigError, RunError
+from fedbench.import_string import import_string
+
+PAD = "pad"
+PADDED_TARGET = -100
+"""Fills up targets that are sequences; cross-entropy ignores it by default."""
+
+
+@dataclass(frozen=True)
+class StructureReader:
+    """Packs samples of several arrays. The other fields are those of `SampleReader`."""
+
+    tree: Tree
+    remarks: tuple[str, ...] = ()
+    transparent: list[str] = field(default_factory=list)
+    kind: str = "fields"
+
+    @classmethod
+    def of(cls, first: Item) -> "StructureReader":
+        """A reader for samples like this one. Raises ConfigError."""
+
+        def described(value: Any, name: str) -> tuple[tuple[int, ...], str]:
+            array = array_of(value, f"{first.where}, {name}", [])
+            return array.shape, type_of(array)
+
+        return cls(tree_of(first.image, described))
+
+    def __call__(self, item: Item) -> np.ndarray:
+        """The sample in one row, of the type that holds all of its arrays. Raises ConfigError."""
+        kind, parts = row_type(self.tree), []
+        try:
+            values = list(values_of(item.image, self.tree))
+        except KeyError as error:
+            raise ConfigError(f"{item.where}: another structure than the first sample has ({error.args[0]})") from None
+        for leaf, value in values:
+            array = array_of(value, item.where, self.transparent)
+            if array.shape != leaf.shape:
+                raise ConfigError(
+                    f"{item.where}: an array of shape {list(array.shape)}, where the first sample has "
+                    f"{list(leaf.shape)}; --data.collate pad fills up with zeros"
+                )
+            if (type_of(array) == "float") > (leaf.dtype == "float"):
+                raise ConfigError(f"{item.where}: an array of floats, where the first sample has whole numbers")
+            whole = leaf.dtype == "int64" and kind == np.float64
+            if whole and max(abs(int(array.min())), abs(int(array.max()))) > EXACT:
+                raise ConfigError(f"{item.where}: whole numbers beyond {EXACT:,} beside floats lose digits")
+            parts.append(array.reshape(-1).astype(kind))
+        return np.concatenate(parts)
+
+
+def is_structure(sample: Any) -> bool:
+    """Whether a sample consists of several arrays: a dict, or a tuple that holds arrays."""
+    if isinstance(sample, tuple):
+        return any(isinstance(own, Mapping | tuple) or is_array(own) for own in sample)
+    return isinstance(sample, Mapping)
+
+
+def is_array(value: Any) -> bool:
+    """Whether a value is an array of numbers with at least one dimension, a picture, or a structure of these."""
+    if isinstance(value, Mapping):
+        return bool(value) and all(map(is_array, value.values()))
+    if isinstance(value, list | tuple):
+        return bool(value) and all(isinstance(own, int | float) or is_array(own) for own in value)
+    if isinstance(value, np.ndarray):
+        return value.ndim > 0 and value.dtype.kind in "biuf"
+    return isinstance(value, Image.Image) or (isinstance(value, torch.Tensor) and value.ndim > 0)
+
+
+def array_of(value: Any, where: str, transparent: list[str]) -> np.ndarray:
+    """One array of a sample, bool, uint8, int64 or float32; pictures [C, H, W] in [0, 1]. Raises ConfigError."""
+    if isinstance(value, Image.Image):
+        if value.mode not in GREY | COLOUR:
+            raise ConfigError(f"{where}: pixel format {value.mode}; 8 bits per channel are expected")
+        return pixels(value, 1 if value.mode in GREY else 3, None, where, transparent).astype(np.float32) / 255
+    if isinstance(value, bool | int | float | np.generic) or (isinstance(value, torch.Tensor) and not value.ndim):
+        array = np.asarray(value)
+    else:
+        array = as_array(value, where)
+    if array.dtype.kind == "f":
+        return as_features(array, where)
+    return array if array.dtype in (np.bool_, np.uint8) else as_tokens(array, where)
+
+
+def type_of(array: np.ndarray) -> str:
+    return "float" if array.dtype.kind == "f" else str(array.dtype)
+
+
+def collated_parts(name: str, collate: str, parts: Sequence[Any], label: str | None) -> list[list[Any]]:
+    """The items of all parts after a collate function, which gets all items at once, as a DataLoader gives those of a
+    batch.
+
+    collate: pad, or package.module:function, which returns one batch, whose rows are the new items. label: the key of
+    the target. Raises ConfigError.
+    """
+    items = [part[index] for part in parts for index in range(len(part))]
+    where = f"data.collate = {collate}"
+    if collate == PAD:
+        rows = padded(items, label)
+    else:
+        function: Any = import_string(collate, "data.collate")
+        try:
+            batch = function(items)
+        except Exception as error:
+            raise ConfigError(f"{where} fails on the items of data {name}: {RunError.of(error)}") from error
+        rows = rows_of(batch, len(items), where)
+    found, start = [], 0
+    for part in parts:
+        found.append(rows[start : start + len(part)])
+        start += len(part)
+    return found
+
+
+def rows_of(batch: Any, count: int, where: str) -> list[Any]:
+    """The items of a batch: its structure, with one row of every array. Raises ConfigError."""
+    if isinstance(batch, Mapping):
+        columns = [rows_of(own, count, where) for own in batch.values()]
+        return [dict(zip(batch, row, strict=True)) for row in zip(*columns, strict=True)]
+    if isinstance(batch, tuple) or (isinstance(batch, list) and batch and not isinstance(batch[0], int | float | str)):
+        return list(zip(*(rows_of(own, count, where) for own in batch), strict=True))
+    try:
+        rows = list(batch)
+    except TypeError:
+        rows = []
+    if len(rows) != count:
+        raise ConfigError(
+            f"{where}: it returned a {type(batch).__name__} of {len(rows)} rows for {count} items; a batch of arrays "
+            "with a row for every item is expected"
+        )
+    return rows
+
+
+def padded(items: list[Any], label: str | None) -> list[Any]:
+    """The items with every array filled up with zeros to the longest; sequences as targets with -100."""
+    first = items[0]
+    if isinstance(first, Mapping):
+        columns = {key: _filled([item[key] for item in items], PADDED_TARGET * (key == label)) for key in first}
+        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    columns_of_items = zip(*items, strict=True)
+    return list(
+        zip(
+            *(_filled(list(own), PADDED_TARGET * (place == 1)) for place, own in enumerate(columns_of_items)),
+            strict=True,
+        )
+    )
+
+
+def _filled(values: list[Any], filler: int) -> list[Any]:
+    first = values[0]
+    if isinstance(first, Mapping):
+        columns = {key: _filled([value[key] for value in values], filler) for key in first}
+        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    if isinstance(first, tuple) and is_structure(first):
+        return list(zip(*(_filled(list(own), filler) for own in zip(*values, strict=True)), strict=True))
+    if not is_array(first) or isinstance(first, Image.Image):
+        return values
+    arrays = [as_array(value, "data.collate = pad") for value in values]
+    if len({array.ndim for array in arrays}) > 1:
+        raise ConfigError(
+            "data.collate = pad: arrays of different numbers of dimensions stand at the same place of items"
+        )
+    longest = np.max([array.shape for array in arrays], axis=0)
+    return [_to_shape(array, longest, filler) for array in arrays]
+
+
+def _to_shape(array: np.ndarray, shape: Iterable[int], filler: int) -> np.ndarray:
+    missing = [(0, int(size) - own) for size, own in zip(shape, array.shape, strict=True)]
+    return np.pad(array, missing, constant_values=filler)
