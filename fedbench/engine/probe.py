@@ -19,9 +19,8 @@ def probe(learner: Learner, data: Batches, outputs: int) -> None:
     flat, name = learner.flat, type(learner.module).__name__
     x = data.batch(torch.arange(min(2, len(data)), device=learner.device))[0]
     inputs = inputs_of(learner.module)
-    failure = (
-        f"model {name} fails on samples {inputs.fields if inputs and inputs.fields.sample else tuple(x.shape[1:])}"
-    )
+    given = inputs.fields if inputs and inputs.fields.sample else f"of shape {tuple(x.shape[1:])}"
+    failure = f"model {name} fails on samples {given}"
     with as_config_error(failure), learner.evaluator.evaluating(flat.initial()), torch.no_grad(), flat.autocast():
         output = flat.module(x)
     check_outputs(learner, output, len(x), outputs)
