@@ -6,6 +6,7 @@ one tensor. A model sees the arrays again, under their own names and of their ow
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,7 +28,7 @@ class Leaf:
 
     @property
     def stop(self) -> int:
-        return self.start + int(np.prod(self.shape))
+        return self.start + prod(self.shape)
 
 
 Tree = Leaf | dict[str, "Tree"] | tuple["Tree", ...]
@@ -73,7 +74,8 @@ class Fields:
         types = {"bool": torch.bool, "uint8": torch.uint8, "int64": torch.int64, "float": floats}
 
         def taken(leaf: Leaf) -> "Tensor":
-            return x[:, leaf.start : leaf.stop].reshape(len(x), *leaf.shape).to(types[leaf.dtype])
+            columns = x[:, leaf.start : leaf.stop].to(types[leaf.dtype])
+            return columns if len(leaf.shape) == 1 else columns.reshape(len(x), *leaf.shape)
 
         return _mapped(taken, self.sample)
 
