@@ -20,7 +20,7 @@ def copies_in(module: nn.Module) -> dict[str, str | None]:
     """
     copies: dict[str, str | None] = {}
     for name, part in module.named_modules():
-        if not name or any(is_under(name, copy) for copy in copies):
+        if not name or any(is_under(name, copy) for copy in copies) or _untouched(module, name):
             continue
         if isinstance(part, AveragedModel):
             same = _original(module, name, part.module, _equal)
@@ -67,6 +67,12 @@ def _alike(own: Parameters, others: Parameters) -> bool:
         return False
     both = [(p, others[name]) for name, p in own.items()]
     return all(other.requires_grad and (other.shape, other.dtype) == (p.shape, p.dtype) for p, other in both)
+
+
+def _untouched(module: nn.Module, name: str) -> bool:
+    """Whether peft keeps this part as it was, beside a copy that it trains: it never changes."""
+    path, _, own = name.rpartition(".")
+    return own == "original_module" and type(module.get_submodule(path)).__name__ == "ModulesToSaveWrapper"
 
 
 def _frozen(part: nn.Module) -> bool:

@@ -142,3 +142,16 @@ def test_a_copy_of_double_precision_is_refused_as_a_buffer():
     module.slow.double()
     with pytest.raises(ConfigError, match=r"buffer 'slow\.module\..*' is float64"):
         flat(module)
+
+
+def test_what_peft_keeps_beside_its_trained_copy_is_no_copy():
+    class ModulesToSaveWrapper(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.original_module = nn.Linear(5, 3).requires_grad_(False)
+            self.modules_to_save = nn.ModuleDict({"default": deepcopy(self.original_module).requires_grad_(True)})
+
+    module = Net()
+    module.head = ModulesToSaveWrapper()
+    assert copies_in(module) == {}
+    assert flat(module).layout.size == sum(p.numel() for p in module.body.parameters()) + 18
