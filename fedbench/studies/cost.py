@@ -16,6 +16,7 @@ from fedbench.data.partitions import ClientRows, Clients, Partition
 from fedbench.data.partitions.assignment import SamplePool
 from fedbench.data.partitions.scheme import ignored_keys, with_client_count
 from fedbench.data.reading import published
+from fedbench.data.reading.published import Extent
 from fedbench.data.sources import published_of
 from fedbench.engine.fit import Amount, Fit
 from fedbench.engine.probe import probe
@@ -146,16 +147,18 @@ def _dataset_of(asked: str) -> Dataset:
     known = published_of(config.name)
     if config.root or known is None or published.is_complete(published.folder_in_cache(config.name)):
         return Dataset.load(config)
-    train, (channels, *sides), classes = known.extent
-    sides = [int(config.options["size"])] * 2 if config.options.get("size") else sides
-    return _blank(config.name, train, (channels, *sides), classes)
+    size, extent = int(config.options.get("size") or 0), known.extent
+    return _blank(config.name, extent._replace(shape=(extent.shape[0], size, size)) if size else extent)
 
 
-def _blank(name: str, train: int, shape: tuple[int, ...], classes: int) -> Dataset:
-    """Black images of one class, which take no memory."""
-    rows, half = round(train * (1 + TESTS)), (0.5,) * shape[0]
-    samples, targets = (np.broadcast_to(kind(0), (rows, *size)) for kind, size in ((np.uint8, shape), (np.int64, ())))
-    return Dataset(name, samples, targets, None, "classification", classes, (), (), train, half, half)
+def _blank(name: str, extent: Extent) -> Dataset:
+    """Samples of zeros and of one class, which take no memory."""
+    rows, half = round(extent.train * (1 + TESTS)), (0.5,) * extent.shape[0] if extent.kind != "token" else ()
+    types = {"image": np.uint8, "feature": np.float32, "token": np.int64}
+    samples = np.broadcast_to(np.zeros((), types[extent.kind]), (rows, *extent.shape))
+    targets = np.broadcast_to(np.int64(0), rows)
+    parts = (extent.classes, (), (), extent.train, half, half)
+    return Dataset(name, samples, targets, None, "classification", *parts, kind=extent.kind)
 
 
 @cache

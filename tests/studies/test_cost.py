@@ -115,10 +115,9 @@ def test_a_published_set_that_is_not_here_counts_by_the_table_and_is_not_fetched
     monkeypatch.setenv("FEDBENCH_CACHE", str(tmp_path))
     cost._dataset_of.cache_clear()
     for name in published_names():
-        train, shape, classes = published_of(name).extent
-        dataset = dataset_of(DataConfig(name=name))
-        assert (dataset.train_rows, dataset.shape, dataset.classes) == (train, shape, classes)
-        assert dataset.outputs == classes
+        extent, dataset = published_of(name).extent, dataset_of(DataConfig(name=name))
+        assert (dataset.train_rows, dataset.shape, dataset.classes, dataset.kind) == extent
+        assert dataset.outputs == extent.classes
     assert dataset_of(DataConfig(name="pacs", size=32)).shape == (3, 32, 32)
     assert not list(tmp_path.iterdir())
     cost._dataset_of.cache_clear()

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from fedbench.config import DataConfig, Section
 from fedbench.data import archives, cache
@@ -26,11 +26,12 @@ STAMP = "complete"
 
 
 class Extent(NamedTuple):
-    """Training images of a set, the shape of one, and its classes: what a run on it takes can be told by these."""
+    """Training samples of a set, the shape of one, classes, and kind: what a run on it takes can be told by these."""
 
     train: int
-    shape: tuple[int, int, int]
+    shape: tuple[int, ...]
     classes: int
+    kind: Literal["image", "feature", "token"] = "image"
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class Published:
     wanted: which files of an archive are needed. downloads: what is fetched; none where nobody publishes an address
     with a checksum. sums: MD5 by file name. origin: where the files are to be had. pickled: they are Python pickles.
     images: how many the set has, where no checksum would tell that some are missing. size: of what is to be fetched, in
-    words.
+    words. licence: of the data, in words.
     """
 
     extent: Extent
@@ -56,6 +57,7 @@ class Published:
     pickled: bool = False
     images: int = 0
     size: str = ""
+    licence: str = ""
 
     @property
     def expected(self) -> str:

@@ -29,6 +29,7 @@ FORMATS = {
     "parquet": ("parquet:PATH",),
     "folder": ("folder:PATH",),
     "csv": ("csv:PATH",),
+    "leaf": ("leaf:PATH", "femnist", "shakespeare"),
     "factory": (),
 }
 """Modules that serve several names."""
