@@ -30,6 +30,7 @@ FORMATS = {
     "folder": ("folder:PATH",),
     "csv": ("csv:PATH",),
     "leaf": ("leaf:PATH", "femnist", "shakespeare"),
+    "hf": ("hf:PATH",),
     "factory": (),
 }
 """Modules that serve several names."""
