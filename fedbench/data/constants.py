@@ -43,6 +43,10 @@ NORMALISATION_CONSTANTS = {
     "pacs": Constants(None, None, NOT_PUBLISHED),
     "femnist": Constants(None, None, NOT_PUBLISHED),
     "shakespeare": Constants(None, None, NOT_NORMALISED),
+    "har": Constants(None, None, NOT_PUBLISHED),
+    "pamap2": Constants(None, None, NOT_PUBLISHED),
+    "ag-news": Constants(None, None, NOT_NORMALISED),
+    "camelyon17": Constants(None, None, NOT_PUBLISHED),
 }
 
 

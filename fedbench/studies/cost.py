@@ -14,7 +14,7 @@ from fedbench.config.counts import count_of
 from fedbench.data.dataset import Dataset
 from fedbench.data.partitions import ClientRows, Clients, Partition
 from fedbench.data.partitions.assignment import SamplePool
-from fedbench.data.partitions.scheme import ignored_keys, with_client_count
+from fedbench.data.partitions.scheme import clients_by_data, ignored_keys, with_client_count
 from fedbench.data.reading import published
 from fedbench.data.reading.published import Extent
 from fedbench.data.sources import published_of
@@ -54,7 +54,7 @@ class Cost:
     @classmethod
     def of(cls, config: Config) -> "Cost":
         """Raises ConfigError."""
-        config, dataset = with_defaults(config), dataset_of(config.data)
+        config, dataset = with_defaults(config), dataset_of(config.data, clients_by_data(config.partition))
         return cls(
             config.model_copy(update={"partition": with_client_count(config.partition, SamplePool.of(dataset))}),
             dataset,
@@ -136,16 +136,19 @@ def hours_of(configs: Iterable[Config]) -> float:
     return sum(Cost.of(config).seconds for config in configs) / 3600 / cores()
 
 
-def dataset_of(asked: DataConfig) -> Dataset:
-    """The data set on this machine; for a published one that is missing, one of its size. Raises ConfigError."""
-    return _dataset_of(asked.model_dump_json())
+def dataset_of(asked: DataConfig, has_clients: bool = False) -> Dataset:
+    """The data set on this machine; for a published one that is missing, one of its size. Raises ConfigError.
+
+    has_clients: whether the clients are those of the data, which have to be here then.
+    """
+    return _dataset_of(asked.model_dump_json(), has_clients)
 
 
 @cache
-def _dataset_of(asked: str) -> Dataset:
+def _dataset_of(asked: str, has_clients: bool) -> Dataset:
     config = DataConfig.model_validate_json(asked)
     known = published_of(config.name)
-    if config.root or known is None or published.is_complete(published.folder_in_cache(config.name)):
+    if config.root or known is None or has_clients or published.is_complete(published.folder_in_cache(config.name)):
         return Dataset.load(config)
     size, extent = int(config.options.get("size") or 0), known.extent
     return _blank(config.name, extent._replace(shape=(extent.shape[0], size, size)) if size else extent)

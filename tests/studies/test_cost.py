@@ -123,6 +123,12 @@ def test_a_published_set_that_is_not_here_counts_by_the_table_and_is_not_fetched
     cost._dataset_of.cache_clear()
 
 
+def test_a_set_whose_clients_are_asked_for_has_to_be_here(monkeypatch, tmp_path):
+    monkeypatch.setenv("FEDBENCH_CACHE", str(tmp_path))
+    with pytest.raises(ConfigError, match="data har: not here"):
+        Cost.of(Config(data={"name": "har"}, partition={"name": "natural"}))
+
+
 def test_the_step_of_the_real_module_is_measured_on_batches_of_the_real_shape():
     Noted.seen.clear()
     asked = Config(model={"name": f"{__name__}:Noted"}, partition={"name": "iid", "clients": 100})
