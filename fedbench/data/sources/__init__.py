@@ -30,6 +30,7 @@ FORMATS = {
     "folder": ("folder:PATH",),
     "csv": ("csv:PATH",),
     "leaf": ("leaf:PATH", "femnist", "shakespeare"),
+    "pflib": ("pflib:PATH",),
     "hf": ("hf:PATH",),
     "factory": (),
 }
