@@ -80,10 +80,12 @@ def help_lines() -> Iterator[str]:
 
 def described_lines(dataset: "Dataset") -> Iterator[tuple[str, str]]:
     """Counts, classes, shape, constants, warnings, cache."""
-    from fedbench.data import cache
+    from fedbench.data import cache, sources
 
     assert dataset.folder is not None
     yield "data", dataset.name
+    if (published := sources.published_of(dataset.name)) and published.licence:
+        yield "licence", published.licence
     yield "images" if dataset.holds_images else "samples", f"{dataset.train_rows} train, {dataset.test_rows} test"
     meaning = " (channels, height, width)" if dataset.holds_images else ""
     yield "shape", " x ".join(map(str, dataset.shape)) + meaning

@@ -58,7 +58,7 @@ class Content:
     categories: whether columns of rows may hold category codes. targets: converts the targets of all rows; by default
     they are class numbers, of `classes` named `class_names`. domains: the numbers and names of the blocks' domains; by
     default they are numbers, of `domain_names`. mean, std: None to measure them on the train part. remarks: lines to
-    print after all blocks have been read.
+    print after all blocks have been read. one_part: the source has no parts, and partitions hold test samples out.
     """
 
     train: int
@@ -77,6 +77,7 @@ class Content:
     domains: Callable[[np.ndarray], tuple[np.ndarray, tuple[str, ...]]] | None = None
     remarks: Callable[[], Iterable[str]] = tuple
     fields: Fields | None = None
+    one_part: bool = False
 
 
 @dataclass(frozen=True)
@@ -163,7 +164,7 @@ def build_folder(source: Source, folder: Path, progress: OnProgress | None) -> N
     if progress is None:
         logging.getLogger("fedbench").info("decoding data %s", source.name)
     content = source.read()
-    if not content.train or not content.test:
+    if not content.train or not (content.test or content.one_part):
         raise ConfigError(
             f"data {source.name}: {content.train} training and {content.test} test samples; both are needed"
         )

@@ -9,6 +9,8 @@ from typing import NamedTuple
 EXAMPLES = "all pixels of the published training part, as in PyTorch's examples and most federated code"
 NOT_PUBLISHED = "no published or common constants: measured on the training part when it is decoded"
 
+NOT_NORMALISED = "tokens are not normalised"
+
 
 class Constants(NamedTuple):
     """mean, std: one number per channel, or None if they are measured. source: their origin."""
@@ -39,6 +41,12 @@ NORMALISATION_CONSTANTS = {
     "office-caltech10": Constants(None, None, NOT_PUBLISHED),
     "domainnet10": Constants(None, None, NOT_PUBLISHED),
     "pacs": Constants(None, None, NOT_PUBLISHED),
+    "femnist": Constants(None, None, NOT_PUBLISHED),
+    "shakespeare": Constants(None, None, NOT_NORMALISED),
+    "har": Constants(None, None, NOT_PUBLISHED),
+    "pamap2": Constants(None, None, NOT_PUBLISHED),
+    "ag-news": Constants(None, None, NOT_NORMALISED),
+    "camelyon17": Constants(None, None, NOT_PUBLISHED),
 }
 
 

@@ -14,8 +14,9 @@ from fedbench.config.counts import count_of
 from fedbench.data.dataset import Dataset
 from fedbench.data.partitions import ClientRows, Clients, Partition
 from fedbench.data.partitions.assignment import SamplePool
-from fedbench.data.partitions.scheme import ignored_keys, with_client_count
+from fedbench.data.partitions.scheme import clients_by_data, ignored_keys, with_client_count
 from fedbench.data.reading import published
+from fedbench.data.reading.published import Extent
 from fedbench.data.sources import published_of
 from fedbench.engine.fit import Amount, Fit
 from fedbench.engine.probe import probe
@@ -53,7 +54,7 @@ class Cost:
     @classmethod
     def of(cls, config: Config) -> "Cost":
         """Raises ConfigError."""
-        config, dataset = with_defaults(config), dataset_of(config.data)
+        config, dataset = with_defaults(config), dataset_of(config.data, clients_by_data(config.partition))
         return cls(
             config.model_copy(update={"partition": with_client_count(config.partition, SamplePool.of(dataset))}),
             dataset,
@@ -135,27 +136,32 @@ def hours_of(configs: Iterable[Config]) -> float:
     return sum(Cost.of(config).seconds for config in configs) / 3600 / cores()
 
 
-def dataset_of(asked: DataConfig) -> Dataset:
-    """The data set on this machine; for a published one that is missing, one of its size. Raises ConfigError."""
-    return _dataset_of(asked.model_dump_json())
+def dataset_of(asked: DataConfig, has_clients: bool = False) -> Dataset:
+    """The data set on this machine; for a published one that is missing, one of its size. Raises ConfigError.
+
+    has_clients: whether the clients are those of the data, which have to be here then.
+    """
+    return _dataset_of(asked.model_dump_json(), has_clients)
 
 
 @cache
-def _dataset_of(asked: str) -> Dataset:
+def _dataset_of(asked: str, has_clients: bool) -> Dataset:
     config = DataConfig.model_validate_json(asked)
     known = published_of(config.name)
-    if config.root or known is None or published.is_complete(published.folder_in_cache(config.name)):
+    if config.root or known is None or has_clients or published.is_complete(published.folder_in_cache(config.name)):
         return Dataset.load(config)
-    train, (channels, *sides), classes = known.extent
-    sides = [int(config.options["size"])] * 2 if config.options.get("size") else sides
-    return _blank(config.name, train, (channels, *sides), classes)
+    size, extent = int(config.options.get("size") or 0), known.extent
+    return _blank(config.name, extent._replace(shape=(extent.shape[0], size, size)) if size else extent)
 
 
-def _blank(name: str, train: int, shape: tuple[int, ...], classes: int) -> Dataset:
-    """Black images of one class, which take no memory."""
-    rows, half = round(train * (1 + TESTS)), (0.5,) * shape[0]
-    samples, targets = (np.broadcast_to(kind(0), (rows, *size)) for kind, size in ((np.uint8, shape), (np.int64, ())))
-    return Dataset(name, samples, targets, None, "classification", classes, (), (), train, half, half)
+def _blank(name: str, extent: Extent) -> Dataset:
+    """Samples of zeros and of one class, which take no memory."""
+    rows, half = round(extent.train * (1 + TESTS)), (0.5,) * extent.shape[0] if extent.kind != "token" else ()
+    types = {"image": np.uint8, "feature": np.float32, "token": np.int64}
+    samples = np.broadcast_to(np.zeros((), types[extent.kind]), (rows, *extent.shape))
+    targets = np.broadcast_to(np.int64(0), rows)
+    parts = (extent.classes, (), (), extent.train, half, half)
+    return Dataset(name, samples, targets, None, "classification", *parts, kind=extent.kind)
 
 
 @cache

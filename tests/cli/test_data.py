@@ -55,7 +55,7 @@ def test_progress_away_from_a_terminal_is_a_line_now_and_then(capsys, monkeypatc
         (["--check"], "give the name of the data set first"),
         (["digits", "--data.size", "3"], "unknown key data.size"),
         (["digits", "--data.root", "/tmp"], "digits come with scikit-learn"),
-        (["digits", "--from", "/tmp"], "--from is for cifar10"),
+        (["digits", "--from", "/tmp"], "--from is for ag-news, camelyon17, cifar10"),
         (["digits", "--preview", "--out", "/dev/null/x"], "--out /dev/null/x: cannot be written"),
     ],
 )

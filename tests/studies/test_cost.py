@@ -115,13 +115,18 @@ def test_a_published_set_that_is_not_here_counts_by_the_table_and_is_not_fetched
     monkeypatch.setenv("FEDBENCH_CACHE", str(tmp_path))
     cost._dataset_of.cache_clear()
     for name in published_names():
-        train, shape, classes = published_of(name).extent
-        dataset = dataset_of(DataConfig(name=name))
-        assert (dataset.train_rows, dataset.shape, dataset.classes) == (train, shape, classes)
-        assert dataset.outputs == classes
+        extent, dataset = published_of(name).extent, dataset_of(DataConfig(name=name))
+        assert (dataset.train_rows, dataset.shape, dataset.classes, dataset.kind) == extent
+        assert dataset.outputs == extent.classes
     assert dataset_of(DataConfig(name="pacs", size=32)).shape == (3, 32, 32)
     assert not list(tmp_path.iterdir())
     cost._dataset_of.cache_clear()
+
+
+def test_a_set_whose_clients_are_asked_for_has_to_be_here(monkeypatch, tmp_path):
+    monkeypatch.setenv("FEDBENCH_CACHE", str(tmp_path))
+    with pytest.raises(ConfigError, match="data har: not here"):
+        Cost.of(Config(data={"name": "har"}, partition={"name": "natural"}))
 
 
 def test_the_step_of_the_real_module_is_measured_on_batches_of_the_real_shape():

@@ -33,7 +33,8 @@ class Scheme:
     Options: the keys, including any of its own. classless: it works without classes. test: the meaning of
     `partition.test = auto`. drawn: it supports `partition.test = drawn`. sizes: defaults of `train_size` and
     `test_size`. image: a number for every row, the same for rows with the same image; by default the row. count: the
-    default number of clients; none: that of `partition.clients`. remarks: lines about the clients. headline: the keys
+    default number of clients; none: that of `partition.clients`. own_parts: whether the parts of the data can be the
+    parts of clients; if not, `partition.test = auto` is pooled. remarks: lines about the clients. headline: the keys
     that a report names with the scheme.
     """
 
@@ -46,6 +47,7 @@ class Scheme:
     sizes: dict[str, int] = field(default_factory=dict)
     image: Callable[[SamplePool], np.ndarray] = lambda stock: np.arange(len(stock.labels))
     count: Callable[[SamplePool, Any], int] | None = None
+    own_parts: Callable[[SamplePool], bool] = lambda source: not source.one_part
     remarks: Callable[[SamplePool, Any], Iterable[str]] = lambda stock, options: ()
     headline: tuple[str, ...] = ()
 
@@ -124,7 +126,8 @@ def resolve_scheme_options(asked: PartitionConfig, one_part: bool) -> PartitionC
 
 def with_client_count(asked: PartitionConfig, source: SamplePool) -> PartitionConfig:
     """The resolved keys with the number of clients in the data, if the scheme uses it and none is set."""
-    options = resolve_scheme_options(asked, source.one_part)
+    own = not source.one_part if asked.name == FILE_SCHEME else load(asked.name).own_parts(source)
+    options = resolve_scheme_options(asked, one_part=not own)
     count = load(asked.name).count if clients_by_data(asked) else None
     return options.model_copy(update={"clients": count(source, check_keys(options))}) if count else options
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from fedbench.config import DataConfig, Section
 from fedbench.data import archives, cache
@@ -26,11 +26,12 @@ STAMP = "complete"
 
 
 class Extent(NamedTuple):
-    """Training images of a set, the shape of one, and its classes: what a run on it takes can be told by these."""
+    """Training samples of a set, the shape of one, classes, and kind: what a run on it takes can be told by these."""
 
     train: int
-    shape: tuple[int, int, int]
+    shape: tuple[int, ...]
     classes: int
+    kind: Literal["image", "feature", "token"] = "image"
 
 
 @dataclass(frozen=True)
@@ -41,8 +42,8 @@ class Published:
     below: folders of the root in which they may lie. extras: patterns of further files that belong to the set.
     wanted: which files of an archive are needed. downloads: what is fetched; none where nobody publishes an address
     with a checksum. sums: MD5 by file name. origin: where the files are to be had. pickled: they are Python pickles.
-    images: how many the set has, where no checksum would tell that some are missing. size: of what is to be fetched, in
-    words.
+    images: how many samples the set has, where no checksum would tell that some are missing. size: of what is to be
+    fetched, in words. licence: of the data, in words.
     """
 
     extent: Extent
@@ -56,6 +57,7 @@ class Published:
     pickled: bool = False
     images: int = 0
     size: str = ""
+    licence: str = ""
 
     @property
     def expected(self) -> str:
@@ -95,7 +97,7 @@ def read_published(name: str, folder: Path, options: Section, published: Publish
     found, constants = read(name, folder, options), published_constants(name)
     count, warnings = found.train + found.test, found.warnings
     if published.images and count != published.images:
-        warnings = (*warnings, f"{count:,} images, not the {published.images:,} that were published")
+        warnings = (*warnings, f"{count:,} samples, not the {published.images:,} that were published")
     return replace(found, mean=constants.mean, std=constants.std, warnings=warnings)
 
 

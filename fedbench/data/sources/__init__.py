@@ -29,6 +29,9 @@ FORMATS = {
     "parquet": ("parquet:PATH",),
     "folder": ("folder:PATH",),
     "csv": ("csv:PATH",),
+    "leaf": ("leaf:PATH", "femnist", "shakespeare"),
+    "pflib": ("pflib:PATH",),
+    "hf": ("hf:PATH",),
     "factory": (),
 }
 """Modules that serve several names."""

@@ -1,18 +1,21 @@
-"""Parquet files in Hugging Face layout: a column of encoded images, one of labels, optionally one of domains."""
+"""Parquet files in Hugging Face layout: a column of encoded images, one of labels, optionally one of domains.
+
+Files without images are tables, read as CSV tables are.
+"""
 
 import json
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from fedbench.config import DataConfig, Section
+from fedbench.config import DataConfig
 from fedbench.data.cache import Content, OnProgress, Source
 from fedbench.data.reading.images import (
     Item,
@@ -24,8 +27,12 @@ from fedbench.data.reading.images import (
     library_reason,
     remarks_on,
 )
+from fedbench.data.reading.tables import TableOptions, TableReader, TableRows
 from fedbench.data.reading.targets import read_targets
 from fedbench.errors import ConfigError, nearest
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 LABEL_COLUMNS = ("label", "labels", "fine_label", "target", "class", "y")
 DOMAIN_COLUMNS = ("domain", "domains")
@@ -34,13 +41,16 @@ PART_IN_NAME = re.compile(r"(?:^|[-_.])(train|test|validation|valid|val)(?:[-_.]
 SHARD = re.compile(r"-(\d{5})-of-(\d{5})")
 
 
-class Options(Section):
+class Options(TableOptions):
     """Keys `data.*` of a parquet source."""
 
-    label_column: str | None = Field(None, description="label column (default: the one that looks like it)")
+    kind: Literal["feature", "token"] | None = Field(
+        None, description="kind of the samples of a table without images (default: by their type)"
+    )
+    label_column: str | None = Field(None, description="label column, like data.label")
     image_column: str | None = Field(None, description="image column (default: the one that looks like it)")
     domain_column: str | None = Field(
-        None, description="column with each image's domain, names or numbers (default: the one named domain, if any)"
+        None, description="column with each image's domain, like data.user (default: the one named domain, if any)"
     )
     size: int | None = Field(None, ge=1, description="resize every image to size x size pixels")
     classes: int | None = Field(None, ge=1, description="number of classes (default: from the files' class names)")
@@ -62,9 +72,89 @@ class ParquetColumns:
 
 def source(config: DataConfig, options: Options, progress: OnProgress | None) -> Source:
     path = Path(config.root or ".", Path(config.name.partition(":")[2]).expanduser()).resolve()
+    label, domain = options.label_column or options.label, options.domain_column or options.user
+    both = {"label": label, "label_column": label, "user": domain, "domain_column": domain}
+    options = options.model_copy(update=both)
     parts, remarks = parquet_parts(path, options)
     files = tuple(chain.from_iterable(parts.values()))
-    return Source(f"parquet:{path}", partial(read, path, parts, remarks, options), files, options.model_dump())
+    if holds_images(files[0], options):
+        return Source(f"parquet:{path}", partial(read, path, parts, remarks, options), files, options.model_dump())
+    decided = {**options.model_dump(), "task": config.task}
+    reader = partial(read_table, path, parts, remarks, options, config.task)
+    return Source(f"parquet:{path}", reader, files, decided)
+
+
+def holds_images(file: Path, options: Options) -> bool:
+    """Whether a file has a column of images; else it is a table. Raises ConfigError for options of the other kind."""
+    with open_parquet(file) as opened:
+        schema = opened.schema_arrow
+    declared, usual = of_kind(hugging_face_features(schema), "Image"), {*IMAGES} & {*schema.names}
+    images = options.kind is None and bool(
+        options.image_column or declared or usual or any(is_encoded(field.type) for field in schema)
+    )
+    for key in ("drop",) if images else ("size", "image_column"):
+        if getattr(options, key):
+            other = "images: other columns are not read" if images else "no images"
+            raise ConfigError(f"data.{key} = {getattr(options, key)}: {file} has {other}; leave it out")
+    return images
+
+
+def is_encoded(kind: Any) -> bool:
+    """Whether a column of this type may hold encoded images: bytes, or a struct with bytes in it."""
+    from pyarrow import types
+
+    if types.is_struct(kind) and kind.get_field_index("bytes") >= 0:
+        kind = kind.field("bytes").type
+    return bool(types.is_binary(kind) or types.is_large_binary(kind))
+
+
+def read_table(path: Path, parts: dict[str, list[Path]], remarks: list[str], options: Options, task: str) -> Content:
+    """The files as one table. Raises ConfigError."""
+    import pandas as pd
+
+    files = [file for part in ("train", "val", "test") for file in parts.get(part, ())]
+    tables = dict(zip(files, (load_table(file, options.drop) for file in files), strict=True))
+    first = tables[files[0]]
+    for file, table in tables.items():
+        if table.dtypes.to_dict() != first.dtypes.to_dict():
+            raise ConfigError(f"{file}: columns or their types differ from those in {files[0].name}")
+    with open_parquet(files[0]) as opened:
+        features = hugging_face_features(opened.schema_arrow)
+    declared = of_kind(features, "ClassLabel")
+    asked = options.model_copy(update={"label": options.label or (declared[0] if len(declared) == 1 else None)})
+    reader = TableReader(asked, task, declared_names(features, asked.label or ""), options.classes, options.kind)
+    rows = TableRows(f"data parquet:{path}", [(file.name, len(table)) for file, table in tables.items()])
+    sizes = {part: sum(len(tables[file]) for file in own) for part, own in parts.items()}
+    found = reader.content(rows, pd.concat(tables.values(), ignore_index=True), sizes)
+    return replace(found, warnings=(*remarks, *found.warnings))
+
+
+def load_table(file: Path, drop: list[str]) -> "DataFrame":
+    """The columns of a file without those of pandas' index. Raises ConfigError."""
+    import pyarrow as pa
+
+    with open_parquet(file) as opened:
+        table = opened.read()
+    if not table.num_rows:
+        raise ConfigError(f"{file}: no rows in it")
+    for place, column in enumerate(table.schema):
+        if pa.types.is_decimal(column.type):
+            table = table.set_column(place, column.name, table.column(place).cast(pa.float64()))
+        elif column.name not in drop and not is_plain(column.type):
+            raise ConfigError(
+                f"{file}: column {column.name} holds {column.type}; numbers, booleans, text and lists of numbers are "
+                f"read, --data.drop {column.name} leaves it out"
+            )
+    index = (table.schema.pandas_metadata or {}).get("index_columns", ())
+    return table.to_pandas(ignore_metadata=True).drop(columns=[name for name in index if isinstance(name, str)])
+
+
+def is_plain(kind: Any) -> bool:
+    from pyarrow import types
+
+    while types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        kind = kind.value_type
+    return is_text(kind) or types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
 
 
 def parquet_parts(path: Path, options: Options) -> tuple[dict[str, list[Path]], list[str]]:
@@ -255,11 +345,10 @@ def check_types(file: Path, schema: Any, image: str, label: str, domain: str | N
     if not (types.is_integer(kind) or types.is_boolean(kind)):
         raise ConfigError(f"{file}: column {label} holds {kind}; labels are whole numbers or booleans")
     kind = schema.field(image).type
-    if types.is_struct(kind) and kind.get_field_index("bytes") >= 0:
-        kind = kind.field("bytes").type
-    if not (types.is_binary(kind) or types.is_large_binary(kind)):
+    if not is_encoded(kind):
         raise ConfigError(
-            f"{file}: column {image} holds {kind}; images are encoded bytes, or a struct with bytes in it"
+            f"{file}: column {image} holds {kind}; images are encoded bytes, or a struct with bytes in it (--data.kind "
+            "feature or token reads a table of numbers)"
         )
 
 

@@ -68,7 +68,7 @@ def test_the_published_lists_decide(pacs, load):
     assert (dataset.domains.tolist(), dataset.labels.tolist()) == truth(dataset)
     assert (dataset.samples[:28, 0, 0, 0] % 2 == 0).all()
     assert (dataset.samples[28:, 0, 0, 0] % 2 == 1).all()
-    assert dataset.warnings == ("56 images, not the 9,991 that were published",)
+    assert dataset.warnings == ("56 samples, not the 9,991 that were published",)
 
 
 def test_domainnet_keeps_its_ten_classes_of_the_lists(make, load, save_images):

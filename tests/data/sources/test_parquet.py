@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -269,6 +270,83 @@ def test_any_damage_is_one_line_or_harmless(data, tmp_path, write_parquet, encod
         assert (len(dataset.labels), set(dataset.labels) <= {0, 1}) == (10, True)
         return
     assert "\n" not in text
+
+
+@pytest.fixture
+def write_table(tmp_path):
+    """A file of columns, with the names of classes as Hugging Face declares them."""
+
+    def write(columns: dict, names: list[str] | None = None, file: str = "table.parquet") -> Path:
+        table = pa.table(columns)
+        if names:
+            features = {"label": {"_type": "ClassLabel", "names": names}}
+            table = table.replace_schema_metadata({"huggingface": json.dumps({"info": {"features": features}})})
+        pq.write_table(table, tmp_path / file)
+        return tmp_path / file
+
+    return write
+
+
+def test_a_table_is_read_as_a_csv_table_is(write_table):
+    columns = {"age": [30.5, 20.0, 40.0, 50.0, 60.0], "job": ["cook", "pilot"] * 2 + ["cook"], "who": [3, 3, 12, 3, 12]}
+    dataset = load(write_table({**columns, "label": [1, 0, 1, 0, 1]}, ["ill", "well"]), user="who")
+    assert (dataset.train_rows, dataset.kind, dataset.class_names) == (4, "feature", ("ill", "well"))
+    np.testing.assert_array_equal(dataset.samples[0], np.float32([30.5, 1, 0]))
+    assert dataset.domain_names == ("3", "12")
+    assert load(write_table({**columns, "y": [1, 0, 1, 0, 1]}), domain_column="who", drop=["job"]).shape == (1,)
+    assert (
+        load(write_table({**columns, "y": [1, 0, 1, 0, 1]}), label_column="age", task="regression").task == "regression"
+    )
+
+
+def test_a_column_of_lists_holds_a_vector_per_row(write_table):
+    label = [0, 1, 0, 1, 0]
+    floats = np.random.default_rng(0).normal(size=(5, 3))
+    dataset = load(write_table({"x": floats.tolist(), "label": label}))
+    np.testing.assert_array_equal(dataset.samples, floats.astype(np.float32))
+    tokens = load(write_table({"input_ids": [[row, 7] for row in range(5)], "label": label}))
+    assert (tokens.kind, tokens.shape, tokens.samples[4].tolist()) == ("token", (2,), [4, 7])
+    assert any("--data.kind feature for counts" in line for line in tokens.warnings)
+    counts = load(write_table({"input_ids": [[row, 7] for row in range(5)], "label": label}), kind="feature")
+    assert counts.kind == "feature"
+    assert load(write_table({"x": [[[1.0, 2.0]] * 4] * 5, "label": label})).shape == (4, 2)
+
+
+def test_a_tables_parts_are_its_files(write_table, tmp_path):
+    for part, rows in (("train-00000-of-00002", 3), ("train-00001-of-00002", 2), ("validation", 1), ("test", 2)):
+        write_table({"x": [float(row) for row in range(rows)], "label": [0, 1, 0][:rows]}, file=f"{part}.parquet")
+    dataset = load(tmp_path)
+    assert (dataset.train_rows, dataset.val_rows, dataset.test_rows) == (6, 1, 2)
+    assert dataset.samples[:, 0].tolist() == [0, 1, 2, 0, 1, 0, 0, 1]
+    write_table({"x": ["a"], "label": [0]}, file="test.parquet")
+    assert "test.parquet: columns or their types differ from those in train-00000-of-00002.parquet" in refused(tmp_path)
+
+
+def test_pandas_index_is_no_feature(tmp_path):
+    table = pd.DataFrame({"x": np.arange(5.0), "label": [0, 1, 0, 1, 0]}, index=pd.Index([9, 8, 7, 6, 5], name="id"))
+    table.to_parquet(tmp_path / "a.parquet")
+    assert load(tmp_path / "a.parquet").shape == (1,)
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "text"),
+    [
+        ({"x": [[1, 2], [3, 4], [5]]}, {}, "row 3: column x holds a list of shape [1], before it [2]; crop or pad"),
+        ({"x": [["a"], ["b"], ["c"]]}, {}, "row 1: column x holds something else than a list of numbers"),
+        ({"x": [[1.0], [None], [2.0]]}, {}, "contains values that are not finite"),
+        ({"x": [1.0, None, 2.0]}, {}, "row 2: no value in column x"),
+        ({"x": [{"a": 1}] * 3}, {}, "column x holds struct<a: int64>; numbers, booleans, text and lists of numbers"),
+        ({"x": [1.0, 2.0, 3.0]}, {"size": 3}, "data.size = 3: "),
+        ({"x": [0.5, 2.0, 3.0]}, {"kind": "token"}, "fractional numbers are not tokens"),
+        ({"image": [[1, 2]] * 3}, {}, "--data.kind feature or token reads a table of numbers"),
+    ],
+)
+def test_tables_that_cannot_be_read(write_table, columns, options, text):
+    assert text in refused(write_table({**columns, "label": [0, 1, 0]}), **options)
+
+
+def test_columns_beside_images_need_not_be_dropped(parts):
+    assert "data.drop = ['label']: " in refused(parts, drop=["label"])
 
 
 def test_unknown_options_and_values_out_of_range(parts):

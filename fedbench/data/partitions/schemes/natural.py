@@ -17,13 +17,16 @@ class Options(PartitionConfig):
     min_samples: PositiveInt = Field(
         2, description="minimum number of samples of a client, train and test; smaller clients are left out (natural)"
     )
+    client_share: float | None = Field(
+        None, gt=0, le=1, description="share of the clients of the data that take part, drawn; none: all (natural)"
+    )
 
 
 def deal(source: SamplePool, options: Options, rng: np.random.Generator) -> Deal:
     """Every client gets the training and test samples of its domain; clients are in the order of their domains.
 
-    Clients with fewer than `min_samples`, or without training or test samples, are left out. `partition.clients` of the
-    others are drawn. If test = pooled, test_share of each client's samples are held out.
+    Clients with fewer than `min_samples`, or without training or test samples, are left out. `client_share` of the
+    others, or `partition.clients`, are drawn. If test = pooled, test_share of each client's samples are held out.
     """
     merged, every = merges_parts(source, options), source
     source = draw_total(source, options, rng)
@@ -35,6 +38,12 @@ def deal(source: SamplePool, options: Options, rng: np.random.Generator) -> Deal
             Assignment(train.rows[held], train.owners[held]),
         )
     large = large_enough(source, options)
+    most = taken(large, options)
+    if most < options.clients <= len(large):
+        raise ConfigError(
+            f"partition.clients = {options.clients}: partition.client_share = {options.client_share} takes {most} of "
+            f"{len(large)} clients; set one of the two"
+        )
     if options.clients > len(large):
         few = (
             f"{len(large)} of {len(source.domain_names)} clients of the data have {options.min_samples} samples and a "
@@ -79,21 +88,42 @@ def large_enough(source: SamplePool, options: Options) -> np.ndarray:
     return large
 
 
+def taken(large: np.ndarray, options: Options) -> int:
+    """How many of these clients take part unless `partition.clients` is set."""
+    return max(1, round(options.client_share * len(large))) if options.client_share else len(large)
+
+
 def count(source: SamplePool, options: Options) -> int:
-    """The number of all clients in the data."""
-    return len(large_enough(source, options))
+    """The number of clients in the data that take part."""
+    return taken(large_enough(source, options), options)
+
+
+def has_own_parts(source: SamplePool) -> bool:
+    """Whether some client of the data has both training and test samples."""
+    shared = np.intersect1d(source.domains[source.train], source.domains[source.test])
+    return not source.one_part and len(shared) > 0
 
 
 def remarks(source: SamplePool, options: Options) -> Iterator[str]:
     """Says how many clients of the data do not take part."""
     every, large = len(source.domain_names), len(large_enough(source, options))
+    if options.test == "pooled" and not source.one_part and not has_own_parts(source):
+        yield "no client of the data has samples in both parts: partition.test_share of each client's are held out"
     if large < every:
         yield (
             f"{every - large} of {every} clients of the data are left out: fewer than {options.min_samples} samples "
             "(partition.min_samples), or no training or no test sample"
         )
     if options.clients < large:
-        yield f"{options.clients} of {large} clients of the data were drawn (partition.clients)"
+        yield f"{options.clients} of {large} clients of the data were drawn"
 
 
-SCHEME = Scheme(deal, Options=Options, classless=True, count=count, remarks=remarks, headline=("min_samples",))
+SCHEME = Scheme(
+    deal,
+    Options=Options,
+    classless=True,
+    count=count,
+    own_parts=has_own_parts,
+    remarks=remarks,
+    headline=("min_samples",),
+)

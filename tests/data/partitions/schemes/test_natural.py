@@ -80,9 +80,29 @@ def test_test_samples_can_be_held_out_of_each_client():
 
 def test_data_without_clients_and_clients_without_test_samples_are_refused():
     assert "0 domains" in refused(name="natural")
-    assert "set partition.test pooled" in refused(people([(3, 0), (4, 0), (0, 2)]), name="natural")
+    assert "set partition.test pooled" in refused(people([(3, 0), (4, 0), (0, 2)]), name="natural", test="part")
 
 
 @pytest.mark.parametrize("key", ["min_sample", "clientz"])
 def test_unknown_keys(key):
     assert f"unknown key partition.{key}" in refused(people(), name="natural", **{key: 3})
+
+
+def test_a_share_of_the_clients_is_drawn():
+    sizes = [(4, 1)] * 20
+    drawn = [deal(people(sizes), seed=seed, name="natural", client_share=0.1) for seed in range(4)]
+    assert [len(own.clients) for own in drawn] == [2] * 4
+    assert len({tuple(int(own.test[0]) for own in dealt.clients) for dealt in drawn}) > 1
+    assert len(deal(people(sizes), name="natural", client_share=0.01).clients) == 1
+    assert len(deal(people(sizes), name="natural", client_share=0.5, clients=3).clients) == 3
+    line = refused(people(sizes), name="natural", client_share=0.1, clients=3)
+    assert line.endswith("partition.client_share = 0.1 takes 2 of 20 clients; set one of the two")
+
+
+def test_parts_of_different_people_are_pooled():
+    apart = people([(8, 0), (0, 4), (4, 0)])
+    dealt = deal(apart, name="natural")
+    assert sizes_of(dealt) == [(6, 2), (3, 1), (3, 1)]
+    assert any("no client of the data has samples in both parts" in line for line in dealt.warnings)
+    assert "none of the 3 clients" in refused(apart, name="natural", test="part")
+    assert not any("in both parts" in line for line in deal(people(), name="natural", test="pooled").warnings)

@@ -1,0 +1,237 @@
+"""Tables: a row per sample, a target column, and optionally a user column.
+
+Numbers are features, truth values 0 and 1; columns of text are categories, with a feature per value. A column of lists
+of one length holds a vector per row: alone it is the sample, of tokens if its numbers are whole; beside others its
+numbers are features.
+"""
+
+import re
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+from pydantic import Field
+
+from fedbench.config import Section
+from fedbench.data.cache import Block, Content
+from fedbench.data.reading.images import Item, is_test_row
+from fedbench.data.reading.items import DOMAIN_KEYS, TARGETS, check_channels, domain_numbers, find_key, key_of
+from fedbench.data.reading.resolution import check_resolution
+from fedbench.data.reading.samples import SampleKind, SampleReader
+from fedbench.data.reading.targets import TargetError, Targets, read_targets
+from fedbench.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pandas import DataFrame, Series
+
+DECIMAL_COMMA = re.compile(r"-?\d+(,\d+)?")
+MOST_CATEGORIES = 50
+"""Maximum number of different values of a text column read as categories."""
+INDEX = ("Unnamed:", "__index_level_")
+"""How the names of columns begin that pandas writes for an index without a name."""
+
+
+class TableOptions(Section):
+    """Keys `data.*` of a table."""
+
+    label: str | None = Field(None, description="target column (default: the one that looks like it)")
+    user: str | None = Field(
+        None, description="column with the user of each row (default: the one that looks like it, if any)"
+    )
+    drop: list[str] = Field([], description="columns to omit")
+
+
+@dataclass(frozen=True)
+class TableRows:
+    """The places of rows of the combined table. files: name and number of rows of each."""
+
+    where: str
+    files: list[tuple[str, int]]
+
+    def place(self, row: int) -> str:
+        """The row as a reader counts, from 1 and without the header line."""
+        for name, count in self.files:
+            if row < count:
+                return f"{self.where}{f'/{name}' if len(self.files) > 1 else ''}, row {row + 1}"
+            row -= count
+        raise IndexError(row)
+
+
+@dataclass(frozen=True)
+class TableReader:
+    """How a table is read. names, classes: the classes and their number, if the source says; kind: of the samples."""
+
+    options: TableOptions
+    task: str
+    names: tuple[str, ...] = ()
+    classes: int | None = None
+    kind: SampleKind | None = None
+
+    def content(self, rows: TableRows, whole: "DataFrame", sizes: dict[str, int]) -> Content:
+        """sizes: rows of train, val and test, in this order; without a test part every fifth row is for testing.
+
+        Raises ConfigError.
+        """
+        where = rows.where
+        label, user = columns_of(where, whole, self.options)
+        dropped = [name for name in self.options.drop if name not in whole.columns]
+        if dropped:
+            raise ConfigError(f"data.drop: {where} has no column {dropped[0]!r}")
+        out = [name for name in whole.columns if name.startswith(INDEX) or name in self.options.drop]
+        used = [name for name in whole.columns if name not in (label, user, *out)]
+        for name in filter(None, [label, user, *used]):
+            check_whole(rows, whole[name])
+        samples, remarks = read_samples(rows, whole[used], self.kind)
+        remarks.insert(0, columns_text(label, user, out))
+        if "test" in sizes:
+            test = np.arange(len(whole)) >= len(whole) - sizes["test"]
+        else:
+            test = np.array([is_test_row(row) for row in range(len(whole))])
+            remarks.append("the table has no test part: every fifth row is for testing")
+        targets = targets_of(rows, whole[label])
+        owners = None if user is None else owners_of(whole[user])
+        order = np.concatenate([np.flatnonzero(~test), np.flatnonzero(test)])
+        return Content(
+            int((~test).sum()),
+            int(test.sum()),
+            [Block(samples[own], targets[own], None if owners is None else owners[own]) for own in (~test, test)],
+            categories=True,
+            kind=self.kind,
+            warnings=tuple(remarks),
+            val=sizes.get("val", 0),
+            targets=partial(table_targets, rows, order, self),
+            domains=partial(domain_numbers, ()),
+        )
+
+
+def columns_of(where: str, table: "DataFrame", options: TableOptions) -> tuple[str, str | None]:
+    """The columns of target and user. Raises ConfigError."""
+    names = [name for name in table.columns if name not in options.drop]
+    hint = " (and --data.drop the other, unless it is a feature)"
+    user = find_key("user", options.user, DOMAIN_KEYS, names, where, hint, "column")
+    label = key_of("label", options.label, TARGETS, names, where, hint, "column")
+    assert label is not None
+    return label, user
+
+
+def columns_text(label: str, user: str | None, left_out: list[str]) -> str:
+    """Says which columns are not features."""
+    line = f"column {label} is the target"
+    line += f", {user} is the user of a row" if user else ""
+    return line + (f"; left out: {', '.join(left_out)}" if left_out else "")
+
+
+def owners_of(column: "Series") -> np.ndarray:
+    """The user of each row: integers (also written as 1.0), which are ordered numerically, or text."""
+    import pandas as pd
+
+    if pd.api.types.is_float_dtype(column) and (column == column.round()).all() and column.abs().max() < 2**53:
+        column = column.astype("int64")
+    return column.to_numpy() if pd.api.types.is_integer_dtype(column) else column.astype(str).to_numpy(str)
+
+
+def check_whole(rows: TableRows, column: "Series") -> None:
+    missing = np.flatnonzero(column.isna())
+    if len(missing):
+        raise ConfigError(
+            f"{rows.place(missing[0])}: no value in column {column.name} ({len(missing)} such rows); fill them in, "
+            f"leave these rows out, or --data.drop {column.name}"
+        )
+
+
+def read_samples(rows: TableRows, table: "DataFrame", kind: SampleKind | None) -> tuple[np.ndarray, list[str]]:
+    """Samples [rows, ...], and how they were read. kind: as chosen, if set. Raises ConfigError."""
+    if not len(table.columns):
+        raise ConfigError(f"{rows.where}: no columns besides the target")
+    if len(table.columns) > 1 or not holds_lists(table.iloc[:, 0]):
+        found, remarks = encode_features(rows, table)
+        return (as_kind(rows, kind, found) if kind else found), remarks
+    vectors = stacked_lists(rows, table.iloc[:, 0])
+    if kind or vectors.dtype.kind not in "iu":
+        return as_kind(rows, kind or "feature", vectors), []
+    line = f"column {table.columns[0]} holds lists of whole numbers, which are tokens; --data.kind feature for counts"
+    return as_kind(rows, "token", vectors), [line]
+
+
+def as_kind(rows: TableRows, kind: SampleKind, values: np.ndarray) -> np.ndarray:
+    """float32 or int64 [rows, ...]. Raises ConfigError for numbers that do not fit."""
+    if kind == "feature" and values.dtype != np.float32:
+        check_channels(rows.where, values)
+    return SampleReader(kind)(Item(values, None, rows.where))
+
+
+def holds_lists(column: "Series") -> bool:
+    return isinstance(column.iloc[0], np.ndarray | list)
+
+
+def stacked_lists(rows: TableRows, column: "Series") -> np.ndarray:
+    """[rows, ...]. Raises ConfigError if the lists have different lengths, or hold anything but numbers."""
+    cells: list[np.ndarray] = []
+    for row, value in enumerate(column):
+        try:
+            cell = np.asarray([*value] if isinstance(value, np.ndarray) and value.dtype.hasobject else value)
+        except ValueError:
+            cell = np.empty(0, object)
+        if cell.dtype.kind not in "biuf":
+            raise ConfigError(f"{rows.place(row)}: column {column.name} holds something else than a list of numbers")
+        if cells and cell.shape != cells[0].shape:
+            raise ConfigError(
+                f"{rows.place(row)}: column {column.name} holds a list of shape {[*cell.shape]}, before it "
+                f"{[*cells[0].shape]}; crop or pad them to one length, for example with 0"
+            )
+        cells.append(cell)
+    return np.stack(cells)
+
+
+def encode_features(rows: TableRows, table: "DataFrame") -> tuple[np.ndarray, list[str]]:
+    """Features float32 [rows, D], and how text columns were read. Raises ConfigError."""
+    import pandas as pd
+
+    where, parts, categories = rows.where, [], []
+    for name in table.columns:
+        column = table[name]
+        if holds_lists(column):
+            vectors = stacked_lists(rows, column).reshape(len(column), -1)
+            check_resolution(where, vectors, [f"column {name}, place {place}" for place in range(vectors.shape[1])])
+            parts.append(vectors.astype(np.float32))
+            continue
+        if pd.api.types.is_numeric_dtype(column):
+            numbers = column.to_numpy()[:, None]
+            check_resolution(where, numbers, [f"column {name}"])
+            parts.append(numbers.astype(np.float32))
+            continue
+        values = sorted(map(str, column.unique()))
+        if len(values) > MOST_CATEGORIES and all(map(DECIMAL_COMMA.fullmatch, values)):
+            raise ConfigError(f"{where}: column {name} holds numbers with a decimal comma; write a point")
+        if len(values) > MOST_CATEGORIES:
+            raise ConfigError(
+                f"{where}: column {name} holds {len(values)} different texts, more than the {MOST_CATEGORIES} of a "
+                f"category; --data.drop {name} leaves it out"
+            )
+        categories.append(f"{name} ({len(values)})")
+        parts.append((column.astype(str).to_numpy(str)[:, None] == np.array(values)).astype(np.float32))
+    features = np.concatenate(parts, axis=1)
+    wrong = np.argwhere(~np.isfinite(features))
+    if len(wrong):
+        raise ConfigError(f"{rows.place(wrong[0][0])}: a value that is not finite; fill it in or leave the row out")
+    line = f"columns of text are categories, with a feature for each value: {', '.join(categories)}"
+    return features, [line] if categories else []
+
+
+def targets_of(rows: TableRows, column: "Series") -> np.ndarray:
+    import pandas as pd
+
+    if holds_lists(column):
+        return stacked_lists(rows, column)
+    return column.to_numpy() if pd.api.types.is_numeric_dtype(column) else column.astype(str).to_numpy(str)
+
+
+def table_targets(rows: TableRows, order: np.ndarray, reader: TableReader, values: np.ndarray) -> Targets:
+    """order: the row in the combined table of each target. Raises ConfigError."""
+    try:
+        return read_targets(values, reader.task, reader.names, reader.classes)
+    except TargetError as error:
+        raise ConfigError(f"{rows.place(order[error.row])}: {error}") from None
+    except ConfigError as error:
+        raise ConfigError(f"{rows.where}: {error}") from None

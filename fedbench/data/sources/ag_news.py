@@ -1,0 +1,100 @@
+"""AG News: 120,000 training and 7,600 test articles of four topics, as tokens: one per word of title and description.
+
+The most frequent words of the training part are tokens 2, 3, ... (equally frequent ones in alphabetical order); 0 pads,
+and 1 is any other word. Words are runs of letters and digits in lower case. Source: Zhang, Zhao and LeCun,
+"Character-level convolutional networks for text classification", NeurIPS 2015.
+"""
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+from pydantic import Field
+
+from fedbench.config import DataConfig, Section
+from fedbench.config.section import PositiveInt
+from fedbench.data.cache import Block, Content, OnProgress, Source
+from fedbench.data.reading import published
+from fedbench.data.reading.arrays import checked_labels
+from fedbench.data.reading.download import Download
+from fedbench.data.reading.images import library_reason
+from fedbench.data.reading.published import Extent, Published, changed_warning
+from fedbench.errors import ConfigError
+
+TOPICS = ("World", "Sports", "Business", "Sci/Tech")
+WORD = re.compile(r"\w+")
+PAD, UNKNOWN, FIRST = 0, 1, 2
+ADDRESS = "https://raw.githubusercontent.com/mhjabreel/CharCnn_Keras/master/data/ag_news_csv/"
+SUMS = {"train.csv": "b1a00f826fdfbd249f79597b59e1dc12", "test.csv": "d52ea96a97a2d943681189a97654912d"}
+"""MD5 sums in torchtext."""
+PUBLISHED = {
+    "ag-news": Published(
+        Extent(120_000, (100,), len(TOPICS), "token"),
+        tuple(SUMS),
+        below=("ag_news_csv", "AG_NEWS"),
+        downloads=lambda: tuple(Download(name, (ADDRESS + name,), md5) for name, md5 in SUMS.items()),
+        sums=lambda: SUMS,
+        size="31 MB",
+        licence="research and other non-commercial use",
+    )
+}
+
+
+class Options(Section):
+    """Keys `data.*` of AG News."""
+
+    words: PositiveInt = Field(10_000, description="number of words that have a token of their own")
+    length: PositiveInt = Field(100, description="tokens of a sample; longer texts are cut, shorter ones padded")
+
+
+def source(config: DataConfig, options: Options, progress: OnProgress | None) -> Source:
+    return published.source(config, options, progress, PUBLISHED["ag-news"], read)
+
+
+def read(name: str, folder: Path, options: Options) -> Content:
+    """Raises ConfigError."""
+    (texts, topics), (test_texts, test_topics) = (read_part(folder / name) for name in SUMS)
+    tokens = vocabulary(texts, options.words)
+    blocks = [
+        Block(tokens_of(texts, tokens, options.length), topics),
+        Block(tokens_of(test_texts, tokens, options.length), test_topics),
+    ]
+    last = FIRST + len(tokens) - 1
+    line = (
+        f"the {len(tokens)} most frequent words of the training part are tokens {FIRST} to {last}; 0 pads, 1 is unknown"
+    )
+    warnings = (line, *changed_warning(PUBLISHED["ag-news"], folder))
+    return Content(len(topics), len(test_topics), blocks, len(TOPICS), TOPICS, warnings=warnings)
+
+
+def read_part(file: Path) -> tuple[list[list[str]], np.ndarray]:
+    """The words of each article, and classes int64 [n] from 0. Raises ConfigError."""
+    import pandas as pd
+
+    try:
+        table = pd.read_csv(file, header=None, dtype={1: str, 2: str}, keep_default_na=False)
+        topics, titles, descriptions = (table[column] for column in table)
+        labels = checked_labels(str(file), topics.to_numpy(), len(table), len(TOPICS), first=1) - 1
+    except ConfigError:
+        raise
+    except Exception as error:
+        raise ConfigError(f"{file}: not a table of class, title and description ({library_reason(error)})") from error
+    texts = zip(titles, descriptions, strict=True)
+    return [WORD.findall(f"{title} {text}".lower()) for title, text in texts], labels
+
+
+def vocabulary(texts: list[list[str]], most: int) -> dict[str, int]:
+    """The token of each word."""
+    counts = Counter(word for words in texts for word in words)
+    kept = sorted(counts, key=lambda word: (-counts[word], word))[:most]
+    return {word: token for token, word in enumerate(kept, FIRST)}
+
+
+def tokens_of(texts: list[list[str]], tokens: dict[str, int], length: int) -> np.ndarray:
+    """int64 [n, length]."""
+    found = np.full((len(texts), length), PAD, np.int64)
+    for row, words in enumerate(texts):
+        own = [tokens.get(word, UNKNOWN) for word in words[:length]]
+        found[row, : len(own)] = own
+    return found

@@ -1,0 +1,100 @@
+"""Camelyon17 of WILDS: patches of lymph nodes with or without tumor, ten slides of each of five hospitals (domains).
+
+By default every fifth slide of each hospital is for testing: each hospital has both parts, and no slide is in both.
+`data.parts wilds` reads the parts of WILDS: hospital 2 is the test part, hospital 1 is left out, and the patches that
+the table marks are the validation part. Sources: Bandi et al., IEEE Transactions on Medical Imaging 2018; Koh et al.,
+"WILDS: a benchmark of in-the-wild distribution shifts", ICML 2021.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from pydantic import Field
+
+from fedbench.config import DataConfig, Section
+from fedbench.data.cache import Content, OnProgress, Source
+from fedbench.data.reading import published
+from fedbench.data.reading.images import Item, checked_label, is_test_row, library_reason
+from fedbench.data.reading.listing import listed_content
+from fedbench.data.reading.published import Extent, Published
+from fedbench.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+CLASSES = ("no tumor", "tumor")
+COLUMNS = ("patient", "node", "x_coord", "y_coord", "tumor", "slide", "center", "split")
+WILDS_OTHER, WILDS_TEST = 1, 2
+"""The hospitals that WILDS validates and tests on."""
+PUBLISHED = {
+    "camelyon17": Published(
+        Extent(364_000, (3, 96, 96), len(CLASSES)),
+        ("metadata.csv", "patches"),
+        below=("camelyon17_v1.0",),
+        wanted=lambda name: name.endswith((".png", "metadata.csv")),
+        origin="get camelyon17_v1.0 by the package wilds, or from its authors",
+        size="455,954 patches, 10 GB",
+        licence="CC0",
+    )
+}
+
+
+class Options(Section):
+    """Keys `data.*` of Camelyon17."""
+
+    parts: Literal["slides", "wilds"] = Field(
+        "slides", description="slides: every fifth slide of each hospital is for testing; wilds: the parts of WILDS"
+    )
+    size: int | None = Field(None, ge=1, description="resize every patch to size x size pixels (published: 96)")
+
+
+def source(config: DataConfig, options: Options, progress: OnProgress | None) -> Source:
+    return published.source(config, options, progress, PUBLISHED["camelyon17"], read)
+
+
+def read(name: str, folder: Path, options: Options) -> Content:
+    """Raises ConfigError."""
+    table = read_table(folder / "metadata.csv")
+    hospitals = sorted(set(table["center"]))
+    parts = parts_by_slide(table) if options.parts == "slides" else parts_of_wilds(table)
+    items: dict[str, list[Item]] = {"train": [], "val": [], "test": [], "": []}
+    for part, row in zip(parts, table.itertuples(), strict=True):
+        node = f"patient_{row.patient}_node_{row.node}"
+        file = folder / "patches" / node / f"patch_{node}_x_{row.x_coord}_y_{row.y_coord}.png"
+        label = checked_label(row.tumor, len(CLASSES), f"{folder / 'metadata.csv'}, {file.name}")
+        items[part].append(Item(file, label, str(file), hospitals.index(row.center)))
+    names = tuple(f"hospital {number}" for number in hospitals)
+    return listed_content(items["train"], items["test"], CLASSES, options.size, names, val=items["val"])
+
+
+def read_table(file: Path) -> "DataFrame":
+    """Raises ConfigError."""
+    import pandas as pd
+
+    try:
+        table = pd.read_csv(file, index_col=0, dtype={"patient": str})
+    except Exception as error:
+        raise ConfigError(f"{file}: not a table ({library_reason(error)})") from error
+    absent = [name for name in COLUMNS if name not in table.columns]
+    if absent or not len(table) or table[[*COLUMNS]].isna().any(axis=None):
+        raise ConfigError(f"{file}: {f'no column {absent[0]}' if absent else 'no rows, or empty cells'}")
+    return table
+
+
+def parts_by_slide(table: "DataFrame") -> np.ndarray:
+    """The part of each patch, by its slide's place among those of its hospital."""
+    slides = [
+        slide
+        for _, own in table.groupby("center")
+        for i, slide in enumerate(sorted(set(own["slide"])))
+        if is_test_row(i)
+    ]
+    return np.where(table["slide"].isin(slides), "test", "train")
+
+
+def parts_of_wilds(table: "DataFrame") -> np.ndarray:
+    """The part of each patch; empty for those that are left out."""
+    where = table["center"].to_numpy()
+    inside = np.where(table["split"] == 1, "val", "train")
+    return np.where(where == WILDS_TEST, "test", np.where(where == WILDS_OTHER, "", inside))

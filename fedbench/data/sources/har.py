@@ -1,0 +1,87 @@
+"""UCI HAR: windows of a phone's sensors while 30 persons do six activities; every person is a domain.
+
+The published parts have different persons: 21 train, 9 test. Source: Anguita, Ghio, Oneto, Parra and Reyes-Ortiz, "A
+public domain dataset for human activity recognition using smartphones", ESANN 2013.
+"""
+
+from pathlib import Path
+
+import numpy as np
+from pydantic import Field
+
+from fedbench.config import DataConfig, Section
+from fedbench.data.cache import Block, Content, OnProgress, Source
+from fedbench.data.reading import published
+from fedbench.data.reading.arrays import checked_labels
+from fedbench.data.reading.images import library_reason
+from fedbench.data.reading.listing import read_list
+from fedbench.data.reading.published import Extent, Published
+from fedbench.errors import ConfigError
+
+SIGNALS = tuple(f"{sensor}_{axis}" for sensor in ("body_acc", "body_gyro", "total_acc") for axis in "xyz")
+PUBLISHED = {
+    "har": Published(
+        Extent(7_352, (561,), 6, "feature"),
+        ("activity_labels.txt", "train", "test"),
+        below=("UCI HAR Dataset",),
+        wanted=lambda name: name.endswith(".txt") and "__MACOSX" not in name,
+        images=10_299,
+        origin="get Human Activity Recognition Using Smartphones from the UCI repository, unpack UCI HAR Dataset.zip",
+        size="10,299 windows, 60 MB",
+        licence="CC BY 4.0 (UCI repository)",
+    )
+}
+
+
+class Options(Section):
+    """Keys `data.*` of UCI HAR."""
+
+    signals: bool = Field(False, description="read the nine signals [9, 128] instead of the 561 features")
+
+
+def source(config: DataConfig, options: Options, progress: OnProgress | None) -> Source:
+    return published.source(config, options, progress, PUBLISHED["har"], read)
+
+
+def read(name: str, folder: Path, options: Options) -> Content:
+    """Raises ConfigError."""
+    activities = tuple(row.values[-1] for row in read_list(folder / "activity_labels.txt", " "))
+    parts = [read_part(folder, part, options.signals, len(activities)) for part in ("train", "test")]
+    if parts[0].samples.shape[1:] != parts[1].samples.shape[1:]:
+        raise ConfigError(f"{folder}: samples of the two parts have different shapes")
+    persons, numbers = np.unique(np.concatenate([part.domains for part in parts]), return_inverse=True)
+    train, test = (len(part.targets) for part in parts)
+    blocks = [
+        Block(part.samples, part.targets, own) for part, own in zip(parts, np.split(numbers, [train]), strict=True)
+    ]
+    return Content(train, test, blocks, len(activities), activities, tuple(map(str, persons)))
+
+
+def read_part(folder: Path, part: str, signals: bool, classes: int) -> Block:
+    """Samples [n, 561] or [n, 9, 128], classes from 0, and numbers of persons. Raises ConfigError."""
+    place = folder / part
+    if signals:
+        tables = [numbers_in(place / "Inertial Signals" / f"{name}_{part}.txt") for name in SIGNALS]
+        if len({table.shape for table in tables}) > 1:
+            raise ConfigError(f"{place / 'Inertial Signals'}: files of different numbers of rows or columns")
+        samples = np.stack(tables, axis=1)
+    else:
+        samples = numbers_in(place / f"X_{part}.txt")
+    labels, persons = (numbers_in(place / f"{name}_{part}.txt").astype(np.int64) for name in ("y", "subject"))
+    if not len(samples) == len(labels) == len(persons):
+        raise ConfigError(f"{place}: {len(samples)} samples, {len(labels)} labels and {len(persons)} persons")
+    where = str(place / f"y_{part}.txt")
+    return Block(samples, checked_labels(where, labels, len(samples), classes, first=1) - 1, persons[:, 0])
+
+
+def numbers_in(file: Path) -> np.ndarray:
+    """float32 [rows, columns] of a file of numbers between spaces. Raises ConfigError."""
+    if file.is_file() and not file.stat().st_size:
+        raise ConfigError(f"{file}: empty file")
+    try:
+        values = np.loadtxt(file, np.float32, ndmin=2)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{file}: cannot be read ({library_reason(error)})") from error
+    if not values.size or not np.isfinite(values).all():
+        raise ConfigError(f"{file}: no rows, or values that are not finite")
+    return values

@@ -1,0 +1,137 @@
+"""Data sets of the Hugging Face library `datasets`: what it has cached, can download, or has saved to a folder.
+
+`hf:NAME`, `hf:OWNER/NAME` and `hf:OWNER/NAME/CONFIG` are names on the hub, `hf:PATH` is a folder. Columns are found as
+the keys of items are (sources/factory.py); the class names that a column of labels declares are used.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Literal
+
+from pydantic import Field
+
+from fedbench.config import DataConfig
+from fedbench.data.cache import Content, OnProgress, Source
+from fedbench.data.reading.images import is_test_row
+from fedbench.data.reading.items import TARGETS, GivenPart, Keys, find_key
+from fedbench.data.reading.samples import SampleReader
+from fedbench.data.sources import factory
+from fedbench.errors import ConfigError, first_line
+
+PARTS = dict.fromkeys(("validation", "valid", "val", "dev"), "val") | {"train": "train", "test": "test"}
+"""The parts by the names of splits."""
+SAVED = ("dataset_dict.json", "state.json")
+"""Files that `save_to_disk` writes."""
+
+
+class Options(factory.Reading):
+    """Keys `data.*` of a set of the library."""
+
+    config: str | None = Field(None, description="configuration of a set that has several (hf:OWNER/NAME/CONFIG)")
+    test_part: Literal["test", "val"] | None = Field(
+        None, description="split with the test samples (default: test, or validation if there is no test)"
+    )
+
+
+def source(config: DataConfig, options: Options, progress: OnProgress | None) -> Source:
+    library = import_library(config.name)
+    parts, remarks = chosen_parts(config.name, load_splits(config, options, library), options)
+    keys = Keys(options.sample, options.label, options.user)
+    train, test = (GivenPart.of(config.name, part, HubPart(parts[part], options), keys) for part in ("train", "test"))
+    val = len(parts["val"]) if "val" in parts else 0
+    if val:
+        joined = library.concatenate_datasets([parts["train"], parts["val"]])
+        train = GivenPart.of(config.name, "train", HubPart(joined, options), keys)
+    first = train.item(0)
+    if isinstance(first.image, str):
+        raise ConfigError(
+            f"data {config.name}: the samples are texts; tokenise them in a function that returns the tokens, as in "
+            "docs/data.md (Texts), or name a column of tokens with --data.sample"
+        )
+    reader = SampleReader.of(first, options.kind)
+    for part in (train, test):
+        part.probe(reader, hashlib.sha256())  # checks some samples; that the data change, the library tells
+    fresh = replace(reader, transparent=[], remarks=(*reader.remarks, *remarks))
+    prints = {name: part._fingerprint for name, part in parts.items()}
+    decided = {**options.model_dump(), "root": config.root, "task": config.task, "fingerprints": prints}
+    return Source(config.name, partial(read, config, train, test, val, options.classes, fresh), options=decided)
+
+
+def read(
+    config: DataConfig, train: GivenPart, test: GivenPart, val: int, classes: int | None, reader: SampleReader
+) -> Content:
+    return replace(factory.read(config, train, test, classes, reader), val=val)
+
+
+def import_library(name: str) -> Any:
+    """The library. Raises ConfigError if it is not installed."""
+    try:
+        import datasets
+    except ImportError as error:
+        raise ConfigError(
+            f"data {name}: the library datasets is not installed ({first_line(error)}): pip install datasets"
+        ) from error
+    library: ModuleType = datasets
+    return library
+
+
+def load_splits(config: DataConfig, options: Options, library: Any) -> dict[str, Any]:
+    """The splits by name; one without a name is `train`. Raises ConfigError."""
+    name = config.name.partition(":")[2]
+    path = Path(config.root or ".", Path(name).expanduser())
+    try:
+        if any((path / file).is_file() for file in SAVED):
+            found = library.load_from_disk(str(path))
+        elif path.exists():
+            found = library.load_dataset(str(path), options.config)
+        else:
+            owner_and_name, given = name.split("/")[:2], name.split("/")[2:]
+            found = library.load_dataset("/".join(owner_and_name), "/".join(given) or options.config)
+    except Exception as error:
+        raise ConfigError(
+            f"data {config.name}: the library datasets cannot load it ({first_line(error)}); write hf:NAME, "
+            "hf:OWNER/NAME/CONFIG or hf:PATH, or set --data.config"
+        ) from error
+    return dict(found) if isinstance(found, Mapping) else {"train": found}
+
+
+def chosen_parts(name: str, splits: dict[str, Any], options: Options) -> tuple[dict[str, Any], list[str]]:
+    """The splits of train, test and perhaps val, and remarks. Raises ConfigError."""
+    parts = {PARTS[split.lower()]: data for split, data in splits.items() if split.lower() in PARTS}
+    others = [split for split in splits if split.lower() not in PARTS]
+    remarks = [f"splits that are not read: {', '.join(others)}"] if others else []
+    if "train" not in parts:
+        raise ConfigError(f"data {name}: no split train; it has {', '.join(splits)}")
+    if options.test_part and options.test_part not in parts:
+        raise ConfigError(f"data.test_part = {options.test_part}: {name} has no such split; it has {', '.join(splits)}")
+    if "val" in parts and (options.test_part == "val" or "test" not in parts):
+        remarks.append("the validation split holds the test samples")
+        return {"train": parts["train"], "test": parts["val"]}, remarks
+    if "test" not in parts:
+        rows = range(len(parts["train"]))
+        remarks.append("there is no test split: every fifth sample is for testing")
+        whole, kinds = parts["train"], (False, True)
+        train, test = (whole.select([row for row in rows if is_test_row(row) == kind]) for kind in kinds)
+        return {"train": train, "test": test}, remarks
+    return parts, remarks
+
+
+class HubPart:
+    """A split as a map-style data set. classes: the names that its column of labels declares, if any."""
+
+    __slots__ = ("classes", "data")  # without __dict__: nothing looks for numbers in memory, which may be all on disk
+
+    def __init__(self, data: Any, options: Options) -> None:
+        names = list(data.features)
+        label = find_key("label", options.label, TARGETS, names, "the set", noun="column")
+        self.data, self.classes = data, getattr(data.features.get(label), "names", None)
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.data[index]

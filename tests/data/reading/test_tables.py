@@ -1,0 +1,44 @@
+"""Tables of any origin."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fedbench.data.reading.tables import TableOptions, TableReader, TableRows, stacked_lists
+from fedbench.errors import ConfigError
+
+
+def content(table: pd.DataFrame, sizes: dict[str, int] | None = None, **options):
+    rows = TableRows("data t", [("t", len(table))])
+    return TableReader(TableOptions(**options), "auto").content(rows, table, sizes or {"train": len(table)})
+
+
+def test_vectors_beside_other_columns_are_features():
+    table = pd.DataFrame({"x": [[1, 2], [3, 4], [5, 6], [7, 8], [9, 10]], "age": [0.5] * 5, "y": [0, 1, 0, 1, 0]})
+    train, test = content(table).blocks
+    np.testing.assert_array_equal(train.samples[1], np.float32([3, 4, 0.5]))
+    np.testing.assert_array_equal(test.samples, np.float32([[9, 10, 0.5]]))
+
+
+def test_every_fifth_row_is_for_testing_unless_there_is_a_part():
+    table = pd.DataFrame({"x": np.arange(10.0), "y": [0, 1] * 5})
+    assert [block.samples[:, 0].tolist() for block in content(table).blocks][1] == [4, 9]
+    found = content(table, {"train": 5, "val": 2, "test": 3})
+    assert (found.train, found.val, found.test) == (7, 2, 3)
+    assert [block.samples[:, 0].tolist() for block in found.blocks][1] == [7, 8, 9]
+
+
+def test_rows_of_zeros_and_ones_are_several_labels():
+    table = pd.DataFrame({"x": np.arange(5.0), "y": [[0, 1], [1, 1], [0, 0], [1, 0], [0, 1]]})
+    found = content(table)
+    values = np.concatenate([block.targets for block in found.blocks])
+    assert found.targets(values).task == "multilabel"
+    assert values.tolist() == [[0, 1], [1, 1], [0, 0], [1, 0], [0, 1]]
+
+
+def test_a_row_is_found_in_its_file():
+    rows = TableRows("data t", [("a", 2), ("b", 3)])
+    assert [rows.place(row) for row in (1, 2)] == ["data t/a, row 2", "data t/b, row 1"]
+    column = pd.Series([[1], [2], [3, 4]], name="x")
+    with pytest.raises(ConfigError, match=r"data t/b, row 1: column x holds a list of shape \[2\], before it \[1\]"):
+        stacked_lists(rows, column)
