@@ -18,6 +18,7 @@ from fedbench.config.section import OpenSection, PositiveInt, Section, Seed
 from fedbench.config.words import explain
 from fedbench.errors import ConfigError
 from fedbench.user_code import objects_to_send, receive_objects
+from fedbench.user_code.given_data import with_data_name
 
 
 def absolute(value: Path | None) -> Path | None:
@@ -30,6 +31,8 @@ class MethodConfig(OpenSection):
 
 
 class DataConfig(OpenSection):
+    """In Python also accepts data as objects, such as `(X, y)`; the name identifies their content (docs/data.md)."""
+
     name: str = Field(
         "digits",
         description="data set: a name from `fedbench data --help`, parquet:PATH, folder:PATH, or "
@@ -57,6 +60,11 @@ class DataConfig(OpenSection):
     )
     crop_padding: PositiveInt = Field(4, description="width of the frame for crop, in pixels")
     rotate_degrees: float = Field(15.0, gt=0, le=180, description="maximum angle of rotate")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_objects(cls, value: Any) -> Any:
+        return value if isinstance(value, cls) else with_data_name(value, cls.model_fields)
 
 
 class PartitionConfig(OpenSection):

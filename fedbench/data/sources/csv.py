@@ -70,9 +70,16 @@ def read(path: Path, files: dict[str, Path], options: Options, task: str) -> Con
             raise ConfigError(f"data csv:{path}: train.csv and test.csv have different columns: one lacks {other[0]}")
     whole = with_numbers(with_one_type([first, *others]) if others else first)
     where = f"data csv:{path}"
-    rows = TableRows(
-        where, [(file.name, len(table)) for file, table in zip(files.values(), [first, *others], strict=True)]
-    )
+    sizes = [(file.name, len(table)) for file, table in zip(files.values(), [first, *others], strict=True)]
+    return content_of_table(TableRows(where, sizes), whole, options, task)
+
+
+def content_of_table(rows: "TableRows", whole: "DataFrame", options: Options, task: str) -> Content:
+    """The content of a table with the rows of all parts: train, or train and test, or train, val and test.
+
+    Raises ConfigError.
+    """
+    where, sizes = rows.where, [count for _, count in rows.files]
     label, user = columns_of(where, whole, options)
     left_out = [name for name in whole.columns if name.startswith("Unnamed:") or name in options.drop]
     for name in options.drop:
@@ -82,10 +89,11 @@ def read(path: Path, files: dict[str, Path], options: Options, task: str) -> Con
     for name in filter(None, [label, user, *used]):
         check_whole(rows, whole[name])
     features, remarks = encode_features(rows, whole[used])
-    test = np.arange(len(whole)) >= len(first) if others else np.array([is_test_row(i) for i in range(len(whole))])
+    split, places = len(sizes) > 1, np.arange(len(whole))
+    test = places >= len(whole) - sizes[-1] if split else np.array([*map(is_test_row, places)])
     owners = None if user is None else owners_of(whole[user])
     remarks.insert(0, columns_text(label, user, left_out))
-    if not others:
+    if not split:
         remarks.append("the table has no test part: every fifth row is for testing")
     blocks = [
         Block(features[own], targets_of(whole[label])[own], None if owners is None else owners[own])
@@ -97,6 +105,7 @@ def read(path: Path, files: dict[str, Path], options: Options, task: str) -> Con
         int(test.sum()),
         blocks,
         categories=True,
+        val=sum(sizes[1:-1]),
         warnings=tuple(remarks),
         targets=meaning,
         domains=partial(domain_numbers, ()),

@@ -11,7 +11,7 @@ fedbench's keys.
 
 import hashlib
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -102,7 +102,15 @@ def make_parts(config: DataConfig, factory: Any, options: dict[str, Any]) -> tup
     return train, test
 
 
-def read(config: DataConfig, train: GivenPart, test: GivenPart, count: int | None, reader: SampleReader) -> Content:
+def read(
+    config: DataConfig,
+    train: GivenPart,
+    test: GivenPart,
+    count: int | None,
+    reader: SampleReader,
+    val: GivenPart | None = None,
+) -> Content:
+    parts = [part for part in (train, val, test) if part is not None]
     if None not in (train.count, test.count) and train.count != test.count and not (train.classes and test.classes):
         raise ConfigError(
             f"data {config.name}: the train part says {train.count} classes and the test part {test.count}; bring the "
@@ -116,7 +124,7 @@ def read(config: DataConfig, train: GivenPart, test: GivenPart, count: int | Non
         )
 
     def items() -> Iterator[Item]:
-        for part in (train, test):
+        for part in parts:
             for index in range(len(part)):
                 item = part.item(index)
                 if (item.domain is None) != (one.domain is None):
@@ -125,18 +133,20 @@ def read(config: DataConfig, train: GivenPart, test: GivenPart, count: int | Non
                     )
                 yield item._replace(label=checked_target(item, first))
 
-    copies = Copies(len(train))
+    rows = len(train) + len(val or ())
+    copies = Copies(rows)
     classes, matched = matched_classes(train, test)
     asked = count or (None if classes else train.count or test.count)
     named = len(train.classes) if matched is not None else None
-    reader_of_targets = TargetReader(config.name, len(train), matched, config.task, classes, asked, named)
+    reader_of_targets = TargetReader(config.name, rows, matched, config.task, classes, asked, named, parts)
     return Content(
-        len(train),
+        rows,
         len(test),
         copies.among(decoded_blocks(items(), reader, "sample")),
         kind=reader.kind,
         categories=True,
         warnings=reader.remarks,
+        val=len(val or ()),
         targets=reader_of_targets.read,
         domains=partial(domain_numbers, (*train.domains, *(n for n in test.domains if n not in train.domains))),
         remarks=lambda: (*remarks_on(reader.transparent), *copies.remarks()),
@@ -181,7 +191,11 @@ def matched_classes(train: GivenPart, test: GivenPart) -> tuple[tuple[str, ...],
 
 @dataclass(frozen=True)
 class TargetReader:
-    """Reads the targets of all rows and locates errors. named: the number of classes that the train part names."""
+    """Reads the targets of all rows and locates errors.
+
+    train: the number of rows before the test part. named: the number of classes that the train part names. parts: those
+    of the rows, in this order.
+    """
 
     name: str
     train: int
@@ -190,6 +204,7 @@ class TargetReader:
     classes: tuple[str, ...]
     count: int | None
     named: int | None = None
+    parts: Sequence[GivenPart] = ()
 
     def read(self, values: np.ndarray) -> Targets:
         """Raises ConfigError."""
@@ -200,10 +215,16 @@ class TargetReader:
                 values = self._by_name(values)
             return read_targets(values, self.task, self.classes, self.count)
         except TargetError as error:
-            part, row = ("train", error.row) if error.row < self.train else ("test", error.row - self.train)
-            raise ConfigError(f"data {self.name}, {part} item {row}: {error}") from None
+            raise ConfigError(f"{self._place(error.row)}: {error}") from None
         except ConfigError as error:
             raise ConfigError(f"data {self.name}: {error}") from None
+
+    def _place(self, row: int) -> str:
+        for part in self.parts:
+            if row < len(part):
+                return part.place(row)
+            row -= len(part)
+        raise IndexError(row)
 
     def _by_name(self, values: np.ndarray) -> np.ndarray:
         """Matches classes by name if the parts number them differently."""
