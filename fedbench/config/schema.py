@@ -341,8 +341,10 @@ class Config(Section):
         """Returns the Config, built from a mapping of keys if necessary. Raises ConfigError."""
         if isinstance(asked, cls):
             return asked
-        if not isinstance(asked, Mapping):
-            raise ConfigError(f"expected a Config or a dict of its keys, not {type(asked).__name__}")
+        if not isinstance(asked, Mapping) or not all(isinstance(key, str) for key in asked):
+            what = f"{type(asked).__name__} {asked!r}" if isinstance(asked, str) else type(asked).__name__
+            hint = "; a method is a key of it, Config(method=...)" if isinstance(asked, str | type) else ""
+            raise ConfigError(f"expected a Config or a dict of its keys first, not {what}{hint}")
         return cls(**asked)
 
     def __getstate__(self) -> dict[Any, Any]:

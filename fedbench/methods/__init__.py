@@ -1,5 +1,6 @@
 """The methods, one file each: `fed_x.py` defines the one class that `--method fed-x` runs."""
 
+from collections.abc import Iterable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +45,22 @@ METHODS = Table(
 def names() -> list[str]:
     """The valid values of `method.name`, without importing the methods."""
     return METHODS.names()
+
+
+def split_names(words: Iterable[str]) -> list[str]:
+    """`["a", "b:x=1", "y=2", "c"]` -> `["a", "b:x=1,y=2", "c"]`: a word with `=` and no colon continues a variant.
+
+    Raises ConfigError.
+    """
+    names: list[str] = []
+    for word in words:
+        if "=" in word and ":" not in word.partition("=")[0]:
+            if not names or "=" not in names[-1]:
+                raise ConfigError(f"methods: {word}: no method; variants are NAME:key=value,...")
+            names[-1] += f",{word}"
+        else:
+            names.append(word)
+    return names
 
 
 def load(name: str) -> "type[Method]":

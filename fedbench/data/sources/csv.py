@@ -90,7 +90,7 @@ def content_of_table(rows: "TableRows", whole: "DataFrame", options: Options, ta
         check_whole(rows, whole[name])
     features, remarks = encode_features(rows, whole[used])
     split, places = len(sizes) > 1, np.arange(len(whole))
-    test = places >= len(whole) - sizes[-1] if split else np.array([*map(is_test_row, places)])
+    test = places >= len(whole) - sizes[-1] if split else np.array([is_test_row(i) for i in range(len(whole))])
     owners = None if user is None else owners_of(whole[user])
     remarks.insert(0, columns_text(label, user, left_out))
     if not split:
