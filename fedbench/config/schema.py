@@ -15,7 +15,7 @@ import yaml
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from fedbench.config.section import OpenSection, PositiveInt, Section, Seed
-from fedbench.config.words import explain
+from fedbench.config.words import refuse
 from fedbench.errors import ConfigError
 from fedbench.user_code import objects_to_send, receive_objects
 from fedbench.user_code.given_data import with_data_name
@@ -334,7 +334,7 @@ class Config(Section):
         try:
             super().__init__(**values)
         except ValidationError as error:
-            raise ConfigError(explain(error, type(self))) from None
+            refuse(error, type(self))
 
     @classmethod
     def of(cls, asked: "Config | Mapping[str, Any]") -> "Config":

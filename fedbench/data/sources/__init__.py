@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pydantic import ValidationError
 
 from fedbench.config import DataConfig, Section
-from fedbench.config.words import explain
+from fedbench.config.words import refuse
 from fedbench.data.cache import OnProgress, Source
 from fedbench.errors import ConfigError, nearest
 from fedbench.plugins import Table, modules
@@ -121,4 +121,4 @@ def checked_data_options(config: DataConfig, kind: type[Options]) -> Options:
     try:
         return kind(**config.options)
     except ValidationError as error:
-        raise ConfigError(explain(error, kind, prefix="data.")) from None
+        refuse(error, kind, prefix="data.")

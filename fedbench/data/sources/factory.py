@@ -20,7 +20,7 @@ import numpy as np
 from pydantic import Field, ValidationError
 
 from fedbench.config import DataConfig, Section
-from fedbench.config.words import explain
+from fedbench.config.words import refuse
 from fedbench.data.cache import Block, Content, Source
 from fedbench.data.reading.images import Item, decoded_blocks, remarks_on
 from fedbench.data.reading.items import GivenPart, Keys, checked_target, domain_numbers
@@ -80,7 +80,7 @@ def factory_arguments(config: DataConfig, factory: Any) -> tuple[dict[str, Any],
     try:
         return own, Reading(**{key: value for key, value in given.items() if key not in own})
     except ValidationError as error:
-        raise ConfigError(explain(error, Reading, prefix="data.")) from None
+        refuse(error, Reading, prefix="data.")
 
 
 def make_parts(config: DataConfig, factory: Any, options: dict[str, Any]) -> tuple[Any, Any]:
