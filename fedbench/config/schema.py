@@ -19,6 +19,7 @@ from fedbench.config.words import refuse
 from fedbench.errors import ConfigError
 from fedbench.user_code import objects_to_send, receive_objects
 from fedbench.user_code.given_data import with_data_name
+from fedbench.user_code.given_model import with_model_name
 
 
 def absolute(value: Path | None) -> Path | None:
@@ -28,6 +29,14 @@ def absolute(value: Path | None) -> Path | None:
 
 class MethodConfig(OpenSection):
     name: str = Field("fedavg", description="method: a name from `fedbench methods`, or package.module:Class")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_instance(cls, value: Any) -> Any:
+        kind = type(value.get("name") if isinstance(value, Mapping) else value)
+        if any(base.__module__ == "fedbench.methods.base" for base in kind.__mro__):
+            raise ConfigError(f"method is an instance of {kind.__name__}; pass the class {kind.__name__} itself")
+        return value
 
 
 class DataConfig(OpenSection):
@@ -128,7 +137,10 @@ class PublicConfig(Section):
 
 
 class ModelConfig(OpenSection):
-    """Also accepts LightningCLI's `class_path: pkg.mod.Net` and `init_args: {...}`."""
+    """Also accepts LightningCLI's `class_path: pkg.mod.Net` and `init_args: {...}`, and in Python an instance.
+
+    An instance is taken as it is: every client starts from its weights, for every seed.
+    """
 
     name: str = Field(
         "auto",
@@ -152,6 +164,11 @@ class ModelConfig(OpenSection):
         named = dict(value)
         path, arguments = str(named.pop("class_path")), named.pop("init_args", None) or {}
         return {"name": ":".join(path.rsplit(".", 1)), **arguments, **named}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_instance(cls, value: Any) -> Any:
+        return with_model_name(value)
 
 
 class TrainConfig(Section):
