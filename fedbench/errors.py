@@ -17,10 +17,11 @@ CONTRACT = ("base", "client", "contract", "messages", "server", "state")
 """Modules of fedbench.methods that every method is built on; if they raise, their caller is at fault."""
 
 
-class ConfigError(Exception):
+class ConfigError(ValueError):
     """A user's mistake, described for the reader: what, where, what is legal, what to do.
 
-    One line, even if it includes another library's message.
+    One line, even if it includes another library's message. Within validators of pydantic it becomes a ValidationError,
+    from which `config.words.refuse` takes it back.
     """
 
     def __str__(self) -> str:

@@ -61,4 +61,6 @@ def as_list(values: Any) -> Any:
         return list(values["grid_search"])
     if hasattr(values, "categories"):
         return list(values.categories)
+    if hasattr(values, "tolist"):  # an array; its numbers would not go into JSON
+        return list(values.tolist())
     return values if hasattr(values, "sample") else list(values)

@@ -6,11 +6,19 @@ from pathlib import Path
 import pytest
 import torch
 
+from fedbench.config import Config
 from fedbench.errors import ConfigError, RunError, nearest, place_of, place_of_code
 
 
 def test_it_is_one_line_whatever_it_tells():
     assert str(ConfigError("  first\n\n  second  \n")) == "first second"
+
+
+def test_a_mistake_in_a_value_is_a_value_error():
+    assert issubclass(ConfigError, ValueError)
+    assert issubclass(RunError, ConfigError)
+    with pytest.raises(ValueError, match="rounds = 0: must be a whole number >= 1"):
+        Config(rounds=0)
 
 
 @pytest.mark.parametrize(

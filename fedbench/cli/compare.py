@@ -19,6 +19,7 @@ from fedbench.cli.stages import (
 )
 from fedbench.config import Config
 from fedbench.errors import ConfigError
+from fedbench.methods import split_names
 
 if TYPE_CHECKING:
     from fedbench.results.plan import Plan
@@ -130,15 +131,8 @@ def outcome(folder: Path) -> tuple[str, int]:
 
 
 def read_methods(texts: list[str]) -> list[str]:
-    """`["a,b:x=1,y=2,c"]` -> `["a", "b:x=1,y=2", "c"]`: a word with `=` and no colon continues a variant."""
-    names: list[str] = []
-    for word in split_words(texts):
-        if "=" in word and ":" not in word.partition("=")[0]:
-            if not names or "=" not in names[-1]:
-                raise ConfigError(f"--methods {word}: no method; variants are NAME:key=value,...")
-            names[-1] += f",{word}"
-        else:
-            names.append(word)
+    """The methods and variants of the flag. Raises ConfigError."""
+    names = split_names(split_words(texts))
     if not names:
         raise ConfigError("--methods is missing: name the methods to compare, for example --methods fedper,fedcac")
     return names

@@ -15,9 +15,11 @@ import yaml
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from fedbench.config.section import OpenSection, PositiveInt, Section, Seed
-from fedbench.config.words import explain
+from fedbench.config.words import refuse
 from fedbench.errors import ConfigError
 from fedbench.user_code import objects_to_send, receive_objects
+from fedbench.user_code.given_data import with_data_name
+from fedbench.user_code.given_model import with_model_name
 
 
 def absolute(value: Path | None) -> Path | None:
@@ -28,8 +30,18 @@ def absolute(value: Path | None) -> Path | None:
 class MethodConfig(OpenSection):
     name: str = Field("fedavg", description="method: a name from `fedbench methods`, or package.module:Class")
 
+    @model_validator(mode="before")
+    @classmethod
+    def _no_instance(cls, value: Any) -> Any:
+        kind = type(value.get("name") if isinstance(value, Mapping) else value)
+        if any(base.__module__ == "fedbench.methods.base" for base in kind.__mro__):
+            raise ConfigError(f"method is an instance of {kind.__name__}; pass the class {kind.__name__} itself")
+        return value
+
 
 class DataConfig(OpenSection):
+    """In Python also accepts data as objects, such as `(X, y)`; the name identifies their content (docs/data.md)."""
+
     name: str = Field(
         "digits",
         description="data set: a name from `fedbench data --help`, parquet:PATH, folder:PATH, or "
@@ -57,6 +69,11 @@ class DataConfig(OpenSection):
     )
     crop_padding: PositiveInt = Field(4, description="width of the frame for crop, in pixels")
     rotate_degrees: float = Field(15.0, gt=0, le=180, description="maximum angle of rotate")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_objects(cls, value: Any) -> Any:
+        return value if isinstance(value, cls) else with_data_name(value, cls.model_fields)
 
 
 class PartitionConfig(OpenSection):
@@ -120,7 +137,10 @@ class PublicConfig(Section):
 
 
 class ModelConfig(OpenSection):
-    """Also accepts LightningCLI's `class_path: pkg.mod.Net` and `init_args: {...}`."""
+    """Also accepts LightningCLI's `class_path: pkg.mod.Net` and `init_args: {...}`, and in Python an instance.
+
+    An instance is taken as it is: every client starts from its weights, for every seed.
+    """
 
     name: str = Field(
         "auto",
@@ -144,6 +164,11 @@ class ModelConfig(OpenSection):
         named = dict(value)
         path, arguments = str(named.pop("class_path")), named.pop("init_args", None) or {}
         return {"name": ":".join(path.rsplit(".", 1)), **arguments, **named}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_instance(cls, value: Any) -> Any:
+        return with_model_name(value)
 
 
 class TrainConfig(Section):
@@ -326,15 +351,17 @@ class Config(Section):
         try:
             super().__init__(**values)
         except ValidationError as error:
-            raise ConfigError(explain(error, type(self))) from None
+            refuse(error, type(self))
 
     @classmethod
     def of(cls, asked: "Config | Mapping[str, Any]") -> "Config":
         """Returns the Config, built from a mapping of keys if necessary. Raises ConfigError."""
         if isinstance(asked, cls):
             return asked
-        if not isinstance(asked, Mapping):
-            raise ConfigError(f"expected a Config or a dict of its keys, not {type(asked).__name__}")
+        if not isinstance(asked, Mapping) or not all(isinstance(key, str) for key in asked):
+            what = f"{type(asked).__name__} {asked!r}" if isinstance(asked, str) else type(asked).__name__
+            hint = "; a method is a key of it, Config(method=...)" if isinstance(asked, str | type) else ""
+            raise ConfigError(f"expected a Config or a dict of its keys first, not {what}{hint}")
         return cls(**asked)
 
     def __getstate__(self) -> dict[Any, Any]:

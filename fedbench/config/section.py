@@ -36,7 +36,11 @@ class Section(BaseModel):
     @classmethod
     def _none_by_name(cls, value: Any, info: ValidationInfo) -> Any:
         field = cls.model_fields.get(info.field_name or "")
-        return None if value == "none" and field and NoneType in get_args(field.annotation) else value
+        return (
+            None
+            if isinstance(value, str) and value == "none" and field and NoneType in get_args(field.annotation)
+            else value
+        )
 
     @field_validator("*", mode="before")
     @classmethod

@@ -3,12 +3,12 @@
 from collections.abc import Container, Iterable, Iterator
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, NoReturn, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from fedbench.errors import nearest
+from fedbench.errors import ConfigError, nearest
 
 MOST_SHOWN = 100
 """Maximum number of characters shown of a value."""
@@ -55,6 +55,14 @@ def _bounds(metadata: Iterable[Any]) -> str:
 
 def _plain(value: float) -> str:
     return str(value) if isinstance(value, int) else f"{value:g}"
+
+
+def refuse(error: ValidationError, root: type[BaseModel], prefix: str = "") -> NoReturn:
+    """Raises the first ConfigError of a validator, or else one that explains the first error."""
+    for problem in error.errors():
+        if isinstance(raised := problem.get("ctx", {}).get("error"), ConfigError):
+            raise raised from raised.__cause__
+    raise ConfigError(explain(error, root, prefix)) from None
 
 
 def explain(error: ValidationError, root: type[BaseModel], prefix: str = "") -> str:

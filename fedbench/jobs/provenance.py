@@ -79,8 +79,11 @@ def check_code_is_current(config: Config) -> None:
 
 
 def refresh_fingerprints(config: Config, *methods: str) -> None:
-    """Read the user's classes and functions again, for a new command. methods: further ones, by name."""
-    for name in (*user_names(config).values(), *map(METHODS.path, methods)):
+    """Read the user's classes, functions and data again, for a new command. methods: further ones, by name.
+
+    Raises ConfigError if data in this process have changed since their name was given.
+    """
+    for name in (*user_names(config).values(), *map(METHODS.path, methods), config.data.name):
         look_again(name)
 
 

@@ -1,12 +1,13 @@
 """The methods, one file each: `fed_x.py` defines the one class that `--method fed-x` runs."""
 
+from collections.abc import Iterable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ValidationError
 
 from fedbench.config import MethodConfig, Section, TrainConfig
-from fedbench.config.words import explain
+from fedbench.config.words import refuse
 from fedbench.errors import CONTRACT, ConfigError, nearest
 from fedbench.plugins import Table, modules, only_class
 
@@ -46,6 +47,22 @@ def names() -> list[str]:
     return METHODS.names()
 
 
+def split_names(words: Iterable[str]) -> list[str]:
+    """`["a", "b:x=1", "y=2", "c"]` -> `["a", "b:x=1,y=2", "c"]`: a word with `=` and no colon continues a variant.
+
+    Raises ConfigError.
+    """
+    names: list[str] = []
+    for word in words:
+        if "=" in word and ":" not in word.partition("=")[0]:
+            if not names or "=" not in names[-1]:
+                raise ConfigError(f"methods: {word}: no method; variants are NAME:key=value,...")
+            names[-1] += f",{word}"
+        else:
+            names.append(word)
+    return names
+
+
 def load(name: str) -> "type[Method]":
     """The class of a method, by name or by package.module:Class. Raises ConfigError."""
     kind: type[Method] = METHODS.load(name)
@@ -65,7 +82,7 @@ def checked_options(config: MethodConfig) -> "Method.Options":
     try:
         return kind(**options)
     except ValidationError as error:
-        raise ConfigError(explain(error, kind, "method.")) from None
+        refuse(error, kind, "method.")
 
 
 def symbols(options: type[BaseModel]) -> dict[str, str]:

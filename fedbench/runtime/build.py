@@ -24,6 +24,7 @@ from fedbench.module.inputs import attach
 from fedbench.module.layout import Layout
 from fedbench.module.weights import Weights
 from fedbench.runtime.resolved import ResolvedRun
+from fedbench.user_code.given_model import copies_instance
 
 
 @dataclass(frozen=True)
@@ -92,11 +93,16 @@ def features_of(module: nn.Module, layout: Layout) -> int:
 
 
 def drawn_model(run: ResolvedRun, device: str, seed: int) -> Weights:
-    """The start model of another seed, on the device. Raises ConfigError if its weights come from a file."""
+    """The start model of another seed, on the device. Raises ConfigError if its weights are given."""
     if run.config.model.weights:
         raise ConfigError(
             f"model.weights = {run.config.model.weights}: method {run.config.method.name} draws several start models, "
             "which a file does not hold; leave it out, or set method.init = jitter"
+        )
+    if copies_instance(models.load(run.config.model.name)):
+        raise ConfigError(
+            f"model {run.config.model.name} is an instance: method {run.config.method.name} draws several start "
+            "models, and all would be this one; pass the class, or set method.init = jitter"
         )
     with seeds.preserved_streams():
         return build_learner(run, seed, device).initial()

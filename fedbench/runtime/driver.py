@@ -31,6 +31,7 @@ from fedbench.runtime.sums import Total, merged_uploads, upload_shares
 from fedbench.runtime.warnings import (
     method_warnings,
     warn_of_engine,
+    warn_of_instance,
     warn_of_sample,
     warn_of_schedules,
     warn_of_tied_head,
@@ -65,6 +66,7 @@ class Driver:
         self.warnings = [
             *warnings,
             *model_warnings(parts.learner, sizes),
+            *warn_of_instance(self.config.model.name),
             *warn_of_unused_rates(self.config, self.method),
         ]
         self.initial = parts.learner.initial()

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from math import isnan
 
+from fedbench import models
 from fedbench.aggregation.aggregator import MEAN
 from fedbench.config import Config, TrainConfig
 from fedbench.errors import ConfigError
@@ -11,6 +12,7 @@ from fedbench.methods.base import Method, takes_aggregators
 from fedbench.methods.contract import check_trainers, hook_error, type_in_words
 from fedbench.runtime.exchange import Scores
 from fedbench.tasks import Task, mean_of
+from fedbench.user_code.given_model import copies_instance
 
 
 def method_warnings(method: Method, name: str) -> list[str]:
@@ -27,6 +29,16 @@ def method_warnings(method: Method, name: str) -> list[str]:
     if isinstance(lines, str) or not isinstance(lines, Iterable):
         raise hook_error(method, "check", f"must return a list of lines to say; it returned {type_in_words(lines)}")
     return [*lines, *aggregator.check(context.drawn, method.shared_params.size)]
+
+
+def warn_of_instance(name: str) -> list[str]:
+    """Warns that the seeds do not vary the initial weights. name: of the model."""
+    if not copies_instance(models.load(name)):
+        return []
+    return [
+        f"model {name} is an instance: every client starts from its weights for every seed, so seeds do not vary them; "
+        "pass the class instead to draw them from the seed"
+    ]
 
 
 def warn_of_sample(evaluated: int, clients: int) -> list[str]:

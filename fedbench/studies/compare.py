@@ -1,34 +1,41 @@
 """Compares methods under one protocol: the same partitions, start weights, batches and tuning budget for each."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from fedbench import tune_space
 from fedbench.config import Config, MethodConfig
 from fedbench.config.keys import flat, nest
 from fedbench.config.words import keys_called
 from fedbench.errors import ConfigError
 from fedbench.jobs import run_folder
 from fedbench.methods import checked_options, full_key, load
-from fedbench.methods.base import Method
 from fedbench.results.contrasts import too_few
 from fedbench.results.loggers import log_page
 from fedbench.results.matrix import Matrix, Setting, settings_of
 from fedbench.results.plan import Plan, text_of
-from fedbench.studies.compared_methods import BASELINES, TUNE_SEEDS, ComparedMethod, require_distinct
+from fedbench.studies.compared_methods import (
+    BASELINES,
+    TUNE_SEEDS,
+    ComparedMethod,
+    Methods,
+    names_of,
+    require_distinct,
+)
 from fedbench.studies.cost import steps_of
 from fedbench.studies.search import Search
 from fedbench.studies.space import Space
 from fedbench.studies.study_result import StudyResult
 from fedbench.studies.tuning import Tuning, require_validation
 from fedbench.studies.tuning_study import StudyWatch, TuningStudy, run_studies
-from fedbench.user_code import name_of
 
 SETTING_SECTIONS = ("data", "partition", "public", "model", "train", "rounds", "participation")
 """Sections and keys that may vary between settings."""
+OVER_EXPECTED = 'a dict of lists of values is expected, for example {"partition.alpha": [0.1, 0.5]}'
 
 
 class Comparison(StudyResult):
@@ -40,7 +47,7 @@ class Comparison(StudyResult):
 
 def compare(
     config: Config | Mapping[str, Any],
-    methods: Sequence[str | type[Method]] | str | type[Method],
+    methods: Methods,
     *,
     over: Mapping[str, Sequence[Any]] | None = None,
     space: str | None = None,
@@ -63,7 +70,7 @@ def compare(
 
     methods: `NAME`, `NAME:key=value,...` for a variant, `package.module:Class` or the class itself; local, centralized
     and fedavg-ft are always included. over: values by key, `{"partition.alpha": [0.1, 0.5]}`: compare in every
-    combination.
+    combination; values of `data` and `model` may be objects.
     space: `paper` for the grids of the methods' papers, if they name one. tune: number of points tried of each method's
     space, 0 for its defaults, by default as many as the smallest space has. budget_steps: methods with more gradient
     steps get fewer points, so that points times steps are about equal. search, samples, scheduler, point, final_val: as
@@ -73,7 +80,9 @@ def compare(
     """
     chosen = tune_seeds, point, final_val, budget_steps
     tuning = Tuning.parse(tune, search, samples, scheduler, *chosen, until_told, margin, max_seeds, max_hours)
-    config = Config.of(config)
+    if isinstance(methods, Config):
+        raise ConfigError("compare: the configuration comes first, then the methods: compare(config, methods)")
+    config, over = Config.of(config), over and named(over)
     studies, matrix, folder = plan_comparisons(config, names_of(methods), tuning, over, space)
     if tuning.race is None and (line := too_few(len(studies[0].config.seeds))):
         logging.getLogger("fedbench").warning(line)
@@ -89,12 +98,6 @@ def compare(
     if new:
         log_page(folder, config)
     return Comparison(folder)
-
-
-def names_of(methods: Sequence[str | type[Method]] | str | type[Method]) -> list[str]:
-    """The names of methods, given as names or classes, or as a single one."""
-    listed = [methods] if isinstance(methods, str | type) else methods
-    return [name_of(method) if isinstance(method, type) else method for method in listed]
 
 
 def plan_comparisons(
@@ -185,6 +188,30 @@ def without_other_options(config: Config) -> Config:
         )
     checked_options(own)
     return config.model_copy(update={"method": MethodConfig(name=own.name, **options)})
+
+
+def named(over: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
+    """Values by key with classes, functions and data by name. Raises ConfigError."""
+    if not isinstance(over, Mapping) or not all(isinstance(key, str) for key in over):
+        raise ConfigError(f"over = {over!r:.80}: {OVER_EXPECTED}")
+    found = dict[str, list[Any]]()
+    for key, values in over.items():
+        if isinstance(values, str | Mapping) or not isinstance(values, Iterable):
+            raise ConfigError(f"over: {key} = {values!r:.80}: {OVER_EXPECTED}")
+        found[key] = [_by_name(key, value) for value in tune_space.as_list(values)]
+    return found
+
+
+def _by_name(key: str, value: Any) -> Any:
+    section = key.removesuffix(".name")
+    if section not in ("data", "model") or isinstance(value, str):
+        return value
+    try:
+        own = getattr(Config(**{section: value}), section)
+    except ConfigError as error:
+        raise ConfigError(f"over: {error}") from None
+    tree = own.model_dump(mode="json", exclude_unset=True)
+    return tree["name"] if [*tree] == ["name"] else tree
 
 
 def in_setting(config: Config, setting: Setting) -> Config:

@@ -1,9 +1,10 @@
 """Compared methods and the points over which each is tuned."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import cycle, islice
 from math import ceil
+from typing import Any
 
 from fedbench import methods, models
 from fedbench.aggregation.aggregator import MEAN
@@ -12,11 +13,12 @@ from fedbench.config.files import parse_value
 from fedbench.config.keys import flat, nest
 from fedbench.errors import ConfigError
 from fedbench.jobs.resolve import with_defaults
-from fedbench.methods.base import takes_aggregators
+from fedbench.methods.base import Method, takes_aggregators
 from fedbench.results.plan import point_name
 from fedbench.runtime.warnings import unused_train_keys
 from fedbench.studies.search import Search
 from fedbench.studies.space import Space, Values
+from fedbench.user_code import name_of
 
 BASELINES = ("local", "centralized", "fedavg-ft")
 """Baselines without which a table says nothing about collaboration."""
@@ -27,6 +29,35 @@ TUNE_SEEDS = (90, 91, 92)
 
 With one, the chosen points of methods differ by luck as much as their scores over five final seeds.
 """
+
+
+Methods = Sequence[str | type[Method]] | str | type[Method]
+"""Methods as users pass them: names, variants, classes, or a single one of these."""
+
+
+def names_of(asked: Methods, key: str = "methods") -> list[str]:
+    """The names of methods. key: names them in errors. Raises ConfigError."""
+    listed: Any = [asked] if isinstance(asked, str | type) else asked
+    if isinstance(listed, Mapping) or not isinstance(listed, Iterable):
+        raise _no_method(key, listed, "a list of names and classes is expected, for example")
+    names = list[str]()
+    for method in listed:
+        if not isinstance(method, str | type):
+            raise _no_method(key, method, "a name or a class is expected, for example")
+        names += methods_of(method) if isinstance(method, str) else [name_of(method)]
+    return names
+
+
+def methods_of(text: str) -> list[str]:
+    """The methods and variants in a text, separated by commas."""
+    return methods.split_names(word.strip() for word in text.split(",") if word.strip())
+
+
+def _no_method(key: str, value: Any, wanted: str) -> ConfigError:
+    kind = type(value).__name__
+    if isinstance(value, Method):
+        return ConfigError(f"{key}: an instance of {kind}; pass the class {kind} itself")
+    return ConfigError(f'{key}: {kind} is no method; {wanted} ["fedper", MyMethod]')
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,16 @@ import pandas as pd
 from fedbench.config import Config
 from fedbench.errors import ConfigError
 from fedbench.results.plan import Plan
-from fedbench.studies.compared_methods import BASELINES, TUNE_SEEDS, ComparedMethod, require_distinct
+from fedbench.studies.compared_methods import (
+    BASELINES,
+    TUNE_SEEDS,
+    ComparedMethod,
+    Methods,
+    names_of,
+    require_distinct,
+)
 from fedbench.studies.search import Search
-from fedbench.studies.space import Space, Values, check_space
+from fedbench.studies.space import Space, Values, check_space, check_values
 from fedbench.studies.study_result import StudyResult
 from fedbench.studies.tuning import Tuning, require_validation
 from fedbench.studies.tuning_study import StudyWatch, TuningStudy, run_studies
@@ -44,7 +51,7 @@ def grid(
     config: Config | Mapping[str, Any],
     *,
     space: dict[str, Any] | str | None = None,
-    baselines: Sequence[str] = BASELINES,
+    baselines: Methods = BASELINES,
     tune: int | None = None,
     search: str = "grid",
     samples: int | None = None,
@@ -76,7 +83,7 @@ def grid(
 
 
 def plan_grid(
-    config: Config, tuning: Tuning, space: dict[str, Any] | str | None = None, baselines: Sequence[str] = BASELINES
+    config: Config, tuning: Tuning, space: dict[str, Any] | str | None = None, baselines: Methods = BASELINES
 ) -> TuningStudy:
     """The study of a grid, not run yet. Raises ConfigError."""
     config = tuning.with_final_seeds(config)
@@ -94,7 +101,7 @@ def plan_grid(
         )
     subject = subject.tuned_over(own, config, tuning.most, search)
     most = len(subject.points) if search.kind == "grid" else None
-    others = [ComparedMethod.baseline(other) for other in baselines if other != name]
+    others = [ComparedMethod.baseline(other) for other in names_of(baselines, "baselines") if other != name]
     others = [other.tuned_over(Space.of(other.name), config, most, search) for other in others]
     if tuning.race is not None and not others:
         raise ConfigError("baselines = none: until_told needs methods to compare with; leave --baselines none out")
@@ -111,6 +118,7 @@ def space_of(method: str, asked: dict[str, Any] | str | None) -> Space:
     if asked is None:
         return Space.of(method)
     if isinstance(asked, dict):
+        check_values(asked)
         return Space.given_for(method, asked)
     if asked != "paper":
         raise ConfigError(f"space = {asked}: must be paper, or values by key, for example --space train.lr=0.01,0.1")

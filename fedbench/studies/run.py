@@ -178,6 +178,6 @@ def write_plan(config: Config, folder: Path, jobs: Sequence[Job]) -> None:
 
 def _experiment(name: str) -> str:
     try:
-        return folder_name(name)
+        return folder_name(str(name))
     except ValueError as error:
         raise ConfigError(f"experiment = {name!r}: {error}") from None

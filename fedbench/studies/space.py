@@ -1,7 +1,7 @@
 """The tuning space of a method: values of some keys, and the points to try."""
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
@@ -158,6 +158,17 @@ def distribution(text: str) -> Any:
         return tune_space.as_list(getattr(tune, name)(*([arguments] if name == "choice" else arguments)))
     except (TypeError, ValueError, AttributeError) as error:
         raise ConfigError(f"space: {text}: {error}; as Ray Tune has it, for example loguniform(1e-4, 1e-1)") from None
+
+
+def check_values(axes: Mapping[Any, Any]) -> None:
+    """Raises ConfigError if keys are no text, or if values are neither several nor a distribution."""
+    for key, values in axes.items():
+        several = isinstance(values, Iterable) and not isinstance(values, str)
+        if not isinstance(key, str) or not (several or hasattr(values, "sample")):
+            raise ConfigError(
+                f"space: {key} = {values!r}: a key with a list of values or a distribution is expected, for example "
+                '{"train.lr": [0.01, 0.1]}'
+            )
 
 
 def check_space(axes: Mapping[str, Any], method: str) -> None:

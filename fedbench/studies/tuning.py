@@ -1,8 +1,9 @@
 """The options of studies that tune methods, as given by commands and calls."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
+from numbers import Integral, Real
 from typing import Any
 
 from fedbench.config import Config
@@ -51,6 +52,8 @@ class Tuning:
         max_hours: float | None = None,
     ) -> "Tuning":
         """From the options of commands and calls. Raises ConfigError."""
+        if tune is not None and not (is_count(tune) and tune >= 0):
+            raise ConfigError(f"tune = {tune!r}: must be a whole number >= 0, or None for all points")
         asked, seeds = Search.parse(search, samples, scheduler, tune), legal_seeds(tune_seeds)
         race = legal_race(until_told, margin, max_seeds, max_hours)
         chosen = legal_point(point), legal_share(final_val)
@@ -88,7 +91,7 @@ def legal_race(
             if value is not None:
                 raise ConfigError(f"{name} = {value}: without effect unless until_told; add --until-told")
         return None
-    if margin is None or not 0 <= margin < inf:
+    if margin is None or not (is_number(margin) and 0 <= margin < inf):
         raise ConfigError(
             f"margin{'' if margin is None else f' = {margin}'}: until_told needs the difference that is too small to "
             "matter, a number >= 0; of accuracies in points, for example --margin 1"
@@ -96,15 +99,25 @@ def legal_race(
     most = 40 if max_seeds is None else max_seeds
     if most not in LOOKS:
         raise ConfigError(f"max_seeds = {most}: must be one of the looks, {', '.join(map(str, LOOKS))}")
-    if max_hours is not None and not 0 < max_hours < inf:
+    if max_hours is not None and not (is_number(max_hours) and 0 < max_hours < inf):
         raise ConfigError(f"max_hours = {max_hours}: must be a number > 0")
     return {"margin": float(margin), "most": most}
+
+
+def is_count(value: Any) -> bool:
+    """Whether a value is a whole number, also of NumPy."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is a number, also of NumPy."""
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def legal_seeds(seeds: Sequence[int]) -> list[int]:
     """The seeds, if valid. Raises ConfigError."""
     try:
-        return Config(seeds=list(seeds)).seeds
+        return Config(seeds=list(seeds) if isinstance(seeds, Iterable) else seeds).seeds
     except ConfigError as error:
         raise ConfigError(f"tune_{error}") from None
 

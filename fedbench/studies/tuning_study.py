@@ -29,6 +29,7 @@ from fedbench.studies.outlook import cost
 from fedbench.studies.search import Tried, propose
 from fedbench.studies.space import Values, at_an_end, beyond
 from fedbench.studies.stages import Stages, in_notebook
+from fedbench.studies.tuning import is_count
 from fedbench.tasks import Metric
 
 log = logging.getLogger("fedbench")
@@ -313,6 +314,8 @@ def run_studies(
     watch: gets the progress, which a notebook shows otherwise. hours: the time after which races get no more seeds.
     Raises ConfigError before the first trial.
     """
+    if at_once is not None and not (is_count(at_once) and at_once >= 1):
+        raise ConfigError(f"at_once = {at_once!r}: must be a whole number >= 1, or None for all that fit")
     until = None if hours is None else time.monotonic() + 3600 * hours
     if watch is None and in_notebook():
         watch = Stages(study_name(studies[0].folder), studies[0].config).update

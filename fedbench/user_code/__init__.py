@@ -18,6 +18,7 @@ from typing import Any
 from fedbench.errors import ConfigError
 from fedbench.import_string import AT, is_held, keep, kept_name, only_here, own_object
 from fedbench.user_code.files import Module, hash_of, is_own, on_disk, with_imports
+from fedbench.user_code.given_data import GivenData
 from fedbench.user_code.loaded import code_differences
 from fedbench.user_code.objects import Walk
 
@@ -123,9 +124,11 @@ def code_now(path: str) -> Code:
 
 
 def look_again(path: str) -> None:
-    """Forgets `package.module:name`, whose values may have changed before a new command."""
+    """Forgets `package.module:name`, whose values may have changed before a new command. Raises ConfigError."""
     _codes.pop(path, None)
     _walked.pop(path, None)
+    if isinstance(thing := own_object(path), GivenData):
+        thing.look_again()
 
 
 def find_outdated(path: str) -> Outdated | None:
@@ -158,6 +161,8 @@ def _files(path: str, modules: Mapping[str, Module]) -> dict[str, str]:
 
 def _own(path: str) -> _Own:
     thing, known = own_object(path), _walked.get(path)
+    if isinstance(thing, GivenData):
+        return _Own(thing, path.rpartition(AT)[2], ())
     if known is None or known.thing is not thing:
         walk = Walk(thing)
         known = _walked[path] = _Own(thing, walk.fingerprint, tuple(walk.modules))

@@ -162,8 +162,8 @@ class Walk:
         """An instance by its type and the arguments that would recreate it."""
         yield type(value)
         try:
-            if (tensor := _tensor(value)) is not None:
-                yield from tensor
+            if (array := _tensor(value) or _mapped(value)) is not None:
+                yield from array
                 return
             reduce = dispatch_table.get(type(value), lambda value: value.__reduce_ex__(4))
             made: Any = reduce(value)
@@ -225,3 +225,12 @@ def _tensor(value: Any) -> tuple[Any, ...] | None:
     if value.is_meta:
         return known
     return *known, value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+
+
+def _mapped(value: Any) -> tuple[Any, ...] | None:
+    """The file of a memory-mapped array, by size and time, and the array's place in it: reading it may take long."""
+    numpy: Any = sys.modules.get("numpy")
+    if numpy is None or not isinstance(value, numpy.memmap) or not value.filename:
+        return None
+    file = Path(str(value.filename)).stat()
+    return file.st_size, file.st_mtime_ns, value.offset, value.shape, value.dtype.str

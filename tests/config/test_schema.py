@@ -167,7 +167,16 @@ def test_what_only_this_process_knows_goes_where_the_configuration_goes(monkeypa
     assert done.stdout == b"[(0.5, 1)]\n", done.stderr
 
 
+def test_an_instance_of_a_method_is_refused():
+    own = FedPer.__new__(FedPer)
+    assert message(method=own) == "method is an instance of FedPer; pass the class FedPer itself"
+    assert message(method={"name": own}) == message(method=own)
+
+
 def test_a_mapping_of_keys_is_a_configuration():
     assert Config.of({"method": "fedper", "rounds": 3}) == Config(method="fedper", rounds=3)
-    with pytest.raises(ConfigError, match="expected a Config or a dict of its keys, not str"):
+    for mistake in ("fedper", Config, None, ["fedper"], {1: 2}):
+        with pytest.raises(ConfigError, match="expected a Config or a dict of its keys first, not "):
+            Config.of(mistake)
+    with pytest.raises(ConfigError, match=r"not str 'fedper'; a method is a key of it, Config\(method=...\)"):
         Config.of("fedper")

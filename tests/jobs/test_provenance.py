@@ -19,8 +19,8 @@ from fedbench.jobs.run_folder import default_name
 from fedbench.jobs.run_job import run_job
 from fedbench.results.plan import Plan
 from fedbench.results.wandb_log import run_arguments
-from fedbench.studies.compare import compare, names_of
-from fedbench.studies.compared_methods import ComparedMethod
+from fedbench.studies.compare import compare
+from fedbench.studies.compared_methods import ComparedMethod, names_of
 from fedbench.studies.run import run
 from fedbench.user_code import name_of
 from tests.runtime.rounds import read, small

@@ -2,12 +2,15 @@
 
 import pytest
 import torch
+from torch import nn
 
 from fedbench.data.partitions import partition
+from fedbench.errors import ConfigError
 from fedbench.jobs.resolve import resolve
 from fedbench.methods.fedprox import FedProx
 from fedbench.models import build
-from fedbench.runtime.build import Parts, build_learner, build_parts
+from fedbench.models.mlp import Mlp
+from fedbench.runtime.build import Parts, build_learner, build_parts, drawn_model
 from tests.runtime.networks import Taught
 from tests.runtime.rounds import small
 
@@ -25,6 +28,15 @@ def test_the_start_model_is_that_of_the_seed_whatever_was_drawn_before():
     assert torch.equal(parts("fedper").learner.initial().params, start)
     assert torch.equal(torch.get_rng_state(), before)
     assert not torch.equal(parts(seed=1).learner.initial().params, start)
+
+
+def test_the_start_model_of_an_instance_is_the_instance_for_every_seed():
+    module = Mlp((1, 8, 8), 10, hidden=4)
+    first, other = (parts(seed=seed, model={"name": module}) for seed in (0, 1))
+    assert torch.equal(first.learner.initial().params, nn.utils.parameters_to_vector(module.parameters()))
+    assert torch.equal(first.learner.initial().params, other.learner.initial().params)
+    with pytest.raises(ConfigError, match=r"Mlp@.* is an instance: method fedavg draws several start models, and all "):
+        drawn_model(first.run, "cpu", 1)
 
 
 @pytest.mark.parametrize(("participation", "drawn"), [(1.0, 10), (0.3, 3), (2, 2)])

@@ -12,6 +12,7 @@ from fedbench.jobs.resolve import resolve
 from fedbench.runtime.warnings import (
     method_warnings,
     warn_of_engine,
+    warn_of_instance,
     warn_of_sample,
     warn_of_tied_head,
     warn_of_unused_rates,
@@ -50,6 +51,14 @@ def test_values_that_a_models_own_optimiser_does_not_know_are_named(train, keys)
     line = f"{keys}: without effect on the steps of the model's configure_optimizers; "
     assert lines_of(model=OWN, train=train) == [f"{line}set it there, or choose --train.optimizer sgd"]
     assert lines_of(model=OWN, train=train | {"optimizer": "sgd"}) == lines_of(train=train) == []
+
+
+def test_an_instance_of_a_model_is_said_to_be_the_same_for_every_seed():
+    resolved = resolve(small(model={"name": Awkward(10), "head": "classifier"}))
+    (line,) = warn_of_instance(resolved.config.model.name)
+    assert "every client starts from its weights for every seed" in line
+    assert line in driver(resolved).warnings
+    assert warn_of_instance(OWN["name"]) == warn_of_instance("mlp") == []
 
 
 def test_a_method_that_brings_its_optimiser_heeds_them():

@@ -2,13 +2,15 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
+from lightning import LightningModule
 
 from fedbench.config import Config
 from fedbench.errors import ConfigError
 from fedbench.results.plan import Plan
 from fedbench.results.reader import Records
-from fedbench.studies.compare import ComparisonSpec, compare, plan_comparisons
+from fedbench.studies.compare import ComparisonSpec, compare, named, plan_comparisons
 from fedbench.studies.compared_methods import BASELINES, ComparedMethod
 from fedbench.studies.outlook import outlook
 from fedbench.studies.space import Space
@@ -213,3 +215,32 @@ def test_seeds_are_added_until_it_is_decided_and_the_same_command_goes_on(tmp_pa
     assert set(counts.values()) == {5, 8}
     assert counts["centralized"] == 5
     assert {entry.status for entry in then.entries} == {"done"}
+
+
+def test_arguments_in_the_wrong_order_are_said():
+    for first in ("fedper", ["fedper"]):
+        with pytest.raises(ConfigError, match=r"the configuration comes first, then the methods: compare\(config, "):
+            compare(first, Config())
+
+
+class Net(LightningModule):
+    """A module of one's own."""
+
+
+def test_values_of_settings_may_be_objects():
+    found = named({"model": ["mlp", Net, {"name": Net, "width": 3}], "data.name": ["digits", ([[1.0]], [0])]})
+    assert found["model"] == ["mlp", f"{__name__}:Net", {"name": f"{__name__}:Net", "width": 3}]
+    assert found["data.name"][1].startswith("memory:arrays@")
+    assert named({"rounds": np.array([1, 2])}) == {"rounds": [1, 2]}
+    assert type(named({"rounds": np.array([1, 2])})["rounds"][0]) is int
+
+
+@pytest.mark.parametrize("over", ["partition.alpha", ["partition.alpha"], {3: [1]}, {"rounds": 3}, {"rounds": "1,2"}])
+def test_settings_are_lists_of_values_by_key(over):
+    with pytest.raises(ConfigError, match=r"^over.*: a dict of lists of values is expected, for example "):
+        compare(Config(), "fedper", over=over)
+
+
+def test_objects_that_are_no_data_are_refused_as_a_setting():
+    with pytest.raises(ConfigError, match=r"^over: data is an ndarray without targets"):
+        named({"data": ["digits", np.zeros(3)]})

@@ -1,12 +1,14 @@
 """Methods by name, as variants, and what each is tuned over."""
 
+import re
 from dataclasses import replace
 
 import pytest
 
 from fedbench.config import Config
 from fedbench.errors import ConfigError
-from fedbench.studies.compared_methods import ComparedMethod, require_distinct
+from fedbench.methods.fedper import FedPer
+from fedbench.studies.compared_methods import ComparedMethod, names_of, require_distinct
 from fedbench.studies.space import Space
 
 OWN = "tests.runtime.accidents:Clumsy"
@@ -106,3 +108,43 @@ def test_an_aggregator_is_a_variant_and_takes_over_no_options_of_another():
     found = ComparedMethod.parse("fedavg:aggregator.name=krum,aggregator.byzantine=2")
     asked = found.config(Config(aggregator={"name": "trimmed-mean", "share": 0.2}))
     assert asked.aggregator.model_dump() == {"name": "krum", "byzantine": 2}
+
+
+class Mine(FedPer):
+    """A method of one's own."""
+
+
+@pytest.mark.parametrize(
+    ("given", "names"),
+    [
+        ("fedper", ["fedper"]),
+        ("fedper, fedcac:tau=0.3,beta=5,ditto", ["fedper", "fedcac:tau=0.3,beta=5", "ditto"]),
+        (FedPer, ["fedper"]),
+        ([FedPer, Mine, "ditto"], ["fedper", f"{__name__}:Mine", "ditto"]),
+        ((name for name in ("fedper",)), ["fedper"]),
+        ([], []),
+    ],
+)
+def test_methods_are_names_classes_or_one_of_them(given, names):
+    assert names_of(given) == names
+
+
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [
+        (3, 'baselines: int is no method; a list of names and classes is expected, for example ["fedper", MyMethod]'),
+        (None, "baselines: NoneType is no method"),
+        ({"fedper": 1}, "baselines: dict is no method"),
+        ([3], "baselines: int is no method; a name or a class is expected"),
+        ([FedPer.__new__(FedPer)], "baselines: an instance of FedPer; pass the class FedPer itself"),
+    ],
+)
+def test_what_is_no_method_is_refused(given, line):
+    with pytest.raises(ConfigError, match=re.escape(line)):
+        names_of(given, "baselines")
+
+
+def test_a_class_that_is_no_method_is_refused():
+    (name,) = names_of([Space])
+    with pytest.raises(ConfigError, match=r"Space' is not a subclass of fedbench.methods.base.Method"):
+        ComparedMethod.parse(name)

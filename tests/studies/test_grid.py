@@ -221,3 +221,9 @@ def test_keys_that_a_models_own_optimiser_does_not_read_are_refused(tmp_path):
 def test_a_race_needs_somebody_to_compare_with(tmp_path):
     with pytest.raises(ConfigError, match="until_told needs methods to compare with"):
         grid(Config(out=str(tmp_path / "out")), baselines=[], until_told=True, margin=1)
+
+
+def test_the_number_of_runs_at_once_is_a_count():
+    for mistake in ("a", 0, True):
+        with pytest.raises(ConfigError, match=rf"at_once = {mistake!r}: must be a whole number >= 1"):
+            grid(Config(method="fedper"), at_once=mistake)

@@ -2,11 +2,12 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from ray import tune
 
 from fedbench.errors import ConfigError
-from fedbench.studies.space import Space, at_an_end, beyond, check_space, distribution, distribution_text
+from fedbench.studies.space import Space, at_an_end, beyond, check_space, check_values, distribution, distribution_text
 
 AXES = {"method.tau": [0.1, 0.5, 0.9], "train.lr": [0.01, 0.1]}
 
@@ -174,3 +175,16 @@ def test_the_end_of_the_space_is_one_however_few_points_were_tried(tried, best, 
 )
 def test_the_next_value_past_an_end(tried, whole, best, found):
     assert beyond(tried, whole, best) == pytest.approx(found)
+
+
+@pytest.mark.parametrize("axes", [{"train.lr": 0.1}, {"train.lr": "0.1,0.2"}, {1: [1, 2]}])
+def test_a_key_without_a_list_of_values_is_refused(axes):
+    with pytest.raises(ConfigError, match=r"^space: .*: a key with a list of values or a distribution is expected, "):
+        check_values(axes)
+
+
+def test_values_are_lists_arrays_and_distributions():
+    axes = {"train.lr": np.array([0.1, 0.2]), "train.epochs": (1, 2), "method.mu": tune.uniform(0, 1)}
+    check_values(axes)
+    assert Space(axes).axes["train.lr"] == [0.1, 0.2]
+    assert type(Space({"train.epochs": np.array([1, 2])}).axes["train.epochs"][0]) is int  # goes into JSON

@@ -1,5 +1,6 @@
 """What is asked of how methods are tuned and judged."""
 
+import numpy as np
 import pytest
 
 from fedbench.config import Config
@@ -62,3 +63,24 @@ def test_a_race_starts_with_the_seeds_of_its_first_look():
 def test_what_a_race_refuses(given, line):
     with pytest.raises(ConfigError, match=line):
         Tuning.parse(**given)
+
+
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [
+        ({"tune": "3"}, "tune = '3': must be a whole number >= 0"),
+        ({"tune": -3}, "tune = -3: must be a whole number >= 0"),
+        ({"tune": True}, "tune = True: must be a whole number >= 0"),
+        ({"tune_seeds": 90}, "tune_seeds = 90: must be a list of whole numbers"),
+        ({"until_told": True, "margin": "1"}, "margin = 1: until_told needs the difference"),
+        ({"until_told": True, "margin": 1, "max_hours": "8"}, "max_hours = 8: must be a number > 0"),
+    ],
+)
+def test_arguments_of_another_type_are_refused(given, line):
+    with pytest.raises(ConfigError, match=line):
+        Tuning.parse(**given)
+
+
+def test_numbers_of_numpy_are_numbers():
+    found = Tuning.parse(tune=np.int64(3), tune_seeds=np.arange(2), until_told=True, margin=np.float64(1))
+    assert (found.most, found.seeds, found.race) == (3, [0, 1], {"margin": 1.0, "most": 40})

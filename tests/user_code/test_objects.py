@@ -4,6 +4,7 @@ import subprocess
 import sys
 import threading
 
+import numpy as np
 import pytest
 
 from fedbench.user_code.objects import Walk
@@ -137,3 +138,11 @@ def test_every_process_comes_to_the_same():
         for seed in ("1", "2")
     ]  # fmt: skip
     assert done[0] == done[1]
+
+
+def test_an_array_in_a_file_is_known_by_the_file(tmp_path, monkeypatch):
+    file = np.memmap(tmp_path / "rows", np.uint8, "w+", shape=(4, 2))
+    file.flush()
+    first, rest = (np.memmap(tmp_path / "rows", np.uint8, "r", offset=start, shape=(1, 2)) for start in (0, 2))
+    monkeypatch.setattr(np.memmap, "__reduce_ex__", None)  # would read it
+    assert Walk(first).fingerprint == Walk(first).fingerprint != Walk(rest).fingerprint

@@ -10,11 +10,11 @@ from torch.utils.data import DataLoader, Subset
 
 from fedbench.data.fields import Fields
 from fedbench.data.reading.images import Item
-from fedbench.data.reading.memory import add_memory
 from fedbench.data.reading.resolution import check_resolution
 from fedbench.data.reading.samples import SampleKind, SampleReader, as_array
 from fedbench.data.reading.structure import StructureReader, is_array, is_structure
 from fedbench.errors import ConfigError, RunError, nearest
+from fedbench.user_code.memory import add_memory
 
 PROBES, FEW_ITEMS = 32, 1000
 """Items of a part checked at every start for changes: all if there are few."""
@@ -57,7 +57,8 @@ class KeysFound(NamedTuple):
 class GivenPart:
     """The train or the test part.
 
-    classes, domains: its names of class and domain numbers, if any; count: the number of classes it declares.
+    classes, domains: its names of class and domain numbers, if any; count: the number of classes it declares. rows: the
+    items that belong to it, if not all.
     """
 
     data: Any
@@ -66,6 +67,7 @@ class GivenPart:
     classes: tuple[str, ...]
     count: int | None
     domains: tuple[str, ...]
+    rows: Sequence[int] | None = None
 
     @classmethod
     def of(cls, name: str, part: str, data: Any, keys: Keys) -> "GivenPart":
@@ -96,13 +98,17 @@ class GivenPart:
         return cls(data, where, keys, classes, count, domains)
 
     def __len__(self) -> int:
-        return len(self.data)
+        return len(self.data if self.rows is None else self.rows)
+
+    def place(self, index: int) -> str:
+        """The place of an item for error messages."""
+        return f"{self.where} {index if self.rows is None else self.rows[index]}"
 
     def item(self, index: int) -> Item:
         """One item, unchanged. Raises ConfigError."""
-        where = f"{self.where} {index}"
+        where = self.place(index)
         try:
-            found = self.data[index]
+            found = self.data[index if self.rows is None else self.rows[index]]
         except Exception as error:
             raise ConfigError(f"{where}: cannot be read: {RunError.of(error)}") from error
         sample, target, domain = self._fields(found, where)

@@ -7,20 +7,22 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import ValidationError
 
 from fedbench.config import DataConfig, Section
-from fedbench.config.words import explain
+from fedbench.config.words import refuse
 from fedbench.data.cache import OnProgress, Source
 from fedbench.errors import ConfigError, nearest
 from fedbench.plugins import Table, modules
 from fedbench.user_code import fingerprint
+from fedbench.user_code.given_data import MEMORY
 
 if TYPE_CHECKING:
     from fedbench.data.reading.published import Published
 
+Options = TypeVar("Options", bound=Section)
 FORMATS = {
     "idx": ("mnist", "fmnist", "emnist"),
     "cifar": ("cifar10", "cifar100"),
@@ -33,6 +35,7 @@ FORMATS = {
     "pflib": ("pflib:PATH",),
     "hf": ("hf:PATH",),
     "factory": (),
+    "memory": (),
 }
 """Modules that serve several names."""
 OWN_FACTORY = "package.module:factory, a function that returns the data (docs/data.md)"
@@ -75,6 +78,10 @@ def find_source(config: DataConfig, progress: OnProgress | None = None) -> Sourc
 
 def load(name: str) -> Any:
     """The module of a data set, or the function that makes it. Raises ConfigError."""
+    if name.startswith(MEMORY):
+        from fedbench.data.sources import memory
+
+        return memory
     own = own_name(name)
     hint = NAME_BY_SUFFIX.get(Path(name).suffix.lower()) or ("folder:{}" if Path(name).is_dir() else "")
     if hint and own not in SETS.names() and ":" not in name:
@@ -92,7 +99,7 @@ def own_name(name: str) -> str:
 
 def path_of(name: str) -> str:
     """The package.module:name of a set that is not fedbench's own; empty for others."""
-    return SETS.path(own_name(name))
+    return "" if name.startswith(MEMORY) else SETS.path(own_name(name))
 
 
 def published_of(name: str) -> "Published | None":
@@ -105,7 +112,7 @@ def published_names() -> list[str]:
     return [name for name in sorted(SETS.own) if published_of(name)]
 
 
-def checked_data_options(config: DataConfig, kind: type[Section]) -> Section:
+def checked_data_options(config: DataConfig, kind: type[Options]) -> Options:
     """The source's own keys `data.*`. Raises ConfigError for unknown ones."""
     known = kind.model_fields
     for key in config.options:
@@ -117,4 +124,4 @@ def checked_data_options(config: DataConfig, kind: type[Section]) -> Section:
     try:
         return kind(**config.options)
     except ValidationError as error:
-        raise ConfigError(explain(error, kind, prefix="data.")) from None
+        refuse(error, kind, prefix="data.")

@@ -11,7 +11,7 @@ arguments of the factory, which take precedence over fedbench's keys.
 
 import hashlib
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -20,7 +20,7 @@ import numpy as np
 from pydantic import Field, ValidationError
 
 from fedbench.config import DataConfig, Section
-from fedbench.config.words import explain
+from fedbench.config.words import refuse
 from fedbench.data.cache import Block, Content, Source
 from fedbench.data.fields import Fields
 from fedbench.data.reading.images import Item, decoded_blocks, remarks_on
@@ -101,7 +101,7 @@ def factory_arguments(config: DataConfig, factory: Any) -> tuple[dict[str, Any],
     try:
         return own, Reading(**{key: value for key, value in given.items() if key not in own})
     except ValidationError as error:
-        raise ConfigError(explain(error, Reading, prefix="data.")) from None
+        refuse(error, Reading, prefix="data.")
 
 
 def make_parts(config: DataConfig, factory: Any, options: dict[str, Any]) -> tuple[Any, Any]:
@@ -130,7 +130,9 @@ def read(
     count: int | None,
     reader: SampleReader | StructureReader,
     fields: Fields | None = None,
+    val: GivenPart | None = None,
 ) -> Content:
+    parts = [part for part in (train, val, test) if part is not None]
     if None not in (train.count, test.count) and train.count != test.count and not (train.classes and test.classes):
         raise ConfigError(
             f"data {config.name}: the train part says {train.count} classes and the test part {test.count}; bring the "
@@ -144,7 +146,7 @@ def read(
         )
 
     def items() -> Iterator[Item]:
-        for part in (train, test):
+        for part in parts:
             for index in range(len(part)):
                 item = part.item(index)
                 if (item.domain is None) != (one.domain is None):
@@ -153,19 +155,21 @@ def read(
                     )
                 yield item._replace(label=checked_target(item, first))
 
-    copies = Copies(len(train))
+    rows = len(train) + len(val or ())
+    copies = Copies(rows)
     classes, matched = matched_classes(train, test)
     asked = count or (None if classes else train.count or test.count)
     named = len(train.classes) if matched is not None else None
-    reader_of_targets = TargetReader(config.name, len(train), matched, config.task, classes, asked, named)
+    reader_of_targets = TargetReader(config.name, rows, matched, config.task, classes, asked, named, parts)
     return Content(
-        len(train),
+        rows,
         len(test),
         copies.among(decoded_blocks(items(), reader, "sample")),
         kind=reader.kind,
         fields=fields,
         categories=True,
         warnings=reader.remarks,
+        val=len(val or ()),
         targets=reader_of_targets.read,
         domains=partial(domain_numbers, (*train.domains, *(n for n in test.domains if n not in train.domains))),
         remarks=lambda: (*remarks_on(reader.transparent), *copies.remarks()),
@@ -210,7 +214,11 @@ def matched_classes(train: GivenPart, test: GivenPart) -> tuple[tuple[str, ...],
 
 @dataclass(frozen=True)
 class TargetReader:
-    """Reads the targets of all rows and locates errors. named: the number of classes that the train part names."""
+    """Reads the targets of all rows and locates errors.
+
+    train: the number of rows before the test part. named: the number of classes that the train part names. parts: those
+    of the rows, in this order.
+    """
 
     name: str
     train: int
@@ -219,6 +227,7 @@ class TargetReader:
     classes: tuple[str, ...]
     count: int | None
     named: int | None = None
+    parts: Sequence[GivenPart] = ()
 
     def read(self, values: np.ndarray) -> Targets:
         """Raises ConfigError."""
@@ -229,10 +238,16 @@ class TargetReader:
                 values = self._by_name(values)
             return read_targets(values, self.task, self.classes, self.count)
         except TargetError as error:
-            part, row = ("train", error.row) if error.row < self.train else ("test", error.row - self.train)
-            raise ConfigError(f"data {self.name}, {part} item {row}: {error}") from None
+            raise ConfigError(f"{self._place(error.row)}: {error}") from None
         except ConfigError as error:
             raise ConfigError(f"data {self.name}: {error}") from None
+
+    def _place(self, row: int) -> str:
+        for part in self.parts:
+            if row < len(part):
+                return part.place(row)
+            row -= len(part)
+        raise IndexError(row)
 
     def _by_name(self, values: np.ndarray) -> np.ndarray:
         """Matches classes by name if the parts number them differently."""

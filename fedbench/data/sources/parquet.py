@@ -260,6 +260,8 @@ def open_parquet(file: Path) -> Iterator[Any]:
     try:
         with pyarrow.parquet.ParquetFile(file, page_checksum_verification=True) as opened:
             yield opened
+    except ConfigError:
+        raise
     except (pyarrow.ArrowException, OSError, ValueError) as error:
         raise ConfigError(f"{file}: damaged or incomplete parquet file ({library_reason(error)})") from error
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from fedbench.config import Config
 from fedbench.data import Dataset
+from fedbench.data.sources.parquet import open_parquet
 from fedbench.errors import ConfigError
 
 
@@ -353,3 +354,9 @@ def test_unknown_options_and_values_out_of_range(parts):
     assert "unknown key data.label_colum" in refused(parts, label_colum="x")
     assert "did you mean label_column" in refused(parts, label_colum="x")
     assert refused(parts, size=0).startswith("data.size = 0: ")
+
+
+def test_a_line_for_the_reader_of_an_open_file_stays(tmp_path):
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "a.parquet")
+    with pytest.raises(ConfigError, match=r"^a line$"), open_parquet(tmp_path / "a.parquet"):
+        raise ConfigError("a line")

@@ -10,7 +10,7 @@ import pytest
 import torch
 from PIL import Image
 
-from fedbench.data.reading.memory import add_memory
+from fedbench.user_code.memory import add_memory
 
 
 @dataclass

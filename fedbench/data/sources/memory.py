@@ -1,0 +1,146 @@
+"""Data as objects in a Python process (`fedbench.user_code.given_data`), named `memory:KIND@DIGITS` by their content.
+
+Other processes open the decoded copy in the cache, and need no object.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ConfigDict
+
+from fedbench.config import DataConfig, Section
+from fedbench.data.cache import Content, OnProgress, Source
+from fedbench.data.reading.images import is_test_row
+from fedbench.data.reading.items import GivenPart, Keys, arrays_of
+from fedbench.data.reading.structure import collated_parts
+from fedbench.data.reading.tables import TableOptions, TableReader, TableRows
+from fedbench.data.sources import checked_data_options, factory
+from fedbench.errors import ConfigError
+from fedbench.user_code.given_data import GivenData, given_data
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+TABLE = "table"
+NO_TEST_PART = (
+    "the data have no test part: every fifth sample is for testing; where the partition pools both parts "
+    "(partition.test = pooled), all samples are one part"
+)
+VAL_IS_TEST = "the validation part holds the test samples"
+
+
+class Options(Section):
+    """Keys `data.*` of objects; those of a table are the keys of `csv:PATH`."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+def source(config: DataConfig, options: Options, progress: OnProgress | None) -> Source:
+    """The data of a name in this process, or their copy in the cache. Raises ConfigError."""
+    given = given_data(config.name)
+    if given is None:
+        raise gone(config.name)
+    if config.root:
+        raise ConfigError(f"data.root = {str(config.root)!r}: data {config.name} are in memory; leave it out")
+    key = json.dumps([config.options, config.task], sort_keys=True, default=str)
+    if key not in given.sources:
+        if not given.parts:
+            return Source(config.name, partial(refuse, config.name), options=given.decided.get(key, {}))
+        given.sources[key] = source_of_table(config, given) if given.kind == TABLE else source_of_items(config, given)
+        given.decided[key] = given.sources[key].options
+    found: Source = given.sources[key]
+    return found
+
+
+def gone(name: str) -> ConfigError:
+    return ConfigError(
+        f"data {name}: these data are objects of another Python process; start there, or pass them again: "
+        "Config(data=...)"
+    )
+
+
+def refuse(name: str) -> Content:
+    """Reads nothing. Raises ConfigError."""
+    raise gone(name)
+
+
+def source_of_table(config: DataConfig, given: GivenData) -> Source:
+    """The source of a DataFrame or several. Raises ConfigError."""
+    options = checked_data_options(config, TableOptions)
+    decided = {**options.model_dump(), "task": config.task}
+    return Source(config.name, partial(read_tables, config, given.parts, options), options=decided)
+
+
+def read_tables(config: DataConfig, parts: Mapping[str, "DataFrame"], options: TableOptions) -> Content:
+    """Raises ConfigError."""
+    import pandas as pd
+
+    where = f"data {config.name}"
+    tables = {name: as_pandas(where, table) for name, table in parts.items()}
+    first, *others = tables.values()
+    for table in others:
+        if other := sorted({*first.columns} ^ {*table.columns}):
+            raise ConfigError(f"{where}: the parts have different columns: one lacks {other[0]}")
+    sizes = {name: len(table) for name, table in tables.items()}
+    whole = pd.concat([first, *others], ignore_index=True)
+    if [*sizes][1:] == ["val"]:
+        sizes = {"train": sizes["train"], "test": sizes["val"]}
+    content = TableReader(options, config.task).content(TableRows(where, [*zip(tables, sizes.values(), strict=True)]), whole, sizes)
+    return replace(content, warnings=(*content.warnings, VAL_IS_TEST)) if [*parts][1:] == ["val"] else content
+
+
+def as_pandas(where: str, table: Any) -> "DataFrame":
+    """A table of pandas with text as names of its columns. Raises ConfigError."""
+    found: DataFrame = (table.to_pandas() if hasattr(table, "to_pandas") else table).rename(columns=str)
+    if not len(found):
+        raise ConfigError(f"{where}: no rows in it")
+    if twice := found.columns[found.columns.duplicated()].tolist():
+        raise ConfigError(f"{where}: two columns are called {twice[0]}; rename one")
+    return found
+
+
+def source_of_items(config: DataConfig, given: GivenData) -> Source:
+    """The source of arrays, columns and map-style data sets. Raises ConfigError."""
+    reading = checked_data_options(config, factory.Reading)
+    keys = Keys(reading.sample, reading.label, reading.user)
+    whole = {name: part_of(config.name, name, data, keys) for name, data in given.parts.items()}
+    if reading.collate:
+        items = collated_parts(config.name, reading.collate, [part.data for part in whole.values()], keys.label)
+        whole = {name: replace(part, data=own) for (name, part), own in zip(whole.items(), items, strict=True)}
+    parts, remarks = tested(whole)
+    reader = parts["train"].reader(reading.kind)
+    fields, structure = parts["train"].fields(reader)
+    probed = hashlib.sha256()
+    lines = [line for part in parts.values() if (line := part.probe(reader, probed))]
+    sizes = {name: len(part) for name, part in parts.items()}
+    decided = {"config": config.options, "task": config.task, "sizes": sizes, "probed": probed.hexdigest()}
+    decided |= {"fields": fields.as_json()} if fields else {}
+    fresh = replace(reader, transparent=[], remarks=(*reader.remarks, *structure, *remarks, *dict.fromkeys(lines)))
+    train, test, val = parts["train"], parts["test"], parts.get("val")
+    read = partial(factory.read, config, train, test, reading.classes, fresh, fields=fields, val=val)
+    return Source(config.name, read, options=decided)
+
+
+def part_of(name: str, part: str, data: Any, keys: Keys) -> GivenPart:
+    """Raises ConfigError."""
+    if isinstance(data, tuple):  # columns, also of lists
+        data = list(zip(*arrays_of(data, f"data {name}, {part} item"), strict=True))
+    return GivenPart.of(name, part, data, keys)
+
+
+def tested(parts: dict[str, GivenPart]) -> tuple[dict[str, GivenPart], list[str]]:
+    """The parts with a test part, and what to say of it."""
+    if "test" in parts:
+        return parts, []
+    if "val" in parts:
+        return {"train": parts["train"], "test": parts["val"]}, [VAL_IS_TEST]
+    (whole,) = parts.values()
+    whole = replace(whole, where=whole.where.replace(", train item", ", item"))
+    rows: dict[bool, list[int]] = {False: [], True: []}
+    for row in range(len(whole)):
+        rows[is_test_row(row)].append(row)
+    return {"train": replace(whole, rows=rows[False]), "test": replace(whole, rows=rows[True])}, [NO_TEST_PART]

@@ -1,0 +1,278 @@
+"""Data that a user passes as Python objects: which objects are understood, and a name that identifies their content."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from types import FunctionType
+from typing import Any
+
+from fedbench.errors import ConfigError, RunError
+from fedbench.import_string import AT, keep, own_object
+from fedbench.user_code.objects import Walk
+
+MEMORY = "memory:"
+"""The beginning of the name of data that are objects."""
+PARTS = {
+    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("validation", "valid", "val", "dev"), "val"),
+    **dict.fromkeys(("test", "testing"), "test"),
+}
+"""Names of parts in a dict."""
+LEGAL = (
+    "(X, y), (X, y, users) or (X_train, y_train, X_test, y_test) of arrays, a map-style Dataset, a dict of columns, a "
+    "pandas DataFrame, a pair (train, test) of these, a DatasetDict or a LightningDataModule is understood, and so are "
+    "a name and a function"
+)
+
+
+@dataclass
+class GivenData:
+    """Data as objects. They stay in their process; others know them by the copy in the cache.
+
+    kind: arrays, columns, items, table, or the class of the data set. parts: by name, `train` and perhaps `val` and
+    `test`; empty in other processes. decided: what determines the copy, by the configuration. sources: what this
+    process reads, likewise.
+    """
+
+    name: str
+    kind: str
+    parts: Mapping[str, Any]
+    decided: dict[str, dict[str, Any]] = field(default_factory=dict)
+    sources: dict[str, Any] = field(default_factory=dict)
+
+    def look_again(self) -> None:
+        """Checks before a new command that the objects are still those of the name. Raises ConfigError."""
+        if self.parts:
+            self.sources.clear()
+        if self.parts and not self.name.endswith(AT + _digest(self.kind, self.parts)):
+            raise ConfigError(f"data {self.name}: the objects have changed since; pass them again, Config(data=...)")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _received, (self.name, self.kind, self.decided)
+
+
+def _received(name: str, kind: str, decided: dict[str, dict[str, Any]]) -> GivenData:
+    """The data from another process, or this process's own."""
+    here = own_object(name)
+    return here if isinstance(here, GivenData) else GivenData(name, kind, {}, decided)
+
+
+def given_data(name: str) -> GivenData | None:
+    """The data of a name, if this process knows them."""
+    found = own_object(name) if name.startswith(MEMORY) else None
+    return found if isinstance(found, GivenData) else None
+
+
+def with_data_name(value: Any, keys: Mapping[str, Any], collated: bool = False) -> Any:
+    """A data section in which objects are replaced by their name. Raises ConfigError.
+
+    keys: of the section. collated: whether a collate function is given beside the objects.
+    """
+    if value is None or isinstance(value, str | bool | int | float | type | FunctionType):
+        return value
+    if isinstance(value, Mapping) and "name" in value:
+        named = with_data_name(value["name"], keys, "collate" in value)
+        return {**value, **(named if isinstance(named, dict) else {"name": named})}
+    if isinstance(value, Mapping) and not _holds_data(value, keys):
+        return value
+    return {"name": _name_of_data(value, collated)}
+
+
+def _holds_data(value: Mapping[Any, Any], keys: Mapping[str, Any]) -> bool:
+    """Whether a mapping holds parts or columns, not keys of the section."""
+    own = [part for key, part in value.items() if key not in keys]
+    return any(_is_part(part) or (not isinstance(part, list) and _is_column(part)) for part in own) or (
+        len(own) > 1 and all(map(_is_column, own))
+    )
+
+
+def _name_of_data(value: Any, collated: bool) -> str:
+    parts = parts_of(value, collated)
+    kind = _kind_of(parts["train"])
+    name = f"{MEMORY}{kind}{AT}{_digest(kind, parts)}"
+    keep(name, GivenData(name, kind, parts))
+    return name
+
+
+def parts_of(value: Any, collated: bool = False) -> dict[str, Any]:
+    """The parts by name, `train` and perhaps `val` and `test`, in this order. Raises ConfigError.
+
+    collated: whether the loaders of a LightningDataModule may have a collate function of their own.
+    """
+    if hasattr(value, "prepare_data") and hasattr(value, "train_dataloader") and not isinstance(value, type):
+        return _parts_of_module(value, collated)
+    if isinstance(value, Mapping) and any(str(key).lower() in PARTS for key in value):
+        return _parts_by_name(value)
+    if isinstance(value, tuple | list) and (found := _parts_in_order(value)):
+        return found
+    if not _is_part(value):
+        raise _not_understood(value)
+    return {"train": value}
+
+
+def _not_understood(value: Any) -> ConfigError:
+    called = type(value).__name__
+    what = f"{'an' if called[0].lower() in 'aeio' or called == 'ndarray' else 'a'} {called}"
+    if isinstance(value, tuple | list):
+        what += f" of {', '.join(type(own).__name__ for own in value[:4])}{', ...' if len(value) > 4 else ''}"
+    if _is_column(value):
+        return ConfigError(f"data is {what} without targets; pass (X, y)")
+    if hasattr(value, "dataset") and hasattr(value, "collate_fn"):
+        return ConfigError("data is a DataLoader; pass its data set, loader.dataset")
+    if hasattr(value, "__iter__") and not hasattr(value, "__len__"):
+        what += " without a length"
+    return ConfigError(f"data is {what}; {LEGAL}")
+
+
+def _parts_by_name(value: Mapping[Any, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, part in value.items():
+        own = PARTS.get(str(key).lower())
+        if own is None or own in found:
+            why = "unknown" if own is None else f"the {own} part too"
+            raise ConfigError(
+                f"data: part {key!r} is {why}; pass a dict of the parts train, validation and test alone, "
+                "of which train is needed"
+            )
+        found[own] = part
+    return _in_order(found)
+
+
+def _in_order(found: Mapping[str, Any]) -> dict[str, Any]:
+    if "train" not in found:
+        raise ConfigError(f"data: a part train is needed, and there is {' and '.join(found)} alone")
+    for name, part in found.items():
+        if not _is_part(part):
+            raise ConfigError(f"the {name} part of the {_not_understood(part)}")
+    return {name: found[name] for name in ("train", "val", "test") if name in found}
+
+
+def _parts_in_order(value: Sequence[Any]) -> dict[str, Any] | None:
+    """The parts of a tuple or list; None if it is one part, or none."""
+    if len(value) == 4 and all(map(_is_column, value)):
+        return _four_arrays(value)
+    if len(value) not in (2, 3):
+        return None
+    tables = all(map(_is_table, value)) and all({*own.columns} & {*value[0].columns} for own in value)
+    if tables or (all(map(_is_part, value)) and not _is_columns(value)):
+        return dict(zip(("train", "val", "test") if len(value) == 3 else ("train", "test"), value, strict=True))
+    return None
+
+
+def _four_arrays(value: Sequence[Any]) -> dict[str, Any]:
+    sizes = [len(own) for own in value]
+    if sizes[0] != sizes[1] and sizes[0] == sizes[2] and sizes[1] == sizes[3]:
+        raise ConfigError(
+            f"data: arrays of {', '.join(map(str, sizes))} rows are in the order of train_test_split; pass "
+            "(X_train, y_train, X_test, y_test)"
+        )
+    return {"train": tuple(value[:2]), "test": tuple(value[2:])}
+
+
+def _parts_of_module(module: Any, collated: bool) -> dict[str, Any]:
+    """The data sets of the loaders of a LightningDataModule. Raises ConfigError."""
+    called = f"data {type(module).__name__}"
+    found: dict[str, Any] = {}
+    try:
+        module.prepare_data()
+        for stage, parts in (("fit", ("train", "val")), ("test", ("test",))):
+            module.setup(stage)
+            found |= {part: loader for part in parts if (loader := _loader(module, part)) is not None}
+    except ConfigError:
+        raise
+    except Exception as error:
+        raise ConfigError(f"{called}: it fails outside a Trainer: {RunError.of(error)}") from error
+    return _in_order(
+        {part: _loaded(loader, f"{called}.{part}_dataloader()", collated) for part, loader in found.items()}
+    )
+
+
+def _loader(module: Any, part: str) -> Any:
+    """The loader of a part; None if the module has none."""
+    from lightning import LightningDataModule
+
+    name = f"{part}_dataloader"
+    own = getattr(type(module), name) is not getattr(LightningDataModule, name)
+    return (getattr(module, name)() or None) if own else None
+
+
+def _loaded(loader: Any, where: str, collated: bool) -> Any:
+    """The data set of a loader. Raises ConfigError."""
+    from torch.utils.data import default_collate
+
+    if isinstance(loader, list | tuple) and len(loader) == 1:
+        (loader,) = loader
+    if not (hasattr(loader, "dataset") and hasattr(loader, "collate_fn")):
+        raise ConfigError(f"{where} returns a {type(loader).__name__}; one DataLoader is expected")
+    if loader.collate_fn is not default_collate and not collated:
+        raise ConfigError(
+            f"{where} has a collate function of its own, and fedbench makes its batches itself: return samples of one "
+            "shape from the data set, or name the function by data.collate"
+        )
+    return loader.dataset
+
+
+def _kind_of(part: Any) -> str:
+    if _is_table(part):
+        return "table"
+    if _is_columns(part):
+        return "columns" if isinstance(part, Mapping) else "arrays"
+    if type(part) in (list, tuple):
+        return "items"
+    while type(part).__name__ == "Subset" and hasattr(part, "dataset"):
+        part = part.dataset
+    return type(part).__name__
+
+
+def _is_table(value: Any) -> bool:
+    """Whether it is a DataFrame."""
+    return hasattr(value, "to_numpy") and hasattr(value, "columns")
+
+
+def _is_column(value: Any) -> bool:
+    """Whether it holds a value or array for every row: an array, a table, or a list of anything but items."""
+    if isinstance(value, list):
+        return bool(value) and not isinstance(value[0], tuple | Mapping)
+    if hasattr(value, "to_numpy"):
+        return True
+    return hasattr(value, "dtype") and hasattr(value, "shape") and len(value.shape) > 0
+
+
+def _is_columns(value: Any) -> bool:
+    """Whether it is (samples, targets), (samples, targets, users) or a dict of columns."""
+    if isinstance(value, Mapping):
+        return bool(value) and all(map(_is_column, value.values()))
+    return isinstance(value, tuple | list) and len(value) in (2, 3) and all(map(_is_column, value))
+
+
+def _is_part(value: Any) -> bool:
+    """Whether samples can be read from it: columns, a table, or items by number."""
+    if _is_table(value) or _is_columns(value):
+        return True
+    if isinstance(value, str | bytes | Mapping) or _is_column(value) or hasattr(value, "forward"):
+        return False
+    if isinstance(value, tuple | list):
+        return bool(value) and isinstance(value[0], tuple | list | Mapping)
+    return hasattr(value, "__getitem__") and hasattr(value, "__len__")
+
+
+def _digest(kind: str, parts: Mapping[str, Any]) -> str:
+    """Eight hexadecimal digits that identify what the objects hold in memory, and the code of data sets."""
+    from fedbench.user_code.memory import add_memory
+
+    digest = sha256()
+    for name, part in parts.items():
+        digest.update(name.encode())
+        if _is_table(part):
+            add_memory(list(_table_columns(part)), digest)
+        elif _is_columns(part) or type(part) in (list, tuple):
+            add_memory(part, digest)
+        else:
+            digest.update(Walk(part).fingerprint.encode())
+    return digest.hexdigest()[:8]
+
+
+def _table_columns(table: Any) -> Iterator[Any]:
+    for name in table.columns:
+        values = table[name].to_numpy()
+        yield str(name), values.astype(str).tolist() if values.dtype.hasobject else values

@@ -1,0 +1,169 @@
+"""Data as Python objects are read like those of a factory, and a table like `csv:PATH`."""
+
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch.utils.data import Dataset as TorchDataset
+
+from fedbench.config import Config
+from fedbench.data import Dataset
+from fedbench.errors import ConfigError
+
+X = np.arange(60, dtype=np.float32).reshape(20, 3) / 7
+Y = np.arange(20) % 2
+USERS = ["bob", "ann"] * 10
+FRAME = pd.DataFrame({"a": X[:, 0], "colour": ["red", "blue"] * 10, "y": Y, "person": USERS})
+
+HOLE = FRAME.assign(y=FRAME["y"].where(FRAME.index != 6))
+
+
+def load(data, **options) -> Dataset:
+    return Dataset.load(Config(data={"name": data, **options}).data)
+
+
+def refused(data, **options) -> str:
+    with pytest.raises(ConfigError) as caught:
+        load(data, **options)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        (X, Y),
+        (torch.tensor(X), torch.tensor(Y)),
+        (X.tolist(), Y.tolist()),
+        {"x": X, "label": Y},
+        [(x, int(y)) for x, y in zip(X, Y, strict=True)],
+        torch.utils.data.TensorDataset(torch.tensor(X), torch.tensor(Y)),
+    ],
+)
+def test_of_one_part_every_fifth_row_is_for_testing(data):
+    dataset = load(data)
+    assert (dataset.train_rows, dataset.test_rows, dataset.classes, dataset.kind) == (16, 4, 2, "feature")
+    order = [row for row in range(20) if row % 5 != 4] + [4, 9, 14, 19]
+    assert (dataset.samples == X[order]).all()
+    assert (dataset.labels == Y[order]).all()
+    assert dataset.remarks[0].startswith("the data have no test part: every fifth sample is for testing")
+
+
+def test_two_parts_stay_as_they_are():
+    for data in [(X, Y, X[:5] + 1, Y[:5]), ((X, Y), (X[:5] + 1, Y[:5])), {"train": (X, Y), "test": (X[:5] + 1, Y[:5])}]:
+        dataset = load(data)
+        assert (dataset.train_rows, dataset.test_rows, dataset.remarks) == (20, 5, ())
+        assert (dataset.samples == np.concatenate([X, X[:5] + 1])).all()
+
+
+def test_a_validation_part_is_validated_on_or_tested_on_if_there_is_no_test_part():
+    dataset = load({"train": (X, Y), "validation": (X[:3], Y[:3]), "test": (X[:5] + 1, Y[:5])})
+    assert (dataset.train_rows, dataset.val_rows, dataset.test_rows) == (23, 3, 5)
+    assert (dataset.samples[20:23] == X[:3]).all()
+    dataset = load({"train": (X, Y), "validation": (X[:3] + 1, Y[:3])})
+    assert (dataset.train_rows, dataset.val_rows, dataset.test_rows) == (20, 0, 3)
+    assert dataset.remarks == ("the validation part holds the test samples",)
+
+
+def test_users_are_domains():
+    assert load((X, Y, USERS)).domain_names == ("ann", "bob")
+    assert load((X, Y, np.arange(20) // 10)).domains.tolist() == [0] * 8 + [1] * 8 + [0, 0, 1, 1]
+
+
+def test_a_table_is_read_as_a_file_is(tmp_path):
+    FRAME.to_csv(tmp_path / "table.csv", index=False)
+    file = Dataset.load(Config(data=f"csv:{tmp_path}/table.csv").data)
+    dataset = load(FRAME)
+    for key in ("samples", "targets", "domains"):
+        assert (getattr(dataset, key) == getattr(file, key)).all()
+    assert dataset.domain_names == ("ann", "bob")
+    assert dataset.remarks == file.remarks
+    assert "columns of text are categories, with a feature for each value: colour (2)" in dataset.remarks
+
+
+def test_tables_of_several_parts_with_named_columns():
+    renamed = FRAME.rename(columns={"y": "outcome", "person": "who"})
+    options = {"label": "outcome", "user": "who", "drop": ["a"]}
+    dataset = load((renamed, renamed[:5]), **options)
+    assert (dataset.train_rows, dataset.test_rows, dataset.shape) == (20, 5, (2,))
+    assert dataset.samples[:2].tolist() == [[0, 1], [1, 0]]
+    assert dataset.domain_names == ("ann", "bob")
+    dataset = load({"train": renamed, "validation": renamed[:4], "test": renamed[:5]}, **options)
+    assert (dataset.train_rows, dataset.val_rows, dataset.test_rows) == (24, 4, 5)
+    dataset = load({"train": renamed, "val": renamed[:4]}, **options)
+    assert (dataset.train_rows, dataset.val_rows, dataset.test_rows) == (20, 0, 4)
+    assert "the validation part holds the test samples" in dataset.remarks
+
+
+@pytest.mark.parametrize(
+    ("data", "options", "line"),
+    [
+        ((X, Y[:3]), {}, "train items: arrays of 20 and 3 rows; all must have the same number"),
+        ((X, [0, 1] * 9 + [1, None]), {}, ", item 19: the label is missing"),
+        ((X, Y), {"lable": 1}, "unknown key data.lable: "),
+        ((X, Y), {"kind": "image"}, ", item 0: float32 [3] is not an image"),
+        ((X, Y), {"root": "x"}, "are in memory; leave it out"),
+        (({"x": X, "label": Y}, {"x": X, "label": Y}), {"label": "y"}, "data.label = 'y': "),
+        (FRAME[["a", "colour"]], {}, "which column holds the label? Set data.label to one of a, colour"),
+        (FRAME, {"sample": "a"}, "unknown key data.sample: "),
+        (FRAME[:0], {}, "no rows in it"),
+        ((FRAME, FRAME[["a", "y"]]), {}, "the parts have different columns: one lacks colour"),
+        (HOLE, {}, ", row 7: no value in column y (1 such rows)"),
+        ((FRAME, HOLE), {}, "/test, row 7: no value in column y (1 such rows)"),
+        (FRAME.rename(columns={"a": "y"}), {}, "two columns are called y; rename one"),
+        ((X[:3], Y[:3]), {}, "3 training and 0 test samples; both are needed"),
+    ],
+)
+def test_what_cannot_be_read_is_named(data, options, line):
+    assert line in refused(data, **options)
+
+
+class OnDisk(TorchDataset):
+    """Its rows are in a file."""
+
+    def __init__(self, file):
+        self.file = str(file)
+
+    def __len__(self):
+        return 20
+
+    def __getitem__(self, index):
+        return np.load(self.file)[index], int(Y[index])
+
+
+def test_rows_outside_memory_are_looked_at_by_every_command(tmp_path):
+    np.save(tmp_path / "rows.npy", X)
+    before = load(OnDisk(tmp_path / "rows.npy"))
+    np.save(tmp_path / "rows.npy", X + 1)
+    after = load(OnDisk(tmp_path / "rows.npy"))
+    assert before.name == after.name
+    assert (after.samples == before.samples + 1).all()
+    assert before.content != after.content
+
+
+ELSEWHERE = """
+import pickle, sys
+from fedbench.data import Dataset
+config = pickle.load(sys.stdin.buffer)
+print(Dataset.load(config.data).content)
+"""
+
+
+def test_another_process_needs_the_copy_in_the_cache_alone():
+    config = Config(data={"name": (X, Y), "val": 0.2})
+    dataset = Dataset.load(config.data)
+    assert subprocess.check_output([sys.executable, "-c", ELSEWHERE], input=pickle.dumps(config), text=None) == (
+        f"{dataset.content}\n".encode()
+    )
+
+
+def test_a_process_that_does_not_know_the_objects_says_what_to_do():
+    config = Config(data={"name": "memory:arrays@00000000", "val": 0.2})
+    with pytest.raises(ConfigError, match=r"data memory:arrays@00000000: these data are objects of another Python "):
+        Dataset.load(config.data)
+    with pytest.raises(ConfigError, match=r"start there, or pass them again: Config\(data=...\)"):
+        Dataset.load(config.data)

@@ -1,0 +1,206 @@
+"""Data as Python objects: what is understood, what is refused, and a name that follows the content."""
+
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from lightning import LightningDataModule
+from torch.utils.data import DataLoader, TensorDataset, random_split
+
+from fedbench import Config, ConfigError
+from fedbench.user_code import look_again
+from fedbench.user_code.given_data import given_data, parts_of
+
+X, Y, USERS = np.arange(40.0).reshape(20, 2), np.arange(20) % 2, np.array(["ann", "bob"] * 10)
+FRAME = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "y": Y})
+ITEMS = TensorDataset(torch.tensor(X), torch.tensor(Y))
+
+
+class Own:
+    """A map-style data set."""
+
+    def __init__(self, x=X, scale=lambda x: 2 * x):
+        self.x, self.scale = x, scale
+
+    def __len__(self):
+        return len(self.x)
+
+    def __getitem__(self, index):
+        return self.scale(self.x[index]), index % 2
+
+
+class PartsByName(dict):
+    """Like a DatasetDict."""
+
+
+class Module(LightningDataModule):
+    """Its data exist after `prepare_data` and `setup`."""
+
+    collate = None
+
+    def prepare_data(self):
+        self.rows = len(X)
+
+    def setup(self, stage):
+        if stage == "fit":
+            self.train, self.val = ITEMS, TensorDataset(torch.ones(self.rows, 2), torch.zeros(self.rows))
+        else:
+            self.tested = Own()
+
+    def train_dataloader(self):
+        return DataLoader(self.train, batch_size=4, shuffle=True, collate_fn=self.collate)
+
+    def val_dataloader(self):
+        return [DataLoader(self.val)]
+
+    def test_dataloader(self):
+        return DataLoader(self.tested)
+
+
+def name(data) -> str:
+    return Config(data=data).data.name
+
+
+def refused(data) -> str:
+    with pytest.raises(ConfigError) as caught:
+        Config(data=data)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "parts"),
+    [
+        ((X, Y), "arrays", ["train"]),
+        ((torch.tensor(X), torch.tensor(Y)), "arrays", ["train"]),
+        ((X.tolist(), Y.tolist()), "arrays", ["train"]),
+        ((FRAME[["a", "b"]], FRAME["y"]), "arrays", ["train"]),
+        ((FRAME[["a", "b"]], FRAME[["y"]]), "arrays", ["train"]),
+        ((X, Y, USERS), "arrays", ["train"]),
+        ((X, Y, X, Y), "arrays", ["train", "test"]),
+        (((X, Y), (X, Y)), "arrays", ["train", "test"]),
+        ([(X, Y), (X, Y), (X, Y)], "arrays", ["train", "val", "test"]),
+        ({"x": X, "label": Y}, "columns", ["train"]),
+        (({"x": X, "label": Y}, {"x": X, "label": Y}), "columns", ["train", "test"]),
+        (FRAME, "table", ["train"]),
+        ((FRAME, FRAME), "table", ["train", "test"]),
+        (ITEMS, "TensorDataset", ["train"]),
+        (Own(), "Own", ["train"]),
+        ((ITEMS, Own()), "TensorDataset", ["train", "test"]),
+        (random_split(Own(), [15, 5]), "Own", ["train", "test"]),
+        (list(Own()), "items", ["train"]),
+        ([{"x": x, "label": 1} for x in X], "items", ["train"]),
+        (PartsByName(test=ITEMS, validation=(X, Y), train=ITEMS), "TensorDataset", ["train", "val", "test"]),
+        ({"train": FRAME, "test": FRAME}, "table", ["train", "test"]),
+        (Module(), "TensorDataset", ["train", "val", "test"]),
+    ],
+)
+def test_what_is_understood(value, kind, parts):
+    found = given_data(name(value))
+    assert found.name.startswith(f"memory:{kind}@")
+    assert [*found.parts] == parts
+    assert name({"name": value, "val": 0.2}) == found.name
+
+
+@pytest.mark.parametrize(
+    ("value", "line"),
+    [
+        (X, "data is an ndarray without targets; pass (X, y)"),
+        (["mnist"], "data is a list of str without targets; pass (X, y)"),
+        ((X[:15], X[15:], Y[:15], Y[15:]), "in the order of train_test_split; pass (X_train, y_train, X_test, y_test)"),
+        ({"train": ITEMS, "unsupervised": ITEMS}, "part 'unsupervised' is unknown; pass a dict of the parts train, "),
+        ({"val": ITEMS, "validation": ITEMS}, "part 'validation' is the val part too; pass a dict of the parts train"),
+        ({"test": ITEMS}, "data: a part train is needed, and there is test alone"),
+        ({"train": ITEMS, "test": X}, "the test part of the data is an ndarray without targets; pass (X, y)"),
+        (DataLoader(ITEMS), "data is a DataLoader; pass its data set, loader.dataset"),
+        (iter(ITEMS), "data is an iterator without a length; (X, y), (X, y, users) or "),
+        (torch.nn.Sequential(torch.nn.Flatten()), "data is a Sequential; (X, y), (X, y, users) or "),
+        ((X, 3, None), "data is a tuple of ndarray, int, NoneType; (X, y), (X, y, users) or (X_train, y_train, "),
+        (3, "data = 3: must be a name, a class or a function, or a mapping of the keys name, root"),
+    ],
+)
+def test_what_is_refused_with_what_is_legal(value, line):
+    assert line in refused(value)
+
+
+def test_keys_of_the_section_are_no_data():
+    assert name({"val": 0.2, "mean": [0.5], "std": [0.5]}) == "digits"
+    assert name({"name": "mnist", "label": ["a"]}) == "mnist"
+
+
+def test_a_data_module_that_cannot_be_used_as_it_is():
+    class Own(Module):
+        collate = staticmethod(list)
+
+    class Fails(Module):
+        def setup(self, stage):
+            self.trainer.rank  # noqa: B018
+
+    class Two(Module):
+        def train_dataloader(self):
+            return [DataLoader(ITEMS), DataLoader(ITEMS)]
+
+    assert "Own.train_dataloader() has a collate function of its own" in refused(Own())
+    assert "data.collate" in refused(Own())
+    assert "data Fails: it fails outside a Trainer: AttributeError: " in refused(Fails())
+    assert "test_given_data.py:" in refused(Fails())
+    assert "Two.train_dataloader() returns a list; one DataLoader is expected" in refused(Two())
+    assert [*parts_of(Own(), collated=True)] == ["train", "val", "test"]
+
+
+def test_the_name_follows_the_content():
+    assert name((X, Y)) == name((X.copy(), Y.copy())) != name((X, Y, X, Y))
+    assert len({name(pair) for pair in [(X, Y), (X + 1, Y), (X, 1 - Y), (X.astype(np.float32), Y)]}) == 4
+    assert name(FRAME) == name(FRAME.copy())
+    tables = [FRAME, FRAME.rename(columns={"a": "c"}), FRAME.assign(a="x"), FRAME.assign(a="y"), (FRAME, FRAME)]
+    assert len(set(map(name, tables))) == 5
+    assert name(Own()) == name(Own())
+    own = [Own(), Own(X + 1), Own(scale=lambda x: 3 * x), random_split(Own(), [9, 11])]
+    assert len(set(map(name, own))) == 4
+    assert name(Module()) == name(Module())
+
+
+PRINT = """
+import numpy as np, pandas as pd, torch
+from fedbench import Config
+class Own(torch.utils.data.Dataset):
+    rows = {"a": np.arange(3), "b": {1, 2, 3}}
+    def __len__(self): return 3
+    def __getitem__(self, index): return self.rows["a"][index:], 1
+frame = pd.DataFrame({"a": [1.5, 2], "colour": ["red", None], "y": [0, 1]})
+for data in (np.eye(3), [0, 1, 2]), frame, Own(), {"text": [["a", "b"]], "label": torch.ones(1)}:
+    print(Config(data=data).data.name)
+"""
+
+
+def test_the_name_is_the_same_in_another_process(tmp_path):
+    (tmp_path / "script.py").write_text(PRINT)
+    lines = [subprocess.check_output([sys.executable, tmp_path / "script.py"], text=True) for _ in range(2)]
+    assert lines[0] == lines[1]
+    assert len(set(lines[0].split())) == 4
+
+
+def test_objects_that_have_changed_since_are_refused_by_a_new_command():
+    x = X.copy()
+    found = name((x, Y))
+    look_again(found)
+    x[3] = 0
+    with pytest.raises(ConfigError, match=r"arrays@.*: the objects have changed since; pass them again"):
+        look_again(found)
+
+
+def test_the_name_travels_and_the_objects_stay():
+    config = Config(data=(np.zeros((10_000, 2)), np.zeros(10_000)))
+    given_data(config.data.name).decided["key"] = {"a": 1}
+    sent = pickle.dumps(config)
+    assert len(sent) < 20_000
+    again = pickle.loads(sent)
+    assert given_data(again.data.name).parts  # in this process
+    code = "import pickle, sys; config = pickle.load(sys.stdin.buffer); from fedbench.user_code.given_data import *; "
+    code += "found = given_data(config.data.name); print(found.name, found.parts, found.decided)"
+    told = subprocess.check_output([sys.executable, "-c", code], input=sent).decode()
+    assert told == f"{config.data.name} {{}} {{'key': {{'a': 1}}}}\n"
