@@ -17,7 +17,7 @@ from pydantic import Field, ValidationError, ValidationInfo, field_validator, mo
 from fedbench.config.section import OpenSection, PositiveInt, Section, Seed
 from fedbench.config.words import explain
 from fedbench.errors import ConfigError
-from fedbench.user_code import objects_to_send, receive_objects
+from fedbench.user_code import name_of, objects_to_send, receive_objects
 
 
 def absolute(value: Path | None) -> Path | None:
@@ -36,8 +36,10 @@ class DataConfig(OpenSection):
         "package.module:factory",
     )
     root: Path | None = Field(None, description="folder with the data set's published files (default: the cache)")
-    task: Literal["auto", "classification", "multilabel", "regression"] = Field(
-        "auto", description="classification, multilabel or regression; auto: chosen by the targets"
+    task: str = Field(
+        "auto",
+        description="classification, multilabel, regression, binary, next-token, segmentation, or package.module:TASK; "
+        "auto: one of the first three, chosen by the targets",
     )
     content: str | None = Field(
         None,
@@ -57,6 +59,11 @@ class DataConfig(OpenSection):
     )
     crop_padding: PositiveInt = Field(4, description="width of the frame for crop, in pixels")
     rotate_degrees: float = Field(15.0, gt=0, le=180, description="maximum angle of rotate")
+
+    @field_validator("task", mode="before")
+    @classmethod
+    def _by_name(cls, value: Any) -> Any:
+        return name_of(value) if isinstance(value, type) else value
 
 
 class PartitionConfig(OpenSection):
@@ -340,7 +347,8 @@ class Config(Section):
     def __getstate__(self) -> dict[Any, Any]:
         """Includes classes and functions that only this process has, for the receiving process."""
         names = [str(section.name) for section in (self.method, self.data, self.model, self.aggregator)]
-        return {**super().__getstate__(), "objects": objects_to_send([*names, *self.evaluate.metrics])}
+        names += [self.data.task, *self.evaluate.metrics, *filter(None, [self.evaluate.metric])]
+        return {**super().__getstate__(), "objects": objects_to_send(names)}
 
     def __setstate__(self, state: dict[Any, Any]) -> None:
         receive_objects(state.pop("objects"))

@@ -28,6 +28,8 @@ from fedbench.user_code import exits_refused
 
 MOST_EVALUATED = 1000
 """Number of clients that are evaluated by default, at most."""
+FEW_SAMPLES = 100
+"""Number of samples by which a task refuses data."""
 
 
 @exits_refused()
@@ -201,6 +203,8 @@ def _check_task(run: ResolvedRun) -> None:
         name = config.data.name
         hint = f"; write {name}/{only} if its folders are the classes" if name.startswith("folder:") else ""
         raise ConfigError(f"data {name}: all samples are of one class ({only}), two or more are needed{hint}")
+    if reason := run.task.refusal(dataset.samples[:FEW_SAMPLES], dataset.targets[:FEW_SAMPLES]):
+        raise ConfigError(f"data {config.data.name}: {reason}")
     if "classes" in run.method.needs and not dataset.classes:
         raise ConfigError(
             f"method {config.method.name} works with classes, and the targets of data {config.data.name} are "

@@ -19,8 +19,9 @@ from fedbench.data.cache import Block, Content, OnProgress, Source
 from fedbench.data.reading.images import is_test_row, library_reason
 from fedbench.data.reading.items import DOMAIN_KEYS, TARGETS, domain_numbers, find_key, key_of
 from fedbench.data.reading.resolution import check_resolution
-from fedbench.data.reading.targets import TargetError, Targets, read_targets
+from fedbench.data.reading.targets import read_targets
 from fedbench.errors import ConfigError
+from fedbench.tasks.targets import TargetError, Targets
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
