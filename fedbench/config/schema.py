@@ -304,6 +304,11 @@ class Config(Section):
     save_models: bool = Field(
         False, description="save the last personal model of every evaluated client, at both points, as a state dict"
     )
+    save_predictions: bool = Field(
+        False,
+        description="save the outputs of every evaluated client's model on its test images, at both points, for "
+        "`fedbench metrics`",
+    )
     loggers: list[str] = Field([], description="wandb, csv, tensorboard, or package.module:Class of a Lightning Logger")
     wandb: WandbConfig = WandbConfig()
     name: str | None = Field(None, description="name of the run; none: generated from the configuration")
@@ -363,6 +368,8 @@ class Config(Section):
         del tree["data"]["content"]
         for key in ("seeds", "resources", "checkpoint", "keep_results", "loggers", "wandb", "name", "out"):
             del tree[key]
+        if not self.save_predictions:  # younger than the first results, whose names stay
+            del tree["save_predictions"]
         if tree["train"]["engine"] in ("auto", "loop", "graph"):  # with the same bits
             tree["train"].update(engine="loop", width=TrainConfig().width)
         return tree

@@ -67,10 +67,12 @@ class Evaluator:
         predictor: "Weights | Callable[[Batches], Tensor]",
         data: Batches,
         groups: Mapping[str, Tensor] = MappingProxyType({}),
+        kept: list[tuple[Tensor, Tensor]] | None = None,
     ) -> Score:
         """Score of a predictor: weights, or a function that gives outputs `[n, C]` for data.
 
         groups: samples by name, bool `[n]`; the primary metric of a group is METRIC/NAME, always a mean over samples.
+        kept: gets the outputs and targets of all batches.
         """
         if isinstance(predictor, Weights):
             predictions = self._predictions(predictor, data)
@@ -78,6 +80,8 @@ class Evaluator:
             targets = data.batch(torch.arange(len(data), device=self.flat.device))[1]
             size = self.batch_size
             predictions = list(zip(predictor(data).split(size), targets.split(size), strict=True))
+        if kept is not None:
+            kept += predictions
         score = self.task.scored(predictions, self.flat.dtype, self.by_batches)
         if groups:
             outputs, targets = (torch.cat(parts) for parts in zip(*predictions, strict=True))
