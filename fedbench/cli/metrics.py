@@ -14,6 +14,8 @@ USAGE = """usage: fedbench metrics DIR --metrics NAME[,NAME...]
 Scores the predictions that a run, or the final runs of a study, kept with --save-predictions: metrics of the task, or
 package.module:function. Prints a table: mean over clients, worst tenth of clients, and pooled over the test samples of
 all clients, each as mean over seeds. Writes metrics-NAME.csv with every client's value into DIR."""
+UNUSUAL = re.compile(r"[^\w.-]+")
+"""Characters that file names do without."""
 COLUMNS = ["metric", "method", "point", "seeds", "mean", "worst tenth", "pooled"]
 
 
@@ -34,7 +36,7 @@ def main(argv: list[str]) -> int:
     for row in rows:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
     for name, own in table.groupby("metric", sort=False):
-        path = folder / f"metrics-{re.sub(r'[^\w.-]+', '-', str(name).rpartition(':')[2])}.csv"
+        path = folder / f"metrics-{UNUSUAL.sub('-', str(name).rpartition(':')[2])}.csv"
         own.assign(client=own["client"].map(lambda client: "all" if client < 0 else client)).to_csv(path, index=False)
         print(path)
     return OK
@@ -47,9 +49,7 @@ def _names(words: list[str]) -> Iterator[str]:
     if unknown := next((word for word in names if word.startswith("-")), None):
         raise ConfigError(f"unknown flag {unknown}: fedbench metrics DIR --metrics NAME,...")
     if not names or not words[0].startswith("--metrics"):
-        raise ConfigError(
-            "metrics: name them, for example `fedbench metrics results/run/NAME --metrics f1_macro,auroc`"
-        )
+        raise ConfigError("metrics: name some, for example `fedbench metrics results/run/NAME --metrics f1_macro`")
     yield from dict.fromkeys(names)
 
 
