@@ -49,8 +49,9 @@ class Task(ABC):
         own = [metric.name for metric in self.metrics]
         asked = [*names, *([primary] if primary and primary not in (*own, *names) else [])]
         task = copy(self)
-        task.further = tuple(further_metric(name, self.known) for name in asked if name not in own)
-        every = (*self.metrics, *(more.metric for more in task.further))
+        new = tuple(further_metric(name, self.known) for name in asked if name not in own)
+        task.further = (*self.further, *new)
+        every = (*self.metrics, *(more.metric for more in new))
         task.metrics = tuple(sorted(every, key=lambda metric: metric.name != primary))
         return task
 
