@@ -47,9 +47,10 @@ def summary(folder: str | Path, table: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for (metric, method, point), own in table.groupby(["metric", "method", "point"], sort=False):
         clients, pooled = own[own["client"] != POOLED], own[own["client"] == POOLED]
-        seeds = clients.groupby("seed")["value"]
-        worst = seeds.agg(lambda values, higher=known[metric].higher: worst_tenth(values, higher)).mean()
-        rows.append((metric, method, point, own["seed"].nunique(), seeds.mean().mean(), worst, pooled["value"].mean()))
+        seeds = [values for _, values in clients.groupby("seed")["value"]]
+        worst = [worst_tenth(values.to_numpy(), known[str(metric)].higher) for values in seeds]
+        found = ([values.mean() for values in seeds], worst, pooled["value"])
+        rows.append((metric, method, point, len(seeds), *(pd.Series(numbers).mean() for numbers in found)))
     return pd.DataFrame(rows, columns=["metric", "method", "point", "seeds", "mean", "worst_tenth", "pooled"])
 
 

@@ -7,8 +7,8 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from fedbench.errors import ConfigError
+from fedbench.results.plan import Entry, Plan
 from fedbench.results.predictions import read_predictions
-from fedbench.studies.compare import compare
 from fedbench.studies.rescore import POOLED, rescore, summary
 from fedbench.studies.run import run
 from tests.runtime.rounds import small
@@ -57,7 +57,11 @@ def test_the_summary_is_of_clients_and_of_all_samples(kept):
 
 
 def test_the_final_runs_of_a_comparison_are_scored(tmp_path):
-    compare(small(rounds=1, save_predictions=True, out=str(tmp_path)), ["fedavg", "local"], report=False)
+    entries = [Entry("final", name, {}, 0, name, "done") for name in ("fedavg", "local")]
+    entries.append(Entry("candidate", "local", {"train.lr": 1}, 0, "nowhere", "done"))
+    for entry in entries[:2]:
+        run(small(entry.label, rounds=1, save_predictions=True, out=str(tmp_path / entry.path)), report=False)
+    Plan("compare", None, {}, entries).write(tmp_path)
     assert list(dict.fromkeys(rescore(tmp_path, ["top5"])["method"])) == ["fedavg", "local"]
 
 
