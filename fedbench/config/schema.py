@@ -209,6 +209,11 @@ class EvaluateConfig(Section):
     metric: str | None = Field(
         None, description="primary metric, for choosing points, tables and reports; none: the task's first"
     )
+    module_metrics: bool = Field(
+        False,
+        description="also record what the module logs in its test_step, else its validation_step, per client, in "
+        "clients.parquet",
+    )
     by: list[Literal["class", "domain"]] = Field(
         [], description="also record test scores per class (as the client sees it) and per domain, in clients.parquet"
     )
@@ -368,8 +373,11 @@ class Config(Section):
         del tree["data"]["content"]
         for key in ("seeds", "resources", "checkpoint", "keep_results", "loggers", "wandb", "name", "out"):
             del tree[key]
-        if not self.save_predictions:  # younger than the first results, whose names stay
+        # Younger than the first results, whose names stay.
+        if not self.save_predictions:
             del tree["save_predictions"]
+        if not self.evaluate.module_metrics:
+            del tree["evaluate"]["module_metrics"]
         if tree["train"]["engine"] in ("auto", "loop", "graph"):  # with the same bits
             tree["train"].update(engine="loop", width=TrainConfig().width)
         return tree

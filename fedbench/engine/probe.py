@@ -12,6 +12,7 @@ from fedbench.engine.learner import Learner
 from fedbench.engine.losses import outputs_of, parts_of
 from fedbench.errors import ConfigError, as_config_error
 from fedbench.module import seeds
+from fedbench.module.hooks import tested_by
 from fedbench.tasks import TASKS
 from fedbench.tasks.task import check_score
 
@@ -72,6 +73,14 @@ def probe_metrics(learner: Learner, data: Batches) -> None:
             score = learner.evaluate(learner.initial(), data)
             if own:
                 check_score(learner.task, score)
+
+
+def probe_logged(learner: Learner, data: Batches) -> None:
+    """Tries the module's own evaluation on a client's samples. Raises ConfigError if it fails or logs nothing."""
+    with as_config_error("evaluate.module_metrics"):
+        if len(data) and not learner.logged(learner.initial(), data):
+            step = tested_by(learner.module)
+            raise ConfigError(f"evaluate.module_metrics = true: the model's {step} logs no number; leave it out")
 
 
 def model_warnings(learner: Learner, sizes: Sequence[int]) -> list[str]:

@@ -14,7 +14,7 @@ from fedbench.data.dataset import Dataset
 from fedbench.data.partitions import Partition, partition
 from fedbench.data.partitions.assignment import SamplePool
 from fedbench.data.partitions.scheme import check_keys, with_client_count
-from fedbench.engine.probe import probe, probe_metrics
+from fedbench.engine.probe import probe, probe_logged, probe_metrics
 from fedbench.errors import ConfigError, as_config_error
 from fedbench.methods.base import Method
 from fedbench.processor import cores
@@ -91,6 +91,8 @@ def check(run: ResolvedRun, seeds: Sequence[int] | None = None) -> dict[int, Par
     data, test = (held.split([0], part, (seed, 0, 0)) for part in ("train", "test"))
     probe(learner, data, dataset.outputs)
     probe_metrics(learner, test)
+    if config.evaluate.module_metrics:
+        probe_logged(learner, test)
     return partitions
 
 

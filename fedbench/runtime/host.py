@@ -315,6 +315,9 @@ class Host:
                 for part, score in found.items():
                     name = self.learner.task.loss_metric
                     score[name] = self.learner.evaluate(model.loss_of, getattr(client, part))[name]
+            if self.config.evaluate.module_metrics and isinstance(model, Weights):
+                for part, score in found.items():
+                    score |= self.learner.logged(model, getattr(client, part))
             report.scores[point] = found
 
 

@@ -28,7 +28,7 @@ def test_the_table_is_printed_and_every_clients_value_is_written(tmp_path, capsy
     [
         ([], "metrics: name some, for example"),
         (["--metrics"], "metrics: name some, for example"),
-        (["--metric=x", "--many"], "unknown flag --many"),
+        (["--metrics=x", "--many"], "unknown flag --many"),
         (["f1_macro"], "metrics: name some"),
     ],
 )

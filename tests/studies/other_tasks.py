@@ -93,6 +93,9 @@ class OneLogit(Own):
     def loss(self, outputs: Tensor, y: Tensor) -> Tensor:
         return nn.functional.binary_cross_entropy_with_logits(outputs, y.float())
 
+    def validation_step(self, batch: Any, batch_idx: int) -> None:
+        self.log("own_loss", self.loss(self(batch[0]), batch[1]))
+
 
 class Pinball(Task):
     """The upper quartile of a number."""

@@ -9,6 +9,7 @@ import pytest
 from fedbench.config import Config
 from fedbench.errors import ConfigError
 from fedbench.jobs.resolve import resolve
+from fedbench.results.reader import Records
 from fedbench.studies.run import run
 from tests.runtime.rounds import small
 
@@ -107,3 +108,18 @@ def test_a_task_of_the_users_reads_class_numbers_too(tmp_path):
     name = f"{OTHER_TASKS}:Pinball"
     dataset = resolve(small(data={"name": "digits", "task": name}, partition=IID)).dataset
     assert (dataset.task, dataset.classes, dataset.targets.dtype, dataset.outputs) == (name, 0, np.int64, 1)
+
+
+def test_what_a_module_logs_when_it_is_evaluated_is_recorded_for_every_client(tmp_path):
+    evaluate = {"module_metrics": True, "batch_size": 20}
+    result = run(learns("binary", out=str(tmp_path / "a"), evaluate=evaluate), report=False)
+    plain = run(learns("binary", out=str(tmp_path / "b"), evaluate={"batch_size": 20}), report=False)
+    lines = [(folder / "metrics.jsonl").read_bytes() for folder in (result.folder, plain.folder)]
+    assert lines[0] == lines[1]
+    for split in ("val", "test"):
+        own = Records(result.folder).scores("validation_step/own_loss", split)
+        loss = Records(result.folder).scores("loss", split)
+        assert len(own) == len(loss) == 2 * 3 * 3  # rounds, clients, points
+        np.testing.assert_allclose(own["value"], loss["value"], rtol=1e-6)
+    with pytest.raises(ConfigError, match="model Mlp has neither test_step nor validation_step"):
+        run(small(evaluate={"module_metrics": True}))
