@@ -131,6 +131,12 @@ def test_changed_code_is_run_anew_and_said_and_what_was_there_is_taken_again(her
     assert next(iter(told[section]["files"])) == file
 
 
+def test_metrics_and_tasks_of_the_users_are_part_of_what_a_run_is_known_by():
+    asked = Config(data={"task": "mine:TASK"}, evaluate={"metric": "own:first", "metrics": ["own:second", "top5"]})
+    found = provenance.user_names(asked)
+    assert found == {"task": "mine:TASK", "metric own:first": "own:first", "metric own:second": "own:second"}
+
+
 def test_a_folder_that_was_asked_for_follows_the_code(here, caplog):
     assert run_of(asked("method", 1.0, rounds=1, out="mine")) == (Path("mine"), [1])
     kept = read(here / "mine")

@@ -1,8 +1,10 @@
 """Tasks: which there are, and what they cost to import."""
 
+import re
 import subprocess
 import sys
 from math import isnan
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -97,8 +99,22 @@ def test_a_package_adds_one_by_name(monkeypatch):
     assert tasks.load("scaled").name == "scaled"
 
 
-def test_python_takes_the_class_itself():
+def test_python_takes_the_class_itself_and_sends_it_to_other_processes():
     assert Config(data={"task": Scaled}).data.task == f"{__name__}:Scaled"
+    local = type("Local", (Scaled,), {"__module__": "__main__"})
+    name, sent = (found := Config(data={"task": local})).data.task, found.__getstate__()["objects"]
+    assert name.startswith("__main__:Local")
+    assert sent[name].thing is local
+    assert tasks.load(name).by == 0.5
+
+
+def test_the_example_of_the_docs_is_a_task(monkeypatch):
+    text = (Path(__file__).parents[2] / "docs" / "extending.md").read_text()
+    (code,) = re.findall(r"```python\n(from torch import maximum.*?)```", text, re.DOTALL)
+    exec(code, names := {"__name__": __name__})
+    monkeypatch.setitem(globals(), "Quantile", names["Quantile"])
+    score = tasks.load(f"{__name__}:Quantile").scored([(torch.zeros(2, 1), torch.tensor([4.0, -4.0]))], torch.float32)
+    assert score == {"pinball": (0.75 * 4 + 0.25 * 4, 2)}
 
 
 @pytest.mark.parametrize(
