@@ -17,7 +17,7 @@ from pydantic import Field, ValidationError, ValidationInfo, field_validator, mo
 from fedbench.config.section import OpenSection, PositiveInt, Section, Seed
 from fedbench.config.words import refuse
 from fedbench.errors import ConfigError
-from fedbench.user_code import objects_to_send, receive_objects
+from fedbench.user_code import name_of, objects_to_send, receive_objects
 from fedbench.user_code.given_data import with_data_name
 from fedbench.user_code.given_model import with_model_name
 
@@ -48,8 +48,10 @@ class DataConfig(OpenSection):
         "package.module:factory",
     )
     root: Path | None = Field(None, description="folder with the data set's published files (default: the cache)")
-    task: Literal["auto", "classification", "multilabel", "regression"] = Field(
-        "auto", description="classification, multilabel or regression; auto: chosen by the targets"
+    task: str = Field(
+        "auto",
+        description="classification, multilabel, regression, binary, next-token, segmentation, or package.module:TASK; "
+        "auto: one of the first three, chosen by the targets",
     )
     content: str | None = Field(
         None,
@@ -74,6 +76,11 @@ class DataConfig(OpenSection):
     @classmethod
     def _from_objects(cls, value: Any) -> Any:
         return value if isinstance(value, cls) else with_data_name(value, cls.model_fields)
+
+    @field_validator("task", mode="before")
+    @classmethod
+    def _by_name(cls, value: Any) -> Any:
+        return name_of(value) if isinstance(value, type) else value
 
 
 class PartitionConfig(OpenSection):
@@ -227,6 +234,11 @@ class EvaluateConfig(Section):
     metric: str | None = Field(
         None, description="primary metric, for choosing points, tables and reports; none: the task's first"
     )
+    module_metrics: bool = Field(
+        False,
+        description="also record what the module logs in its test_step, else its validation_step, per client, in "
+        "clients.parquet",
+    )
     by: list[Literal["class", "domain"]] = Field(
         [], description="also record test scores per class (as the client sees it) and per domain, in clients.parquet"
     )
@@ -322,6 +334,11 @@ class Config(Section):
     save_models: bool = Field(
         False, description="save the last personal model of every evaluated client, at both points, as a state dict"
     )
+    save_predictions: bool = Field(
+        False,
+        description="save the outputs of every evaluated client's model on its test images, at both points, for "
+        "`fedbench metrics`",
+    )
     loggers: list[str] = Field([], description="wandb, csv, tensorboard, or package.module:Class of a Lightning Logger")
     wandb: WandbConfig = WandbConfig()
     name: str | None = Field(None, description="name of the run; none: generated from the configuration")
@@ -367,8 +384,9 @@ class Config(Section):
     def __getstate__(self) -> dict[Any, Any]:
         """Includes classes and functions that only this process has, for the receiving process."""
         names = [str(section.name) for section in (self.method, self.data, self.model, self.aggregator)]
-        functions = [*self.evaluate.metrics, str(self.data.options.get("collate"))]
-        return {**super().__getstate__(), "objects": objects_to_send([*names, *functions])}
+        names += [self.data.task, *self.evaluate.metrics, *filter(None, [self.evaluate.metric])]
+        names += filter(None, [self.data.options.get("collate")])
+        return {**super().__getstate__(), "objects": objects_to_send(names)}
 
     def __setstate__(self, state: dict[Any, Any]) -> None:
         receive_objects(state.pop("objects"))
@@ -383,6 +401,11 @@ class Config(Section):
         del tree["data"]["content"]
         for key in ("seeds", "resources", "checkpoint", "keep_results", "loggers", "wandb", "name", "out"):
             del tree[key]
+        # Younger than the first results, whose names stay.
+        if not self.save_predictions:
+            del tree["save_predictions"]
+        if not self.evaluate.module_metrics:
+            del tree["evaluate"]["module_metrics"]
         if tree["train"]["engine"] in ("auto", "loop", "graph"):  # with the same bits
             tree["train"].update(engine="loop", width=TrainConfig().width)
         return tree

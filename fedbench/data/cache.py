@@ -14,7 +14,6 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
@@ -23,8 +22,9 @@ from filelock import FileLock
 
 from fedbench.data.fields import Fields
 from fedbench.data.normalisation import MeanAndDeviation, TokenMoments, moments_of
-from fedbench.data.reading.targets import NAMES_SHOWN, Targets
 from fedbench.errors import ConfigError
+from fedbench.tasks.class_numbers import NAMES_SHOWN
+from fedbench.tasks.targets import Targets
 
 OnProgress = Callable[[str, int, int], None]
 """Called with the current task, the amount done, and the total."""
@@ -233,7 +233,7 @@ class TargetsAndDomains:
     @classmethod
     def of(cls, source: Source, content: Content, tally: "Tally") -> "TargetsAndDomains":
         """Raises ConfigError."""
-        targets = (content.targets or partial(_class_numbers, content))(np.concatenate(tally.targets))
+        targets = targets_of(content, np.concatenate(tally.targets))
         domains = np.concatenate(tally.domains) if tally.domains else None
         names = content.domain_names
         if domains is not None and content.domains is not None:
@@ -241,7 +241,10 @@ class TargetsAndDomains:
         return cls(targets, None if domains is None else domains.astype(np.int64), names)
 
 
-def _class_numbers(content: Content, values: np.ndarray) -> Targets:
+def targets_of(content: Content, values: np.ndarray) -> Targets:
+    """The targets of all rows as the source reads them: by default class numbers."""
+    if content.targets:
+        return content.targets(values)
     classes = content.classes or int(values.max()) + 1
     return Targets(values.astype(np.int64), "classification", classes, content.class_names)
 
@@ -296,6 +299,7 @@ def describe_cache(source: Source, content: Content, tally: Tally, meaning: Targ
         "kind": content.kind or tally.kind,
         "task": targets.task,
         "classes": targets.classes,
+        "scores": targets.outputs,
         "class_names": targets.names,
         "class_labels": targets.labels,
         "domain_names": meaning.domain_names,
@@ -343,6 +347,7 @@ def read_prepared(folder: Path) -> dict[str, Any]:
         names = {key: tuple(meta[key]) for key in listed}
         fixed = {key: meta[key] for key in ("name", "kind", "task", "classes", "train_rows", "val_rows")}
         fixed["fields"] = Fields.from_json(meta.get("fields"))
+        fixed["scores"] = meta.get("scores", 0)  # older folders lack it
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ConfigError(f"{folder}: incomplete prepared data set ({error}); delete it and start again") from error
     return {"samples": samples, "targets": targets, "domains": domains, **names, **fixed}

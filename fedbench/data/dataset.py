@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fedbench import tasks
 from fedbench.data import cache, sources
 from fedbench.data.cache import OnProgress
 from fedbench.data.fields import Fields
@@ -28,8 +29,9 @@ class Dataset:
     its own validation part. mean, std: per channel (the first dimension of a sample) of pixels in [0, 1] or of
     features; empty if samples are not normalised. classes: their number, 0 if targets are not classes. class_names: of
     the classes, or of the labels of a multilabel task. class_labels: the source's label of each class, if it is not the
-    class number. warnings: remarks for readers of results; scaling: remarks on mean and std. folder: its place in the
-    cache; a Dataset pickles as this folder, so all processes of a machine map one copy.
+    class number. scores: a network's scores for each position, 0 if they are the classes or the numbers of a target.
+    warnings: remarks for readers of results; scaling: remarks on mean and std. folder: its place in the cache; a
+    Dataset pickles as this folder, so all processes of a machine map one copy.
     """
 
     name: str
@@ -50,6 +52,7 @@ class Dataset:
     class_labels: tuple[str, ...] = ()
     scaling: tuple[str, ...] = ()
     fields: Fields | None = None
+    scores: int = 0
 
     @classmethod
     def load(cls, config: "DataConfig", progress: OnProgress | None = None) -> "Dataset":
@@ -109,14 +112,12 @@ class Dataset:
     @property
     def outputs(self) -> int:
         """The number of outputs of a network: one score per class, or the numbers of a target."""
-        return self.classes or int(np.prod(self.targets.shape[1:]))
+        return self.scores or self.classes or int(np.prod(self.targets.shape[1:]))
 
     @property
     def meaning(self) -> str:
         """A description of its targets."""
-        if self.classes:
-            return "classes"
-        return "multiple labels" if self.task == "multilabel" else "numbers"
+        return tasks.load(self.task).meaning
 
     @property
     def content(self) -> str:
@@ -124,7 +125,8 @@ class Dataset:
         assert self.folder is not None
         parts = (self.train_rows, self.val_rows, self.samples.shape, self.samples.dtype.str, self.targets.dtype.str)
         names = (self.kind, self.task, self.classes, self.class_names, self.class_labels, self.domain_names)
-        read = (cache.digest_of(self.folder), parts, names, *([self.fields.as_json()] if self.fields else []))
+        later = (*filter(None, [self.scores]), *([self.fields.as_json()] if self.fields else []))
+        read = (cache.digest_of(self.folder), parts, names, *later)
         return sha256(repr(read).encode()).hexdigest()[:12]
 
     @property

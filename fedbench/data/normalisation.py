@@ -5,7 +5,7 @@ from typing import Protocol
 
 import numpy as np
 
-from fedbench.data.reading.targets import NAMES_SHOWN
+from fedbench.tasks.class_numbers import NAMES_SHOWN
 
 CODES = 1000
 """Integers below this may be category codes; larger ones are amounts."""

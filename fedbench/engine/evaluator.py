@@ -11,10 +11,11 @@ from torch import Tensor
 from fedbench.engine.fisher import SquaredGradients
 from fedbench.engine.fit import Batches, LossFunction
 from fedbench.engine.losses import calls_of, outputs_of, prediction_loss
+from fedbench.errors import ConfigError
 from fedbench.module import seeds
 from fedbench.module.flat import FlatModule
-from fedbench.module.hooks import Hooks
-from fedbench.module.inputs import inputs_of
+from fedbench.module.hooks import Hooks, takes_index, tested_by
+from fedbench.module.inputs import inputs_of, structured
 from fedbench.module.order import entered_order
 from fedbench.module.weights import Weights
 from fedbench.tasks import Score, Task, mean_of
@@ -31,7 +32,7 @@ class Evaluator:
         self, flat: FlatModule, task: Task, hooks: Hooks | None = None, batch_size: int = 500, by_batches: bool = False
     ) -> None:
         self.flat, self.task, self.batch_size, self.by_batches = flat, task, batch_size, by_batches
-        self._silence = hooks.logs.silence if hooks else nullcontext
+        self._hooks, self._silence = hooks, hooks.logs.silence if hooks else nullcontext
         self._squares: SquaredGradients | None = None
         self._order: list[str] | None = None
 
@@ -68,10 +69,12 @@ class Evaluator:
         predictor: "Weights | Callable[[Batches], Tensor]",
         data: Batches,
         groups: Mapping[str, Tensor] = MappingProxyType({}),
+        kept: list[tuple[Tensor, Tensor]] | None = None,
     ) -> Score:
         """Score of a predictor: weights, or a function that gives outputs `[n, C]` for data.
 
         groups: samples by name, bool `[n]`; the primary metric of a group is METRIC/NAME, always a mean over samples.
+        kept: gets the outputs and targets of all batches.
         """
         if isinstance(predictor, Weights):
             predictions = self._predictions(predictor, data)
@@ -79,6 +82,8 @@ class Evaluator:
             targets = data.batch(torch.arange(len(data), device=self.flat.device))[1]
             size = self.batch_size
             predictions = list(zip(predictor(data).split(size), targets.split(size), strict=True))
+        if kept is not None:
+            kept += predictions
         score = self.task.scored(predictions, self.flat.dtype, self.by_batches)
         if groups:
             outputs, targets = (torch.cat(parts) for parts in zip(*predictions, strict=True))
@@ -88,6 +93,35 @@ class Evaluator:
                 if primary in part:
                     score[f"{primary}/{name}"] = part[primary]
         return score
+
+    def logged(self, weights: Weights, data: Batches) -> Score:
+        """What the module logs in its test_step, else its validation_step, on the data, as `test_step/NAME`.
+
+        Values are those of an epoch: by default means weighted by batch sizes. Raises ConfigError if the module has no
+        such step.
+        """
+        module, hooks = self.flat.module, self._hooks
+        step = tested_by(module)
+        if step is None or hooks is None:
+            raise ConfigError(
+                f"evaluate.module_metrics = true: model {type(module).__name__} has neither test_step nor "
+                "validation_step, or train.engine = trainer runs it; leave it out"
+            )
+        indexed, stage = takes_index(module, step), step.removesuffix("_step")
+        hooks.reset_metrics()
+        with (
+            self.evaluating(weights, *data.key),
+            torch.no_grad(),
+            self.flat.autocast(),
+            hooks.logs.captured() as values,
+        ):
+            getattr(module, f"on_{stage}_epoch_start")()
+            for number, index in enumerate(self._in_order(data, self.batch_size)):
+                hooks.logs.batch_size = len(index)
+                getattr(module, step)(structured(module, data.batch(index)), *([number] if indexed else []))
+            getattr(module, f"on_{stage}_epoch_end")()
+        hooks.reset_metrics()
+        return {f"{step}/{name}": (value * len(data), len(data)) for name, value in values.items()}
 
     def _predictions(self, weights: Weights, data: Batches) -> list[tuple[Tensor, Tensor]]:
         predictions = []

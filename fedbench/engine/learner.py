@@ -64,7 +64,7 @@ class Learner:
         # The names that methods use.
         self.module, self.layout, self.device, self.dtype = flat.module, flat.layout, flat.device, flat.dtype
         self.initial, self.preserve, self.redraw = flat.initial, flat.preserve, flat.redraw
-        self.evaluate, self.loss = evaluator.evaluate, evaluator.loss
+        self.evaluate, self.loss, self.logged = evaluator.evaluate, evaluator.loss, evaluator.logged
         self.logits, self.features, self.forward_order = evaluator.logits, evaluator.features, evaluator.forward_order
         self.gradient, self.full_gradient = evaluator.gradient, evaluator.full_gradient
         self.squared_gradients = evaluator.squared_gradients

@@ -1,6 +1,7 @@
 """Tests of a model before round 1, and its warnings."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,51 +12,79 @@ from fedbench.engine.learner import Learner
 from fedbench.engine.losses import outputs_of, parts_of
 from fedbench.errors import ConfigError, as_config_error
 from fedbench.module import seeds
+from fedbench.module.hooks import tested_by
 from fedbench.module.inputs import inputs_of
+from fedbench.tasks import TASKS
+from fedbench.tasks.task import check_score
 
 
 def probe(learner: Learner, data: Batches, outputs: int) -> None:
     """Tries a forward pass and a gradient step. Raises ConfigError for what would fail in round 1."""
     flat, name = learner.flat, type(learner.module).__name__
-    x = data.batch(torch.arange(min(2, len(data)), device=learner.device))[0]
+    x, y = data.batch(torch.arange(min(2, len(data)), device=learner.device))
     inputs = inputs_of(learner.module)
     given = inputs.fields if inputs and inputs.fields.sample else f"of shape {tuple(x.shape[1:])}"
     failure = f"model {name} fails on samples {given}"
     with as_config_error(failure), learner.evaluator.evaluating(flat.initial()), torch.no_grad(), flat.autocast():
         output = flat.module(x)
-    check_outputs(learner, output, len(x), outputs)
+    check_outputs(learner, output, len(x), outputs, tuple(y.shape[1:]))
     batches = f" on batches {inputs.fields.described}" if inputs else ""
     with as_config_error(f"model {name} fails in training{batches}"), seeds.preserved_streams():
         learner.fit(Fit(flat.initial(), data, "probe", Amount(steps=1)))
     learner.ledger.clear()
 
 
-def check_outputs(learner: Learner, output: object, count: int, outputs: int) -> None:
-    """Raises ConfigError if forward's result for `count` samples is not `outputs` outputs each."""
-    name, classes, found = type(learner.module).__name__, learner.task.classes, outputs_of(output)
-    legal = [(count, outputs)] if outputs > 1 or classes else [(count, 1), (count,)]
-    fitting = [part for part in parts_of(output) if isinstance(part, Tensor) and tuple(part.shape) in legal]
+def check_outputs(learner: Learner, output: object, count: int, outputs: int, target: tuple[int, ...] = ()) -> None:
+    """Raises ConfigError if forward's result for `count` samples has no shape of the task.
+
+    outputs: the number of classes, or of a target's numbers. target: the shape of a target.
+    """
+    name, task, found = type(learner.module).__name__, learner.task, outputs_of(output)
+    legal = [(count, *shape) for shape in task.output_shapes(target, outputs)]
+    fitting = [part for part in parts_of(output) if isinstance(part, Tensor) and legal and _fits(part, legal)]
     if len(fitting) > 1:
         raise ConfigError(
             f"model {name}: forward(x) returns {len(fitting)} tensors of shape {list(fitting[0].shape)}, and each "
             'could be the outputs: return the outputs alone, or {"logits": outputs, ...}'
         )
-    if not isinstance(found, Tensor) or tuple(found.shape) not in legal:
+    if not isinstance(found, Tensor) or not _fits(found, legal or [(count, ...)]):
         got = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
-        what = "class scores" if classes else "numbers"
-        one = classes and outputs == 2 and got in ((count,), (count, 1))
-        hint = "; for one logit z return torch.stack([torch.zeros_like(z), z], 1), z [batch]" if one else ""
+        one = task.classes and outputs == 2 and got in ((count,), (count, 1))
+        hint = "; if it returns one logit, set --task binary --partition iid (or natural, domain, file)" if one else ""
+        shape = ", ".join(["batch", *(str(size or "any") for size in legal[0][1:])]) if legal else "batch, ..."
         raise ConfigError(
-            f"model {name}: forward(x) must return {what} of shape [batch, {outputs}], it returned {got} for a "
+            f"model {name}: forward(x) must return {task.outputs_are} of shape [{shape}], it returned {got} for a "
             f"batch of {count}{hint}"
         )
 
 
+def _fits(part: Tensor, legal: Sequence[tuple[Any, ...]]) -> bool:
+    """Whether a tensor has one of these shapes, in which None is any size, and ... any further dimensions."""
+    return any(
+        part.shape[:1] == shape[:1]
+        if shape[1:] == (...,)
+        else part.ndim == len(shape)
+        and all(asked in (None, size) for size, asked in zip(part.shape, shape, strict=True))
+        for shape in legal
+    )
+
+
 def probe_metrics(learner: Learner, data: Batches) -> None:
-    """Tries the chosen metrics on a client's samples. Raises ConfigError for one that fails."""
-    if learner.task.further and len(data):
-        with as_config_error("evaluate.metrics"):
-            learner.evaluate(learner.initial(), data)
+    """Tries the chosen metrics, and a task of the user's, on a client's samples. Raises ConfigError if one fails."""
+    own = bool(TASKS.path(learner.task.name))
+    if (learner.task.further or own) and len(data):
+        with as_config_error(f"data.task = {learner.task.name}: score" if own else "evaluate.metrics"):
+            score = learner.evaluate(learner.initial(), data)
+            if own:
+                check_score(learner.task, score)
+
+
+def probe_logged(learner: Learner, data: Batches) -> None:
+    """Tries the module's own evaluation on a client's samples. Raises ConfigError if it fails or logs nothing."""
+    with as_config_error("evaluate.module_metrics"):
+        if len(data) and not learner.logged(learner.initial(), data):
+            step = tested_by(learner.module)
+            raise ConfigError(f"evaluate.module_metrics = true: the model's {step} logs no number; leave it out")
 
 
 def model_warnings(learner: Learner, sizes: Sequence[int]) -> list[str]:

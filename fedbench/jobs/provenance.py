@@ -1,4 +1,4 @@
-"""The user's code and data that a run is made with: method, model, aggregator, data factory, scheme."""
+"""The user's code and data that a run is made with: method, model, aggregator, data factory, scheme, task, metrics."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,6 +12,7 @@ from fedbench.data.partitions.scheme import SCHEMES
 from fedbench.errors import ConfigError
 from fedbench.methods import METHODS
 from fedbench.models import MODELS, parts_in
+from fedbench.tasks import TASKS
 from fedbench.user_code import Code, code_of, different_files, find_outdated, look_again
 
 SECTIONS: dict[str, Callable[[str], str]] = {
@@ -27,7 +28,9 @@ SECTIONS: dict[str, Callable[[str], str]] = {
 def user_names(config: Config) -> dict[str, str]:
     """The parts of a configuration that are not fedbench's own, as package.module:name, by section."""
     names = {section: path_of(getattr(config, section).name) for section, path_of in SECTIONS.items()}
-    names |= {f"metric {name}": name for name in config.evaluate.metrics if ":" in name}
+    names["task"] = TASKS.path(config.data.task)
+    metrics = [*config.evaluate.metrics, *filter(None, [config.evaluate.metric])]
+    names |= {f"metric {name}": name for name in metrics if ":" in name}
     names |= {f"model part {name}": name for name in parts_in(config.model.options)}
     return {section: name for section, name in names.items() if name}
 

@@ -14,7 +14,7 @@ from fedbench.data.dataset import Dataset
 from fedbench.data.partitions import Partition, partition
 from fedbench.data.partitions.assignment import SamplePool
 from fedbench.data.partitions.scheme import check_keys, with_client_count
-from fedbench.engine.probe import probe, probe_metrics
+from fedbench.engine.probe import probe, probe_logged, probe_metrics
 from fedbench.errors import ConfigError, as_config_error
 from fedbench.methods.base import Method
 from fedbench.processor import cores
@@ -28,6 +28,8 @@ from fedbench.user_code import exits_refused
 
 MOST_EVALUATED = 1000
 """Number of clients that are evaluated by default, at most."""
+FEW_SAMPLES = 100
+"""Number of samples by which a task refuses data."""
 
 
 @exits_refused()
@@ -89,6 +91,8 @@ def check(run: ResolvedRun, seeds: Sequence[int] | None = None) -> dict[int, Par
     data, test = (held.split([0], part, (seed, 0, 0)) for part in ("train", "test"))
     probe(learner, data, dataset.outputs)
     probe_metrics(learner, test)
+    if config.evaluate.module_metrics:
+        probe_logged(learner, test)
     return partitions
 
 
@@ -201,6 +205,8 @@ def _check_task(run: ResolvedRun) -> None:
         name = config.data.name
         hint = f"; write {name}/{only} if its folders are the classes" if name.startswith("folder:") else ""
         raise ConfigError(f"data {name}: all samples are of one class ({only}), two or more are needed{hint}")
+    if reason := run.task.refusal(dataset.samples[:FEW_SAMPLES], dataset.targets[:FEW_SAMPLES]):
+        raise ConfigError(f"data {config.data.name}: {reason}")
     if "classes" in run.method.needs and not dataset.classes:
         raise ConfigError(
             f"method {config.method.name} works with classes, and the targets of data {config.data.name} are "

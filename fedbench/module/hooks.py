@@ -126,6 +126,10 @@ class Hooks:
         """Forgets what another client logged."""
         self.context.begin(plan)
         self.logs.clear()
+        self.reset_metrics()
+
+    def reset_metrics(self) -> None:
+        """Forgets what the module's metric objects have seen."""
         for child in self.module.modules():
             if isinstance(child, Metric):
                 child.reset()
@@ -161,14 +165,19 @@ def overrides(module: LightningModule, hook: str) -> bool:
     return getattr(type(module), hook, None) is not getattr(LightningModule, hook, None)
 
 
-def takes_index(module: LightningModule) -> bool:
-    """Whether training_step takes (batch, batch_idx) rather than the batch alone."""
-    return _takes_index(type(module).training_step)
+def takes_index(module: LightningModule, step: str = "training_step") -> bool:
+    """Whether a step takes (batch, batch_idx) rather than the batch alone."""
+    return _takes_index(getattr(type(module), step))
+
+
+def tested_by(module: LightningModule) -> str | None:
+    """The step in which the module says how it is evaluated: test_step, else validation_step, if it has one."""
+    return next((step for step in ("test_step", "validation_step") if overrides(module, step)), None)
 
 
 @cache
-def _takes_index(training_step: Callable[..., Any]) -> bool:
-    return is_param_in_hook_signature(training_step, "batch_idx", min_args=2)
+def _takes_index(step: Callable[..., Any]) -> bool:
+    return is_param_in_hook_signature(step, "batch_idx", min_args=2)
 
 
 def _refusal(module_name: str, name: str) -> Any:

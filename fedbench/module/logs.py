@@ -62,6 +62,20 @@ class Logs:
         finally:
             self.muted = before
 
+    @contextmanager
+    def captured(self) -> Iterator[dict[str, float]]:
+        """Collects what the module logs in a pass, one number for each name, as of an epoch; leaves all else unchanged.
+
+        The numbers are known after the block.
+        """
+        before, values = dict(vars(self)), dict[str, float]()
+        vars(self).update(vars(Logs()))
+        try:
+            yield values
+            values |= self.end_epoch()
+        finally:
+            vars(self).update(before)
+
     def log(
         self,
         name: str,

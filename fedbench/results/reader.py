@@ -56,8 +56,8 @@ class Records:
 
     @cached_property
     def _task(self) -> Task:
-        name = self.environment().get("task") or "classification"
-        if name not in tasks.names():
+        name = str(self.environment().get("task") or "classification")
+        if name not in tasks.names() and ":" not in name:
             raise ConfigError(
                 f"{self.path / 'environment.json'}: damaged (task: {name}); one of {tasks.names()} is legal"
             )

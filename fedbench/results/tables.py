@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+import numpy as np
 import pandas as pd
 
 from fedbench.results.estimators import SAMPLES
@@ -149,4 +150,6 @@ def pooled_scores(metric: Metric, clients: pd.DataFrame) -> list[float]:
     """The metric over all test samples of these clients per seed; empty if it is not a mean over samples."""
     if not metric.over_samples:
         return []
-    return pooled_means(clients["seed"], clients[f"test_{metric.name}"], clients["test_n"]).tolist()
+    values = clients[f"test_{metric.name}"]
+    found = pooled_means(clients["seed"], np.log(values) if metric.log_mean else values, clients["test_n"])
+    return (np.exp(found) if metric.log_mean else found).tolist()

@@ -22,6 +22,8 @@ from fedbench.runtime.exchange import POOLED, ClientTask, Order, Reply, Report, 
 from fedbench.runtime.host import resident_mb
 from fedbench.runtime.hosts import Hosts, torch_threads
 from fedbench.runtime.kept_models import KeptModels
+from fedbench.runtime.kept_points import KeptPoints
+from fedbench.runtime.kept_predictions import KeptPredictions
 from fedbench.runtime.placement import ClientCosts, Homes
 from fedbench.runtime.recorder import Recorder
 from fedbench.runtime.resolved import ResolvedRun
@@ -81,9 +83,11 @@ class Driver:
         self.warnings += warn_of_sample(len(self.everyone), self.context.clients)
         self.costs, self.homes = ClientCosts(sizes), Homes(hosts.count)
         trainers = lambda round: self._trainers(self.drawn(round))  # noqa: E731
-        self.models = KeptModels(
-            self.config, self.seed, self.method.after_fit, recorder.folder, trainers, inputs, parts.learner.flat.frozen
-        )
+        wanted = self.config.save_models or self.config.save_predictions
+        self.points = KeptPoints(wanted, self.config.rounds, self.method.after_fit, trainers)
+        kept = self.config, self.seed, self.points, recorder.folder
+        self.models = KeptModels(*kept, inputs, parts.learner.flat.frozen)
+        self.predictions = KeptPredictions(*kept)
         self.checkpoints = Checkpoints(recorder.folder / "checkpoint", self.config.checkpoint.every, self.config.rounds)
         self.last_fit: dict[int, Scores] = {}
         self.record = RoundRecord()
@@ -155,7 +159,8 @@ class Driver:
         reports = sorted((report for reply in replies for report in reply.reports), key=lambda report: report.client)
         # 4. complete the record of the round that made the model
         self._note_failed([report for report in reports if report.client not in trainers], "was not evaluated")
-        self.warn(*self.models.take(number, reports), *(line for reply in replies for line in reply.remarks))
+        self.warn(*self.models.take(number, reports), *self.predictions.take(number, reports))
+        self.warn(*(line for reply in replies for line in reply.remarks))
         lines = self._record(reports) if evaluate else []
         self.recorder.write_lines(lines)  # before the checkpoint, which counts them
         trained = [report for report in reports if report.client in trainers]
@@ -218,7 +223,7 @@ class Driver:
                 global_model=client in seen and has_global,
                 train=client in drawn,
                 after_fit=client in shown,
-                keep=self.models.asked(client, number),
+                keep=self.points.asked(client, number),
                 share=shares.get(client),
             )
             for client in sorted(seen | drawn)

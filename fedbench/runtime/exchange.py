@@ -46,8 +46,8 @@ class ClientTask:
 
     kept: the round in which the client's private state was saved, 0 before the first. idle_model, after_agg,
     global_model, after_fit: which models are evaluated: that of a client that sits out and whose last fit has no score,
-    the received one, the global one, and the one trained now. keep: which of these models the run keeps. share: the
-    weight of its upload, if the host sums uploads.
+    the received one, the global one, and the one trained now. keep: of which of these the run keeps the model or its
+    predictions. share: the weight of its upload, if the host sums uploads.
     """
 
     client: int
@@ -81,8 +81,9 @@ class Order:
 class Report:
     """The result of one task.
 
-    kept: bytes of the saved private state, or None. models: those that the run keeps. failure: why there is no result;
-    cause: common to all failures from one mistake; trace: where it was raised.
+    kept: bytes of the saved private state, or None. models, predictions: those that the run keeps; the latter as
+    outputs, targets and rows of the test samples. failure: why there is no result; cause: common to all failures from
+    one mistake; trace: where it was raised.
     """
 
     client: int
@@ -93,6 +94,7 @@ class Report:
     kept: int | None = None
     scores: dict[str, Scores] = field(default_factory=dict)
     models: dict[str, Message] = field(default_factory=dict)
+    predictions: dict[str, Message] = field(default_factory=dict)
     loss: float | None = None
     steps: int = 0
     logged: dict[str, float] = field(default_factory=dict)
@@ -102,7 +104,8 @@ class Report:
 
     def messages(self) -> list[Message]:
         """All that holds tensors."""
-        return [message for message in (self.upload, self.answer, *self.models.values()) if message is not None]
+        found = (self.upload, self.answer, *self.models.values(), *self.predictions.values())
+        return [message for message in found if message is not None]
 
 
 @dataclass

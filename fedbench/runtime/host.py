@@ -153,7 +153,7 @@ class Host:
             report.failure, report.trace = str(failed), failed.trace
             report.cause = f"{type(error).__name__} {failed.place}"
             report.upload = report.kept = None
-            for found in (report.scores, report.models):
+            for found in (report.scores, report.models, report.predictions):
                 found.pop("after_fit", None)  # its fit does not count
         return report
 
@@ -294,7 +294,8 @@ class Host:
     ) -> None:
         """Evaluate a model on the client's data, if the point has one."""
         if model is not None:
-            if point in task.keep and isinstance(model, Weights) and (whole := self.learner.flat.state_dict(model)):
+            keeps = point in task.keep and self.config.save_models
+            if keeps and isinstance(model, Weights) and (whole := self.learner.flat.state_dict(model)):
                 report.models[point] = Message(**whole)
             predictor = model.scores if isinstance(model, Predictor) else model
             found: Scores = {}
@@ -302,11 +303,21 @@ class Host:
                 found["val"] = self.learner.evaluate(predictor, client.val)
             if len(client.test):
                 groups = self.data.groups(client.test) if self.config.evaluate.by else {}
-                found["test"] = self.learner.evaluate(predictor, client.test, groups)
+                kept: list[tuple[Tensor, Tensor]] | None = None
+                if point in task.keep and self.config.save_predictions:
+                    kept = []
+                found["test"] = self.learner.evaluate(predictor, client.test, groups, kept)
+                if kept is not None:
+                    outputs, targets = (torch.cat(parts) for parts in zip(*kept, strict=True))
+                    whole = {"outputs": outputs.float(), "targets": targets, "rows": client.test.rows}
+                    report.predictions[point] = on_cpu(Message(**whole))
             if isinstance(model, Predictor) and model.loss_of is not None:
                 for part, score in found.items():
                     name = self.learner.task.loss_metric
                     score[name] = self.learner.evaluate(model.loss_of, getattr(client, part))[name]
+            if self.config.evaluate.module_metrics and isinstance(model, Weights):
+                for part, score in found.items():
+                    score |= self.learner.logged(model, getattr(client, part))
             report.scores[point] = found
 
 

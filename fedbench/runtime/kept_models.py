@@ -1,7 +1,6 @@
 """The personal models that a run keeps: the last of every evaluated client, at both points."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -12,6 +11,7 @@ from fedbench.config import Config
 from fedbench.models.state_dicts import encode_state_dict
 from fedbench.results.files import write_atomically, write_json_atomically
 from fedbench.runtime.exchange import Report
+from fedbench.runtime.kept_points import KeptPoints
 
 MODELS_FOLDER = "models"
 """A run's folder for these models."""
@@ -20,52 +20,30 @@ INPUT = "input.json"
 
 
 class KeptModels:
-    """Selects the models that hosts send, and writes them below a run's folder.
+    """Writes the models that hosts send below a run's folder.
 
-    after_fit: origin of the method's models of this point (`Method.after_fit`). drawn: the participants of a round.
-    inputs: describes the models' inputs, written beside them. frozen: names of frozen parameters; if there are any, the
-    trained ones, such as adapters, are also kept in a file of their own.
+    points: which they are. inputs: describes the models' inputs, written beside them. frozen: names of frozen
+    parameters; if there are any, the trained ones, such as adapters, are also kept in a file of their own.
     """
 
     def __init__(
         self,
         config: Config,
         seed: int,
-        after_fit: str,
+        points: KeptPoints,
         folder: Path,
-        drawn: Callable[[int], Iterable[int]],
         inputs: Mapping[str, Any] = MappingProxyType({}),
         frozen: frozenset[str] = frozenset(),
     ) -> None:
-        self.frozen = frozen
-        self.inputs = dict(inputs)
-        self.wanted, self.rounds, self.name = config.save_models, config.rounds, config.method.name
-        self.after_fit = after_fit
-        self.folder, self._drawn = folder / MODELS_FOLDER / f"seed-{seed}", drawn
-
-    def asked(self, client: int, number: int) -> Sequence[str]:
-        """The models to keep of a client in this exchange, among those evaluated in it."""
-        if not self.wanted:
-            return ()
-        last, ends = self._last.get(client, 0), number == self.rounds
-        when = {
-            "after_agg": ends,
-            "global": ends and self.after_fit == "global",
-            "after_fit": last == number + 1,
-            "idle_model": last <= number,
-        }
-        return [name for name, now in when.items() if now]
-
-    @cached_property
-    def _last(self) -> dict[int, int]:
-        """The last round in which each client trains."""
-        return {client: round for round in range(1, self.rounds + 1) for client in self._drawn(round)}
+        self.points, self.frozen, self.inputs = points, frozen, dict(inputs)
+        self.wanted, self.name = config.save_models, config.method.name
+        self.folder = folder / MODELS_FOLDER / f"seed-{seed}"
 
     def take(self, number: int, reports: Sequence[Report]) -> Iterator[str]:
         """Write the received models; yields a warning for each that could not be written."""
-        for report in reports:
-            for name in self.asked(report.client, number):
-                for point in self._points(name):
+        for report in reports if self.wanted else ():
+            for name in self.points.asked(report.client, number):
+                for point in self.points.points(name):
                     if name in report.models:
                         self._describe()
                         self._write(f"client-{report.client}-{point}", report.models[name].tensors)
@@ -89,9 +67,3 @@ class KeptModels:
             self.folder.parent.mkdir(parents=True, exist_ok=True)
             write_json_atomically(self.folder.parent / INPUT, self.inputs)
             self.folder.mkdir()
-
-    def _points(self, name: str) -> list[str]:
-        """The evaluation points that use this model."""
-        if name != "after_agg":
-            return ["after_fit"]
-        return ["after_agg", "after_fit"] if self.after_fit == "after_agg" else ["after_agg"]

@@ -30,6 +30,8 @@ CLIENT_COLUMNS = dict(
 )
 TRACE_COLUMNS = dict(seed="i", round="i", client="i", name="i", value="d")
 """Columns with the type codes of `array`; names are numbers."""
+MOST_COUNTED = 2**31 - 1
+"""The largest `n` that 32 bits hold."""
 
 
 class Columns:
@@ -100,8 +102,8 @@ class Recorder:
         for client, by_split in sorted(scores.items()):
             for split, score in by_split.items():
                 for metric, (_, weight) in score.items():
-                    value = mean_of(score, metric)
-                    self.clients.add(seed, round, client, point, split, metric, value, int(weight), client in took_part)
+                    value, count = mean_of(score, metric), min(int(weight), MOST_COUNTED)  # of pixels there may be more
+                    self.clients.add(seed, round, client, point, split, metric, value, count, client in took_part)
 
     def add_traces(self, seed: int, round: int, values: dict[tuple[int, str], float]) -> None:
         for (client, name), value in values.items():

@@ -24,7 +24,7 @@ BINS = 10
 class TargetGroups:
     """The groups in which samples are counted: classes, numbers of labels, or bins of the (first) target number.
 
-    of: the group of each row, int64 [rows].
+    All samples are one group if each has a class at every position. of: the group of each row, int64 [rows].
     """
 
     names: tuple[str, ...]
@@ -37,6 +37,8 @@ class TargetGroups:
         if dataset.task == "multilabel":
             held = dataset.targets.sum(axis=1).astype(np.int64)
             return cls(tuple(plural(count, "label") for count in range(held.max() + 1)), held)
+        if dataset.scores:
+            return cls(("samples",), np.zeros(len(dataset.targets), np.int64))
         values = dataset.targets.reshape(len(dataset.targets), -1)[:, 0]
         edges = np.linspace(values.min(), values.max(), BINS + 1)
         names = tuple(f"{low:.3g} to {high:.3g}" for low, high in pairwise(edges))
@@ -78,7 +80,7 @@ def noun(dataset: Dataset) -> str:
 def about(dataset: Dataset) -> str:
     domains = f" in {len(dataset.domain_names)} domains" if dataset.domain_names else ""
     learnt = f"{dataset.task} of {plural(dataset.outputs, 'number')}"
-    if dataset.classes or dataset.task == "multilabel":
+    if dataset.classes or dataset.scores or dataset.task == "multilabel":
         learnt = f"{dataset.outputs} {noun_of_target(dataset)}"
     return f"{len(dataset.targets):,} {kind(dataset)}, {learnt}{domains}"
 
@@ -87,12 +89,16 @@ def counted_by(dataset: Dataset) -> str:
     """Names the quantity by which samples are counted."""
     if dataset.classes:
         return "class"
+    if dataset.scores:
+        return "part"
     return "number of labels" if dataset.task == "multilabel" else "range of the target"
 
 
 def noun_of_target(dataset: Dataset) -> str:
     if dataset.classes:
         return "classes"
+    if dataset.scores:
+        return "scores at each position"
     return "labels at once" if dataset.task == "multilabel" else "target numbers"
 
 

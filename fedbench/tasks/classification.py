@@ -1,23 +1,35 @@
 """Classification: class scores against class numbers."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from fedbench.tasks.further import OF_CLASSES
 from fedbench.tasks.metric import Metric
+from fedbench.tasks.targets import Targets
 from fedbench.tasks.task import Score, Task
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
+    from fedbench.tasks.targets import Array
+
 
 class Classification(Task):
     name = "classification"
     metrics = (Metric("accuracy", "accuracy", share=True), Metric("loss", "cross-entropy", higher=False))
-    loss_metric = "loss"
+    meaning = "classes"
+    outputs_are = "class scores"
     classes = True
     known = OF_CLASSES
+
+    def read_targets(self, values: "Array", names: Sequence[str] = (), classes: int | None = None) -> Targets:
+        from fedbench.tasks.class_numbers import read_classes
+
+        return read_classes(values, names, classes)
+
+    def output_shapes(self, target: tuple[int, ...], outputs: int) -> Sequence[tuple[int | None, ...]]:
+        return [(outputs,)]
 
     def loss(self, outputs: "Tensor", targets: "Tensor", reduction: str = "mean") -> "Tensor":
         """Cross-entropy."""

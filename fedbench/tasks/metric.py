@@ -9,7 +9,8 @@ class Metric:
     """A number that measures the quality of outputs.
 
     name: in records; label: for the reader; higher: whether higher is better; share: whether it is a fraction of 1,
-    shown in percent; over_samples: whether it is a mean over samples, so that clients can be pooled.
+    shown in percent; over_samples: whether it is a mean over samples, so that clients can be pooled; log_mean: whether
+    its logarithm is the mean.
     """
 
     name: str
@@ -17,6 +18,7 @@ class Metric:
     higher: bool = True
     share: bool = False
     over_samples: bool = True
+    log_mean: bool = False
 
     @property
     def factor(self) -> float:

@@ -1,15 +1,19 @@
 """Multilabel classification: a score for each label against 0 or 1."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from math import isnan, nan
 from typing import TYPE_CHECKING
 
+from fedbench.errors import ConfigError
 from fedbench.tasks.metric import Metric
+from fedbench.tasks.targets import Targets
 from fedbench.tasks.task import Score, Task
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
+
+    from fedbench.tasks.targets import Array
 
 
 class Multilabel(Task):
@@ -26,8 +30,21 @@ class Multilabel(Task):
         Metric("accuracy", "accuracy over labels", share=True),
         Metric("loss", "binary cross-entropy", higher=False),
     )
-    loss_metric = "loss"
+    meaning = "multiple labels"
     by_label = True
+
+    def read_targets(self, values: "Array", names: Sequence[str] = (), classes: int | None = None) -> Targets:
+        from fedbench.tasks.class_numbers import of_each, require_bits
+
+        if values.ndim == 1:
+            raise ConfigError(
+                "data.task = multilabel: every sample has one target; pass a row with a 0 or 1 for each label"
+            )
+        require_bits(values, self.name)
+        return Targets(values.astype(float), names=of_each(names, values.shape[1]))
+
+    def output_shapes(self, target: tuple[int, ...], outputs: int) -> Sequence[tuple[int | None, ...]]:
+        return [(outputs,)]
 
     def loss(self, outputs: "Tensor", targets: "Tensor", reduction: str = "mean") -> "Tensor":
         """Binary cross-entropy, mean over the labels of a sample."""

@@ -1,14 +1,17 @@
 """Regression."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from fedbench.tasks.metric import Metric
+from fedbench.tasks.targets import Targets, check_numbers
 from fedbench.tasks.task import Score, Task
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
+
+    from fedbench.tasks.targets import Array
 
 
 class Regression(Task):
@@ -21,6 +24,13 @@ class Regression(Task):
         Metric("r2", "R²", over_samples=False),
     )
     loss_metric = "mse"
+
+    def read_targets(self, values: "Array", names: Sequence[str] = (), classes: int | None = None) -> Targets:
+        check_numbers(values, self.name)
+        return Targets(values.astype(float))
+
+    def output_shapes(self, target: tuple[int, ...], outputs: int) -> Sequence[tuple[int | None, ...]]:
+        return [(outputs,)] if outputs > 1 else [(1,), ()]
 
     def loss(self, outputs: "Tensor", targets: "Tensor", reduction: str = "mean") -> "Tensor":
         """Squared error, mean over the numbers of a target."""

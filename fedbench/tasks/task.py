@@ -1,33 +1,40 @@
 """The interface of tasks. Importing it does not import torch, because reports and tables only need the metrics."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from math import isnan, nan
 from typing import TYPE_CHECKING
 
+from fedbench.errors import RunError, place_of_code
 from fedbench.tasks.further import FurtherMetric, further_metric
 from fedbench.tasks.metric import Metric
+from fedbench.tasks.targets import Targets, check_numbers
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
+
+    from fedbench.tasks.targets import Array
 
 Score = dict[str, tuple[float, float]]
 """For each metric a sum over samples (or batches), and the weight that turns it into a mean."""
 
 
 class Task(ABC):
-    """metrics: of a score, the primary one first, which tables, reports and choices use. loss_metric: the mean loss.
+    """What a network learns: how targets are read, the loss of its outputs, and their metrics.
 
-    classes: whether targets are class numbers, int64 `[b]`, and outputs class scores `[b, C]`. by_label: whether a
-    score also has single labels, as `PRIMARY/label=3`. known: optional metrics by name; further: those that are
-    recorded.
+    name: as it is asked for. metrics: of a score, the primary one first, which tables, reports and choices use.
+    loss_metric: the mean loss. meaning, outputs_are: what targets and outputs are, in errors. classes: whether targets
+    are class numbers, int64 `[b]`, and outputs class scores `[b, C]`. by_label: whether a score also has single labels,
+    as `PRIMARY/label=3`. known: optional metrics by name; further: those that are recorded.
     """
 
-    name: str
-    metrics: tuple[Metric, ...]
-    loss_metric: str
+    name: str = ""
+    metrics: tuple[Metric, ...] = (Metric("loss", "loss", higher=False),)
+    loss_metric: str = "loss"
+    meaning: str = "numbers"
+    outputs_are: str = "numbers"
     classes: bool = False
     by_label: bool = False
     known: dict[str, FurtherMetric] = {}  # noqa: RUF012
@@ -42,8 +49,9 @@ class Task(ABC):
         own = [metric.name for metric in self.metrics]
         asked = [*names, *([primary] if primary and primary not in (*own, *names) else [])]
         task = copy(self)
-        task.further = tuple(further_metric(name, self.known) for name in asked if name not in own)
-        every = (*self.metrics, *(more.metric for more in task.further))
+        new = tuple(further_metric(name, self.known) for name in asked if name not in own)
+        task.further = (*self.further, *new)
+        every = (*self.metrics, *(more.metric for more in new))
         task.metrics = tuple(sorted(every, key=lambda metric: metric.name != primary))
         return task
 
@@ -62,15 +70,62 @@ class Task(ABC):
                     score[more.metric.name] = (value * len(targets), len(targets))
         return score
 
+    def read_targets(self, values: "Array", names: Sequence[str] = (), classes: int | None = None) -> Targets:
+        """The targets of all samples: by default numbers `[n, ...]` as they are.
+
+        values: as the data set gives them, numbers or text. names, classes: the data set's names of its classes, and
+        their number, if known. Raises TargetError for an invalid row.
+        """
+        check_numbers(values, self.name)
+        return Targets(values)
+
+    def output_shapes(self, target: tuple[int, ...], outputs: int) -> Sequence[tuple[int | None, ...]]:
+        """The legal shapes of a sample's outputs; None: any size; no shapes: any.
+
+        target: the shape of a sample's target. outputs: the number of classes, or of a target's numbers.
+        """
+        return ()
+
+    def refusal(self, samples: "Array", targets: "Array") -> str | None:
+        """Why these samples and targets `[n, ...]` cannot belong to the task, in one line; None: they can."""
+        return None
+
     @abstractmethod
     def loss(self, outputs: "Tensor", targets: "Tensor", reduction: str = "mean") -> "Tensor":
         """Loss of outputs `[b, ...]`; reduction: mean, sum or none, as in torch."""
 
-    @abstractmethod
     def score(
         self, batches: Iterable[tuple["Tensor", "Tensor"]], dtype: "torch.dtype", by_batches: bool = False
     ) -> Score:
-        """The score of (outputs, targets), batch by batch. by_batches: accuracy is the mean over batches."""
+        """The score of (outputs, targets), batch by batch; by default the mean loss of the samples.
+
+        by_batches: accuracy is the mean over batches.
+        """
+        import torch
+
+        sums, count = [], 0
+        for outputs, targets in batches:
+            own = self.loss(outputs.to(dtype), targets, "none")
+            if own.shape != (len(targets),):
+                line = f"{self.name}: loss with reduction none must return one number for every sample, shape [batch]"
+                raise RunError(f"{line}; it returned {list(own.shape)}", place_of_code(type(self).loss))
+            sums.append(own.sum(dtype=torch.float64))
+            count += len(targets)
+        return {self.loss_metric: (float(torch.stack(sums).sum()), count)}
+
+
+def check_score(task: Task, score: object) -> None:
+    """Raises RunError if what a task of the user's returns is no score."""
+    place = place_of_code(type(task).score)
+    if not isinstance(score, Mapping) or not all(isinstance(pair, tuple) and len(pair) == 2 for pair in score.values()):
+        raise RunError(f"{task.name}: score must return a dict of pairs (sum, weight) by metric", place)
+    known = [metric.name for metric in task.metrics]
+    if unknown := [name for name in score if name.partition("/")[0] not in known]:
+        raise RunError(
+            f"{task.name}: score returns {unknown[0]}, which is none of its metrics {', '.join(known)}", place
+        )
+    if task.loss_metric not in score:
+        raise RunError(f"{task.name}: score returns no {task.loss_metric}, its loss", place)
 
 
 def mean_of(score: Score, metric: str) -> float:

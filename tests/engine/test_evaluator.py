@@ -5,10 +5,13 @@ from types import SimpleNamespace
 import pytest
 import torch
 import torch.nn.functional as F
+from lightning import LightningModule
 from torch import nn
+from torchmetrics.classification import BinaryAccuracy
 
 from fedbench.engine.fit import Fit
-from fedbench.engine.probe import probe
+from fedbench.engine.probe import probe, probe_logged
+from fedbench.errors import ConfigError
 from fedbench.tasks import mean_of
 
 
@@ -171,3 +174,68 @@ def test_outputs_around_the_scores_give_what_the_scores_alone_give(learner, net,
     assert torch.equal(weights.params, plain.fit(Fit(plain.initial(), data)).params)
     for verb in ("logits", "evaluate", "full_gradient", "squared_gradients"):
         assert equal(getattr(wrapped, verb)(weights, data), getattr(plain, verb)(weights, data))
+
+
+def own_test(net, **more):
+    """A module with a test step of its own, whose accuracy is that of all samples."""
+
+    class Tested(net):
+        def __init__(self) -> None:
+            super().__init__()
+            self.right = BinaryAccuracy()
+
+        def test_step(self, batch, batch_idx):
+            x, y = batch
+            scores = self(x)
+            self.log("loss", F.cross_entropy(scores, y))
+            self.right(scores.argmax(1) == y, torch.ones_like(y))
+            self.log("right", self.right)
+            self.log_dict({"batches": 1.0, "last": float(batch_idx)}, reduce_fx="sum")
+
+        def on_test_epoch_end(self) -> None:
+            self.log("end", 7.0)
+
+    return type("Tested", (Tested,), more)
+
+
+def test_what_the_modules_own_test_step_logs_is_of_all_samples(learner, net, blobs):
+    trained, data = learner(own_test(net)), blobs(18)
+    trained.evaluator.batch_size = 8  # 8, 8 and 2
+    weights = trained.fit(Fit(trained.initial(), data))
+    logged, score = trained.logged(weights, data), trained.evaluate(weights, data)
+    assert mean_of(logged, "test_step/loss") == pytest.approx(mean_of(score, "loss"))
+    assert mean_of(logged, "test_step/right") == pytest.approx(mean_of(score, "accuracy"))
+    found = {name: mean_of(logged, f"test_step/{name}") for name in ("batches", "last", "end")}
+    assert found == {"batches": 3, "last": 3, "end": 7}
+    assert {weight for _, weight in logged.values()} == {18}
+
+
+def test_it_changes_nothing(learner, net, blobs, same):
+    asked, plain = learner(own_test(net)), learner(own_test(net))
+    data, other = blobs(18), blobs(9)
+    for trained in (asked, plain):
+        first = trained.fit(Fit(trained.initial(), data))
+        if trained is asked:
+            before, random = dict(trained.ledger.logged), streams()
+            assert trained.logged(first, other) == trained.logged(first, other)
+            assert (dict(trained.ledger.logged), streams()) == (before, random)
+            assert trained.module.right._update_count == 0
+    assert same(*(trained.fit(Fit(trained.initial(), data)) for trained in (asked, plain)))
+    assert asked.ledger.logged == plain.ledger.logged
+
+
+def test_a_validation_step_does_and_no_step_is_refused(learner, net, blobs):
+    def validation_step(self, batch):
+        self.log("half", 0.5)
+
+    only = {"test_step": LightningModule.test_step, "on_test_epoch_end": LightningModule.on_test_epoch_end}
+    trained = learner(own_test(net, validation_step=validation_step, **only))
+    assert trained.logged(trained.initial(), blobs(4)) == {"validation_step/half": (2.0, 4)}
+    with pytest.raises(ConfigError, match="model Net has neither test_step nor validation_step"):
+        learner(net).logged(learner(net).initial(), blobs(4))
+    silent = learner(own_test(net, test_step=lambda self, batch: None, on_test_epoch_end=lambda self: None))
+    with pytest.raises(ConfigError, match="the model's test_step logs no number; leave it out"):
+        probe_logged(silent, blobs(4))
+    failing = learner(own_test(net, test_step=lambda self, batch: 1 / 0))
+    with pytest.raises(ConfigError, match=r"evaluate\.module_metrics: ZeroDivisionError"):
+        probe_logged(failing, blobs(4))

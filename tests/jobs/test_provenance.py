@@ -56,11 +56,19 @@ RULE = """
 def rule(vectors, weights, current):
     return vectors.mean(0) * {by}
 """
+TASK = """
+from fedbench.tasks import Task
+class Own(Task):
+    def loss(self, outputs, targets, reduction="mean"):
+        losses = (outputs.view_as(targets) - targets * {by}).square()
+        return losses if reduction == "none" else losses.mean()
+"""
 OWN = {
     "method": ("own_method:Scaled", METHOD),
     "model": ("own_net:Net", NET),
     "data": ("own_data:make", DATA),
     "aggregator": ("own_rule:rule", RULE),
+    "task": ("own_task:Own", TASK),
 }
 
 
@@ -86,8 +94,10 @@ def asked(section: str, by: float, more: str = "", **pairs) -> Config:
     forget()
     name, text = OWN[section]
     Path(f"{name.partition(':')[0]}.py").write_text(text.format(by=by) + more)
-    if section == "data":
+    if section in ("data", "task"):
         pairs["partition"] = {"name": "iid", "clients": 4}
+    if section == "task":
+        return small(data={"name": "diabetes", "task": name}, **pairs)
     return small(name, **pairs) if section == "method" else small(**{section: name}, **pairs)
 
 
@@ -119,6 +129,12 @@ def test_changed_code_is_run_anew_and_said_and_what_was_there_is_taken_again(her
     told = json.loads((first / "environment.json").read_text())["code"]
     assert list(told) == ([section, "content"] if section == "data" else [section])
     assert next(iter(told[section]["files"])) == file
+
+
+def test_metrics_and_tasks_of_the_users_are_part_of_what_a_run_is_known_by():
+    asked = Config(data={"task": "mine:TASK"}, evaluate={"metric": "own:first", "metrics": ["own:second", "top5"]})
+    found = provenance.user_names(asked)
+    assert found == {"task": "mine:TASK", "metric own:first": "own:first", "metric own:second": "own:second"}
 
 
 def test_a_folder_that_was_asked_for_follows_the_code(here, caplog):

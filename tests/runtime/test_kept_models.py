@@ -17,7 +17,6 @@ from fedbench.data.partitions import partition
 from fedbench.jobs.resolve import resolve
 from fedbench.runtime.build import build_learner
 from fedbench.runtime.client_data import ClientData
-from fedbench.runtime.kept_models import KeptModels
 from fedbench.studies.run import Result, run
 from tests.runtime.networks import Parted
 from tests.runtime.rounds import play, small
@@ -129,15 +128,6 @@ def test_what_is_not_one_state_dict_of_the_model_is_said(method, options, tmp_pa
 def test_nothing_is_kept_unless_it_is_asked_for(tmp_path):
     play(small(rounds=2), tmp_path)
     assert not (tmp_path / "models").exists()
-
-
-def test_who_is_asked_and_when(tmp_path):
-    drawn = {1: [0, 1], 2: [1], 3: [0]}
-    config = small(rounds=3).model_copy(update={"save_models": True})
-    asked = KeptModels(config, 0, "fit", tmp_path, drawn.__getitem__).asked
-    assert [list(asked(client, 0)) for client in (0, 1, 2)] == [[], [], ["idle_model"]], "2 never trains"
-    assert [list(asked(client, 1)) for client in (0, 1, 2)] == [[], ["after_fit"], ["idle_model"]]
-    assert [list(asked(client, 3)) for client in (0, 1, 2)] == [["after_agg", "idle_model"]] * 3
 
 
 def test_models_of_a_compiled_module_fit_it_and_go_on_uncompiled(tmp_path):

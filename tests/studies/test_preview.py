@@ -54,6 +54,9 @@ def test_what_is_said_of_a_data_set_fits_its_kind():
     several = replace(NUMBERS, task="multilabel", targets=np.eye(40, 3, dtype=np.float32))
     assert about(several) == "40 samples of 3 features, 3 labels at once"
     assert TargetGroups.made(several).names == ("0 labels", "1 label")
+    masks = replace(NUMBERS, task="segmentation", targets=np.zeros((40, 2, 2), np.int64), scores=3)
+    assert about(masks) == "40 samples of 3 features, 3 scores at each position"
+    assert TargetGroups.made(masks).counts(slice(None)).tolist() == [40]
 
 
 def test_images_are_chosen_at_even_distances_and_of_every_domain():

@@ -19,8 +19,9 @@ from fedbench.data.reading.images import Item, is_test_row
 from fedbench.data.reading.items import DOMAIN_KEYS, TARGETS, check_channels, domain_numbers, find_key, key_of
 from fedbench.data.reading.resolution import check_resolution
 from fedbench.data.reading.samples import SampleKind, SampleReader
-from fedbench.data.reading.targets import TargetError, Targets, read_targets
+from fedbench.data.reading.targets import read_targets
 from fedbench.errors import ConfigError
+from fedbench.tasks.targets import TargetError, Targets
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series

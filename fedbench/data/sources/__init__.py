@@ -9,13 +9,18 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
 from pydantic import ValidationError
 
 from fedbench.config import DataConfig, Section
 from fedbench.config.words import refuse
-from fedbench.data.cache import OnProgress, Source
+from fedbench.data.cache import Content, OnProgress, Source, targets_of
+from fedbench.data.reading.targets import read_as
 from fedbench.errors import ConfigError, nearest
 from fedbench.plugins import Table, modules
+from fedbench.tasks import TASKS
+from fedbench.tasks import load as load_task
+from fedbench.tasks.targets import Targets
 from fedbench.user_code import fingerprint
 from fedbench.user_code.given_data import MEMORY
 
@@ -43,6 +48,8 @@ NAME_BY_SUFFIX = {".csv": "csv:{}", ".parquet": "parquet:{}"} | dict.fromkeys(
     (".npz", ".npy", ".pt", ".pth", ".pkl", ".h5"), OWN_FACTORY
 )
 """How to name a file, by its ending."""
+CHOSEN = ("auto", "classification", "multilabel", "regression")
+"""Tasks that a source decides by its targets, or refuses."""
 
 
 def _served() -> Mapping[str, str]:
@@ -66,6 +73,8 @@ def names() -> list[str]:
 
 def find_source(config: DataConfig, progress: OnProgress | None = None) -> Source:
     """The configured source; downloads missing published files. Raises ConfigError."""
+    if config.task not in CHOSEN:
+        load_task(config.task)
     found, path = load(config.name), path_of(config.name)
     if not isinstance(found, ModuleType):
         from fedbench.data.sources import factory
@@ -73,7 +82,29 @@ def find_source(config: DataConfig, progress: OnProgress | None = None) -> Sourc
         made = factory.source(config, found)
     else:
         made = found.source(config, checked_data_options(config, found.Options), progress)
-    return replace(made, options={**made.options, "code": fingerprint(path)}) if path else made
+    if path:
+        made = replace(made, options={**made.options, "code": fingerprint(path)})
+    return made if config.task in CHOSEN else read_by(config.task, made)
+
+
+def read_by(task: str, source: Source) -> Source:
+    """The source whose targets a task reads; where the source has read them itself, it gets what they were read as."""
+    path = TASKS.path(task)
+
+    def read() -> Content:
+        content = source.read()
+
+        def targets(values: np.ndarray) -> Targets:
+            found = targets_of(content, values)
+            if found.task == task:
+                return found
+            again = read_as(task, found.values, found.names, found.classes or None)
+            return replace(again, labels=again.labels or found.labels, remarks=(*found.remarks, *again.remarks))
+
+        return replace(content, targets=targets)
+
+    own = {"task": task} | ({"task_code": fingerprint(path)} if path else {})
+    return replace(source, read=read, options={**source.options, **own})
 
 
 def load(name: str) -> Any:

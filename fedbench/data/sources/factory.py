@@ -27,8 +27,9 @@ from fedbench.data.reading.images import Item, decoded_blocks, remarks_on
 from fedbench.data.reading.items import GivenPart, Keys, checked_target, domain_numbers
 from fedbench.data.reading.samples import SampleKind, SampleReader
 from fedbench.data.reading.structure import StructureReader, collated_parts
-from fedbench.data.reading.targets import TargetError, Targets, read_targets
+from fedbench.data.reading.targets import read_targets
 from fedbench.errors import ConfigError, RunError, nearest
+from fedbench.tasks.targets import TargetError, Targets
 
 SHARE_OF_COPIES = 0.1
 """Report test samples that are also training samples from this share on."""
@@ -232,6 +233,8 @@ class TargetReader:
     def read(self, values: np.ndarray) -> Targets:
         """Raises ConfigError."""
         try:
+            if self.matched is not None and values.ndim > 2:
+                raise ConfigError("train and test part name different classes; they must be the same for such targets")
             if self.matched is not None and values.ndim == 2:
                 values = self._columns_by_name(values)
             elif self.matched is not None and values.dtype.kind in "iubf" and (values == np.floor(values)).all():

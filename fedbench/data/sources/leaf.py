@@ -23,8 +23,9 @@ from fedbench.data.cache import Block, Content, OnProgress, Source
 from fedbench.data.reading import published
 from fedbench.data.reading.images import check_shape
 from fedbench.data.reading.published import Extent, Published
-from fedbench.data.reading.targets import TargetError, Targets, read_targets
+from fedbench.data.reading.targets import read_targets
 from fedbench.errors import ConfigError, first_line
+from fedbench.tasks.targets import TargetError, Targets
 
 CHARACTERS = "\n !\"&'(),-.0123456789:;>?ABCDEFGHIJKLMNOPQRSTUVWXYZ[]abcdefghijklmnopqrstuvwxyz}"
 """LEAF's character set; the place of a character is its token."""

@@ -86,11 +86,12 @@ def read_tables(config: DataConfig, parts: Mapping[str, "DataFrame"], options: T
         if other := sorted({*first.columns} ^ {*table.columns}):
             raise ConfigError(f"{where}: the parts have different columns: one lacks {other[0]}")
     sizes = {name: len(table) for name, table in tables.items()}
-    whole = pd.concat([first, *others], ignore_index=True)
-    if [*sizes][1:] == ["val"]:
+    rows, whole = TableRows(where, list(sizes.items())), pd.concat([first, *others], ignore_index=True)
+    val_is_test = [*sizes] == ["train", "val"]
+    if val_is_test:
         sizes = {"train": sizes["train"], "test": sizes["val"]}
-    content = TableReader(options, config.task).content(TableRows(where, [*zip(tables, sizes.values(), strict=True)]), whole, sizes)
-    return replace(content, warnings=(*content.warnings, VAL_IS_TEST)) if [*parts][1:] == ["val"] else content
+    content = TableReader(options, config.task).content(rows, whole, sizes)
+    return replace(content, warnings=(*content.warnings, VAL_IS_TEST)) if val_is_test else content
 
 
 def as_pandas(where: str, table: Any) -> "DataFrame":

@@ -20,8 +20,9 @@ from fedbench.data.cache import Block, Content, OnProgress, Source
 from fedbench.data.reading.images import Item, check_shape
 from fedbench.data.reading.pickles import load_arrays
 from fedbench.data.reading.samples import SampleKind, SampleReader
-from fedbench.data.reading.targets import TargetError, Targets, read_targets
+from fedbench.data.reading.targets import read_targets
 from fedbench.errors import ConfigError, first_line
+from fedbench.tasks.targets import TargetError, Targets
 
 
 class Options(Section):

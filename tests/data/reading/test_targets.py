@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from fedbench.data.reading.targets import TargetError, read_targets
+from fedbench.data.reading.targets import read_targets
 from fedbench.errors import ConfigError
+from fedbench.tasks.targets import TargetError
 
 CLASSES = np.arange(60) % 5
 

@@ -1,0 +1,57 @@
+"""`fedbench metrics DIR --metrics NAME,...`: scores kept predictions by any metric, without training."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from fedbench.cli import OK, command
+from fedbench.cli.lines import loading
+from fedbench.cli.parse import study_folder
+from fedbench.errors import ConfigError
+
+USAGE = """usage: fedbench metrics DIR --metrics NAME[,NAME...]
+
+Scores the predictions that a run, or the final runs of a study, kept with --save-predictions: metrics of the task, or
+package.module:function. Prints a table: mean over clients, worst tenth of clients, and pooled over the test samples of
+all clients, each as mean over seeds. Writes metrics-NAME.csv with every client's value into DIR."""
+UNUSUAL = re.compile(r"[^\w.-]+")
+"""Characters that file names do without."""
+COLUMNS = ["metric", "method", "point", "seeds", "mean", "worst tenth", "pooled"]
+
+
+@command
+def main(argv: list[str]) -> int:
+    """Prints the table and writes a CSV file for each metric. Raises ConfigError."""
+    words = [word for word in argv if word != "--debug"]
+    if "-h" in words or "--help" in words:
+        print(USAGE)
+        return OK
+    folder, names = study_folder(words, "metrics"), list(_names(words[1:]))
+    loading("computing the metrics")
+    from fedbench.studies.rescore import rescore, summary
+
+    table = rescore(folder, names)
+    rows = [COLUMNS, *([*map(_shown, row)] for row in summary(folder, table).itertuples(index=False))]
+    widths = [max(len(row[place]) for row in rows) for place in range(len(COLUMNS))]
+    for row in rows:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    for name, own in table.groupby("metric", sort=False):
+        path = folder / f"metrics-{UNUSUAL.sub('-', str(name).rpartition(':')[2])}.csv"
+        own.assign(client=own["client"].map(lambda client: "all" if client < 0 else client)).to_csv(path, index=False)
+        print(path)
+    return OK
+
+
+def _names(words: list[str]) -> Iterator[str]:
+    """The names after --metrics, each once. Raises ConfigError."""
+    found = [word for given in words for word in given.removeprefix("--metrics=").split(",") if word]
+    names = [word for word in found if word != "--metrics"]
+    if unknown := next((word for word in names if word.startswith("-")), None):
+        raise ConfigError(f"unknown flag {unknown}: fedbench metrics DIR --metrics NAME,...")
+    if not names or not words[0].startswith("--metrics"):
+        raise ConfigError("metrics: name some, for example `fedbench metrics results/run/NAME --metrics f1_macro`")
+    yield from dict.fromkeys(names)
+
+
+def _shown(value: Any) -> str:
+    return f"{value:.4f}" if isinstance(value, float) else str(value)

@@ -1,0 +1,39 @@
+"""Which evaluations a run keeps models or predictions of: the last of every evaluated client, at both points."""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+
+
+class KeptPoints:
+    """Names the models of an exchange that have the scores of the last round.
+
+    wanted: whether anything is kept. rounds: of the run. after_fit: origin of the method's models of this point
+    (`Method.after_fit`). drawn: the participants of a round.
+    """
+
+    def __init__(self, wanted: bool, rounds: int, after_fit: str, drawn: Callable[[int], Iterable[int]]) -> None:
+        self.wanted, self.rounds, self.after_fit, self._drawn = wanted, rounds, after_fit, drawn
+
+    def asked(self, client: int, number: int) -> Sequence[str]:
+        """The models to keep of a client in this exchange, among those evaluated in it."""
+        if not self.wanted:
+            return ()
+        last, ends = self._last.get(client, 0), number == self.rounds
+        when = {
+            "after_agg": ends,
+            "global": ends and self.after_fit == "global",
+            "after_fit": last == number + 1,
+            "idle_model": last <= number,
+        }
+        return [name for name, now in when.items() if now]
+
+    def points(self, name: str) -> list[str]:
+        """The evaluation points that use this model."""
+        if name != "after_agg":
+            return ["after_fit"]
+        return ["after_agg", "after_fit"] if self.after_fit == "after_agg" else ["after_agg"]
+
+    @cached_property
+    def _last(self) -> dict[int, int]:
+        """The last round in which each client trains."""
+        return {client: round for round in range(1, self.rounds + 1) for client in self._drawn(round)}

@@ -1,0 +1,73 @@
+"""Scores kept predictions by any metric, without training."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pandas as pd
+import torch
+
+from fedbench.errors import ConfigError
+from fedbench.results.matrix import is_matrix
+from fedbench.results.plan import Plan
+from fedbench.results.predictions import PREDICTIONS_FOLDER, Predictions, read_predictions
+from fedbench.results.reader import Records
+from fedbench.results.statistics import worst_tenth
+from fedbench.tasks import Score, Task, mean_of
+
+COLUMNS = ["method", "seed", "point", "client", "metric", "value", "n"]
+POOLED = -1
+"""Number of the client that has the test samples of all clients."""
+
+
+def rescore(folder: str | Path, metrics: Sequence[str]) -> pd.DataFrame:
+    """Metrics of the predictions that a run, or the final runs of a study, kept with `save_predictions`.
+
+    metrics: of the task, or package.module:function. Columns: method, seed, point, client (-1: the test samples of all
+    clients together), metric, value (NaN if unknown), n (samples). Raises ConfigError if there are no predictions.
+    """
+    folder = Path(folder)
+    scored = []
+    for method, run in _runs(folder):
+        task = Records(run).task().with_metrics(metrics)
+        for (seed, point), found in read_predictions(run).items():
+            parts = {POOLED: found} | {client: found.of(client) for client in dict.fromkeys(found.clients.tolist())}
+            scored += [((method, seed, point, client), _score(task, own), len(own)) for client, own in parts.items()]
+    rows = [(*place, name, mean_of(score, name), count) for name in metrics for place, score, count in scored]
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def summary(folder: str | Path, table: pd.DataFrame) -> pd.DataFrame:
+    """One row per metric, method and point, means over seeds.
+
+    Columns: metric, method, point, seeds, mean (over clients), worst_tenth (of clients), pooled (over the test samples
+    of all clients).
+    """
+    _, first = next(iter(_runs(Path(folder))))
+    known = {m.name: m for m in Records(first).task().with_metrics([*dict.fromkeys(table["metric"])]).metrics}
+    rows = []
+    for (metric, method, point), own in table.groupby(["metric", "method", "point"], sort=False):
+        clients, pooled = own[own["client"] != POOLED], own[own["client"] == POOLED]
+        seeds = [values for _, values in clients.groupby("seed")["value"]]
+        worst = [worst_tenth(values.to_numpy(), known[str(metric)].higher) for values in seeds]
+        found = ([values.mean() for values in seeds], worst, pooled["value"])
+        rows.append((metric, method, point, len(seeds), *(pd.Series(numbers).mean() for numbers in found)))
+    return pd.DataFrame(rows, columns=["metric", "method", "point", "seeds", "mean", "worst_tenth", "pooled"])
+
+
+def _score(task: Task, found: Predictions) -> Score:
+    return task.scored([(torch.from_numpy(found.outputs), torch.from_numpy(found.targets))], torch.float32)
+
+
+def _runs(folder: Path) -> Iterator[tuple[str, Path]]:
+    """The method and folder of each run with predictions. Raises ConfigError if one of them kept none."""
+    if is_matrix(folder):
+        raise ConfigError(f"{folder}: holds several settings; give the folder of one, such as {folder}/settings/NAME")
+    plan = Plan.read(folder)
+    if (folder / PREDICTIONS_FOLDER).is_dir():
+        yield plan.labels()[0], folder
+        return
+    final = [entry for label in plan.labels() for entry in plan.final(label) if entry.status == "done"]
+    runs = list(dict.fromkeys((entry.label, folder / entry.path) for entry in final))
+    if not runs or not all((path / PREDICTIONS_FOLDER).is_dir() for _, path in runs):
+        raise ConfigError(f"{folder}: no predictions were kept; run it again with --save-predictions")
+    yield from runs

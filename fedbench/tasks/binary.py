@@ -1,0 +1,105 @@
+"""Binary classification: one logit against 0 or 1."""
+
+from collections.abc import Iterable, Sequence
+from math import nan
+from typing import TYPE_CHECKING
+
+from fedbench.errors import ConfigError
+from fedbench.tasks.further import FurtherMetric
+from fedbench.tasks.metric import Metric
+from fedbench.tasks.targets import Targets
+from fedbench.tasks.task import Score, Task
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from fedbench.tasks.targets import Array
+
+
+def auroc(logits: "Array", labels: "Array") -> float:
+    """Area under the ROC curve; unknown with one class only, and for outputs that are not finite."""
+    import numpy as np
+    from sklearn.metrics import roc_auc_score
+
+    known = len(np.unique(labels)) == 2 and np.isfinite(logits).all()
+    return float(roc_auc_score(labels, logits.reshape(-1))) if known else nan
+
+
+def f1(logits: "Array", labels: "Array") -> float:
+    """F1 of class 1; unknown if it neither occurs nor is predicted."""
+    from sklearn.metrics import f1_score
+
+    return float(f1_score(labels, logits.reshape(-1) > 0, zero_division=nan))
+
+
+def average_precision(logits: "Array", labels: "Array") -> float:
+    """Average precision of class 1; unknown if it does not occur, and for outputs that are not finite."""
+    import numpy as np
+    from sklearn.metrics import average_precision_score
+
+    known = labels.any() and np.isfinite(logits).all()
+    return float(average_precision_score(labels, logits.reshape(-1))) if known else nan
+
+
+class Binary(Task):
+    """Targets `[b]` of 0 and 1, whole numbers or floats as they were given; outputs logits `[b]` or `[b, 1]`.
+
+    Class 1 is predicted if the logit is above 0.
+    """
+
+    name = "binary"
+    metrics = (Metric("accuracy", "accuracy", share=True), Metric("loss", "binary cross-entropy", higher=False))
+    meaning = "0 or 1 for one logit"
+    outputs_are = "logits"
+    known = {  # noqa: RUF012
+        "auroc": FurtherMetric(Metric("auroc", "AUROC", share=True, over_samples=False), auroc),
+        "f1": FurtherMetric(Metric("f1", "F1", share=True, over_samples=False), f1),
+        "average_precision": FurtherMetric(
+            Metric("average_precision", "average precision", share=True, over_samples=False), average_precision
+        ),
+    }
+
+    def read_targets(self, values: "Array", names: Sequence[str] = (), classes: int | None = None) -> Targets:
+        """Two classes in any form, numbered as for a classification; floats stay floats."""
+        from fedbench.tasks.class_numbers import read_classes
+
+        found = read_classes(values, names, classes)
+        if found.classes != 2:
+            raise ConfigError(f"data.task = binary: two classes are needed, the targets have {found.classes}")
+        numbers = found.values.astype(float) if values.dtype.kind == "f" and values.ndim == 1 else found.values
+        return Targets(numbers, names=found.names, labels=found.labels, remarks=found.remarks)
+
+    def output_shapes(self, target: tuple[int, ...], outputs: int) -> Sequence[tuple[int | None, ...]]:
+        return [(1,), ()]
+
+    def loss(self, outputs: "Tensor", targets: "Tensor", reduction: str = "mean") -> "Tensor":
+        """Binary cross-entropy."""
+        from torch.nn.functional import binary_cross_entropy_with_logits
+
+        return binary_cross_entropy_with_logits(
+            outputs.view_as(targets), targets.to(outputs.dtype), reduction=reduction
+        )
+
+    def score(
+        self, batches: Iterable[tuple["Tensor", "Tensor"]], dtype: "torch.dtype", by_batches: bool = False
+    ) -> Score:
+        """Correct samples (or the sum of the batches' shares), and losses summed in float64.
+
+        Outputs that are NaN are never correct.
+        """
+        import torch
+
+        hits, losses, sizes = [], [], []
+        for outputs, targets in batches:
+            logits = outputs.to(dtype).view_as(targets)
+            hits.append((((logits > 0) == (targets > 0.5)) & ~logits.isnan()).sum())
+            losses.append(self.loss(logits, targets, "none").sum(dtype=torch.float64))
+            sizes.append(len(targets))
+        correct, count = torch.stack(hits).tolist(), sum(sizes)
+        shares = [hit / size for hit, size in zip(correct, sizes, strict=True)]
+        accuracy = (sum(shares), len(shares)) if by_batches else (sum(correct), count)
+        return {"accuracy": accuracy, "loss": (float(torch.stack(losses).sum()), count)}
+
+
+TASK = Binary()

@@ -1,0 +1,121 @@
+"""Reads classes: whole numbers, booleans, text and one-hot rows."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fedbench.errors import ConfigError
+from fedbench.tasks.targets import TargetError, Targets
+
+NAMES_SHOWN = 20
+"""Number of labels listed in a line."""
+
+
+def read_classes(values: np.ndarray, names: Sequence[str] = (), classes: int | None = None) -> Targets:
+    """Class numbers int64 [n] from values [n], or one-hot rows [n, C].
+
+    names: of the classes, in the order of their numbers. classes: their number, if set. Labels with gaps or not from 0
+    are numbered in ascending order, unless names or number are given. Raises TargetError for an invalid row.
+    """
+    if values.ndim > 1:
+        return _one_hot(values, names, classes)
+    if values.dtype.kind in "US":
+        return _texts(values, names, classes)
+    if values.dtype.kind == "f" and len(broken := np.flatnonzero(values != np.floor(values))):
+        raise TargetError(int(broken[0]), f"label {values[broken[0]]:g} is not a whole number")
+    check_size(values)
+    return _whole(values.astype(np.int64), names, classes, values.dtype.kind == "b")
+
+
+def check_size(values: np.ndarray) -> None:
+    """Raises TargetError for integers too large for int64."""
+    if values.dtype.kind in "uf" and len(high := np.flatnonzero(abs(values.astype(np.float64)) >= 2.0**63)):
+        raise TargetError(int(high[0]), f"label {values[high[0]]} is too large for a class")
+
+
+def rows_of_bits(values: np.ndarray) -> np.ndarray:
+    """Which targets are rows of 0 and 1, bool [n]."""
+    return (values.ndim == 2) & ((values == 0) | (values == 1)).reshape(len(values), -1).all(axis=1)
+
+
+def require_bits(values: np.ndarray, task: str) -> None:
+    """Raises ConfigError for targets that are not rows of 0 and 1."""
+    if values.dtype.kind in "US":
+        raise ConfigError(
+            f"the targets are {list(values.shape[1:])} texts for each sample; data.task = {task} needs one class, or a "
+            "row of 0 and 1"
+        )
+    if not (bits := rows_of_bits(values)).all():
+        row = int(np.flatnonzero(~bits)[0])
+        raise TargetError(row, f"target {values[row].tolist()} is not a row of 0 and 1, which data.task = {task} needs")
+
+
+def of_each(names: Sequence[str], count: int) -> tuple[str, ...]:
+    """The names, if there is one for each."""
+    return tuple(names) if len(names) == count else ()
+
+
+def _one_hot(values: np.ndarray, names: Sequence[str], classes: int | None) -> Targets:
+    require_bits(values, "classification")
+    several = np.flatnonzero(values.sum(axis=1) != 1)
+    if len(several):
+        raise TargetError(int(several[0]), "several labels, or none; --task multilabel takes them")
+    count = values.shape[1]
+    if classes not in (None, count):
+        raise ConfigError(f"data.classes = {classes}: the targets are one-hot rows of {count}; leave it out")
+    return Targets(values.argmax(axis=1), classes=count, names=of_each(names, count))
+
+
+def _texts(values: np.ndarray, names: Sequence[str], classes: int | None) -> Targets:
+    """Class names, in the declared order or in ascending order of those that occur."""
+    found, compact = np.unique(values, return_inverse=True)
+    if not names:
+        if classes not in (None, len(found)):
+            raise ConfigError(
+                f"data.classes = {classes}: the targets are {len(found)} texts; leave it out, or give the data set "
+                "`classes`, the names of all"
+            )
+        return _compact(found, compact)
+    if classes not in (None, len(names)):
+        raise ConfigError(f"data.classes = {classes}: the data set names {len(names)} classes; leave it out")
+    if len(unknown := np.setdiff1d(found, names)):
+        row = int(np.flatnonzero(values == unknown[0])[0])
+        raise TargetError(row, f"label {str(unknown[0])!r} is none of the classes {_listed(tuple(names))}")
+    places = np.array([names.index(name) for name in found.tolist()])
+    return Targets(places[compact.reshape(-1)], classes=len(names), names=tuple(names), labels=tuple(names))
+
+
+def _whole(values: np.ndarray, names: Sequence[str], classes: int | None, booleans: bool) -> Targets:
+    """The declared classes, or those that occur."""
+    count = classes or len(names)
+    if count:
+        low, high = np.flatnonzero(values < 0), np.flatnonzero(values >= count)
+        if len(low):
+            raise TargetError(int(low[0]), f"label {values[low[0]]} is outside the class range; 0 to {count - 1}")
+        if len(high):
+            hint = "" if classes else f" ({count} class names are given; data.classes sets another number)"
+            raise TargetError(
+                int(high[0]), f"label {values[high[0]]} is outside the class range; 0 to {count - 1}{hint}"
+            )
+        return Targets(values, classes=count, names=of_each(names, count))
+    found, compact = np.unique(values, return_inverse=True)
+    if booleans:
+        named = tuple(str(bool(value)) for value in found)
+        return Targets(compact.reshape(-1), classes=len(found), names=named)
+    if np.array_equal(found, np.arange(len(found))):
+        return Targets(values, classes=len(found))
+    return _compact(found, compact)
+
+
+def _compact(found: np.ndarray, compact: np.ndarray) -> Targets:
+    """Labels with gaps, not from 0, or of text: classes in ascending order of the labels."""
+    names = tuple(map(str, found))
+    dense = found.dtype.kind == "i" and len(found) > 2 and found[-1] - found[0] == len(found) - 1
+    line = f"labels {f'{names[0]} to {names[-1]}' if dense else _listed(names)} are classes 0 to {len(names) - 1}"
+    return Targets(compact.reshape(-1).astype(np.int64), "", len(names), names, names, (line,))
+
+
+def _listed(names: Sequence[str]) -> str:
+    if len(names) <= NAMES_SHOWN:
+        return ", ".join(names)
+    return f"{', '.join(names[: NAMES_SHOWN // 2])}, ... {', '.join(names[-2:])}"

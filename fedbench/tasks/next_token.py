@@ -1,0 +1,107 @@
+"""Next-token prediction: scores of all tokens at each position, against the token that comes next."""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from fedbench.errors import ConfigError
+from fedbench.tasks.metric import Metric
+from fedbench.tasks.targets import TargetError, Targets
+from fedbench.tasks.task import Score, Task
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from fedbench.tasks.targets import Array
+
+IGNORED = -100
+"""The target of positions that do not count, as in PyTorch and Hugging Face."""
+
+
+class NextToken(Task):
+    """Targets int64 `[b, T]`, outputs logits `[b, T, V]`.
+
+    The data set has shifted the targets: that of position t is the token after input t, or -100 where none counts, such
+    as at the end and on padding. Weights are numbers of tokens that count, so that clients can be pooled.
+    """
+
+    name = "next-token"
+    metrics = (
+        Metric("perplexity", "perplexity", higher=False, log_mean=True),
+        Metric("token_accuracy", "token accuracy", share=True),
+        Metric("loss", "cross-entropy per token", higher=False),
+    )
+    meaning = "a token at each position"
+    outputs_are = "logits"
+
+    def read_targets(self, values: "Array", names: Sequence[str] = (), classes: int | None = None) -> Targets:
+        """classes: the size of the vocabulary; by default as many as there are target tokens."""
+        if values.ndim != 2 or values.dtype.kind not in "iu":
+            what = f"{values.dtype} {list(values.shape[1:])}"
+            raise ConfigError(
+                f"data.task = next-token: targets are whole numbers [T], the token after each input token; these are "
+                f"{what}"
+            )
+        count = classes or len(names) or int(values.max()) + 1
+        wrong = ((values < 0) | (values >= count)) & (values != IGNORED)
+        if wrong.any():
+            row = int(wrong.any(1).argmax())
+            raise TargetError(
+                row,
+                f"target token {values[row][wrong[row]][0]}: 0 to {count - 1} are tokens, {IGNORED} does not count",
+            )
+        return Targets(values, names=tuple(names), outputs=count)
+
+    def output_shapes(self, target: tuple[int, ...], outputs: int) -> Sequence[tuple[int | None, ...]]:
+        return [(*target, None)]
+
+    def refusal(self, samples: "Array", targets: "Array") -> str | None:
+        counted = targets != IGNORED
+        if samples.shape == targets.shape and counted.any() and (samples[counted] == targets[counted]).all():
+            return (
+                "the targets are the input tokens themselves; give each position the token after it: "
+                "targets[:-1] = inputs[1:], targets[-1] = -100"
+            )
+        return None
+
+    def loss(self, outputs: "Tensor", targets: "Tensor", reduction: str = "mean") -> "Tensor":
+        """Cross-entropy: mean over all tokens that count, 0 if none does.
+
+        none: of each sample, the mean over its tokens; sum: the sum of these.
+        """
+        from torch.nn.functional import cross_entropy
+
+        losses = cross_entropy(outputs.flatten(0, 1), targets.flatten(), ignore_index=IGNORED, reduction="none")
+        counts = (targets != IGNORED).sum(1)
+        if reduction == "mean":
+            return losses.sum() / counts.sum().clamp(min=1)
+        own = losses.view_as(targets).sum(1) / counts.clamp(min=1)
+        return own if reduction == "none" else own.sum()
+
+    def score(
+        self, batches: Iterable[tuple["Tensor", "Tensor"]], dtype: "torch.dtype", by_batches: bool = False
+    ) -> Score:
+        """Sums over tokens in float64; empty if none counts. Outputs that are NaN predict nothing."""
+        import torch
+
+        hits, losses, counts = [], [], []
+        for outputs, targets in batches:
+            outputs, counted = outputs.to(dtype), targets != IGNORED
+            right = (outputs.argmax(2) == targets) & ~outputs.isnan().any(2)
+            hits.append((right & counted).sum())
+            own = torch.nn.functional.cross_entropy(
+                outputs.flatten(0, 1), targets.flatten(), ignore_index=IGNORED, reduction="none"
+            )
+            losses.append(own.sum(dtype=torch.float64))
+            counts.append(counted.sum())
+        loss, count = torch.stack(losses).sum(), int(torch.stack(counts).sum())
+        if not count:
+            return {}
+        return {
+            "perplexity": (float((loss / count).exp()) * count, count),
+            "token_accuracy": (int(torch.stack(hits).sum()), count),
+            "loss": (float(loss), count),
+        }
+
+
+TASK = NextToken()

@@ -1,0 +1,111 @@
+"""Semantic segmentation: scores of all classes at each pixel, against its class."""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from fedbench.errors import ConfigError
+from fedbench.tasks.metric import Metric
+from fedbench.tasks.targets import TargetError, Targets
+from fedbench.tasks.task import Score, Task
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from fedbench.tasks.targets import Array
+
+VOID = 255
+"""Besides -1, the target of pixels that do not count, as in published masks; with more than 255 classes it is one."""
+
+
+class Segmentation(Task):
+    """Targets int64 `[b, H, W]`, outputs logits `[b, C, H, W]`. Pixels of -1 or 255 do not count.
+
+    miou: intersection over union of all of a client's pixels, mean over the classes that occur among its targets;
+    `miou/label=3` is that of a class.
+    """
+
+    name = "segmentation"
+    metrics = (
+        Metric("miou", "mean IoU", share=True, over_samples=False),
+        Metric("pixel_accuracy", "pixel accuracy", share=True),
+        Metric("loss", "cross-entropy per pixel", higher=False),
+    )
+    meaning = "a class at each pixel"
+    outputs_are = "logits"
+    by_label = True
+
+    def read_targets(self, values: "Array", names: Sequence[str] = (), classes: int | None = None) -> Targets:
+        """classes: their number; by default as many as there are class numbers below 255."""
+        if values.ndim != 3 or values.dtype.kind not in "iub":
+            what = f"{values.dtype} {list(values.shape[1:])}"
+            raise ConfigError(f"data.task = segmentation: targets are whole numbers [H, W], masks; these are {what}")
+        values = values.astype("int64")
+        count = classes or len(names) or int(values.max(where=values != VOID, initial=0)) + 1
+        wrong = ~ignored(values, count) & ((values < 0) | (values >= count))
+        if wrong.any():
+            row = int(wrong.reshape(len(values), -1).any(1).argmax())
+            label = values[row][wrong[row]][0]
+            raise TargetError(row, f"class {label}: 0 to {count - 1} are classes, -1 and {VOID} do not count")
+        return Targets(values, names=tuple(names) if len(names) == count else (), outputs=count)
+
+    def output_shapes(self, target: tuple[int, ...], outputs: int) -> Sequence[tuple[int | None, ...]]:
+        return [(outputs, *target)]
+
+    def loss(self, outputs: "Tensor", targets: "Tensor", reduction: str = "mean") -> "Tensor":
+        """Cross-entropy: mean over all pixels that count, 0 if none does.
+
+        none: of each sample, the mean over its pixels; sum: the sum of these.
+        """
+        void = ignored(targets, outputs.shape[1])
+        losses, counts = _losses(outputs, targets, void), (~void).flatten(1).sum(1)
+        if reduction == "mean":
+            return losses.sum() / counts.sum().clamp(min=1)
+        own = losses.flatten(1).sum(1) / counts.clamp(min=1)
+        return own if reduction == "none" else own.sum()
+
+    def score(
+        self, batches: Iterable[tuple["Tensor", "Tensor"]], dtype: "torch.dtype", by_batches: bool = False
+    ) -> Score:
+        """Over the pixels that count, whose number is the weight; empty if there are none.
+
+        Losses are summed in float64. Pixels whose outputs are NaN are predicted as no class.
+        """
+        import torch
+
+        table, loss = None, 0.0
+        for outputs, targets in batches:
+            outputs, classes = outputs.to(dtype), outputs.shape[1]
+            void = ignored(targets, classes)
+            predicted = outputs.argmax(1).masked_fill(outputs.isnan().any(1), classes)[~void]
+            pairs = targets[~void] * (classes + 1) + predicted
+            own = torch.bincount(pairs, minlength=classes * (classes + 1)).view(classes, classes + 1)
+            table = own if table is None else table + own  # [class, predicted], the last column: none
+            loss += float(_losses(outputs, targets, void).sum(dtype=torch.float64))
+        if table is None or not (count := int(table.sum())):
+            return {}
+        held, right = table.sum(1), table[:, :-1].diagonal()
+        overlap = right.double() / (held + table[:, :-1].sum(0) - right)
+        occurs = held > 0
+        score: Score = {
+            "miou": (float(overlap[occurs].mean()) * count, count),
+            "pixel_accuracy": (int(right.sum()), count),
+            "loss": (loss, count),
+        }
+        of_label = {f"miou/label={label}": overlap[label] for label in occurs.nonzero().flatten().tolist()}
+        return score | {name: (float(value) * count, count) for name, value in of_label.items()}
+
+
+def ignored(targets: Any, classes: int) -> Any:
+    """Which pixels of an array or tensor do not count, bool of its shape."""
+    return (targets == -1) | (targets == VOID) if classes <= VOID else targets == -1
+
+
+def _losses(outputs: "Tensor", targets: "Tensor", void: "Tensor") -> "Tensor":
+    """Cross-entropy `[b, H, W]`, 0 where nothing counts."""
+    from torch.nn.functional import cross_entropy
+
+    return cross_entropy(outputs, targets.masked_fill(void, -100), ignore_index=-100, reduction="none")
+
+
+TASK = Segmentation()

@@ -1,0 +1,75 @@
+"""Metrics of kept predictions."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.metrics import roc_auc_score
+
+from fedbench.errors import ConfigError
+from fedbench.results.plan import Entry, Plan
+from fedbench.results.predictions import read_predictions
+from fedbench.studies.rescore import POOLED, rescore, summary
+from fedbench.studies.run import run
+from tests.runtime.rounds import small
+
+OWN = "tests.studies.other_tasks:half_score"
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("kept") / "run"
+    evaluate = {"metrics": ["auroc", OWN]}
+    return run(
+        small(seeds=[0, 1], rounds=1, save_predictions=True, evaluate=evaluate, out=str(out)), report=False
+    ).folder
+
+
+def test_values_are_those_of_the_run(kept):
+    import fedbench
+
+    names = ["auroc", "accuracy", OWN]
+    table, recorded = rescore(kept, names), fedbench.load(kept).clients
+    assert len(table) == 3 * 2 * 2 * (10 + 1)
+    for name in names:
+        own = table[(table["metric"] == name) & (table["client"] != POOLED)]
+        both = own.merge(recorded, on=["seed", "point", "client"])
+        assert len(both) == 2 * 2 * 10
+        np.testing.assert_allclose(both["value"], both[f"test_{name}"], rtol=1e-6)
+
+
+def test_all_samples_together_are_scored_at_once(kept):
+    table, found = rescore(kept, ["auroc", "accuracy"]), read_predictions(kept)[1, "after_agg"]
+    pooled = table.query("seed == 1 and point == 'after_agg' and client == -1").set_index("metric")["value"]
+    assert pooled["accuracy"] == pytest.approx((found.outputs.argmax(1) == found.targets).mean())
+    shares = np.exp(found.outputs.astype(float))
+    shares /= shares.sum(1, keepdims=True)
+    assert pooled["auroc"] == pytest.approx(roc_auc_score(found.targets, shares, multi_class="ovr"), abs=1e-6)
+
+
+def test_the_summary_is_of_clients_and_of_all_samples(kept):
+    table = rescore(kept, ["loss"])
+    rows = summary(kept, table).set_index("point").loc["after_fit"]
+    own = table.query("point == 'after_fit' and client != -1").groupby("seed")["value"]
+    assert rows["seeds"] == 2
+    assert rows["mean"] == pytest.approx(own.mean().mean())
+    assert rows["worst_tenth"] == pytest.approx(own.max().mean())  # one of ten; a higher loss is worse
+
+
+def test_the_final_runs_of_a_comparison_are_scored(tmp_path):
+    entries = [Entry("final", name, {}, 0, name, "done") for name in ("fedavg", "local")]
+    entries.append(Entry("candidate", "local", {"train.lr": 1}, 0, "nowhere", "done"))
+    for entry in entries[:2]:
+        run(small(entry.label, rounds=1, save_predictions=True, out=str(tmp_path / entry.path)), report=False)
+    Plan("compare", None, {}, entries).write(tmp_path)
+    assert list(dict.fromkeys(rescore(tmp_path, ["top5"])["method"])) == ["fedavg", "local"]
+
+
+def test_what_cannot_be_scored_is_one_line(kept, tmp_path):
+    run(small(rounds=1, out=str(tmp_path / "a")), report=False)
+    with pytest.raises(ConfigError, match="no predictions were kept; run it again with --save-predictions"):
+        rescore(tmp_path / "a", ["auroc"])
+    with pytest.raises(ConfigError, match="unknown metric 'auroq'; did you mean auroc"):
+        rescore(kept, ["auroq"])
+    with pytest.raises(ConfigError, match="no such folder"):
+        rescore(tmp_path / "b", ["auroc"])
