@@ -93,7 +93,7 @@ def test_damaged_archives(cifar):
 
 
 def test_imports_that_cannot_be(tmp_path, cifar):
-    assert "--from is for ag-news, camelyon17, cifar10, cifar100, cifar10c" in refused(
+    assert "--from is for ag-news, camelyon17, cifar10, cifar100," in refused(
         importing.import_files, "digits", tmp_path
     )
     assert "no such file or folder" in refused(importing.import_files, "mnist", tmp_path / "none")
