@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 
@@ -80,6 +81,19 @@ def test_the_notebook_lines_run_as_printed(tmp_path, monkeypatch):
     exec(code.replace("rounds=5", "rounds=1, resources={'hosts': 0}"), found)
     assert {"after_fit", "after_agg"} <= set(found["result"].metrics["point"])
     assert found["result"].report.exists()
+
+
+def test_the_script_in_python_runs_as_printed(tmp_path):
+    (code,) = [block for kind, block in BLOCKS if kind == "python" and "import Config, compare" in block]
+    assert len(code.splitlines()) <= 30
+    quick = code.replace("rounds=10", "rounds=1, seeds=[0], train={'steps': 1}").replace("tune=0", "tune=0, at_once=1")
+    (tmp_path / "script.py").write_text(quick)
+    done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert "HeadAtHome" in done.stdout
+    (table,) = (tmp_path / "results" / "compare").glob("*/table.csv")
+    methods = {line.split(",")[0] for line in table.read_text().splitlines()[1:]}
+    assert methods == {"__main__:HeadAtHome", "ditto", "local", "centralized", "fedavg-ft"}
 
 
 @pytest.mark.parametrize("line", COMMAND_LINES)
