@@ -82,6 +82,11 @@ def build_learner(run: ResolvedRun, seed: int, device: str = "cpu") -> Learner:
 def build_model(run: ResolvedRun) -> LightningModule:
     """A new module for the data of a run. Raises ConfigError."""
     config, dataset = run.config, run.dataset
+    if dataset.kind == "token" and issubclass(models.load(config.model.name), models.Network):
+        raise ConfigError(
+            f"model {config.model.name}: takes numbers, but the samples of {config.data.name} are tokens; bring a "
+            "LightningModule of your own, with an embedding"
+        )
     shape = dataset.fields.shapes if dataset.fields and dataset.fields.sample else dataset.shape
     return models.build(config.model.name, shape, dataset.outputs, run.task, **config.model.options)
 

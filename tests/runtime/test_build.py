@@ -86,3 +86,14 @@ def test_copies_are_known_before_weights_part_them(tmp_path):
     torch.save(module.state_dict(), tmp_path / "w.pt")
     resolved = resolve(small(model={"name": "tests.runtime.networks:Taught", "weights": tmp_path / "w.pt"}))
     assert build_learner(resolved, 0).flat.copies == {"teacher": "net"}
+
+
+def test_built_in_models_refuse_tokens(monkeypatch):
+    import numpy as np
+
+    module = ModuleType("mine")
+    module.make = lambda: tuple((np.ones((n, 5), np.int64), np.arange(n) % 2) for n in (40, 8))
+    monkeypatch.setitem(sys.modules, "mine", module)
+    run = resolve(Config(data="mine:make", partition="iid", model="mlp", resources={"hosts": 0}))
+    with pytest.raises(ConfigError, match=r"model mlp: takes numbers, but the samples of mine:make are tokens"):
+        build_learner(run, 0)
