@@ -1,9 +1,14 @@
 """Every process makes the same parts of a configuration, whatever it has drawn before."""
 
+import sys
+from types import ModuleType
+
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
+from fedbench.config import Config
 from fedbench.data.partitions import partition
 from fedbench.errors import ConfigError
 from fedbench.jobs.resolve import resolve
@@ -89,8 +94,6 @@ def test_copies_are_known_before_weights_part_them(tmp_path):
 
 
 def test_built_in_models_refuse_tokens(monkeypatch):
-    import numpy as np
-
     module = ModuleType("mine")
     module.make = lambda: tuple((np.ones((n, 5), np.int64), np.arange(n) % 2) for n in (40, 8))
     monkeypatch.setitem(sys.modules, "mine", module)
