@@ -9,6 +9,7 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import FunctionType
 from typing import Annotated, Any, Literal, cast
 
 import yaml
@@ -75,7 +76,12 @@ class DataConfig(OpenSection):
     @model_validator(mode="before")
     @classmethod
     def _from_objects(cls, value: Any) -> Any:
-        return value if isinstance(value, cls) else with_data_name(value, cls.model_fields)
+        if isinstance(value, cls):
+            return value
+        named = with_data_name(value, cls.model_fields)
+        if isinstance(named, dict) and isinstance(named.get("collate"), FunctionType):
+            return {**named, "collate": name_of(named["collate"])}
+        return named
 
     @field_validator("task", mode="before")
     @classmethod

@@ -1,6 +1,6 @@
 """Data that a user passes as Python objects: which objects are understood, and a name that identifies their content."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from types import FunctionType
@@ -30,13 +30,15 @@ class GivenData:
     """Data as objects. They stay in their process; others know them by the copy in the cache.
 
     kind: arrays, columns, items, table, or the class of the data set. parts: by name, `train` and perhaps `val` and
-    `test`; empty in other processes. decided: what determines the copy, by the configuration. sources: what this
+    `test`; empty in other processes. collate: the function of the loaders of a LightningDataModule, if it has one of
+    its own. decided: what determines the copy, by the configuration. sources: what this
     process reads, likewise.
     """
 
     name: str
     kind: str
     parts: Mapping[str, Any]
+    collate: Callable[[list[Any]], Any] | None = None
     decided: dict[str, dict[str, Any]] = field(default_factory=dict)
     sources: dict[str, Any] = field(default_factory=dict)
 
@@ -44,7 +46,7 @@ class GivenData:
         """Checks before a new command that the objects are still those of the name. Raises ConfigError."""
         if self.parts:
             self.sources.clear()
-        if self.parts and not self.name.endswith(AT + _digest(self.kind, self.parts)):
+        if self.parts and not self.name.endswith(AT + _digest(self.parts, self.collate)):
             raise ConfigError(f"data {self.name}: the objects have changed since; pass them again, Config(data=...)")
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -54,7 +56,7 @@ class GivenData:
 def _received(name: str, kind: str, decided: dict[str, dict[str, Any]]) -> GivenData:
     """The data from another process, or this process's own."""
     here = own_object(name)
-    return here if isinstance(here, GivenData) else GivenData(name, kind, {}, decided)
+    return here if isinstance(here, GivenData) else GivenData(name, kind, {}, decided=decided)
 
 
 def given_data(name: str) -> GivenData | None:
@@ -63,19 +65,16 @@ def given_data(name: str) -> GivenData | None:
     return found if isinstance(found, GivenData) else None
 
 
-def with_data_name(value: Any, keys: Mapping[str, Any], collated: bool = False) -> Any:
-    """A data section in which objects are replaced by their name. Raises ConfigError.
-
-    keys: of the section. collated: whether a collate function is given beside the objects.
-    """
+def with_data_name(value: Any, keys: Mapping[str, Any]) -> Any:
+    """A data section in which objects are replaced by their name. keys: of the section. Raises ConfigError."""
     if value is None or isinstance(value, str | bool | int | float | type | FunctionType):
         return value
     if isinstance(value, Mapping) and "name" in value:
-        named = with_data_name(value["name"], keys, "collate" in value)
+        named = with_data_name(value["name"], keys)
         return {**value, **(named if isinstance(named, dict) else {"name": named})}
     if isinstance(value, Mapping) and not _holds_data(value, keys):
         return value
-    return {"name": _name_of_data(value, collated)}
+    return {"name": _name_of_data(value)}
 
 
 def _holds_data(value: Mapping[Any, Any], keys: Mapping[str, Any]) -> bool:
@@ -86,21 +85,20 @@ def _holds_data(value: Mapping[Any, Any], keys: Mapping[str, Any]) -> bool:
     )
 
 
-def _name_of_data(value: Any, collated: bool) -> str:
-    parts = parts_of(value, collated)
+def _name_of_data(value: Any) -> str:
+    collate = None
+    if hasattr(value, "prepare_data") and hasattr(value, "train_dataloader") and not isinstance(value, type):
+        parts, collate = _parts_of_module(value)
+    else:
+        parts = parts_of(value)
     kind = _kind_of(parts["train"])
-    name = f"{MEMORY}{kind}{AT}{_digest(kind, parts)}"
-    keep(name, GivenData(name, kind, parts))
+    name = f"{MEMORY}{kind}{AT}{_digest(parts, collate)}"
+    keep(name, GivenData(name, kind, parts, collate))
     return name
 
 
-def parts_of(value: Any, collated: bool = False) -> dict[str, Any]:
-    """The parts by name, `train` and perhaps `val` and `test`, in this order. Raises ConfigError.
-
-    collated: whether the loaders of a LightningDataModule may have a collate function of their own.
-    """
-    if hasattr(value, "prepare_data") and hasattr(value, "train_dataloader") and not isinstance(value, type):
-        return _parts_of_module(value, collated)
+def parts_of(value: Any) -> dict[str, Any]:
+    """The parts by name, `train` and perhaps `val` and `test`, in this order. Raises ConfigError."""
     if isinstance(value, Mapping) and any(str(key).lower() in PARTS for key in value):
         return _parts_by_name(value)
     if isinstance(value, tuple | list) and (found := _parts_in_order(value)):
@@ -169,8 +167,13 @@ def _four_arrays(value: Sequence[Any]) -> dict[str, Any]:
     return {"train": tuple(value[:2]), "test": tuple(value[2:])}
 
 
-def _parts_of_module(module: Any, collated: bool) -> dict[str, Any]:
-    """The data sets of the loaders of a LightningDataModule. Raises ConfigError."""
+def _parts_of_module(module: Any) -> tuple[dict[str, Any], Any]:
+    """The data sets of the loaders of a LightningDataModule, and their collate function if it is their own.
+
+    Raises ConfigError.
+    """
+    from torch.utils.data import default_collate, default_convert
+
     called = f"data {type(module).__name__}"
     found: dict[str, Any] = {}
     try:
@@ -182,9 +185,12 @@ def _parts_of_module(module: Any, collated: bool) -> dict[str, Any]:
         raise
     except Exception as error:
         raise ConfigError(f"{called}: it fails outside a Trainer: {RunError.of(error)}") from error
-    return _in_order(
-        {part: _loaded(loader, f"{called}.{part}_dataloader()", collated) for part, loader in found.items()}
-    )
+    loaders = {part: _one_loader(loader, f"{called}.{part}_dataloader()") for part, loader in found.items()}
+    usual = (default_collate, default_convert)
+    own = {None if loader.collate_fn in usual else loader.collate_fn for loader in loaders.values()}
+    if len(own) > 1:
+        raise ConfigError(f"{called}: its loaders have different collate functions; give all of them the same one")
+    return _in_order({part: loader.dataset for part, loader in loaders.items()}), own.pop() if own else None
 
 
 def _loader(module: Any, part: str) -> Any:
@@ -196,20 +202,13 @@ def _loader(module: Any, part: str) -> Any:
     return (getattr(module, name)() or None) if own else None
 
 
-def _loaded(loader: Any, where: str, collated: bool) -> Any:
-    """The data set of a loader. Raises ConfigError."""
-    from torch.utils.data import default_collate
-
+def _one_loader(loader: Any, where: str) -> Any:
+    """The one loader of a part. Raises ConfigError."""
     if isinstance(loader, list | tuple) and len(loader) == 1:
         (loader,) = loader
     if not (hasattr(loader, "dataset") and hasattr(loader, "collate_fn")):
         raise ConfigError(f"{where} returns a {type(loader).__name__}; one DataLoader is expected")
-    if loader.collate_fn is not default_collate and not collated:
-        raise ConfigError(
-            f"{where} has a collate function of its own, and fedbench makes its batches itself: return samples of one "
-            "shape from the data set, or name the function by data.collate"
-        )
-    return loader.dataset
+    return loader
 
 
 def _kind_of(part: Any) -> str:
@@ -256,11 +255,11 @@ def _is_part(value: Any) -> bool:
     return hasattr(value, "__getitem__") and hasattr(value, "__len__")
 
 
-def _digest(kind: str, parts: Mapping[str, Any]) -> str:
+def _digest(parts: Mapping[str, Any], collate: Any) -> str:
     """Eight hexadecimal digits that identify what the objects hold in memory, and the code of data sets."""
     from fedbench.user_code.memory import add_memory
 
-    digest = sha256()
+    digest = sha256(b"" if collate is None else Walk(collate).fingerprint.encode())
     for name, part in parts.items():
         digest.update(name.encode())
         if _is_table(part):

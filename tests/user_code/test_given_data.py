@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, TensorDataset, random_split
 
 from fedbench import Config, ConfigError
 from fedbench.user_code import look_again
-from fedbench.user_code.given_data import given_data, parts_of
+from fedbench.user_code.given_data import given_data
 
 X, Y, USERS = np.arange(40.0).reshape(20, 2), np.arange(20) % 2, np.array(["ann", "bob"] * 10)
 FRAME = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "y": Y})
@@ -55,10 +55,10 @@ class Module(LightningDataModule):
         return DataLoader(self.train, batch_size=4, shuffle=True, collate_fn=self.collate)
 
     def val_dataloader(self):
-        return [DataLoader(self.val)]
+        return [DataLoader(self.val, collate_fn=self.collate)]
 
     def test_dataloader(self):
-        return DataLoader(self.tested)
+        return DataLoader(self.tested, collate_fn=self.collate)
 
 
 def name(data) -> str:
@@ -133,8 +133,9 @@ def test_keys_of_the_section_are_no_data():
 
 
 def test_a_data_module_that_cannot_be_used_as_it_is():
-    class Own(Module):
-        collate = staticmethod(list)
+    class Several(Module):
+        def train_dataloader(self):
+            return DataLoader(ITEMS, collate_fn=list)
 
     class Fails(Module):
         def setup(self, stage):
@@ -144,12 +145,20 @@ def test_a_data_module_that_cannot_be_used_as_it_is():
         def train_dataloader(self):
             return [DataLoader(ITEMS), DataLoader(ITEMS)]
 
-    assert "Own.train_dataloader() has a collate function of its own" in refused(Own())
-    assert "data.collate" in refused(Own())
+    assert "data Several: its loaders have different collate functions" in refused(Several())
     assert "data Fails: it fails outside a Trainer: AttributeError: " in refused(Fails())
     assert "test_given_data.py:" in refused(Fails())
     assert "Two.train_dataloader() returns a list; one DataLoader is expected" in refused(Two())
-    assert [*parts_of(Own(), collated=True)] == ["train", "val", "test"]
+
+
+def test_a_data_module_brings_its_collate_function():
+    class Own(Module):
+        collate = staticmethod(list)
+
+    own, usual = name(Own()), name(Module())
+    assert given_data(own).collate is list
+    assert given_data(usual).collate is None
+    assert own != usual
 
 
 def test_the_name_follows_the_content():

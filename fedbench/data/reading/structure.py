@@ -1,6 +1,6 @@
 """Reads samples of several arrays (dicts, tuples, nested), and calls a collate function on items of unequal sizes."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -98,19 +98,21 @@ def type_of(array: np.ndarray) -> str:
     return "float" if array.dtype.kind == "f" else str(array.dtype)
 
 
-def collated_parts(name: str, collate: str, parts: Sequence[Any], label: str | None) -> list[list[Any]]:
+def collated_parts(
+    name: str, collate: str | Callable[[list[Any]], Any], parts: Sequence[Any], label: str | None
+) -> list[list[Any]]:
     """The items of all parts after a collate function, which gets all items at once, as a DataLoader gives those of a
     batch.
 
-    collate: pad, or package.module:function, which returns one batch, whose rows are the new items. label: the key of
-    the target. Raises ConfigError.
+    collate: pad, or a function or its package.module:name, which returns one batch, whose rows are the new items.
+    label: the key of the target. Raises ConfigError.
     """
     items = [part[index] for part in parts for index in range(len(part))]
-    where = f"data.collate = {collate}"
+    where = f"data.collate = {collate if isinstance(collate, str) else getattr(collate, '__qualname__', collate)}"
     if collate == PAD:
         rows = padded(items, label)
     else:
-        function: Any = import_string(collate, "data.collate")
+        function: Any = import_string(collate, "data.collate") if isinstance(collate, str) else collate
         try:
             batch = function(items)
         except Exception as error:

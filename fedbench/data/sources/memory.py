@@ -109,8 +109,8 @@ def source_of_items(config: DataConfig, given: GivenData) -> Source:
     reading = checked_data_options(config, factory.Reading)
     keys = Keys(reading.sample, reading.label, reading.user)
     whole = {name: part_of(config.name, name, data, keys) for name, data in given.parts.items()}
-    if reading.collate:
-        items = collated_parts(config.name, reading.collate, [part.data for part in whole.values()], keys.label)
+    if collate := reading.collate or given.collate:
+        items = collated_parts(config.name, collate, [part.data for part in whole.values()], keys.label)
         whole = {name: replace(part, data=own) for (name, part), own in zip(whole.items(), items, strict=True)}
     parts, remarks = tested(whole)
     reader = parts["train"].reader(reading.kind)

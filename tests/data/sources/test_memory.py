@@ -167,3 +167,21 @@ def test_a_process_that_does_not_know_the_objects_says_what_to_do():
         Dataset.load(config.data)
     with pytest.raises(ConfigError, match=r"start there, or pass them again: Config\(data=...\)"):
         Dataset.load(config.data)
+
+
+def ragged(items):
+    """A collate function of the user's."""
+    longest = max(len(ids) for ids, _ in items)
+    rows = [[*ids, *[9] * (longest - len(ids))] for ids, _ in items]
+    return {"ids": torch.tensor(rows), "mask": torch.tensor(rows) < 9, "label": torch.tensor([y for _, y in items])}
+
+
+def test_items_of_unequal_sizes_need_a_collate_function():
+    items = [(list(range(1 + row % 3)), row % 2) for row in range(20)]
+    assert "fill them up with data.collate = pad" in refused(items)
+    padded = load(items, collate="pad")
+    assert padded.samples[:3].tolist() == [[0, 0, 0], [0, 1, 0], [0, 1, 2]]
+    own = load(items, collate=ragged)
+    assert str(own.fields) == "ids [3], mask [3]"
+    assert own.samples[1].tolist() == [0, 1, 9, 1, 1, 0]
+    assert own.fields.label == "label"
