@@ -79,6 +79,9 @@ def with_data_name(value: Any, keys: Mapping[str, Any]) -> Any:
 
 def _holds_data(value: Mapping[Any, Any], keys: Mapping[str, Any]) -> bool:
     """Whether a mapping holds parts or columns, not keys of the section."""
+    train = [part for key, part in value.items() if PARTS.get(str(key).lower()) == "train"]
+    if any(hasattr(part, "__iter__") and not isinstance(part, str) for part in train):
+        return True
     own = [part for key, part in value.items() if key not in keys]
     return any(_is_part(part) or (not isinstance(part, list) and _is_column(part)) for part in own) or (
         len(own) > 1 and all(map(_is_column, own))

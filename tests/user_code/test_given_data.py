@@ -12,6 +12,7 @@ from lightning import LightningDataModule
 from torch.utils.data import DataLoader, TensorDataset, random_split
 
 from fedbench import Config, ConfigError
+from fedbench.data import Dataset
 from fedbench.user_code import look_again
 from fedbench.user_code.given_data import given_data
 
@@ -116,6 +117,7 @@ def test_what_is_understood(value, kind, parts):
         ({"val": ITEMS, "validation": ITEMS}, "part 'validation' is the val part too; pass a dict of the parts train"),
         ({"test": ITEMS}, "data: a part train is needed, and there is test alone"),
         ({"train": ITEMS, "test": X}, "the test part of the data is an ndarray without targets; pass (X, y)"),
+        ({"train": iter(ITEMS)}, "the train part of the data is an iterator without a length; (X, y), "),
         (DataLoader(ITEMS), "data is a DataLoader; pass its data set, loader.dataset"),
         (iter(ITEMS), "data is an iterator without a length; (X, y), (X, y, users) or "),
         (torch.nn.Sequential(torch.nn.Flatten()), "data is a Sequential; (X, y), (X, y, users) or "),
@@ -130,6 +132,8 @@ def test_what_is_refused_with_what_is_legal(value, line):
 def test_keys_of_the_section_are_no_data():
     assert name({"val": 0.2, "mean": [0.5], "std": [0.5]}) == "digits"
     assert name({"name": "mnist", "label": ["a"]}) == "mnist"
+    with pytest.raises(ConfigError, match=r"unknown key data\.train: data digits takes no such option"):
+        Dataset.load(Config(data={"train": 1}).data)
 
 
 def test_a_data_module_that_cannot_be_used_as_it_is():

@@ -200,8 +200,8 @@ class Copies:
         tests = self.rows - self.train
         if self.found > SHARE_OF_COPIES * tests:
             yield (
-                f"{self.found} of {tests} test samples are training samples too, number for number: where the factory "
-                "draws its parts at random, let it draw the same ones in every call"
+                f"{self.found} of {tests} test samples are training samples too, number for number: where the parts "
+                "are drawn at random, draw the same ones every time"
             )
 
 
