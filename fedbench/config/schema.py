@@ -239,6 +239,11 @@ class CheckpointConfig(Section):
         description="rounds between checkpoints; auto: at most a twentieth of the time is spent on them; 0: no "
         "checkpoints",
     )
+    keep: bool = Field(
+        False,
+        description="keep the state of a finished run (models and clients' states), so that the same command with more "
+        "rounds continues from it",
+    )
 
 
 def _variable(name: str, otherwise: str | None = None) -> Callable[[], str | None]:

@@ -112,7 +112,10 @@ def epochs_before(fit: Fit) -> int:
 
 def rounds_ahead(engine: Engine, fit: Fit) -> int:
     """The number of fits that a schedule covers."""
-    return engine.rounds if engine.train.keep_optimizer and fit.memory is not None else 1
+    if not engine.train.keep_optimizer or fit.memory is None:
+        return 1
+    engine.uses_rounds = True
+    return engine.rounds
 
 
 def _go_on(optimizer: Optimizer, schedulers: list[Any], kept: dict[str, Any]) -> None:

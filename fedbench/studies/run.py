@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -106,8 +106,10 @@ def run(
             raise ConfigError(f"--resume: {folder} holds no run to continue; leave --resume out to start one")
         if state == "done":
             run_folder.warn_about_changes([(folder, config)])
-            run_folder.remove_leftovers(folder)
+            run_folder.remove_leftovers(folder, config.rounds)
         else:
+            if before := run_folder.shorter_run(folder, config):
+                log.info("%s holds %d rounds: continuing to %d", folder, before.rounds, config.rounds)
             _run_missing_seeds(resolved, folder, watch or (lambda event: None), open_hosts, debug)
     if report and not (state == "done" and result.report.exists()):
         from fedbench.report import make_report
@@ -120,12 +122,25 @@ def run(
 def jobs_of(config: Config, folder: Path) -> list[Job]:
     """The jobs of a run. One seed is a job in the run's folder; several seeds are merged from their jobs.
 
-    A folder named by the user outlives changes of the user's code and data, which make other jobs.
+    A folder named by the user outlives changes of the user's code and data, which make other jobs. If it holds a run
+    with fewer rounds, new jobs continue from the old ones, which stay. Raises ConfigError if they cannot.
     """
     named = config.out or config.name
     if len(config.seeds) == 1 and not (named and provenance.short_fingerprint(config)):
         return [Job(config, folder, config.method.name)]
-    return [Job.of(config, seed, config.out or Path("results")) for seed in config.seeds]
+    root = config.out or Path("results")
+    jobs = [Job.of(config, seed, root) for seed in config.seeds]
+    if (before := run_folder.shorter_run(folder, config)) is None:
+        return jobs
+    return [_after(job, Job.of(before, job.seed, root)) for job in jobs]
+
+
+def _after(job: Job, shorter: Job) -> Job:
+    """The job; if a shorter one has a checkpoint, it continues from there. Raises ConfigError if it cannot."""
+    known = (shorter.folder / "config.yaml").exists()
+    if known and run_folder.check_longer(shorter.folder, shorter.config, job.config.rounds):
+        return replace(job, shorter=shorter.folder)
+    return job
 
 
 def _run_missing_seeds(run: ResolvedRun, folder: Path, watch: Watcher, open_hosts: bool, debug: bool) -> None:

@@ -215,3 +215,14 @@ class HalfFrozen(LightningModule):
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         return torch.optim.SGD(self.head.parameters(), lr=0.1)
+
+
+def test_a_longer_run_keeps_nothing_of_an_end_that_was_none(tmp_path):
+    """Client 0 trains again after round 2, client 1 does not."""
+    config = small(rounds=3).model_copy(update={"save_models": True})
+    models = KeptModels(config, 0, "fit", tmp_path, {1: [0, 1], 2: [1], 3: [0]}.__getitem__)
+    models.folder.mkdir(parents=True)
+    for name in ("client-0-after_fit", "client-0-after_agg-trained", "client-1-after_fit", "client-1-after_agg"):
+        (models.folder / f"{name}.pt").touch()
+    models.forget_after(2)
+    assert [path.name for path in models.folder.iterdir()] == ["client-1-after_fit.pt"]
