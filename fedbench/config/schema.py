@@ -154,8 +154,16 @@ class TrainConfig(Section):
     lr: float = Field(0.01, gt=0, description="learning rate")
     momentum: float = Field(0.5, ge=0, lt=1, description="heavy-ball momentum of sgd")
     weight_decay: float = Field(5e-4, ge=0, description="coupled weight decay")
+    clip_norm: float | None = Field(
+        None, gt=0, description="largest norm of the gradient of a step, which is scaled down to it; none: no clipping"
+    )
     lr_decay: float = Field(1.0, gt=0, le=1, description="learning rates of round t are multiplied by lr_decay^(t-1)")
     batch_size: PositiveInt | Literal["full"] = Field(50, description="images per gradient step, or full")
+    accumulate: PositiveInt = Field(
+        1,
+        description="batches per step of the optimiser, by their mean gradient; the rest of an epoch makes one too; "
+        "steps are counted in batches",
+    )
     epochs: int = Field(5, ge=0, description="local epochs per round")
     steps: PositiveInt | None = Field(None, description="local gradient steps per round, instead of epochs")
     shuffle: bool = Field(True, description="shuffle a client's images every epoch")

@@ -75,6 +75,8 @@ class Engine:
     ) -> None:
         self.flat, self.train, self.hooks, self.optimizer, self.rounds = flat, train, hooks, optimizer, rounds
         self.ledger, self.uses_rounds = Ledger(flat.device), False
+        if hooks:
+            hooks.context.update(accumulate_grad_batches=train.accumulate)
         self.idle_optimizers: dict[Any, Any] = {}
         self._batchnorms = {n: m for n, m in flat.module.named_modules() if isinstance(m, _BatchNorm)}
 

@@ -157,6 +157,14 @@ def hold_frozen(optimizer: Optimizer, w: Tensor, trainable: Tensor) -> None:
     optimizer.register_step_post_hook(after)
 
 
+def drop_frozen_gradients(engine: Engine, fit: Fit) -> None:
+    """Sets the gradients of frozen entries to 0, so that they have no part in a norm."""
+    for parameter, slot in zip(engine.flat.parameters, engine.flat.layout.params, strict=True):
+        if fit.move is not None and parameter.grad is not None:
+            moving = fit.move.mask[slot.start : slot.stop].view(slot.shape)
+            parameter.grad.masked_fill_(~moving.to(parameter.grad.device), 0)
+
+
 def _splits_tensors(engine: Engine, mask: Tensor) -> bool:
     """Whether a tensor is partly frozen; wholly frozen tensors get no gradient anyway."""
     parts = (mask[slot.start : slot.stop] for slot in engine.flat.layout.params)
