@@ -9,6 +9,7 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import FunctionType
 from typing import Annotated, Any, Literal, cast
 
 import yaml
@@ -17,7 +18,7 @@ from pydantic import Field, ValidationError, ValidationInfo, field_validator, mo
 from fedbench.config.section import OpenSection, PositiveInt, Section, Seed
 from fedbench.config.words import explain
 from fedbench.errors import ConfigError
-from fedbench.user_code import objects_to_send, receive_objects
+from fedbench.user_code import name_of, objects_to_send, receive_objects
 
 
 def absolute(value: Path | None) -> Path | None:
@@ -213,6 +214,14 @@ class EvaluateConfig(Section):
     by: list[Literal["class", "domain"]] = Field(
         [], description="also record test scores per class (as the client sees it) and per domain, in clients.parquet"
     )
+
+    @field_validator("metrics", mode="before")
+    @classmethod
+    def _names_of_functions(cls, value: Any) -> Any:
+        """In Python a metric may be the function itself."""
+        if not isinstance(value, list | tuple):
+            return value
+        return [name_of(item) if isinstance(item, type | FunctionType) else item for item in value]
 
 
 class ResourcesConfig(Section):

@@ -25,6 +25,7 @@ from fedbench.runtime.kept_models import MODELS_FOLDER
 from fedbench.runtime.ray import cluster
 from fedbench.runtime.resolved import ResolvedRun
 from fedbench.studies.cost import Cost
+from fedbench.studies.stages import shown_in_notebook
 from fedbench.studies.study_result import StudyResult
 from fedbench.tasks import Metric
 
@@ -87,9 +88,10 @@ def run(
 ) -> Result:
     """Run a configuration, or continue its run, and return the result; a finished seed is not run again.
 
-    resume: refuse to start from nothing. watch: gets every evaluated round (`Progress.update` fits). debug: without
-    hosts, raise client failures where they happen, for a debugger. Raises ConfigError before round 1 if the
-    configuration cannot be run, and RunError if the run fails later: in the user's code, or at every client.
+    resume: refuse to start from nothing. watch: gets every evaluated round (`Progress.update` fits); a notebook shows
+    the progress without it. debug: without hosts, raise client failures where they happen, for a debugger. Raises
+    ConfigError before round 1 if the configuration cannot be run, and RunError if the run fails later: in the user's
+    code, or at every client.
     """
     config = Config.of(config)
     open_hosts = config.resources.hosts == "auto"
@@ -110,7 +112,8 @@ def run(
         else:
             if before := run_folder.shorter_run(folder, config):
                 log.info("%s holds %d rounds: continuing to %d", folder, before.rounds, config.rounds)
-            _run_missing_seeds(resolved, folder, watch or (lambda event: None), open_hosts, debug)
+            with shown_in_notebook(config, watch) as shown:
+                _run_missing_seeds(resolved, folder, shown, open_hosts, debug)
     if report and not (state == "done" and result.report.exists()):
         from fedbench.report import make_report
 
