@@ -192,8 +192,16 @@ class TrainConfig(Section):
     lr: float = Field(0.01, gt=0, description="learning rate")
     momentum: float = Field(0.5, ge=0, lt=1, description="heavy-ball momentum of sgd")
     weight_decay: float = Field(5e-4, ge=0, description="coupled weight decay")
+    clip_norm: float | None = Field(
+        None, gt=0, description="largest norm of the gradient of a step, which is scaled down to it; none: no clipping"
+    )
     lr_decay: float = Field(1.0, gt=0, le=1, description="learning rates of round t are multiplied by lr_decay^(t-1)")
     batch_size: PositiveInt | Literal["full"] = Field(50, description="images per gradient step, or full")
+    accumulate: PositiveInt = Field(
+        1,
+        description="batches per step of the optimiser, by their mean gradient; the rest of an epoch makes one too; "
+        "steps are counted in batches",
+    )
     epochs: int = Field(5, ge=0, description="local epochs per round")
     steps: PositiveInt | None = Field(None, description="local gradient steps per round, instead of epochs")
     shuffle: bool = Field(True, description="shuffle a client's images every epoch")
@@ -249,6 +257,14 @@ class EvaluateConfig(Section):
         [], description="also record test scores per class (as the client sees it) and per domain, in clients.parquet"
     )
 
+    @field_validator("metrics", mode="before")
+    @classmethod
+    def _names_of_functions(cls, value: Any) -> Any:
+        """In Python a metric may be the function itself."""
+        if not isinstance(value, list | tuple):
+            return value
+        return [name_of(item) if isinstance(item, type | FunctionType) else item for item in value]
+
 
 class ResourcesConfig(Section):
     hosts: Annotated[int, Field(ge=0)] | Literal["auto"] = Field(
@@ -281,6 +297,11 @@ class CheckpointConfig(Section):
         "auto",
         description="rounds between checkpoints; auto: at most a twentieth of the time is spent on them; 0: no "
         "checkpoints",
+    )
+    keep: bool = Field(
+        False,
+        description="keep the state of a finished run (models and clients' states), so that the same command with more "
+        "rounds continues from it",
     )
 
 

@@ -67,14 +67,16 @@ class Engine:
     """Trains a flat module, one fit after another. Subclasses implement a fit in `run`.
 
     hooks: the module's hooks if no Trainer calls them; optimizer: module, sgd, adam or adamw (`train.optimizer`,
-    resolved); rounds: of the run. ledger: counts the next fit.
+    resolved); rounds: of the run; uses_rounds: whether a fit depends on their number. ledger: counts the next fit.
     """
 
     def __init__(
         self, flat: FlatModule, train: TrainConfig, hooks: Hooks | None, optimizer: str = "sgd", rounds: int = 1
     ) -> None:
         self.flat, self.train, self.hooks, self.optimizer, self.rounds = flat, train, hooks, optimizer, rounds
-        self.ledger = Ledger(flat.device)
+        self.ledger, self.uses_rounds = Ledger(flat.device), False
+        if hooks:
+            hooks.context.update(accumulate_grad_batches=train.accumulate)
         self.idle_optimizers: dict[Any, Any] = {}
         self._batchnorms = {n: m for n, m in flat.module.named_modules() if isinstance(m, _BatchNorm)}
 

@@ -14,7 +14,7 @@ from fedbench.engine.cursor import Cursor, FitRequest
 from fedbench.engine.engine import Engine
 from fedbench.engine.fit import Fit, Loss, Paired, Step
 from fedbench.engine.module_optimizer import own_optimizer
-from fedbench.engine.optimizers import rate_of, step_sgd
+from fedbench.engine.optimizers import clip_gradient, rate_of, step_sgd
 from fedbench.engine.row_step import RowStep, UnsupportedFitError, check_step
 from fedbench.engine.rows import Rows
 from fedbench.module.layout import Slot
@@ -63,6 +63,7 @@ def kind_of(engine: Engine, fit: Fit) -> Kind:
         "the model's own optimiser makes the steps": own_optimizer(engine, fit),
         "the method sets the optimiser": fit.step.rule is not None,
         "the method steps parts of the model by settings of their own": bool(fit.step.parts),
+        f"train.accumulate = {engine.train.accumulate}": engine.train.accumulate > 1,
         f"train.optimizer = {engine.optimizer}": engine.optimizer != "sgd",
         "train.batch_size = full: batches of several clients have no size in common": engine.train.batch_size == "full",
         f"the model overrides {', '.join(engine.hooks.calls)}": bool(engine.hooks.calls),
@@ -209,6 +210,8 @@ class Group(ABC, Generic[C]):
             torch._foreach_copy_(views.gradients, list(gradients))
             if edit.edit is not None:
                 edit.change(g, w, SimpleNamespace(index=index, **self._edit_needs(row), **dict(self.kind.constants)))
+            if train.clip_norm is not None:
+                clip_gradient(g, train.clip_norm, None if self.mask is None else pick(self.mask))
             buffers: list[Tensor | None] = [pick(self.rows.momentum)] if train.momentum else []
             step_sgd([w], [g], buffers, lr=self.rate, momentum=train.momentum, weight_decay=train.weight_decay)
             if self.mask is not None and self.start is not None:

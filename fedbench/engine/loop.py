@@ -73,6 +73,7 @@ class Training:
         self._data = engine.training_data(fit)
         self._fetched: tuple[Tensor | None, Any] = (None, None)
         self._position, self._epochs_before = 0, epochs_before(fit)
+        self._every, self._batches, self._summed = engine.train.accumulate, 0, False
         self.hooks("on_fit_start")
         self.hooks("on_train_start")
 
@@ -120,13 +121,14 @@ class Training:
     def _steps(self, groups: list[list[Tensor]], give: Callable[..., Any]) -> Iterator[Any]:
         """The input of every step of an epoch, within the module's hooks."""
         hooks, context = self.hooks, self.hooks.context
+        self._batches = len(groups)
         for position, (first, *rest) in enumerate(groups):
             hooks.logs.in_step, self._position = True, position
             batch = self.fetch(first)
             go_on = hooks("on_train_batch_start", self._seen(batch), position) != -1
             if go_on:
                 yield give(first, rest)
-                context.update(global_step=context.global_step + 1)
+                context.update(global_step=context.global_step + self._ends_step)
             if self.stepper.schedulers:
                 self._advance("step", position + 1, plateau=False)
                 if position + 1 == len(groups) or not go_on:
@@ -134,7 +136,8 @@ class Training:
             if not go_on:
                 break
             if "on_train_batch_end" in hooks.calls:
-                hooks("on_train_batch_end", result_of(self.output, self.loss), self._seen(batch), position)
+                scaled = self.loss if self.loss is None or self._every == 1 else self.loss / self._every
+                hooks("on_train_batch_end", result_of(self.output, scaled), self._seen(batch), position)
             self._advance("step", position + 1, plateau=True)
 
     def fetch(self, index: Tensor) -> Any:
@@ -151,8 +154,14 @@ class Training:
         return self._fetched[1]
 
     def step(self, batch: Any, at: At | None = None) -> None:
-        """One step of the optimiser. at: maps `w` to the point of the gradient (default: `w`)."""
-        self.stepper.step(lambda: self._closure(batch, at))
+        """One step of the optimiser, or with `train.accumulate` a part of it.
+
+        at: maps `w` to the point of the gradient (default: `w`).
+        """
+        if self._ends_step:
+            self.stepper.step(lambda: self._closure(batch, at))
+        else:
+            self._closure(batch, at)
         if self.loss is not None:
             self.engine.ledger.add(self.loss)
 
@@ -188,25 +197,38 @@ class Training:
         """A second model, trained on the same batches by its own steps between those of this one."""
         return Companion(self.engine, self.fit, start, memory, self.stepper, sum(map(len, self.plan)))
 
+    @property
+    def _ends_step(self) -> bool:
+        """Whether the optimiser steps after this batch; with `train.accumulate`, others only add their gradient."""
+        return (self._position + 1) % self._every == 0 or self._position + 1 == self._batches
+
     def _closure(self, batch: Any, at: At | None) -> Tensor | None:
-        """Loss and gradient of a batch."""
+        """Loss and gradient of a batch, added to those before it in its step."""
         hooks, stepper = self.hooks, self.stepper
         with self.engine.flat.pointing_to(None if at is None else at(self.engine.flat.w)):
             with torch.enable_grad(), self._autocast:
                 self.output = self._forward(batch)
                 self.loss = loss = trained_loss(self.output, self.engine.flat.module)
-            hooks("on_before_zero_grad", stepper.optimizer)
-            stepper.zero_grad()
+            if self._position % self._every == 0:
+                hooks("on_before_zero_grad", stepper.optimizer)
+                stepper.zero_grad()
+                self._summed = False
             if loss is not None:
-                hooks("on_before_backward", loss)
-                loss.backward()
+                part = loss if self._every == 1 else loss / self._every
+                hooks("on_before_backward", part)
+                part.backward()
                 hooks("on_after_backward")
-        if loss is not None and self.fit.step.edit is not None:
+                self._summed = True
+        if not self._ends_step:
+            return None
+        if (batches := self._position % self._every + 1) < self._every:
+            stepper.scale(self._every / batches)
+        if self._summed and self.fit.step.edit is not None:
             stepper.gather()
             with torch.no_grad():
                 self.fit.step.change(self.engine.flat.g, self.engine.flat.w, self.needs)
         hooks("on_before_optimizer_step", stepper.optimizer)
-        return loss
+        return torch.zeros(()) if loss is None and self._summed else loss
 
     def _forward(self, batch: Any) -> Any:
         module = self.engine.flat.module
@@ -227,7 +249,7 @@ class Training:
         return loss
 
     def _advance(self, interval: str, count: int, plateau: bool) -> None:
-        if self.stepper.schedulers:
+        if self.stepper.schedulers and (interval == "epoch" or self._ends_step):
             count += self._epochs_before if interval == "epoch" else 0
             advance(self.stepper.schedulers, interval, count, plateau, self.hooks.logs.callback_metrics)
 

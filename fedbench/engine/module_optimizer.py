@@ -112,7 +112,10 @@ def epochs_before(fit: Fit) -> int:
 
 def rounds_ahead(engine: Engine, fit: Fit) -> int:
     """The number of fits that a schedule covers."""
-    return engine.rounds if engine.train.keep_optimizer and fit.memory is not None else 1
+    if not engine.train.keep_optimizer or fit.memory is None:
+        return 1
+    engine.uses_rounds = True
+    return engine.rounds
 
 
 def _go_on(optimizer: Optimizer, schedulers: list[Any], kept: dict[str, Any]) -> None:
@@ -152,6 +155,14 @@ def hold_frozen(optimizer: Optimizer, w: Tensor, trainable: Tensor) -> None:
 
     optimizer.register_step_pre_hook(before)
     optimizer.register_step_post_hook(after)
+
+
+def drop_frozen_gradients(engine: Engine, fit: Fit) -> None:
+    """Sets the gradients of frozen entries to 0, so that they have no part in a norm."""
+    for parameter, slot in zip(engine.flat.parameters, engine.flat.layout.params, strict=True):
+        if fit.move is not None and parameter.grad is not None:
+            moving = fit.move.mask[slot.start : slot.stop].view(slot.shape)
+            parameter.grad.masked_fill_(~moving.to(parameter.grad.device), 0)
 
 
 def _splits_tensors(engine: Engine, mask: Tensor) -> bool:

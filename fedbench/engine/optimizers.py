@@ -10,7 +10,14 @@ from torch.optim.sgd import sgd
 
 from fedbench.engine.engine import Engine
 from fedbench.engine.fit import Fit
-from fedbench.engine.module_optimizer import OptimizerState, module_optimizer, own_optimizer, restrain, rounds_ahead
+from fedbench.engine.module_optimizer import (
+    OptimizerState,
+    drop_frozen_gradients,
+    module_optimizer,
+    own_optimizer,
+    restrain,
+    rounds_ahead,
+)
 from fedbench.errors import ConfigError
 from fedbench.module.masks import choose, mask_indices, ranges_of
 
@@ -41,6 +48,7 @@ class Stepper:
             (p, v) for p, v in zip(engine.flat.parameters, engine.flat.gradient_views, strict=True) if p.requires_grad
         ]
         restrain(self.optimizer, self.schedulers, engine, fit)
+        self._engine, self._fit, self._most = engine, fit, engine.train.clip_norm
 
     def zero_grad(self) -> None:
         for parameter, _ in self._pairs:
@@ -54,9 +62,22 @@ class Stepper:
                 view.zero_() if grad is None else view.copy_(grad)
                 parameter.grad = view
 
+    def scale(self, factor: float) -> None:
+        """Multiplies the gradients."""
+        for parameter, _ in self._pairs:
+            if parameter.grad is not None:
+                parameter.grad.mul_(factor)
+
     def step(self, closure: Closure) -> None:
         """One step; `closure` computes loss and gradient, or returns None to skip the batch."""
-        self.optimizer.step(closure)  # type: ignore[arg-type]
+        self.optimizer.step(closure if self._most is None else partial(self._clipped, closure))  # type: ignore[arg-type]
+
+    def _clipped(self, closure: Closure) -> Tensor | None:
+        loss = closure()
+        drop_frozen_gradients(self._engine, self._fit)
+        assert self._most is not None
+        nn.utils.clip_grad_norm_([p for group in self.optimizer.param_groups for p in group["params"]], self._most)
+        return loss
 
     def state(self) -> OptimizerState:
         return self.optimizer.state_dict()["state"]
@@ -107,6 +128,7 @@ class FlatStepper(Stepper):
         if groups:
             self._parts, self._frozen = [place for places, _ in groups for place in places], None
         self._kept = None if self._frozen is None else self.w[self._frozen]
+        self._most = engine.train.clip_norm
         self._engine, self._reuse_key = engine, reuse_key(engine, fit, steps)
         self.optimizer: Any = engine.idle_optimizers.pop(self._reuse_key, None) or self._make(fit, steps, groups)
         if self._reuse_key is not None:
@@ -135,6 +157,8 @@ class FlatStepper(Stepper):
         if closure() is None:
             return
         self.gather()
+        if self._most is not None:
+            clip_gradient(self.g, self._most, self._trainable)
         (flat, *_), (part, *_) = self._flats, self._parts
         if isinstance(part, Tensor):
             assert flat.grad is not None
@@ -177,6 +201,17 @@ class FlatStepper(Stepper):
                 name: value if value is None else (value[part] if value.dim() else value).clone()
                 for name, value in state.items()
             }
+
+
+def clip_gradient(g: Tensor, most: float, moving: Tensor | None = None) -> None:
+    """Scales gradients `[..., N]` down to norms of `most`, as torch.nn.utils.clip_grad_norm_ does.
+
+    moving: bool, the entries that move; the others are set to 0.
+    """
+    if moving is not None:
+        g.masked_fill_(~moving, 0)
+    norm = torch.linalg.vector_norm(g, dim=-1, keepdim=True)
+    g.mul_((most / (norm + 1e-6)).clamp_(max=1.0))
 
 
 Places = slice | Tensor

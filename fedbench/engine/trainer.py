@@ -15,9 +15,10 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from fedbench.engine.engine import BatchPlan, Engine
-from fedbench.engine.fit import Fit
+from fedbench.engine.fit import Fit, Step
 from fedbench.engine.module_optimizer import (
     as_vectors,
+    drop_frozen_gradients,
     keep_schedule,
     module_optimizer,
     own_optimizer,
@@ -94,6 +95,7 @@ class FitSteps(Callback):
         self.schedulers: list[Any] = []
         self._manual = not engine.flat.module.automatic_optimization
         self._passed_back: list[Tensor] = []
+        self._position = 0
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self.optimizer, self.schedulers = trainer.optimizers[0], trainer.lr_scheduler_configs
@@ -112,11 +114,21 @@ class FitSteps(Callback):
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
         # The Trainer has fetched the next batch already.
-        self.needs.index = self.plan[trainer.current_epoch][batch_idx]
+        self.needs.index, self._position = self.plan[trainer.current_epoch][batch_idx], batch_idx
 
     @torch.no_grad()
     def on_before_optimizer_step(self, trainer: Trainer, pl_module: LightningModule, optimizer: Optimizer) -> None:
         engine, step = self.engine, self.fit.step
+        every, batches = engine.train.accumulate, self._position % engine.train.accumulate + 1
+        for parameter in engine.flat.parameters if batches < every else ():
+            if parameter.grad is not None:
+                parameter.grad.mul_(every / batches)  # the Trainer takes the rest of an epoch for a whole step
+        self._edit(step)
+        if engine.train.clip_norm is not None:
+            drop_frozen_gradients(engine, self.fit)
+
+    def _edit(self, step: Step) -> None:
+        engine = self.engine
         if step.edit is None or all(p.grad is None for p in engine.flat.parameters):
             return
         engine.flat.g.zero_()
@@ -137,7 +149,7 @@ class FitSteps(Callback):
         loss = outputs.get("loss") if isinstance(outputs, dict) else outputs
         ledger, passed_back = self.engine.ledger, self._passed_back
         if not self._manual and loss is not None:
-            ledger.add(loss)
+            ledger.add(loss * self.engine.train.accumulate)
         elif self._manual and (loss is not None or passed_back):
             ledger.note(torch.stack(passed_back).sum() if loss is None else loss)
         passed_back.clear()
@@ -156,6 +168,8 @@ def _trainer(engine: Engine, epochs: int, steps: FitSteps) -> Trainer:
         enable_progress_bar=False,
         enable_model_summary=False,
         callbacks=[steps],
+        gradient_clip_val=engine.train.clip_norm,
+        accumulate_grad_batches=engine.train.accumulate,
         limit_val_batches=0,
     )
 

@@ -34,7 +34,8 @@ class Job:
     """config: resolved, with one seed. label, values and setting: its name in a study, and what the study varied.
 
     study: the folder of the study that may stop it early. point: the evaluation point by which it is judged. code:
-    fingerprint of the user's code to run it with, if another process may run it.
+    fingerprint of the user's code to run it with, if another process may run it. shorter: folder of the same job with
+    fewer rounds, from whose checkpoint a new one continues.
     """
 
     config: Config
@@ -46,6 +47,7 @@ class Job:
     study: Path | None = None
     point: str = "after_agg"
     code: str | None = None
+    shorter: Path | None = None
 
     def __str__(self) -> str:
         return self.name
@@ -68,7 +70,8 @@ class Job:
     @property
     def state(self) -> run_folder.State:
         """The state of its folder. Raises ConfigError if the run in it cannot be continued."""
-        return run_folder.state_of(self.folder, self.config)
+        state = run_folder.state_of(self.folder, self.config)
+        return "begun" if state == "new" and self.shorter else state
 
     def outcome(self) -> Outcome:
         """The outcome recorded in its folder."""

@@ -14,6 +14,7 @@ from fedbench.data.dataset import Dataset
 from fedbench.data.partitions import Partition, partition
 from fedbench.data.partitions.assignment import SamplePool
 from fedbench.data.partitions.scheme import check_keys, with_client_count
+from fedbench.engine.learner import Learner
 from fedbench.engine.probe import probe, probe_logged, probe_metrics
 from fedbench.errors import ConfigError, as_config_error
 from fedbench.methods.base import Method
@@ -87,6 +88,7 @@ def check(run: ResolvedRun, seeds: Sequence[int] | None = None) -> dict[int, Par
             f"train.engine = trainer: {config.method.name} makes steps of its own, which lightning.Trainer does not "
             "support; leave it out"
         )
+    _check_gradients(config, method, learner)
     held = ClientData(config, dataset, partitions[seed], learner.device, learner.dtype)
     data, test = (held.split([0], part, (seed, 0, 0)) for part in ("train", "test"))
     probe(learner, data, dataset.outputs)
@@ -94,6 +96,21 @@ def check(run: ResolvedRun, seeds: Sequence[int] | None = None) -> dict[int, Par
     if config.evaluate.module_metrics:
         probe_logged(learner, test)
     return partitions
+
+
+def _check_gradients(config: Config, method: Method, learner: Learner) -> None:
+    """Refuses to clip or accumulate gradients of steps that fedbench does not make."""
+    train, kind = config.train, type(learner.module).__name__
+    asked = [f"train.clip_norm = {train.clip_norm:g}"] if train.clip_norm is not None else []
+    asked += [f"train.accumulate = {train.accumulate}"] if train.accumulate > 1 else []
+    if asked and method.makes_steps(method.options):
+        raise ConfigError(f"{asked[0]}: {config.method.name} makes gradient steps of its own; leave it out")
+    if asked and not learner.module.automatic_optimization:
+        raise ConfigError(f"{asked[0]}: {kind} optimises manually; leave it out, and do this in its training_step")
+    if train.accumulate > 1 and learner.looks_again:
+        raise ConfigError(
+            f"{asked[-1]}: the optimiser of {kind} evaluates a batch several times per step; leave it out"
+        )
 
 
 def _train_defaults(config: Config, kind: type[Method]) -> None:

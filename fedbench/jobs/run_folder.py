@@ -4,6 +4,7 @@ import json
 import logging
 import os
 import re
+import shutil
 import zipfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,12 +23,14 @@ from fedbench.data.partitions import Partition
 from fedbench.errors import ConfigError
 from fedbench.jobs import provenance
 from fedbench.jobs.description import file_fingerprints, fingerprinted_files
-from fedbench.results.files import PART_SUFFIX, hold_file_lock, read_json, remove_half_written
-from fedbench.results.plan import is_study
+from fedbench.results.files import PART_SUFFIX, hold_file_lock, read_json, remove_half_written, write_atomically
+from fedbench.results.plan import Plan, is_study
 from fedbench.results.quantities import plural
 from fedbench.results.reader import Records
 from fedbench.results.summary import damages_in
 from fedbench.runtime import checkpoint, retries
+from fedbench.runtime.drive import only_driver
+from fedbench.runtime.kept_models import MODELS_FOLDER
 
 RESULTS = ("summary.json", "metrics.jsonl", "checkpoint")
 """Files that exist only if a run has begun, that is, if there is a config.yaml."""
@@ -154,17 +157,18 @@ def locked_folder(folder: Path, patience: float | None = None) -> Iterator[None]
         yield
 
 
-def remove_leftovers(folder: Path) -> None:
+def remove_leftovers(folder: Path, rounds: int) -> None:
     """Remove a killed command's leftovers in the folder of a finished run, unless another command is at work there."""
     if any(path.name == "checkpoint" or path.name.endswith(PART_SUFFIX) for path in folder.iterdir()):
         with suppress(ConfigError), locked_folder(folder, patience=0):
-            checkpoint.remove(folder / "checkpoint")
+            checkpoint.remove_unless_last(folder / "checkpoint", rounds)
 
 
 def state_of(folder: Path, config: Config) -> State:
     """The state of a run in a folder. Raises ConfigError if the folder holds another run or a damaged one.
 
-    A merged run counts as new if the user's code has changed since.
+    A run with fewer rounds that can continue counts as begun. A merged run counts as new if it has fewer rounds, or if
+    the user's code has changed since.
     """
     if not (folder / "config.yaml").exists():
         left = next((name for name in RESULTS if (folder / name).exists()), None)
@@ -180,6 +184,11 @@ def state_of(folder: Path, config: Config) -> State:
         if not config.keep_results or not _finished(folder):
             take = "give --keep-results to use it, or" if _finished(folder) else "give"
             raise ConfigError(f"{folder} holds a run of other code or data ({since}); {take} another --out")
+    if before := shorter_run(folder, config):
+        if is_study(folder):
+            return "new"
+        check_longer(folder, before, config.rounds)
+        return "begun"
     summary = folder / "summary.json"
     if not summary.exists() or not _kept_json(summary).get("complete"):
         return "begun"
@@ -234,13 +243,67 @@ def _damaged(path: Path, what: str) -> ConfigError:
 
 
 def check_same_config(folder: Path, config: Config) -> None:
-    """Raises ConfigError if a folder holds a run of another configuration."""
+    """Raises ConfigError if a folder holds a run of another configuration; more rounds continue the same one."""
     changed = changed_keys_in(folder, config)
-    if changed:
+    if changed and not shorter_run(folder, config):
         raise ConfigError(
             f"{folder} holds a run of another configuration ({', '.join(changed[:4])}): "
             "give the same values to continue it, or another --out"
         )
+
+
+def shorter_run(folder: Path, config: Config) -> Config | None:
+    """The configuration of the run in a folder if it has fewer rounds and is the same otherwise."""
+    if (folder / "config.yaml").exists():
+        before = _kept_config(folder / "config.yaml")
+    elif is_study(folder) and (plan := Plan.read(folder)).kind == "run":  # of several seeds, not merged yet
+        before = Config(**plan.config)
+    else:
+        return None
+    same = not changed_keys(before.model_copy(update={"rounds": config.rounds}), config)
+    return before if same and before.rounds < config.rounds else None
+
+
+def check_longer(folder: Path, before: Config, rounds: int) -> bool:
+    """Whether a run with fewer rounds has a checkpoint to continue from. Raises ConfigError if it cannot continue.
+
+    Not if it has ended without a checkpoint: a new run in its folder would lose its results. Not if its results may
+    depend on the number of rounds.
+    """
+    held = checkpoint.load(folder / "checkpoint")
+    if held is None and _finished(folder):
+        raise ConfigError(
+            f"{folder} holds a finished run of {before.rounds} rounds whose last state was not kept, so it cannot "
+            f"continue to {rounds}: give another --out, with --checkpoint.keep if more rounds may follow"
+        )
+    if held is not None and held["uses_rounds"]:
+        raise ConfigError(
+            f"{folder} holds a run of {before.rounds} rounds that cannot continue to {rounds}: {before.method.name} "
+            "(or the model's configure_optimizers) uses the number of rounds, so that earlier rounds would be others; "
+            "give another --out"
+        )
+    return held is not None
+
+
+def lengthen(folder: Path, config: Config) -> None:
+    """Have the run in a folder end later: it is not finished any more."""
+    with only_driver(folder / "config.yaml"):
+        (folder / "summary.json").unlink(missing_ok=True)
+        write_atomically(folder / "config.yaml", config.to_yaml())
+
+
+def copy_progress(source: Path, target: Path) -> None:
+    """Have a described run continue from the checkpoint of the same one with fewer rounds, which stays as it is."""
+    with locked_folder(source):
+        for name in ("metrics.jsonl", "timings.jsonl"):
+            if (source / name).exists():
+                shutil.copy2(source / name, target / name)
+        for name in (MODELS_FOLDER, "checkpoint"):
+            files = [path for path in (source / name).rglob("*") if path.is_file()]
+            for path in sorted(files, key=lambda path: checkpoint.is_one(path.name)):  # after its shards
+                own = target / path.relative_to(source)
+                own.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(path, own)
 
 
 def check_same_partitions(folder: Path, partitions: dict[int, Partition]) -> None:

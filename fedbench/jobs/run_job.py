@@ -128,7 +128,8 @@ class OpenJob:
         description.note_end(folder)
         # This file ends the run: anything written after it may be missing for ever.
         write_summary(Records(folder), [*warnings, *self.warnings])
-        checkpoint.remove(folder / "checkpoint")
+        if not self.job.config.checkpoint.keep:
+            checkpoint.remove(folder / "checkpoint")
         self.done = True
 
     def close_loggers(self, status: str) -> None:
@@ -146,13 +147,20 @@ def open_job(job: Job, run: ResolvedRun, partition: Partition, watch: Watcher) -
         opened = OpenJob(job, state == "begun", watch)
         opened.done = state == "done"
         if opened.done:
-            checkpoint.remove(job.folder / "checkpoint")
+            checkpoint.remove_unless_last(job.folder / "checkpoint", job.config.rounds)
         else:
             _check_code(job)
         if state == "begun":
             run_folder.check_same_partitions(job.folder, {job.seed: partition})
+            if run_folder.shorter_run(job.folder, job.config):
+                run_folder.lengthen(job.folder, job.config)
         elif state == "new":
+            if job.shorter:
+                run_folder.check_same_partitions(job.shorter, {job.seed: partition})
             description.describe_run(job.folder, run.of_seed(job.config), {job.seed: partition})
+            if job.shorter:
+                run_folder.copy_progress(job.shorter, job.folder)
+                opened.begun = True
         try:
             yield opened
         except ConfigError:

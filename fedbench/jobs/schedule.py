@@ -63,7 +63,7 @@ def run_jobs(
     for job in every:
         if job.outcome().status == "done":
             run_folder.state_of(job.folder, job.config)
-            run_folder.remove_leftovers(job.folder)
+            run_folder.remove_leftovers(job.folder, job.config.rounds)
     # Two labels may stand for one run, which must not run in two trials at once.
     left = list({job.folder: job for job in reversed(every) if not _has_ended(job, early)}.values())[::-1]
     left = left or list(further())

@@ -67,7 +67,7 @@ class Ditto(Method["Ditto.Options", "Ditto.State"]):
     def personal(self, client: Client[State], model: Weights, point: Point) -> Weights:
         if self.options.mode == "joint":
             return client.state.personal or client.initial
-        last = point == "after_agg" and client.round == self.context.rounds
+        last = point == "after_agg" and self.context.is_last(client.round)
         return self._fit_pulled(client, model, model, next_round_data(client)) if last else model
 
     def _fit_pulled(self, client: Client[State], start: Weights, anchor: Weights, data: Any) -> Weights:

@@ -146,7 +146,7 @@ class FedAMP(Method["FedAMP.Options", "FedAMP.State", "FedAMP.Server"]):
         weights = self.mixing(server, dot_products(models))
         mixtures(models, weights, server.clouds)
         mixtures(buffers, weights, server.cloud_buffers)
-        pairs = server.traces_pairs(len(weights), self.context.rounds)
+        pairs = server.traces_pairs(len(weights), self.context)
         for i, row in enumerate(weights.tolist()):
             server.trace("weight_self", row[i], i)
             for j, weight in enumerate(row):

@@ -38,7 +38,7 @@ class FedAvgFT(Method["FedAvgFT.Options"]):
         options = self.options
         if point == "after_fit":
             return model
-        if options.ft_when == "final" and client.round < self.context.rounds:
+        if options.ft_when == "final" and not self.context.is_last(client.round):
             return None
         scope: Any = options.ft_scope
         move = None if scope == "all" else Move(self.context.layout.mask(scope), frozen="norm_eval")

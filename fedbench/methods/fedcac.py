@@ -191,7 +191,7 @@ class FedCAC(Method["FedCAC.Options", PrivateState, "FedCAC.Server"]):
         for name, part in {"": counts, **parts}.items():
             server.trace(f"critical_share{name}", float(part.mean()) / len(clients))
             server.trace(f"mask_agreement{name}", common_share(part, len(clients)))
-        if server.traces_pairs(self.context.clients, self.context.rounds):
+        if server.traces_pairs(self.context.clients, self.context):
             for i, j in permutations(range(len(clients)), 2):
                 server.trace(f"overlap/{clients[j]}", float(overlap[i, j]), clients[i])
 

@@ -147,7 +147,7 @@ class FedFomo(Method["FedFomo.Options", "FedFomo.State", "FedFomo.Server"]):
             server.models[u.client] = u.model
             server.affinity[u.client, u.others] += u.weights.to(server.affinity)
         server.last = [u.client for u in uploads]
-        if server.traces_pairs(self.context.clients, self.context.rounds):
+        if server.traces_pairs(self.context.clients, self.context):
             for u in uploads:
                 for other, weight in enumerate(server.affinity[u.client].tolist()):
                     if other != u.client:

@@ -166,7 +166,7 @@ class FedPAC(Method["FedPAC.Options", PrivateState, "FedPAC.Server"]):
             mixes = head_mixes(moments, np.array([float(u.spread) for u in uploads]), self.options.head_weight_eps)
             heads = [u.head for u in uploads]
             server.heads.update({u.client: weighted_mean(heads, mix) for u, mix in zip(uploads, mixes, strict=True)})
-            pairs = server.traces_pairs(len(uploads), self.context.rounds)
+            pairs = server.traces_pairs(len(uploads), self.context)
             trace(server, [u.client for u in uploads], mixes, pairs)
 
 

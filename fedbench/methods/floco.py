@@ -199,7 +199,7 @@ class Floco(ExtraPass["Floco.Options", "Floco.State", "Floco.Server"]):
 
     def question(self, server: Server) -> Message | None:
         """Before round index tau: asks all clients for the endpoints that they would train."""
-        if server.round != self.options.tau or server.round >= self.context.rounds:
+        if server.round != self.options.tau or self.context.is_last(server.round):
             return None
         size = server.params.nbytes + 4 * self.options.endpoints  # the centre comes back once
         return super().send(server, 0).add(params=Encoded(server.params, size))

@@ -72,6 +72,11 @@ class SCAFFOLD(Method["SCAFFOLD.Options", "SCAFFOLD.State", "SCAFFOLD.Server"]):
                 f"train.optimizer = {train.optimizer}: the steps of method.control = II must be those of sgd; choose "
                 "sgd, or method.control = I"
             )
+        if train.clip_norm is not None or train.accumulate > 1:
+            raise ConfigError(
+                "train.clip_norm, train.accumulate: the controls of scaffold are gradients of whole steps of a batch; "
+                "leave them out"
+            )
         if train.keep_optimizer and train.momentum:
             raise ConfigError("train.keep_optimizer = true: with train.momentum > 0 a control would hold old gradients")
         return ()

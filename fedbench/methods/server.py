@@ -1,6 +1,7 @@
 """The context of a run, shared by both halves of a method, and the state of the server half."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -27,10 +28,11 @@ UNSET = torch.empty(0)
 class Context:
     """Facts of a run that both halves know.
 
-    sizes: training images per client; public: public images; `rounds` is T; drawn: participants of a round. samples:
-    image, feature or token; looks_again: whether the model's optimiser evaluates a batch several times per step.
-    aggregator: used by methods that average. draw: another initial model by the model's own initialisation with a seed;
-    the run's is that of `seed`. grade: the share of the given labels of the public images [U] that are
+    sizes: training images per client; public: public images; rounds: T; a run that reads it cannot be given more rounds
+    later (`is_last` is better); drawn: participants of a round. samples: image, feature or token; looks_again: whether
+    the model's optimiser evaluates a batch several times per step. aggregator: used by methods that average. draw:
+    another initial model by the model's own initialisation with a seed; the run's is that of `seed`. grade: the share
+    of the given labels of the public images [U] that are
     true, for traces only, never for learning; None if the images have no true labels.
     """
 
@@ -77,6 +79,36 @@ class Context:
     def clients(self) -> int:
         return len(self.sizes)
 
+    def is_last(self, round: int) -> bool:
+        """Whether a round is the last. If it is not, it would not be in a longer run either, so nothing is noted."""
+        return round >= vars(self)["_rounds"] and round >= self.rounds
+
+    @property
+    def uses_rounds(self) -> bool:
+        """Whether results so far may depend on the number of rounds, because it was read."""
+        return bool(vars(self).get("_uses_rounds"))
+
+    @contextmanager
+    def unnoted(self) -> Iterator[None]:
+        """A block in which the number of rounds may be read, because no result depends on it."""
+        before = self.uses_rounds
+        try:
+            yield
+        finally:
+            vars(self)["_uses_rounds"] = before
+
+
+def _noted_rounds(context: Context) -> int:
+    vars(context)["_uses_rounds"] = True
+    return int(vars(context)["_rounds"])
+
+
+def _set_rounds(context: Context, value: int) -> None:
+    vars(context)["_rounds"] = value
+
+
+Context.rounds = property(_noted_rounds, _set_rounds)  # type: ignore[assignment]
+
 
 @dataclass
 class ServerState(Declared):
@@ -101,9 +133,9 @@ class ServerState(Declared):
         """Records a scalar of this round for a client or, by default, for the server."""
         self.traces[client, name] = float(value)
 
-    def traces_pairs(self, clients: int, rounds: int) -> bool:
+    def traces_pairs(self, clients: int, context: Context) -> bool:
         """Whether pairs of so many clients are traced: of a few in every round, of many in the last one."""
-        return clients <= MOST_PAIRS or (self.round == rounds and clients <= MOST_LAST_PAIRS)
+        return clients <= MOST_PAIRS or (clients <= MOST_LAST_PAIRS and context.is_last(self.round))
 
     def warn(self, line: str) -> None:
         """Warns with a line; equal lines are shown once."""

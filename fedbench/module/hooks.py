@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
+from math import ceil
 from typing import Any, NoReturn
 
 from lightning import LightningModule
@@ -84,7 +85,7 @@ class LoopContext:
             current_epoch=0,
             global_step=0,
             max_epochs=len(plan),
-            estimated_stepping_batches=sum(map(len, plan)),
+            estimated_stepping_batches=sum(ceil(len(epoch) / self.accumulate_grad_batches) for epoch in plan),
             num_training_batches=len(plan[0]) if plan else 0,
         )
 

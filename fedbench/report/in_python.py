@@ -1,6 +1,7 @@
 """What a report shows, as objects: the answer, the table, and the figures."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -14,6 +15,9 @@ from fedbench.report.parts import Chart
 from fedbench.report.study import Study
 from fedbench.report.verdicts import said_of
 from fedbench.results.matrix import is_matrix
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 def answer_of(folder: Path) -> str:
@@ -37,7 +41,23 @@ def shown_table(folder: Path) -> pd.DataFrame:
 
 def figure_of(folder: Path, name: str) -> go.Figure:
     """A figure of the report by its name. Raises ConfigError if there is none of this name."""
+    return _chosen(_charts(folder), name)
+
+
+def curves_of_matplotlib(folder: Path, name: str) -> "Figure":
+    """The same as a figure of matplotlib. Raises ConfigError if there is none, or if it does not consist of curves."""
+    from fedbench.report.in_matplotlib import curves_of, is_curves
+
     known = _charts(folder)
+    if is_curves(figure := _chosen(known, name)):
+        return curves_of(figure)
+    able = [other for other in known if is_curves(_chosen(known, other))]
+    raise ConfigError(
+        f"figure = {name}: not drawn by matplotlib; leave backend out, or take one of {', '.join(able) or 'none'}"
+    )
+
+
+def _chosen(known: dict[str, Chart], name: str) -> go.Figure:
     if name not in known:
         raise ConfigError(f"figure = {name}: must be one of {', '.join(known) or 'none so far'}")
     return plotly.io.from_json(known[name].figure)

@@ -12,7 +12,7 @@ from fedbench.runtime import trees
 from fedbench.runtime.shards import Shards, Snapshot
 from fedbench.runtime.store import Versions
 
-FORMAT = 4
+FORMAT = 5
 """Incremented whenever the content of checkpoints changes."""
 PREFIX, SUFFIX = "round-", ".safetensors"
 SHARE_OF_TIME = 0.05
@@ -22,16 +22,19 @@ SHARE_OF_TIME = 0.05
 class Checkpoints:
     """The checkpoints of a run in progress.
 
-    folder: of the checkpoints; every: number of rounds, "auto", or 0 for none; rounds: of the run; the last needs none.
+    folder: of the checkpoints; every: number of rounds, "auto", or 0 for none; rounds: of the run; keep_last: whether
+    there is one of the last round, from which a longer run continues.
     """
 
-    def __init__(self, folder: Path, every: int | Literal["auto"], rounds: int) -> None:
-        self._folder, self._every, self._rounds = folder, every, rounds
+    def __init__(self, folder: Path, every: int | Literal["auto"], rounds: int, keep_last: bool = False) -> None:
+        self._folder, self._every, self._rounds, self._keep_last = folder, every, rounds, keep_last
         self._shards = Shards(folder)
         self._ended, self._took = time.perf_counter(), 0.0
 
     def due(self, round: int) -> bool:
         """Whether a checkpoint is due after a round. The choice of rounds does not affect results."""
+        if round == self._rounds:
+            return self._keep_last
         if not self._every or not 0 < round < self._rounds:
             return False
         if self._every == "auto":
@@ -63,7 +66,7 @@ class Checkpoints:
 
 def save(folder: Path, round: int, content: dict[str, Any]) -> None:
     """Write the checkpoint of a round and delete older ones. Raises OSError, leaving the older ones unchanged."""
-    finished = folder / f"{PREFIX}{round:06d}{SUFFIX}"
+    finished = _path(folder, round)
     unfinished = folder / f".{finished.name}{PART_SUFFIX}"
     folder.mkdir(parents=True, exist_ok=True)
     try:
@@ -101,9 +104,19 @@ def remove(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
+def remove_unless_last(folder: Path, rounds: int) -> None:
+    """Remove the checkpoints of a finished run, which a killed command has left, but not that of its last round."""
+    if not _path(folder, rounds).exists():
+        remove(folder)
+
+
 def is_one(name: str) -> bool:
     """Whether a file in a run's folder is a checkpoint, which must not exist before its shards."""
     return Path(name).name.startswith(PREFIX) and name.endswith(SUFFIX)
+
+
+def _path(folder: Path, round: int) -> Path:
+    return folder / f"{PREFIX}{round:06d}{SUFFIX}"
 
 
 def _finished(folder: Path) -> list[Path]:

@@ -54,7 +54,7 @@ def drive(
     If private states are lost with their host, the run continues from the last checkpoint. on_event: gets every
     evaluated round. resume: continue from the checkpoint, if there is one.
     """
-    with _only_driver(folder / "config.yaml"):
+    with only_driver(folder / "config.yaml"):
         lost, reached = 0, -1
         while lost < retries.LOST_STATES:
             recorder = Recorder(folder, run.task)
@@ -79,8 +79,8 @@ def drive(
     raise RuntimeError(f"private states were lost {lost} times in a row: do machines of the cluster come and go?")
 
 
-def _only_driver(described: Path) -> AbstractContextManager[None]:
-    """Wait until the driver of a killed command has ended too. described: a file that is never replaced.
+def only_driver(described: Path) -> AbstractContextManager[None]:
+    """Wait until the driver of a killed command has ended too. described: a file that is replaced only in this block.
 
     Raises ConfigError if it does not end in time.
     """

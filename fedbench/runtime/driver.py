@@ -88,9 +88,12 @@ class Driver:
         kept = self.config, self.seed, self.points, recorder.folder
         self.models = KeptModels(*kept, inputs, parts.learner.flat.frozen)
         self.predictions = KeptPredictions(*kept)
-        self.checkpoints = Checkpoints(recorder.folder / "checkpoint", self.config.checkpoint.every, self.config.rounds)
-        self.last_fit: dict[int, Scores] = {}
+        checkpoints, rounds = self.config.checkpoint, self.config.rounds
+        self.checkpoints = Checkpoints(recorder.folder / "checkpoint", checkpoints.every, rounds, checkpoints.keep)
+        self.last_fit: dict[int, tuple[int, Scores]] = {}
+        """Of every client: the round of its last fit, 0 before the first, and the scores of that model."""
         self.record = RoundRecord()
+        self.uses_rounds = False
 
     @classmethod
     def of(
@@ -122,7 +125,7 @@ class Driver:
         """Set up hosts and server."""
         self.hosts.begin(self.setup, self.parts)
         self._tell_remarks()
-        self.warn(*self.warnings)
+        self._give_first_warnings(kept)
         if kept:
             self._restore(kept)
         else:
@@ -156,6 +159,7 @@ class Driver:
         # 3. the hosts work
         replies = self.hosts.exchange(orders, moves)
         received = time.perf_counter()
+        self.uses_rounds |= any(reply.uses_rounds for reply in replies)
         reports = sorted((report for reply in replies for report in reply.reports), key=lambda report: report.client)
         # 4. complete the record of the round that made the model
         self._note_failed([report for report in reports if report.client not in trainers], "was not evaluated")
@@ -177,7 +181,8 @@ class Driver:
             self.record.failing = failing
             self._extra_pass(number + 1)
         aggregated = time.perf_counter()
-        self._checkpoint()
+        if not last:
+            self._checkpoint()
         ended = time.perf_counter()
         seconds = dict(
             server=sent - begun + aggregated - logged,
@@ -244,7 +249,9 @@ class Driver:
         tasks = [ClientTask(client, question, self.homes.kept(client)) for client in range(self.context.clients)]
         dealt, _ = self.homes.deal(tasks, self.costs.of, movable=False)
         orders = [Order(number, own, extra=True, gone=self.homes.take_departed(host)) for host, own in enumerate(dealt)]
-        reports = [report for reply in self.hosts.exchange(orders) for report in reply.reports]
+        replies = self.hosts.exchange(orders)
+        self.uses_rounds |= any(reply.uses_rounds for reply in replies)
+        reports = [report for reply in replies for report in reply.reports]
         reports.sort(key=lambda report: report.client)
         self._note_failed(reports, "did not answer")
         self._failing(reports, number)
@@ -282,7 +289,7 @@ class Driver:
             self.costs.learn(report)
             if report.upload is not None:
                 # No scores if a later fit was to be shown: should that one fail, this one's are unknown.
-                self.last_fit[report.client] = report.scores.get("after_fit", {})
+                self.last_fit[report.client] = round, report.scores.get("after_fit", {})
                 logged = {f"logged/{k}": v for k, v in report.logged.items()}
                 self.record.traces.update({(report.client, k): v for k, v in (report.upload.traces | logged).items()})
         if uploads:
@@ -337,8 +344,8 @@ class Driver:
         whole = {r.client: r.scores["global"] for r in reports if "global" in r.scores}
         for report in reports:
             if "idle_model" in report.scores:
-                self.last_fit[report.client] = report.scores["idle_model"]
-        trained = {client: last for client in self.everyone if (last := self.last_fit.get(client))}
+                self.last_fit[report.client] = 0, report.scores["idle_model"]
+        trained = {client: last for client in self.everyone if (last := self.last_fit.get(client, (0, {}))[1])}
         fit = {"fit": trained, "after_agg": agg, "global": whole}[self.method.after_fit]
         costs = {name: getattr(record, name) for name in COST_KEYS}
         lines = []
@@ -368,6 +375,9 @@ class Driver:
             "last_fit": self.last_fit,
             "kept": {client: (home.kept, home.nbytes) for client, home in self.homes.of.items()},
             "recorder": self.recorder.state(),
+            "rounds": self.config.rounds,
+            "uses_rounds": self.uses_rounds or self.context.uses_rounds,
+            "first_warnings": self.first_warnings,
         }
 
     def _versions(self) -> list[Versions]:
@@ -376,9 +386,27 @@ class Driver:
     def _restore(self, kept: dict[str, Any]) -> None:
         self.server = self.method.Server(**kept["server"])
         self.record = RoundRecord(**kept["record"])
-        self.last_fit = kept["last_fit"]
+        self.last_fit, self.uses_rounds = kept["last_fit"], kept["uses_rounds"]
+        if kept["rounds"] < self.config.rounds:
+            self._lengthen()
         self.homes.settle(kept["kept"], self.costs)
         self.hosts.restore(self._versions(), self.checkpoints.shards(kept))
+
+    def _give_first_warnings(self, kept: dict[str, Any] | None) -> None:
+        """Give the warnings before round 1, which come first; a longer run may have others."""
+        known, count = self.recorder.warnings, kept["first_warnings"] if kept else 0
+        longer = kept is not None and kept["rounds"] < self.config.rounds
+        self.recorder.warnings = [line for line in known[:count] if line in self.warnings or not longer]
+        self.warn(*self.warnings)
+        self.first_warnings = len(self.recorder.warnings)
+        self.recorder.warnings += known[count:]
+
+    def _lengthen(self) -> None:
+        """Forget what a shorter run has evaluated and kept because it was to end sooner."""
+        for client, (round, _) in self.last_fit.items():
+            if round and not self._last_fits({client}, round):
+                self.last_fit[client] = round, {}
+        self.models.forget_after(self.record.number)
 
     def _finish(
         self,

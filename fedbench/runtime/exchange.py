@@ -113,7 +113,7 @@ class Reply:
     """The message from a host.
 
     busy_seconds: of its work; cpu_seconds: of all threads of its process meanwhile. remarks: notes on its work, shown
-    once. total: of the uploads that it summed.
+    once. total: of the uploads that it summed. uses_rounds: whether its results may depend on the number of rounds.
     """
 
     reports: list[Report]
@@ -125,6 +125,7 @@ class Reply:
     rss_mb: float
     remarks: Sequence[str] = ()
     total: Total = field(default_factory=Total)
+    uses_rounds: bool = False
 
     def messages(self) -> list[Message]:
         """All that holds tensors."""

@@ -126,7 +126,8 @@ class Host:
         busy, cpu = time.perf_counter() - begun, time.process_time() - cpu
         train, evaluate = (sum(getattr(r, f"{part}_seconds") for r in reports) for part in ("train", "eval"))
         remarks = [*self.learner.row_engine.remarks] if self.learner.row_engine else []
-        return Reply(reports, train, evaluate, busy, cpu, os.getpid(), resident_mb(), remarks, self._total)
+        uses_rounds = self.context.uses_rounds or self.learner.engine.uses_rounds
+        return Reply(reports, train, evaluate, busy, cpu, os.getpid(), resident_mb(), remarks, self._total, uses_rounds)
 
     def _next(self, task: ClientTask, following: ClientTask | None, order: Order) -> Report:
         """Do a task while fetching the state that the following one needs."""

@@ -55,6 +55,13 @@ class KeptModels:
                     elif name == "after_fit" and report.failure:
                         yield f"save_models: client {report.client} has no model at after_fit: its last fit failed"
 
+    def forget_after(self, round: int) -> None:
+        """Delete the models that later rounds replace, kept by a run that ended in this round or before."""
+        for client, last in self.points.last.items() if self.folder.exists() else ():
+            names = [f"client-{client}-after_agg*.pt", *([f"client-{client}-after_fit*.pt"] if last > round else [])]
+            for path in (path for name in names for path in self.folder.glob(name)):
+                path.unlink()
+
     def _write(self, name: str, tensors: dict[str, Tensor]) -> None:
         write_atomically(self.folder / f"{name}.pt", encode_state_dict(tensors))
         if self.frozen:

@@ -18,7 +18,7 @@ class KeptPoints:
         """The models to keep of a client in this exchange, among those evaluated in it."""
         if not self.wanted:
             return ()
-        last, ends = self._last.get(client, 0), number == self.rounds
+        last, ends = self.last.get(client, 0), number == self.rounds
         when = {
             "after_agg": ends,
             "global": ends and self.after_fit == "global",
@@ -34,6 +34,6 @@ class KeptPoints:
         return ["after_agg", "after_fit"] if self.after_fit == "after_agg" else ["after_agg"]
 
     @cached_property
-    def _last(self) -> dict[int, int]:
+    def last(self) -> dict[int, int]:
         """The last round in which each client trains."""
         return {client: round for round in range(1, self.rounds + 1) for client in self._drawn(round)}

@@ -25,9 +25,11 @@ def method_warnings(method: Method, name: str) -> list[str]:
             f"use a method that does: {able}"
         )
     check_trainers(method)
-    lines = method.check()
-    if isinstance(lines, str) or not isinstance(lines, Iterable):
-        raise hook_error(method, "check", f"must return a list of lines to say; it returned {type_in_words(lines)}")
+    with context.unnoted():
+        lines = method.check()
+        if isinstance(lines, str) or not isinstance(lines, Iterable):
+            raise hook_error(method, "check", f"must return a list of lines to say; it returned {type_in_words(lines)}")
+        lines = list(lines)
     return [*lines, *aggregator.check(context.drawn, method.shared_params.size)]
 
 

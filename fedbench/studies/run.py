@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from fedbench.runtime.kept_models import MODELS_FOLDER
 from fedbench.runtime.ray import cluster
 from fedbench.runtime.resolved import ResolvedRun
 from fedbench.studies.cost import Cost
+from fedbench.studies.stages import shown_in_notebook
 from fedbench.studies.study_result import StudyResult
 from fedbench.tasks import Metric
 
@@ -87,9 +88,10 @@ def run(
 ) -> Result:
     """Run a configuration, or continue its run, and return the result; a finished seed is not run again.
 
-    resume: refuse to start from nothing. watch: gets every evaluated round (`Progress.update` fits). debug: without
-    hosts, raise client failures where they happen, for a debugger. Raises ConfigError before round 1 if the
-    configuration cannot be run, and RunError if the run fails later: in the user's code, or at every client.
+    resume: refuse to start from nothing. watch: gets every evaluated round (`Progress.update` fits); a notebook shows
+    the progress without it. debug: without hosts, raise client failures where they happen, for a debugger. Raises
+    ConfigError before round 1 if the configuration cannot be run, and RunError if the run fails later: in the user's
+    code, or at every client.
     """
     config = Config.of(config)
     open_hosts = config.resources.hosts == "auto"
@@ -106,9 +108,12 @@ def run(
             raise ConfigError(f"--resume: {folder} holds no run to continue; leave --resume out to start one")
         if state == "done":
             run_folder.warn_about_changes([(folder, config)])
-            run_folder.remove_leftovers(folder)
+            run_folder.remove_leftovers(folder, config.rounds)
         else:
-            _run_missing_seeds(resolved, folder, watch or (lambda event: None), open_hosts, debug)
+            if before := run_folder.shorter_run(folder, config):
+                log.info("%s holds %d rounds: continuing to %d", folder, before.rounds, config.rounds)
+            with shown_in_notebook(config, watch) as shown:
+                _run_missing_seeds(resolved, folder, shown, open_hosts, debug)
     if report and not (state == "done" and result.report.exists()):
         from fedbench.report import make_report
 
@@ -120,12 +125,25 @@ def run(
 def jobs_of(config: Config, folder: Path) -> list[Job]:
     """The jobs of a run. One seed is a job in the run's folder; several seeds are merged from their jobs.
 
-    A folder named by the user outlives changes of the user's code and data, which make other jobs.
+    A folder named by the user outlives changes of the user's code and data, which make other jobs. If it holds a run
+    with fewer rounds, new jobs continue from the old ones, which stay. Raises ConfigError if they cannot.
     """
     named = config.out or config.name
     if len(config.seeds) == 1 and not (named and provenance.short_fingerprint(config)):
         return [Job(config, folder, config.method.name)]
-    return [Job.of(config, seed, config.out or Path("results")) for seed in config.seeds]
+    root = config.out or Path("results")
+    jobs = [Job.of(config, seed, root) for seed in config.seeds]
+    if (before := run_folder.shorter_run(folder, config)) is None:
+        return jobs
+    return [_after(job, Job.of(before, job.seed, root)) for job in jobs]
+
+
+def _after(job: Job, shorter: Job) -> Job:
+    """The job; if a shorter one has a checkpoint, it continues from there. Raises ConfigError if it cannot."""
+    known = (shorter.folder / "config.yaml").exists()
+    if known and run_folder.check_longer(shorter.folder, shorter.config, job.config.rounds):
+        return replace(job, shorter=shorter.folder)
+    return job
 
 
 def _run_missing_seeds(run: ResolvedRun, folder: Path, watch: Watcher, open_hosts: bool, debug: bool) -> None:

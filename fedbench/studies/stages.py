@@ -1,14 +1,16 @@
-"""Shows the stages of a study: tuning, final runs, and the looks of a race."""
+"""Shows the rounds of a run, and the stages of a study: tuning, final runs, and the looks of a race."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
 
 from fedbench.config import Config
-from fedbench.results.progress import GridProgress
+from fedbench.results.progress import GridProgress, Progress
 from fedbench.results.quantities import plural
 
+Watch = Callable[[dict[str, Any]], None]
 NOTEBOOK_PAUSE = 30.0
 """Seconds between two lines in a notebook, where lines stay."""
 
@@ -63,3 +65,43 @@ class Stages:
 def in_notebook() -> bool:
     """Whether this code runs in a notebook."""
     return Console().is_jupyter
+
+
+@contextmanager
+def shown_in_notebook(config: Config, watch: Watch | None) -> Iterator[Watch]:
+    """The watcher of a run; without one, a notebook shows the run's progress."""
+    if watch is not None or not in_notebook():
+        yield watch or (lambda event: None)
+        return
+    shown = RunProgress(config)
+    try:
+        yield shown.update
+    finally:
+        shown.progress.stop()
+
+
+class RunProgress:
+    """The progress of a run, shown from its first event on, so that an invalid configuration prints one line only."""
+
+    def __init__(self, config: Config) -> None:
+        console = Console(stderr=True)
+        pause = NOTEBOOK_PAUSE if console.is_jupyter else 1.0
+        self.config, self.progress, self.begun = config, Progress(console, pause=pause), False
+
+    def update(self, event: dict[str, Any]) -> None:
+        if not self.begun:
+            self.progress.start(title(self.config), self.config.rounds, self.config.seeds)
+            self.begun = True
+        self.progress.update(event)
+
+
+def title(config: Config) -> str:
+    """Describes the run in one line; if hosts is auto, the run reports them."""
+    from fedbench.data.partitions.scheme import clients_by_data
+
+    partition, hosts = config.partition, config.resources.hosts
+    where = "" if hosts == "auto" else ", in this process" if hosts == 0 else f", {hosts} hosts"
+    seeds = f"{len(config.seeds)} seeds" if len(config.seeds) > 1 else f"seed {config.seeds[0]}"
+    clients = "the clients of the data" if clients_by_data(partition) else f"{partition.clients} clients"
+    what = f"{config.method.name} on {config.data.name}, {partition.name} over {clients}"
+    return f"{what}: {config.rounds} rounds, {seeds}{where}"

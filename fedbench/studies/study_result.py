@@ -4,11 +4,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal, overload
 
 import pandas as pd
 
+from fedbench.errors import ConfigError
+
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure as MatplotlibFigure
     from plotly.graph_objects import Figure
 
 
@@ -42,11 +45,22 @@ class StudyResult:
 
         return figure_names(self.folder)
 
-    def figure(self, name: str) -> "Figure":
-        """A figure of the report, such as `curve-after_agg`, as Plotly's. Raises ConfigError for a name it lacks."""
-        from fedbench.report.in_python import figure_of
+    @overload
+    def figure(self, name: str, backend: Literal["plotly"] = "plotly") -> "Figure": ...
 
-        return figure_of(self.folder, name)
+    @overload
+    def figure(self, name: str, backend: Literal["matplotlib"]) -> "MatplotlibFigure": ...
+
+    def figure(self, name: str, backend: str = "plotly") -> "Figure | MatplotlibFigure":
+        """A figure of the report, such as `curve-after_agg`, as one of Plotly or of matplotlib (curves only).
+
+        Raises ConfigError for a name that the report lacks, and for a figure that the backend cannot draw.
+        """
+        from fedbench.report.in_python import curves_of_matplotlib, figure_of
+
+        if backend not in ("plotly", "matplotlib"):
+            raise ConfigError(f"backend = {backend}: must be plotly or matplotlib")
+        return figure_of(self.folder, name) if backend == "plotly" else curves_of_matplotlib(self.folder, name)
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the answer, the table, and a link to the report."""

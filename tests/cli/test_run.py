@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fedbench.cli.run import main, title
+from fedbench.cli.run import main
 from fedbench.config import Config
 from fedbench.data.dataset import Dataset
 from fedbench.errors import RunError
@@ -17,19 +17,6 @@ from fedbench.studies.run import run
 from tests.methods import mistakes
 from tests.runtime.accidents import broken
 from tests.runtime.rounds import largest_file, small
-
-
-@pytest.mark.parametrize(
-    ("keys", "said"),
-    [
-        ({"seeds": [3]}, "fedcac on digits, iid over 10 clients: 5 rounds, seed 3, in this process"),
-        ({"seeds": [0, 1], "resources": {"hosts": 2}}, "5 rounds, 2 seeds, 2 hosts"),
-        ({"resources": {"hosts": "auto"}}, "5 rounds, seed 0"),
-    ],
-)
-def test_the_title_says_what_runs_where(keys: dict[str, Any], said: str) -> None:
-    request = {"method": "fedcac", "partition": {"name": "iid", "clients": 10}, "rounds": 5, "seeds": [0]}
-    assert said in title(Config(**{**request, "resources": {"hosts": 0}, **keys}))
 
 
 def test_a_disk_that_is_full_in_the_middle_of_a_run_is_one_line_and_the_run_goes_on(

@@ -21,6 +21,7 @@ from fedbench.methods import load, names
 from fedbench.methods.client import PrivateState
 from fedbench.module.weights import Weights
 from fedbench.results.reader import Records
+from fedbench.runtime import checkpoint
 from fedbench.runtime.drive import drive
 from fedbench.runtime.exchange import POOLED, ClientTask, Order, Relocation, Reply
 from fedbench.runtime.host import Host
@@ -32,6 +33,9 @@ SENDS_NOTHING = {"local", "centralized"}
 
 FROZEN_HEAD = {"perfedmask"}
 """Methods whose private part is never trained, so that a client keeps none of it."""
+
+USES_ROUNDS = {"fedphp"}
+"""Methods whose rounds depend on how many there are."""
 
 AWKWARD = dict(
     participation=0.4,
@@ -115,6 +119,16 @@ def test_same_bits_stopped_on_two_hosts_and_resumed_on_four(method, undisturbed,
     config = asked(method, "awkward", checkpoint__every=1 + every)
     stop(config, tmp_path, 1 + round, ray_hosts(2))
     assert play(config, tmp_path, ray_hosts(4), resume=True) == read(undisturbed(method, "awkward").folder)
+
+
+@every_method
+def test_a_run_with_more_rounds_continues_a_shorter_one_unless_their_number_was_used(method, undisturbed, tmp_path):
+    play(asked(method, "awkward", rounds=ROUNDS - 1, checkpoint__keep=True), tmp_path)
+    shorter = checkpoint.load(tmp_path / "checkpoint")
+    assert shorter is not None
+    assert shorter["uses_rounds"] == (method in USES_ROUNDS)
+    if not shorter["uses_rounds"]:
+        assert play(asked(method, "awkward"), tmp_path, resume=True) == read(undisturbed(method, "awkward").folder)
 
 
 @every_method

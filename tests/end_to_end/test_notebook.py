@@ -18,6 +18,14 @@ from fedbench import Config, compare, run
 from fedbench.methods.base import Method
 
 
+def middle(vectors, weights, current):
+    return vectors.median(0).values
+
+
+def share_right(scores, targets):
+    return (scores.argmax(1) == targets).mean()
+
+
 def make():
     rng = np.random.default_rng(0)
     y = rng.integers(0, 3, 260)
@@ -54,9 +62,17 @@ def local():
 
 if __name__ == "__main__":
     asked = dict(model=Net, data=make, partition={"name": "iid", "clients": 4}, rounds=1, seeds=[0])
-    here = run({**asked, "method": Mine, "resources": {"hosts": 0}}).summary["points"]["after_agg"]["last"]
+    asked |= dict(evaluate={"metrics": [share_right]})
+    alone = run({**asked, "method": Mine, "resources": {"hosts": 2}}, report=False)
+    here = alone.summary["points"]["after_agg"]["last"]
+    robust = run({**asked, "method": Mine, "aggregator": middle, "resources": {"hosts": 0}}, report=False).metrics
+    assert np.allclose(robust.filter(regex="^test_.*share_right").T, robust["test_accuracy"]), robust.columns
     asked["data"] = make()  # arrays instead of a function
-    found = compare(Config(**asked), [Mine, local()], tune=0).table.set_index("method")
+    result = compare(Config(**asked), [Mine, local()], tune=0)
+    found = result.table.set_index("method")
+    assert result.figure("curve-after_agg").data
+    (axes,) = result.figure("curve-after_agg", backend="matplotlib").axes
+    assert len(axes.lines) == len(found), axes.lines
     assert set(found["status"]) == {"done"}, found
     (one,) = {here["test_accuracy"]["mean"], *found["mean"].filter(like="__main__:")}
     print(sorted(name.partition("@")[0] for name in found.index))

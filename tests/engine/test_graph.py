@@ -229,3 +229,12 @@ def test_the_engine_is_chosen_by_the_device():
     }
     assert engine_on(torch.device("cuda"), "loop") == "loop"
     assert TrainConfig().engine == "auto"
+
+
+@on_every_device
+@pytest.mark.parametrize("name", ["plain", "masked", "edit"])
+def test_clipped_steps_are_replayed(name, device, net, blobs):
+    loop, other = pair(net, device, clip_norm=0.3)
+    for a, b in zip(*(trained(own, fits(name, own, on(device, blobs)))[0] for own in (loop, other)), strict=True):
+        assert_same(a, b)
+    assert not other.row_engine.remarks

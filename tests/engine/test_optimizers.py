@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from fedbench.engine.fit import Amount, Fit, Move, Part, Step
-from fedbench.engine.optimizers import MAX_RANGES
+from fedbench.engine.optimizers import MAX_RANGES, clip_gradient
 from fedbench.errors import ConfigError
 
 
@@ -318,3 +318,37 @@ def test_parts_need_a_built_in_optimiser_and_few_ranges(learner, net, blobs):
     own = learner(net, "module")
     with pytest.raises(ConfigError, match=r"train\.optimizer = module"):
         own.fit(Fit(own.initial(), data, step=Step(parts=[scattered])))
+
+
+@pytest.mark.parametrize("most", [0.5, 20.0])
+def test_a_gradient_is_clipped_as_by_torch(most):
+    parameter = nn.Parameter(torch.zeros(7))
+    parameter.grad = torch.arange(7.0)
+    rows = torch.stack([parameter.grad, 2 * parameter.grad])
+    clip_gradient(rows, most)
+    nn.utils.clip_grad_norm_([parameter], most)
+    assert torch.equal(rows[0], parameter.grad)
+    assert float(rows[1].norm()) == pytest.approx(min(most, 2 * 91**0.5), abs=1e-4)
+
+
+def test_what_does_not_move_has_no_part_in_the_norm():
+    g = torch.tensor([3.0, 4.0, 1e6])
+    clip_gradient(g, 1.0, torch.tensor([True, True, False]))
+    torch.testing.assert_close(g, torch.tensor([0.6, 0.8, 0.0]))
+
+
+def test_a_norm_that_is_not_reached_changes_no_bit(learner, net, blobs, same, way):
+    mask = patterns(53)["scattered"]
+    found = [learner(net, "sgd", clip_norm=most) for most in (None, 1e9)]
+    assert same(*(trained.fit(Fit(trained.initial(), blobs(18), move=Move(mask))) for trained in found))
+
+
+def test_clipping_and_freezing_agree_in_three_ways(learner, net, blobs, monkeypatch):
+    results = []
+    for ranges, little in WAYS.values():
+        monkeypatch.setattr("fedbench.engine.optimizers.MAX_RANGES", ranges)
+        monkeypatch.setattr("fedbench.engine.optimizers.LITTLE", little)
+        trained = learner(net, "sgd", clip_norm=0.1)
+        results.append(trained.fit(Fit(trained.initial(), blobs(18), move=Move(patterns(53)["alternating"]))).params)
+    assert torch.equal(results[0], results[1])
+    assert torch.equal(results[0], results[2])

@@ -354,3 +354,27 @@ def test_buffers_keep_their_types(net, blobs):
     assert learners[1].row_engine.remarks == {}
     assert torch.equal(found[0].params, found[1].params)
     assert found[1].buffers.tolist() == [0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("name", ["plain", "masked", "edit"])
+def test_clipped_steps_are_the_loops(name, net, blobs):
+    """One client to the bit, several by its arithmetic; each row has its own norm."""
+    double = partial(blobs_of, blobs, torch.float64)
+    asked = dict(clip_norm=0.1, precision="64-true")
+    loop, alone, several = (learner_of(net, *kind, **asked) for kind in (("loop",), ("stack", 1), ("stack", 3)))
+    found = [trained(own, fits(name, own, double))[0] for own in (loop, alone, several)]
+    free = learner_of(net, "loop", precision="64-true")
+    assert not alone.row_engine.remarks | several.row_engine.remarks
+    for one, same, near, unclipped in zip(*found, trained(free, fits(name, free, double))[0], strict=True):
+        assert_same(one, same)
+        assert float((one.params - near.params).abs().max()) < 1e-13
+        assert not torch.equal(one.params, unclipped.params)
+
+
+def test_steps_of_several_batches_are_left_to_the_loop(net, blobs):
+    loop, stack = (learner_of(net, *kind, accumulate=2) for kind in (("loop",), ("stack", 3)))
+    for one, other in zip(*(trained(own, fits("plain", own, blobs))[0] for own in (loop, stack)), strict=True):
+        assert_same(one, other)
+    assert list(stack.row_engine.remarks) == [
+        "train.engine = stack: fits are done one client after another: train.accumulate = 2"
+    ]

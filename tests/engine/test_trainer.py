@@ -555,3 +555,87 @@ def test_what_the_trainer_s_setup_compiles_keeps_its_names(both, learner, net, b
     trained.fit(Fit(trained.initial(), blobs(18)))
     assert [*trained.module.state_dict()] == [*net().state_dict()]
     assert trained.flat.state_dict(trained.initial()) is not None
+
+
+GRADIENTS = [{"clip_norm": 0.5}, {"accumulate": 2}, {"accumulate": 3, "clip_norm": 0.5}]
+"""Five batches make groups of two, two and one, or of three and two."""
+
+
+@pytest.mark.parametrize("options", GRADIENTS)
+@pytest.mark.parametrize("frozen", [False, True])
+def test_gradients_clipped_and_accumulated(both, net, blobs, options, frozen):
+    """Also equal to PyTorch, with the mean of each group and the norm of what moves."""
+    scattered = lambda trained: Move(torch.arange(trained.layout.size) % 2 == 0)  # noqa: E731
+    asked = {"move": scattered} if frozen else {"step": pulled}
+    both(net, blobs(18), options=options, **asked)
+    if frozen:
+        return
+    data = blobs(18)
+    weights = both(net, data, options={**options, "shuffle": False})
+    torch.manual_seed(7)
+    module = net()
+    optimizer, clipped = module.configure_optimizers(), 0
+    for _ in range(2):
+        for group in batches_of(data, options.get("accumulate", 1)):
+            optimizer.zero_grad()
+            (sum(F.cross_entropy(module(x), y) for x, y in group) / len(group)).backward()
+            if "clip_norm" in options:
+                clipped += float(nn.utils.clip_grad_norm_(module.parameters(), options["clip_norm"])) > 0.5
+            optimizer.step()
+    assert clipped > 0 or "clip_norm" not in options
+    torch.testing.assert_close(weights.params, nn.utils.parameters_to_vector(module.parameters()), rtol=0, atol=1e-6)
+
+
+def batches_of(data, every):
+    """An epoch's batches in order, by the step of the optimiser that they belong to."""
+    batches = [data.batch(index) for index in torch.arange(len(data)).split(4)]
+    return [batches[i : i + every] for i in range(0, len(batches), every)]
+
+
+@pytest.mark.parametrize("options", GRADIENTS)
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_gradients_of_built_in_optimizers_clipped_and_accumulated(learner, net, blobs, optimizer, options):
+    found = []
+    for engine in ("loop", "trainer"):
+        trained = learner(net, optimizer, lr=0.05, engine=engine, precision="64-true", **options)
+        data = blobs(18)
+        data.dtype = torch.float64
+        for mask in (None, torch.arange(trained.layout.size) % 2 == 0):
+            found.append(trained.fit(Fit(trained.initial(), data, move=mask if mask is None else Move(mask))).params)
+    for one, other in zip(found[:2], found[2:], strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-9)
+
+
+def test_steps_are_counted_in_batches_and_hooks_and_schedulers_in_steps_of_the_optimiser(learner, net, blobs):
+    seen = {}
+    for engine in ("loop", "trainer"):
+
+        class Counts(net):
+            def on_before_optimizer_step(self, optimizer):
+                self.steps.append((self.trainer.global_step, optimizer.param_groups[0]["lr"]))
+
+            def on_train_batch_end(self, outputs, batch, batch_idx):
+                self.losses.append(float(outputs["loss"]))
+
+            def configure_optimizers(self):
+                self.planned, self.steps, self.losses = self.trainer.estimated_stepping_batches, [], []
+                optimizer = super().configure_optimizers()
+                halved = lr_scheduler.StepLR(optimizer, 1, 0.5)
+                return [optimizer], [{"scheduler": halved, "interval": "step"}]
+
+        trained = learner(Counts, engine=engine, accumulate=2)
+        trained.fit(Fit(trained.initial(), blobs(18)))
+        seen[engine] = trained.module.steps, trained.module.losses
+        assert trained.ledger.steps == 10
+        assert trained.module.planned == (6 if engine == "loop" else -1), "the Trainer does not know its batches"
+    assert seen["loop"] == seen["trainer"]
+    assert seen["loop"][0] == [(step, 0.1 * 0.5**step) for step in range(6)]
+
+
+def test_losses_are_means_over_batches_however_many_make_a_step(learner, net, blobs):
+    losses = []
+    for engine, accumulate in (("loop", 1), ("loop", 5), ("trainer", 5)):
+        trained = learner(net, engine=engine, accumulate=accumulate, epochs=1)
+        trained.fit(Fit(trained.initial(), blobs(18), step=Step(lr=1e-9)))
+        losses.append(trained.ledger.loss)
+    assert losses[1:] == pytest.approx([losses[0]] * 2, rel=1e-5)

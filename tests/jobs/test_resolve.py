@@ -6,6 +6,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 import torch
+from lightning import LightningModule
 from torch import nn
 
 from fedbench.config import Config
@@ -254,3 +255,49 @@ def test_one_class_is_nothing_to_tell_apart(monkeypatch):
     monkeypatch.setitem(sys.modules, "alike", module)
     with pytest.raises(ConfigError, match=r"all samples are of one class \(cat\), two or more are needed$"):
         resolve(Config(data="alike:make", resources={"hosts": 0}))
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (
+            dict(method="pfedme", train__clip_norm=1.5),
+            "train.clip_norm = 1.5: pfedme makes gradient steps of its own",
+        ),
+        (dict(method="apfl", train__accumulate=2), "train.accumulate = 2: apfl makes gradient steps of its own"),
+        (
+            dict(model="tests.jobs.test_resolve:Manual", train__clip_norm=1, train__engine="trainer"),
+            "Manual optimises manually",
+        ),
+        (
+            dict(model="tests.jobs.test_resolve:LooksAgain", train__accumulate=2),
+            "LooksAgain evaluates a batch several times",
+        ),
+    ],
+)
+def test_gradients_that_cannot_be_clipped_or_accumulated_are_refused(asked, said):
+    with pytest.raises(ConfigError) as error:
+        check(resolve(small(**{"train__optimizer": "module" if "model" in asked else "sgd", **asked})))
+    assert said in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+class LooksAgain(LightningModule):
+    def __init__(self, classes=10):
+        super().__init__()
+        self.head = torch.nn.Linear(64, classes)
+
+    def forward(self, x):
+        return self.head(x.flatten(1))
+
+    def training_step(self, batch, batch_idx):
+        return torch.nn.functional.cross_entropy(self(batch[0]), batch[1])
+
+    def configure_optimizers(self):
+        return torch.optim.LBFGS(self.parameters())
+
+
+class Manual(LooksAgain):
+    def __init__(self, classes=10):
+        super().__init__(classes)
+        self.automatic_optimization = False

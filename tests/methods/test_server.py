@@ -4,7 +4,9 @@ from dataclasses import dataclass, field
 
 import torch
 
-from fedbench.methods.server import ServerState
+from fedbench.config import TrainConfig
+from fedbench.methods.server import Context, ServerState
+from fedbench.module.layout import Layout
 from tests.methods.simulator import Simulation, blobs
 
 
@@ -52,9 +54,25 @@ def test_clients_are_those_that_have_a_size():
 def test_pairs_are_traced_of_a_few_always_and_of_many_at_the_end():
     server = begun()
     server.round = 3
-    assert [server.traces_pairs(clients, rounds=4) for clients in (20, 21, 201)] == [True, False, False]
+    assert [server.traces_pairs(clients, four_rounds()) for clients in (20, 21, 201)] == [True, False, False]
     server.round = 4
-    assert [server.traces_pairs(clients, rounds=4) for clients in (20, 21, 201)] == [True, True, False]
+    assert [server.traces_pairs(clients, four_rounds()) for clients in (20, 21, 201)] == [True, True, False]
+
+
+def four_rounds() -> Context:
+    return Context(Layout((), (), ()), TrainConfig(), 0, 4, 10, (1,))
+
+
+def test_a_run_that_has_read_the_number_of_its_rounds_is_known_by_it():
+    context = four_rounds()
+    assert not context.is_last(3)
+    with context.unnoted():
+        assert context.rounds == 4
+    assert not context.uses_rounds, "a longer run would have seen the same"
+    assert context.is_last(4)
+    assert context.uses_rounds
+    other = four_rounds()
+    assert (other.rounds, other.uses_rounds) == (4, True)
 
 
 def test_a_server_draws_the_same_again_and_otherwise_for_anybody_else():

@@ -25,5 +25,11 @@ def test_a_grid_and_comparisons_show_their_answer_table_and_figures(tmp_path):
         assert found.report.absolute().as_uri() in html
         assert "<td>fedper</td>" in html or "<td>fedcac</td>" in html
         assert isinstance(found.figure(found.figures[0]), go.Figure)
+    (axes,) = many.figure("curve-after_agg", backend="matplotlib").axes
+    assert {text.get_text() for text in axes.get_legend().get_texts()} == {"local", "fedper"}
+    with pytest.raises(ConfigError, match=r"figure = forest: not drawn by matplotlib; .* one of budget, .*traffic"):
+        many.figure("forest", backend="matplotlib")
+    with pytest.raises(ConfigError, match="backend = bokeh: must be plotly or matplotlib"):
+        many.figure("forest", backend="bokeh")
     with pytest.raises(ConfigError, match=r"figure = curves: must be one of forest, .*curve-after_agg"):
         many.figure("curves")

@@ -151,3 +151,13 @@ def test_auto_takes_a_twentieth_of_the_time_at_most(tmp_path, monkeypatch):
                 found.append(round)
         assert found[0] == 1
         assert {b - a for a, b in pairwise(found)} == {apart}
+
+
+def test_the_last_round_has_one_if_it_is_to_be_kept_which_stays_where_others_go(tmp_path):
+    assert [Checkpoints(tmp_path, 0, 4, keep_last=keep).due(4) for keep in (False, True)] == [False, True]
+    assert [Checkpoints(tmp_path, 2, 4, keep_last=True).due(round) for round in (1, 2, 3)] == [False, True, False]
+    checkpoint.save(tmp_path, 3, CONTENT)
+    checkpoint.remove_unless_last(tmp_path, 3)
+    assert checkpoint.load(tmp_path) is not None
+    checkpoint.remove_unless_last(tmp_path, 4)
+    assert checkpoint.load(tmp_path) is None

@@ -110,3 +110,12 @@ def test_a_schedule_goes_on_after_a_stop_and_wherever_its_place_is_kept(method, 
     assert play(small(method, **asked, participation=0.5, resources=in_files), tmp_path / "files") == whole
     anew = {**asked, "train__keep_optimizer": False}
     assert play(small(method, **anew, participation=0.5), tmp_path / "anew") != whole
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_a_schedule_over_all_rounds_uses_their_number(keep, tmp_path):
+    own = dict(train__keep_optimizer=keep, train__optimizer="module", model="tests.runtime.networks:Scheduled")
+    play(small(rounds=1, checkpoint={"keep": True}, **own), tmp_path)
+    held = checkpoint.load(tmp_path / "checkpoint")
+    assert held is not None
+    assert held["uses_rounds"] is keep

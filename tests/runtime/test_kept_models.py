@@ -17,6 +17,8 @@ from fedbench.data.partitions import partition
 from fedbench.jobs.resolve import resolve
 from fedbench.runtime.build import build_learner
 from fedbench.runtime.client_data import ClientData
+from fedbench.runtime.kept_models import KeptModels
+from fedbench.runtime.kept_points import KeptPoints
 from fedbench.studies.run import Result, run
 from tests.runtime.networks import Parted
 from tests.runtime.rounds import play, small
@@ -205,3 +207,15 @@ class HalfFrozen(LightningModule):
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         return torch.optim.SGD(self.head.parameters(), lr=0.1)
+
+
+def test_a_longer_run_keeps_nothing_of_an_end_that_was_none(tmp_path):
+    """Client 0 trains again after round 2, client 1 does not."""
+    config = small(rounds=3).model_copy(update={"save_models": True})
+    points = KeptPoints(True, 3, "fit", {1: [0, 1], 2: [1], 3: [0]}.__getitem__)
+    models = KeptModels(config, 0, points, tmp_path)
+    models.folder.mkdir(parents=True)
+    for name in ("client-0-after_fit", "client-0-after_agg-trained", "client-1-after_fit", "client-1-after_agg"):
+        (models.folder / f"{name}.pt").touch()
+    models.forget_after(2)
+    assert [path.name for path in models.folder.iterdir()] == ["client-1-after_fit.pt"]

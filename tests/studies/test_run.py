@@ -11,6 +11,7 @@ from fedbench.errors import ConfigError
 from fedbench.jobs.resolve import resolve
 from fedbench.jobs.run_folder import default_name
 from fedbench.results.plan import Plan
+from fedbench.results.reader import Records
 from fedbench.runtime.ray import cluster
 from fedbench.studies.cost import Cost
 from fedbench.studies.run import run, worth_hosts
@@ -223,3 +224,82 @@ def test_on_gpus_on_a_cluster_and_beside_a_ray_hosts_are_as_many_as_fit(two_host
     config = resolved.config
     config.resources = config.resources.model_copy(update=resources)
     assert worth_hosts(resolved, seeds=1) == config.resources.hosts
+
+
+ONE, SEEDS = dict[str, object](), {"seeds": [0, 1]}
+SELDOM = dict(participation=0.4, evaluate={"every": 4}, save_models=True)
+"""A run of five rounds evaluates the fifth, which one of eight does not, and keeps other models."""
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    """All that a run promises to be the same, and its models."""
+    models = (folder / "models").rglob("*.pt")
+    return read(folder) | {str(path.relative_to(folder)): path.read_bytes() for path in models}
+
+
+@pytest.mark.parametrize("more", [ONE, SEEDS, SELDOM])
+def test_more_rounds_continue_a_finished_run_and_leave_the_bits_of_a_longer_one(more, tmp_path, caplog):
+    caplog.set_level("INFO", "fedbench")
+    kept, seen = {"every": 0, "keep": True}, list[int]()
+    run(small("fedper", rounds=5, out=tmp_path / "a", checkpoint=kept, **more), report=False)
+    watch = lambda event: seen.extend([event["round"]] if "round" in event else [])  # noqa: E731
+    run(small("fedper", rounds=8, out=tmp_path / "a", **more), watch=watch, report=False, resume=True)
+    run(small("fedper", rounds=8, out=tmp_path / "b", **more), report=False)
+    assert min(seen) >= 5
+    assert f"{tmp_path / 'a'} holds 5 rounds: continuing to 8" in caplog.messages
+    assert files_of(tmp_path / "a") == files_of(tmp_path / "b")
+    assert read_yaml(tmp_path / "a" / "config.yaml")["rounds"] == 8
+    assert not (tmp_path / "a" / "checkpoint").exists(), "the longer run was not to be kept"
+    with pytest.raises(ConfigError, match=r"holds a run of another configuration \(rounds: 8 -> 5\)"):
+        run(small("fedper", rounds=5, out=tmp_path / "a", **more), report=False)
+
+
+@pytest.mark.parametrize("more", [ONE, SEEDS])
+def test_more_rounds_continue_a_run_that_was_ended(more, tmp_path):
+    asked = dict(checkpoint={"every": 1}, out=tmp_path / "a", **more)
+
+    def end(event: dict) -> None:
+        if event.get("round") == 2:
+            raise Ended
+
+    with pytest.raises(Ended):
+        run(small("fedper", rounds=3, **asked), watch=end)
+    seen: list = []
+    run(small("fedper", **asked), watch=lambda event: seen.append(event.get("round")), report=False)
+    run(small("fedper", out=tmp_path / "b", **more), report=False)
+    assert seen[0] == 2
+    assert read(tmp_path / "a") == read(tmp_path / "b")
+
+
+@pytest.mark.parametrize("more", [ONE, SEEDS])
+@pytest.mark.parametrize(
+    ("method", "keep", "said"),
+    [
+        ("fedper", False, "last state was not kept, so it cannot continue to 3: give another --out, with"),
+        ("fedphp", True, "holds a run of 2 rounds that cannot continue to 3: fedphp "),
+    ],
+)
+def test_a_run_that_cannot_continue_says_why_and_stays(method, keep, said, more, tmp_path):
+    run(small(method, rounds=2, out=tmp_path, checkpoint={"keep": keep}, **more), report=False)
+    left = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    with pytest.raises(ConfigError) as error:
+        run(small(method, rounds=3, out=tmp_path, **more), report=False)
+    assert said in str(error.value)
+    assert "\n" not in str(error.value)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == left
+
+
+def test_a_kept_state_stays_when_the_command_is_repeated_and_costs_no_second_one(tmp_path):
+    for _ in range(2):
+        run(small(rounds=2, out=tmp_path, checkpoint={"every": 1, "keep": True}), report=False)
+        run(small(rounds=2, out=tmp_path), report=False)
+        assert [path.name for path in (tmp_path / "checkpoint").glob("round-*")] == ["round-000002.safetensors"]
+
+
+def test_a_longer_run_gives_the_warnings_of_its_own_number_of_rounds(tmp_path):
+    asked = dict(method__tau=4, save_models=True)
+    run(small("floco", rounds=3, out=tmp_path / "a", checkpoint={"keep": True}, **asked), report=False)
+    assert "method.tau = 4 is not reached in 3 rounds" in " ".join(Records(tmp_path / "a").warnings())
+    for folder in ("a", "b"):
+        run(small("floco", rounds=5, out=tmp_path / folder, **asked), report=False)
+    assert Records(tmp_path / "a").warnings() == Records(tmp_path / "b").warnings() != []
