@@ -28,9 +28,9 @@ SETTING = int | float | tuple | Tensor
 
 
 def module_optimizer(module: LightningModule) -> tuple[Any, Optimizer, list[Any]]:
-    """The result of configure_optimizers, its optimiser, and its schedulers in Lightning's form.
+    """The result of configure_optimizers, its (first) optimiser, and its schedulers in Lightning's form.
 
-    Raises ConfigError for anything but one optimiser.
+    Raises ConfigError for anything but one optimiser, or several of a module that optimises manually.
     """
     where = f"{type(module).__name__}.configure_optimizers"
     returned: Any = type(module).configure_optimizers(module)
@@ -41,10 +41,10 @@ def module_optimizer(module: LightningModule) -> tuple[Any, Optimizer, list[Any]
         configs = _configure_schedulers_automatic_opt(schedulers, monitor)
     except (MisconfigurationException, ValueError) as error:
         raise ConfigError(f"{where}: {error}") from error
-    if len(optimizers) != 1:
+    if len(optimizers) != 1 and (module.automatic_optimization or not optimizers):
         raise ConfigError(
             f"{where} returns {len(optimizers)} optimisers instead of one: use several parameter groups, "
-            "or choose one with --train.optimizer sgd"
+            "choose one with --train.optimizer sgd, or optimise manually with --train.engine trainer"
         )
     return returned, optimizers[0], configs
 

@@ -85,7 +85,7 @@ class PlannedBatches:
 class FitSteps(Callback):
     """Puts the gradient edit, frozen entries and loss of a fit into Lightning's loop, and counts its steps.
 
-    For manual optimisation it counts the optimiser's steps; the loss of a batch is the result of training_step, else
+    For manual optimisation it counts the steps of all optimisers; the loss of a batch is the result of training_step, else
     the sum of the losses of manual_backward.
     """
 
@@ -105,9 +105,20 @@ class FitSteps(Callback):
                 f"train.keep_optimizer = true: lightning.Trainer restarts the count of {counted[0].frequency} epochs "
                 f"between two steps of {type(counted[0].scheduler).__name__} in every round; leave out train.engine"
             )
-        restrain(self.optimizer, self.schedulers, self.engine, self.fit)
-        if self._manual:
-            self.optimizer.register_step_post_hook(self._count)
+        if len(trainer.optimizers) > 1:
+            self._check_several(pl_module)
+        for optimizer in trainer.optimizers:
+            restrain(optimizer, self.schedulers, self.engine, self.fit)
+            if self._manual:
+                optimizer.register_step_post_hook(self._count)
+
+    def _check_several(self, module: LightningModule) -> None:
+        """Raises ConfigError for what works with one optimiser only."""
+        what = "the method changes its gradients" if self.fit.step.edit else ""
+        what = "this run keeps the state of its optimiser" if self.fit.memory is not None else what
+        if what:
+            name = type(module).__name__
+            raise ConfigError(f"{name}.configure_optimizers returns several optimisers, but {what}, which needs one")
 
     def _count(self, *_: Any) -> None:
         self.engine.ledger.steps += 1

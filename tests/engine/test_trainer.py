@@ -455,6 +455,34 @@ def test_manual_optimisation_is_the_automatic_one_to_the_bit(learner, net, manua
     assert learners[0].ledger.loss == learners[1].ledger.loss
 
 
+def both(net, batch, batch_idx):
+    first, second = net.optimizers()
+    first.zero_grad()
+    second.zero_grad()
+    net.manual_backward(F.cross_entropy(net(batch[0]), batch[1]))
+    first.step()
+    second.step()
+
+
+def test_several_optimisers_make_the_steps_of_one(learner, manual, blobs, same):
+    def two(net):
+        first, *others = net.parameters()
+        return [torch.optim.SGD(own, lr=0.1) for own in ([first], others)]
+
+    def one(net):
+        return torch.optim.SGD(net.parameters(), lr=0.1)
+
+    kinds = manual(both), manual(backward_and_step)
+    kinds[0].configure_optimizers, kinds[1].configure_optimizers = two, one
+    learners = [learner(kind, engine="trainer", batch_size=6) for kind in kinds]
+    found = [trained.fit(Fit(trained.initial(), blobs(18), step=Step(decay=0.5))) for trained in learners]
+    assert same(*found)
+    assert [trained.ledger.steps for trained in learners] == [12, 6]
+    for step in (Step(lambda g, w, s: None), Step(memory={})):
+        with pytest.raises(ConfigError, match="configure_optimizers returns several optimisers, but th"):
+            learners[0].fit(Fit(learners[0].initial(), blobs(18), step=step))
+
+
 def by_epoch(make):
     return lambda net, o: {"optimizer": o, "lr_scheduler": make(o)}
 
