@@ -85,8 +85,8 @@ class PlannedBatches:
 class FitSteps(Callback):
     """Puts the gradient edit, frozen entries and loss of a fit into Lightning's loop, and counts its steps.
 
-    For manual optimisation it counts the steps of all optimisers; the loss of a batch is the result of training_step, else
-    the sum of the losses of manual_backward.
+    For manual optimisation it counts the steps of all optimisers; the loss of a batch is the result of training_step,
+    else the sum of the losses of manual_backward.
     """
 
     def __init__(self, engine: Engine, fit: Fit, plan: BatchPlan) -> None:

@@ -455,7 +455,7 @@ def test_manual_optimisation_is_the_automatic_one_to_the_bit(learner, net, manua
     assert learners[0].ledger.loss == learners[1].ledger.loss
 
 
-def both(net, batch, batch_idx):
+def steps_of_two(net, batch, batch_idx):
     first, second = net.optimizers()
     first.zero_grad()
     second.zero_grad()
@@ -472,7 +472,7 @@ def test_several_optimisers_make_the_steps_of_one(learner, manual, blobs, same):
     def one(net):
         return torch.optim.SGD(net.parameters(), lr=0.1)
 
-    kinds = manual(both), manual(backward_and_step)
+    kinds = manual(steps_of_two), manual(backward_and_step)
     kinds[0].configure_optimizers, kinds[1].configure_optimizers = two, one
     learners = [learner(kind, engine="trainer", batch_size=6) for kind in kinds]
     found = [trained.fit(Fit(trained.initial(), blobs(18), step=Step(decay=0.5))) for trained in learners]
