@@ -46,8 +46,7 @@ class Table:
             return getattr(found, attribute) if attribute else self.extract(found)
         points = entry_points_of(self.group).get(name, [])
         if not points and ":" not in name:
-            form = f" (your own: {self.form})" if self.form else ""
-            raise ConfigError(f"unknown {self.what} '{name}': {nearest(name, self.names())}{form}")
+            raise self._unknown(name)
         if len(points) > 1:
             several = " and ".join(f"{point.value} of {package_of(point)}" for point in points)
             raise ConfigError(f"{self.what} '{name}' is {several}: choose one as package.module:name")
@@ -56,6 +55,15 @@ class Table:
         thing = import_string(path, added) if ":" in path else imported_module(path, added)
         self.check(name, thing)
         return thing
+
+    def check_known(self, name: str) -> None:
+        """Raises ConfigError for a name that nothing has. Imports nothing."""
+        if ":" not in name and name not in self.names():
+            raise self._unknown(name)
+
+    def _unknown(self, name: str) -> ConfigError:
+        form = f" (your own: {self.form})" if self.form else ""
+        return ConfigError(f"unknown {self.what} '{name}': {nearest(name, self.names())}{form}")
 
     def path(self, name: str) -> str:
         """The package.module:name of a thing that is not fedbench's own; empty for fedbench's own and unknown names."""

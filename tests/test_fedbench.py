@@ -1,5 +1,6 @@
 """What `from fedbench import ...` gives."""
 
+import doctest
 import inspect
 
 import pytest
@@ -21,3 +22,12 @@ def test_every_study_is_a_call_that_says_what_it_takes(name):
 def test_a_name_that_is_none_is_no_attribute():
     with pytest.raises(AttributeError, match="module 'fedbench' has no attribute 'rnu'"):
         fedbench.rnu  # noqa: B018
+
+
+@pytest.mark.parametrize("name", [*fedbench.STUDIES, *fedbench.LOADERS, "Config"])
+def test_the_example_in_a_docstring_works(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    thing = getattr(fedbench, name)
+    (found,) = doctest.DocTestFinder(recurse=False).find(thing, name, globs={name: thing})
+    assert found.examples
+    assert doctest.DocTestRunner(verbose=False).run(found).failed == 0

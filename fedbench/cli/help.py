@@ -14,7 +14,6 @@ from fedbench.cli.flags import COMMON, CONFIG_KEYS, SHORT, Flag, sections, yaml_
 from fedbench.config import Config
 from fedbench.config.keys import flat
 from fedbench.config.words import legal_of
-from fedbench.data.partitions.scheme import readers
 
 HelpRow = tuple[str, str]
 INDENT = 30
@@ -87,6 +86,8 @@ def _flag_row(flag: Flag) -> HelpRow:
 
 def _key_row(key: str, field: FieldInfo) -> HelpRow:
     short = {long: short for short, long in SHORT.items()}.get(key, key)
+    from fedbench.data.partitions.scheme import readers  # imports NumPy, which other errors need not wait for
+
     said = _said(field, readers(key.removeprefix("partition.")) if key.startswith("partition.") else ())
     return f"--{short.replace('_', '-') if '.' not in short else short}", said
 

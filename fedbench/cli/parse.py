@@ -4,6 +4,7 @@ from argparse import Namespace
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from fedbench.aggregation.rules import AGGREGATORS
 from fedbench.cli import OK, Printed
 from fedbench.cli.flags import COMMON, Flag, merge_layers, read
 from fedbench.cli.help import config_text, help_text
@@ -11,6 +12,7 @@ from fedbench.cli.lines import loading
 from fedbench.config import Config
 from fedbench.config.keys import nest
 from fedbench.errors import ConfigError
+from fedbench.methods import METHODS
 
 
 def parse(
@@ -31,6 +33,8 @@ def parse(
         print(help_text(prog, extra_flags, pairs.get("method.name"), pairs.get("aggregator.name"), about))
         raise Printed(OK)
     config = Config(**nest(merge_layers(asked.preset, asked.config, pairs)))
+    METHODS.check_known(config.method.name)  # before PyTorch is loaded
+    AGGREGATORS.check_known(config.aggregator.name)
     loading()
     if asked.print_config:
         shown, lines = preview(config, asked)

@@ -335,7 +335,12 @@ class WandbConfig(Section):
 
 
 class Config(Section):
-    """A validated configuration. `Config(method="fedcac", rounds=50)` is what the commands build from their flags."""
+    """A validated configuration, which the commands build from their flags.
+
+    >>> config = Config(method="fedprox", rounds=50, train={"lr": 0.05})
+    >>> config.method.name, config.train.lr, config.train.epochs
+    ('fedprox', 0.05, 5)
+    """
 
     method: MethodConfig = MethodConfig()
     data: DataConfig = DataConfig()

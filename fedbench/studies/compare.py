@@ -77,6 +77,11 @@ def compare(
     for a grid. Final runs have the seeds of the configuration, by default 0 to 9. until_told: add seeds until it is
     decided who is best and who is better than local training, up to a margin that is too small to matter (of accuracies
     in points), with at most `max_seeds` and for about `max_hours`.
+
+    >>> small = {"rounds": 1, "seeds": [0], "resources": {"hosts": 0}}
+    >>> result = compare(small, ["fedper"], tune=0, at_once=1)
+    >>> sorted(result.table["method"])
+    ['centralized', 'fedavg-ft', 'fedper', 'local']
     """
     chosen = tune_seeds, point, final_val, budget_steps
     tuning = Tuning.parse(tune, search, samples, scheduler, *chosen, until_told, margin, max_seeds, max_hours)

@@ -74,6 +74,11 @@ def grid(
     that fall behind. point: the evaluation point by which points are chosen, and which the answer is about. final_val:
     share of training images that final runs hold out, if not `data.val`: with 0 they train on all. until_told, margin,
     max_seeds, max_hours: as for a comparison.
+
+    >>> small = {"method": "fedprox", "rounds": 1, "seeds": [0], "resources": {"hosts": 0}}
+    >>> result = grid(small, space={"method.mu": [0.01, 0.1]}, baselines=[], tune_seeds=[90], at_once=1)
+    >>> list(result.best)
+    ['method.mu']
     """
     chosen = tune_seeds, point, final_val, False
     tuning = Tuning.parse(tune, search, samples, scheduler, *chosen, until_told, margin, max_seeds, max_hours)

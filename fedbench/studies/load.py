@@ -20,7 +20,13 @@ from fedbench.studies.study_result import StudyResult
 
 
 def load(folder: str | Path) -> StudyResult:
-    """The result of the run, grid or comparison in a folder. Raises ConfigError if there is none."""
+    """The result of the run, grid or comparison in a folder. Raises ConfigError if there is none.
+
+    >>> from fedbench import run
+    >>> done = run({"method": "local", "rounds": 1, "resources": {"hosts": 0}, "out": "results/mine"})
+    >>> load("results/mine").config.method.name
+    'local'
+    """
     folder = Path(folder)
     if is_matrix(folder):
         return Comparison(folder)
@@ -35,6 +41,11 @@ def load_model(folder: str | Path, client: int, seed: int | None = None, point: 
 
     seed: by default the run's first. point: after_agg or after_fit. The module is the user's own, with what the
     method has added to it. Its input is normalised as `models/input.json` says. Raises ConfigError if it was not kept.
+
+    >>> from fedbench import run
+    >>> done = run({"method": "fedper", "rounds": 1, "resources": {"hosts": 0}, "save_models": True})
+    >>> type(load_model(done.folder, client=3)).__name__
+    'Mlp'
     """
     folder = Path(folder)
     config = Config(**Records(folder).config())

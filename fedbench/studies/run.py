@@ -92,6 +92,10 @@ def run(
     the progress without it. debug: without hosts, raise client failures where they happen, for a debugger. Raises
     ConfigError before round 1 if the configuration cannot be run, and RunError if the run fails later: in the user's
     code, or at every client.
+
+    >>> result = run({"method": "fedper", "rounds": 2, "resources": {"hosts": 0}})
+    >>> sorted(set(result.metrics["round"]))
+    [1, 2]
     """
     config = Config.of(config)
     open_hosts = config.resources.hosts == "auto"

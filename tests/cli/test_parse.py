@@ -1,5 +1,8 @@
 """A command line becomes a configuration."""
 
+import subprocess
+import sys
+
 import pytest
 
 from fedbench.cli.flags import Flag
@@ -23,3 +26,18 @@ def test_help_and_the_configuration_are_printed_and_nothing_else(flag, said, cap
 def test_a_mistake_names_key_and_range():
     with pytest.raises(ConfigError, match=r"train\.lr.*-1"):
         parse(["--train.lr", "-1"])
+
+
+@pytest.mark.parametrize("flags", [["--metod", "x"], ["--method", "fedprx"], ["--aggregator", "medain"]])
+def test_a_mistyped_name_is_refused_before_anything_large_is_imported(flags):
+    code = f"""
+import sys
+from fedbench.cli.parse import parse
+from fedbench.errors import ConfigError
+try:
+    parse({flags})
+except ConfigError as error:
+    print("did you mean" in str(error), {{"torch", "numpy", "pandas", "ray"}} & set(sys.modules))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "True set()\n", done.stderr
