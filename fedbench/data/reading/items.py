@@ -93,6 +93,7 @@ class GivenPart:
             whole = whole.dataset
         known = getattr(whole, "classes", None)
         known = getattr(whole, "class_to_idx", None) if known is None else known
+        known = names_of_column(whole, keys.label) if known is None else known
         classes, count = names_and_count(known, f"data {name}: `classes` of the {part} part")
         domains, _ = names_and_count(getattr(whole, "domains", None), f"data {name}: `domains` of the {part} part")
         return cls(data, where, keys, classes, count, domains)
@@ -252,6 +253,16 @@ def arrays_of(columns: Iterable[Any], where: str) -> list[Any]:
     if len(set(sizes)) > 1:
         raise ConfigError(f"{where}s: arrays of {' and '.join(map(str, sizes))} rows; all must have the same number")
     return found
+
+
+def names_of_column(data: Any, label: str | None) -> Any:
+    """The class names that a data set of Hugging Face declares for its column of labels, if any."""
+    features = getattr(data, "features", None)
+    if not isinstance(features, Mapping):
+        return None
+    return getattr(
+        features.get(find_key("label", label, TARGETS, [*features], "the set", noun="column")), "names", None
+    )
 
 
 def names_and_count(known: Any, where: str) -> tuple[tuple[str, ...], int | None]:

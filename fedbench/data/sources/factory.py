@@ -11,7 +11,7 @@ arguments of the factory, which take precedence over fedbench's keys.
 
 import hashlib
 import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -62,9 +62,9 @@ def source(config: DataConfig, factory: Any) -> Source:
     """The data set that a factory makes. Raises ConfigError."""
     own, reading = factory_arguments(config, factory)
     keys = Keys(reading.sample, reading.label, reading.user)
-    parts = given_parts(config, make_parts(config, factory, own), keys, reading.collate)
-    reader = parts[0].reader(reading.kind)
-    fields, remarks = parts[0].fields(reader)
+    made = zip(("train", "test"), make_parts(config, factory, own), strict=True)
+    given = [GivenPart.of(config.name, part, data, keys) for part, data in made]
+    parts, reader, fields = collated(config.name, given, reading)
     probed = hashlib.sha256()
     lines = [line for part in parts if (line := part.probe(reader, probed))]
     decided = {
@@ -75,18 +75,24 @@ def source(config: DataConfig, factory: Any) -> Source:
         "probed": probed.hexdigest(),
         **({"fields": fields.as_json()} if fields else {}),
     }
-    fresh = replace(reader, transparent=[], remarks=(*reader.remarks, *remarks, *lines))
+    fresh = replace(reader, transparent=[], remarks=(*reader.remarks, *lines))
     train, test = parts
     return Source(config.name, partial(read, config, train, test, reading.classes, fresh, fields), options=decided)
 
 
-def given_parts(config: DataConfig, made: tuple[Any, Any], keys: Keys, collate: str | None) -> list[GivenPart]:
-    """The two parts, after the collate function if there is one. Raises ConfigError."""
-    parts = [GivenPart.of(config.name, part, data, keys) for part, data in zip(("train", "test"), made, strict=True)]
-    if collate is None:
-        return parts
-    items = collated_parts(config.name, collate, [part.data for part in parts], keys.label)
-    return [replace(part, data=data) for part, data in zip(parts, items, strict=True)]
+def collated(
+    name: str, parts: Sequence[GivenPart], reading: Reading, collate: Callable[[list[Any]], Any] | None = None
+) -> tuple[list[GivenPart], SampleReader | StructureReader, Fields | None]:
+    """The parts after the collate function, a reader of their samples, and the structure of batches.
+
+    collate: is called if the configuration names none. Raises ConfigError.
+    """
+    if function := reading.collate or collate:
+        items = collated_parts(name, function, [part.data for part in parts], parts[0].keys.label)
+        parts = [replace(part, data=own) for part, own in zip(parts, items, strict=True)]
+    reader = parts[0].reader(reading.kind)
+    fields, remarks = parts[0].fields(reader)
+    return list(parts), replace(reader, remarks=(*reader.remarks, *remarks)), fields
 
 
 def factory_arguments(config: DataConfig, factory: Any) -> tuple[dict[str, Any], Reading]:

@@ -15,10 +15,9 @@ from typing import Any, Literal
 from pydantic import Field
 
 from fedbench.config import DataConfig
-from fedbench.data.cache import Content, OnProgress, Source
+from fedbench.data.cache import OnProgress, Source
 from fedbench.data.reading.images import is_test_row
-from fedbench.data.reading.items import TARGETS, GivenPart, Keys, find_key
-from fedbench.data.reading.samples import SampleReader
+from fedbench.data.reading.items import GivenPart, Keys
 from fedbench.data.sources import factory
 from fedbench.errors import ConfigError, first_line
 
@@ -41,30 +40,24 @@ def source(config: DataConfig, options: Options, progress: OnProgress | None) ->
     library = import_library(config.name)
     parts, remarks = chosen_parts(config.name, load_splits(config, options, library), options)
     keys = Keys(options.sample, options.label, options.user)
-    train, test = (GivenPart.of(config.name, part, HubPart(parts[part], options), keys) for part in ("train", "test"))
+    train, test = (GivenPart.of(config.name, part, HubPart(parts[part]), keys) for part in ("train", "test"))
     val = len(parts["val"]) if "val" in parts else 0
     if val:
         joined = library.concatenate_datasets([parts["train"], parts["val"]])
-        train = GivenPart.of(config.name, "train", HubPart(joined, options), keys)
-    first = train.item(0)
-    if isinstance(first.image, str):
+        train = GivenPart.of(config.name, "train", HubPart(joined), keys)
+    if not options.collate and isinstance(train.item(0).image, str):
         raise ConfigError(
             f"data {config.name}: the samples are texts; tokenise them in a function that returns the tokens, as in "
             "docs/data.md (Texts), or name a column of tokens with --data.sample"
         )
-    reader = SampleReader.of(first, options.kind)
+    (train, test), reader, fields = factory.collated(config.name, [train, test], options)
     for part in (train, test):
         part.probe(reader, hashlib.sha256())  # checks some samples; that the data change, the library tells
     fresh = replace(reader, transparent=[], remarks=(*reader.remarks, *remarks))
     prints = {name: part._fingerprint for name, part in parts.items()}
     decided = {**options.model_dump(), "root": config.root, "task": config.task, "fingerprints": prints}
-    return Source(config.name, partial(read, config, train, test, val, options.classes, fresh), options=decided)
-
-
-def read(
-    config: DataConfig, train: GivenPart, test: GivenPart, val: int, classes: int | None, reader: SampleReader
-) -> Content:
-    return replace(factory.read(config, train, test, classes, reader), val=val)
+    whole = partial(factory.read, config, train, test, options.classes, fresh, fields)
+    return Source(config.name, lambda: replace(whole(), val=val), options=decided)
 
 
 def import_library(name: str) -> Any:
@@ -121,14 +114,12 @@ def chosen_parts(name: str, splits: dict[str, Any], options: Options) -> tuple[d
 
 
 class HubPart:
-    """A split as a map-style data set. classes: the names that its column of labels declares, if any."""
+    """A split as a map-style data set. features: its columns, of which that of the labels may name the classes."""
 
-    __slots__ = ("classes", "data")  # without __dict__: nothing looks for numbers in memory, which may be all on disk
+    __slots__ = ("data", "features")  # without __dict__: nothing looks for numbers in memory, which may be all on disk
 
-    def __init__(self, data: Any, options: Options) -> None:
-        names = list(data.features)
-        label = find_key("label", options.label, TARGETS, names, "the set", noun="column")
-        self.data, self.classes = data, getattr(data.features.get(label), "names", None)
+    def __init__(self, data: Any) -> None:
+        self.data, self.features = data, data.features
 
     def __len__(self) -> int:
         return len(self.data)

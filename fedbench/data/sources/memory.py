@@ -16,7 +16,6 @@ from fedbench.config import DataConfig, Section
 from fedbench.data.cache import Content, OnProgress, Source
 from fedbench.data.reading.images import is_test_row
 from fedbench.data.reading.items import GivenPart, Keys, arrays_of
-from fedbench.data.reading.structure import collated_parts
 from fedbench.data.reading.tables import TableOptions, TableReader, TableRows
 from fedbench.data.sources import checked_data_options, factory
 from fedbench.errors import ConfigError
@@ -108,19 +107,18 @@ def source_of_items(config: DataConfig, given: GivenData) -> Source:
     """The source of arrays, columns and map-style data sets. Raises ConfigError."""
     reading = checked_data_options(config, factory.Reading)
     keys = Keys(reading.sample, reading.label, reading.user)
-    whole = {name: part_of(config.name, name, data, keys) for name, data in given.parts.items()}
-    if collate := reading.collate or given.collate:
-        items = collated_parts(config.name, collate, [part.data for part in whole.values()], keys.label)
-        whole = {name: replace(part, data=own) for (name, part), own in zip(whole.items(), items, strict=True)}
-    parts, remarks = tested(whole)
-    reader = parts["train"].reader(reading.kind)
-    fields, structure = parts["train"].fields(reader)
+    given_parts = {name: part_of(config.name, name, data, keys) for name, data in given.parts.items()}
+    if len(given_parts) == 1:
+        only = given_parts["train"]
+        given_parts["train"] = replace(only, where=only.where.replace(", train item", ", item"))
+    whole, reader, fields = factory.collated(config.name, [*given_parts.values()], reading, given.collate)
+    parts, remarks = tested(dict(zip(given_parts, whole, strict=True)))
     probed = hashlib.sha256()
     lines = [line for part in parts.values() if (line := part.probe(reader, probed))]
     sizes = {name: len(part) for name, part in parts.items()}
     decided = {"config": config.options, "task": config.task, "sizes": sizes, "probed": probed.hexdigest()}
     decided |= {"fields": fields.as_json()} if fields else {}
-    fresh = replace(reader, transparent=[], remarks=(*reader.remarks, *structure, *remarks, *dict.fromkeys(lines)))
+    fresh = replace(reader, transparent=[], remarks=(*reader.remarks, *remarks, *dict.fromkeys(lines)))
     train, test, val = parts["train"], parts["test"], parts.get("val")
     read = partial(factory.read, config, train, test, reading.classes, fresh, fields=fields, val=val)
     return Source(config.name, read, options=decided)
@@ -140,7 +138,6 @@ def tested(parts: dict[str, GivenPart]) -> tuple[dict[str, GivenPart], list[str]
     if "val" in parts:
         return {"train": parts["train"], "test": parts["val"]}, [VAL_IS_TEST]
     (whole,) = parts.values()
-    whole = replace(whole, where=whole.where.replace(", train item", ", item"))
     rows: dict[bool, list[int]] = {False: [], True: []}
     for row in range(len(whole)):
         rows[is_test_row(row)].append(row)
