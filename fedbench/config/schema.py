@@ -22,6 +22,14 @@ from fedbench.user_code import name_of, objects_to_send, receive_objects
 from fedbench.user_code.given_data import with_data_name
 from fedbench.user_code.given_model import with_model_name
 
+YOUNGER = (
+    ("", "save_predictions", False),
+    ("evaluate", "module_metrics", False),
+    ("train", "clip_norm", None),
+    ("train", "accumulate", 1),
+)
+"""Section, key and default of options that do not count by default, so that earlier results keep their names."""
+
 
 def absolute(value: Path | None) -> Path | None:
     """Makes a path absolute, because cluster processes run in other directories."""
@@ -433,11 +441,10 @@ class Config(Section):
         del tree["data"]["content"]
         for key in ("seeds", "resources", "checkpoint", "keep_results", "loggers", "wandb", "name", "out"):
             del tree[key]
-        # Younger than the first results, whose names stay.
-        if not self.save_predictions:
-            del tree["save_predictions"]
-        if not self.evaluate.module_metrics:
-            del tree["evaluate"]["module_metrics"]
+        for section, key, default in YOUNGER:
+            held = tree[section] if section else tree
+            if held[key] == default:
+                del held[key]
         if tree["train"]["engine"] in ("auto", "loop", "graph"):  # with the same bits
             tree["train"].update(engine="loop", width=TrainConfig().width)
         return tree

@@ -12,6 +12,7 @@ from ray import cloudpickle
 
 from fedbench.config import Config
 from fedbench.config.files import load_yaml
+from fedbench.config.schema import YOUNGER
 from fedbench.errors import ConfigError
 from fedbench.import_string import import_string
 from fedbench.methods.fedper import FedPer
@@ -180,3 +181,10 @@ def test_a_mapping_of_keys_is_a_configuration():
             Config.of(mistake)
     with pytest.raises(ConfigError, match=r"not str 'fedper'; a method is a key of it, Config\(method=...\)"):
         Config.of("fedper")
+
+
+def test_options_added_later_leave_the_names_of_earlier_results():
+    assert Config(method="fedcac").key() == "c172215ab1df"
+    assert Config(method="fedcac", train={"clip_norm": 1.0}).key() != "c172215ab1df"
+    plain = Config().model_dump()
+    assert all((plain[section] if section else plain)[key] == default for section, key, default in YOUNGER)
