@@ -8,6 +8,7 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    ValidationError,
     ValidationInfo,
     ValidatorFunctionWrapHandler,
     field_validator,
@@ -15,6 +16,8 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from fedbench.config.words import refuse
+from fedbench.errors import ConfigError, nearest
 from fedbench.user_code import name_of
 
 PositiveInt = Annotated[int, Field(ge=1)]
@@ -32,15 +35,21 @@ class Section(BaseModel):
 
     model_config = ConfigDict(extra="forbid", validate_assignment=True, allow_inf_nan=False, coerce_numbers_to_str=True)
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Raises ConfigError for an unknown key, a wrong type or a value out of range."""
+        if not (name.startswith("_") or name in type(self).model_fields or self.model_config["extra"] == "allow"):
+            raise ConfigError(f"unknown key {name}; {nearest(name, type(self).model_fields)}")
+        try:
+            super().__setattr__(name, value)
+        except ValidationError as error:
+            refuse(error, type(self))
+
     @field_validator("*", mode="before")
     @classmethod
     def _none_by_name(cls, value: Any, info: ValidationInfo) -> Any:
         field = cls.model_fields.get(info.field_name or "")
-        return (
-            None
-            if isinstance(value, str) and value == "none" and field and NoneType in get_args(field.annotation)
-            else value
-        )
+        named = isinstance(value, str) and value == "none"  # an array would compare its numbers
+        return None if named and field and NoneType in get_args(field.annotation) else value
 
     @field_validator("*", mode="before")
     @classmethod

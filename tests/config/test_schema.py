@@ -183,6 +183,16 @@ def test_a_mapping_of_keys_is_a_configuration():
         Config.of("fedper")
 
 
+def test_a_value_may_be_set_later_within_its_range():
+    config = Config()
+    config.rounds = 3
+    assert config.rounds == 3
+    with pytest.raises(ConfigError, match=r"rounds = -1: must be .*1"):
+        config.rounds = -1
+    with pytest.raises(ConfigError, match="unknown key momentun; did you mean momentum"):
+        config.train.momentun = 0
+
+
 def test_options_added_later_leave_the_names_of_earlier_results():
     assert Config(method="fedcac").key() == "c172215ab1df"
     assert Config(method="fedcac", train={"clip_norm": 1.0}).key() != "c172215ab1df"

@@ -6,6 +6,7 @@ import pytest
 from pydantic import Field, ValidationError
 
 from fedbench.config.section import OpenSection, PositiveInt, Section, Seed
+from fedbench.errors import ConfigError
 
 
 class Example(Section):
@@ -58,7 +59,7 @@ def test_none_by_name_is_no_value_where_there_may_be_none():
 
 def test_assignments_are_checked_too():
     example = Example()
-    with pytest.raises(ValidationError):
+    with pytest.raises(ConfigError, match="count = 0: must be a whole number >= 1"):
         example.count = 0
 
 
