@@ -65,7 +65,8 @@ class Fields:
         return f"that are dicts with the keys {', '.join(map(str, (*keys, self.label)))}, as the items are"
 
     def __str__(self) -> str:
-        return ", ".join(f"{name} {list(leaf.shape)}" for name, leaf in named_leaves(self.sample))
+        part = "part " if isinstance(self.sample, tuple) else ""
+        return ", ".join(f"{part}{name} {list(leaf.shape)}" for name, leaf in named_leaves(self.sample))
 
     def unpack(self, x: "Tensor", floats: "Any") -> Any:
         """The arrays `[b, ...]` of packed samples `[b, D]`, in the structure of the sample. floats: type of floats."""

@@ -18,6 +18,7 @@ def test_the_structure_of_a_sample():
     assert [name for name, _ in named_leaves(TREE)] == ["ids", "more.0.w", "more.1"]
     assert Fields(TREE).width == 6
     assert str(Fields(TREE)) == "ids [3], more.0.w [2, 1], more.1 []"
+    assert str(Fields((TREE["ids"], TREE["ids"]))) == "part 0 [3], part 1 [3]"
     assert Fields(TREE).shapes == {"ids": (3,), "more": ({"w": (2, 1)}, ())}
 
 

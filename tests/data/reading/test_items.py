@@ -1,5 +1,7 @@
 """Items of map-style data sets as they come."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -106,3 +108,12 @@ def test_domains_get_numbers():
     numbers, names = domain_numbers((), np.array(["b", "a", "b"]))
     assert (numbers.tolist(), names) == ([1, 0, 1], ("a", "b"))
     assert domain_numbers(("b", "a"), np.array(["b", "a"]))[0].tolist() == [0, 1]
+
+
+def test_the_class_names_that_a_column_declares():
+    class Rows(list):
+        features = {"x": None, "label": SimpleNamespace(names=["cat", "dog"]), "kind": SimpleNamespace(names=["a"])}  # noqa: RUF012
+
+    rows = Rows([{"x": [1.0], "label": 1, "kind": 0}])
+    assert part(rows).classes == ("cat", "dog")
+    assert part(rows, label="kind").classes == ("a",)

@@ -133,3 +133,21 @@ def test_what_cannot_be_loaded_is_one_line(hub, refused, monkeypatch):
     line = refused("hf:set")
     assert line.startswith("data hf:set: the library datasets is not installed (")
     assert line.endswith("): pip install datasets")
+
+
+def tokens(count: int, first: int = 0) -> Rows:
+    values = range(first, first + count)
+    return [
+        {"text": "a b", "input_ids": [1] * (1 + v % 3), "attention_mask": [1] * (1 + v % 3), "label": v % 2}
+        for v in values
+    ]
+
+
+def test_tokens_with_masks_are_padded_and_keep_their_names(hub, load, refused):
+    classes = ["good", "bad"]
+    hub["one"] = {"train": Split(tokens(6), classes), "test": Split(tokens(3), classes)}
+    assert "--data.collate pad fills up with zeros" in refused("hf:one")
+    dataset = load("hf:one", collate="pad")
+    assert str(dataset.fields) == "input_ids [3], attention_mask [3]"
+    assert dataset.samples[:3].tolist() == [[1, 0, 0, 1, 0, 0], [1, 1, 0, 1, 1, 0], [1, 1, 1, 1, 1, 1]]
+    assert (dataset.fields.label, dataset.class_names) == ("label", ("good", "bad"))
