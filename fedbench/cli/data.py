@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from fedbench.cli import FAILED, OK, command
 from fedbench.cli.flags import Flag
+from fedbench.cli.help import option_rows, source_options, table_lines
 from fedbench.cli.parse import parse
 from fedbench.errors import ConfigError
 
@@ -41,7 +42,8 @@ LONG_PAUSE = 10.0
 def main(argv: list[str]) -> int:
     """Prints counts, classes, shape and cache; returns a failure if a check fails."""
     if not argv or "-h" in argv or "--help" in argv:
-        print("\n".join(help_lines()))
+        name = argv[0] if argv and not argv[0].startswith("-") else None
+        print("\n".join(help_lines(name)))
         return OK
     if argv[0].startswith("-"):
         raise ConfigError(f"data {argv[0]}: give the name of the data set first, for example `fedbench data cifar10`")
@@ -67,12 +69,18 @@ def main(argv: list[str]) -> int:
     return OK if whole else FAILED
 
 
-def help_lines() -> Iterator[str]:
-    """The command's help, with the list of data sets and schemes."""
+def help_lines(name: str | None = None) -> Iterator[str]:
+    """The command's help, with the options of a data set, or the lists of data sets and schemes.
+
+    Raises ConfigError for an unknown data set.
+    """
     from fedbench.data import partitions, sources
 
     yield USAGE
     yield from (f"--{f'{flag.name} {flag.metavar}':<15}{flag.description}" for flag in FLAGS)
+    if name and source_options(name).model_fields:
+        yield from ("", f"KEY of {name}", *table_lines(option_rows(source_options(name), "--data.")))
+        return
     wrap = partial(textwrap.wrap, width=100, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False)
     for title, names in (("NAME", sources.names()), ("SCHEME", partitions.names())):
         yield from ("", title, *wrap(", ".join(names)))

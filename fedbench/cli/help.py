@@ -2,7 +2,8 @@
 
 import shutil
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import ModuleType
 from typing import Any
 
 from pydantic import BaseModel
@@ -19,26 +20,48 @@ HelpRow = tuple[str, str]
 INDENT = 30
 SECTION_TEXTS = {
     "method": "--method.OPTION sets an option of the method: `fedbench methods NAME` or `--method NAME --help`",
-    "data": "--data.OPTION sets an option of the data source; `fedbench data --help` lists data sets",
+    "data": "--data.OPTION sets an option of the data set: `fedbench data NAME --help`; all: `fedbench data --help`",
     "partition": "--partition.OPTION sets an option of the scheme; `fedbench data --help` lists schemes",
     "aggregator": f"names: {', '.join(rules.names())}; options: `--aggregator NAME --help`",
     "model": "--model.ARGUMENT sets an argument of the model's constructor",
 }
 
 
-def help_text(prog: str, extra: Sequence[Flag], method: str | None, aggregator: str | None, about: str = "") -> str:
-    """All flags by section with description, default and range, and the options of the given method and aggregator."""
+def help_text(prog: str, extra: Sequence[Flag], named: Mapping[str, str | None], about: str = "") -> str:
+    """All flags by section with description, default and range, and the options of what is named.
+
+    named: the names of method, aggregator and data set, if given. Raises ConfigError for unknown ones.
+    """
     lines = [f"usage: {prog} [--KEY VALUE ...]", "", *([about, ""] if about else [])]
     lines += [*_table("options", [_flag_row(flag) for flag in (*extra, *COMMON)])]
     loose = [key for key in CONFIG_KEYS if "." not in key]
     lines += [*_table("run", [_key_row(key, CONFIG_KEYS[key]) for key in loose])]
     for name, section in sections().items():
         rows = [_key_row(f"{name}.{key}", field) for key, field in section.model_fields.items()]
-        rows += aggregator_rows(aggregator) if name == "aggregator" and aggregator else []
+        given = named.get(name)
+        rows += aggregator_rows(given) if name == "aggregator" and given else []
         lines += [*_table(name, rows, SECTION_TEXTS.get(name, ""))]
-        if name == "method" and method:
-            lines += [*_table(f"options of {method}", option_rows(methods.load(method).Options, "--method."))]
+        options = {"method": method_options, "data": source_options}.get(name)
+        if given and options and options(given).model_fields:
+            lines += [*_table(f"options of {given}", option_rows(options(given), f"--{name}."))]
     return "\n".join(lines).rstrip()
+
+
+def method_options(name: str) -> type[BaseModel]:
+    """Raises ConfigError for an unknown method."""
+    return methods.load(name).Options
+
+
+def source_options(name: str) -> type[BaseModel]:
+    """The keys `data.*` of a data set; of a function those for reading its items. Raises ConfigError."""
+    from fedbench.data import sources
+
+    found = sources.load(name)
+    if isinstance(found, ModuleType):
+        return found.Options
+    from fedbench.data.sources.factory import Reading
+
+    return Reading
 
 
 def option_rows(options: type[BaseModel], prefix: str) -> list[HelpRow]:

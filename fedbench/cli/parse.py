@@ -30,7 +30,8 @@ def parse(
     flags = {flag.name: flag for flag in (*extra_flags, *COMMON)}
     asked, pairs = read(argv, flags)
     if asked.help:
-        print(help_text(prog, extra_flags, pairs.get("method.name"), pairs.get("aggregator.name"), about))
+        named = {section: pairs.get(f"{section}.name") for section in ("method", "aggregator", "data")}
+        print(help_text(prog, extra_flags, named, about))
         raise Printed(OK)
     config = Config(**nest(merge_layers(asked.preset, asked.config, pairs)))
     METHODS.check_known(config.method.name)  # before PyTorch is loaded

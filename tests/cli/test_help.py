@@ -1,5 +1,8 @@
 """Help and the printed configuration."""
 
+import sys
+from types import ModuleType
+
 import pytest
 
 from fedbench.aggregation import rules
@@ -70,3 +73,18 @@ def test_columns_are_wrapped_to_the_terminal(monkeypatch):
     assert all(len(line) <= 70 for line in lines)
     assert lines[1].startswith(" " * INDENT + "word")
     assert lines[-2:] == ["  --" + "long" * 10, " " * INDENT + "x"]
+
+
+def test_help_with_a_data_set_lists_its_keys(capsys, monkeypatch):
+    module = ModuleType("mine")
+    module.make = lambda: None
+    monkeypatch.setitem(sys.modules, "mine", module)
+    for argv in (["run", "--data", "mine:make", "--help"], ["data", "mine:make", "--help"]):
+        assert main(argv) == 0
+        assert "--data.collate " in capsys.readouterr().out
+    assert main(["data", "csv:table.csv", "--help"]) == 0
+    assert "--data.drop " in capsys.readouterr().out
+    assert main(["data", "digits", "--help"]) == 0
+    assert "SCHEME" in capsys.readouterr().out
+    assert main(["data", "digts", "--help"]) != 0
+    assert "did you mean digits" in capsys.readouterr().err
