@@ -7,6 +7,7 @@ from fedbench import models
 from fedbench.aggregation.aggregator import MEAN
 from fedbench.config import Config, TrainConfig
 from fedbench.errors import ConfigError
+from fedbench.import_string import AT
 from fedbench.methods import METHODS
 from fedbench.methods.base import Method, takes_aggregators
 from fedbench.methods.contract import check_trainers, hook_error, type_in_words
@@ -35,7 +36,7 @@ def method_warnings(method: Method, name: str) -> list[str]:
 
 def warn_of_instance(name: str) -> list[str]:
     """Warns that the seeds do not vary the initial weights. name: of the model."""
-    if not copies_instance(models.load(name)):
+    if AT not in name or not copies_instance(models.load(name)):
         return []
     return [
         f"model {name} is an instance: every client starts from its weights for every seed, so seeds do not vary them; "
