@@ -82,7 +82,8 @@ def build_learner(run: ResolvedRun, seed: int, device: str = "cpu") -> Learner:
 def build_model(run: ResolvedRun) -> LightningModule:
     """A new module for the data of a run. Raises ConfigError."""
     config, dataset = run.config, run.dataset
-    if dataset.kind == "token" and issubclass(models.load(config.model.name), models.Network):
+    kind = models.load(config.model.name)
+    if dataset.kind == "token" and issubclass(kind, models.Network) and not kind.images_only:
         raise ConfigError(
             f"model {config.model.name}: takes numbers, but the samples of {config.data.name} are tokens; bring a "
             "LightningModule of your own, with an embedding"

@@ -422,7 +422,7 @@ def test_a_configuration_file_that_is_none(refused, tmp_path):
         ("compare --methods fedcac:lr=1", "unknown key method.lr: did you mean train.lr?"),
         ("grid --method fedcac --space lr=0.1,0.2", "space: lr: names no section; write train.lr"),
         ("compare --methods fedcac:tau=2", "method.tau = 2: must be a number in [0, 1]"),
-        ("compare --methods tau=2", "--methods tau=2: no method"),
+        ("compare --methods tau=2", "methods: tau=2: no method"),
         ("compare --methods fedcc", "unknown method 'fedcc': did you mean fedcac"),
         ("compare --methods fedper --data.val 0", "a comparison chooses on the validation split; set one, for"),
         ("compare --methods fedper --seeds 90", "reported results; use others, for example --tune-seeds 91"),

@@ -66,6 +66,9 @@ class TokenNet(Own):
     def forward(self, x: Tensor) -> Tensor:
         return self.head(self.embed(x))
 
+    def training_step(self, batch: dict[str, Tensor], batch_idx: int) -> Tensor:
+        return self.loss(self(batch["x"]), batch["y"])
+
     def loss(self, outputs: Tensor, y: Tensor) -> Tensor:
         return nn.functional.cross_entropy(outputs.transpose(1, 2), y)
 
