@@ -16,7 +16,7 @@ import yaml
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from fedbench.config.section import OpenSection, PositiveInt, Section, Seed
-from fedbench.config.words import refuse
+from fedbench.config.words import refuse_values
 from fedbench.errors import ConfigError
 from fedbench.user_code import name_of, objects_to_send, receive_objects
 from fedbench.user_code.given_data import with_data_name
@@ -408,7 +408,7 @@ class Config(Section):
         try:
             super().__init__(**values)
         except ValidationError as error:
-            refuse(error, type(self))
+            refuse_values(error, type(self))
 
     @classmethod
     def of(cls, asked: "Config | Mapping[str, Any]") -> "Config":

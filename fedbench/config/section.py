@@ -16,7 +16,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from fedbench.config.words import refuse
+from fedbench.config.words import refuse_values
 from fedbench.errors import ConfigError, nearest
 from fedbench.user_code import name_of
 
@@ -42,7 +42,7 @@ class Section(BaseModel):
         try:
             super().__setattr__(name, value)
         except ValidationError as error:
-            refuse(error, type(self))
+            refuse_values(error, type(self))
 
     @field_validator("*", mode="before")
     @classmethod

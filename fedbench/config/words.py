@@ -57,7 +57,7 @@ def _plain(value: float) -> str:
     return str(value) if isinstance(value, int) else f"{value:g}"
 
 
-def refuse(error: ValidationError, root: type[BaseModel], prefix: str = "") -> NoReturn:
+def refuse_values(error: ValidationError, root: type[BaseModel], prefix: str = "") -> NoReturn:
     """Raises the first ConfigError of a validator, or else one that explains the first error."""
     for problem in error.errors():
         if isinstance(raised := problem.get("ctx", {}).get("error"), ConfigError):

@@ -15,7 +15,7 @@ from fedbench.errors import ConfigError
 from fedbench.module import seeds
 from fedbench.module.flat import FlatModule
 from fedbench.module.hooks import Hooks, takes_index, tested_by
-from fedbench.module.inputs import inputs_of, structured
+from fedbench.module.inputs import batch_for, inputs_of
 from fedbench.module.order import entered_order
 from fedbench.module.weights import Weights
 from fedbench.tasks import Score, Task, mean_of
@@ -118,7 +118,7 @@ class Evaluator:
             getattr(module, f"on_{stage}_epoch_start")()
             for number, index in enumerate(self._in_order(data, self.batch_size)):
                 hooks.logs.batch_size = len(index)
-                getattr(module, step)(structured(module, data.batch(index)), *([number] if indexed else []))
+                getattr(module, step)(batch_for(module, data.batch(index)), *([number] if indexed else []))
             getattr(module, f"on_{stage}_epoch_end")()
         hooks.reset_metrics()
         return {f"{step}/{name}": (value * len(data), len(data)) for name, value in values.items()}

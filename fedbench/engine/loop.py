@@ -16,7 +16,7 @@ from fedbench.engine.module_optimizer import advance, epochs_before, keep_schedu
 from fedbench.engine.optimizers import Stepper, make_stepper
 from fedbench.errors import ConfigError
 from fedbench.module.hooks import takes_index
-from fedbench.module.inputs import inputs_of, structured
+from fedbench.module.inputs import batch_for, inputs_of
 from fedbench.module.weights import Weights
 
 At = Callable[[Tensor], Tensor]
@@ -239,7 +239,7 @@ class Training:
 
     def _seen(self, batch: Any) -> Any:
         """The batch as the module expects it."""
-        return structured(self.engine.flat.module, batch) if self._structured else batch
+        return batch_for(self.engine.flat.module, batch) if self._structured else batch
 
     def _count(self, loss: Tensor | None) -> Tensor:
         if loss is None:

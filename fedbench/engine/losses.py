@@ -11,7 +11,7 @@ from fedbench.engine.fit import LossFunction
 from fedbench.errors import ConfigError
 from fedbench.models.compiled import without_compiler
 from fedbench.module.hooks import takes_index
-from fedbench.module.inputs import structured
+from fedbench.module.inputs import batch_for
 from fedbench.tasks import Task
 
 
@@ -61,7 +61,7 @@ def parts_of(found: Any) -> tuple[Any, ...]:
 
 def task_loss(net: LightningModule, batch: Any, s: Any = None) -> Tensor:
     """The module's own loss of a batch, for methods that add terms to it."""
-    own_step, seen = type(net).training_step, structured(net, batch)
+    own_step, seen = type(net).training_step, batch_for(net, batch)
     output = own_step(net, seen, 0) if takes_index(net) else own_step(net, seen)
     loss = loss_of(output, net)
     if loss is None:

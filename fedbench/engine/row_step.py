@@ -17,7 +17,7 @@ from fedbench.engine.fit import Loss
 from fedbench.errors import ConfigError, first_line
 from fedbench.module import seeds
 from fedbench.module.hooks import takes_index
-from fedbench.module.inputs import structured
+from fedbench.module.inputs import batch_for
 
 Tensors = Sequence[Tensor]
 
@@ -103,9 +103,9 @@ class RowStep:
             if self.loss is not None:
                 output = self.loss.function(self.module, seen, state)
             elif takes_index(self.module):
-                output = self.module.training_step(structured(self.module, seen), Undefined("the number of the batch"))
+                output = self.module.training_step(batch_for(self.module, seen), Undefined("the number of the batch"))
             else:
-                output = self.module.training_step(structured(self.module, seen))
+                output = self.module.training_step(batch_for(self.module, seen))
         loss = output.get("loss") if isinstance(output, dict) and self.loss is None else output
         if not isinstance(loss, Tensor) or loss.numel() != 1:
             raise UnsupportedFitError("its training_step returns no loss")

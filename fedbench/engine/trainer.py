@@ -28,7 +28,7 @@ from fedbench.engine.module_optimizer import (
 from fedbench.engine.optimizers import built_in
 from fedbench.errors import ConfigError, first_line
 from fedbench.models.compiled import unwrap
-from fedbench.module.inputs import structured
+from fedbench.module.inputs import batch_for
 from fedbench.silence import silence_logger
 
 
@@ -79,7 +79,7 @@ class PlannedBatches:
             batch: Any = self._data.batch(index)
             if self._second is not None:
                 batch = batch, next(self._second)
-            yield batch if self._module is None else structured(self._module, batch)
+            yield batch if self._module is None else batch_for(self._module, batch)
 
 
 class FitSteps(Callback):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ValidationError
 
 from fedbench.config import MethodConfig, Section, TrainConfig
-from fedbench.config.words import refuse
+from fedbench.config.words import refuse_values
 from fedbench.errors import CONTRACT, ConfigError, nearest
 from fedbench.plugins import Table, modules, only_class
 
@@ -82,7 +82,7 @@ def checked_options(config: MethodConfig) -> "Method.Options":
     try:
         return kind(**options)
     except ValidationError as error:
-        refuse(error, kind, "method.")
+        refuse_values(error, kind, "method.")
 
 
 def symbols(options: type[BaseModel]) -> dict[str, str]:

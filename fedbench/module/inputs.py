@@ -53,7 +53,7 @@ def attach(module: nn.Module, fields: Fields, floats: torch.dtype) -> None:
         module.register_forward_pre_hook(inputs, with_kwargs=True)
 
 
-def structured(module: nn.Module, batch: Any) -> Any:
+def batch_for(module: nn.Module, batch: Any) -> Any:
     """The batch as the module's training_step and hooks see it."""
     inputs = inputs_of(module)
     return batch if inputs is None else inputs.batch(batch)

@@ -87,7 +87,7 @@ def compare(
     tuning = Tuning.parse(tune, search, samples, scheduler, *chosen, until_told, margin, max_seeds, max_hours)
     if isinstance(methods, Config):
         raise ConfigError("compare: the configuration comes first, then the methods: compare(config, methods)")
-    config, over = Config.of(config), over and named(over)
+    config, over = Config.of(config), over and over_by_name(over)
     studies, matrix, folder = plan_comparisons(config, names_of(methods), tuning, over, space)
     if tuning.race is None and (line := too_few(len(studies[0].config.seeds))):
         logging.getLogger("fedbench").warning(line)
@@ -195,7 +195,7 @@ def without_other_options(config: Config) -> Config:
     return config.model_copy(update={"method": MethodConfig(name=own.name, **options)})
 
 
-def named(over: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
+def over_by_name(over: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
     """Values by key with classes, functions and data by name. Raises ConfigError."""
     if not isinstance(over, Mapping) or not all(isinstance(key, str) for key in over):
         raise ConfigError(f"over = {over!r:.80}: {OVER_EXPECTED}")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from fedbench.tasks.targets import Array
 
 
-def auroc(logits: "Array", labels: "Array") -> float:
+def binary_auroc(logits: "Array", labels: "Array") -> float:
     """Area under the ROC curve; unknown with one class only, and for outputs that are not finite."""
     import numpy as np
     from sklearn.metrics import roc_auc_score
@@ -53,7 +53,7 @@ class Binary(Task):
     meaning = "0 or 1 for one logit"
     outputs_are = "logits"
     known = {  # noqa: RUF012
-        "auroc": FurtherMetric(Metric("auroc", "AUROC", share=True, over_samples=False), auroc),
+        "auroc": FurtherMetric(Metric("auroc", "AUROC", share=True, over_samples=False), binary_auroc),
         "f1": FurtherMetric(Metric("f1", "F1", share=True, over_samples=False), f1),
         "average_precision": FurtherMetric(
             Metric("average_precision", "average precision", share=True, over_samples=False), average_precision

@@ -42,7 +42,7 @@ class Segmentation(Task):
             raise ConfigError(f"data.task = segmentation: targets are whole numbers [H, W], masks; these are {what}")
         values = values.astype("int64")
         count = classes or len(names) or int(values.max(where=values != VOID, initial=0)) + 1
-        wrong = ~ignored(values, count) & ((values < 0) | (values >= count))
+        wrong = ~void_pixels(values, count) & ((values < 0) | (values >= count))
         if wrong.any():
             row = int(wrong.reshape(len(values), -1).any(1).argmax())
             label = values[row][wrong[row]][0]
@@ -57,7 +57,7 @@ class Segmentation(Task):
 
         none: of each sample, the mean over its pixels; sum: the sum of these.
         """
-        void = ignored(targets, outputs.shape[1])
+        void = void_pixels(targets, outputs.shape[1])
         losses, counts = _losses(outputs, targets, void), (~void).flatten(1).sum(1)
         if reduction == "mean":
             return losses.sum() / counts.sum().clamp(min=1)
@@ -76,7 +76,7 @@ class Segmentation(Task):
         table, loss = None, 0.0
         for outputs, targets in batches:
             outputs, classes = outputs.to(dtype), outputs.shape[1]
-            void = ignored(targets, classes)
+            void = void_pixels(targets, classes)
             predicted = outputs.argmax(1).masked_fill(outputs.isnan().any(1), classes)[~void]
             pairs = targets[~void] * (classes + 1) + predicted
             own = torch.bincount(pairs, minlength=classes * (classes + 1)).view(classes, classes + 1)
@@ -96,7 +96,7 @@ class Segmentation(Task):
         return score | {name: (float(value) * count, count) for name, value in of_label.items()}
 
 
-def ignored(targets: Any, classes: int) -> Any:
+def void_pixels(targets: Any, classes: int) -> Any:
     """Which pixels of an array or tensor do not count, bool of its shape."""
     return (targets == -1) | (targets == VOID) if classes <= VOID else targets == -1
 

@@ -93,14 +93,14 @@ def _name_of_data(value: Any) -> str:
     if hasattr(value, "prepare_data") and hasattr(value, "train_dataloader") and not isinstance(value, type):
         parts, collate = _parts_of_module(value)
     else:
-        parts = parts_of(value)
+        parts = find_parts(value)
     kind = _kind_of(parts["train"])
     name = f"{MEMORY}{kind}{AT}{_digest(parts, collate)}"
     keep(name, GivenData(name, kind, parts, collate))
     return name
 
 
-def parts_of(value: Any) -> dict[str, Any]:
+def find_parts(value: Any) -> dict[str, Any]:
     """The parts by name, `train` and perhaps `val` and `test`, in this order. Raises ConfigError."""
     if isinstance(value, Mapping) and any(str(key).lower() in PARTS for key in value):
         return _parts_by_name(value)

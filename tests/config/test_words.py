@@ -4,7 +4,7 @@ import pytest
 from pydantic import ValidationError, field_validator
 
 from fedbench.config import Config, Section
-from fedbench.config.words import legal_of, refuse
+from fedbench.config.words import legal_of, refuse_values
 from fedbench.errors import ConfigError, RunError
 
 
@@ -57,7 +57,7 @@ def test_an_error_of_ones_own_in_a_validator_keeps_its_kind_and_text(values, kin
     with pytest.raises(ValidationError) as wrapped:
         Judged(**values)
     with pytest.raises(ConfigError) as error:
-        refuse(wrapped.value, Judged, "a.")
+        refuse_values(wrapped.value, Judged, "a.")
     assert type(error.value) is kind
     assert str(error.value) == line
     assert isinstance(error.value.__cause__, KeyError) == (values["second"] == "config")

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from fedbench.data.fields import Fields, Leaf
 from fedbench.errors import ConfigError
-from fedbench.module.inputs import attach, call_form, inputs_of, structured
+from fedbench.module.inputs import attach, batch_for, call_form, inputs_of
 
 X = torch.tensor([[1, 2, 0], [3, 4, 1]])
 Y = torch.tensor([5, 6])
@@ -48,7 +48,7 @@ def test_a_module_calls_itself_with_its_own_arrays():
     net = Named()
     attach(net, Fields(DICT, "labels"), torch.float32)
     assert net(X[:, :2]) == ["named", [[1, 2], [3, 4]], None]
-    batch = structured(net, (X, Y))
+    batch = batch_for(net, (X, Y))
     assert set(batch) == {"ids", "mask", "labels"}
     assert batch["labels"] is Y
     assert net(**batch) == ["named", [[1, 2], [3, 4]], [False, True]]
@@ -57,10 +57,10 @@ def test_a_module_calls_itself_with_its_own_arrays():
 def test_a_sample_of_one_array_is_not_packed():
     net = Whole()
     attach(net, Fields(None, "label", "image"), torch.float32)
-    assert structured(net, (X, Y)) == {"image": X, "label": Y}
+    assert batch_for(net, (X, Y)) == {"image": X, "label": Y}
     assert net(X.double()[None].unbind()) == ["whole", X.double().tolist()]
     assert inputs_of(Named()) is None
-    assert structured(Named(), (X, Y)) == (X, Y)
+    assert batch_for(Named(), (X, Y)) == (X, Y)
 
 
 @pytest.mark.parametrize(("kind", "parts"), [(Two, ("ids", "mask")), (Two, 3)])

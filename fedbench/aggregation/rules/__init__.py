@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from fedbench.config import AggregatorConfig, Section
-from fedbench.config.words import refuse
+from fedbench.config.words import refuse_values
 from fedbench.errors import ConfigError
 from fedbench.plugins import Table, modules, only_class
 
@@ -68,7 +68,7 @@ def checked_options(asked: AggregatorConfig) -> Section:
     try:
         return kind(**asked.options)
     except ValidationError as error:
-        refuse(error, kind, "aggregator.")
+        refuse_values(error, kind, "aggregator.")
 
 
 def make(asked: AggregatorConfig) -> "Aggregator":

@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from fedbench.config import PartitionConfig
-from fedbench.config.words import refuse
+from fedbench.config.words import refuse_values
 from fedbench.data.partitions import schemes
 from fedbench.data.partitions.assignment import Deal, SamplePool
 from fedbench.errors import ConfigError, nearest
@@ -104,7 +104,7 @@ def check_keys(asked: PartitionConfig) -> PartitionConfig:
     try:
         return kind(**asked.model_dump())
     except ValidationError as error:
-        refuse(error, kind, prefix="partition.")
+        refuse_values(error, kind, prefix="partition.")
 
 
 def resolve_scheme_options(asked: PartitionConfig, one_part: bool) -> PartitionConfig:

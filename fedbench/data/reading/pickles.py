@@ -46,23 +46,23 @@ class ArrayUnpickler(pickle.Unpickler):
 def load_arrays(file: IO[bytes]) -> Any:
     """The content of a pickle of containers, numbers, text and arrays. Raises UnpicklingError for anything else."""
     try:
-        return restored(ArrayUnpickler(file).load())
+        return restore(ArrayUnpickler(file).load())
     except pickle.UnpicklingError:
         raise
     except Exception as error:
         raise pickle.UnpicklingError(f"damaged: {error}") from error
 
 
-def restored(value: Any) -> Any:
+def restore(value: Any) -> Any:
     """The value with arrays and numbers for what stands for them."""
     if isinstance(value, Stored):
-        return array_of(value)
+        return stored_array(value)
     if isinstance(value, dict):
-        return {key: restored(own) for key, own in value.items()}
-    return type(value)(map(restored, value)) if type(value) in (list, tuple) else value
+        return {key: restore(own) for key, own in value.items()}
+    return type(value)(map(restore, value)) if type(value) in (list, tuple) else value
 
 
-def array_of(stored: Stored) -> Any:
+def stored_array(stored: Stored) -> Any:
     """The array or number. Raises UnpicklingError."""
     if len(stored.given) == 2:  # a number: its type and bytes
         kind, raw = stored.given
@@ -70,7 +70,7 @@ def array_of(stored: Stored) -> Any:
     _, shape, kind, by_column, content = stored.state
     if OBJECTS.fullmatch(kind.given[0]):
         found = np.empty(len(content), object)
-        found[:] = [restored(own) for own in content]
+        found[:] = [restore(own) for own in content]
     else:
         found = np.frombuffer(content, dtype_of(kind))
     return found.reshape(shape, order="F" if by_column else "C")

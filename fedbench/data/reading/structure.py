@@ -33,7 +33,7 @@ class StructureReader:
         """A reader for samples like this one. Raises ConfigError."""
 
         def described(value: Any, name: str) -> tuple[tuple[int, ...], str]:
-            array = array_of(value, f"{first.where}, {name}", [])
+            array = field_array(value, f"{first.where}, {name}", [])
             return array.shape, type_of(array)
 
         return cls(tree_of(first.image, described))
@@ -46,7 +46,7 @@ class StructureReader:
         except KeyError as error:
             raise ConfigError(f"{item.where}: another structure than the first sample has ({error.args[0]})") from None
         for leaf, value in values:
-            array = array_of(value, item.where, self.transparent)
+            array = field_array(value, item.where, self.transparent)
             if array.shape != leaf.shape:
                 raise ConfigError(
                     f"{item.where}: an array of shape {list(array.shape)}, where the first sample has "
@@ -79,7 +79,7 @@ def is_array(value: Any) -> bool:
     return isinstance(value, Image.Image) or (isinstance(value, torch.Tensor) and value.ndim > 0)
 
 
-def array_of(value: Any, where: str, transparent: list[str]) -> np.ndarray:
+def field_array(value: Any, where: str, transparent: list[str]) -> np.ndarray:
     """One array of a sample, bool, uint8, int64 or float32; pictures [C, H, W] in [0, 1]. Raises ConfigError."""
     if isinstance(value, Image.Image):
         if value.mode not in GREY | COLOUR:
@@ -110,7 +110,7 @@ def collated_parts(
     items = [part[index] for part in parts for index in range(len(part))]
     where = f"data.collate = {collate if isinstance(collate, str) else getattr(collate, '__qualname__', collate)}"
     if collate == PAD:
-        rows = padded(items, label)
+        rows = pad_items(items, label)
     else:
         function: Any = import_string(collate, "data.collate") if isinstance(collate, str) else collate
         try:
@@ -144,7 +144,7 @@ def rows_of(batch: Any, count: int, where: str) -> list[Any]:
     return rows
 
 
-def padded(items: list[Any], label: str | None) -> list[Any]:
+def pad_items(items: list[Any], label: str | None) -> list[Any]:
     """The items with every array filled up with zeros to the longest; sequences as targets with -100."""
     first = items[0]
     if isinstance(first, Mapping):

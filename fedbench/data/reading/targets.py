@@ -30,14 +30,14 @@ def read_targets(
         row = int(np.argwhere(~np.isfinite(values))[0][0])
         raise TargetError(row, f"target {values[row].tolist()} is not finite; remove such samples or fill them in")
     if task != "auto":
-        return read_as(task, values, names, classes)
+        return read_for_task(task, values, names, classes)
     chosen, remark = _choice(values, bool(names or classes))
-    found = read_as(chosen, values, names, classes)
+    found = read_for_task(chosen, values, names, classes)
     said = remark.format(count=found.classes or values[0].size)
     return replace(found, remarks=(said, *found.remarks)) if said else found
 
 
-def read_as(task: str, values: np.ndarray, names: Sequence[str] = (), classes: int | None = None) -> Targets:
+def read_for_task(task: str, values: np.ndarray, names: Sequence[str] = (), classes: int | None = None) -> Targets:
     """The targets as a task reads them. Raises TargetError and ConfigError, also if a task of the user's fails."""
     reader = tasks.load(task)
     try:

@@ -13,9 +13,9 @@ import numpy as np
 from pydantic import ValidationError
 
 from fedbench.config import DataConfig, Section
-from fedbench.config.words import refuse
+from fedbench.config.words import refuse_values
 from fedbench.data.cache import Content, OnProgress, Source, targets_of
-from fedbench.data.reading.targets import read_as
+from fedbench.data.reading.targets import read_for_task
 from fedbench.errors import ConfigError, nearest
 from fedbench.plugins import Table, modules
 from fedbench.tasks import TASKS
@@ -98,7 +98,7 @@ def read_by(task: str, source: Source) -> Source:
             found = targets_of(content, values)
             if found.task == task:
                 return found
-            again = read_as(task, found.values, found.names, found.classes or None)
+            again = read_for_task(task, found.values, found.names, found.classes or None)
             return replace(again, labels=again.labels or found.labels, remarks=(*found.remarks, *again.remarks))
 
         return replace(content, targets=targets)
@@ -155,4 +155,4 @@ def checked_data_options(config: DataConfig, kind: type[Options]) -> Options:
     try:
         return kind(**config.options)
     except ValidationError as error:
-        refuse(error, kind, prefix="data.")
+        refuse_values(error, kind, prefix="data.")

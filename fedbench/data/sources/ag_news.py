@@ -54,7 +54,7 @@ def source(config: DataConfig, options: Options, progress: OnProgress | None) ->
 
 def read(name: str, folder: Path, options: Options) -> Content:
     """Raises ConfigError."""
-    (texts, topics), (test_texts, test_topics) = (read_part(folder / name) for name in SUMS)
+    (texts, topics), (test_texts, test_topics) = (read_articles(folder / name) for name in SUMS)
     tokens = vocabulary(texts, options.words)
     blocks = [
         Block(tokens_of(texts, tokens, options.length), topics),
@@ -68,7 +68,7 @@ def read(name: str, folder: Path, options: Options) -> Content:
     return Content(len(topics), len(test_topics), blocks, len(TOPICS), TOPICS, warnings=warnings)
 
 
-def read_part(file: Path) -> tuple[list[list[str]], np.ndarray]:
+def read_articles(file: Path) -> tuple[list[list[str]], np.ndarray]:
     """The words of each article, and classes int64 [n] from 0. Raises ConfigError."""
     import pandas as pd
 

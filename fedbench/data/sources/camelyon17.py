@@ -55,7 +55,7 @@ def source(config: DataConfig, options: Options, progress: OnProgress | None) ->
 
 def read(name: str, folder: Path, options: Options) -> Content:
     """Raises ConfigError."""
-    table = read_table(folder / "metadata.csv")
+    table = read_metadata(folder / "metadata.csv")
     hospitals = sorted(set(table["center"]))
     parts = parts_by_slide(table) if options.parts == "slides" else parts_of_wilds(table)
     items: dict[str, list[Item]] = {"train": [], "val": [], "test": [], "": []}
@@ -68,7 +68,7 @@ def read(name: str, folder: Path, options: Options) -> Content:
     return listed_content(items["train"], items["test"], CLASSES, options.size, names, val=items["val"])
 
 
-def read_table(file: Path) -> "DataFrame":
+def read_metadata(file: Path) -> "DataFrame":
     """Raises ConfigError."""
     import pandas as pd
 

@@ -20,7 +20,7 @@ import numpy as np
 from pydantic import Field, ValidationError
 
 from fedbench.config import DataConfig, Section
-from fedbench.config.words import refuse
+from fedbench.config.words import refuse_values
 from fedbench.data.cache import Block, Content, Source
 from fedbench.data.fields import Fields
 from fedbench.data.reading.images import Item, decoded_blocks, remarks_on
@@ -64,7 +64,7 @@ def source(config: DataConfig, factory: Any) -> Source:
     keys = Keys(reading.sample, reading.label, reading.user)
     made = zip(("train", "test"), make_parts(config, factory, own), strict=True)
     given = [GivenPart.of(config.name, part, data, keys) for part, data in made]
-    parts, reader, fields = collated(config.name, given, reading)
+    parts, reader, fields = prepare_parts(config.name, given, reading)
     probed = hashlib.sha256()
     lines = [line for part in parts if (line := part.probe(reader, probed))]
     decided = {
@@ -80,7 +80,7 @@ def source(config: DataConfig, factory: Any) -> Source:
     return Source(config.name, partial(read, config, train, test, reading.classes, fresh, fields), options=decided)
 
 
-def collated(
+def prepare_parts(
     name: str, parts: Sequence[GivenPart], reading: Reading, collate: Callable[[list[Any]], Any] | None = None
 ) -> tuple[list[GivenPart], SampleReader | StructureReader, Fields | None]:
     """The parts after the collate function, a reader of their samples, and the structure of batches.
@@ -108,7 +108,7 @@ def factory_arguments(config: DataConfig, factory: Any) -> tuple[dict[str, Any],
     try:
         return own, Reading(**{key: value for key, value in given.items() if key not in own})
     except ValidationError as error:
-        refuse(error, Reading, prefix="data.")
+        refuse_values(error, Reading, prefix="data.")
 
 
 def make_parts(config: DataConfig, factory: Any, options: dict[str, Any]) -> tuple[Any, Any]:

@@ -46,7 +46,7 @@ def source(config: DataConfig, options: Options, progress: OnProgress | None) ->
 def read(name: str, folder: Path, options: Options) -> Content:
     """Raises ConfigError."""
     activities = tuple(row.values[-1] for row in read_list(folder / "activity_labels.txt", " "))
-    parts = [read_part(folder, part, options.signals, len(activities)) for part in ("train", "test")]
+    parts = [read_persons(folder, part, options.signals, len(activities)) for part in ("train", "test")]
     if parts[0].samples.shape[1:] != parts[1].samples.shape[1:]:
         raise ConfigError(f"{folder}: samples of the two parts have different shapes")
     persons, numbers = np.unique(np.concatenate([part.domains for part in parts]), return_inverse=True)
@@ -57,7 +57,7 @@ def read(name: str, folder: Path, options: Options) -> Content:
     return Content(train, test, blocks, len(activities), activities, tuple(map(str, persons)))
 
 
-def read_part(folder: Path, part: str, signals: bool, classes: int) -> Block:
+def read_persons(folder: Path, part: str, signals: bool, classes: int) -> Block:
     """Samples [n, 561] or [n, 9, 128], classes from 0, and numbers of persons. Raises ConfigError."""
     place = folder / part
     if signals:

@@ -38,7 +38,7 @@ class Options(factory.Reading):
 
 def source(config: DataConfig, options: Options, progress: OnProgress | None) -> Source:
     library = import_library(config.name)
-    parts, remarks = chosen_parts(config.name, load_splits(config, options, library), options)
+    parts, remarks = choose_splits(config.name, load_splits(config, options, library), options)
     keys = Keys(options.sample, options.label, options.user)
     train, test = (GivenPart.of(config.name, part, HubPart(parts[part]), keys) for part in ("train", "test"))
     val = len(parts["val"]) if "val" in parts else 0
@@ -50,7 +50,7 @@ def source(config: DataConfig, options: Options, progress: OnProgress | None) ->
             f"data {config.name}: the samples are texts; tokenise them in a function that returns the tokens, as in "
             "docs/data.md (Texts), or name a column of tokens with --data.sample"
         )
-    (train, test), reader, fields = factory.collated(config.name, [train, test], options)
+    (train, test), reader, fields = factory.prepare_parts(config.name, [train, test], options)
     for part in (train, test):
         part.probe(reader, hashlib.sha256())  # checks some samples; that the data change, the library tells
     fresh = replace(reader, transparent=[], remarks=(*reader.remarks, *remarks))
@@ -92,7 +92,7 @@ def load_splits(config: DataConfig, options: Options, library: Any) -> dict[str,
     return dict(found) if isinstance(found, Mapping) else {"train": found}
 
 
-def chosen_parts(name: str, splits: dict[str, Any], options: Options) -> tuple[dict[str, Any], list[str]]:
+def choose_splits(name: str, splits: dict[str, Any], options: Options) -> tuple[dict[str, Any], list[str]]:
     """The splits of train, test and perhaps val, and remarks. Raises ConfigError."""
     parts = {PARTS[split.lower()]: data for split, data in splits.items() if split.lower() in PARTS}
     others = [split for split in splits if split.lower() not in PARTS]

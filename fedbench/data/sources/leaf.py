@@ -124,7 +124,7 @@ def read(name: str, folder: Path, options: Options, task: str = "classification"
     return Content(
         train,
         test,
-        blocks_of(files, options.shape, texts, {user: number for number, user in enumerate(domains)}),
+        json_blocks(files, options.shape, texts, {user: number for number, user in enumerate(domains)}),
         kind="image" if len(options.shape) == 3 else None,
         domain_names=domains,
         categories=True,
@@ -155,12 +155,12 @@ def is_character(value: Any) -> bool:
     return isinstance(value, str) and len(value) == 1
 
 
-def blocks_of(files: list[Path], shape: list[int], texts: bool, numbers: dict[str, int]) -> Iterator[Block]:
+def json_blocks(files: list[Path], shape: list[int], texts: bool, numbers: dict[str, int]) -> Iterator[Block]:
     """A block for each user of each file. numbers: of the users. Raises ConfigError."""
     first: tuple[int, ...] = ()
     for own in user_samples(files):
         if own.y:
-            samples = tokens_of(own.x, own.where) if texts else features_of(own.x, shape, own.where)
+            samples = tokens_of(own.x, own.where) if texts else read_features(own.x, shape, own.where)
             follows = texts and is_character(own.y[0])
             targets = tokens_of(own.y, own.where)[:, 0] if follows else targets_of(own.y, own.where)
             first = first or samples.shape[1:]
@@ -168,9 +168,9 @@ def blocks_of(files: list[Path], shape: list[int], texts: bool, numbers: dict[st
             yield Block(samples, targets, np.full(len(targets), numbers[own.user]))
 
 
-def features_of(x: list[Any], shape: list[int], where: str) -> np.ndarray:
+def read_features(x: list[Any], shape: list[int], where: str) -> np.ndarray:
     """float32 [n, ...], of the given shape if there is one. Raises ConfigError."""
-    values = array_of(x)
+    values = number_array(x)
     if values.dtype.kind not in "biuf":
         raise ConfigError(
             f"{where}: x holds neither numbers of one shape nor strings; make whole numbers of lists of words "
@@ -198,13 +198,13 @@ def tokens_of(texts: list[Any], where: str) -> np.ndarray:
 
 
 def targets_of(y: list[Any], where: str) -> np.ndarray:
-    values = array_of(y)
+    values = number_array(y)
     if values.dtype.kind not in "biufU" or len({type(value) is str for value in y}) > 1:
         raise ConfigError(f"{where}: y holds neither numbers nor text")
     return values
 
 
-def array_of(values: list[Any]) -> np.ndarray:
+def number_array(values: list[Any]) -> np.ndarray:
     """An array of objects if the parts have different shapes."""
     try:
         return np.asarray(values)

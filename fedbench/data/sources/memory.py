@@ -48,7 +48,7 @@ def source(config: DataConfig, options: Options, progress: OnProgress | None) ->
     key = json.dumps([config.options, config.task], sort_keys=True, default=str)
     if key not in given.sources:
         if not given.parts:
-            return Source(config.name, partial(refuse, config.name), options=given.decided.get(key, {}))
+            return Source(config.name, partial(refuse_reading, config.name), options=given.decided.get(key, {}))
         given.sources[key] = source_of_table(config, given) if given.kind == TABLE else source_of_items(config, given)
         given.decided[key] = given.sources[key].options
     found: Source = given.sources[key]
@@ -62,7 +62,7 @@ def gone(name: str) -> ConfigError:
     )
 
 
-def refuse(name: str) -> Content:
+def refuse_reading(name: str) -> Content:
     """Reads nothing. Raises ConfigError."""
     raise gone(name)
 
@@ -107,12 +107,12 @@ def source_of_items(config: DataConfig, given: GivenData) -> Source:
     """The source of arrays, columns and map-style data sets. Raises ConfigError."""
     reading = checked_data_options(config, factory.Reading)
     keys = Keys(reading.sample, reading.label, reading.user)
-    given_parts = {name: part_of(config.name, name, data, keys) for name, data in given.parts.items()}
+    given_parts = {name: make_part(config.name, name, data, keys) for name, data in given.parts.items()}
     if len(given_parts) == 1:
         only = given_parts["train"]
         given_parts["train"] = replace(only, where=only.where.replace(", train item", ", item"))
-    whole, reader, fields = factory.collated(config.name, [*given_parts.values()], reading, given.collate)
-    parts, remarks = tested(dict(zip(given_parts, whole, strict=True)))
+    whole, reader, fields = factory.prepare_parts(config.name, [*given_parts.values()], reading, given.collate)
+    parts, remarks = with_test_part(dict(zip(given_parts, whole, strict=True)))
     probed = hashlib.sha256()
     lines = [line for part in parts.values() if (line := part.probe(reader, probed))]
     sizes = {name: len(part) for name, part in parts.items()}
@@ -124,14 +124,14 @@ def source_of_items(config: DataConfig, given: GivenData) -> Source:
     return Source(config.name, read, options=decided)
 
 
-def part_of(name: str, part: str, data: Any, keys: Keys) -> GivenPart:
+def make_part(name: str, part: str, data: Any, keys: Keys) -> GivenPart:
     """Raises ConfigError."""
     if isinstance(data, tuple):  # columns, also of lists
         data = list(zip(*arrays_of(data, f"data {name}, {part} item"), strict=True))
     return GivenPart.of(name, part, data, keys)
 
 
-def tested(parts: dict[str, GivenPart]) -> tuple[dict[str, GivenPart], list[str]]:
+def with_test_part(parts: dict[str, GivenPart]) -> tuple[dict[str, GivenPart], list[str]]:
     """The parts with a test part, and what to say of it."""
     if "test" in parts:
         return parts, []

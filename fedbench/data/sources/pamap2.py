@@ -80,7 +80,9 @@ def read(name: str, folder: Path, options: Options) -> Content:
     for file in files:
         readings, labels = read_recording(file, options.heart_rate)
         missing += np.isnan(readings[labels > 0]).mean() / len(files)
-        samples, targets = windows(filled(readings), labels, options.length, options.step or options.length, activities)
+        samples, targets = windows(
+            fill_gaps(readings), labels, options.length, options.step or options.length, activities
+        )
         blocks.append(Block(samples, targets, np.full(len(targets), persons.index(file.stem))))
     warnings = [f"{missing:.1%} of the readings are missing and take the value before them"]
     if options.step and options.step < options.length:
@@ -106,7 +108,7 @@ def read_recording(file: Path, heart_rate: bool) -> tuple[np.ndarray, np.ndarray
     return values[:, [HEART_RATE, *CHANNELS] if heart_rate else CHANNELS], values[:, ACTIVITY].astype(np.int64)
 
 
-def filled(readings: np.ndarray) -> np.ndarray:
+def fill_gaps(readings: np.ndarray) -> np.ndarray:
     """Missing values take the one before them in their column, or else the one after; 0 in a column without any."""
     import pandas as pd
 

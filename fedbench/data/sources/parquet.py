@@ -80,7 +80,7 @@ def source(config: DataConfig, options: Options, progress: OnProgress | None) ->
     if holds_images(files[0], options):
         return Source(f"parquet:{path}", partial(read, path, parts, remarks, options), files, options.model_dump())
     decided = {**options.model_dump(), "task": config.task}
-    reader = partial(read_table, path, parts, remarks, options, config.task)
+    reader = partial(table_content, path, parts, remarks, options, config.task)
     return Source(f"parquet:{path}", reader, files, decided)
 
 
@@ -108,12 +108,12 @@ def is_encoded(kind: Any) -> bool:
     return bool(types.is_binary(kind) or types.is_large_binary(kind))
 
 
-def read_table(path: Path, parts: dict[str, list[Path]], remarks: list[str], options: Options, task: str) -> Content:
+def table_content(path: Path, parts: dict[str, list[Path]], remarks: list[str], options: Options, task: str) -> Content:
     """The files as one table. Raises ConfigError."""
     import pandas as pd
 
     files = [file for part in ("train", "val", "test") for file in parts.get(part, ())]
-    tables = dict(zip(files, (load_table(file, options.drop) for file in files), strict=True))
+    tables = dict(zip(files, (load_columns(file, options.drop) for file in files), strict=True))
     first = tables[files[0]]
     for file, table in tables.items():
         if table.dtypes.to_dict() != first.dtypes.to_dict():
@@ -129,7 +129,7 @@ def read_table(path: Path, parts: dict[str, list[Path]], remarks: list[str], opt
     return replace(found, warnings=(*remarks, *found.warnings))
 
 
-def load_table(file: Path, drop: list[str]) -> "DataFrame":
+def load_columns(file: Path, drop: list[str]) -> "DataFrame":
     """The columns of a file without those of pandas' index. Raises ConfigError."""
     import pyarrow as pa
 

@@ -79,7 +79,7 @@ def read(files: list[Path], classes: int | None, kind: SampleKind | None, task: 
     return Content(
         sum(counts[:clients]),
         sum(counts[clients:]),
-        blocks_of(files, reader.kind),
+        npz_blocks(files, reader.kind),
         kind=reader.kind,
         domain_names=tuple(file.stem for file in files[:clients]),
         categories=True,
@@ -110,7 +110,7 @@ def read_file(file: Path) -> ClientFile:
     return ClientFile(x, y)
 
 
-def blocks_of(files: list[Path], kind: SampleKind) -> Iterator[Block]:
+def npz_blocks(files: list[Path], kind: SampleKind) -> Iterator[Block]:
     """A block for each file. Raises ConfigError."""
     shape: tuple[int, ...] = ()
     for place, file in enumerate(files):

@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 
 from fedbench.data.reading.images import Item
-from fedbench.data.reading.structure import StructureReader, collated_parts, is_array, is_structure, padded
+from fedbench.data.reading.structure import StructureReader, collated_parts, is_array, is_structure, pad_items
 from fedbench.errors import ConfigError
 
 
@@ -65,13 +65,13 @@ def test_a_sample_unlike_the_first_is_refused(sample, says):
 
 
 def test_padding_fills_up_inputs_with_zeros_and_targets_with_the_ignored_class():
-    found = padded([([1, 2], [3]), ([4], [5, 6])], None)
+    found = pad_items([([1, 2], [3]), ([4], [5, 6])], None)
     assert [[array.tolist() for array in own] for own in found] == [[[1, 2], [3, -100]], [[4, 0], [5, 6]]]
-    found = padded([{"x": [[1.0]], "text": "a", "y": 0}, {"x": [[1.0], [2.0]], "text": "b", "y": 1}], "y")
+    found = pad_items([{"x": [[1.0]], "text": "a", "y": 0}, {"x": [[1.0], [2.0]], "text": "b", "y": 1}], "y")
     assert found[0]["x"].tolist() == [[1.0], [0.0]]
     assert [own["text"] for own in found] == ["a", "b"]
     assert [own["y"] for own in found] == [0, 1]
-    (first, _), _ = padded([(([1], 1), 0), (([1, 2], 2), 0)], None)[0], None
+    (first, _), _ = pad_items([(([1], 1), 0), (([1, 2], 2), 0)], None)[0], None
     assert first[0].tolist() == [1, 0]
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedbench.data.sources.pamap2 import CHANNELS, filled, windows
+from fedbench.data.sources.pamap2 import CHANNELS, fill_gaps, windows
 
 ROWS = 20
 
@@ -57,7 +57,7 @@ def test_heart_rate_steps_and_optional_activities(pamap2, load):
 def test_missing_values_take_the_one_before():
     nan = np.nan
     table = np.array([[nan, nan], [2, nan], [nan, nan], [4, nan]], np.float32)
-    assert filled(table).tolist() == [[2, 0], [2, 0], [2, 0], [4, 0]]
+    assert fill_gaps(table).tolist() == [[2, 0], [2, 0], [2, 0], [4, 0]]
 
 
 def test_no_window_is_longer_than_its_activity():

@@ -38,7 +38,7 @@ def deal(source: SamplePool, options: Options, rng: np.random.Generator) -> Deal
             Assignment(train.rows[held], train.owners[held]),
         )
     large = large_enough(source, options)
-    most = taken(large, options)
+    most = count_to_draw(large, options)
     if most < options.clients <= len(large):
         raise ConfigError(
             f"partition.clients = {options.clients}: partition.client_share = {options.client_share} takes {most} of "
@@ -88,14 +88,14 @@ def large_enough(source: SamplePool, options: Options) -> np.ndarray:
     return large
 
 
-def taken(large: np.ndarray, options: Options) -> int:
+def count_to_draw(large: np.ndarray, options: Options) -> int:
     """How many of these clients take part unless `partition.clients` is set."""
     return max(1, round(options.client_share * len(large))) if options.client_share else len(large)
 
 
 def count(source: SamplePool, options: Options) -> int:
     """The number of clients in the data that take part."""
-    return taken(large_enough(source, options), options)
+    return count_to_draw(large_enough(source, options), options)
 
 
 def has_own_parts(source: SamplePool) -> bool:
