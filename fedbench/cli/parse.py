@@ -11,8 +11,12 @@ from fedbench.cli.help import config_text, help_text
 from fedbench.cli.lines import loading
 from fedbench.config import Config
 from fedbench.config.keys import nest
+from fedbench.data import sources
+from fedbench.data.partitions.scheme import SCHEMES
 from fedbench.errors import ConfigError
 from fedbench.methods import METHODS
+from fedbench.models import MODELS
+from fedbench.tasks import TASKS
 
 
 def parse(
@@ -34,14 +38,25 @@ def parse(
         print(help_text(prog, extra_flags, named, about))
         raise Printed(OK)
     config = Config(**nest(merge_layers(asked.preset, asked.config, pairs)))
-    METHODS.check_known(config.method.name)  # before PyTorch is loaded
-    AGGREGATORS.check_known(config.aggregator.name)
+    check_names(config)
     loading()
     if asked.print_config:
         shown, lines = preview(config, asked)
         print("\n".join([config_text(shown), *(f"# {line}" for line in lines)]))
         raise Printed(OK)
     return config, asked
+
+
+def check_names(config: Config) -> None:
+    """Raises ConfigError for names that nothing has. Does not load PyTorch, so that a typing error costs no wait."""
+    METHODS.check_known(config.method.name)
+    AGGREGATORS.check_known(config.aggregator.name)
+    sources.check_known(config.data.name)
+    SCHEMES.check_known(config.partition.name)
+    if config.data.task not in sources.CHOSEN:
+        TASKS.check_known(config.data.task)
+    if config.model.name != "auto":
+        MODELS.check_known(config.model.name)
 
 
 def study_folder(argv: Sequence[str], command: str) -> Path:

@@ -2,15 +2,15 @@
 
 import inspect
 from collections.abc import Iterator, Mapping
-from typing import Any
-
-from lightning import LightningModule
+from typing import TYPE_CHECKING, Any
 
 from fedbench.errors import ConfigError, nearest, place_of
 from fedbench.import_string import OTHER_LIGHTNING, SAME_CLASSES, import_string
-from fedbench.models.network import Network
 from fedbench.plugins import Table
 from fedbench.tasks import Task
+
+if TYPE_CHECKING:
+    from lightning import LightningModule
 
 SHAPE = ("input_shape", "classes")
 """Arguments determined by the data, passed to every constructor that takes them."""
@@ -22,7 +22,7 @@ def build(
     classes: int = 10,
     task: Task | None = None,
     **options: Any,
-) -> LightningModule:
+) -> "LightningModule":
     """A new network for inputs of this shape, such as (channels, height, width), or of a dict or tuple of shapes.
 
     Raises ConfigError.
@@ -30,6 +30,8 @@ def build(
     Initial weights come from torch's global generator: seed it first. classes: its number of outputs, also for other
     tasks. task: gives built-in networks their loss. options: further arguments of the constructor.
     """
+    from fedbench.models.network import Network
+
     kind = load(resolve_model(name, input_shape))
     if issubclass(kind, Network) and not all(isinstance(size, int) for size in input_shape):
         raise ConfigError(
@@ -88,13 +90,15 @@ def resolve_model(name: str, input_shape: tuple[int, ...]) -> str:
     return "avgcnn" if len(input_shape) == 3 and min(input_shape[1:]) >= 16 else "mlp"
 
 
-def load(name: str) -> type[LightningModule]:
+def load(name: str) -> "type[LightningModule]":
     """The class of a model: a built-in name, or package.module:Class. Raises ConfigError."""
     kind: type[LightningModule] = MODELS.load(name)
     return kind
 
 
 def _check(name: str, thing: Any) -> None:
+    from lightning import LightningModule
+
     if not (isinstance(thing, type) and issubclass(thing, LightningModule)):
         plain = isinstance(thing, type) and any(k.__module__.startswith(OTHER_LIGHTNING) for k in thing.__mro__)
         hint = f"; {SAME_CLASSES}" if plain else ""
@@ -118,13 +122,13 @@ MODELS = Table(
 )
 
 
-def constructor_arguments(kind: type[LightningModule]) -> dict[str, inspect.Parameter]:
+def constructor_arguments(kind: "type[LightningModule]") -> dict[str, inspect.Parameter]:
     """The constructor's named arguments."""
     named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     return {key: p for key, p in inspect.signature(kind).parameters.items() if p.kind in named}
 
 
-def check_options(name: str, kind: type[LightningModule], options: dict[str, Any]) -> None:
+def check_options(name: str, kind: "type[LightningModule]", options: dict[str, Any]) -> None:
     """Raises ConfigError for arguments that the constructor does not take or that are missing."""
     accepted = constructor_arguments(kind)
     takes_any = any(p.kind is p.VAR_KEYWORD for p in inspect.signature(kind).parameters.values())

@@ -113,13 +113,21 @@ def load(name: str) -> Any:
         from fedbench.data.sources import memory
 
         return memory
+    check_known(name)
+    return SETS.load(own_name(name))
+
+
+def check_known(name: str) -> None:
+    """Raises ConfigError for a name that no data set has, or that lacks its path. Imports nothing."""
+    if name.startswith(MEMORY):
+        return
     own = own_name(name)
     hint = NAME_BY_SUFFIX.get(Path(name).suffix.lower()) or ("folder:{}" if Path(name).is_dir() else "")
     if hint and own not in SETS.names() and ":" not in name:
         raise ConfigError(f"unknown data set '{name}': write {hint.format(name)}")
     if own != name and name.endswith(":"):
         raise ConfigError(f"--data {name} has no path: give one, for example --data {name}pictures")
-    return SETS.load(own)
+    SETS.check_known(own)
 
 
 def own_name(name: str) -> str:
