@@ -1,4 +1,4 @@
-"""Optional metrics: scikit-learn's for classes, and users' functions.
+"""Optional metrics: scikit-learn's for classes, those of torchmetrics, and users' functions.
 
 A metric is a function of class scores `[n, C]` and class numbers `[n]` of a client's samples (NumPy arrays) that
 returns a number, NaN if unknown.
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from fedbench.errors import ConfigError, RunError, nearest, place_of_code
 from fedbench.import_string import import_string
 from fedbench.tasks.metric import Metric
+from fedbench.tasks.metric_classes import function_of, higher_is_better, is_metric_class
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,7 +41,7 @@ class FurtherMetric:
             raise RunError(f"metric {self.metric.name} fails: {said.text}", said.place, said.trace) from error
         try:
             return float(found)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, RuntimeError):  # a tensor of several numbers raises RuntimeError
             line = f"metric {self.metric.name} must return a number; it returned a value of type {type(found).__name__}"
             raise RunError(line, place_of_code(self.function)) from None
 
@@ -113,13 +114,20 @@ OF_CLASSES = {
 
 
 def further_metric(name: str, known: dict[str, FurtherMetric]) -> FurtherMetric:
-    """A metric by name, or a function package.module:name for which higher is better. Raises ConfigError."""
+    """A metric by name, a class of torchmetrics, or a function for which higher is better, as package.module:name.
+
+    Raises ConfigError.
+    """
     if name in known:
         return known[name]
     if ":" not in name:
         hint = nearest(name, known) if known else "none is known for this task"
         raise ConfigError(f"evaluate.metrics: unknown metric '{name}'; {hint} (your own: package.module:function)")
     function = import_string(name, "evaluate.metrics")
+    label = name.rpartition(":")[2]
+    if is_metric_class(function):
+        metric = Metric(name, label, higher=higher_is_better(name, function), over_samples=False)
+        return FurtherMetric(metric, function_of(function))
     if not callable(function):
         raise ConfigError(f"evaluate.metrics: {name} is not a function")
     try:
@@ -129,4 +137,4 @@ def further_metric(name: str, known: dict[str, FurtherMetric]) -> FurtherMetric:
         raise ConfigError(f"evaluate.metrics: {name} must take scores and labels: {error} ({place})") from None
     except ValueError:  # some functions have no signature
         pass
-    return FurtherMetric(Metric(name, name.rpartition(":")[2], over_samples=False), function)
+    return FurtherMetric(Metric(name, label, over_samples=False), function)

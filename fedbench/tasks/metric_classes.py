@@ -1,0 +1,70 @@
+"""Classes of torchmetrics, such as `torchmetrics.classification:MulticlassCohenKappa`, as metrics of a task."""
+
+import inspect
+import sys
+from collections.abc import Callable
+from math import nan
+from typing import TYPE_CHECKING, Any
+
+from fedbench.errors import ConfigError, RunError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Array = np.ndarray[Any, Any]
+
+OUTPUTS = ("num_classes", "num_labels")
+"""Arguments that are the number of a model's outputs."""
+
+
+def is_metric_class(thing: Any) -> bool:
+    """Whether it is a class of torchmetrics or derived from one; imports nothing."""
+    library = sys.modules.get("torchmetrics")
+    return library is not None and isinstance(thing, type) and issubclass(thing, library.Metric)
+
+
+def higher_is_better(name: str, kind: Any) -> bool:
+    """Raises ConfigError for a class that does not say so, or that needs arguments other than the number of classes."""
+    try:
+        made = _make(kind, 2)
+    except Exception as error:
+        raise ConfigError(
+            f"evaluate.metrics: {name} cannot be made from the number of classes alone ({RunError.of(error)}); name a "
+            "class such as torchmetrics.classification:MulticlassF1Score, or a function of scores and labels"
+        ) from error
+    if made.higher_is_better is None:
+        raise ConfigError(
+            f"evaluate.metrics: {name} does not say whether higher is better; set higher_is_better in a subclass"
+        )
+    return bool(made.higher_is_better)
+
+
+def function_of(kind: Any) -> "Callable[[Array, Array], Any]":
+    """The metric as a function of outputs `[n, ...]` and targets `[n, ...]`; NaN if outputs are not finite.
+
+    Classification metrics get probabilities, because torchmetrics takes outputs between 0 and 1 for such.
+    """
+
+    def value(outputs: "Array", targets: "Array") -> Any:
+        import numpy as np
+        import torch
+
+        if not np.isfinite(outputs).all():
+            return nan
+        given, true = torch.from_numpy(outputs), torch.from_numpy(targets)
+        if any(base.__module__.startswith("torchmetrics.classification") for base in kind.__mro__):
+            given = given.softmax(1) if given.ndim > true.ndim and given.shape[1] > 1 else given.sigmoid()
+            true = true.long()
+        if given.ndim == true.ndim + 1 and given.shape[1] == 1:
+            given = given.squeeze(1)
+        return _make(kind, outputs.shape[1] if outputs.ndim > 1 else 1)(given, true)
+
+    return value
+
+
+def _make(kind: Any, outputs: int) -> Any:
+    return kind(**dict.fromkeys(_arguments(kind) & set(OUTPUTS), outputs))
+
+
+def _arguments(kind: Any) -> set[str]:
+    return set(inspect.signature(kind).parameters)

@@ -1,0 +1,105 @@
+"""Classes of torchmetrics as metrics of a task."""
+
+from math import isnan
+
+import numpy as np
+import pytest
+from sklearn import metrics as sklearn_metrics
+from torchmetrics.classification import MulticlassRecall
+
+from fedbench.errors import ConfigError, RunError
+from fedbench.tasks import load
+
+STREAM = np.random.default_rng(0)
+SCORES = STREAM.normal(size=(50, 4)).astype(np.float32)
+CLASSES = STREAM.integers(0, 4, 50)
+BITS = (SCORES > 0.2).astype(float)
+
+
+def value(task, name, outputs, targets):
+    (found,) = load(task, {"metrics": [name]}).further
+    return found.value(outputs, targets)
+
+
+def shares():
+    powers = np.exp(SCORES.astype(float))
+    return powers / powers.sum(1, keepdims=True)
+
+
+@pytest.mark.parametrize(
+    ("task", "name", "outputs", "targets", "right"),
+    [
+        (
+            "classification",
+            "torchmetrics.classification:MulticlassCohenKappa",
+            SCORES,
+            CLASSES,
+            sklearn_metrics.cohen_kappa_score(CLASSES, SCORES.argmax(1)),
+        ),
+        (
+            "classification",
+            "torchmetrics.classification:MulticlassAUROC",
+            SCORES / 1000 + 0.5,  # between 0 and 1, and still no probabilities
+            CLASSES,
+            sklearn_metrics.roc_auc_score(CLASSES, shares(), multi_class="ovr"),
+        ),
+        (
+            "binary",
+            "torchmetrics.classification:BinaryMatthewsCorrCoef",
+            SCORES[:, :1],
+            BITS[:, 1],
+            sklearn_metrics.matthews_corrcoef(BITS[:, 1], SCORES[:, 0] > 0),
+        ),
+        (
+            "multilabel",
+            "torchmetrics.classification:MultilabelHammingDistance",
+            SCORES,
+            BITS,
+            sklearn_metrics.hamming_loss(BITS, SCORES > 0),
+        ),
+        (
+            "regression",
+            "torchmetrics:MeanAbsoluteError",
+            SCORES[:, :1],
+            SCORES[:, 1],
+            np.abs(SCORES[:, 0] - SCORES[:, 1]).mean(),
+        ),
+    ],
+)
+def test_a_value_is_that_of_another_library(task, name, outputs, targets, right):
+    assert value(task, name, outputs, targets) == pytest.approx(right, abs=2e-3 if "AUROC" in name else 1e-6)
+
+
+def test_which_direction_is_better_is_the_class_s_own():
+    (found,) = load("regression", {"metrics": ["torchmetrics:R2Score"]}).further
+    assert found.metric.higher
+    (found,) = load("regression", {"metrics": ["torchmetrics:MeanAbsoluteError"]}).further
+    assert not found.metric.higher
+
+
+def test_it_is_unknown_for_outputs_that_are_not_finite():
+    assert isnan(value("regression", "torchmetrics:MeanAbsoluteError", np.full((3, 1), np.nan, "f"), np.zeros(3)))
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("torchmetrics:F1Score", r"F1Score cannot be made from the number of classes alone .*MulticlassF1Score"),
+        ("torchmetrics.classification:MulticlassConfusionMatrix", r"does not say whether higher is better"),
+    ],
+)
+def test_a_class_that_is_no_single_number_or_needs_arguments_is_refused(name, said):
+    with pytest.raises(ConfigError, match=said):
+        load("classification", {"metrics": [name]})
+
+
+class EachClass(MulticlassRecall):
+    """One number for each class."""
+
+    def __init__(self, num_classes):
+        super().__init__(num_classes, average=None)
+
+
+def test_several_numbers_are_refused():
+    with pytest.raises(RunError, match="must return a number"):
+        value("classification", "tests.tasks.test_metric_classes:EachClass", SCORES, CLASSES)
