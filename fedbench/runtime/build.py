@@ -18,6 +18,7 @@ from fedbench.methods.base import Method, ModelFacts
 from fedbench.methods.contract import hook_error
 from fedbench.methods.server import Context
 from fedbench.models import state_dicts
+from fedbench.models.network import Network
 from fedbench.module import seeds
 from fedbench.module.copies import copies_in
 from fedbench.module.inputs import attach
@@ -51,7 +52,7 @@ def build_learner(run: ResolvedRun, seed: int, device: str = "cpu") -> Learner:
     with seeds.preserved_streams():
         seeds.seed_everything(seed, "model")
         module = build_model(run)
-    if dataset.fields and not isinstance(module, models.Network):
+    if dataset.fields and not isinstance(module, Network):
         attach(module, dataset.fields, torch.float64 if config.train.precision == "64-true" else torch.float32)
     copies = copies_in(module)  # before their numbers differ
     if config.train.precision == "64-true":
@@ -83,7 +84,7 @@ def build_model(run: ResolvedRun) -> LightningModule:
     """A new module for the data of a run. Raises ConfigError."""
     config, dataset = run.config, run.dataset
     kind = models.load(config.model.name)
-    if dataset.kind == "token" and issubclass(kind, models.Network) and not kind.images_only:
+    if dataset.kind == "token" and issubclass(kind, Network) and not kind.images_only:
         raise ConfigError(
             f"model {config.model.name}: takes numbers, but the samples of {config.data.name} are tokens; bring a "
             "LightningModule of your own, with an embedding"
