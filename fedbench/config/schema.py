@@ -251,8 +251,8 @@ class EvaluateConfig(Section):
     )
     metrics: list[str] = Field(
         [],
-        description="additional metrics: balanced_accuracy, f1_macro, auroc, top5, or package.module:NAME of a function "
-        "or of a class of torchmetrics",
+        description="additional metrics: balanced_accuracy, f1_macro, auroc, top5, or package.module:NAME of a "
+        "function or a class of torchmetrics",
     )
     metric: str | None = Field(
         None, description="primary metric, for choosing points, tables and reports; none: the task's first"
