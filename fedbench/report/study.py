@@ -173,11 +173,16 @@ class Study:
 
     def diverged(self, label: str) -> list[int]:
         """Seeds without a finite score at the last evaluated round of the study's point."""
-        if label not in self.runs:
-            return []
-        frame = self.runs[label].metrics()
-        frame = frame[frame["point"] == self.point]
-        return sorted(set(frame["seed"]) - set(at_last_round(frame, self.metric)["seed"]))
+        return self._diverged.get(label, [])
+
+    @cached_property
+    def _diverged(self) -> dict[str, list[int]]:
+        frames = {label: run.metrics() for label, run in self.runs.items()}
+        at_point = {label: frame[frame["point"] == self.point] for label, frame in frames.items()}
+        return {
+            label: sorted(set(frame["seed"]) - set(at_last_round(frame, self.metric)["seed"]))
+            for label, frame in at_point.items()
+        }
 
     @cached_property
     def failures(self) -> dict[str, str]:

@@ -241,12 +241,12 @@ def is_run(path: Path) -> bool:
 def at_last_round(metrics: pd.DataFrame, metric: Metric) -> pd.DataFrame:
     """The row of the last evaluated round per seed and point; none if its score is not finite (diverged)."""
     last = metrics.loc[metrics.groupby(["seed", "point"], sort=False)["round"].idxmax()]
-    return last.dropna(subset=[f"test_{metric.name}"]).reset_index(drop=True)
+    return last[last[f"test_{metric.name}"].notna()].reset_index(drop=True)
 
 
 def at_best_round(metrics: pd.DataFrame, metric: Metric, split: str = "val") -> pd.DataFrame:
     """The row of the best round by this split per seed and point (the first if tied); round 0 does not count."""
     by = f"{split}_{metric.name}"
-    tested = metrics[metrics["round"] > 0].dropna(subset=[f"test_{metric.name}", by])
+    tested = metrics[(metrics["round"] > 0) & metrics[f"test_{metric.name}"].notna() & metrics[by].notna()]
     grouped = tested.groupby(["seed", "point"], sort=False)[by]
     return tested.loc[grouped.idxmax() if metric.higher else grouped.idxmin()].reset_index(drop=True)

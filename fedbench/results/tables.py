@@ -109,7 +109,12 @@ def chosen_rows(metric: Metric, metrics: pd.DataFrame, point: str, choice: str) 
 
 def clients_at(clients: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
     """The rows of clients.parquet for the seeds, rounds and points of these rows of metrics."""
-    return clients.merge(rows[["seed", "round", "point"]], on=["seed", "round", "point"])
+    seeds, rounds, points = (clients[name].to_numpy() for name in ("seed", "round", "point"))
+    chosen = np.zeros(len(clients), dtype=bool)
+    for seed, round, point in rows[["seed", "round", "point"]].itertuples(index=False):
+        at = np.flatnonzero((seeds == seed) & (rounds == round))  # texts are slow to compare
+        chosen[at[points[at] == point]] = True
+    return clients[chosen].reset_index(drop=True)
 
 
 def _reached(scores: FinalScores, place: ScorePlace) -> dict[str, float | None]:

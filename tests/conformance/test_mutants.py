@@ -46,15 +46,18 @@ def test_every_kind_of_change_and_none_of_words_for_people(tmp_path):
 
 
 @pytest.mark.parametrize("method", names())
-def test_every_method_has_mutants_and_always_the_same(method):
+def test_every_method_has_mutants(method):
     found = mutants(file_of(method))
-    assert found == mutants(file_of(method))
     code = ast.parse(file_of(method).read_text())
     assert len(found) == min(EACH, len({change.what for change in changes(code)}))
     assert len({mutant.source for mutant in found}) == len(found)
     assert {mutant.kind for mutant in found} <= set(KINDS)
     for mutant in found:
         compile(mutant.source, mutant.method, "exec")
+
+
+def test_mutants_are_always_the_same():
+    assert mutants(file_of("fedper")) == mutants(file_of("fedper"))
 
 
 def test_what_is_said_to_be_without_effect_is_a_mutant():

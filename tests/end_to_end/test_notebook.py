@@ -63,11 +63,11 @@ def local():
 if __name__ == "__main__":
     asked = dict(model=Net, data=make, partition={"name": "iid", "clients": 4}, rounds=1, seeds=[0])
     asked |= dict(evaluate={"metrics": [share_right]})
-    alone = run({**asked, "method": Mine, "resources": {"hosts": 2}}, report=False)
+    alone = run({**asked, "method": Mine, "resources": {"hosts": 0}}, report=False)
     here = alone.summary["points"]["after_agg"]["last"]
     robust = run({**asked, "method": Mine, "aggregator": middle, "resources": {"hosts": 0}}, report=False).metrics
     assert np.allclose(robust.filter(regex="^test_.*share_right").T, robust["test_accuracy"]), robust.columns
-    asked["data"] = make()  # arrays instead of a function
+    asked |= dict(data=make(), resources={"hosts": 2})  # arrays instead of a function, in processes of their own
     result = compare(Config(**asked), [Mine, local()], tune=0)
     found = result.table.set_index("method")
     assert result.figure("curve-after_agg").data
