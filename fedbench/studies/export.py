@@ -1,6 +1,6 @@
 """Exports a kept model: its weights with a script, or a program that takes raw samples and needs no fedbench."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,7 +20,6 @@ from fedbench.results.files import write_atomically
 from fedbench.runtime import predict_script
 from fedbench.runtime.kept_models import GLOBAL, client_folder
 from fedbench.runtime.model_folder import SCRIPT, about_model, form_of, write_adapters, write_beside
-from fedbench.runtime.resolved import ResolvedRun
 from fedbench.studies.load import kept_learner
 
 FORMATS = {"safetensors": "model.safetensors", "onnx": "model.onnx", "torch.export": "model.pt2"}
@@ -105,7 +104,7 @@ class Program(nn.Module):
             samples = samples.to(self.scale.dtype) * self.scale + self.shift
         keywords, arguments = self.form == "keywords", self.form == "arguments"
         found = self.model(**samples) if keywords else self.model(*samples) if arguments else self.model(samples)
-        return outputs_of(found)  # type: ignore[no-any-return]
+        return outputs_of(found)
 
 
 def raw_samples(dataset: Dataset, count: int, floats: torch.dtype) -> Any:
@@ -151,7 +150,7 @@ def _traced(program: Program, raw: Any) -> torch.export.ExportedProgram:
 def _write_program(made: torch.export.ExportedProgram, file: Path, raw: Any) -> Tensor:
     """Returns the outputs of the program in the file."""
     torch.export.save(made, file)
-    return torch.export.load(file).module()(raw)  # type: ignore[no-any-return]
+    return torch.export.load(file).module()(raw)
 
 
 def _write_onnx(made: torch.export.ExportedProgram, file: Path, raw: Any) -> Tensor | None:
