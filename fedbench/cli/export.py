@@ -52,9 +52,9 @@ def main(argv: list[str]) -> int:
     if made.difference is not None:
         print(f"check:   largest difference from fedbench's outputs {made.difference:.1e}, over {made.samples} samples")
     if made.missing:
-        print(f"warning: no predict.py is written, because {made.missing}; --format torch.export writes a program")
+        print(f"warning: no predict.py is written, because {made.missing}")
     else:
-        print(f"predict: python {made.folder / 'predict.py'} SAMPLES")
+        print(f"predict: python {made.file.parent / 'predict.py'} SAMPLES")
     return OK
 
 

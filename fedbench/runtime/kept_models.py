@@ -112,9 +112,9 @@ class KeptModels:
                 script = from_run(self._about, BASE if flat.frozen else None)
             write_beside(own, self._about, script)
         write_atomically(own / f"{point}.safetensors", encode_state_dict(tensors))
-        if flat.frozen:
+        if flat.frozen and predicts:
             write_adapters(own, f"{point}-adapter", flat.module, tensors)
-        if "no_script" in self._about:
+        if predicts and "no_script" in self._about:
             yield (
                 f"save_models: no predict.py is written, because {self._about['no_script']}: fedbench.load_model gives "
                 "the model, and `fedbench export --format torch.export` writes a program"

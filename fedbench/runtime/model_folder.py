@@ -18,6 +18,8 @@ from fedbench.runtime.build import sample_shapes
 from fedbench.runtime.resolved import ResolvedRun
 
 ABOUT, SCRIPT = "model.json", "predict.py"
+NESTED = "its samples are nested"
+"""Why there is no script for some data: a file of arrays has no structure."""
 
 
 def about_model(run: ResolvedRun, learner: Learner) -> dict[str, Any]:
@@ -33,6 +35,8 @@ def about_model(run: ResolvedRun, learner: Learner) -> dict[str, Any]:
     try:
         if learner.flat.added:
             raise ConfigError(f"{config.method.name} adds layers to it")
+        if is_nested(dataset.fields):
+            raise ConfigError(NESTED)
         if dataset.fields and dataset.fields.sample is not None:
             about["call"] = form_of(learner.module, dataset.fields)
         found = recipe(config.model.name, sample_shapes(dataset), dataset.outputs, config.model.options)
@@ -42,12 +46,17 @@ def about_model(run: ResolvedRun, learner: Learner) -> dict[str, Any]:
 
 
 def form_of(module: nn.Module, fields: Fields) -> str:
-    """How forward takes a sample of several arrays (`call_form`). Raises ConfigError if these are nested."""
+    """How forward takes a sample of several arrays (`call_form`). Raises ConfigError if it does not."""
     tree = fields.sample
     assert isinstance(tree, dict | tuple)
-    if not all(isinstance(part, Leaf) for part in (tree.values() if isinstance(tree, dict) else tree)):
-        raise ConfigError("its samples are nested")
     return call_form(type(module).forward, tuple(tree) if isinstance(tree, dict) else len(tree))
+
+
+def is_nested(fields: Fields | None) -> bool:
+    """Whether the arrays of a sample stand in dicts or tuples of their own."""
+    tree = fields.sample if fields else None
+    parts = tree.values() if isinstance(tree, dict) else tree if isinstance(tree, tuple) else ()
+    return not all(isinstance(part, Leaf) for part in parts)
 
 
 def write_beside(folder: Path, about: Mapping[str, Any], script: str | None) -> None:
@@ -63,10 +72,12 @@ def write_adapters(folder: Path, name: str, module: nn.Module, tensors: Mapping[
     tensors: of the module's state dict, the adapters' among them.
     """
     found = list(_peft_modules(module))
-    for path, inner in found:
-        own = {key.removeprefix(f"{path}."): value for key, value in tensors.items() if key.startswith(f"{path}.")}
-        target = folder / (name if len(found) == 1 else f"{name}-{path}")
+    for where, inner in found:
+        own = {key.removeprefix(f"{where}."): value for key, value in tensors.items() if key.startswith(f"{where}.")}
+        target = folder / (name if len(found) == 1 else f"{name}-{where}")
         inner.save_pretrained(str(target), state_dict=own, save_embedding_layers=False)
+        for path in target.iterdir():
+            path.chmod(0o644)  # as all results: safetensors gives 0600
 
 
 def _peft_modules(module: nn.Module) -> Iterator[tuple[str, Any]]:

@@ -1,6 +1,5 @@
 """Exports a kept model: its weights with a script, or a program that takes raw samples and needs no fedbench."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,11 +18,16 @@ from fedbench.models.state_dicts import encode_state_dict
 from fedbench.results.files import write_atomically
 from fedbench.runtime import predict_script
 from fedbench.runtime.kept_models import GLOBAL, client_folder
-from fedbench.runtime.model_folder import SCRIPT, about_model, form_of, write_adapters, write_beside
+from fedbench.runtime.model_folder import NESTED, SCRIPT, about_model, form_of, is_nested, write_adapters, write_beside
 from fedbench.studies.load import kept_learner
 
 FORMATS = {"safetensors": "model.safetensors", "onnx": "model.onnx", "torch.export": "model.pt2"}
 """The file of a model in each format."""
+SCRIPTS = {
+    "safetensors": predict_script.from_weights,
+    "onnx": predict_script.from_onnx,
+    "torch.export": predict_script.from_program,
+}
 POINTS = ("after_agg", "after_fit")
 ONNX = ("onnx", "onnxscript")
 """The packages by which torch writes ONNX."""
@@ -33,12 +37,11 @@ TRACED, CHECKED = 2, 32
 
 @dataclass(frozen=True)
 class Exported:
-    """folder: where it lies. script: whether it has a predict.py; else `missing` says why.
+    """An exported model. missing: why there is no predict.py; empty if there is one.
 
-    difference: the largest one between the program's outputs and fedbench's, over `samples` samples; None if unknown.
+    difference: the largest one between a program's outputs and fedbench's, over `samples` samples; None if unknown.
     """
 
-    folder: Path
     file: Path
     missing: str = ""
     difference: float | None = None
@@ -67,18 +70,12 @@ def export(
     target.mkdir(parents=True, exist_ok=True)
     about, file = about_model(run, learner), target / FORMATS[format]
     if format == "safetensors":
-        return _weights(target, file, about, learner)
-    samples = min(CHECKED, len(run.dataset.targets))
-    expected = learner.logits(learner.flat.weights(), _split(run.dataset, samples, learner.dtype))
-    program = Program(learner, run.dataset)
-    made = _traced(program, raw_samples(run.dataset, TRACED, learner.dtype))
-    raw = raw_samples(run.dataset, samples, learner.dtype)
-    write, script = (
-        (_write_onnx, predict_script.from_onnx) if format == "onnx" else (_write_program, predict_script.from_program)
-    )
-    found = write(made, file, raw)
-    write_beside(target, about, script(about, file.name))
-    return Exported(target, file, "", None if found is None else float((found - expected).abs().max()), samples)
+        missing, found = about.get("no_script", ""), _write_weights(file, learner)
+    else:
+        missing, found = NESTED if is_nested(run.dataset.fields) else "", _write_program(file, run.dataset, learner)
+    (target / SCRIPT).unlink(missing_ok=True)
+    write_beside(target, about, None if missing else SCRIPTS[format](about, file.name))
+    return Exported(file, missing, *found)
 
 
 class Program(nn.Module):
@@ -117,19 +114,30 @@ def raw_samples(dataset: Dataset, count: int, floats: torch.dtype) -> Any:
 def _split(dataset: Dataset, count: int, dtype: torch.dtype) -> Split:
     """The same samples as fedbench evaluates them."""
     samples, targets = (torch.from_numpy(part[-count:].copy()) for part in (dataset.samples, dataset.targets))
-    return Split(samples, torch.arange(count), targets, scale_and_shift(dataset), (0,), dtype=dtype)
+    return Split(samples, torch.arange(count), targets, scale_and_shift(dataset, dtype=dtype), (0,), dtype=dtype)
 
 
-def _weights(target: Path, file: Path, about: Mapping[str, Any], learner: Learner) -> Exported:
+def _write_weights(file: Path, learner: Learner) -> tuple[()]:
     tensors = learner.flat.state_dict(learner.flat.weights())
-    assert tensors is not None
+    assert tensors is not None  # it was kept as one
     write_atomically(file, encode_state_dict(tensors))
     if learner.flat.frozen:
-        write_adapters(target, "adapter", learner.module, tensors)
-    missing = about.get("no_script", "")
-    (target / SCRIPT).unlink(missing_ok=True)
-    write_beside(target, about, None if missing else predict_script.from_weights(about, file.name))
-    return Exported(target, file, missing)
+        write_adapters(file.parent, "adapter", learner.module, tensors)
+    return ()
+
+
+def _write_program(file: Path, dataset: Dataset, learner: Learner) -> tuple[float | None, int]:
+    """Returns the largest difference of the written program's outputs from fedbench's, and over how many samples."""
+    count = min(CHECKED, len(dataset.targets))
+    expected = learner.logits(learner.flat.weights(), _split(dataset, count, learner.dtype))
+    made = _traced(Program(learner, dataset), raw_samples(dataset, TRACED, learner.dtype))
+    raw = raw_samples(dataset, count, learner.dtype)
+    if file.suffix == ".onnx":
+        outputs = _through_onnx(made, file, raw)
+    else:
+        torch.export.save(made, file)
+        outputs = torch.export.load(file).module()(raw)
+    return None if outputs is None else float((outputs - expected).abs().max()), count
 
 
 def _traced(program: Program, raw: Any) -> torch.export.ExportedProgram:
@@ -140,26 +148,20 @@ def _traced(program: Program, raw: Any) -> torch.export.ExportedProgram:
     try:
         return torch.export.export(program, (raw,), dynamic_shapes=shapes)
     except Exception as error:
-        name = type(program.model).__name__
         raise ConfigError(
-            f"torch.export cannot turn model {name} into a program ({type(error).__name__}: {first_line(error)}); "
-            "--format safetensors writes its weights"
+            f"torch.export cannot make a program of model {type(program.model).__name__} "
+            f"({type(error).__name__}: {first_line(error)}); --format safetensors writes its weights"
         ) from error
 
 
-def _write_program(made: torch.export.ExportedProgram, file: Path, raw: Any) -> Tensor:
-    """Returns the outputs of the program in the file."""
-    torch.export.save(made, file)
-    return torch.export.load(file).module()(raw)
-
-
-def _write_onnx(made: torch.export.ExportedProgram, file: Path, raw: Any) -> Tensor | None:
-    """Returns the outputs of the program in the file; None without onnxruntime."""
+def _through_onnx(made: torch.export.ExportedProgram, file: Path, raw: Any) -> Tensor | None:
+    """Writes the file and returns its outputs; None without onnxruntime."""
     try:
         torch.onnx.export(made, (), file, external_data=False, verbose=False)
     except Exception as error:
         raise ConfigError(
-            f"torch.onnx cannot write this model ({type(error).__name__}: {first_line(error)})"
+            f"torch.onnx cannot write this model ({type(error).__name__}: {first_line(error)}); --format torch.export "
+            "may"
         ) from error
     if find_spec("onnxruntime") is None:
         return None

@@ -13,7 +13,7 @@ from fedbench.results.matrix import is_matrix
 from fedbench.results.plan import Plan
 from fedbench.results.reader import Records
 from fedbench.runtime.build import build_learner
-from fedbench.runtime.kept_models import BASE, GLOBAL, MODELS_FOLDER, client_folder
+from fedbench.runtime.kept_models import BASE, GLOBAL, MODELS_FOLDER, SHARED, client_folder
 from fedbench.runtime.resolved import ResolvedRun
 from fedbench.studies.compare import Comparison
 from fedbench.studies.grid import GridResult
@@ -61,10 +61,7 @@ def kept_learner(folder: Path, client: int | str, seed: int | None, point: str) 
     name = GLOBAL if client == GLOBAL else client_folder(int(client))
     file, before = kept / name / f"{point}.safetensors", kept / f"{name}-{point}.pt"  # .pt: of earlier versions
     if not file.exists() and not before.exists():
-        known = sorted(f"{path.parent.name} {path.stem}" for path in kept.glob("*/after_*.safetensors"))
-        known += sorted(path.stem for path in kept.glob("*-after_*.pt") if not path.stem.endswith("-trained"))
-        there = f"there are {len(known)}, such as {known[0]}" if known else "run it with --save-models"
-        raise ConfigError(f"{file}: no model was kept for this client, seed and point; {there}")
+        raise ConfigError(f"{file}: no model was kept for this client, seed and point; {_kept_beside(kept, config)}")
     config.resources.hosts = config.resources.gpus_per_host = 0
     run = resolve(config)
     learner = build_learner(run, seed)
@@ -72,3 +69,12 @@ def kept_learner(folder: Path, client: int | str, seed: int | None, point: str) 
     tensors = [read_state_dict(path) for path in (parts if file.exists() else [before])]
     learner.flat.load_state_dict({key: tensor for own in tensors for key, tensor in own.items()})
     return run, learner
+
+
+def _kept_beside(kept: Path, config: Config) -> str:
+    """What there is instead of a missing model."""
+    known = sorted(f"{path.parent.name} {path.stem}" for path in kept.glob("*/after_*.safetensors"))
+    known += sorted(path.stem for path in kept.glob("*-after_*.pt") if not path.stem.endswith("-trained"))
+    if known := [name for name in known if not name.startswith(SHARED)]:
+        return f"there are {len(known)}, such as {known[0]}"
+    return "the warnings in summary.json say why" if config.save_models else "run it with --save-models"
