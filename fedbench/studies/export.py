@@ -117,13 +117,13 @@ def _split(dataset: Dataset, count: int, dtype: torch.dtype) -> Split:
     return Split(samples, torch.arange(count), targets, scale_and_shift(dataset, dtype=dtype), (0,), dtype=dtype)
 
 
-def _write_weights(file: Path, learner: Learner) -> tuple[()]:
+def _write_weights(file: Path, learner: Learner) -> tuple[None, int]:
     tensors = learner.flat.state_dict(learner.flat.weights())
     assert tensors is not None  # it was kept as one
     write_atomically(file, encode_state_dict(tensors))
     if learner.flat.frozen:
         write_adapters(file.parent, "adapter", learner.module, tensors)
-    return ()
+    return None, 0
 
 
 def _write_program(file: Path, dataset: Dataset, learner: Learner) -> tuple[float | None, int]:
