@@ -35,7 +35,7 @@ def printed(text, folder, samples, monkeypatch, capsys, **more):
     (folder / "predict.py").write_text(text)
     (folder / "model.json").write_text(json.dumps(ABOUT | more))
     path = folder / ("x.npz" if isinstance(samples, dict) else "x.npy")
-    save(path, **samples) if isinstance(samples, dict) else save(path, samples)
+    np.savez(path, **samples) if isinstance(samples, dict) else np.save(path, samples)
     monkeypatch.setattr(sys, "argv", ["predict.py", str(path)])
     runpy.run_path(str(folder / "predict.py"))
     return capsys.readouterr().out.split()
