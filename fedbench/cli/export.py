@@ -20,14 +20,14 @@ names of the classes) and predict.py, which prints predictions for a file of sam
   --out DIR        default: RUN/exported/NAME
 
 Programs take samples as they lie in the data set: the normalisation is inside."""
-OWN = (
+FLAGS = (
     Flag("client", "client", "N"),
     Flag("point", "point", "POINT"),
     Flag("seed", "seed", "S"),
     Flag("format", "format", "FORMAT"),
     Flag("out", "folder", "DIR"),
 )
-FLAGS = {flag.name: flag for flag in (*OWN, *COMMON) if flag in OWN or flag.name == "debug"}
+KNOWN = {flag.name: flag for flag in (*FLAGS, *COMMON) if flag in FLAGS or flag.name == "debug"}
 
 
 @command
@@ -37,9 +37,9 @@ def main(argv: list[str]) -> int:
         print(USAGE)
         return OK
     folder = study_folder(argv, "export")
-    asked, pairs = read(argv[1:], FLAGS)
+    asked, pairs = read(argv[1:], KNOWN)
     if pairs:
-        raise ConfigError(f"--{next(iter(pairs))}: export takes {', '.join(f'--{flag.name}' for flag in OWN)}")
+        raise ConfigError(f"--{next(iter(pairs))}: export takes {', '.join(f'--{flag.name}' for flag in FLAGS)}")
     if asked.client is None:
         raise ConfigError(f"export: whose model? fedbench export {folder} --client 3, or --client global")
     client = asked.client if asked.client == "global" else number("client", asked.client)

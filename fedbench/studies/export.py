@@ -117,7 +117,8 @@ def _split(dataset: Dataset, count: int, dtype: torch.dtype) -> Split:
     return Split(samples, torch.arange(count), targets, scale_and_shift(dataset, dtype=dtype), (0,), dtype=dtype)
 
 
-def _write_weights(file: Path, learner: Learner) -> tuple[None, int]:
+def _write_weights(file: Path, learner: Learner) -> tuple[float | None, int]:
+    """Returns what `_write_program` does: nothing is compared."""
     tensors = learner.flat.state_dict(learner.flat.weights())
     assert tensors is not None  # it was kept as one
     write_atomically(file, encode_state_dict(tensors))
