@@ -19,6 +19,7 @@ COMMANDS = {
     "data": "download or import a data set, check and summarise it",
     "report": "write the report of a run, grid or comparison again",
     "watch": "show the report of a run, grid or comparison live in a browser",
+    "export": "write a kept model as weights with a script, or as a program for torch alone or ONNX",
     "metrics": "compute any metric of kept predictions, without training",
     "wandb": "upload a study to W&B with tables, report and a workspace; without an account, show what it would upload",
     "methods": "list the methods, or one method's options with default, range and source",

@@ -373,7 +373,9 @@ class Config(Section):
         False, description="reuse results even if your code of the method, model, data or aggregator has changed"
     )
     save_models: bool = Field(
-        False, description="save the last personal model of every evaluated client, at both points, as a state dict"
+        False,
+        description="save the last personal model of every evaluated client, at both points, and the global or shared "
+        "one, as safetensors",
     )
     save_predictions: bool = Field(
         False,

@@ -87,7 +87,7 @@ class Method(Generic[OptionsT, StateT, ServerT]):
     checks, a class that defines its own names them: `class Mine(Method["Mine.Options", "Mine.State", "Mine.Server"])`.
 
     Hooks, which default to FedAvg. Client: private, frozen, begin, receive, train, outgoing, personal, idle_model;
-    server: start, send, aggregate, weights, global_model; both: check, adapt_model, steps.
+    server: start, send, aggregate, weights, global_model, shared_part; both: check, adapt_model, steps.
 
     Traits, each with its default and, in parentheses, its readers: needs, after_fit, optimizer, trainers, makes_steps,
     and two marks of hooks, `uses_aggregator` (aggregate) and `mean_suffices` (aggregate and weights).
@@ -310,6 +310,15 @@ class Method(Generic[OptionsT, StateT, ServerT]):
         """The global model to evaluate, or None: by default there is one if nothing is private."""
         private = self.private_params.size or self.private_buffers.size
         return None if private else self.whole_model(server, initial)
+
+    def shared_part(self, server: ServerT, initial: Weights) -> Weights | None:
+        """What the server sends to all clients alike, in a whole model: kept where there is no global model.
+
+        Only tensors without private entries are kept of it. By default None if nothing is shared, or if `global_model`
+        is overridden: its method decides what the server's vector means.
+        """
+        shares = self.shared_params.size and type(self).global_model is Method.global_model
+        return self.whole_model(server, initial) if shares else None
 
     def whole_model(self, server: ServerT, initial: Weights) -> Weights:
         """The shared model of the server, with initial values for entries that it lacks."""

@@ -271,6 +271,10 @@ class CoPFL(Method["CoPFL.Options", "CoPFL.State", "CoPFL.Server"]):
     def global_model(self, server: Server, initial: Weights) -> None:
         """None: the server's vector is frozen where anybody's mask is 1, and no client has it."""
 
+    def shared_part(self, server: Server, initial: Weights) -> Weights:
+        """The server's vector; with `server_rule=or_mask` its frozen entries are as old as the first mask there."""
+        return self.whole_model(server, initial)
+
     def weights(self, uploads: Sequence[Upload]) -> list[float]:
         """Weights by contribution (eq. 10); uniform without an informative score."""
         scores = [float(u.score) for u in uploads]

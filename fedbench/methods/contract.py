@@ -34,6 +34,7 @@ RETURNS: dict[str, tuple[tuple[type, ...], str]] = {
     "send": ((Message,), "a Message"),
     "aggregate": ((NOTHING,), "nothing: write the result to the server, `server.params = ...`"),
     "global_model": ((Weights, NOTHING), "weights, or None"),
+    "shared_part": ((Weights, NOTHING), "weights, or None"),
     "question": ((Message, NOTHING), "a Message, or None"),
     "conclude": ((NOTHING,), "nothing: write the result to the server"),
 }

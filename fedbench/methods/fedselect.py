@@ -176,6 +176,10 @@ class FedSelect(Method["FedSelect.Options", "FedSelect.State"]):
     def global_model(self, server: ServerState, initial: Weights) -> None:
         """None: every client has its own model."""
 
+    def shared_part(self, server: ServerState, initial: Weights) -> Weights:
+        """The server's vector: every entry is the mean over those that shared it last."""
+        return self.whole_model(server, initial)
+
     def aggregate(self, server: ServerState, uploads: list[Upload]) -> None:
         before, layout = server.params, self.context.layout
         super().aggregate(server, uploads)

@@ -115,6 +115,10 @@ class PFedGate(Method["PFedGate.Options", "PFedGate.State"]):
         """None with a gate, because then nobody predicts by the shared model."""
         return None if self.options.gate else super().global_model(server, initial)
 
+    def shared_part(self, server: ServerState, initial: Weights) -> Weights:
+        """The shared model, of which every gate leaves a part."""
+        return self.whole_model(server, initial)
+
     @cached_property
     def blocks(self) -> Blocks:
         return Blocks.of(self.context.layout, self.options.blocks_per_tensor)

@@ -1,14 +1,12 @@
 """State dicts in files: initial weights of models, and models saved by runs."""
 
-import io
 from hashlib import sha256
 from pathlib import Path
 from pickle import UnpicklingError
-from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
 from fedbench.errors import ConfigError, nearest
@@ -62,11 +60,9 @@ def read_state_dict(path: Path) -> dict[str, Tensor]:
     return found
 
 
-def encode_state_dict(state: dict[str, Any]) -> bytes:
-    """The content of a file that `torch.load` reads."""
-    sink = io.BytesIO()
-    torch.save(state, sink)
-    return sink.getvalue()
+def encode_state_dict(state: dict[str, Tensor]) -> bytes:
+    """The content of a safetensors file. Each tensor is contiguous and in memory of its own."""
+    return save(state)
 
 
 def weights_fingerprint(path: Path) -> str:

@@ -48,9 +48,12 @@ class FlatModule:
         self.module = module.to(device=device, dtype=torch.float64 if precision == "64-true" else None)
         self.device, self.precision = device, precision
         self.dtype = torch.float64 if precision == "64-true" else torch.float32
+        own = {name for name, _ in module.named_modules()}
         if adapt is not None:
             adapt(module, Layout.of(module, head, self.copies))
             module.to(device=device, dtype=torch.float64 if precision == "64-true" else None)  # what it adds
+        self.added = frozenset(name for name, _ in module.named_modules()) - own
+        """The dotted names of submodules that `adapt` has added."""
         self.layout = Layout.of(module, head, self.copies)
         self.parameters = [p for p in module.parameters() if p.requires_grad]
         self._refuse_types()
@@ -180,6 +183,11 @@ class FlatModule:
             self._published.get(name, (name,))[0]: tensor.clone(memory_format=torch.contiguous_format)
             for name, tensor in found.items()
         }
+
+    def trained_state_dict(self, weights: Weights) -> dict[str, Tensor] | None:
+        """The same without frozen parameters, which are those of the start model."""
+        found, frozen = self.state_dict(weights), self.frozen
+        return found and {name: tensor for name, tensor in found.items() if name not in frozen}
 
     @property
     def frozen(self) -> frozenset[str]:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
+from typing import Any
 
 import torch
 from lightning import LightningModule
@@ -89,8 +90,12 @@ def build_model(run: ResolvedRun) -> LightningModule:
             f"model {config.model.name}: takes numbers, but the samples of {config.data.name} are tokens; bring a "
             "LightningModule of your own, with an embedding"
         )
-    shape = dataset.fields.shapes if dataset.fields and dataset.fields.sample else dataset.shape
-    return models.build(config.model.name, shape, dataset.outputs, run.task, **config.model.options)
+    return models.build(config.model.name, sample_shapes(dataset), dataset.outputs, run.task, **config.model.options)
+
+
+def sample_shapes(dataset: Dataset) -> Any:
+    """The shape of a sample, or the shapes of its arrays in their structure: what a constructor gets."""
+    return dataset.fields.shapes if dataset.fields and dataset.fields.sample else dataset.shape
 
 
 def features_of(module: nn.Module, layout: Layout) -> int:

@@ -2,8 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from fedbench.data.partitions import partition
@@ -13,6 +12,7 @@ from fedbench.errors import RunError, place_of_code
 from fedbench.methods.base import ExtraPass, Method
 from fedbench.methods.contract import call_hook, check_server, server_hook, shared_model
 from fedbench.methods.messages import Message, Upload
+from fedbench.module.weights import Weights
 from fedbench.results.schema import COST_KEYS, MetricsLine
 from fedbench.runtime import trees
 from fedbench.runtime.allocator import release_freed_memory
@@ -48,7 +48,7 @@ Event = dict[str, Any]
 class Driver:
     """Runs one configuration with one seed.
 
-    on_event: gets every evaluated round; warnings: given before round 1; inputs: the models' inputs.
+    on_event: gets every evaluated round; warnings: given before round 1.
     """
 
     def __init__(
@@ -59,7 +59,6 @@ class Driver:
         recorder: Recorder,
         on_event: Callable[[Event], None] = lambda event: None,
         warnings: Sequence[str] = (),
-        inputs: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         self.parts, self.config, self.seed = parts, parts.run.config, parts.seed
         self.context, self.method = parts.context, parts.method
@@ -86,7 +85,7 @@ class Driver:
         wanted = self.config.save_models or self.config.save_predictions
         self.points = KeptPoints(wanted, self.config.rounds, self.method.after_fit, trainers)
         kept = self.config, self.seed, self.points, recorder.folder
-        self.models = KeptModels(*kept, inputs, parts.learner.flat.frozen)
+        self.models = KeptModels(*kept, parts)
         self.predictions = KeptPredictions(*kept)
         checkpoints, rounds = self.config.checkpoint, self.config.rounds
         self.checkpoints = Checkpoints(recorder.folder / "checkpoint", checkpoints.every, rounds, checkpoints.keep)
@@ -111,7 +110,7 @@ class Driver:
         parts = build_parts(run, dealt, seed)
         state_bytes = parts.context.clients * trees.nbytes(parts.learner.initial())
         setup = Setup(config, seed, dealt, known, state_bytes=state_bytes)
-        return cls(parts, setup, hosts, recorder, on_event, [*dataset.remarks, *dealt.warnings], dataset.inputs())
+        return cls(parts, setup, hosts, recorder, on_event, [*dataset.remarks, *dealt.warnings])
 
     def run(self, kept: dict[str, Any] | None = None) -> None:
         """Make all exchanges, or those after a checkpoint. kept: the driver's part of the checkpoint."""
@@ -164,6 +163,8 @@ class Driver:
         # 4. complete the record of the round that made the model
         self._note_failed([report for report in reports if report.client not in trainers], "was not evaluated")
         self.warn(*self.models.take(number, reports), *self.predictions.take(number, reports))
+        if last and self.config.save_models:
+            self.warn(*self.models.take_from_server(*self._models_to_keep()))
         self.warn(*(line for reply in replies for line in reply.remarks))
         lines = self._record(reports) if evaluate else []
         self.recorder.write_lines(lines)  # before the checkpoint, which counts them
@@ -237,6 +238,11 @@ class Driver:
     def _global_model(self) -> Message | None:
         weights = self._server_half("global_model", self.server, self.initial)
         return None if weights is None else Message(**vars(weights))
+
+    def _models_to_keep(self) -> tuple[Weights | None, Weights | None]:
+        """The global model, or else the part that all clients share."""
+        whole = self._server_half("global_model", self.server, self.initial)
+        return whole, None if whole else self._server_half("shared_part", self.server, self.initial)
 
     def _extra_pass(self, number: int) -> None:
         """Make an exchange without training over all clients, if the method asks for one; its bytes count."""

@@ -296,8 +296,8 @@ class Host:
         """Evaluate a model on the client's data, if the point has one."""
         if model is not None:
             keeps = point in task.keep and self.config.save_models
-            if keeps and isinstance(model, Weights) and (whole := self.learner.flat.state_dict(model)):
-                report.models[point] = Message(**whole)
+            if keeps and isinstance(model, Weights) and (state := self.learner.flat.trained_state_dict(model)):
+                report.models[point] = Message(**state)
             predictor = model.scores if isinstance(model, Predictor) else model
             found: Scores = {}
             if len(client.val):

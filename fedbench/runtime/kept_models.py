@@ -1,41 +1,41 @@
-"""The personal models that a run keeps: the last of every evaluated client, at both points."""
+"""The models that a run keeps: each evaluated client's last one at both points, and the global or shared one."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import shutil
+from collections.abc import Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from torch import Tensor
 
 from fedbench.config import Config
+from fedbench.models.compiled import unwrapped_name
 from fedbench.models.state_dicts import encode_state_dict
-from fedbench.results.files import write_atomically, write_json_atomically
+from fedbench.module.weights import Weights
+from fedbench.results.files import write_atomically
+from fedbench.runtime.build import Parts
 from fedbench.runtime.exchange import Report
 from fedbench.runtime.kept_points import KeptPoints
+from fedbench.runtime.model_folder import ABOUT, about_model, write_adapters, write_beside
+from fedbench.runtime.predict_script import from_run
 
 MODELS_FOLDER = "models"
 """A run's folder for these models."""
-INPUT = "input.json"
-"""Its file that describes the models' inputs (`Dataset.inputs`)."""
+BASE = "base.safetensors"
+"""The file of the frozen parameters, which all models of a seed have."""
+GLOBAL, SHARED = "global", "shared"
+"""The folders of the server's models, beside those of the clients."""
 
 
 class KeptModels:
-    """Writes the models that hosts send below a run's folder.
+    """Writes the models that hosts send, and the server's, below a run's folder.
 
-    points: which they are. inputs: describes the models' inputs, written beside them. frozen: names of frozen
-    parameters; if there are any, the trained ones, such as adapters, are also kept in a file of their own.
+    points: which they are. parts: of the driver. In a folder for each client lie the trained tensors of each point, as
+    adapters too if the module is one of `peft`; what a module needs besides is written once.
     """
 
-    def __init__(
-        self,
-        config: Config,
-        seed: int,
-        points: KeptPoints,
-        folder: Path,
-        inputs: Mapping[str, Any] = MappingProxyType({}),
-        frozen: frozenset[str] = frozenset(),
-    ) -> None:
-        self.points, self.frozen, self.inputs = points, frozen, dict(inputs)
+    def __init__(self, config: Config, seed: int, points: KeptPoints, folder: Path, parts: Parts | None = None) -> None:
+        self.points, self.parts = points, parts
         self.wanted, self.name = config.save_models, config.method.name
         self.folder = folder / MODELS_FOLDER / f"seed-{seed}"
 
@@ -45,8 +45,7 @@ class KeptModels:
             for name in self.points.asked(report.client, number):
                 for point in self.points.points(name):
                     if name in report.models:
-                        self._describe()
-                        self._write(f"client-{report.client}-{point}", report.models[name].tensors)
+                        yield from self._write(client_folder(report.client), point, report.models[name].tensors)
                     elif name in report.scores:
                         yield (
                             f"save_models: {self.name}'s personal model at {point} is not one state dict of the model, "
@@ -55,22 +54,73 @@ class KeptModels:
                     elif name == "after_fit" and report.failure:
                         yield f"save_models: client {report.client} has no model at after_fit: its last fit failed"
 
+    def take_from_server(self, whole: Weights | None, part: Weights | None) -> Iterator[str]:
+        """Write the global model after the last aggregation, or what clients share of it; yields warnings.
+
+        part: what `Method.shared_part` returns, if there is no global model.
+        """
+        assert self.parts is not None
+        flat, given = self.parts.learner.flat, whole or part
+        tensors = None if given is None else flat.trained_state_dict(given)
+        if given is not None and tensors is None:
+            yield f"save_models: {self.name}'s global model is not one state dict of the model, so it is not kept"
+        elif whole is not None and tensors is not None:
+            yield from self._write(GLOBAL, "after_agg", tensors)
+        elif tensors is not None:
+            shared = {key: tensor for key, tensor in tensors.items() if unwrapped_name(key) not in self._private}
+            yield from self._write(SHARED, "after_agg", shared, predicts=False)
+            yield f"save_models: {self.name} has no global model; models/seed-*/{SHARED} has what its clients share"
+        else:
+            yield f"save_models: {self.name} has no global model and no part that all clients share"
+
     def forget_after(self, round: int) -> None:
         """Delete the models that later rounds replace, kept by a run that ended in this round or before."""
         for client, last in self.points.last.items() if self.folder.exists() else ():
-            names = [f"client-{client}-after_agg*.pt", *([f"client-{client}-after_fit*.pt"] if last > round else [])]
-            for path in (path for name in names for path in self.folder.glob(name)):
-                path.unlink()
+            own, points = self.folder / client_folder(client), ["after_agg", *(["after_fit"] if last > round else [])]
+            for path in (path for point in points for path in own.glob(f"{point}*")):
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+        for name in (GLOBAL, SHARED):
+            shutil.rmtree(self.folder / name, ignore_errors=True)
 
-    def _write(self, name: str, tensors: dict[str, Tensor]) -> None:
-        write_atomically(self.folder / f"{name}.pt", encode_state_dict(tensors))
-        if self.frozen:
-            trained = {key: tensor for key, tensor in tensors.items() if key not in self.frozen}
-            write_atomically(self.folder / f"{name}-trained.pt", encode_state_dict(trained))
+    @cached_property
+    def _private(self) -> set[str]:
+        """The names of tensors with entries that not all clients share."""
+        assert self.parts is not None
+        layout, method = self.parts.context.layout, self.parts.method
+        kinds = (
+            (layout.params, method.shared_params.mask),
+            (layout.buffers, method.shared_buffers.mask),
+            (layout.counters, ~method.private_counters.mask),
+        )
+        return {slot.name for slots, mask in kinds for slot in slots if not mask[slot.start : slot.stop].all()}
 
-    def _describe(self) -> None:
-        """Write the description of the inputs, then make the models' folder."""
-        if not self.folder.exists():
-            self.folder.parent.mkdir(parents=True, exist_ok=True)
-            write_json_atomically(self.folder.parent / INPUT, self.inputs)
-            self.folder.mkdir()
+    @cached_property
+    def _about(self) -> dict[str, Any]:
+        assert self.parts is not None
+        return about_model(self.parts.run, self.parts.learner)
+
+    def _write(self, name: str, point: str, tensors: dict[str, Tensor], predicts: bool = True) -> Iterator[str]:
+        assert self.parts is not None
+        flat, own, script = self.parts.learner.flat, self.folder / name, None
+        if not (own / ABOUT).exists():
+            own.mkdir(parents=True, exist_ok=True)
+            if flat.frozen and not (self.folder / BASE).exists():
+                whole = flat.state_dict(flat.initial()) or {}
+                frozen = {key: tensor for key, tensor in whole.items() if key in flat.frozen}
+                write_atomically(self.folder / BASE, encode_state_dict(frozen))
+            if predicts and "no_script" not in self._about:
+                script = from_run(self._about, BASE if flat.frozen else None)
+            write_beside(own, self._about, script)
+        write_atomically(own / f"{point}.safetensors", encode_state_dict(tensors))
+        if flat.frozen and predicts:
+            write_adapters(own, f"{point}-adapter", flat.module, tensors)
+        if predicts and "no_script" in self._about:
+            yield (
+                f"save_models: no predict.py is written, because {self._about['no_script']}: fedbench.load_model gives "
+                "the model, and `fedbench export --format torch.export` writes a program"
+            )
+
+
+def client_folder(client: int) -> str:
+    """The name of a client's folder."""
+    return f"client-{client}"

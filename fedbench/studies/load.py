@@ -5,6 +5,7 @@ from pathlib import Path
 from torch import nn
 
 from fedbench.config import Config
+from fedbench.engine.learner import Learner
 from fedbench.errors import ConfigError
 from fedbench.jobs.resolve import resolve
 from fedbench.models.state_dicts import read_state_dict
@@ -12,7 +13,8 @@ from fedbench.results.matrix import is_matrix
 from fedbench.results.plan import Plan
 from fedbench.results.reader import Records
 from fedbench.runtime.build import build_learner
-from fedbench.runtime.kept_models import MODELS_FOLDER
+from fedbench.runtime.kept_models import BASE, GLOBAL, MODELS_FOLDER, SHARED, client_folder
+from fedbench.runtime.resolved import ResolvedRun
 from fedbench.studies.compare import Comparison
 from fedbench.studies.grid import GridResult
 from fedbench.studies.run import Result
@@ -36,27 +38,43 @@ def load(folder: str | Path) -> StudyResult:
     return Result(folder, Config(**plan.config)) if plan.kind == "run" else Comparison(folder)
 
 
-def load_model(folder: str | Path, client: int, seed: int | None = None, point: str = "after_agg") -> nn.Module:
-    """The personal model of a client, kept by a run with `save_models`, ready to predict.
+def load_model(folder: str | Path, client: int | str, seed: int | None = None, point: str = "after_agg") -> nn.Module:
+    """The personal model of a client, or the `"global"` model, kept by a run with `save_models`, ready to predict.
 
     seed: by default the run's first. point: after_agg or after_fit. The module is the user's own, with what the
-    method has added to it. Its input is normalised as `models/input.json` says. Raises ConfigError if it was not kept.
+    method has added to it. Its input is normalised as `model.json` beside the weights says. Raises ConfigError if it
+    was not kept.
 
     >>> from fedbench import run
     >>> done = run({"method": "fedper", "rounds": 1, "resources": {"hosts": 0}, "save_models": True})
     >>> type(load_model(done.folder, client=3)).__name__
     'Mlp'
     """
-    folder = Path(folder)
+    return kept_learner(Path(folder), client, seed, point)[1].module.eval()
+
+
+def kept_learner(folder: Path, client: int | str, seed: int | None, point: str) -> tuple[ResolvedRun, Learner]:
+    """A run, and its learner with the weights of a kept model. Raises ConfigError if it was not kept."""
     config = Config(**Records(folder).config())
     seed = config.seeds[0] if seed is None else seed
     kept = folder / MODELS_FOLDER / f"seed-{seed}"
-    file = kept / f"client-{client}-{point}.pt"
-    if not file.exists():
-        known = sorted(path.stem for path in kept.glob("client-*-after_*.pt") if not path.stem.endswith("-trained"))
-        there = f"there are {len(known)}, such as {known[0]}" if known else "run it with --save-models"
-        raise ConfigError(f"{file}: no model was kept for this client, seed and point; {there}")
+    name = GLOBAL if client == GLOBAL else client_folder(int(client))
+    file, before = kept / name / f"{point}.safetensors", kept / f"{name}-{point}.pt"  # .pt: of earlier versions
+    if not file.exists() and not before.exists():
+        raise ConfigError(f"{file}: no model was kept for this client, seed and point; {_kept_beside(kept, config)}")
     config.resources.hosts = config.resources.gpus_per_host = 0
-    learner = build_learner(resolve(config), seed)
-    learner.flat.load_state_dict(read_state_dict(file))
-    return learner.module.eval()
+    run = resolve(config)
+    learner = build_learner(run, seed)
+    parts = [kept / BASE, file] if (kept / BASE).exists() else [file]
+    tensors = [read_state_dict(path) for path in (parts if file.exists() else [before])]
+    learner.flat.load_state_dict({key: tensor for own in tensors for key, tensor in own.items()})
+    return run, learner
+
+
+def _kept_beside(kept: Path, config: Config) -> str:
+    """What there is instead of a missing model."""
+    known = sorted(f"{path.parent.name} {path.stem}" for path in kept.glob("*/after_*.safetensors"))
+    known += sorted(path.stem for path in kept.glob("*-after_*.pt") if not path.stem.endswith("-trained"))
+    if known := [name for name in known if not name.startswith(SHARED)]:
+        return f"there are {len(known)}, such as {known[0]}"
+    return "the warnings in summary.json say why" if config.save_models else "run it with --save-models"

@@ -49,7 +49,7 @@ class Result(StudyResult):
 
     @property
     def models(self) -> Path:
-        """With `save_models`: `seed-S/client-C-POINT.pt` for `torch.load`, and how input is normalised."""
+        """With `save_models`: `seed-S/client-C/POINT.safetensors`, with how input is normalised and a script."""
         return self.folder / MODELS_FOLDER
 
     @cached_property

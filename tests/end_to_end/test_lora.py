@@ -4,8 +4,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
-from fedbench import Config, run
+from fedbench import Config, load_model, run
 from fedbench.jobs.resolve import resolve
 from fedbench.runtime.build import build_learner
 
@@ -46,3 +48,20 @@ def test_only_adapters_and_head_are_sent(tmp_path, example, classes):
 def test_methods_with_states_and_features_of_their_own_take_them(tmp_path, method):
     found = run(config(TEXT, method, tmp_path), report=False).metrics
     assert found["test_accuracy"].notna().any()
+
+
+@pytest.mark.parametrize(("example", "classes"), [(TEXT, 4), (IMAGES, 10)])
+def test_adapters_are_kept_alone_as_peft_loads_them(tmp_path, example, classes):
+    """Into the network without adapters, whose frozen parameters are kept once."""
+    from peft import PeftModel
+
+    run(config(example, "fedper", tmp_path).model_copy(update={"save_models": True}), report=False)
+    folder = tmp_path / "models" / "seed-0"
+    own, base = load_file(folder / "client-1" / "after_agg.safetensors"), load_file(folder / "base.safetensors")
+    assert sum(tensor.numel() for tensor in own.values()) == ADAPTERS + classes * 32 + classes
+    assert not own.keys() & base.keys()
+    plain = load_model(tmp_path, 1).net.unload()
+    plain.classifier.weight.data.zero_()
+    again = PeftModel.from_pretrained(plain, folder / "client-1" / "after_agg-adapter")
+    found = {f"net.{name}": tensor for name, tensor in again.state_dict().items()}
+    assert all(torch.equal(found[name], tensor) for name, tensor in own.items())

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fedbench.cli import COMMANDS, compare, data, flags, grid, main
+from fedbench.cli import COMMANDS, compare, data, export, flags, grid, main
 from fedbench.cli import run as run_command
 from fedbench.cli.parse import parse
 from fedbench_papers.claims import command as claims
@@ -51,14 +51,14 @@ def test_an_example_runs_as_printed(file, start, tmp_path, monkeypatch, capsys):
     assert str(folder.relative_to(tmp_path)) in capsys.readouterr().out
 
 
-def test_a_model_that_is_kept_loads_as_printed(tmp_path, monkeypatch):
+def test_a_model_that_is_kept_is_exported_as_printed(tmp_path, monkeypatch):
     (tmp_path / "my_model.py").write_text(example("my_model.py"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "my_model", raising=False)
     assert main([*command("fedbench run --method fedper --model my_model:Net"), *QUICK]) == 0
-    (code,) = [block for kind, block in BLOCKS if kind == "python" and "torch.load" in block]
-    exec(code, {})
+    assert main(command("fedbench export deployed")) == 0
+    assert {path.name for path in (tmp_path / "client-7").iterdir()} == {"model.json", "model.pt2", "predict.py"}
 
 
 def test_the_own_method_differs_from_fedavg_by_its_pull(tmp_path, monkeypatch):
@@ -108,7 +108,7 @@ def test_every_command_line_is_legal(line):
 def test_every_flag_in_the_text_exists():
     keys = (*flags.CONFIG_KEYS, *flags.SHORT)
     known = {f"--{key}" for key in keys} | {f"--{key.replace('_', '-')}" for key in keys}
-    every = (flags.COMMON, *(module.FLAGS for module in (run_command, grid, compare, reproduce, claims, data)))
+    every = (flags.COMMON, *(module.FLAGS for module in (run_command, grid, compare, reproduce, claims, data, export)))
     known |= {f"--{flag.name}" for own in every for flag in own}
     options = {"--method.tau", "--method.mu", "--model.hidden", "--data.size", "--data.kind"}
     assert set(re.findall(r"--[a-z][\w.-]*", TEXT)) <= known | options

@@ -219,6 +219,27 @@ def test_frozen_entries_are_neither_trained_nor_sent_nor_kept():
     assert not torch.equal(common.params[~head], run.initial.params[~head])
 
 
+class OwnHead(Method):
+    def private(self, layout):
+        return layout.masks("head")
+
+
+class OwnModels(OwnHead):
+    def global_model(self, server, initial):
+        """None."""
+
+
+def test_what_clients_share_is_the_servers_part_unless_the_method_has_a_word_of_its_own():
+    run = Simulation(OwnHead, blobs([9, 17])).run(1)
+    head = run.context.layout.mask("head")
+    part = run.method.shared_part(run.server, run.initial)
+    assert torch.equal(part.params[~head], run.server.params)
+    assert torch.equal(part.params[head], run.initial.params[head])
+    for kind in (OwnModels, "local"):
+        other = Simulation(kind, blobs([9, 17])).run(1)
+        assert other.method.shared_part(other.server, other.initial) is None
+
+
 class Clipped:
     """Clips the norm of what leaves a client, whatever the method is."""
 

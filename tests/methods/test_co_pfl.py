@@ -573,6 +573,8 @@ def test_it_says_so_where_less_than_a_tenth_moves(live, said):
 def test_nobody_is_asked_for_a_global_model():
     simulation = run(rounds=1)
     assert simulation.method.global_model(simulation.server, simulation.initial) is None
+    part = simulation.method.shared_part(simulation.server, simulation.initial)
+    assert torch.equal(part.params, simulation.server.params), "which all of them receive"
 
 
 def test_no_epochs_are_refused():

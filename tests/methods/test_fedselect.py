@@ -410,6 +410,8 @@ def test_mask_shares_are_traced():
 def test_nobody_is_asked_for_a_global_model():
     simulation = run(rounds=1)
     assert simulation.method.global_model(simulation.server, simulation.initial) is None
+    part = simulation.method.shared_part(simulation.server, simulation.initial)
+    assert torch.equal(part.params, simulation.server.params), "which all of them receive"
 
 
 @pytest.mark.parametrize(

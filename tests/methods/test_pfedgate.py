@@ -345,6 +345,7 @@ def test_the_shared_model_alone_is_no_predictor():
     mine, plain = run(), run(gate=False)
     assert mine.method.global_model(mine.server, mine.initial) is None
     assert plain.method.global_model(plain.server, plain.initial) is not None
+    assert torch.equal(mine.method.shared_part(mine.server, mine.initial).params, mine.server.params)
 
 
 def test_evaluating_changes_nothing():

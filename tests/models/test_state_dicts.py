@@ -35,7 +35,7 @@ def test_every_form_gives_the_same_model(tmp_path):
     state = written(tmp_path / "plain.pt")
     torch.save({"state_dict": state, "epoch": 3, "pytorch-lightning_version": "2.5"}, tmp_path / "lightning.ckpt")
     save_file(state, tmp_path / "safe.safetensors")
-    (tmp_path / "ours.pt").write_bytes(state_dicts.encode_state_dict(state))
+    (tmp_path / "ours.safetensors").write_bytes(state_dicts.encode_state_dict(state))
     for path in tmp_path.iterdir():
         module = mlp()
         state_dicts.load_state_dict(module, path)

@@ -85,6 +85,8 @@ def test_frozen_tensors_and_buffers_of_half_precision_keep_it_to_the_bit(dtype):
     assert (kept["body.0.weight"].dtype, kept["offset"].dtype) == (dtype, dtype)
     flat.load(flat.weights())
     saved = flat.state_dict(flat.initial())
+    trained = flat.trained_state_dict(flat.initial())
+    assert saved.keys() - trained.keys() == flat.frozen != frozenset()
     for name, tensor in kept.items():
         assert (saved[name].dtype, saved[name].tolist()) == (tensor.dtype, tensor.tolist())
 

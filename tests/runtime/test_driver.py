@@ -124,7 +124,7 @@ def test_the_fit_before_one_that_fails_has_its_own_score_or_none(every, rounds_k
     rows = Records(tmp_path / "cut").clients().query(f"point == 'after_fit' and client == {CLIENT}")
     assert list(rows["round"]) == [number for number in rounds_known if number < 3]
     assert f"save_models: client {CLIENT} has no model at after_fit: its last fit failed" in said.summary["warnings"]
-    assert not list(said.models.rglob(f"client-{CLIENT}-after_fit.pt"))
+    assert not list(said.models.rglob(f"client-{CLIENT}/after_fit.safetensors"))
 
 
 def test_outputs_that_are_not_numbers_are_said_once(tmp_path):

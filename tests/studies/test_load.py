@@ -1,8 +1,11 @@
 """Results and models are taken up again from their folders."""
 
+import shutil
+
 import pandas as pd
 import pytest
 import torch
+from safetensors.torch import load_file
 
 import fedbench
 from fedbench.errors import ConfigError
@@ -30,7 +33,7 @@ def test_a_run_is_what_it_was(kept):
 def test_a_model_that_was_kept_predicts_with_its_own_numbers(kept, point):
     client = int(kept.clients["client"].iloc[0])
     model = fedbench.load_model(kept.folder, client, point=point)
-    saved = torch.load(kept.models / "seed-4" / f"client-{client}-{point}.pt")
+    saved = load_file(kept.models / "seed-4" / f"client-{client}" / f"{point}.safetensors")
     assert not model.training
     assert model.state_dict().keys() == saved.keys()
     assert all(torch.equal(model.state_dict()[name], tensor) for name, tensor in saved.items())
@@ -38,12 +41,26 @@ def test_a_model_that_was_kept_predicts_with_its_own_numbers(kept, point):
 
 
 def test_a_model_that_was_not_kept_is_said(kept, tmp_path):
-    with pytest.raises(
-        ConfigError, match=r"client-99-after_agg\.pt: no model was kept .* there are \d+, such as client-"
-    ):
-        fedbench.load_model(kept.folder, 99)
+    line = r"safetensors: no model was kept .* there are 20, such as client-0 after_agg"
+    for client in (99, "global"):
+        with pytest.raises(ConfigError, match=line):
+            fedbench.load_model(kept.folder, client)
     with pytest.raises(ConfigError, match="no such folder"):
         fedbench.load(tmp_path / "nothing")
+
+
+def test_a_model_of_an_earlier_version_is_loaded(kept, tmp_path):
+    """They lay in one folder, as state dicts of torch.save."""
+    shutil.copytree(kept.folder, tmp_path / "run")
+    folder = tmp_path / "run" / "models" / "seed-4"
+    torch.save(load_file(folder / "client-3" / "after_fit.safetensors"), tmp_path / "state.pt")
+    shutil.rmtree(folder)
+    folder.mkdir()
+    (tmp_path / "state.pt").rename(folder / "client-3-after_fit.pt")
+    now, before = (fedbench.load_model(at, 3, point="after_fit") for at in (kept.folder, tmp_path / "run"))
+    assert all(map(torch.equal, now.state_dict().values(), before.state_dict().values()))
+    with pytest.raises(ConfigError, match="there are 1, such as client-3-after_fit"):
+        fedbench.load_model(tmp_path / "run", 3)
 
 
 def test_the_version_is_that_of_the_package():

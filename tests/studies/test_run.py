@@ -233,7 +233,7 @@ SELDOM = dict(participation=0.4, evaluate={"every": 4}, save_models=True)
 
 def files_of(folder: Path) -> dict[str, bytes]:
     """All that a run promises to be the same, and its models."""
-    models = (folder / "models").rglob("*.pt")
+    models = (folder / "models").rglob("*.safetensors")
     return read(folder) | {str(path.relative_to(folder)): path.read_bytes() for path in models}
 
 

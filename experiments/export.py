@@ -1,0 +1,3 @@
+from fedbench.cli.export import main
+
+raise SystemExit(main())

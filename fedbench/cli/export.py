@@ -1,0 +1,66 @@
+"""`fedbench export RUN --client N`: a kept model for use without the run, or without fedbench."""
+
+from fedbench.cli import OK, command
+from fedbench.cli.flags import COMMON, Flag, read
+from fedbench.cli.lines import loading
+from fedbench.cli.parse import study_folder
+from fedbench.errors import ConfigError
+
+USAGE = """usage: fedbench export RUN --client N [--point POINT] [--seed S] [--format FORMAT] [--out DIR]
+
+Writes a model that a run kept with --save-models into a folder of its own, with model.json (shape, normalisation,
+names of the classes) and predict.py, which prints predictions for a file of samples.
+
+  --client N       the client's number, or global
+  --point POINT    after_agg (default), the model after the last round, or after_fit, after the client's last training
+  --seed S         by default the first seed of the run
+  --format FORMAT  safetensors (default): the weights, for the model's own class;
+                   torch.export: a program that needs only torch;
+                   onnx: a program for ONNX runtimes (needs the packages onnx and onnxscript to write it)
+  --out DIR        default: RUN/exported/NAME
+
+Programs take samples as they lie in the data set: the normalisation is inside."""
+FLAGS = (
+    Flag("client", "client", "N"),
+    Flag("point", "point", "POINT"),
+    Flag("seed", "seed", "S"),
+    Flag("format", "format", "FORMAT"),
+    Flag("out", "folder", "DIR"),
+)
+KNOWN = {flag.name: flag for flag in (*FLAGS, *COMMON) if flag in FLAGS or flag.name == "debug"}
+
+
+@command
+def main(argv: list[str]) -> int:
+    """Exports and says where, and how far the program's outputs are from fedbench's."""
+    if "-h" in argv or "--help" in argv:
+        print(USAGE)
+        return OK
+    folder = study_folder(argv, "export")
+    asked, pairs = read(argv[1:], KNOWN)
+    if pairs:
+        raise ConfigError(f"--{next(iter(pairs))}: export takes {', '.join(f'--{flag.name}' for flag in FLAGS)}")
+    if asked.client is None:
+        raise ConfigError(f"export: whose model? fedbench export {folder} --client 3, or --client global")
+    client = asked.client if asked.client == "global" else number("client", asked.client)
+    seed = None if asked.seed is None else number("seed", asked.seed)
+    loading("reading the model")
+    from fedbench.studies.export import export
+
+    made = export(folder, client, asked.format or "safetensors", asked.point or "after_agg", seed, asked.out)
+    print(f"model:   {made.file}")
+    if made.difference is not None:
+        print(f"check:   largest difference from fedbench's outputs {made.difference:.1e}, over {made.samples} samples")
+    if made.missing:
+        print(f"warning: no predict.py is written, because {made.missing}")
+    else:
+        print(f"predict: python {made.file.parent / 'predict.py'} SAMPLES")
+    return OK
+
+
+def number(flag: str, text: str) -> int:
+    """Reads a whole number from 0. Raises ConfigError."""
+    if not text.isdecimal():
+        more = " or global" if flag == "client" else ""
+        raise ConfigError(f"--{flag} {text}: must be a whole number from 0{more}")
+    return int(text)

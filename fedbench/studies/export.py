@@ -1,0 +1,182 @@
+"""Exports a kept model: its weights with a script, or a program that takes raw samples and needs no fedbench."""
+
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
+
+from fedbench.data.dataset import Dataset
+from fedbench.data.split import Split, scale_and_shift
+from fedbench.engine.learner import Learner
+from fedbench.engine.losses import outputs_of
+from fedbench.errors import ConfigError, first_line
+from fedbench.models.state_dicts import encode_state_dict
+from fedbench.results.files import write_atomically
+from fedbench.runtime import predict_script
+from fedbench.runtime.kept_models import GLOBAL, client_folder
+from fedbench.runtime.model_folder import NESTED, SCRIPT, about_model, form_of, is_nested, write_adapters, write_beside
+from fedbench.studies.load import kept_learner
+
+FORMATS = {"safetensors": "model.safetensors", "onnx": "model.onnx", "torch.export": "model.pt2"}
+"""The file of a model in each format."""
+SCRIPTS = {
+    "safetensors": predict_script.from_weights,
+    "onnx": predict_script.from_onnx,
+    "torch.export": predict_script.from_program,
+}
+POINTS = ("after_agg", "after_fit")
+ONNX = ("onnx", "onnxscript")
+"""The packages by which torch writes ONNX."""
+TRACED, CHECKED = 2, 32
+"""Samples of which a program is made, and of which its outputs are compared."""
+
+
+@dataclass(frozen=True)
+class Exported:
+    """An exported model. missing: why there is no predict.py; empty if there is one.
+
+    difference: the largest one between a program's outputs and fedbench's, over `samples` samples; None if unknown.
+    """
+
+    file: Path
+    missing: str = ""
+    difference: float | None = None
+    samples: int = 0
+
+
+def export(
+    folder: str | Path,
+    client: int | str,
+    format: str = "safetensors",
+    point: str = "after_agg",
+    seed: int | None = None,
+    out: str | Path | None = None,
+) -> Exported:
+    """Exports the model of a client, or the `"global"` one, that a run kept. Raises ConfigError.
+
+    format: safetensors, a whole state dict beside a script that imports the model's class; torch.export or onnx, a
+    program of raw samples `[n, ...]` with its normalisation inside. out: by default a folder in `folder`/exported.
+    """
+    folder = Path(folder)
+    _check(format, point)
+    run, learner = kept_learner(folder, client, seed, point)
+    seed = run.config.seeds[0] if seed is None else seed
+    name = GLOBAL if client == GLOBAL else client_folder(int(client))
+    target = Path(out) if out else folder / "exported" / f"seed-{seed}-{name}-{point}-{format}"
+    target.mkdir(parents=True, exist_ok=True)
+    about, file = about_model(run, learner), target / FORMATS[format]
+    if format == "safetensors":
+        missing, found = about.get("no_script", ""), _write_weights(file, learner)
+    else:
+        missing, found = NESTED if is_nested(run.dataset.fields) else "", _write_program(file, run.dataset, learner)
+    (target / SCRIPT).unlink(missing_ok=True)
+    write_beside(target, about, None if missing else SCRIPTS[format](about, file.name))
+    return Exported(file, missing, *found)
+
+
+class Program(nn.Module):
+    """A learner's model as a function of raw samples: an array `[n, ...]`, or a dict or tuple of arrays.
+
+    It takes the tensors of the learner's module out of its vector, so the learner cannot be used any more.
+    """
+
+    def __init__(self, learner: Learner, dataset: Dataset) -> None:
+        super().__init__()
+        self.model = learner.module.eval()
+        for parameter in self.model.parameters():
+            parameter.data = parameter.data.clone()
+            parameter.requires_grad_(False)
+        fields = dataset.fields
+        self.form = form_of(self.model, fields) if fields and fields.sample is not None else "whole"
+        scale, shift = scale_and_shift(dataset, dtype=learner.dtype) or (None, None)
+        self.register_buffer("scale", scale)
+        self.register_buffer("shift", shift)
+
+    def forward(self, samples: Any) -> Tensor:
+        if self.scale is not None:
+            samples = samples.to(self.scale.dtype) * self.scale + self.shift
+        keywords, arguments = self.form == "keywords", self.form == "arguments"
+        found = self.model(**samples) if keywords else self.model(*samples) if arguments else self.model(samples)
+        return outputs_of(found)
+
+
+def raw_samples(dataset: Dataset, count: int, floats: torch.dtype) -> Any:
+    """The last samples as the data set has them: an array, or its arrays in their structure."""
+    samples = torch.from_numpy(dataset.samples[-count:].copy())
+    fields = dataset.fields
+    return samples if fields is None or fields.sample is None else fields.unpack(samples, floats)
+
+
+def _split(dataset: Dataset, count: int, dtype: torch.dtype) -> Split:
+    """The same samples as fedbench evaluates them."""
+    samples, targets = (torch.from_numpy(part[-count:].copy()) for part in (dataset.samples, dataset.targets))
+    return Split(samples, torch.arange(count), targets, scale_and_shift(dataset, dtype=dtype), (0,), dtype=dtype)
+
+
+def _write_weights(file: Path, learner: Learner) -> tuple[float | None, int]:
+    """Returns what `_write_program` does: nothing is compared."""
+    tensors = learner.flat.state_dict(learner.flat.weights())
+    assert tensors is not None  # it was kept as one
+    write_atomically(file, encode_state_dict(tensors))
+    if learner.flat.frozen:
+        write_adapters(file.parent, "adapter", learner.module, tensors)
+    return None, 0
+
+
+def _write_program(file: Path, dataset: Dataset, learner: Learner) -> tuple[float | None, int]:
+    """Returns the largest difference of the written program's outputs from fedbench's, and over how many samples."""
+    count = min(CHECKED, len(dataset.targets))
+    expected = learner.logits(learner.flat.weights(), _split(dataset, count, learner.dtype))
+    made = _traced(Program(learner, dataset), raw_samples(dataset, TRACED, learner.dtype))
+    raw = raw_samples(dataset, count, learner.dtype)
+    if file.suffix == ".onnx":
+        outputs = _through_onnx(made, file, raw)
+    else:
+        torch.export.save(made, file)
+        outputs = torch.export.load(file).module()(raw)
+    return None if outputs is None else float((outputs - expected).abs().max()), count
+
+
+def _traced(program: Program, raw: Any) -> torch.export.ExportedProgram:
+    """The program for any number of samples. Raises ConfigError if torch.export cannot make it."""
+    shapes, batch = torch.export.ShapesCollection(), torch.export.Dim("batch")
+    for leaf in tree_leaves(raw):
+        shapes[leaf] = {0: batch}
+    try:
+        return torch.export.export(program, (raw,), dynamic_shapes=shapes)
+    except Exception as error:
+        raise ConfigError(
+            f"torch.export cannot make a program of model {type(program.model).__name__} "
+            f"({type(error).__name__}: {first_line(error)}); --format safetensors writes its weights"
+        ) from error
+
+
+def _through_onnx(made: torch.export.ExportedProgram, file: Path, raw: Any) -> Tensor | None:
+    """Writes the file and returns its outputs; None without onnxruntime."""
+    try:
+        torch.onnx.export(made, (), file, external_data=False, verbose=False)
+    except Exception as error:
+        raise ConfigError(
+            f"torch.onnx cannot write this model ({type(error).__name__}: {first_line(error)}); --format torch.export "
+            "may"
+        ) from error
+    if find_spec("onnxruntime") is None:
+        return None
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(file)
+    feed = {given.name: leaf.numpy() for given, leaf in zip(session.get_inputs(), tree_leaves(raw), strict=True)}
+    return torch.from_numpy(session.run(None, feed)[0])
+
+
+def _check(format: str, point: str) -> None:
+    for flag, value, legal in (("format", format, [*FORMATS]), ("point", point, POINTS)):
+        if value not in legal:
+            raise ConfigError(f"--{flag} {value}: must be {', '.join(legal[:-1])} or {legal[-1]}")
+    missing = [name for name in ONNX if find_spec(name) is None] if format == "onnx" else []
+    if missing:
+        raise ConfigError(f"--format onnx needs {' and '.join(missing)}: pip install {' '.join(missing)}")

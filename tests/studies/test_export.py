@@ -1,0 +1,132 @@
+"""Exported models predict as the run did, without its data, and programs without fedbench."""
+
+import json
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from lightning import LightningModule
+from safetensors.torch import load_file
+from torch import nn
+
+from fedbench.data.dataset import Dataset
+from fedbench.errors import ConfigError
+from fedbench.studies import export as exporting
+from fedbench.studies.export import export
+from fedbench.studies.run import run
+from tests.runtime.rounds import small
+
+WITHOUT_FEDBENCH = """
+import runpy, sys
+sys.modules.update({"fedbench": None, "lightning": None, "tests": None})
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+class Convolved(LightningModule):
+    """A network of one's own, with running statistics, whose outputs stand in a dict."""
+
+    def __init__(self, classes: int) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten())
+        self.head = nn.Linear(144, classes)
+
+    def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+        return {"logits": self.head(self.body(x))}
+
+    def training_step(self, batch: tuple[torch.Tensor, torch.Tensor], batch_idx: int) -> torch.Tensor:
+        return nn.functional.cross_entropy(self(batch[0])["logits"], batch[1])
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+
+class Branching(Convolved):
+    """What it computes depends on the numbers."""
+
+    def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+        return super().forward(-x if x.sum() > 0 else x)
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    """A run of a network of one's own, with a global model beside the personal ones."""
+    own = {"model": {"name": "tests.studies.test_export:Convolved", "head": "head"}, "save_models": True}
+    return run(small("ditto", rounds=1, out=tmp_path_factory.mktemp("run") / "out", **own), report=False)
+
+
+def test_a_program_of_torch_has_the_scores_of_the_run_without_fedbench(kept, tmp_path):
+    """Moved elsewhere, in a fresh process, on the client's test images as they lie in the data."""
+    made = export(kept.folder, 3, "torch.export", out=tmp_path / "made")
+    assert made.samples == 32
+    assert made.difference <= 1e-6
+    dataset = Dataset.load(kept.config.data)
+    rows = json.loads((kept.folder / "partition.json").read_text())["0"]["clients"][3]["test"]
+    np.save(tmp_path / "x.npy", np.array(dataset.samples[rows]))
+    shutil.move(tmp_path / "made", tmp_path / "elsewhere")
+    words = [sys.executable, "-I", "-W", "ignore", "-c", WITHOUT_FEDBENCH, "elsewhere/predict.py", "x.npy"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    right = np.array(done.stdout.split(), int) == dataset.targets[rows]
+    last = kept.clients[(kept.clients["point"] == "after_agg") & (kept.clients["client"] == 3)]
+    assert right.mean() == pytest.approx(last["test_accuracy"].iloc[-1], abs=1e-6)
+
+
+@pytest.mark.parametrize("client", [3, "global"])
+def test_weights_are_whole_and_a_script_builds_the_class(client, kept, tmp_path):
+    made = export(kept.folder, client, out=tmp_path)
+    module = Convolved(10)
+    module.load_state_dict(load_file(made.file))
+    assert made.missing == ""
+    text = (tmp_path / "predict.py").read_text()
+    assert "from tests.studies.test_export import Convolved" in text
+    assert json.loads((tmp_path / "model.json").read_text())["mean"] == [*Dataset.load(kept.config.data).mean]
+
+
+def test_what_a_method_adds_is_in_the_program_and_its_weights_have_no_script(tmp_path):
+    """Personal and generic head of fedrod give their sum."""
+    result = run(small("fedrod", rounds=1, out=tmp_path / "run", save_models=True), report=False)
+    assert export(result.folder, 3, "torch.export").difference <= 1e-6
+    made = export(result.folder, 3)
+    assert made.missing == "fedrod adds layers to it"
+    assert not (made.file.parent / "predict.py").exists()
+    assert made.file.parent == result.folder / "exported" / "seed-0-client-3-after_agg-safetensors"
+
+
+def test_a_model_that_is_no_program_is_said(tmp_path):
+    own = {"model": {"name": "tests.studies.test_export:Branching"}, "save_models": True}
+    result = run(small(rounds=1, out=tmp_path / "run", **own), report=False)
+    with pytest.raises(ConfigError, match=r"^torch\.export cannot make a program of model Branching \([^\n]*$"):
+        export(result.folder, 3, "torch.export")
+
+
+def test_onnx_has_the_same_scores(kept, tmp_path):
+    for name in ("onnx", "onnxscript", "onnxruntime"):
+        pytest.importorskip(name, reason=f"{name} is not installed")
+    assert export(kept.folder, 3, "onnx", out=tmp_path).difference <= 1e-6
+
+
+def test_without_the_packages_of_onnx_one_line_names_them(kept, monkeypatch):
+    monkeypatch.setattr(exporting, "find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match="--format onnx needs onnx and onnxscript: pip install onnx onnxscript"):
+        export(kept.folder, 3, "onnx")
+
+
+@pytest.mark.parametrize(
+    ("more", "line"),
+    [
+        ({"format": "pickle"}, "--format pickle: must be safetensors, onnx or torch.export"),
+        ({"point": "last"}, "--point last: must be after_agg or after_fit"),
+        ({"seed": 7}, "seed-7/client-3/after_agg.safetensors: no model was kept"),
+        ({"client": "global", "point": "after_fit"}, "global/after_fit.safetensors: no model was kept"),
+    ],
+)
+def test_what_was_not_kept_is_one_line(more, line, kept):
+    with pytest.raises(ConfigError) as error:
+        export(kept.folder, **{"client": 3, **more})
+    assert line in str(error.value)
+    assert not (kept.folder / "exported").exists()
