@@ -7,9 +7,9 @@ from fedbench.cli import OK, command
 from fedbench.cli.flags import Flag
 from fedbench.cli.paper import METHODS, is_help, read_flags, shown_methods, usage
 
-ABOUT = """Prints a table or a text for a paper, or writes it into a file: scores with intervals, in which bold and marks
-go as far as the study's own tests; tried and chosen hyperparameters; of a comparison with --over an ablation, one row for
-each value; the protocol, a paragraph on data, training, tuning, seeds and tests; BibTeX of the methods' papers."""
+ABOUT = """Prints a table or a text for a paper, or writes it into a file: scores with intervals, in which bold and
+marks go as far as the study's own tests; tried and chosen hyperparameters; of a comparison with --over an ablation,
+one row for each value; the protocol, a paragraph on data, training, tuning, seeds and tests; BibTeX of the methods."""
 FLAGS = (
     Flag("what", "scores, hyperparameters, ablation, protocol or bibtex [default scores]", "NAME"),
     *METHODS,

@@ -26,7 +26,7 @@ def keys_part(survey: Survey) -> Part:
     if not survey.settings:
         return Part("over", "Scores over settings")
     bands = "" if survey.raced else "; bands: 95\u00a0% interval over seeds"
-    intro = f"Test {survey.first.metric.title} {POINT_NAMES[survey.first.point]}, mean over clients and seeds{bands}."
+    intro = f"Test {survey.first.metric.label} {POINT_NAMES[survey.first.point]}, mean over clients and seeds{bands}."
     made = charts(*key_charts(survey))
     return Part("over", f"{sentence(survey.first.metric.label)} over settings", made, intro)
 

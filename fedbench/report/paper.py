@@ -40,7 +40,10 @@ SHARED = ("partition", "data", "public", "participation")
 
 @dataclass(frozen=True)
 class Choice:
-    """What a table shows. methods: all if there are none; names: how they are called; reference: of the marks, by default local."""
+    """What a table shows. methods: all if there are none; names: how they are called.
+
+    reference: the method that marks compare with, by default local.
+    """
 
     methods: Sequence[str] = ()
     names: Mapping[str, str] = field(default_factory=dict)
@@ -75,7 +78,7 @@ class PaperTable:
             return str(self.numbers.to_csv(index=False))
         kept = [i for i in range(len(self.heads)) if i < self.left or any(line[i].text for line in self.lines)]
         heads, lines = [self.heads[i] for i in kept], [[line[i] for i in kept] for line in self.lines]
-        note = " ".join(f"{sentence(said.rstrip('.'))}." for said in self.notes if said)
+        note = " ".join(f"{said.rstrip('.')}." for said in self.notes if said)
         if form == "markdown":
             shown = note.replace(BETTER, f"\\{BETTER}")
             return f"{self.caption}\n\n{typeset.markdown(heads, lines, self.left)}\n\n{shown}\n"
@@ -205,9 +208,9 @@ def study_scores(study: Study, choice: Choice) -> PaperTable:
             if label in marked.doubts
         ),
         bold_note(marked, choice),
-        "worst tenth: mean of the worst tenth of a seed's clients; client sd: standard deviation over a seed's clients",
+        "Worst tenth: mean of the worst tenth of a seed's clients; client sd: standard deviation over a seed's clients",
         pooled_note(choice, shown),
-        estimator_remark(metric, [rows[label].estimator for label in shown]),
+        sentence(estimator_remark(metric, [rows[label].estimator for label in shown])),
         *(f"{choice.name(label)} failed: {why}" for label, why in study.failures.items()),
     ]
     frame = leaderboard_frame([rows[label] for label in shown], study.failures)
@@ -226,16 +229,14 @@ def mean_note(rows: Sequence[LeaderboardRow]) -> str:
     counts = sorted({len(row.score.values) for row in rows})
     seeds = plural(counts[-1], "seed") if len(counts) == 1 else f"{counts[0]} to {counts[-1]} seeds"
     half = counts[-1] > 1 and all(row.verdicts is None for row in rows)
-    return f"mean over clients and {seeds}{' ± half of the 95 % interval over seeds (Student t)' if half else ''}"
+    return f"Mean over clients and {seeds}{' ± half of the 95 % interval over seeds (Student t)' if half else ''}"
 
 
 def marks_note(choice: Choice, how: str, marks: Sequence[str]) -> str:
     """What the marks in a table mean, or that there are none."""
     said = " and ".join([f"{BETTER} better"] * (BETTER in marks) + [f"{WORSE} worse"] * (WORSE in marks))
-    return (
-        how
-        and f"{said or 'no method is significantly better or worse'} than {choice.name(choice.reference or BASELINE)}: {how}"
-    )
+    reference = choice.name(choice.reference or BASELINE)
+    return how and f"{said or 'No method is significantly better or worse'} than {reference}: {how}"
 
 
 def bold_note(marked: Marked, choice: Choice) -> str:
@@ -244,9 +245,9 @@ def bold_note(marked: Marked, choice: Choice) -> str:
     if len([row for row in rows if row.label not in REFERENCES]) < 2 or marked.study.plan.subject is not None:
         return ""
     if marked.best is None:
-        return f"nothing is in bold: {comparison_answer(marked.study, rows)}"
+        return f"Nothing is in bold: {comparison_answer(marked.study, rows)}"
     hidden = "" if marked.best in choice.of([*marked.rows]) else f"; {choice.name(marked.best)}, the best, is not shown"
-    return f"bold: better than every other method by the same tests{hidden}"
+    return f"Bold: better than every other method by the same tests{hidden}"
 
 
 def pooled_note(choice: Choice, shown: Sequence[str]) -> str:
@@ -275,8 +276,10 @@ def survey_scores(survey: Survey, choice: Choice) -> PaperTable:
     notes = [
         mean_note([row for own in marked.values() for row in own.rows.values()]),
         marks_note(choice, next(iter(marked.values())).how(), marks),
-        f"bold: {bold}" if any(own.best for own in marked.values()) else f"nothing is in bold, as nothing is {bold}",
-        "rank: mean over settings and seeds, 1 is the best" if ranks else "",
+        f"Bold: {bold}"
+        if any(own.best for own in marked.values())
+        else f"Nothing is in bold, because no method is {bold}",
+        "Rank: mean over settings and seeds, 1 is the best" if ranks else "",
         pooled_note(choice, shown),
     ]
     heads = ["method", *(shown_name(setting) for setting in survey.settings), "rank"]
@@ -366,10 +369,10 @@ def _of_hyperparameters(studies: Sequence[Study], choice: Choice, rows: Sequence
     seeds = sorted({entry.seed for entry in plan.entries if entry.role == "candidate"})
     how = {"grid": "of its space", "random": "drawn at random from its space", "optuna": "proposed by Optuna"}
     notes = [
-        f"points: number of points {how[plan.search]} that were tried; chosen is the best mean validation "
-        f"{first.metric.label} {POINT_NAMES[first.point]} over tuning {plural(len(seeds), 'seed')} "
-        f"({', '.join(map(str, seeds))})" if tuned else "no method was tuned",
-        "keys without tried values were not tuned" if tuned and any(not row["tried"] for row in rows) else "",
+        f"Points: number of points {how[plan.search]} that were tried; chosen is the best mean validation "
+        f"{first.metric.label} {POINT_NAMES[first.point]} over tuning {'seeds' if len(seeds) > 1 else 'seed'} "
+        f"{', '.join(map(str, seeds))}" if tuned else "No method was tuned",
+        "Keys without tried values were not tuned" if tuned and any(not row["tried"] for row in rows) else "",
     ]  # fmt: skip
     frame = pd.DataFrame(rows).assign(tried=[" ".join(map(text_of, row["tried"])) for row in rows])
     left = heads.index("tried")
@@ -414,11 +417,11 @@ def ablation(survey: Survey, choice: Choice) -> PaperTable:
     tested = paired and min(len(row.score.values) for row in rows) >= LEAST_SEEDS
     count = plural(len(boards) - 1, "comparison")
     how = f"paired t test over seeds, p < {ALPHA:.2g} after correction for {count} per method" if tested else ""
-    apart = "clients have other data in other rows, so that rows are not tested against each other"
+    apart = "Clients have other data in other rows, so that rows are not tested against each other"
     notes = [
         mean_note(rows),
         marks_note(Choice(reference=shown_name(boards[0][0])), how, marks).replace("method is", "value is"),
-        "bold: better than every other value by the same tests" if any(best for _, best in found.values()) else "",
+        "Bold: better than every other value by the same tests" if any(best for _, best in found.values()) else "",
         "" if paired or survey.raced else apart,
     ]
     heads = [*map(key_name, keys), *map(choice.name, shown)]

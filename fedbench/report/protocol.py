@@ -1,6 +1,7 @@
 """The protocol of a study in words, for the section of a paper that describes the experiments."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from textwrap import fill
 from typing import Any
@@ -58,7 +59,7 @@ def _compared(study: Study, names: Mapping[str, str], config: Mapping[str, Any])
 
 def _clients(study: Study, config: Mapping[str, Any], over: Mapping[str, Sequence[Any]]) -> str:
     run = study.own
-    dealt = partition_words(dict(config), run.environment() if run else {})
+    dealt = partition_words(dict(config), run.environment() if run else {}).replace(", ", " by the scheme ", 1)
     said = f"The data are divided among {dealt}" if dealt else "Every client has its own data"
     public = int((config.get("public") or {}).get("size") or 0)
     said += f"; {public} public images belong to no client" if public else ""
@@ -73,19 +74,19 @@ def _clients(study: Study, config: Mapping[str, Any], over: Mapping[str, Sequenc
 
 def _training(study: Study, config: Mapping[str, Any], over: Mapping[str, Sequence[Any]]) -> str:
     train, model = dict(config.get("train") or {}), dict(config.get("model") or {})
-    tuned = {key for space in study.plan.spaces.values() for key, values in space.items() if len(values) > 1}
+    asked = study.plan.config.get("train") or {}
+    # The subject's own may be tuned ones.
+    train |= {key: value for key, value in asked.items() if isinstance(value, int | float)}
     hidden = model.get("hidden")
-    layers = f" with hidden layers of {join_words([*map(str, hidden)])}" if isinstance(hidden, list) and hidden else ""
-    free = {*tuned, *over}
-    steps = train.get("steps")
-    amount = plural(steps, "step") if steps else plural(train.get("epochs", 1), "local epoch")
-    if free & {"train.epochs", "train.steps"}:
-        amount = "a tuned number of local epochs" if "train.epochs" in tuned else "as many local epochs as stated"
+    widths = [str(width) for width in hidden] if isinstance(hidden, list) else []
+    layers = f" with {'hidden layers' if len(widths) > 1 else 'a hidden layer'} of {join_words(widths)} units"
+    how = partial(_value, study, train, over)
+    amount = "steps" if train.get("steps") else "epochs"
     optimizer = OPTIMISERS.get(str(train.get("optimizer")), str(train.get("optimizer")))
     parts = [
-        _value("learning rate", "train.lr", train, free, tuned),
-        _value("momentum", "train.momentum", train, free, tuned) if optimizer == "SGD" else "",
-        _value("weight decay", "train.weight_decay", train, free, tuned),
+        how("learning rate", "lr"),
+        how("momentum", "momentum") if optimizer == "SGD" else "",
+        how("weight decay", "weight_decay"),
         f"learning-rate decay {train['lr_decay']:g} per round" if train.get("lr_decay", 1.0) != 1.0 else "",
         f"gradients clipped at norm {train['clip_norm']:g}" if train.get("clip_norm") else "",
     ]
@@ -94,16 +95,32 @@ def _training(study: Study, config: Mapping[str, Any], over: Mapping[str, Sequen
     batch = f" in batches of {train['batch_size']}" if train.get("batch_size") else ""
     own = " Methods may prescribe other values." if study.compared else ""
     return (
-        f"A run has {rounds}, in each of which a participant trains the model {model.get('name')}{layers} for "
-        f"{amount}{batch} by {by}.{own}"
+        f"A run has {rounds}, in each of which a participant trains the model {model.get('name')}"
+        f"{layers if widths else ''} for {how('steps' if amount == 'steps' else 'local epochs', amount, first=True)}"
+        f"{batch} by {by}.{own}"
     )
 
 
-def _value(name: str, key: str, train: Mapping[str, Any], free: set[str], tuned: set[str]) -> str:
-    value = train.get(key.removeprefix("train."))
-    if key in free:
-        return f"{name} tuned" if key in tuned else ""
-    return f"{name} {value:g}" if isinstance(value, int | float) else ""
+def _value(
+    study: Study,
+    train: Mapping[str, Any],
+    over: Mapping[str, Sequence[Any]],
+    name: str,
+    key: str,
+    first: bool = False,
+) -> str:
+    """`momentum 0.5`, `momentum tuned`, or `momentum 0.5 unless tuned`, where some methods are tuned over it.
+
+    first: `5 local epochs`.
+    """
+    spaces = [space for space in study.plan.spaces.values() if any(len(values) > 1 for values in space.values())]
+    tuned = [len(space.get(f"train.{key}", [])) > 1 for space in spaces]
+    value = train.get(key)
+    if f"train.{key}" in over or (tuned and all(tuned)) or not isinstance(value, int | float):
+        varied = "a varied number of" if f"train.{key}" in over else "a tuned number of"
+        return f"{varied} {name}" if first else f"{name} {'varied' if f'train.{key}' in over else 'tuned'}"
+    plain = f"{value:g} {name.removesuffix('s') if value == 1 else name}" if first else f"{name} {value:g}"
+    return f"{plain} unless tuned" if any(tuned) else plain
 
 
 def _settings(over: Mapping[str, Sequence[Any]]) -> str:
@@ -125,7 +142,8 @@ def _tuning(study: Study, plan: Plan, config: Mapping[str, Any]) -> str:
         "optuna": f"{many} points proposed by Optuna's TPE",
     }[plan.search]
     seeds = sorted({entry.seed for entry in plan.entries if entry.role == "candidate"})
-    each = ", after each of which the better half stays," if plan.drops_points_early else ""
+    each = ", after each of which the better half stays" if plan.drops_points_early else ""
+    apart = "none of which is a seed" if len(seeds) > 1 else "which is no seed"
     early = "; ASHA stops trials that fall behind" if plan.scheduler == "asha" else ""
     held = (plan.config.get("data") or {}).get("val")
     val = f" on {100 * held:g} % of every client's training data, which are held out" if held else ""
@@ -133,8 +151,8 @@ def _tuning(study: Study, plan: Plan, config: Mapping[str, Any]) -> str:
     return (
         f"The hyperparameters of each method are chosen among {how} by the mean validation {study.metric.label} "
         f"{POINT_NAMES[study.point]}{val}, over tuning {'seeds' if len(seeds) > 1 else 'seed'} "
-        f"{', '.join(map(str, seeds))}{each} none of which is a seed of the final runs{early}.{budgets}"
-    ).replace(f"{seeds[-1]} none", f"{seeds[-1]}, none")
+        f"{', '.join(map(str, seeds))}{each}, {apart} of the final runs{early}.{budgets}"
+    )
 
 
 def _scores(study: Study, plan: Plan, config: Mapping[str, Any]) -> str:
