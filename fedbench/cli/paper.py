@@ -8,7 +8,7 @@ from typing import Any
 from fedbench.cli.flags import Flag, read, split_words
 from fedbench.cli.help import table_lines
 from fedbench.cli.parse import study_folder
-from fedbench.errors import ConfigError
+from fedbench.errors import ConfigError, nearest
 from fedbench.methods import split_names
 
 METHODS = (
@@ -22,10 +22,11 @@ def read_flags(argv: Sequence[str], command: str, flags: Sequence[Flag]) -> tupl
     """The folder of the study and the flags. Raises ConfigError."""
     folder = study_folder(argv, command)
     known = {flag.name: flag for flag in (*flags, *ALWAYS)}
-    asked, pairs = read(argv[1:], known)
-    if pairs:
-        raise ConfigError(f"unknown flag --{next(iter(pairs))}: see fedbench {command} --help")
-    return folder, asked
+    for word in argv[1:]:
+        name = word.removeprefix("--").partition("=")[0]
+        if word.startswith("--") and name not in known:
+            raise ConfigError(f"unknown flag --{name}: {nearest(name, known)}; see fedbench {command} --help")
+    return folder, read(argv[1:], known)[0]
 
 
 def is_help(argv: Sequence[str]) -> bool:

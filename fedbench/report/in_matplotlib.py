@@ -152,13 +152,16 @@ def draw_on(axes: Axes, figure: go.Figure, shown: Shown = EVERYTHING, letters: i
     return len(places["y"]) or (len(ticks) if ticks and figure.layout.yaxis.visible is not False else 0)
 
 
-def picture_format(file: Path | None, asked: str | None = None) -> str:
-    """The format that is asked for, else that by which the name of a file ends. Raises ConfigError."""
+def picture_format(file: Path | None, asked: str | None = None, others: Iterable[str] = ()) -> str:
+    """The format that is asked for, else that by which the name of a file ends.
+
+    Raises ConfigError, which also names the others.
+    """
     end = file.suffix.removeprefix(".") if file else ""
     kind = asked or end or PICTURES[0]
     if kind not in PICTURES:
         what = f"format = {asked}" if asked else f"{file}: the end of its name"
-        raise ConfigError(f"{what}: must be one of {', '.join(PICTURES)}")
+        raise ConfigError(f"{what}: must be one of {', '.join([*PICTURES, *others])}")
     if end in PICTURES and end != kind:
         raise ConfigError(f"format = {asked}: {file} ends in {end}; leave one of them out")
     return kind

@@ -113,7 +113,7 @@ class StudyResult:
             raise ConfigError(f"table = {what}: must be one of {', '.join(WHATS)}")
         legal = WHATS[what]
         if format is not None and format not in legal:
-            raise ConfigError(f"format = {format}: must be one of {', '.join(legal)} for {what}")
+            raise ConfigError(f"format = {format}: {what} is written as {', '.join(legal)}")
         if what in ("scores", "hyperparameters", "ablation"):
             from fedbench.report.paper import Choice, paper_table
 
@@ -129,7 +129,7 @@ class StudyResult:
             if methods:
                 raise ConfigError("methods: the protocol is that of all methods; leave it out")
             return wrapped(protocol(self.folder, names), format or legal[0])
-        from fedbench.methods.citations import bibtex
+        from fedbench.studies.citations import bibtex
 
         return bibtex(known[label] for label in methods or known)
 
@@ -162,7 +162,7 @@ class StudyResult:
         else:
             from fedbench.report.in_matplotlib import picture_format, save_picture
 
-            kind = picture_format(file)
+            kind = picture_format(file, others=ENDINGS)
             save_picture(self.figure(what, "matplotlib", methods, names, **more), file, kind)
         return file
 

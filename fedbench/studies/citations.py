@@ -6,18 +6,18 @@ from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
-from fedbench.methods import METHODS
+from fedbench import methods
 
 FILE = "papers.bib"
 ENTRY = re.compile(r"^@\w+\{\s*([^,\s]+)\s*,.*?(?=^@|\Z)", re.MULTILINE | re.DOTALL)
 
 
-def bibtex(methods: Iterable[str]) -> str:
+def bibtex(names: Iterable[str]) -> str:
     """The entries of these methods, each once, and a comment that names those without one."""
-    found = {name: entry_of(name) for name in dict.fromkeys(methods)}
+    found = {name: entry_of(name) for name in dict.fromkeys(names)}
     lack = [name for name, entry in found.items() if entry is None]
     said = [f"% no paper is known of {', '.join(lack)}"] if lack else []
-    return "\n".join([*said, *("" + entry for entry in found.values() if entry is not None)]).rstrip() + "\n"
+    return "\n".join([*said, *(entry for entry in found.values() if entry is not None)]).rstrip() + "\n"
 
 
 def entry_of(method: str) -> str | None:
@@ -31,9 +31,9 @@ def entry_of(method: str) -> str | None:
 
 def _folder(method: str) -> Path:
     """Where the module of a method lies; it is not imported."""
-    module = METHODS.path(method).partition(":")[0]
+    module = methods.METHODS.path(method).partition(":")[0]
     spec = None
     if module:
         with suppress(ImportError, ValueError):
             spec = find_spec(module)
-    return Path(spec.origin).parent if spec and spec.origin else Path(__file__).parent
+    return Path(spec.origin).parent if spec and spec.origin else Path(methods.__file__).parent
