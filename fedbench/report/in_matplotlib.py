@@ -96,7 +96,7 @@ class Shown:
         """A text of Plotly's with the methods' names, without markup."""
         plain = unescape(re.sub(r"<br ?/?>", "\n", text or ""))
         for label, name in self.names.items():
-            plain = re.sub(rf"(?<![\w-]){re.escape(label)}(?![\w-])", lambda _, name=name: name, plain)  # type: ignore[misc]
+            plain = re.sub(rf"(?<![\w-]){re.escape(label)}(?![\w-])", name.replace("\\", r"\\"), plain)
         return plain
 
 
@@ -114,7 +114,7 @@ def drawn(figure: go.Figure, shown: Shown = EVERYTHING, width: float = COLUMN) -
         lines = -(-len(legend) // columns) if legend else 0
         made.set_size_inches(width, (FRAME + ROW * rows if rows else SHAPE * width) + LINE * lines)
         if legend:
-            place = {"loc": "outside upper center", "ncols": columns, "borderaxespad": 0.2}
+            place: dict[str, Any] = {"loc": "outside upper center", "ncols": columns, "borderaxespad": 0.2}
             made.legend([*legend.values()], [*legend], **place)
     return made
 
@@ -229,7 +229,7 @@ def _scatter(axes: Axes, trace: Any, x: np.ndarray, y: np.ndarray, look: _Look) 
     if "lines" in modes:
         axes.plot(x, y, label=label, **_line(trace, len(x), look))
     if "markers" in modes and (len(x) == 1 or not ("lines" in modes and _method(trace))):
-        alone = {} if "lines" in modes else {"label": label}
+        alone: dict[str, Any] = {} if "lines" in modes else {"label": label}
         axes.scatter(x, y, zorder=3, clip_on=False, **_dots(trace, len(x)), **alone)
     if "text" in modes:
         _write(axes, x, y, [_formatted(trace.texttemplate, "y", value) for value in y])
@@ -268,6 +268,7 @@ def _dots(trace: Any, count: int) -> dict[str, Any]:
 def _bars(axes: Axes, trace: Any, x: np.ndarray, y: np.ndarray, look: _Look) -> None:
     """Horizontal bars, stacked on those that are there."""
     starts = np.zeros(len(y))
+    bar: Any
     for bar in axes.patches:
         starts[np.isclose(y, bar.get_y() + bar.get_height() / 2)] += bar.get_width()
     kept = ~np.isnan(y)
@@ -290,12 +291,12 @@ def _cells(axes: Axes, trace: Any, x: np.ndarray, y: np.ndarray, look: _Look) ->
     if trace.texttemplate:
         for (row, column), value in np.ndenumerate(values):
             if not np.isnan(value):
-                tone = "white" if np.dot(mesh.to_rgba(value)[:3], (0.3, 0.59, 0.11)) < 0.5 else LIGHT["ink"]  # type: ignore[arg-type]
+                tone = "white" if np.dot(mesh.to_rgba(value)[:3], (0.3, 0.59, 0.11)) < 0.5 else LIGHT["ink"]
                 text = _formatted(trace.texttemplate, "z", value)
-                axes.text(x[column], y[row], text, ha="center", va="center", size=7, color=tone)
+                axes.text(float(x[column]), float(y[row]), text, ha="center", va="center", size=7, color=tone)
     elif trace.showscale is not False:
-        bar = axes.figure.colorbar(mesh, ax=axes, label=unescape(trace.colorbar.title.text or ""))
-        bar.outline.set_visible(False)  # type: ignore[operator]
+        bar: Any = axes.figure.colorbar(mesh, ax=axes, label=unescape(trace.colorbar.title.text or ""))
+        bar.outline.set_visible(False)
 
 
 def _formatted(template: str | None, name: str, value: float) -> str:
@@ -331,20 +332,20 @@ def _note(axes: Axes, note: Any, shown: Shown) -> None:
     transform: Any = axes.get_yaxis_transform() if note.xref == "paper" else axes.transData
     colour = _colour(note.font.color) if note.font.color else LIGHT["ink"]
     shift = float(note.xshift or {"left": 4, "right": -4}.get(note.xanchor, 0))
-    at = {"xytext": (POINTS * shift, 0), "textcoords": "offset points"}
-    anchors = {"ha": ANCHORS[note.xanchor], "va": UPRIGHT[note.yanchor]}
+    at: dict[str, Any] = {"xytext": (POINTS * shift, 0), "textcoords": "offset points"}
+    anchors: dict[str, Any] = {"ha": ANCHORS[note.xanchor], "va": UPRIGHT[note.yanchor]}
     back = {"boxstyle": "square,pad=0.1", "fc": "white", "ec": "none", "alpha": 0.85}
-    box = {"bbox": back} if note.bgcolor else {}
+    box: dict[str, Any] = {"bbox": back} if note.bgcolor else {}
     axes.annotate(shown.text(note.text), (note.x, note.y), xycoords=transform, color=colour, **at, **anchors, **box)
 
 
 def _axis(axes: Axes, name: str, axis: Any, categories: RowLabels, shown: Shown, letters: int) -> None:
     """Label, scale, ends, ticks and direction."""
-    side = axes.xaxis if name == "x" else axes.yaxis
+    side: Any = axes.xaxis if name == "x" else axes.yaxis
     limit: Callable[..., Any] = axes.set_xlim if name == "x" else axes.set_ylim
     side.set_label_text(fill(shown.text(axis.title.text), letters))
     if axis.type == "log":
-        side._set_axes_scale("log")  # type: ignore[attr-defined]
+        axes.set(**{f"{name}scale": "log"})
     if categories:
         side.set_ticks([*categories.values()], [shown.name(unescape(label)) for label in categories])
         limit(-0.6, len(categories) - 0.4)
@@ -366,7 +367,7 @@ def _axis(axes: Axes, name: str, axis: Any, categories: RowLabels, shown: Shown,
         side.set_visible(False)
         axes.spines["left" if name == "y" else "bottom"].set_visible(False)
     if axis.side == "top":
-        side.tick_top()  # type: ignore[union-attr]
+        side.tick_top()
         side.set_label_position("top")
         axes.spines["bottom"].set_visible(False)
         axes.spines["top"].set_visible(bool(axis.title.text))

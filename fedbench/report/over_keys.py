@@ -17,7 +17,7 @@ from fedbench.report.typeset import sentence
 from fedbench.results.matrix import Setting
 from fedbench.results.plan import point_name, text_of
 
-FAR_APART = 9
+FAR_APART = 10
 """The axis is logarithmic if the largest value is this many times the smallest."""
 
 
