@@ -18,6 +18,8 @@ COMMANDS = {
     "compare": "compare methods under one protocol and equal tuning budgets, with statistics",
     "data": "download or import a data set, check and summarise it",
     "report": "write the report of a run, grid or comparison again",
+    "figure": "draw a figure of a study for a paper, as PDF, SVG or PNG",
+    "table": "write a study's scores, hyperparameters, ablation, protocol or BibTeX for a paper",
     "watch": "show the report of a run, grid or comparison live in a browser",
     "export": "write a kept model as weights with a script, or as a program for torch alone or ONNX",
     "metrics": "compute any metric of kept predictions, without training",

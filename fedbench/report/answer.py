@@ -54,7 +54,7 @@ def span(found: Interval | dict[str, Any], form: Any) -> str:
 def subtitle(study: Study) -> str:
     """The line under the title: partition, model, rounds, seeds, and the space of a grid."""
     config = study.config
-    parts = [_partition(config, study.own.environment() if study.own else {})]
+    parts = [partition_words(config, study.own.environment() if study.own else {})]
     parts += [f"model {_name(config, 'model')}"] if _name(config, "model") else []
     parts += [plural(config["rounds"], "round")] if config.get("rounds") else []
     seeds = study.plan.config.get("seeds") or config.get("seeds") or []
@@ -72,7 +72,7 @@ def _name(config: dict[str, Any], section: str) -> str:
     return str(value.get("name", "")) if isinstance(value, dict) else str(value or "")
 
 
-def _partition(config: dict[str, Any], environment: dict[str, Any]) -> str:
+def partition_words(config: dict[str, Any], environment: dict[str, Any]) -> str:
     """Clients, scheme, and the keys that the scheme names; records of older versions do not say which those are."""
     values = config.get("partition") or {}
     name = values.get("name")

@@ -1,51 +1,388 @@
-"""Curves of a report as matplotlib's figures, with the numbers and colours of Plotly's."""
+"""The figures of a report as matplotlib's, for papers: with the numbers and colours of Plotly's, but for print.
 
+A figure is as wide as a column and has no title. Methods differ in their markers too, so that they can be told apart
+without colour. Fonts are embedded as TrueType, which publishers ask for.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from html import unescape
+from io import BytesIO
+from itertools import cycle
+from math import nan
+from pathlib import Path
+from textwrap import fill
 from typing import Any
 
+import numpy as np
 import plotly.graph_objects as go
 from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
-from fedbench.report.pictures import DASHES, STYLE
+from fedbench.errors import ConfigError
+from fedbench.report.theme import LIGHT
+from fedbench.results.files import write_atomically
+from fedbench.results.tables import BASELINE, REFERENCES
 
-WIDTH, HEIGHT = 6.4, 3.6  # inches
+COLUMN = 3.4
+"""Width of a column in inches."""
+SHAPE, ROW, FRAME = 0.68, 0.19, 0.62
+"""Height of a chart relative to its width; height of a row with a name and of what surrounds such rows, in inches."""
+STYLE: dict[Any, Any] = {
+    "font.family": "STIXGeneral",
+    "mathtext.fontset": "stix",
+    "font.size": 9,
+    "axes.labelsize": 9,
+    "xtick.labelsize": 8,
+    "ytick.labelsize": 8,
+    "legend.fontsize": 8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": LIGHT["muted"],
+    "axes.linewidth": 0.6,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.xmargin": 0.02,
+    "grid.color": LIGHT["grid"],
+    "grid.linewidth": 0.6,
+    "xtick.color": LIGHT["muted"],
+    "ytick.color": LIGHT["muted"],
+    "xtick.labelcolor": LIGHT["ink"],
+    "ytick.labelcolor": LIGHT["ink"],
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "xtick.minor.width": 0.4,
+    "legend.frameon": False,
+    "legend.handlelength": 2.4,
+    "legend.columnspacing": 1.4,
+    "savefig.dpi": 300,
+    "pdf.fonttype": 42,
+    "ps.fonttype": 42,
+    "svg.hashsalt": "fedbench",
+}
+"""The salt makes identifiers in an SVG depend on its content only."""
+PICTURES = ("pdf", "svg", "png")
+DASHES = {"solid": "-", "dash": (0, (5, 2)), "dot": (0, (1, 1.5))}
+MARKERS = "osD^vPX<>*"
+MOST_MARKS = 7
+"""Maximum number of markers of a curve."""
+LINE, LETTERS = 0.16, 16
+"""Height of a line of the legend in inches; letters per inch."""
+POINTS = 72 / 117
+"""Points per pixel: the 13 pixels of the page's letters are 8 points here."""
+RowLabels = dict[str, int]
 
 
-def is_curves(figure: go.Figure) -> bool:
-    """Whether a figure consists of curves, with or without bands, along a titled axis of numbers."""
-    lines = all(trace.type == "scatter" and trace.mode in ("lines", "lines+markers") for trace in figure.data)
-    axis = figure.layout.xaxis
-    return lines and bool(axis.title.text) and axis.type != "category"
+@dataclass(frozen=True)
+class Shown:
+    """The methods that a figure shows, all if there are none, and their names. labels: all that the study has."""
+
+    methods: Sequence[str] = ()
+    names: Mapping[str, str] = field(default_factory=dict)
+    labels: Sequence[str] = ()
+
+    def has(self, label: str) -> bool:
+        """Whether something with this label is shown; what is no method always is."""
+        return not self.methods or label not in self.labels or label in self.methods
+
+    def name(self, label: str) -> str:
+        return self.names.get(label, label)
+
+    def text(self, text: str | None) -> str:
+        """A text of Plotly's with the methods' names, without markup."""
+        plain = unescape(re.sub(r"<br ?/?>", "\n", text or ""))
+        for label, name in self.names.items():
+            plain = re.sub(rf"(?<![\w-]){re.escape(label)}(?![\w-])", name.replace("\\", r"\\"), plain)
+        return plain
 
 
-def curves_of(figure: go.Figure) -> Figure:
-    """The curves as matplotlib's figure, which belongs to no window."""
+EVERYTHING = Shown()
+
+
+def drawn(figure: go.Figure, shown: Shown = EVERYTHING, width: float = COLUMN) -> Figure:
+    """A figure of a report as matplotlib's, which belongs to no window. width: in inches."""
     with rc_context(STYLE):
-        drawn = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
-        axes = drawn.subplots()
-        for trace in figure.data:
-            if trace.fill == "toself":
-                if trace.visible is not False:
-                    axes.fill(trace.x, trace.y, facecolor=_colour(trace.fillcolor), edgecolor="none")
-            else:
-                axes.plot(trace.x, trace.y, label=_label(trace), **_line(trace))
-        for name, axis in (("x", figure.layout.xaxis), ("y", figure.layout.yaxis)):
-            axes.set(**{f"{name}label": unescape(axis.title.text or ""), f"{name}scale": axis.type or "linear"})
-        if axes.get_legend_handles_labels()[1]:
-            axes.legend()
-    return drawn
+        made = Figure(layout="constrained")
+        axes = made.subplots()
+        rows = draw_on(axes, figure, shown, round(LETTERS * width))
+        legend = _legend(axes, figure, shown)
+        columns = min(len(legend), max(1, int(width / (0.62 + max(map(len, legend), default=0) / LETTERS))))
+        lines = -(-len(legend) // columns) if legend else 0
+        made.set_size_inches(width, (FRAME + ROW * rows if rows else SHAPE * width) + LINE * lines)
+        if legend:
+            place: dict[str, Any] = {"loc": "outside upper center", "ncols": columns, "borderaxespad": 0.2}
+            made.legend([*legend.values()], [*legend], **place)
+    return made
 
 
-def _label(trace: Any) -> str:
-    """The name in the legend; matplotlib leaves out names that begin with an underscore."""
-    return "_quiet" if trace.showlegend is False or not trace.name else unescape(trace.name)
+def _legend(axes: Axes, figure: go.Figure, shown: Shown) -> dict[str, Any]:
+    """What the legend explains by name: the methods in their order, or what the page's legend has."""
+    if not figure.layout.showlegend and not any(map(_method, figure.data)):
+        return {}
+    handles, labels = axes.get_legend_handles_labels()
+    order = {shown.name(label): place for place, label in enumerate(shown.methods or shown.labels)}
+    known = dict(zip(labels, handles, strict=True))
+    return {label: known[label] for label in sorted(known, key=lambda label: order.get(label, len(order)))}
 
 
-def _line(trace: Any) -> dict[str, Any]:
-    width = 0.7 * float(trace.line.width or 2.0)
-    marker = "o" if "markers" in trace.mode else None
-    return {"color": _colour(trace.line.color), "lw": width, "ls": DASHES[trace.line.dash or "solid"], "marker": marker}
+def draw_on(axes: Axes, figure: go.Figure, shown: Shown = EVERYTHING, letters: int = 60) -> int:
+    """Draws a figure without its legend. letters: that fit into its width.
+
+    Returns its number of rows that have names, 0 for an axis of numbers.
+    """
+    places = {name: _categories(figure, name, shown) for name in ("x", "y")}
+    traces = [trace for trace in figure.data if trace.visible is not False and shown.has(_method(trace))]
+    marks = _marks(traces)
+    for trace in traces:
+        x, y = (_places(getattr(trace, name), places[name]) for name in ("x", "y"))
+        draw = {"bar": _bars, "heatmap": _cells}.get(trace.type, _scatter)
+        draw(axes, trace, x, y, _Look(shown, marks.get(_method(trace)), trace.name, len(places["y"])))
+    for shape in figure.layout.shapes:
+        _shape(axes, shape)
+    for note in figure.layout.annotations:
+        if note.name != "end":  # the legend has these
+            _note(axes, note, shown)
+    for name, axis in (("x", figure.layout.xaxis), ("y", figure.layout.yaxis)):
+        _axis(axes, name, axis, places[name], shown, letters)
+    ticks = figure.layout.yaxis.ticktext
+    return len(places["y"]) or (len(ticks) if ticks and figure.layout.yaxis.visible is not False else 0)
+
+
+def picture_format(file: Path | None, asked: str | None = None, others: Iterable[str] = ()) -> str:
+    """The format that is asked for, else that by which the name of a file ends.
+
+    Raises ConfigError, which also names the others.
+    """
+    end = file.suffix.removeprefix(".") if file else ""
+    kind = asked or end or PICTURES[0]
+    if kind not in PICTURES:
+        what = f"format = {asked}" if asked else f"{file}: the end of its name"
+        raise ConfigError(f"{what}: must be one of {', '.join([*PICTURES, *others])}")
+    if end in PICTURES and end != kind:
+        raise ConfigError(f"format = {asked}: {file} ends in {end}; leave one of them out")
+    return kind
+
+
+def save_picture(figure: Figure, file: Path, kind: str) -> None:
+    """Writes a figure as PDF, SVG or PNG; the same numbers give the same file."""
+    content, dates = BytesIO(), {"pdf": {"CreationDate": None}, "svg": {"Date": None}}
+    with rc_context(STYLE):
+        figure.savefig(content, format=kind, metadata=dates.get(kind))
+    write_atomically(file, content.getvalue())
+
+
+@dataclass(frozen=True)
+class _Look:
+    """What a trace is drawn with besides its own values. name: in the report; rows: of the chart that have names."""
+
+    shown: Shown
+    marker: tuple[str, int] | None
+    name: str | None
+    rows: int
+
+
+def _method(trace: Any) -> str:
+    """The method that a trace is of, else an empty text."""
+    return str((trace.meta or {}).get("method", "")) if isinstance(trace.meta, Mapping) else ""
+
+
+def _marks(traces: Sequence[Any]) -> dict[str, tuple[str, int]]:
+    """A marker and its number by method; baselines and references, which have dashes, and quiet curves go without."""
+    known = dict.fromkeys(
+        method
+        for trace in traces
+        if (method := _method(trace)) and trace.line.color != LIGHT["quiet"] and method not in (BASELINE, *REFERENCES)
+    )
+    return {method: (mark, i) for i, (method, mark) in enumerate(zip(known, cycle(MARKERS), strict=False))}
+
+
+def _categories(figure: go.Figure, name: str, shown: Shown) -> RowLabels:
+    """The places of the categories of an axis; none for an axis of numbers."""
+    axis = getattr(figure.layout, f"{name}axis")
+    if axis.type != "category":
+        return {}
+    values: list[Any] = list(axis.categoryarray if axis.categoryarray is not None else ())
+    for trace in figure.data:
+        values += [] if getattr(trace, name) is None else list(getattr(trace, name))
+    kept = (value for value in dict.fromkeys(map(str, values)) if shown.has(unescape(value)))
+    return {value: place for place, value in enumerate(kept)}
+
+
+def _places(values: Iterable[Any] | None, categories: RowLabels) -> np.ndarray:
+    """Positions along an axis; NaN interrupts a line, or is a category that is not shown."""
+    found = [] if values is None else list(values)
+    if categories:
+        return np.array([nan if value is None else categories.get(str(value), nan) for value in found], dtype=float)
+    return np.array([nan if value is None else value for value in found], dtype=float)
+
+
+def _scatter(axes: Axes, trace: Any, x: np.ndarray, y: np.ndarray, look: _Look) -> None:
+    if trace.fill == "toself":
+        axes.fill(x, y, facecolor=_colour(trace.fillcolor), edgecolor="none")
+        return
+    modes = (trace.mode or "lines").split("+")
+    label = "_quiet" if trace.showlegend is False or not look.name else look.shown.name(unescape(look.name))
+    if "lines" in modes:
+        axes.plot(x, y, label=label, **_line(trace, len(x), look))
+    if "markers" in modes and (len(x) == 1 or not ("lines" in modes and _method(trace))):
+        alone: dict[str, Any] = {} if "lines" in modes else {"label": label}
+        axes.scatter(x, y, zorder=3, clip_on=False, **_dots(trace, len(x)), **alone)
+    if "text" in modes:
+        _write(axes, x, y, [_formatted(trace.texttemplate, "y", value) for value in y])
+
+
+def _line(trace: Any, count: int, look: _Look) -> dict[str, Any]:
+    width = 0.55 * float(trace.line.width or 2.0)
+    style = DASHES[trace.line.dash or "solid"]
+    found = {"color": _colour(trace.line.color), "lw": width, "ls": style, "solid_capstyle": "butt"}
+    if trace.line.shape == "hv":
+        found["drawstyle"] = "steps-post"
+    if look.marker:
+        mark, number = look.marker
+        step = max(1, count // MOST_MARKS)
+        found |= {"marker": mark, "ms": 3.6, "mew": 0.5, "mec": "white", "markevery": (number % step, step)}
+    return found
+
+
+def _dots(trace: Any, count: int) -> dict[str, Any]:
+    """Colours and sizes of markers; undecided ones, which are grey on the page, are hollow."""
+    marker = trace.marker
+    colours = [marker.color] * count if marker.color is None or isinstance(marker.color, str) else list(marker.color)
+    colours = [_colour(colour or trace.line.color or LIGHT["accent"]) for colour in colours]
+    hollow = str(marker.symbol or "").endswith("-open")
+    faces = ["white" if hollow or colour in (LIGHT["quiet"], (0, 0, 0, 0)) else colour for colour in colours]
+    edge = _colour(marker.line.color) if isinstance(marker.line.color, str) else None
+    edges = [LIGHT["muted"] if c == LIGHT["quiet"] else edge or c for c in colours]
+    sizes = 7.0 if marker.size is None else marker.size
+    if marker.sizemode == "area":
+        diameters = np.sqrt(np.asarray(sizes, dtype=float) / marker.sizeref) * POINTS
+    else:
+        diameters = np.broadcast_to(np.asarray(sizes, dtype=float) * POINTS, (count,))
+    return {"c": faces, "edgecolors": edges, "s": 0.8 * diameters**2, "linewidths": 0.8}
+
+
+def _bars(axes: Axes, trace: Any, x: np.ndarray, y: np.ndarray, look: _Look) -> None:
+    """Horizontal bars, stacked on those that are there."""
+    starts = np.zeros(len(y))
+    bar: Any
+    for bar in axes.patches:
+        starts[np.isclose(y, bar.get_y() + bar.get_height() / 2)] += bar.get_width()
+    kept = ~np.isnan(y)
+    height = float(trace.width or 0.6)
+    label = unescape(look.name) if look.name else "_quiet"
+    axes.barh(y[kept], x[kept], height, starts[kept], color=_colour(trace.marker.color), label=label)
+    if trace.texttemplate:
+        for value, row in zip(x[kept], y[kept], strict=True):
+            text = _formatted(trace.texttemplate, "x", value)
+            axes.annotate(text, (value, row), (2, 0), textcoords="offset points", va="center", size=7)
+
+
+def _cells(axes: Axes, trace: Any, x: np.ndarray, y: np.ndarray, look: _Look) -> None:
+    """A heat map, with its numbers in the cells or with a bar of colours."""
+    values = np.array([[nan if cell is None else cell for cell in row] for row in trace.z], dtype=float)
+    scale = LinearSegmentedColormap.from_list("fedbench", [(at, colour) for at, colour in trace.colorscale])
+    mesh = axes.pcolormesh(x, y, np.ma.masked_invalid(values), cmap=scale, vmin=trace.zmin, vmax=trace.zmax)
+    mesh.set(edgecolor="white", linewidth=0.6 if look.rows else 0)
+    axes.grid(False)
+    if trace.texttemplate:
+        for (row, column), value in np.ndenumerate(values):
+            if not np.isnan(value):
+                tone = "white" if np.dot(mesh.to_rgba(value)[:3], (0.3, 0.59, 0.11)) < 0.5 else LIGHT["ink"]
+                text = _formatted(trace.texttemplate, "z", value)
+                axes.text(float(x[column]), float(y[row]), text, ha="center", va="center", size=7, color=tone)
+    elif trace.showscale is not False:
+        bar: Any = axes.figure.colorbar(mesh, ax=axes, label=unescape(trace.colorbar.title.text or ""))
+        bar.outline.set_visible(False)
+
+
+def _formatted(template: str | None, name: str, value: float) -> str:
+    """`%{y:.1f}` -> `84.2`."""
+    found = re.match(rf"%\{{{name}:(.*?)\}}", template or "")
+    return "" if np.isnan(value) else format(value, found[1] if found else ".3g")
+
+
+def _write(axes: Axes, x: np.ndarray, y: np.ndarray, texts: Sequence[str]) -> None:
+    for across, up, text in zip(x, y, texts, strict=True):
+        axes.annotate(text, (across, up), (0, 5), textcoords="offset points", ha="center", size=8)
+    axes.margins(y=0.15)
+
+
+def _shape(axes: Axes, shape: Any) -> None:
+    """A line across the whole chart, a shaded range, or a frame."""
+    line = {"color": _colour(shape.line.color), "lw": 0.4 * float(shape.line.width or 0)}
+    if shape.type == "line" and shape.x0 == shape.x1:
+        axes.axvline(shape.x0, **line, zorder=1.5)
+    elif "domain" in str(shape.yref):
+        axes.axvspan(shape.x0, shape.x1, facecolor=_colour(shape.fillcolor), lw=0)
+    else:
+        size = shape.x1 - shape.x0, shape.y1 - shape.y0
+        style = {"ec": line["color"], "lw": line["lw"], "ls": DASHES[shape.line.dash or "solid"]}
+        axes.add_patch(Rectangle((shape.x0, shape.y0), *size, fill=False, **style, zorder=4, clip_on=False))
+
+
+ANCHORS = {"left": "left", "right": "right", "center": "center", None: "center", "auto": "center"}
+UPRIGHT = {"bottom": "bottom", "top": "top", "middle": "center", None: "center", "auto": "center"}
+
+
+def _note(axes: Axes, note: Any, shown: Shown) -> None:
+    transform: Any = axes.get_yaxis_transform() if note.xref == "paper" else axes.transData
+    colour = _colour(note.font.color) if note.font.color else LIGHT["ink"]
+    shift = float(note.xshift or {"left": 4, "right": -4}.get(note.xanchor, 0))
+    at: dict[str, Any] = {"xytext": (POINTS * shift, 0), "textcoords": "offset points"}
+    anchors: dict[str, Any] = {"ha": ANCHORS[note.xanchor], "va": UPRIGHT[note.yanchor]}
+    back = {"boxstyle": "square,pad=0.1", "fc": "white", "ec": "none", "alpha": 0.85}
+    box: dict[str, Any] = {"bbox": back} if note.bgcolor else {}
+    axes.annotate(shown.text(note.text), (note.x, note.y), xycoords=transform, color=colour, **at, **anchors, **box)
+
+
+def _axis(axes: Axes, name: str, axis: Any, categories: RowLabels, shown: Shown, letters: int) -> None:
+    """Label, scale, ends, ticks and direction."""
+    side: Any = axes.xaxis if name == "x" else axes.yaxis
+    limit: Callable[..., Any] = axes.set_xlim if name == "x" else axes.set_ylim
+    side.set_label_text(fill(shown.text(axis.title.text), letters))
+    if axis.type == "log":
+        axes.set(**{f"{name}scale": "log"})
+    if categories:
+        side.set_ticks([*categories.values()], [shown.name(unescape(label)) for label in categories])
+        limit(-0.6, len(categories) - 0.4)
+    elif axis.tickvals is not None:
+        texts = axis.ticktext if axis.ticktext is not None else [f"{value:g}" for value in axis.tickvals]
+        side.set_ticks(list(axis.tickvals), [shown.text(str(text)) for text in texts], multialignment="center")
+        side.set_minor_locator(_no_ticks())
+    elif axis.dtick == 1:
+        side.set_major_locator(_whole_numbers())
+    if axis.range is not None and not categories and (axis.tickvals is not None or axis.visible is False or axis.side):
+        limit(*(10**end if axis.type == "log" else end for end in axis.range))
+    if axis.showgrid is False or categories:
+        side.grid(False)
+    if categories or (name == "y" and axis.tickvals is not None):
+        side.set_tick_params(length=0)
+    if axis.autorange == "reversed":
+        side.set_inverted(True)
+    if axis.visible is False:
+        side.set_visible(False)
+        axes.spines["left" if name == "y" else "bottom"].set_visible(False)
+    if axis.side == "top":
+        side.tick_top()
+        side.set_label_position("top")
+        axes.spines["bottom"].set_visible(False)
+        axes.spines["top"].set_visible(bool(axis.title.text))
+
+
+def _no_ticks() -> Any:
+    from matplotlib.ticker import NullLocator
+
+    return NullLocator()
+
+
+def _whole_numbers() -> Any:
+    from matplotlib.ticker import MaxNLocator
+
+    return MaxNLocator(integer=True, nbins=8)
 
 
 def _colour(text: str | None) -> Any:

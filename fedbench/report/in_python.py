@@ -1,6 +1,8 @@
 """What a report shows, as objects: the answer, the table, and the figures."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -11,13 +13,18 @@ from fedbench.errors import ConfigError
 from fedbench.report.leaderboard import laid_out, leaderboard
 from fedbench.report.matrix import Survey, heads, matrix_answer, matrix_lines, matrix_parts
 from fedbench.report.page import parts
-from fedbench.report.parts import Chart
+from fedbench.report.parts import Chart, Part
 from fedbench.report.study import Study
 from fedbench.report.verdicts import said_of
 from fedbench.results.matrix import is_matrix
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+NONE: Mapping[str, str] = MappingProxyType({})
+"""No names of one's own."""
+SCORES_OVER = ("over-", "curve")
+"""How the names of figures begin that show the score over settings or rounds."""
 
 
 def answer_of(folder: Path) -> str:
@@ -41,37 +48,67 @@ def shown_table(folder: Path) -> pd.DataFrame:
 
 def figure_of(folder: Path, name: str) -> go.Figure:
     """A figure of the report by its name. Raises ConfigError if there is none of this name."""
-    return _chosen(_charts(folder), name)
+    return _figure(_charts(folder)[0], name)
 
 
-def curves_of_matplotlib(folder: Path, name: str) -> "Figure":
-    """The same as a figure of matplotlib. Raises ConfigError if there is none, or if it does not consist of curves."""
-    from fedbench.report.in_matplotlib import curves_of, is_curves
+def figure_of_matplotlib(
+    folder: Path,
+    name: str | None = None,
+    methods: Sequence[str] = (),
+    names: Mapping[str, str] = NONE,
+    width: float | None = None,
+) -> tuple[str, "Figure", str]:
+    """The name of a figure, the figure as matplotlib's, for a paper, and what it shows in words.
 
-    known = _charts(folder)
-    if is_curves(figure := _chosen(known, name)):
-        return curves_of(figure)
-    able = [other for other in known if is_curves(_chosen(known, other))]
-    raise ConfigError(
-        f"figure = {name}: not drawn by matplotlib; leave backend out, or take one of {', '.join(able) or 'none'}"
-    )
+    name: by default the score over rounds or settings. methods: those that are shown, in this order; names: how they
+    are called; width: in inches. Raises ConfigError if there is no such figure or method.
+    """
+    from fedbench.report.in_matplotlib import COLUMN, Shown, drawn
+
+    known, labels = _charts(folder, methods)
+    require_known("methods", methods, labels)
+    require_known("names", [*names], labels)
+    name = name or next((n for n in (*known, "") if n.startswith(SCORES_OVER)), "") or next(iter(known), "")
+    figure = drawn(_figure(known, name), Shown(methods, names, labels), width or COLUMN)
+    part, chart = known[name]
+    return name, figure, " ".join(filter(None, (chart.caption, part.intro)))
 
 
-def _chosen(known: dict[str, Chart], name: str) -> go.Figure:
-    if name not in known:
-        raise ConfigError(f"figure = {name}: must be one of {', '.join(known) or 'none so far'}")
-    return plotly.io.from_json(known[name].figure)
+def require_known(key: str, asked: Sequence[str], labels: Sequence[str]) -> None:
+    """Raises ConfigError if something is asked for that the study lacks."""
+    if unknown := next((label for label in asked if label not in labels), None):
+        raise ConfigError(f"{key}: {unknown}: not in this study; it has {', '.join(labels) or 'no results yet'}")
+
+
+def methods_of(folder: Path) -> dict[str, str]:
+    """The method of every label in a study. Raises ConfigError if the folder holds none."""
+    survey = Survey.load(folder) if is_matrix(folder) else None
+    studies = [Study.load(folder)] if survey is None else [*survey.studies.values()]
+    runs = {label: run for study in studies for label, run in study.runs.items()}
+    return {label: str((run.config().get("method") or {}).get("name") or label) for label, run in runs.items()}
 
 
 def figure_names(folder: Path) -> list[str]:
     """The names of the report's figures. Raises ConfigError if the folder holds no study."""
-    return [*_charts(folder)]
+    return [*_charts(folder)[0]]
 
 
-def _charts(folder: Path) -> dict[str, Chart]:
+Charts = dict[str, tuple[Part, Chart]]
+
+
+def _figure(known: Charts, name: str) -> go.Figure:
+    if name not in known:
+        raise ConfigError(f"figure = {name}: must be one of {', '.join(known) or 'none so far'}")
+    return plotly.io.from_json(known[name][1].figure)
+
+
+def _charts(folder: Path, first: Sequence[str] = ()) -> tuple[Charts, list[str]]:
+    """The charts with their sections by name, and the labels of all methods."""
     if is_matrix(folder):
-        found = matrix_parts(Survey.load(folder))
+        survey = Survey.load(folder, first)
+        found, labels = matrix_parts(survey), survey.ordered
     else:
-        study = Study.load(folder)
+        study = Study.load(folder, first)
         found = list(parts(study, leaderboard(study) if study.plan.subject is None else []))
-    return {chart.id: chart for part in found for chart in part.charts}
+        labels = [*dict.fromkeys([*study.ordered, *study.plan.labels()])]
+    return {chart.id: (part, chart) for part in found for chart in part.charts}, labels

@@ -18,6 +18,7 @@ from fedbench.report.matrix_race import (
     race_subtitle,
     race_tables,
 )
+from fedbench.report.over_keys import keys_part
 from fedbench.report.over_settings import FILE, summary_frame, summary_part
 from fedbench.report.parts import Part, charts
 from fedbench.report.study import POINT_NAMES
@@ -248,7 +249,7 @@ def matrix_values(survey: Survey) -> dict[str, Any]:
 
 def matrix_parts(survey: Survey) -> list[Part]:
     """The sections with figures."""
-    return [part for part in [rank_part(survey), summary_part(survey)] if part.charts]
+    return [part for part in [rank_part(survey), keys_part(survey), summary_part(survey)] if part.charts]
 
 
 def rank_part(survey: Survey) -> Part:

@@ -1,5 +1,6 @@
 """The data of a report: the runs of a study by method, read once."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -24,17 +25,18 @@ POINT_NAMES = {"after_fit": "after local training", "after_agg": "after aggregat
 
 @dataclass
 class Study:
-    """A plan and the results of its final jobs by label."""
+    """A plan and the results of its final jobs by label. first: methods that get a colour first."""
 
     folder: Path
     plan: Plan
     runs: dict[str, Records]
+    first: Sequence[str] = ()
 
     @classmethod
-    def load(cls, folder: Path) -> "Study":
+    def load(cls, folder: Path, first: Sequence[str] = ()) -> "Study":
         """Reads a folder. Raises ConfigError if it holds neither a study nor a run, or if its plan is damaged."""
         plan = Plan.read(folder)
-        return cls(folder, plan, plan.records(folder))
+        return cls(folder, plan, plan.records(folder), first)
 
     @cached_property
     def method(self) -> str:
@@ -158,7 +160,7 @@ class Study:
 
     @cached_property
     def colours(self) -> dict[str, str]:
-        return colour_of([*dict.fromkeys([*self.ordered, *self.runs])], self.method)
+        return colour_of([*dict.fromkeys([*self.first, *self.ordered, *self.runs])], self.method)
 
     @property
     def problems(self) -> list[str]:

@@ -1,5 +1,6 @@
 """The data of a report over settings: the study and the leaderboard of every setting, read once."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -25,11 +26,11 @@ class Survey:
     boards: dict[str, dict[str, LeaderboardRow]]
 
     @classmethod
-    def load(cls, folder: Path) -> "Survey":
-        """Reads a folder; settings without evaluations are left out."""
+    def load(cls, folder: Path, first: Sequence[str] = ()) -> "Survey":
+        """Reads a folder; settings without evaluations are left out. first: methods that get a colour first."""
         matrix = Matrix.read(folder)
         begun = [setting for setting in matrix.settings if is_study(folder / setting.path)]
-        found = {setting.name: Study.load(folder / setting.path) for setting in begun}
+        found = {setting.name: Study.load(folder / setting.path, first) for setting in begun}
         boards = {name: {row.label: row for row in leaderboard(study)} for name, study in found.items()}
         known = {name: board for name, board in boards.items() if board}
         return cls(folder, matrix, {name: found[name] for name in known}, known)

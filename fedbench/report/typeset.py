@@ -1,5 +1,6 @@
 """Tables as plain text, Markdown and LaTeX; they mark the best, the second and ties with the best."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -8,17 +9,33 @@ from dataclasses import dataclass
 class Cell:
     """place: 1 for the best of its column, 2 for the second, else 0; tied: cannot be told from the best.
 
-    tone: its colour in reports, by comparison with the baselines (`standing`).
+    tone: its colour in reports, by comparison with the baselines (`standing`). mark: raised after its text.
     """
 
     text: str
     place: int = 0
     tied: bool = False
     tone: str = ""
+    mark: str = ""
 
 
 TextLine = Sequence[Cell]
-LATEX = {"%": r"\%", "_": r"\_", "±": r"$\pm$", "−": "$-$", "\u00a0": "~", "< ": "$<$ "}
+LATEX = {
+    **{sign: rf"\{sign}" for sign in "%_#$&{}"},
+    "\\": r"\textbackslash{}",
+    "^": r"\^{}",
+    "~": r"\~{}",
+    "<": "$<$",
+    ">": "$>$",
+    "±": r"$\pm$",
+    "×": r"$\times$",
+    "λ": r"$\lambda$",
+    "\u2212": "$-$",
+    "\u00a0": "~",
+    "*": r"$^{\ast}$",
+    "†": r"$^{\dagger}$",
+}
+SPECIAL = re.compile("|".join(map(re.escape, LATEX)))
 
 
 def plain_table(heads: Sequence[str], lines: Sequence[TextLine], left: int = 1) -> str:
@@ -32,30 +49,31 @@ def plain_table(heads: Sequence[str], lines: Sequence[TextLine], left: int = 1) 
     return "\n".join([text[0], "-" * len(text[0]), *text[1:]])
 
 
-def markdown(heads: Sequence[str], lines: Sequence[TextLine]) -> str:
-    """A GitHub table: the best in bold, `=` for a tie."""
+def markdown(heads: Sequence[str], lines: Sequence[TextLine], left: int = 1) -> str:
+    """A GitHub table, the first `left` columns left-aligned: the best in bold, `=` for a tie."""
 
     def shown(cell: Cell) -> str:
-        return (f"**{cell.text}**" if cell.place == 1 else cell.text) + " =" * cell.tied
+        text = f"**{cell.text}**" if cell.place == 1 else cell.text
+        return text + cell.mark.replace("*", r"\*") + " =" * cell.tied
 
-    rule = ["---", *["---:"] * (len(heads) - 1)]
+    rule = [*["---"] * left, *["---:"] * (len(heads) - left)]
     return "\n".join(
         f"| {' | '.join(row)} |" for row in [list(heads), rule, *(list(map(shown, line)) for line in lines)]
     )
 
 
-def latex(heads: Sequence[str], lines: Sequence[TextLine]) -> str:
-    """A booktabs table: the best in bold, the second underlined, `=` for a tie."""
+def latex(heads: Sequence[str], lines: Sequence[TextLine], left: int = 1) -> str:
+    """A booktabs table, `left` columns left-aligned: the best in bold, the second underlined, `=` for a tie."""
 
     def shown(cell: Cell) -> str:
         mark = {1: r"\textbf{%s}", 2: r"\underline{%s}"}.get(cell.place, "%s")
-        return mark.replace("%s", escape_latex(cell.text)) + r"$^{=}$" * cell.tied
+        return mark.replace("%s", escape_latex(cell.text)) + escape_latex(cell.mark) + r"$^{=}$" * cell.tied
 
     def row(cells: Sequence[str]) -> str:
         return " & ".join(cells) + r" \\"
 
     body = [row([shown(cell) for cell in line]) for line in lines]
-    begin = rf"\begin{{tabular}}{{l{'r' * (len(heads) - 1)}}}"
+    begin = rf"\begin{{tabular}}{{{'l' * left}{'r' * (len(heads) - left)}}}"
     return "\n".join(
         [
             begin,
@@ -72,9 +90,7 @@ def latex(heads: Sequence[str], lines: Sequence[TextLine]) -> str:
 
 def escape_latex(text: str) -> str:
     """Escapes text for LaTeX."""
-    for found, put in LATEX.items():
-        text = text.replace(found, put)
-    return text
+    return SPECIAL.sub(lambda found: LATEX[found[0]], text)
 
 
 def ranks_in_column(values: Sequence[float | None], higher: bool) -> list[int]:

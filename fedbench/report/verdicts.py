@@ -56,6 +56,17 @@ def comparison_answer(study: Study, rows: Sequence[LeaderboardRow]) -> str:
     return f"{ahead}: it is the best of them on this data."
 
 
+def best_for_sure(study: Study, rows: Sequence[LeaderboardRow]) -> str | None:
+    """The method that is better than every rival, without a doubt. rows: the leaderboard."""
+    rivals = [row for row in rows[1:] if row.label not in REFERENCES]
+    if not rivals or rows[0].label in REFERENCES or doubts_of_lead(study, rows[0].label, [r.label for r in rivals]):
+        return None
+    if study.race is not None:
+        return study.race.leader if study.race.ending == "winner" else None
+    told = all(row.behind is not None and row.behind.sign for row in rivals)
+    return rows[0].label if told else None
+
+
 def equal_words(metric: Metric, found: Sequence[Contrast]) -> str:
     """`; equal to it within 1.0 points: fedper`, or nothing."""
     equal = [one for one in found if one.equal]

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,8 @@ from fedbench.studies.tuning import Tuning, require_validation
 from fedbench.studies.tuning_study import StudyWatch, TuningStudy, run_studies
 
 SETTING_SECTIONS = ("data", "partition", "public", "model", "train", "rounds", "participation")
-"""Sections and keys that may vary between settings."""
+"""Sections and keys that may vary between settings, besides the options of methods."""
+OPTION = "method."
 OVER_EXPECTED = 'a dict of lists of values is expected, for example {"partition.alpha": [0.1, 0.5]}'
 
 
@@ -70,7 +71,8 @@ def compare(
 
     methods: `NAME`, `NAME:key=value,...` for a variant, `package.module:Class` or the class itself; local, centralized
     and fedavg-ft are always included. over: values by key, `{"partition.alpha": [0.1, 0.5]}`: compare in every
-    combination; values of `data` and `model` may be objects.
+    combination; values of `data` and `model` may be objects. An option, `{"method.tau": [0.1, 0.5]}`, is that of the
+    one compared method that has it, or of all.
     space: `paper` for the grids of the methods' papers, if they name one. tune: number of points tried of each method's
     space, 0 for its defaults, by default as many as the smallest space has. budget_steps: methods with more gradient
     steps get fewer points, so that points times steps are about equal. search, samples, scheduler, point, final_val: as
@@ -123,10 +125,12 @@ def plan_comparisons(
     if not over:
         return [asked.study(config, folder)], None, folder
     check_over(over)
+    asked.check_options(over)
     matrix = Matrix(
         config.model_dump(mode="json"), {key: list(values) for key, values in over.items()}, settings_of(over)
     )
-    return [asked.study(in_setting(config, s), folder / s.path, s.name) for s in matrix.settings], matrix, folder
+    studies = [asked.in_setting(s).study(in_setting(config, s), folder / s.path, s.name) for s in matrix.settings]
+    return studies, matrix, folder
 
 
 @dataclass(frozen=True)
@@ -137,6 +141,30 @@ class ComparisonSpec:
     tuning: Tuning
     root: Path
     paper: bool = False
+
+    def check_options(self, over: Mapping[str, Sequence[Any]]) -> None:
+        """Raises ConfigError for an option unless exactly one of the compared methods has it, or all."""
+        for key in filter(is_option, over):
+            takers = [method for method in self.compared if has_option(method, key)]
+            if not takers or 1 < len(takers) < len(self.compared):
+                who = ", ".join(method.label for method in takers) or "none"
+                raise ConfigError(
+                    f"over: {key}: exactly one of the compared methods must have this option, or all of them; here "
+                    f"{who} {'have' if takers else 'has'} it; variants go into --methods as NAME:key=value"
+                )
+            for method in takers:
+                if full_key(method.name, key) in method.fixed:
+                    raise ConfigError(f"over: {key}: {method.label} sets it too; leave it out there")
+
+    def in_setting(self, setting: Setting) -> "ComparisonSpec":
+        """With the options of a setting at the methods that have them."""
+        options = {key: value for key, value in setting.values.items() if is_option(key)}
+        compared = [
+            replace(method, fixed={**method.fixed, **own})
+            for method in self.compared
+            for own in [{full_key(method.name, k): v for k, v in options.items() if has_option(method, k)}]
+        ]
+        return replace(self, compared=compared)
 
     def study(self, config: Config, folder: Path, setting: str = "") -> TuningStudy:
         """The comparison in one setting. Raises ConfigError."""
@@ -220,16 +248,27 @@ def _by_name(key: str, value: Any) -> Any:
 
 
 def in_setting(config: Config, setting: Setting) -> Config:
-    """The configuration in a setting. Raises ConfigError."""
+    """The configuration in a setting, without options of methods. Raises ConfigError."""
+    values = {key: value for key, value in setting.values.items() if not is_option(key)}
     try:
-        return Config(**nest({**flat(config.model_dump(mode="json", exclude_unset=True)), **setting.values}))
+        return Config(**nest({**flat(config.model_dump(mode="json", exclude_unset=True)), **values}))
     except ConfigError as error:
         raise ConfigError(f"over: {error}") from None
 
 
 def is_setting(key: str) -> bool:
     """Whether a key may vary between settings."""
-    return key.partition(".")[0] in SETTING_SECTIONS
+    return key.partition(".")[0] in SETTING_SECTIONS or is_option(key)
+
+
+def is_option(key: str) -> bool:
+    """Whether a key is an option of methods."""
+    return key.startswith(OPTION) and key != f"{OPTION}name"
+
+
+def has_option(method: ComparedMethod, key: str) -> bool:
+    """Whether a method has an option, `method.tau`."""
+    return full_key(method.name, key).removeprefix(OPTION) in load(method.name).Options.model_fields
 
 
 def check_over(over: Mapping[str, Sequence[Any]]) -> None:
@@ -239,8 +278,9 @@ def check_over(over: Mapping[str, Sequence[Any]]) -> None:
             raise ConfigError(f"over: {key}: names no section; write {' or '.join(meant)}")
         if not is_setting(key):
             raise ConfigError(
-                f"over: {key}: settings are combinations of data, partition, public, model, train, rounds and "
-                "participation; methods go into --methods, with variants as NAME:key=value"
+                f"over: {key}: settings are combinations of data, partition, public, model, train, rounds, "
+                "participation and options of methods (method.KEY); methods go into --methods, with variants as "
+                "NAME:key=value"
             )
         if len(set(map(text_of, values))) < max(2, len(values)):
             raise ConfigError(f"over: {key} = {list(values)}: must be two or more different values; give each once")

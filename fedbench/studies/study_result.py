@@ -1,10 +1,12 @@
 """The result of a study called from Python: a folder, a page, a table and figures."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal, overload
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, overload
 
 import pandas as pd
 
@@ -13,6 +15,14 @@ from fedbench.errors import ConfigError
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as MatplotlibFigure
     from plotly.graph_objects import Figure
+
+NONE: Mapping[str, str] = MappingProxyType({})
+"""Methods are called by their names in the study."""
+TABLES, TEXTS = ("latex", "markdown", "csv"), ("latex", "markdown")
+WHATS = {"scores": TABLES, "hyperparameters": TABLES, "ablation": TABLES, "protocol": TEXTS, "bibtex": ("bibtex",)}
+"""What is made for a paper besides figures, and the formats of each, the default first."""
+ENDINGS = {"tex": "latex", "md": "markdown", "txt": "markdown", "csv": "csv", "bib": "bibtex"}
+"""Formats by the end of a file's name."""
 
 
 @dataclass(frozen=True)
@@ -49,18 +59,112 @@ class StudyResult:
     def figure(self, name: str, backend: Literal["plotly"] = "plotly") -> "Figure": ...
 
     @overload
-    def figure(self, name: str, backend: Literal["matplotlib"]) -> "MatplotlibFigure": ...
+    def figure(
+        self,
+        name: str | None = None,
+        backend: Literal["matplotlib"] = ...,
+        methods: Sequence[str] = (),
+        names: Mapping[str, str] = NONE,
+        width: float | None = None,
+    ) -> "MatplotlibFigure": ...
 
-    def figure(self, name: str, backend: str = "plotly") -> "Figure | MatplotlibFigure":
-        """A figure of the report, such as `curve-after_agg`, as one of Plotly or of matplotlib (curves only).
+    def figure(
+        self,
+        name: str | None = None,
+        backend: str = "plotly",
+        methods: Sequence[str] = (),
+        names: Mapping[str, str] = NONE,
+        width: float | None = None,
+    ) -> "Figure | MatplotlibFigure":
+        """A figure of the report, such as `curve-after_agg`, as one of Plotly, or of matplotlib for a paper.
 
-        Raises ConfigError for a name that the report lacks, and for a figure that the backend cannot draw.
+        With matplotlib, name: by default the score over rounds or settings; methods: those that are shown, in this
+        order; names: how they are called, `{"fedcac": "FedCAC"}`; width: in inches, by default a column. Raises
+        ConfigError for a name or a method that the report lacks.
         """
-        from fedbench.report.in_python import curves_of_matplotlib, figure_of
+        from fedbench.report.in_python import figure_of, figure_of_matplotlib
 
         if backend not in ("plotly", "matplotlib"):
             raise ConfigError(f"backend = {backend}: must be plotly or matplotlib")
-        return figure_of(self.folder, name) if backend == "plotly" else curves_of_matplotlib(self.folder, name)
+        if backend == "matplotlib":
+            return figure_of_matplotlib(self.folder, name, methods, names, width)[1]
+        if name is None or methods or names or width:
+            raise ConfigError("backend = plotly: needs a name, and methods, names and width need backend = matplotlib")
+        return figure_of(self.folder, name)
+
+    def typeset(
+        self,
+        what: str = "scores",
+        format: str | None = None,
+        methods: Sequence[str] = (),
+        names: Mapping[str, str] = NONE,
+        reference: str | None = None,
+    ) -> str:
+        """A table or a text for a paper.
+
+        what: `scores`, `hyperparameters` or `ablation`, whose format is latex (booktabs), markdown or csv; `protocol`,
+        a paragraph in latex or markdown; `bibtex`, the papers of the methods. methods: those that are shown, in this
+        order; names: how they are called; reference: the method that marks of significance compare with, by default
+        local. Raises ConfigError.
+        """
+        from fedbench.report.in_python import methods_of, require_known
+
+        if what not in WHATS:
+            raise ConfigError(f"table = {what}: must be one of {', '.join(WHATS)}")
+        legal = WHATS[what]
+        if format is not None and format not in legal:
+            raise ConfigError(f"format = {format}: {what} is written as {', '.join(legal)}")
+        if what in ("scores", "hyperparameters", "ablation"):
+            from fedbench.report.paper import Choice, paper_table
+
+            return paper_table(self.folder, what, Choice(methods, names, reference)).typeset(format or legal[0])
+        known = methods_of(self.folder)
+        require_known("methods", methods, [*known])
+        require_known("names", [*names], [*known])
+        if reference is not None:
+            raise ConfigError(f"reference = {reference}: {what} has no marks; leave it out")
+        if what == "protocol":
+            from fedbench.report.protocol import protocol, wrapped
+
+            if methods:
+                raise ConfigError("methods: the protocol is that of all methods; leave it out")
+            return wrapped(protocol(self.folder, names), format or legal[0])
+        from fedbench.studies.citations import bibtex
+
+        return bibtex(known[label] for label in methods or known)
+
+    def save(
+        self,
+        file: str | Path,
+        what: str | None = None,
+        methods: Sequence[str] = (),
+        names: Mapping[str, str] = NONE,
+        **more: Any,
+    ) -> Path:
+        """Writes a figure into a file that ends in .pdf, .svg or .png, or what `typeset` returns.
+
+        Other ends are .tex, .md, .txt, .csv and .bib. what: of a figure its name; more: as for `figure` and `typeset`.
+        Raises ConfigError.
+
+        >>> from fedbench import run
+        >>> done = run({"method": "local", "rounds": 2, "resources": {"hosts": 0}})
+        >>> done.save("curve.pdf").name, done.save("scores.tex").name
+        ('curve.pdf', 'scores.tex')
+        """
+        file = Path(file)
+        kind = file.suffix.removeprefix(".")
+        if kind in ENDINGS:
+            from fedbench.results.files import write_atomically
+
+            more = {"format": ENDINGS[kind], **more}
+            text = self.typeset(what or ("bibtex" if kind == "bib" else "scores"), methods=methods, names=names, **more)
+            write_atomically(file, text)
+        else:
+            from fedbench.report.in_matplotlib import picture_format, save_picture
+
+            kind = picture_format(file, others=ENDINGS)
+            save_picture(self.figure(what, "matplotlib", methods, names, **more), file, kind)
+        return file
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the answer, the table, and a link to the report."""

@@ -1,40 +1,107 @@
-"""Curves are drawn by matplotlib with the numbers, names and colours of Plotly's."""
+"""Figures are drawn by matplotlib with the numbers and colours of Plotly's, for print."""
+
+from pathlib import Path
 
 import plotly.graph_objects as go
 import pytest
 from matplotlib.colors import to_rgba
 
-from fedbench.report.in_matplotlib import curves_of, is_curves
+from fedbench.errors import ConfigError
+from fedbench.report.in_matplotlib import COLUMN, Shown, drawn, picture_format, save_picture
+from fedbench.report.theme import LIGHT
 
 
 def curves() -> go.Figure:
-    """A band and two curves, of which one is quiet."""
+    """A band and the curves of three methods, of which one is quiet and one is the baseline."""
     figure = go.Figure()
     figure.add_scatter(x=[1, 2, 2, 1], y=[3, 4, 2, 1], mode="lines", fill="toself", fillcolor="rgba(255, 0, 51, 0.5)")
-    figure.add_scatter(
-        x=[1, 2], y=[2.0, 3.0], mode="lines", name="a &amp; b", line={"color": "#ff0033", "dash": "dash"}
-    )
-    figure.add_scatter(x=[2], y=[1.0], mode="lines+markers", name="quiet", showlegend=False)
-    return figure.update_layout(
-        xaxis={"title": {"text": "round"}, "type": "log"}, yaxis={"title": {"text": "score, %"}}
-    )
+    figure.add_scatter(x=[1, 2], y=[2.0, 3.0], mode="lines", name="a &amp; b", line={"color": "#ff0033"})
+    figure.add_scatter(x=[1, 2], y=[1.0, 1.0], mode="lines", name="local", line={"color": "#000000", "dash": "dash"})
+    figure.add_scatter(x=[2], y=[1.0], mode="lines", name="quiet", showlegend=False, line={"color": LIGHT["quiet"]})
+    for trace, method in zip(figure.data, ("a & b", "a & b", "local", "quiet"), strict=True):
+        trace.meta = {"method": method}
+    figure.add_annotation(x=1, y=1, text="a &amp; b", name="end")
+    axes = {"xaxis": {"title": {"text": "round"}, "type": "log"}, "yaxis": {"title": {"text": "score of quiet, %"}}}
+    return figure.update_layout(showlegend=False, **axes)
 
 
-def test_numbers_names_bands_and_axes_are_plotly_s(tmp_path):
-    drawn = curves_of(curves())
-    (axes,) = drawn.axes
-    assert [line.get_xydata().tolist() for line in axes.lines] == [[[1, 2], [2, 3]], [[2, 1]]]
-    assert axes.lines[0].get_linestyle() == "--"
+def test_numbers_names_bands_and_axes_are_plotly_s():
+    made = drawn(curves())
+    (axes,) = made.axes
+    assert [line.get_xydata().tolist() for line in axes.lines] == [[[1, 2], [2, 3]], [[1, 1], [2, 1]], [[2, 1]]]
     (band,) = axes.patches
     assert band.get_facecolor() == pytest.approx((*to_rgba("#ff0033")[:3], 0.5))
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["a & b"]
-    assert (axes.get_xlabel(), axes.get_xscale(), axes.get_ylabel()) == ("round", "log", "score, %")
-    drawn.savefig(tmp_path / "drawn.png")
+    (legend,) = made.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["a & b", "local"]
+    assert (axes.get_xlabel(), axes.get_xscale(), axes.get_ylabel()) == ("round", "log", "score of quiet, %")
+    assert axes.get_title() == ""
+    assert not axes.texts  # the legend replaces the names at the ends
+    assert made.get_size_inches()[0] == COLUMN
 
 
-def test_other_figures_are_not_curves():
-    assert is_curves(curves())
-    assert not is_curves(curves().add_scatter(x=[1], y=[1], mode="markers"))
-    assert not is_curves(curves().add_bar(x=[1], y=[1]))
-    assert not is_curves(curves().update_xaxes(title=None))
-    assert not is_curves(curves().update_xaxes(type="category"))
+def test_without_colour_methods_have_markers_and_baselines_dashes():
+    first, local, quiet = drawn(curves()).axes[0].lines
+    assert (first.get_marker(), local.get_marker(), quiet.get_marker()) == ("o", "None", "None")
+    assert (first.get_linestyle(), local.get_linestyle()) == ("-", "--")
+    pair = curves().add_scatter(x=[1, 2], y=[4, 4], name="c", line={"color": "#00ff00"}, meta={"method": "c"})
+    assert [line.get_marker() for line in drawn(pair).axes[0].lines] == ["o", "None", "None", "s"]
+
+
+def test_chosen_methods_are_shown_in_their_order_by_their_names():
+    shown = Shown(["local", "a & b"], {"a & b": "AB", "quiet": "Q"}, ["a & b", "local", "quiet"])
+    made = drawn(curves(), shown, width=5.0)
+    assert len(made.axes[0].lines) == 2
+    assert [text.get_text() for text in made.legends[0].get_texts()] == ["local", "AB"]
+    assert made.axes[0].get_ylabel() == "score of Q, %"
+    assert made.get_size_inches()[0] == 5.0
+
+
+def rows() -> go.Figure:
+    """Two methods on an axis of names, one of which is not significant."""
+    figure = go.Figure().add_scatter(x=[1.0, 2.0, None, 3.0, 4.0], y=["a", "a", "a", "b", "b"], mode="lines")
+    figure.add_scatter(x=[1.5, 3.5], y=["a", "b"], mode="markers", marker={"color": ["#ff0033", LIGHT["quiet"]]})
+    return figure.update_layout(yaxis={"type": "category", "autorange": "reversed"})
+
+
+def test_rows_have_names_and_hollow_marks_where_nothing_was_decided():
+    made = drawn(rows())
+    (axes,) = made.axes
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["a", "b"]
+    assert axes.yaxis_inverted()
+    (marks,) = axes.collections
+    assert marks.get_facecolors()[:, :3].tolist() == [list(to_rgba("#ff0033")[:3]), [1, 1, 1]]
+    only = drawn(rows(), Shown(["b"], {}, ["a", "b"]))
+    assert [label.get_text() for label in only.axes[0].get_yticklabels()] == ["b"]
+    assert only.get_size_inches()[1] < made.get_size_inches()[1]
+
+
+def test_bars_are_stacked_and_cells_have_their_numbers():
+    bars = go.Figure(layout={"yaxis": {"type": "category"}, "showlegend": True})
+    for name, seconds in (("train", [1.0, 2.0]), ("eval", [0.5, 0.25])):
+        bars.add_bar(y=["a", "b"], x=seconds, orientation="h", name=name, marker_color="#123456")
+    boxes = drawn(bars).axes[0].patches
+    assert [(box.get_x(), box.get_width()) for box in boxes] == [(0, 1), (0, 2), (1, 0.5), (2, 0.25)]
+    cells = go.Figure(layout={"xaxis": {"type": "category"}, "yaxis": {"type": "category"}})
+    scale = [(0, "#ffffff"), (1, "#000000")]
+    cells.add_heatmap(
+        x=["1", "2"], y=["3"], z=[[0.25, None]], texttemplate="%{z:.1f}", colorscale=scale, zmin=0, zmax=1
+    )
+    assert [text.get_text() for text in drawn(cells).axes[0].texts] == ["0.2"]
+
+
+def test_files_have_the_format_that_is_asked_for_or_of_their_name(tmp_path):
+    assert picture_format(None) == "pdf"
+    assert picture_format(Path("a.png")) == "png"
+    assert picture_format(Path("a"), "svg") == "svg"
+    for file, asked, line in (
+        ("a.gif", None, r"a.gif: the end of its name: must be one of pdf, svg, png"),
+        ("a", "gif", "format = gif: must be"),
+        ("a.png", "svg", "format = svg: a.png ends in png"),
+    ):
+        with pytest.raises(ConfigError, match=line):
+            picture_format(Path(file), asked)
+    for kind, begin in (("pdf", b"%PDF"), ("svg", b"<?xml"), ("png", b"\x89PNG")):
+        for name in ("one", "two"):
+            save_picture(drawn(curves()), tmp_path / name, kind)
+        assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+        assert (tmp_path / "one").read_bytes().startswith(begin)

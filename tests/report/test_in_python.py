@@ -25,10 +25,15 @@ def test_a_grid_and_comparisons_show_their_answer_table_and_figures(tmp_path):
         assert found.report.absolute().as_uri() in html
         assert "<td>fedper</td>" in html or "<td>fedcac</td>" in html
         assert isinstance(found.figure(found.figures[0]), go.Figure)
-    (axes,) = many.figure("curve-after_agg", backend="matplotlib").axes
-    assert {text.get_text() for text in axes.get_legend().get_texts()} == {"local", "fedper"}
-    with pytest.raises(ConfigError, match=r"figure = forest: not drawn by matplotlib; .* one of budget, .*traffic"):
-        many.figure("forest", backend="matplotlib")
+    (legend,) = many.figure("curve-after_agg", backend="matplotlib").legends
+    assert [text.get_text() for text in legend.get_texts()] == ["fedper", "local"]
+    for study, first in ((one, "fedcac"), (many, "fedper"), (over, "fedper")):
+        drawn = study.figure(backend="matplotlib", methods=[first], names={first: "Ours"}, width=5)
+        assert [text.get_text() for text in drawn.legends[0].get_texts()] == ["Ours"]
+        for name in study.figures:
+            assert study.figure(name, backend="matplotlib").axes
+    with pytest.raises(ConfigError, match="backend = plotly: needs a name"):
+        many.figure("forest", methods=["local"])
     with pytest.raises(ConfigError, match="backend = bokeh: must be plotly or matplotlib"):
         many.figure("forest", backend="bokeh")
     with pytest.raises(ConfigError, match=r"figure = curves: must be one of forest, .*curve-after_agg"):

@@ -40,7 +40,7 @@ def test_methods_are_ranked_over_settings_and_seeds_and_references_are_not(folde
 
 def test_its_page_leads_to_the_pages_of_its_settings_and_shows_the_ranks(folder):
     page = page_of(folder)
-    assert set(page.charts) == {"ranks", "middle-gains", "improvement", "profiles"}
+    assert set(page.charts) == {"ranks", "over-alpha", "middle-gains", "improvement", "profiles"}
     assert "settings/alpha=0.1/report.html" in page.references
     assert "alpha=0.5" in page.text
     assert "Colours show what was decided" in page.text

@@ -4,7 +4,7 @@ import pytest
 
 from fedbench.report.leaderboard import leaderboard
 from fedbench.report.study import Study
-from fedbench.report.verdicts import comparison_answer, comparison_notes, join_words, left_open
+from fedbench.report.verdicts import best_for_sure, comparison_answer, comparison_notes, join_words, left_open
 from fedbench.results.contrasts import Contrast
 from fedbench.results.statistics import interval
 
@@ -18,7 +18,10 @@ def said(make_comparison):
     def ask(levels=CLEAR, **more) -> tuple[str, list[str]]:
         study = Study.load(make_comparison(levels, **{"spread": 0.0, **more}))
         rows = leaderboard(study)
-        return comparison_answer(study, rows), comparison_notes(study, rows)
+        answer, best = comparison_answer(study, rows), best_for_sure(study, rows)
+        assert (best is not None) == ("it is the best" in answer)
+        assert best is None or answer.startswith(f"{best} reached")
+        return answer, comparison_notes(study, rows)
 
     return ask
 

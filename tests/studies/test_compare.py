@@ -92,7 +92,8 @@ def test_without_tuning_everybody_has_one_point_and_needs_no_validation(tmp_path
 @pytest.mark.parametrize(
     ("over", "line"),
     [
-        ({"method.mu": [1, 2]}, "over: method.mu: settings are"),
+        ({"method": ["ditto", "fedper"]}, "over: method: settings are"),
+        ({"method.mu": [1, 2]}, "over: method.mu: exactly one .* must have this option, or all .*; here none has it"),
         ({"seeds": [1, 2]}, "over: seeds: settings are"),
         ({"lr": [1, 2]}, "over: lr: names no section; write train.lr"),
         ({"alpha": [1, 2]}, "over: alpha: names no section; write partition.alpha or public.alpha"),
@@ -106,6 +107,28 @@ def test_what_makes_no_settings_is_refused_before_anything_runs(tmp_path, over, 
     with pytest.raises(ConfigError, match=line):
         compare(asked(tmp_path / "out"), ["fedper"], over=over, tune=2, at_once=1)
     assert not (tmp_path / "out").exists()
+
+
+def test_an_option_varies_at_the_one_method_that_has_it_or_at_all():
+    def fixed(names, over):
+        studies, _, _ = plan_comparisons(Config(seeds=[0]), names, Tuning(0), over)
+        return [{c.label: c.fixed for c in study.compared if c.label not in BASELINES and c.fixed} for study in studies]
+
+    assert fixed(["fedcac", "fedper"], {"method.tau": [0.1, 0.5]}) == [
+        {"fedcac": {"method.tau": 0.1}},
+        {"fedcac": {"method.tau": 0.5}},
+    ]
+    both = ["fedcac", "ditto:lam=0.1"]
+    assert fixed(both, {"method.weighting": ["samples", "uniform"]})[1] == {
+        "fedcac": {"method.weighting": "uniform"},
+        "ditto lam=0.1": {"method.lam": 0.1, "method.weighting": "uniform"},
+    }
+    for names, line in (
+        (["ditto", "fedcp", "fedper"], "over: method.lam: exactly one .* here ditto, fedcp have it"),
+        (both, "over: method.lam: ditto lam=0.1 sets it too"),
+    ):
+        with pytest.raises(ConfigError, match=line):
+            fixed(names, {"method.lam": [1, 2]})
 
 
 def planned(names: list[str], space: str | None = None, **more) -> TuningStudy:

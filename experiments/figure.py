@@ -1,0 +1,3 @@
+from fedbench.cli.figure import main
+
+raise SystemExit(main())

@@ -1,0 +1,3 @@
+from fedbench.cli.table import main
+
+raise SystemExit(main())

@@ -1,0 +1,59 @@
+"""What the commands have in common that make figures and tables for papers."""
+
+from argparse import Namespace
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from fedbench.cli.flags import Flag, read, split_words
+from fedbench.cli.help import table_lines
+from fedbench.cli.parse import study_folder
+from fedbench.errors import ConfigError, nearest
+from fedbench.methods import split_names
+
+METHODS = (
+    Flag("methods", "methods to show, in this order [default: all]", "NAME,...", many=True),
+    Flag("names", "what methods are called, for example fedcac=FedCAC", "NAME=TEXT,...", many=True),
+)
+ALWAYS = (Flag("debug", "show the stack trace of an error"), Flag("help", "show this list"))
+
+
+def read_flags(argv: Sequence[str], command: str, flags: Sequence[Flag]) -> tuple[Path, Namespace]:
+    """The folder of the study and the flags. Raises ConfigError."""
+    folder = study_folder(argv, command)
+    known = {flag.name: flag for flag in (*flags, *ALWAYS)}
+    for word in argv[1:]:
+        name = word.removeprefix("--").partition("=")[0]
+        if word.startswith("--") and name not in known:
+            raise ConfigError(f"unknown flag --{name}: {nearest(name, known)}; see fedbench {command} --help")
+    return folder, read(argv[1:], known)[0]
+
+
+def is_help(argv: Sequence[str]) -> bool:
+    return "-h" in argv or "--help" in argv
+
+
+def usage(command: str, about: str, flags: Sequence[Flag]) -> str:
+    """The text of --help."""
+    rows = [(f"--{flag.name} {flag.metavar}".rstrip(), flag.description) for flag in (*flags, *ALWAYS)]
+    return "\n".join([f"usage: fedbench {command} DIR [flags]", "", about, "", *table_lines(rows)])
+
+
+def shown_methods(asked: Namespace) -> dict[str, Any]:
+    """The shown methods and what they are called, by their labels, as keyword arguments. Raises ConfigError."""
+    names = dict[str, str]()
+    for given in asked.names:
+        pieces = given.split(",")
+        for pair in pieces if all(piece.count("=") == 1 for piece in pieces) else [given]:
+            label, equals, text = pair.rpartition("=")
+            if not (label and equals and text):
+                raise ConfigError(f"--names {pair}: must be NAME=TEXT, for example fedcac=FedCAC")
+            names[label_of(label.strip())] = text.strip()
+    words = [word.replace(" ", ":", 1) if "=" in word else word for word in split_words(asked.methods)]
+    return {"methods": [label_of(name) for name in split_names(words)], "names": names}
+
+
+def label_of(name: str) -> str:
+    """The label of a method or a variant: `fedcac:tau=0.3` -> `fedcac tau=0.3`."""
+    method, colon, values = name.rpartition(":")
+    return f"{method} {values}" if colon and "=" in values else name

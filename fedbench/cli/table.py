@@ -1,0 +1,42 @@
+"""`fedbench table DIR`: writes a table or a text about a study for a paper."""
+
+import logging
+from pathlib import Path
+
+from fedbench.cli import OK, command
+from fedbench.cli.flags import Flag
+from fedbench.cli.paper import METHODS, is_help, read_flags, shown_methods, usage
+
+ABOUT = """Prints a table or a text for a paper, or writes it into a file: scores with intervals, in which bold and
+marks go as far as the study's own tests; tried and chosen hyperparameters; of a comparison with --over an ablation,
+one row for each value; the protocol, a paragraph on data, training, tuning, seeds and tests; BibTeX of the methods."""
+FLAGS = (
+    Flag("what", "scores, hyperparameters, ablation, protocol or bibtex [default scores]", "NAME"),
+    *METHODS,
+    Flag("reference", "method that marks of significance compare with [default local]", "NAME"),
+    Flag("format", "latex (with booktabs), markdown or csv [default: as FILE ends, or latex]", "NAME"),
+    Flag("out", "file to write, for example scores.tex, scores.md, scores.csv or methods.bib", "FILE"),
+)
+
+
+@command
+def main(argv: list[str]) -> int:
+    """Prints the table, or writes it and prints its path. Raises ConfigError."""
+    if is_help(argv):
+        print(usage("table", ABOUT, FLAGS))
+        return OK
+    folder, asked = read_flags(argv, "table", FLAGS)
+    shown = shown_methods(asked)
+    file = Path(asked.out).expanduser() if asked.out else None
+    logging.getLogger("fedbench").info("reading the study")  # before loading the libraries for it
+    from fedbench.results.files import write_atomically
+    from fedbench.studies.study_result import ENDINGS, StudyResult
+
+    kind = asked.format or (ENDINGS.get(file.suffix.removeprefix(".")) if file else None)
+    text = StudyResult(folder).typeset(asked.what or "scores", kind, **shown, reference=asked.reference)
+    if file is None:
+        print(text, end="")
+    else:
+        write_atomically(file, text)
+        print(file)
+    return OK

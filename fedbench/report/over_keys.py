@@ -1,0 +1,99 @@
+"""The section of a report over settings that shows the score against the values of each key."""
+
+from collections.abc import Iterator, Sequence
+from html import escape
+from itertools import product
+from typing import Any
+
+import plotly.graph_objects as go
+
+from fedbench.report.curves import round_values
+from fedbench.report.figures import legend
+from fedbench.report.parts import Part, charts
+from fedbench.report.study import POINT_NAMES
+from fedbench.report.survey import Survey
+from fedbench.report.theme import LIGHT, axis, dash_of, figure, hover, score_axis, with_opacity
+from fedbench.report.typeset import sentence
+from fedbench.results.matrix import Setting
+from fedbench.results.plan import point_name, text_of
+
+FAR_APART = 10
+"""The axis is logarithmic if the largest value is this many times the smallest."""
+
+
+def keys_part(survey: Survey) -> Part:
+    """One chart for every key and every combination of the other keys."""
+    if not survey.settings:
+        return Part("over", "Scores over settings")
+    bands = "" if survey.raced else "; bands: 95\u00a0% interval over seeds"
+    intro = f"Test {survey.first.metric.label} {POINT_NAMES[survey.first.point]}, mean over clients and seeds{bands}."
+    made = charts(*key_charts(survey))
+    return Part("over", f"{sentence(survey.first.metric.label)} over settings", made, intro)
+
+
+def key_charts(survey: Survey) -> Iterator[tuple[str, str, go.Figure, str]]:
+    """Name, title, figure and caption of every chart."""
+    over = survey.matrix.over
+    for key in over:
+        others = [other for other in over if other != key]
+        for values in product(*(over[other] for other in others)):
+            fixed = dict(zip(others, values, strict=True))
+            along = [s for s in survey.settings if all(s.values[other] == fixed[other] for other in others)]
+            if len(along) > 1:
+                where = f",{point_name(fixed)}" if fixed else ""
+                yield f"over-{key_name(key)}{where}", where.lstrip(","), along_key(survey, key, along), ""
+
+
+def key_name(key: str) -> str:
+    """`partition.alpha` -> `alpha`; `data` and `data.name` -> `data`."""
+    return key.removesuffix(".name").rpartition(".")[2]
+
+
+def along_key(survey: Survey, key: str, settings: Sequence[Setting]) -> go.Figure:
+    """The score of every method over the values of a key, with its interval."""
+    metric, colours = survey.first.metric, survey.first.colours
+    if all(map(is_number, (setting.values[key] for setting in settings))):
+        settings = sorted(settings, key=lambda setting: float(setting.values[key]))
+    places, ticks = places_of([setting.values[key] for setting in settings])
+    found = {label: [survey.boards[s.name][label].score for s in settings] for label in survey.ordered}
+    ends = {
+        label: [
+            [score.mean if end is None or survey.raced else end for end in (score.low, score.high)] for score in own
+        ]
+        for label, own in found.items()
+    }
+    limits = [metric.factor * value for own in ends.values() for pair in own for value in pair]
+    kind = {"type": "log"} if ticks is None else {}
+    shown = {"tickvals": places, "ticktext": [escape(text) for text in ticks or map(text_of, places)]}
+    xaxis = axis(escape(key_name(key).replace("_", " ")), showgrid=False, **shown, **kind)
+    fig = figure(360, xaxis=xaxis, yaxis=score_axis(metric, limits), hovermode="closest")
+    for label in sorted(found, key=lambda label: colours[label] != LIGHT["quiet"]):
+        colour, loud = colours[label], colours[label] != LIGHT["quiet"]
+        low, high = (round_values(metric.factor * pair[i] for pair in ends[label]) for i in (0, 1))
+        if loud and low != high:
+            band = {"fill": "toself", "fillcolor": with_opacity(colour, 0.14), "mode": "lines", "line": {"width": 0}}
+            fig.add_scatter(x=[*places, *reversed(places)], y=[*high, *reversed(low)], **band)
+            fig.data[-1].update(hoverinfo="skip", showlegend=False, meta={"method": label, "band": True})
+        line = {"color": colour, "width": 2.4 if loud else 1.2, "dash": dash_of(label)}
+        means = round_values(metric.factor * score.mean for score in found[label])
+        fig.add_scatter(x=places, y=means, mode="lines+markers", line=line, name=escape(label), showlegend=loud)
+        fig.data[-1].update(meta={"method": label}, marker={"size": 8})
+        fig.data[-1].hovertemplate = f"{escape(label)}: {hover(metric)}<extra></extra>"
+    return fig.update_layout(showlegend=True, legend=legend(), margin_t=36)
+
+
+def places_of(values: Sequence[Any]) -> tuple[list[float], list[str] | None]:
+    """Places along an axis and the texts there, which are None where the axis is logarithmic.
+
+    Numbers are where they belong, all else is beside each other in the order in which it was given.
+    """
+    if not all(map(is_number, values)):
+        return [float(place) for place in range(len(values))], [text_of(value) for value in values]
+    places = [float(value) for value in values]
+    if min(places) > 0 and max(places) / min(places) >= FAR_APART:
+        return places, None
+    return places, [text_of(value) for value in places]
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,0 +1,455 @@
+"""Tables for papers: scores, chosen hyperparameters, and ablations, as LaTeX, Markdown or CSV.
+
+A table has few columns, and its note says what it means. It makes no claim that the study does not: a score is in bold
+only if the study names a winner, and marks stand for differences that are significant after the correction.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from fedbench.errors import ConfigError
+from fedbench.report import typeset
+from fedbench.report.answer import doubts
+from fedbench.report.in_python import require_known
+from fedbench.report.leaderboard import OTHER_POINT, LeaderboardRow, leaderboard, leaderboard_frame, with_half
+from fedbench.report.matrix import matrix_frame
+from fedbench.report.over_keys import key_name
+from fedbench.report.study import POINT_NAMES, Study
+from fedbench.report.survey import Survey
+from fedbench.report.typeset import Cell, escape_latex, join_words, sentence
+from fedbench.report.verdicts import best_for_sure, comparison_answer
+from fedbench.results.contrasts import ALPHA, Contrast, family
+from fedbench.results.estimators import estimator_remark
+from fedbench.results.matrix import Setting, is_matrix
+from fedbench.results.plan import text_of
+from fedbench.results.quantities import plural
+from fedbench.results.statistics import LEAST_SEEDS
+from fedbench.results.tables import BASELINE, LAST, REFERENCES, FinalScores
+
+BETTER, WORSE = "*", "†"
+MOST_VALUES = 6
+"""Maximum number of tried values of a key that a table lists."""
+SHARED = ("partition", "data", "public", "participation")
+"""Sections that decide which images a client has: settings that differ in them cannot be compared client by client."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a table shows. methods: all if there are none; names: how they are called.
+
+    reference: the method that marks compare with, by default local.
+    """
+
+    methods: Sequence[str] = ()
+    names: Mapping[str, str] = field(default_factory=dict)
+    reference: str | None = None
+
+    def of(self, labels: Sequence[str]) -> list[str]:
+        """The shown ones of these labels. Raises ConfigError for a method that is not among them."""
+        require_known("methods", self.methods, labels)
+        require_known("names", [*self.names], labels)
+        require_known("reference", [self.reference] if self.reference else [], labels)
+        return [*(self.methods or labels)]
+
+    def name(self, label: str) -> str:
+        return self.names.get(label, label)
+
+
+@dataclass(frozen=True)
+class PaperTable:
+    """A table with what stands above and under it. left: its first columns, which hold words; numbers: for CSV."""
+
+    name: str
+    caption: str
+    heads: Sequence[str]
+    lines: Sequence[Sequence[Cell]]
+    notes: Sequence[str]
+    numbers: pd.DataFrame
+    left: int = 1
+
+    def typeset(self, form: str) -> str:
+        """As latex, markdown or csv."""
+        if form == "csv":
+            return str(self.numbers.to_csv(index=False))
+        kept = [i for i in range(len(self.heads)) if i < self.left or any(line[i].text for line in self.lines)]
+        heads, lines = [self.heads[i] for i in kept], [[line[i] for i in kept] for line in self.lines]
+        note = " ".join(f"{said.rstrip('.')}." for said in self.notes if said)
+        if form == "markdown":
+            shown = note.replace(BETTER, f"\\{BETTER}")
+            return f"{self.caption}\n\n{typeset.markdown(heads, lines, self.left)}\n\n{shown}\n"
+        above = [
+            "% \\usepackage{booktabs}",
+            r"\begin{table}",
+            r"\centering",
+            rf"\caption{{{escape_latex(self.caption)}}}",
+        ]
+        under = [r"\par\smallskip", rf"{{\footnotesize {escape_latex(note)}\par}}", r"\end{table}", ""]
+        label = rf"\label{{tab:{self.name}}}"
+        return "\n".join([*above, label, typeset.latex(heads, lines, self.left).rstrip(), *under])
+
+
+def paper_table(folder: Path, what: str, choice: Choice) -> PaperTable:
+    """A table of a study. Raises ConfigError if it has none of this name, or no results."""
+    makers: dict[str, Callable[[Any, Choice], PaperTable]]
+    found: Study | Survey
+    if is_matrix(folder):
+        found = Survey.load(folder)
+        makers = {"scores": survey_scores, "hyperparameters": survey_hyperparameters, "ablation": ablation}
+    else:
+        found = Study.load(folder)
+        makers = {"scores": study_scores, "hyperparameters": study_hyperparameters}
+    if what == "ablation" and what not in makers:
+        raise ConfigError(f"{folder}: no ablation here; it is a table of a comparison with --over, one row per value")
+    if what not in makers:
+        raise ConfigError(f"table = {what}: must be one of {', '.join(makers)}")
+    if not (found.labels if isinstance(found, Survey) else found.ordered):
+        raise ConfigError(f"{folder}: nothing was evaluated yet")
+    return makers[what](found, choice)
+
+
+@dataclass(frozen=True)
+class Marked:
+    """What a study decides for a table. rows: its leaderboard; reference: the method that marks compare with."""
+
+    study: Study
+    rows: Mapping[str, LeaderboardRow]
+    reference: str
+
+    @classmethod
+    def of(cls, study: Study, rows: Mapping[str, LeaderboardRow], reference: str) -> "Marked":
+        """Raises ConfigError for a race, which tests against local training alone."""
+        if study.race is not None and reference != BASELINE:
+            raise ConfigError(f"reference = {reference}: a comparison with --until-told tests against {BASELINE} only")
+        return cls(study, rows, reference)
+
+    @cached_property
+    def contrasts(self) -> dict[str, Contrast]:
+        """Of every other method to the reference; none of a race."""
+        if self.study.race is not None:
+            return {}
+        if self.reference == BASELINE:
+            return {label: row.over_local for label, row in self.rows.items() if row.over_local is not None}
+        others = [(label, self.reference) for label in self.rows if label != self.reference]
+        return {found.method: found for found in family(self.study.scores, others, self.study.point)}
+
+    @cached_property
+    def doubts(self) -> dict[str, str]:
+        """Why methods that are significantly better or worse than the reference have no mark."""
+        signs = {label: found.gain.mean for label, found in self.contrasts.items() if found.sign}
+        known = {label: doubts(self.study, label, self.reference, gain) for label, gain in signs.items()}
+        return {label: doubt for label, doubt in known.items() if doubt and label not in REFERENCES}
+
+    @cached_property
+    def marks(self) -> dict[str, str]:
+        """The marks of the methods that are better or worse than the reference, without a doubt."""
+        if self.study.race is not None:
+            tones = {"above": BETTER, "below": WORSE}
+            return {label: tones[row.tone] for label, row in self.rows.items() if row.tone in tones}
+        signs = {label: found.sign for label, found in self.contrasts.items() if found.sign}
+        without = {*REFERENCES, *self.doubts}
+        return {label: BETTER if sign > 0 else WORSE for label, sign in signs.items() if label not in without}
+
+    @cached_property
+    def best(self) -> str | None:
+        """The method that the study names as the best of several."""
+        return best_for_sure(self.study, [*self.rows.values()])
+
+    def cell(self, label: str) -> Cell:
+        """The score of a method."""
+        row, metric = self.rows[label], self.study.metric
+        return Cell(
+            shown_interval(row)(row.score, metric.number), place=int(label == self.best), mark=self.marks.get(label, "")
+        )
+
+    def how(self) -> str:
+        """By which tests methods are compared; empty if there are too few seeds for one."""
+        if self.study.race is not None:
+            return "sequential tests of paired differences that hold together with 95 %"
+        tested = [found for found in self.contrasts.values() if found.p is not None]
+        if not tested:
+            return ""
+        count = plural(max(found.comparisons for found in tested), "comparison")
+        return f"paired t test over seeds, p < {ALPHA:.2g} after correction for {count}"
+
+
+def shown_interval(row: LeaderboardRow) -> Callable[..., str]:
+    """How a mean is shown: of a race alone, because it stops by what it sees, so that such intervals do not hold."""
+    return with_half if row.verdicts is None else lambda found, number, half=None: number(found.mean)
+
+
+def study_scores(study: Study, choice: Choice) -> PaperTable:
+    """Scores at both evaluation points, of the worst clients, and the difference to the reference."""
+    rows, metric = {row.label: row for row in leaderboard(study)}, study.metric
+    shown, marked = choice.of([*rows]), Marked.of(study, rows, choice.reference or BASELINE)
+    over = f"over {choice.name(choice.reference or BASELINE)}{', points' if metric.share else ''}"
+    heads = ["method", metric.title, POINT_NAMES[OTHER_POINT[study.point]], "worst tenth", "client sd", over]
+    lines = []
+    for label in shown:
+        row, number, half = rows[label], metric.number, shown_interval(rows[label])
+        gain = marked.contrasts.get(label)
+        rest = [
+            "" if row.other is None else half(row.other, number),
+            "" if row.worst is None else half(row.worst, number),
+            "" if row.spread is None else number(row.spread),
+            "" if gain is None else half(gain.gain, metric.difference, number),
+        ]
+        lines.append([Cell(choice.name(label) + row.mark), marked.cell(label), *map(Cell, rest)])
+    notes = [
+        mean_note([*rows.values()]),
+        marks_note(choice, marked.how(), [marked.marks.get(label, "") for label in shown]),
+        *(
+            f"{choice.name(label)} has no mark, because {marked.doubts[label]}"
+            for label in shown
+            if label in marked.doubts
+        ),
+        bold_note(marked, choice),
+        "Worst tenth: mean of the worst tenth of a seed's clients; client sd: standard deviation over a seed's clients",
+        pooled_note(choice, shown),
+        sentence(estimator_remark(metric, [rows[label].estimator for label in shown])),
+        *(f"{choice.name(label)} failed: {why}" for label, why in study.failures.items()),
+    ]
+    frame = leaderboard_frame([rows[label] for label in shown], study.failures)
+    return PaperTable("scores", caption_of(study), heads, lines, notes, named(frame, choice))
+
+
+def caption_of(study: Study) -> str:
+    return f"Test {study.metric.label} {POINT_NAMES[study.point]}{' in %' if study.metric.share else ''}, last round."
+
+
+def named(frame: pd.DataFrame, choice: Choice) -> pd.DataFrame:
+    return frame.assign(method=frame["method"].map(choice.name))
+
+
+def mean_note(rows: Sequence[LeaderboardRow]) -> str:
+    counts = sorted({len(row.score.values) for row in rows})
+    seeds = plural(counts[-1], "seed") if len(counts) == 1 else f"{counts[0]} to {counts[-1]} seeds"
+    half = counts[-1] > 1 and all(row.verdicts is None for row in rows)
+    return f"Mean over clients and {seeds}{' ± half of the 95 % interval over seeds (Student t)' if half else ''}"
+
+
+def marks_note(choice: Choice, how: str, marks: Sequence[str]) -> str:
+    """What the marks in a table mean, or that there are none."""
+    said = " and ".join([f"{BETTER} better"] * (BETTER in marks) + [f"{WORSE} worse"] * (WORSE in marks))
+    reference = choice.name(choice.reference or BASELINE)
+    return how and f"{said or 'No method is significantly better or worse'} than {reference}: {how}"
+
+
+def bold_note(marked: Marked, choice: Choice) -> str:
+    """What bold means, or why nothing is bold."""
+    rows = [*marked.rows.values()]
+    if len([row for row in rows if row.label not in REFERENCES]) < 2 or marked.study.plan.subject is not None:
+        return ""
+    if marked.best is None:
+        return f"Nothing is in bold: {comparison_answer(marked.study, rows)}"
+    hidden = "" if marked.best in choice.of([*marked.rows]) else f"; {choice.name(marked.best)}, the best, is not shown"
+    return f"Bold: better than every other method by the same tests{hidden}"
+
+
+def pooled_note(choice: Choice, shown: Sequence[str]) -> str:
+    pooled = [choice.name(label) for label in shown if label in REFERENCES]
+    return f"{join_words(pooled)} trains on the pooled data of all clients and does not compete" if pooled else ""
+
+
+def survey_scores(survey: Survey, choice: Choice) -> PaperTable:
+    """Methods by setting, with their mean ranks."""
+    shown = choice.of(survey.ordered)
+    marked = {
+        setting.name: Marked.of(survey.studies[setting.name], survey.boards[setting.name], choice.reference or BASELINE)
+        for setting in survey.settings
+    }
+    ranks = {} if survey.raced else survey.ranking.ranks
+    lines = [
+        [
+            Cell(choice.name(label)),
+            *(with_mark(own.cell(label), own.rows[label].mark) for own in marked.values()),
+            Cell(f"{ranks[label]:.2f}" if label in ranks else ""),
+        ]
+        for label in shown
+    ]
+    marks = [own.marks.get(label, "") for own in marked.values() for label in shown]
+    bold = "better than every other method of the setting by the same tests"
+    notes = [
+        mean_note([row for own in marked.values() for row in own.rows.values()]),
+        marks_note(choice, next(iter(marked.values())).how(), marks),
+        f"Bold: {bold}"
+        if any(own.best for own in marked.values())
+        else f"Nothing is in bold, because no method is {bold}",
+        "Rank: mean over settings and seeds, 1 is the best" if ranks else "",
+        pooled_note(choice, shown),
+    ]
+    heads = ["method", *(shown_name(setting) for setting in survey.settings), "rank"]
+    return PaperTable("scores", caption_of(survey.first), heads, lines, notes, numbers_of(survey, choice, shown))
+
+
+def with_mark(cell: Cell, seeds: str) -> Cell:
+    """A score with the remark that it lacks seeds."""
+    return replace(cell, text=cell.text + seeds)
+
+
+def numbers_of(survey: Survey, choice: Choice, shown: Sequence[str]) -> pd.DataFrame:
+    frame = matrix_frame(survey)
+    return named(frame[frame["method"].isin(shown)], choice)
+
+
+def shown_name(setting: Setting) -> str:
+    """`alpha=0.1,participation=1` -> `alpha = 0.1, participation = 1`."""
+    return setting.name.replace("=", " = ").replace(",", ", ")
+
+
+def study_hyperparameters(study: Study, choice: Choice) -> PaperTable:
+    """Every method's tuned keys with the values that were tried and the chosen one, and its other numbers."""
+    labels = [*dict.fromkeys([*study.ordered, *study.plan.labels()])]
+    rows = [row for label in choice.of(labels) for row in hyperparameters(study, label)]
+    return _of_hyperparameters([study], choice, rows)
+
+
+def survey_hyperparameters(survey: Survey, choice: Choice) -> PaperTable:
+    """The same in every setting."""
+    shown = choice.of(survey.ordered)
+    rows = [
+        {"setting": setting.name, **row}
+        for setting in survey.settings
+        for label in shown
+        for row in hyperparameters(survey.studies[setting.name], label)
+    ]
+    return _of_hyperparameters([*survey.studies.values()], choice, rows)
+
+
+def hyperparameters(study: Study, label: str) -> list[dict[str, Any]]:
+    """Rows of a method: key, tried values (none if it was not tuned), chosen value, number of points."""
+    plan = study.plan
+    config = study.runs[label].config() if label in study.runs else {}
+    space = {key: values for key, values in plan.spaces.get(label, {}).items() if len(values) > 1}
+    chosen = plan.choices.get(label, {})
+    own = {f"method.{key}": value for key, value in (config.get("method") or {}).items() if _is_number(value)}
+    if not space:
+        own |= {"train.lr": (config.get("train") or {}).get("lr")}
+    fixed = {key: value for key, value in own.items() if key not in space}
+    budget = len(plan.points(label)) if space else 0
+    rows = [
+        {"method": label, "key": key, "tried": values, "chosen": chosen.get(key), "points": budget}
+        for key, values in space.items()
+    ]
+    rows += [{"method": label, "key": k, "tried": [], "chosen": v, "points": 0} for k, v in fixed.items()]
+    return rows
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _of_hyperparameters(studies: Sequence[Study], choice: Choice, rows: Sequence[dict[str, Any]]) -> PaperTable:
+    first = studies[0]
+    heads = [*(["setting"] if rows and "setting" in rows[0] else []), "method", "key", "tried", "chosen", "points"]
+    shown = [
+        {
+            **row,
+            "method": choice.name(row["method"]),
+            "key": row["key"].removeprefix("method.").removeprefix("train."),
+            "tried": tried_text(row["tried"]),
+            "chosen": text_of(row["chosen"]),
+            "points": str(row["points"] or ""),
+        }
+        for row in rows
+    ]
+    lines, before = [], dict[str, str]()
+    for row in shown:
+        repeated = [head for head in ("setting", "method") if row.get(head) == before.get(head)]
+        repeated = repeated if "setting" not in heads or "setting" in repeated else []
+        blank = [*repeated, *(["points"] if "method" in repeated else [])]
+        lines.append([Cell("" if head in blank else row[head]) for head in heads])
+        before = row
+    tuned = any(row["tried"] for row in rows)
+    plan = first.plan
+    seeds = sorted({entry.seed for entry in plan.entries if entry.role == "candidate"})
+    how = {"grid": "of its space", "random": "drawn at random from its space", "optuna": "proposed by Optuna"}
+    notes = [
+        f"Points: number of points {how[plan.search]} that were tried; chosen is the best mean validation "
+        f"{first.metric.label} {POINT_NAMES[first.point]} over tuning {'seeds' if len(seeds) > 1 else 'seed'} "
+        f"{', '.join(map(str, seeds))}" if tuned else "No method was tuned",
+        "Keys without tried values were not tuned" if tuned and any(not row["tried"] for row in rows) else "",
+    ]  # fmt: skip
+    frame = pd.DataFrame(rows).assign(tried=[" ".join(map(text_of, row["tried"])) for row in rows])
+    left = heads.index("tried")
+    return PaperTable("hyperparameters", "Hyperparameters.", heads, lines, notes, named(frame, choice), left)
+
+
+def tried_text(values: Sequence[Any]) -> str:
+    """`0.1, 0.5`; of many numbers their range."""
+    if len(values) > MOST_VALUES and all(map(_is_number, values)):
+        return f"{text_of(min(values))} to {text_of(max(values))}"
+    return ", ".join(map(text_of, values))
+
+
+def ablation(survey: Survey, choice: Choice) -> PaperTable:
+    """One row per setting, one column per method; against the first setting if clients have the same data in all.
+
+    By default only the methods are shown that an option belongs to, if options vary and nothing else.
+    """
+    over, metric = survey.matrix.over, survey.first.metric
+    varied = [label for label in survey.ordered if _is_varied(survey, label)]
+    choice = replace(choice, methods=choice.methods or varied or survey.ordered)
+    shown, keys = choice.of(survey.ordered), [*over]
+    paired = not survey.raced and not any(key.partition(".")[0] in SHARED for key in keys)
+    found = {label: _between_settings(survey, label) if paired else ({}, None) for label in shown}
+    boards = [(setting, survey.boards[setting.name]) for setting in survey.settings]
+    lines = [
+        [
+            *(Cell(text_of(setting.values[key])) for key in keys),
+            *(
+                Cell(
+                    shown_interval(board[label])(board[label].score, metric.number),
+                    place=int(setting.name == found[label][1]),
+                    mark=found[label][0].get(setting.name, ""),
+                )
+                for label in shown
+            ),
+        ]
+        for setting, board in boards
+    ]
+    rows = [board[label] for _, board in boards for label in shown]
+    marks = [mark for own, _ in found.values() for mark in own.values()]
+    tested = paired and min(len(row.score.values) for row in rows) >= LEAST_SEEDS
+    count = plural(len(boards) - 1, "comparison")
+    how = f"paired t test over seeds, p < {ALPHA:.2g} after correction for {count} per method" if tested else ""
+    apart = "Clients have other data in other rows, so that rows are not tested against each other"
+    notes = [
+        mean_note(rows),
+        marks_note(Choice(reference=shown_name(boards[0][0])), how, marks).replace("method is", "value is"),
+        "Bold: better than every other value by the same tests" if any(best for _, best in found.values()) else "",
+        "" if paired or survey.raced else apart,
+    ]
+    heads = [*map(key_name, keys), *map(choice.name, shown)]
+    numbers = numbers_of(survey, choice, shown)
+    return PaperTable("ablation", caption_of(survey.first), heads, lines, notes, numbers, len(keys))
+
+
+def _is_varied(survey: Survey, label: str) -> bool:
+    """Whether options of methods alone vary, and those of this one."""
+    keys = [*survey.matrix.over]
+    if not all(key.startswith("method.") for key in keys):
+        return False
+    runs = [study.runs[label].config().get("method") for study in survey.studies.values() if label in study.runs]
+    return any(run != runs[0] for run in runs[1:])
+
+
+def _between_settings(survey: Survey, label: str) -> tuple[dict[str, str], str | None]:
+    """A method's marks by setting against the first one, and the setting that is better than every other."""
+    metric, point = survey.first.metric, survey.first.point
+    metrics = {setting.name: survey.studies[setting.name].metrics[label] for setting in survey.settings}
+    clients = {setting.name: survey.studies[setting.name].clients[label] for setting in survey.settings}
+    scores, names = FinalScores.of(metric, metrics, clients), [*metrics]
+    marks = {
+        found.method: BETTER if found.sign > 0 else WORSE
+        for found in family(scores, [(name, names[0]) for name in names[1:]], point)
+        if found.sign
+    }
+    means = {name: float(scores.rows[name, point, LAST][f"test_{metric.name}"].mean()) for name in names}
+    best = sorted(names, key=lambda name: means[name], reverse=metric.higher)[0]
+    ahead = family(scores, [(best, name) for name in names if name != best], point)
+    return marks, best if len(ahead) == len(names) - 1 and all(found.sign > 0 for found in ahead) else None
