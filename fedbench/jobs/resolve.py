@@ -165,7 +165,7 @@ def choose_hosts(config: Config) -> None:
     offer = cluster.cluster_offer(resources.address) if clustered else _this_machine()
     if resources.hosts == "auto":
         most = _most_hosts(offer, resources.cpus_per_host)
-        taking_part = count_of(config.partition.clients, config.participation)
+        taking_part = count_of(config.partition.trained_clients, config.participation)
         resources.hosts = 0 if most < 2 and not clustered else max(1, min(most, taking_part))
     if resources.gpus_per_host == "auto":
         hosts = max(1, int(resources.hosts))
@@ -186,21 +186,18 @@ def _most_hosts(offer: cluster.Offer, cpus: float) -> int:
 
 def _check_sizes(run: ResolvedRun) -> None:
     config = run.config
-    clients = config.partition.clients
+    clients, newcomers = config.partition.trained_clients, config.partition.clients - config.partition.trained_clients
+    there = f"there are {clients} clients" + (f" beside the {newcomers} that join later" if newcomers else "")
     if config.participation > clients:
-        raise ConfigError(
-            f"participation = {config.participation:g}: there are {clients} clients; take at most that many"
-        )
+        raise ConfigError(f"participation = {config.participation:g}: {there}; take at most that many")
     if config.evaluate.clients is None and clients > MOST_EVALUATED:
         config.evaluate.clients = MOST_EVALUATED
     if isinstance(config.evaluate.clients, int) and config.evaluate.clients > clients:
-        raise ConfigError(
-            f"evaluate.clients = {config.evaluate.clients}: there are {clients} clients; take at most that many, or all"
-        )
+        raise ConfigError(f"evaluate.clients = {config.evaluate.clients}: {there}; take at most that many, or all")
     if config.resources.hosts != "auto" and config.resources.hosts > clients:
         raise ConfigError(
-            f"resources.hosts = {config.resources.hosts}: there are {clients} clients, and a host works for at least "
-            f"one; take at most {clients}"
+            f"resources.hosts = {config.resources.hosts}: {there}, and a host works for at least one; take at most "
+            f"{clients}"
         )
     if "public" in run.method.needs and not config.public.size:
         raise ConfigError(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from fedbench.config.counts import count_of
+from fedbench.config.counts import count_of, newcomer_count
 from fedbench.results.files import write_json_atomically
 from fedbench.results.reader import Records, at_best_round, at_last_round
 from fedbench.results.schema import POINTS
@@ -130,7 +130,10 @@ def counted_participants(clients: pd.DataFrame, config: dict[str, Any], rounds: 
 
     Counted if every client was evaluated, else taken from the configuration.
     """
-    total, share = (config.get("partition") or {}).get("clients"), config.get("participation") or 1.0
+    dealt, share = config.get("partition") or {}, config.get("participation") or 1.0
+    total = dealt.get("clients")
+    if total:
+        total -= newcomer_count(total, dealt.get("new_clients") or 0)
     asked = rounds["clients"].map(lambda clients: float(count_of(total or clients, share)))
     if (config.get("evaluate") or {}).get("clients") not in (None, "all"):
         return asked

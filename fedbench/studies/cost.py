@@ -63,7 +63,7 @@ class Cost:
     @property
     def steps(self) -> int:
         """Gradient steps, each of one batch, as the method counts them."""
-        config, clients = self.config, self.config.partition.clients
+        config, clients = self.config, self.config.partition.trained_clients
         kind, options = methods.load(config.method.name), methods.checked_options(config.method)
         trainers = kind.trainers(options)
         fits = {"all": clients, "pooled": 1, "drawn": count_of(clients, config.participation)}[trainers]
@@ -105,7 +105,7 @@ class Cost:
     @property
     def looks(self) -> float:
         """Number of images in all evaluations."""
-        config, clients, sample = self.config, self.config.partition.clients, self.config.evaluate.clients
+        config, clients, sample = self.config, self.config.partition.trained_clients, self.config.evaluate.clients
         seen = min(clients, sample if isinstance(sample, int) else clients)
         each = self.tests + self.images * config.data.val
         return ceil(config.rounds / config.evaluate.every) * seen * each * EVALUATED_MODELS
