@@ -7,7 +7,7 @@ from lightning import LightningModule
 
 from fedbench import methods, models
 from fedbench.aggregation import rules
-from fedbench.config import Config
+from fedbench.config import Config, EvaluateConfig
 from fedbench.config.counts import count_of
 from fedbench.data import sources
 from fedbench.data.dataset import Dataset
@@ -199,9 +199,22 @@ def _check_sizes(run: ResolvedRun) -> None:
             f"resources.hosts = {config.resources.hosts}: {there}, and a host works for at least one; take at most "
             f"{clients}"
         )
+    _check_newcomers(run, newcomers)
     if "public" in run.method.needs and not config.public.size:
         raise ConfigError(
             f"method {config.method.name} needs a public unlabelled set: set public.size, for example --public.size 300"
+        )
+
+
+def _check_newcomers(run: ResolvedRun, newcomers: int) -> None:
+    config, usual = run.config, EvaluateConfig()
+    for key in ("new_clients_epochs", "new_clients_samples"):
+        if not newcomers and getattr(config.evaluate, key) != getattr(usual, key):
+            raise ConfigError(f"evaluate.{key}: no client joins after the last round; set partition.new_clients")
+    if newcomers and (why := run.method.refuses_newcomers(run.options)):
+        raise ConfigError(
+            f"partition.new_clients = {config.partition.new_clients:g}: {config.method.name} has no rule for clients "
+            f"that join later: {why}; leave it out"
         )
 
 

@@ -15,7 +15,10 @@ from fedbench.results.statistics import interval
 from fedbench.results.tables import REFERENCES, clients_at, pooled_scores
 from fedbench.tasks import Metric
 
-RECORDS = ("metrics.jsonl", "timings.jsonl", "clients.parquet", "traces.parquet", "partition.json", "partition.npz")
+RECORDS = (
+    *("metrics.jsonl", "timings.jsonl", "clients.parquet", "traces.parquet", "newcomers.parquet"),
+    *("partition.json", "partition.npz"),
+)
 """Files of a finished run that never change again."""
 
 

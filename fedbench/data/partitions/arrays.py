@@ -100,7 +100,8 @@ def check_client_count(path: Path, held: int, newcomers: int, options: Partition
     if total != clients:
         whom = f"{total} clients, {newcomers} of them newcomers" if newcomers else f"{held} clients"
         raise ConfigError(
-            f"partition.path = {path}: the file has {whom}, partition.clients = {clients}; set partition.clients {total}"
+            f"partition.path = {path}: the file has {whom}, partition.clients = {clients}; "
+            f"set partition.clients {total}"
         )
     if newcomers not in (0, clients - options.trained_clients):
         raise ConfigError(

@@ -15,7 +15,8 @@ def check_newcomers(options: PartitionConfig) -> None:
     if options.trained_clients < 1:
         most = f"take at most {options.clients - 1}" if options.clients > 1 else "leave it out"
         raise ConfigError(
-            f"partition.new_clients = {options.new_clients:g}: at least 1 of {options.clients} clients must train; {most}"
+            f"partition.new_clients = {options.new_clients:g}: at least 1 of {options.clients} clients must train; "
+            f"{most}"
         )
 
 

@@ -93,7 +93,7 @@ class Partition:
         digest = hashlib.sha256(_content(self.clients))
         public = np.empty(0, np.int64) if self.public is None else self.public
         digest.update(len(public).to_bytes(8, "little") + public.astype("<i8").tobytes())
-        if len(self.newcomers):
+        if self.newcomers:
             digest.update(_content(self.newcomers))
         return digest.hexdigest()
 
@@ -106,7 +106,7 @@ class Partition:
     def tree(self) -> dict[str, Any]:
         """The partition for JSON, as the scheme `file` reads it."""
         found = {"clients": _listed(self.clients)} | ({} if self.public is None else {"public": self.public.tolist()})
-        return found | ({"newcomers": _listed(self.newcomers)} if len(self.newcomers) else {})
+        return found | ({"newcomers": _listed(self.newcomers)} if self.newcomers else {})
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The partition as flat arrays by name, which the scheme `file` also reads."""

@@ -66,5 +66,5 @@ def test_somebody_must_train():
         deal(new_clients=7)
     with pytest.raises(ConfigError, match=r"at least 1 of 1 clients must train; leave it out"):
         deal(clients=1, new_clients=0.5)
-    with pytest.raises(ConfigError, match="partition.new_clients"):
+    with pytest.raises(ConfigError, match=r"must be a whole number >= 0 or number in \(0, 1\)"):
         deal(new_clients=1.5)
