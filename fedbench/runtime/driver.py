@@ -218,8 +218,8 @@ class Driver:
             elif task.joining and "test" in (scores := report.scores["new_clients"]):
                 self.recorder.add_newcomer(self.seed, task.client, task.joining, scores["test"])
         for failure, clients in failures.items():
-            who = f"{plural(len(clients), 'newcomer')}, of whom {min(clients)} is the first"
-            self.warn(f"seed {self.seed}: scores are missing of {who}: {failure}")
+            who = f"{plural(len(clients), 'newcomer')} (the first: client {min(clients)})"
+            self.warn(f"seed {self.seed}: scores of {who} are missing: {failure}")
         self.warn(*(line for reply in replies for line in reply.remarks))
 
     def drawn(self, round: int) -> list[int]:
