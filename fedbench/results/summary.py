@@ -9,6 +9,7 @@ import pandas as pd
 
 from fedbench.config.counts import count_of, newcomer_count
 from fedbench.results.files import write_json_atomically
+from fedbench.results.newcomers import newcomer_summary
 from fedbench.results.reader import Records, at_best_round, at_last_round
 from fedbench.results.schema import POINTS
 from fedbench.results.statistics import interval
@@ -72,6 +73,7 @@ def summarise(run: Records, warnings: Sequence[str] = ()) -> dict[str, Any]:
         "seeds": config.get("seeds") or sorted({int(seed) for seed in metrics["seed"]}),
         "rounds": config.get("rounds"),
         "points": points,
+        **({"new_clients": newcomer_summary(metric, later)} if len(later := run.newcomers()) else {}),
         **_cost(run, clients, config, metrics),
         "warnings": list(warnings),
         "failed": failures(metrics),
