@@ -12,7 +12,6 @@ Where we decide:
 - A tensor that head and body share counts as body.
 """
 
-from functools import partial
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
@@ -57,11 +56,10 @@ class FedRep(Method["FedRep.Options"]):
         return layout.masks("head") & ~layout.masks("tied")
 
     def train(self, client: Client, received: Weights) -> Upload:
-        options, model = self.options, received
-        phases = [partial(self.fit_head, epochs=options.head_epochs), self.fit_body]
-        for phase in phases if options.order == "head_first" else reversed(phases):
-            model = phase(client, model)
-        return self.upload(client, model)
+        epochs = self.options.head_epochs
+        if self.options.order == "head_first":
+            return self.upload(client, self.fit_body(client, self.fit_head(client, received, epochs)))
+        return self.upload(client, self.fit_head(client, self.fit_body(client, received), epochs))
 
     def fit_head(self, client: Client, model: Weights, epochs: int | None) -> Weights:
         move, step = Move(self.private_params.mask, frozen="norm_eval"), Step(lr=self.options.head_lr)

@@ -125,8 +125,9 @@ class PFedHN(Method["PFedHN.Options", PrivateState, "PFedHN.Server"]):
             local = self.local_step(model)
             trained = client.fit(model, client.train, f"join/{epoch}", Amount(epochs=1), step=local)
             moves = self.shared_params.take(model.params - trained.params)[None]
-            slope = pulled_back(embedding[None], phi, moves, moves.new_ones(1))[-1][0]
-            embedding, velocity = step(embedding, *clipped([slope], options.clip), velocity, *settings)
+            *_, slopes = pulled_back(embedding[None], phi, moves, moves.new_ones(1))
+            (slope,) = clipped([slopes[0]], options.clip)
+            embedding, velocity = step(embedding, slope, velocity, *settings)
             params = self.shared_params.put(trained.params, generate(embedding, phi))
             model = trained.replace(params=params)
         return model

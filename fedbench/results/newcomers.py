@@ -65,8 +65,8 @@ def case_name(epochs: int, images: int) -> str:
 def _cases(metric: Metric, frame: pd.DataFrame) -> Iterator[tuple[int, int, pd.DataFrame]]:
     """Images, epochs, and the rows of the metric."""
     known = frame[frame["metric"] == metric.name].dropna(subset=["value"])
-    for (images, epochs), own in known.groupby(["images", "epochs"]):
-        yield int(images), int(epochs), own
+    for _, own in known.groupby(["images", "epochs"]):
+        yield int(own["images"].iloc[0]), int(own["epochs"].iloc[0]), own
 
 
 def _over_seeds(own: pd.DataFrame) -> Interval:
