@@ -132,6 +132,9 @@ class Driver:
             self._restore(kept)
         else:
             self._extra_pass(0)
+        if self.setup.partition.newcomers:  # a server half that has no message for them fails now, not at the end
+            self.server.round = self.record.number + 1
+            self._server_half("welcome", self.server, self.context.clients)
 
     def end(self) -> None:
         """Warn of rounds in which nothing was trained, and release what only this run needed."""

@@ -71,6 +71,14 @@ class Cost:
         return config.rounds * fits * kind.steps(options, config.train, max(1, round(held)), config.public.size)
 
     @property
+    def joining_steps(self) -> int:
+        """Gradient steps of newcomers, as an ordinary fit makes them."""
+        asked, own, batch = self.config.evaluate, self.config.partition, self.batch
+        whole = sum({*asked.new_clients_epochs}) * ceil(self.images * (1 - self.config.data.val) / batch)
+        few = max(asked.new_clients_epochs) * sum(ceil(count / batch) for count in asked.new_clients_samples)
+        return (own.clients - own.trained_clients) * (whole + few)
+
+    @property
     def images(self) -> float:
         """Training images of a client, including validation: the requested number, or an even share."""
         asked, pooled = self.dealt, self.dealt.test == "pooled"
@@ -121,9 +129,8 @@ class Cost:
         """Seconds of training and evaluation on one core, from a step measured now. Raises ConfigError."""
         pace = self.config.train.model_dump(mode="json", include=PACE_KEYS)
         asked = Config(data=self.config.data, model=self.config.model, train={**pace, "batch_size": self.batch})
-        return step_seconds(asked.model_dump_json(), self.dataset) * (
-            self.steps + FORWARD_SHARE * self.looks / self.batch
-        )
+        steps = self.steps + self.joining_steps + FORWARD_SHARE * self.looks / self.batch
+        return step_seconds(asked.model_dump_json(), self.dataset) * steps
 
 
 def steps_of(config: Config) -> int:

@@ -6,14 +6,16 @@ from typing import Any
 
 import pandas as pd
 import pytest
+import torch
 
 from fedbench.config import Config
-from fedbench.errors import ConfigError
+from fedbench.errors import ConfigError, RunError
 from fedbench.jobs.resolve import resolve
 from fedbench.methods import names
 from fedbench.methods.client import Client, Predictor
 from fedbench.methods.fedavg import FedAvg
-from fedbench.methods.messages import weights_of
+from fedbench.methods.messages import Message, weights_of
+from fedbench.methods.server import ServerState
 from fedbench.module.weights import Weights
 from fedbench.runtime.drive import drive
 from fedbench.runtime.exchange import Order, Relocation, Reply
@@ -125,6 +127,19 @@ def test_a_newcomer_that_fails_is_named_and_the_others_are_not_lost(tmp_path):
     shy, diverged = run.recorder.warnings[-2:]
     assert shy.startswith("seed 0: scores of 1 newcomer (the first: client 8) are missing: ValueError: I would rather")
     assert "(the first: client 9) are missing: its model holds values that are not finite: lower train.lr" in diverged
+
+
+class Numbered(FedAvg):
+    """Its server has something for each of eight clients."""
+
+    def send(self, server: ServerState, client: int) -> Message:
+        return super().send(server, client).add(own=torch.arange(8)[client])
+
+
+def test_a_server_half_without_a_message_for_newcomers_fails_before_round_1(tmp_path):
+    with pytest.raises(RunError, match=r"Numbered.welcome fails: IndexError: .*8"):
+        play(asked(f"{__name__}:Numbered"), tmp_path)
+    assert not (tmp_path / "metrics.jsonl").exists()
 
 
 @pytest.mark.parametrize("key", ["new_clients_epochs", "new_clients_samples"])
