@@ -119,12 +119,15 @@ def outcome(folder: Path) -> tuple[str, int]:
         said = [matrix.matrix_text(survey), matrix.matrix_answer(survey), *matrix.matrix_notes(survey)]
         return "\n".join(said), FAILED if failed else OK
     from fedbench.report.leaderboard import leaderboard, leaderboard_text
+    from fedbench.report.scores import newcomers_text
     from fedbench.report.study import Study
     from fedbench.report.verdicts import comparison_answer, comparison_notes
 
     study = Study.load(folder)
     rows = leaderboard(study)
     text = f"{leaderboard_text(rows, study.metric, study.failures)}\n{comparison_answer(study, rows)}"
+    if later := newcomers_text(study.newcomers, study.metric):
+        text = f"{text}\n\n{later}"
     if study.race is not None:
         text = "\n".join([text, *comparison_notes(study, rows)])
     return text, FAILED if study.failures else OK

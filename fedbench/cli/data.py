@@ -126,11 +126,9 @@ def checks(dataset: "Dataset", config: "Config") -> Iterator[tuple[bool, str]]:
 
 
 def partition_lines(config: "Config", parted: "Partition") -> Iterator[tuple[str, str]]:
-    sizes = [len(client.train) for client in parted.clients]
-    yield (
-        "partition",
-        f"{config.partition.name}, {len(sizes)} clients, {min(sizes)} to {max(sizes)} training images each",
-    )
+    sizes = [len(client.train) for client in (*parted.clients, *parted.newcomers)]
+    who = f"{len(parted.clients)} clients" + (f" and {len(parted.newcomers)} newcomers" if parted.newcomers else "")
+    yield "partition", f"{config.partition.name}, {who}, {min(sizes)} to {max(sizes)} training images each"
     yield "", f"fingerprint {parted.fingerprint()[:16]}"
     yield from (("warning", warning) for warning in parted.warnings)
 

@@ -38,7 +38,7 @@ def main(argv: list[str]) -> int:
     """Runs or continues a grid; prints the final table, failed and stopped trials, and the paths of the results."""
     config, asked = parse(argv, FLAGS, prog="fedbench grid", preview=preview)
     from fedbench.report.leaderboard import leaderboard
-    from fedbench.report.scores import final_table_text
+    from fedbench.report.scores import final_table_text, newcomers_text
     from fedbench.report.study import Study
     from fedbench.report.verdicts import said_of
     from fedbench.studies.grid import grid
@@ -52,6 +52,8 @@ def main(argv: list[str]) -> int:
         stages.stop()
     study = Study.load(result.folder)
     print(final_table_text(study.table, study.metric))
+    if later := newcomers_text(study.newcomers, study.metric):
+        print(f"\n{later}\n")
     said, besides = said_of(study, leaderboard(study))
     print("\n".join([said, *besides]))
     print(f"best:    {', '.join(f'{key}={yaml_value(value)}' for key, value in result.best.items()) or 'the defaults'}")

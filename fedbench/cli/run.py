@@ -13,8 +13,9 @@ FLAGS = (Flag("resume", "continue the run in the output folder; an error if ther
 def main(argv: list[str]) -> int:
     """Runs the configuration; prints the final table and the paths of the results."""
     config, asked = parse(argv, FLAGS, prog="fedbench run")
-    from fedbench.report.scores import final_table_text
+    from fedbench.report.scores import final_table_text, newcomers_text
     from fedbench.results.estimators import estimator
+    from fedbench.results.newcomers import newcomer_table
     from fedbench.results.tables import FinalScores, final_table
     from fedbench.studies.run import run
     from fedbench.studies.stages import RunProgress
@@ -30,6 +31,8 @@ def main(argv: list[str]) -> int:
     kinds = {label: estimator(result.config.model_dump(), metric)}
     scores = FinalScores.of(metric, {label: result.metrics}, {label: result.clients})
     print(final_table_text(final_table(scores, kinds), metric))
+    if later := newcomers_text(newcomer_table(metric, {label: result.newcomers}), metric):
+        print(f"\n{later}")
     for line in result.summary.get("warnings", []):
         print(f"warning: {line}")
     print(f"results: {result.folder}")

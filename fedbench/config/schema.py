@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, cast
 import yaml
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
+from fedbench.config.counts import newcomer_count
 from fedbench.config.section import OpenSection, PositiveInt, Section, Seed
 from fedbench.config.words import refuse_values
 from fedbench.errors import ConfigError
@@ -22,11 +23,15 @@ from fedbench.user_code import name_of, objects_to_send, receive_objects
 from fedbench.user_code.given_data import with_data_name
 from fedbench.user_code.given_model import with_model_name
 
+NEW_CLIENTS_EPOCHS, NEW_CLIENTS_SAMPLES = [0, 1, 2, 5, 10], [1, 5, 20]
 YOUNGER = (
     ("", "save_predictions", False),
     ("evaluate", "module_metrics", False),
     ("train", "clip_norm", None),
     ("train", "accumulate", 1),
+    ("partition", "new_clients", 0),
+    ("evaluate", "new_clients_epochs", NEW_CLIENTS_EPOCHS),
+    ("evaluate", "new_clients_samples", NEW_CLIENTS_SAMPLES),
 )
 """Section, key and default of options that do not count by default, so that earlier results keep their names."""
 
@@ -102,6 +107,11 @@ class PartitionConfig(OpenSection):
 
     name: str = Field("dirichlet", description="partition scheme: a name from `fedbench data --help`")
     clients: PositiveInt = Field(10, description="number of clients")
+    new_clients: Annotated[int, Field(ge=0)] | Annotated[float, Field(gt=0, lt=1)] = Field(
+        0,
+        description="of these, how many take no part in training and join after the last round: a count, or a share "
+        "below 1; drawn by the seed",
+    )
     classes: PositiveInt = Field(2, description="classes per client")
     deal: Literal["even", "shuffled", "random"] = Field(
         "even",
@@ -142,6 +152,11 @@ class PartitionConfig(OpenSection):
     noise_rate: float = Field(0.2, ge=0, le=1, description="share of wrong labels of noise_clients")
 
     _absolute = field_validator("path")(absolute)
+
+    @property
+    def trained_clients(self) -> int:
+        """The number of clients that are no newcomers."""
+        return self.clients - newcomer_count(self.clients, self.new_clients)
 
 
 class PublicConfig(Section):
@@ -261,6 +276,15 @@ class EvaluateConfig(Section):
         False,
         description="also record what the module logs in its test_step, else its validation_step, per client, in "
         "clients.parquet",
+    )
+    new_clients_epochs: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)] = Field(
+        NEW_CLIENTS_EPOCHS,
+        description="local epochs after which newcomers (partition.new_clients) are evaluated, each from the start",
+    )
+    new_clients_samples: list[PositiveInt] = Field(
+        NEW_CLIENTS_SAMPLES,
+        description="also evaluate newcomers that have only so many training images, drawn at random, after the most "
+        "of these epochs",
     )
     by: list[Literal["class", "domain"]] = Field(
         [], description="also record test scores per class (as the client sees it) and per domain, in clients.parquet"

@@ -18,9 +18,16 @@ from fedbench.results.files import (
 from fedbench.results.files import write_parquet_atomically as write_table
 from fedbench.results.predictions import PREDICTIONS_FOLDER
 from fedbench.results.reader import Records
-from fedbench.results.schema import CLIENTS_SCHEMA, TRACES_SCHEMA
+from fedbench.results.schema import CLIENTS_SCHEMA, NEWCOMERS_SCHEMA, TRACES_SCHEMA
 from fedbench.results.summary import write_summary
 from fedbench.runtime.kept_models import MODELS_FOLDER
+
+TABLES = {
+    "clients.parquet": CLIENTS_SCHEMA,
+    "traces.parquet": TRACES_SCHEMA,
+    "newcomers.parquet": NEWCOMERS_SCHEMA,
+}
+"""The tables of a run; the last one only if clients join after the last round."""
 
 
 def link(source: Path, target: Path) -> None:
@@ -40,10 +47,10 @@ def gather(folder: Path, config: Config, runs: Sequence[Path]) -> None:
     (folder / "summary.json").unlink(missing_ok=True)  # of other seeds, or of other code
     for name in ("metrics.jsonl", "timings.jsonl"):
         write_atomically(folder / name, b"".join((run / name).read_bytes() for run in runs if (run / name).exists()))
-    for name, layout in (("clients.parquet", CLIENTS_SCHEMA), ("traces.parquet", TRACES_SCHEMA)):
-        write_table(
-            folder / name, concatenate_tables([read_table(run / name, layout, []) for run in runs], layout), layout
-        )
+    for name, layout in TABLES.items():
+        found = [read_table(run / name, layout, []) for run in runs if (run / name).exists()]
+        if found or name != "newcomers.parquet":
+            write_table(folder / name, concatenate_tables(found, layout), layout)
     environments = [read_json(run / "environment.json", []) for run in runs]
     prints = {seed: value for known in environments for seed, value in known["partition_fingerprint"].items()}
     whole = {**environments[0], "partition_fingerprint": prints, "finished": environments[-1]["finished"]}

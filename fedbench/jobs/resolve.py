@@ -7,7 +7,7 @@ from lightning import LightningModule
 
 from fedbench import methods, models
 from fedbench.aggregation import rules
-from fedbench.config import Config
+from fedbench.config import Config, EvaluateConfig
 from fedbench.config.counts import count_of
 from fedbench.data import sources
 from fedbench.data.dataset import Dataset
@@ -165,7 +165,7 @@ def choose_hosts(config: Config) -> None:
     offer = cluster.cluster_offer(resources.address) if clustered else _this_machine()
     if resources.hosts == "auto":
         most = _most_hosts(offer, resources.cpus_per_host)
-        taking_part = count_of(config.partition.clients, config.participation)
+        taking_part = count_of(config.partition.trained_clients, config.participation)
         resources.hosts = 0 if most < 2 and not clustered else max(1, min(most, taking_part))
     if resources.gpus_per_host == "auto":
         hosts = max(1, int(resources.hosts))
@@ -186,25 +186,35 @@ def _most_hosts(offer: cluster.Offer, cpus: float) -> int:
 
 def _check_sizes(run: ResolvedRun) -> None:
     config = run.config
-    clients = config.partition.clients
+    clients, newcomers = config.partition.trained_clients, config.partition.clients - config.partition.trained_clients
+    there = f"there are {clients} clients" + (f" beside the {newcomers} that join later" if newcomers else "")
     if config.participation > clients:
-        raise ConfigError(
-            f"participation = {config.participation:g}: there are {clients} clients; take at most that many"
-        )
+        raise ConfigError(f"participation = {config.participation:g}: {there}; take at most that many")
     if config.evaluate.clients is None and clients > MOST_EVALUATED:
         config.evaluate.clients = MOST_EVALUATED
     if isinstance(config.evaluate.clients, int) and config.evaluate.clients > clients:
-        raise ConfigError(
-            f"evaluate.clients = {config.evaluate.clients}: there are {clients} clients; take at most that many, or all"
-        )
+        raise ConfigError(f"evaluate.clients = {config.evaluate.clients}: {there}; take at most that many, or all")
     if config.resources.hosts != "auto" and config.resources.hosts > clients:
         raise ConfigError(
-            f"resources.hosts = {config.resources.hosts}: there are {clients} clients, and a host works for at least "
-            f"one; take at most {clients}"
+            f"resources.hosts = {config.resources.hosts}: {there}, and a host works for at least one; take at most "
+            f"{clients}"
         )
+    _check_newcomers(run, newcomers)
     if "public" in run.method.needs and not config.public.size:
         raise ConfigError(
             f"method {config.method.name} needs a public unlabelled set: set public.size, for example --public.size 300"
+        )
+
+
+def _check_newcomers(run: ResolvedRun, newcomers: int) -> None:
+    config, usual = run.config, EvaluateConfig()
+    for key in ("new_clients_epochs", "new_clients_samples"):
+        if not newcomers and getattr(config.evaluate, key) != getattr(usual, key):
+            raise ConfigError(f"evaluate.{key}: no client joins after the last round; set partition.new_clients")
+    if newcomers and (why := run.method.refuses_newcomers(run.options)):
+        raise ConfigError(
+            f"partition.new_clients = {config.partition.new_clients:g}: {config.method.name} has no rule for clients "
+            f"that join later: {why}; leave it out"
         )
 
 

@@ -97,6 +97,11 @@ class APFL(Method["APFL.Options", "APFL.State"]):
             params=torch.lerp(model.params, own.params, alpha), buffers=torch.lerp(model.buffers, own.buffers, alpha)
         )
 
+    def join(self, client: Client[State], received: Weights) -> Weights | Predictor:
+        """v starts at w, as before round 1."""
+        client.state.personal = received
+        return super().join(client, received)
+
     def _own(self, client: Client[State]) -> tuple[Weights, float]:
         """v and alpha after the client's last training."""
         state = client.state

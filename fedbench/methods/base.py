@@ -86,11 +86,12 @@ class Method(Generic[OptionsT, StateT, ServerT]):
     Options: set by `method.<name>`; State and Server: dataclasses of what a client and the server keep. For type
     checks, a class that defines its own names them: `class Mine(Method["Mine.Options", "Mine.State", "Mine.Server"])`.
 
-    Hooks, which default to FedAvg. Client: private, frozen, begin, receive, train, outgoing, personal, idle_model;
-    server: start, send, aggregate, weights, global_model, shared_part; both: check, adapt_model, steps.
+    Hooks, which default to FedAvg. Client: private, frozen, begin, receive, train, outgoing, personal, idle_model,
+    join; server: start, send, aggregate, weights, global_model, shared_part, welcome; both: check, adapt_model, steps.
 
     Traits, each with its default and, in parentheses, its readers: needs, after_fit, optimizer, trainers, makes_steps,
-    and two marks of hooks, `uses_aggregator` (aggregate) and `mean_suffices` (aggregate and weights).
+    refuses_newcomers, and two marks of hooks, `uses_aggregator` (aggregate) and `mean_suffices` (aggregate and
+    weights).
     """
 
     about: ClassVar[About] = About("")
@@ -126,6 +127,11 @@ class Method(Generic[OptionsT, StateT, ServerT]):
     def makes_steps(cls, options: OptionsT) -> bool:
         """Whether it takes its own steps, by `Client.training`, which other engines cannot (resolve, warnings)."""
         return False
+
+    @classmethod
+    def refuses_newcomers(cls, options: OptionsT) -> str:
+        """Why no client can join after the last round; empty if one can (resolve)."""
+        return ""
 
     def __init__(self, options: OptionsT, context: Context) -> None:
         self.options, self.context = options, context
@@ -219,6 +225,18 @@ class Method(Generic[OptionsT, StateT, ServerT]):
         """
         return model
 
+    def join(self, client: Client[StateT], received: Weights) -> Weights | Predictor:
+        """The model of a newcomer after `client.epochs` local epochs, from what it received after the last round.
+
+        A newcomer has the state of a client before round 1 and gets the message of `welcome`. By default it trains as
+        any client does, with these epochs in place of the run's. Each call has a new client.
+        """
+        if not client.epochs:
+            return self.personal(client, received, "after_agg") or received
+        trained = self.train(client, received).trained
+        assert trained is not None
+        return self.personal(client, trained, "after_fit") or trained
+
     def start(self, initial: Weights) -> ServerT:
         """The server's initial state."""
         params, buffers = self.shared_params.take(initial.params), self.shared_buffers.take(initial.buffers)
@@ -227,6 +245,10 @@ class Method(Generic[OptionsT, StateT, ServerT]):
     def send(self, server: ServerT, client: int) -> Message:
         """The message to client number `client`. A tensor shared by several clients is sent to a host once."""
         return model_message(server.params, server.buffers, server.counters)
+
+    def welcome(self, server: ServerT, client: int) -> Message:
+        """The message to a newcomer, whose number `client` follows those of `context.clients`."""
+        return self.send(server, client)
 
     @uses_aggregator
     @mean_suffices

@@ -39,6 +39,10 @@ class Centralized(Method["Centralized.Options"]):
             return model
         return client.fit(model, client.train, "ft", Amount(epochs=self.options.ft_epochs))
 
+    def join(self, client: Client, received: Weights) -> Weights:
+        """The model, fine-tuned as with `ft_epochs`."""
+        return client.fit(received, client.train, "ft")
+
     def send(self, server: ServerState, client: int) -> Message:
         return free(super().send(server, client))
 

@@ -57,6 +57,10 @@ class CFL(Method["CFL.Options", PrivateState, "CFL.Server"]):
         models: list[Weights] = field(default_factory=list)
         updates: dict[int, Tensor] = field(default_factory=dict)
 
+    @classmethod
+    def refuses_newcomers(cls, options: Options) -> str:
+        return "clusters are found by the updates of all clients"
+
     def check(self) -> Iterable[str]:
         if self.options.eps1 >= self.options.eps2:
             yield (

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import partial
 from typing import Any, Generic
 
@@ -69,7 +69,8 @@ class Client(Declared, Generic[StateT_co]):
     In an exchange a client first receives the message with a model of round `round` and is evaluated; then it trains
     in the next round. samples: training images. public: the unlabelled public images, or None. initial: the start
     model of the run. state: its private state. message: the received message. decay: current factor of every learning
-    rate. keeps_optimizers: whether optimiser states are kept between rounds.
+    rate. keeps_optimizers: whether optimiser states are kept between rounds. epochs: of a newcomer's local training, in
+    place of `train.epochs` and `train.steps`.
     """
 
     id: int
@@ -86,6 +87,7 @@ class Client(Declared, Generic[StateT_co]):
     message: Message = field(default_factory=Message)
     decay: float = 1.0
     keeps_optimizers: bool = False
+    epochs: int | None = None
 
     @property
     def steps_made(self) -> int:
@@ -107,6 +109,11 @@ class Client(Declared, Generic[StateT_co]):
             order = torch.randperm(count, generator=seeds.generator(self.seed, self.id, stream))
         stay = count - held_count(count, share)
         return self.train.part(order[:stay].sort().values), self.train.part(order[stay:].sort().values)
+
+    def amount(self, amount: Amount = AMOUNT) -> Amount:
+        """The length of a fit, with the epochs of a newcomer if the method leaves it open."""
+        is_open = amount.epochs is None and amount.steps is None
+        return replace(amount, epochs=self.epochs) if is_open else amount
 
     def rate(self, lr: float | None = None) -> float:
         """The learning rate of this round, from `lr` or `train.lr`."""
@@ -177,7 +184,7 @@ class Client(Declared, Generic[StateT_co]):
                 )
         step = step or Step()
         memory = step.memory if isinstance(step.memory, dict) else self.memory(step.memory or stream)
-        return Fit(start, data, stream, amount, move, loss, step.of(self.decay, memory))
+        return Fit(start, data, stream, self.amount(amount), move, loss, step.of(self.decay, memory))
 
 
 def with_lesson(

@@ -29,9 +29,11 @@ RETURNS: dict[str, tuple[tuple[type, ...], str]] = {
     "outgoing": ((Upload,), "the upload"),
     "personal": ((Weights, Predictor, NOTHING), "weights, a Predictor, or None"),
     "idle_model": ((Weights,), "weights"),
+    "join": ((Weights, Predictor), "weights or a Predictor"),
     "answer": ((Message,), "a Message"),
     "start": ((ServerState,), "the method's Server, `return self.Server(...)`"),
     "send": ((Message,), "a Message"),
+    "welcome": ((Message,), "a Message"),
     "aggregate": ((NOTHING,), "nothing: write the result to the server, `server.params = ...`"),
     "global_model": ((Weights, NOTHING), "weights, or None"),
     "shared_part": ((Weights, NOTHING), "weights, or None"),
@@ -39,7 +41,10 @@ RETURNS: dict[str, tuple[tuple[type, ...], str]] = {
     "conclude": ((NOTHING,), "nothing: write the result to the server"),
 }
 """The return types of each hook, and their words."""
-OTHER_HOOKS = {"private", "frozen", "begin", "check", "weights", "steps", "adapt_model", "trainers", "makes_steps"}
+OTHER_HOOKS = {
+    *("private", "frozen", "begin", "check", "weights", "steps", "adapt_model"),
+    *("trainers", "makes_steps", "refuses_newcomers"),
+}
 TRAITS = {"after_fit": ("fit", "after_agg", "global"), "optimizer": ("run", "own", "plain")}
 TRAINERS = ("drawn", "all", "pooled")
 FORMER = {
@@ -226,13 +231,13 @@ def _finite(numbers: Tensor) -> bool:
 
 @contextmanager
 def guard_inputs(method: Method, hook: str, client: Client, exact: bool = True, **given: Weights) -> Iterator[None]:
-    """Raises RunError if a hook writes to what others see or, unless it is `train`, to the private state.
+    """Raises RunError if a hook writes to what others see or, unless it trains, to the private state.
 
     exact: also detects writes that PyTorch does not count, such as through `.data`, by copies. given: weights passed
     to the hook, by name.
     """
     shared = {**given, "client.message": client.message, "client.initial": client.initial}
-    watched = shared if hook == "train" else {**shared, "client.state": client.state}
+    watched = shared if hook in ("train", "join") else {**shared, "client.state": client.state}
     before = _leaves(watched)
     copies = [_bits(value) for _, value, _ in before if isinstance(value, Tensor)] if exact else []
     yield

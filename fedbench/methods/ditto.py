@@ -70,6 +70,10 @@ class Ditto(Method["Ditto.Options", "Ditto.State"]):
         last = point == "after_agg" and self.context.is_last(client.round)
         return self._fit_pulled(client, model, model, next_round_data(client)) if last else model
 
+    def join(self, client: Client[State], received: Weights) -> Weights:
+        """The personal model starts at the global one, as with `mode=finetune`."""
+        return self._fit_pulled(client, received, received, client.train)
+
     def _fit_pulled(self, client: Client[State], start: Weights, anchor: Weights, data: Any) -> Weights:
         """Local training from `start` under the pull to `anchor` (Algorithm 1)."""
         options = self.options
@@ -77,7 +81,8 @@ class Ditto(Method["Ditto.Options", "Ditto.State"]):
             {"edit": proximal_pull, "anchor": anchor.params, "mu": options.lam} if options.lam else {}
         )
         step = Step(lr=options.personal_lr, memory="personal", **pull)
-        return client.fit(start, data, amount=Amount(epochs=options.personal_epochs), step=step)
+        epochs = options.personal_epochs if client.epochs is None else client.epochs
+        return client.fit(start, data, amount=Amount(epochs=epochs), step=step)
 
 
 def next_round_data(client: Client) -> Any:

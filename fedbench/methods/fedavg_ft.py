@@ -40,8 +40,13 @@ class FedAvgFT(Method["FedAvgFT.Options"]):
             return model
         if options.ft_when == "final" and not self.context.is_last(client.round):
             return None
-        scope: Any = options.ft_scope
+        return self.fine_tuned(client, model, options.ft_epochs)
+
+    def fine_tuned(self, client: Client, model: Weights, epochs: int | None) -> Weights:
+        scope: Any = self.options.ft_scope
         move = None if scope == "all" else Move(self.context.layout.mask(scope), frozen="norm_eval")
-        return client.fit(
-            model, client.train, "ft", Amount(epochs=options.ft_epochs), move, step=Step(lr=options.ft_lr)
-        )
+        return client.fit(model, client.train, "ft", Amount(epochs=epochs), move, step=Step(lr=self.options.ft_lr))
+
+    def join(self, client: Client, received: Weights) -> Weights:
+        """The global model, fine-tuned."""
+        return self.fine_tuned(client, received, client.epochs)

@@ -58,15 +58,16 @@ class FedDyn(Method["FedDyn.Options", "FedDyn.State", "FedDyn.Server"]):
         drift: Tensor | None = None
         mean: Tensor = UNSET
 
-    def alpha(self, client: int) -> float:
+    def alpha(self, samples: int) -> float:
+        """The weight of the pull of a client with so many images."""
         sizes = self.context.sizes
-        scale = sum(sizes) / len(sizes) / sizes[client] if self.options.weighting == "samples" else 1.0
+        scale = sum(sizes) / len(sizes) / samples if self.options.weighting == "samples" else 1.0
         return self.options.alpha * scale
 
     def train(self, client: Client[State], received: Weights) -> Upload:
         drift = client.state.drift
         anchor = received.params if drift is None else received.params - drift
-        step = Step(proximal_pull, anchor=anchor, mu=self.alpha(client.id))
+        step = Step(proximal_pull, anchor=anchor, mu=self.alpha(client.samples))
         trained = client.fit(received, client.train, step=step)
         move = trained.params - received.params
         client.state.drift = move if drift is None else drift + move

@@ -132,6 +132,16 @@ class FedEM(Method["FedEM.Options", "FedEM.State", "FedEM.Server"]):
                 mixture = responsibilities(mixture, losses).mean(0)
         return Predictor(partial(mixed_scores, client, model.all, mixture))
 
+    def join(self, client: Client[State], received: Weights) -> Weights | Predictor:
+        """The received components under mixture weights of as many passes as epochs; none is trained."""
+        assert isinstance(received, Components)
+        if not received.others:
+            return received
+        mixture, losses = self.mixture(client), losses_of(client, received.all)
+        for _ in range(client.epochs or 0):
+            mixture = responsibilities(mixture, losses).mean(0)
+        return Predictor(partial(mixed_scores, client, received.all, mixture))
+
     def mixture(self, client: Client[State]) -> Tensor:
         kept, count = client.state.mixture, self.options.components
         even = torch.full((count,), 1 / count, dtype=torch.float64)

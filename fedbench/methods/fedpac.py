@@ -108,7 +108,8 @@ class FedPAC(Method["FedPAC.Options", PrivateState, "FedPAC.Server"]):
         statistics, alignment = self.statistics_and_alignment(client, received)
         epochs, resting = Amount(epochs=options.head_epochs), Move(head, frozen="eval")
         tuned = client.fit(received, client.train, "head", epochs, resting, step=Step(lr=options.head_lr))
-        trained = client.fit(tuned, client.train, "body", Amount(epochs=options.body_epochs), Move(~head), alignment)
+        epochs = Amount(epochs=options.body_epochs if client.epochs is None else client.epochs)
+        trained = client.fit(tuned, client.train, "body", epochs, Move(~head), alignment)
         upload = self.upload(client, trained)
         upload.add(**statistics)
         if options.lam:

@@ -83,6 +83,11 @@ class FedPHP(Method["FedPHP.Options", "FedPHP.State"]):
         past = inherited_model(client)
         return past if self.options.predictor == "hpm" else Predictor(partial(mean_scores, client, (past, model)))
 
+    def join(self, client: Client[State], received: Weights) -> Weights | Predictor:
+        """What is inherited is the received model, as before round 1."""
+        client.state.inherited = received
+        return super().join(client, received)
+
     def _lesson(self, client: Client[State], teacher: Weights) -> Loss:
         """The loss that compares outputs with the teacher's `[n, d]`."""
         learner, kd = client.learner, self.options.transfer == "kd"

@@ -56,10 +56,19 @@ class FedRep(Method["FedRep.Options"]):
         return layout.masks("head") & ~layout.masks("tied")
 
     def train(self, client: Client, received: Weights) -> Upload:
-        options, model = self.options, received
-        head = ("head", self.private_params.mask, options.head_epochs, options.head_lr)
-        body = ("body", self.shared_params.mask, options.body_epochs, None)
-        for stream, mask, epochs, lr in (head, body) if options.order == "head_first" else (body, head):
-            move = Move(mask, frozen="norm_eval")
-            model = client.fit(model, client.train, stream, Amount(epochs=epochs), move, step=Step(lr=lr))
-        return self.upload(client, model)
+        epochs = self.options.head_epochs
+        if self.options.order == "head_first":
+            return self.upload(client, self.fit_body(client, self.fit_head(client, received, epochs)))
+        return self.upload(client, self.fit_head(client, self.fit_body(client, received), epochs))
+
+    def fit_head(self, client: Client, model: Weights, epochs: int | None) -> Weights:
+        move, step = Move(self.private_params.mask, frozen="norm_eval"), Step(lr=self.options.head_lr)
+        return client.fit(model, client.train, "head", Amount(epochs=epochs), move, step=step)
+
+    def fit_body(self, client: Client, model: Weights) -> Weights:
+        move = Move(self.shared_params.mask, frozen="norm_eval")
+        return client.fit(model, client.train, "body", Amount(epochs=self.options.body_epochs), move)
+
+    def join(self, client: Client, received: Weights) -> Weights:
+        """Only the head is trained, under the common body."""
+        return self.fit_head(client, received, client.epochs)

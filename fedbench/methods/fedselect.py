@@ -135,7 +135,7 @@ class FedSelect(Method["FedSelect.Options", "FedSelect.State"]):
         """LocalAlt: in every epoch a pass over the data for the personal part, then one for the shared part."""
         parts = {name: part for name, part in {"personal": mask, "shared": ~mask}.items() if holds_one(part)}
         steps = {name: self._step(client, name, part.to(model.params.dtype)) for name, part in parts.items()}
-        for epoch in range(self.context.train.epochs):
+        for epoch in range(self.context.train.epochs if client.epochs is None else client.epochs):
             for name, step in steps.items():
                 model = client.fit(model, client.train, f"{name}/{epoch}", Amount(epochs=1), step=step)
         return model

@@ -36,7 +36,7 @@ from fedbench.engine.fit import Amount, Loss, Step
 from fedbench.engine.losses import task_loss
 from fedbench.errors import ConfigError
 from fedbench.methods.base import About, ExtraPass, Method, ModelFacts, Point
-from fedbench.methods.client import Client, PrivateState
+from fedbench.methods.client import Client, Predictor, PrivateState
 from fedbench.methods.fedprox import proximal_pull
 from fedbench.methods.messages import Encoded, Message, Upload, uncounted
 from fedbench.methods.server import ServerState
@@ -153,7 +153,8 @@ class Floco(ExtraPass["Floco.Options", "Floco.State", "Floco.Server"]):
 
     def _fit_private(self, client: Client[State], received: Weights) -> Weights:
         """Trains the private mixture, pulled to the received one (Floco+)."""
-        amount, lam = own_amount(self.options, self.context.train), self.options.lam
+        lam = self.options.lam
+        amount = own_amount(self.options, self.context.train) if client.epochs is None else client.amount()
         pull = Step(proximal_pull, anchor=received.params, mu=lam) if lam else None
         start = self.mixture_at(self._private(client), self.centre(client))
         return self._fit(client, start, "personal", amount, pull)
@@ -166,7 +167,7 @@ class Floco(ExtraPass["Floco.Options", "Floco.State", "Floco.Server"]):
     ) -> Weights:
         """A fit with new coordinates in every step; the result has those of evaluation."""
         train, loss = self.context.train, None
-        amount = amount or Amount(train.epochs, train.steps)
+        amount = client.amount() if amount is None else amount
         if self.options.alpha_sampling == "random":
             path = self.coordinates_of_steps(client, stream, amount.steps_on(client.samples, train)).to(start.params)
             loss = Loss(mixed_loss, path=path, step=torch.zeros(1, dtype=torch.int64, device=path.device))
@@ -182,6 +183,12 @@ class Floco(ExtraPass["Floco.Options", "Floco.State", "Floco.Server"]):
     def idle_model(self, client: Client[State]) -> Weights:
         """The last trained model, at the client's centre received since."""
         return self.for_evaluation(client, client.state.personal or client.state.last or super().idle_model(client))
+
+    def join(self, client: Client[State], received: Weights) -> Weights | Predictor:
+        """At the middle of the simplex; the private mixture (Floco+) starts at the received one."""
+        if self.options.personal_epochs:
+            client.state.personal = received
+        return super().join(client, received)
 
     def for_evaluation(self, client: Client[State], mixture: Weights) -> Weights:
         """The mixture at the centre, or at the middle in the round before the projection."""

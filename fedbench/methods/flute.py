@@ -86,7 +86,7 @@ class FLUTE(Method["FLUTE.Options", PrivateState, "FLUTE.Server"]):
     def train(self, client: Client, received: Weights) -> Upload:
         """Trains the head, then head and body, with one optimiser and one stream of batches."""
         present = client.train.labels.bincount(minlength=self.context.classes) > 0
-        kept, (alone, both) = client.memory("fit"), self.amounts()
+        kept, (alone, both) = client.memory("fit"), self.amounts(client.epochs)
         step, move = Step(memory={} if kept is None else kept), Move(self.context.layout.mask("head"))
         tuned = client.fit(received, client.train, amount=alone, move=move, loss=self.loss(present, 0.0), step=step)
         loss = self.loss(present, self.options.lambda_3)
@@ -101,12 +101,12 @@ class FLUTE(Method["FLUTE.Options", PrivateState, "FLUTE.Server"]):
             traces={"collapse_distance": float(collapse_distance(as_rows(head, present), present))},
         )
 
-    def amounts(self) -> tuple[Amount, Amount]:
-        """Amounts of the head phase and of the phase after it."""
+    def amounts(self, epochs: int | None) -> tuple[Amount, Amount]:
+        """Amounts of the head phase and of the phase after it. epochs: of both, if not those of the run."""
         train = self.context.train
-        total = train.steps or train.epochs
+        total = (train.steps or train.epochs) if epochs is None else epochs
         last = min(self.options.rep_epochs, total)
-        if train.steps:
+        if train.steps and epochs is None:
             return Amount(steps=total - last), Amount(steps=last, after=total - last)
         return Amount(epochs=total - last), Amount(epochs=last, after=total - last)
 

@@ -118,6 +118,10 @@ class IFCA(Method["IFCA.Options", PrivateState, "IFCA.Server"]):
         number = encoded(torch.tensor(received.cluster), bits=ceil(log2(self.options.clusters)))
         return self.upload(client, trained, cluster=number, traces={"cluster": float(received.cluster + 1)})
 
+    def join(self, client: Client, received: Weights) -> Weights:
+        """The model of its cluster, trained as with `average=models`."""
+        return client.fit(received, client.train)
+
     def aggregate(self, server: Server, uploads: list[Upload]) -> None:
         weights, whole = self.checked_weights(uploads), self.mean_model(uploads)
         slow = self.options.average == "gradients" and self.options.divisor == "participants"

@@ -52,6 +52,12 @@ class LGFedAvg(Method["LGFedAvg.Options", PrivateState, "LGFedAvg.Server"]):
         super().__init__(options, context)
         self.fedavg = Method(options, context)
 
+    @classmethod
+    def refuses_newcomers(cls, options: Options) -> str:
+        return (
+            "with method.pretrain_rounds the server forgets the model to start from" if options.pretrain_rounds else ""
+        )
+
     def check(self) -> tuple[str, ...]:
         if self.options.pretrain_rounds > self.context.rounds:
             raise ConfigError(

@@ -100,8 +100,15 @@ class PerFedAvg(Method["PerFedAvg.Options"]):
         return ahead.sub_(behind).div_(2 * delta)
 
     def personal(self, client: Client, model: Weights, point: Point) -> Weights:
+        return self.adapted(client, model, self.options.adapt_steps)
+
+    def join(self, client: Client, received: Weights) -> Weights:
+        """The received model after as many steps of adaptation as epochs."""
+        return self.adapted(client, received, client.epochs or 0)
+
+    def adapted(self, client: Client, model: Weights, steps: int) -> Weights:
         """A_i: the model after steps with the full gradient of the client's training images."""
-        steps, rate = self.options.adapt_steps, client.rate(self.options.alpha)
+        rate = client.rate(self.options.alpha)
         if not (steps and self.options.alpha):
             return model
         amount = Amount(epochs=steps, shuffle=False)

@@ -140,8 +140,18 @@ class PerFedMask(Method["PerFedMask.Options", PrivateState, "PerFedMask.Server"]
     def personal(self, client: Client, model: Weights, point: Point) -> Weights:
         if point == "after_fit":
             return model
-        amount, step = Amount(epochs=self.options.ft_epochs), Step(lr=self.options.ft_lr)
-        return client.fit(model, client.train, "ft", amount, step=step)
+        return self.fine_tuned(client, model, self.options.ft_epochs)
+
+    def fine_tuned(self, client: Client, model: Weights, epochs: int | None) -> Weights:
+        return client.fit(model, client.train, "ft", Amount(epochs=epochs), step=Step(lr=self.options.ft_lr))
+
+    def join(self, client: Client, received: Weights) -> Weights:
+        """The global model, fine-tuned."""
+        return self.fine_tuned(client, received, client.epochs)
+
+    def welcome(self, server: Server, client: int) -> Message:
+        """The model; a newcomer needs no mask."""
+        return super().send(server, client)
 
     def send(self, server: Server, client: int) -> Message:
         body, layers = server.params, torch.from_numpy(self.masks[client].astype(np.uint8))

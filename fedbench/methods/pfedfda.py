@@ -133,7 +133,8 @@ class PFedFDA(Method["PFedFDA.Options", "PFedFDA.State", "PFedFDA.Server"]):
         body, loss = Move(~layout.mask("head")), None
         if self.options.features_from == "training":
             batch = len(data) if size == "full" else min(int(size), len(data))
-            rows, (weight, _) = client.learner.steps_of(len(data)) * batch, layout.linear_head()
+            (weight, _), steps = layout.linear_head(), client.amount().steps_on(len(data), self.context.train)
+            rows = steps * batch
             loss = recording_loss(layout.head_name, rows, batch, weight.shape[1], received.params)
         trained = client.fit(received, data, move=body, loss=loss)
         if loss is not None and len(recorded_features(loss)[0]):

@@ -86,6 +86,10 @@ class PFedGate(Method["PFedGate.Options", "PFedGate.State"]):
         return options.gate
 
     @classmethod
+    def refuses_newcomers(cls, options: Options) -> str:
+        return "method.sparsity lists one share for each client" if isinstance(options.sparsity, list) else ""
+
+    @classmethod
     def steps(cls, options: Options, train: TrainConfig, samples: int, public: int) -> int:
         if not options.gate:
             return super().steps(options, train, samples, public)

@@ -11,7 +11,8 @@ Where we decide:
 - Gradients are clipped at norm 50 at both places, exactly, and at the client those of the generated parameters only.
 - Momentum of private heads follows `train.keep_optimizer`; batches come from the common loader.
 - Layers are drawn at one scale, as in the code. `hyper_init=w0` starts from the run's model, for models with BatchNorm.
-- Adam, spectral norm, clients of other sizes and clients that join later are not here.
+- A newcomer's embedding is drawn like the others were, and gets a step after each local epoch.
+- Adam, spectral norm and clients of other sizes are not here.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,7 +27,7 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
-from fedbench.engine.fit import Step
+from fedbench.engine.fit import Amount, Step
 from fedbench.methods.base import About, Method
 from fedbench.methods.client import Client, PrivateState
 from fedbench.methods.messages import Message, Upload, uncounted
@@ -106,12 +107,36 @@ class PFedHN(Method["PFedHN.Options", PrivateState, "PFedHN.Server"]):
         return Masks(head.params, torch.ones_like(head.buffers))
 
     def train(self, client: Client, received: Weights) -> Upload:
-        step, clip = None, self.options.clip
-        if clip is not None:
-            step = Step(clip_generated, generated=self.shared_params.mask.to(received.params), clip=clip)
-        trained = client.fit(received, client.train, step=step)
+        trained = client.fit(received, client.train, step=self.local_step(received))
         upload = self.upload(client, trained)
         return upload.add(params=self.shared_params.take(received.params - trained.params))  # type: ignore[return-value]
+
+    def local_step(self, model: Weights) -> Step | None:
+        clip, generated = self.options.clip, self.shared_params.mask.to(model.params)
+        return None if clip is None else Step(clip_generated, generated=generated, clip=clip)
+
+    def join(self, client: Client, received: Weights) -> Weights:
+        """The embedding alone is fitted, by the server's step after every local epoch; the network stays."""
+        options, message, model = self.options, client.message, received
+        phi = [getattr(message, f"phi{place}") for place in range(2 * (options.n_hidden + 2))]
+        embedding, velocity = message.embedding, torch.zeros_like(message.embedding)
+        settings = self.rates(client.decay)[1], options.server_momentum, options.server_weight_decay
+        for epoch in range(client.epochs or 0):
+            local = self.local_step(model)
+            trained = client.fit(model, client.train, f"join/{epoch}", Amount(epochs=1), step=local)
+            moves = self.shared_params.take(model.params - trained.params)[None]
+            *_, slopes = pulled_back(embedding[None], phi, moves, moves.new_ones(1))
+            (slope,) = clipped([slopes[0]], options.clip)
+            embedding, velocity = step(embedding, slope, velocity, *settings)
+            params = self.shared_params.put(trained.params, generate(embedding, phi))
+            model = trained.replace(params=params)
+        return model
+
+    def rates(self, decay: float) -> tuple[float, float]:
+        """The rates of the network and of the embeddings."""
+        options, usual = self.options, 0.05 if self.options.variant == "pc" else 0.01
+        rate = usual if options.server_lr is None else options.server_lr
+        return rate * decay, (rate if options.embed_lr is None else options.embed_lr) * decay
 
     def idle_model(self, client: Client) -> Weights:
         """What the first network generates, with the first head."""
@@ -156,21 +181,27 @@ class PFedHN(Method["PFedHN.Options", PrivateState, "PFedHN.Server"]):
             return message
         return message.add(first=uncounted(generate(embedding, self.first_network(server.params))))
 
+    def welcome(self, server: Server, client: int) -> Message:
+        """The network, and a new embedding."""
+        stream, like = self.context.generator(server.round, client, "embedding"), server.embeddings
+        embedding = torch.randn(like.shape[1], generator=stream, dtype=like.dtype)
+        phi = {f"phi{place}": uncounted(part) for place, part in enumerate(server.phi)}
+        model = super().send(server, client).add(params=generate(embedding, server.phi))
+        return model.add(embedding=uncounted(embedding), **phi)
+
     def aggregate(self, server: Server, uploads: list[Upload]) -> None:
         options, own = self.options, [u.client for u in uploads]
         weights = torch.tensor(self.checked_weights(uploads), dtype=server.embeddings.dtype)
         weights *= len(uploads) if options.phi_update == "sum" else 1
         moves = torch.stack([u.params for u in uploads])
         slopes = clipped(pulled_back(server.embeddings[own], server.phi, moves, weights), options.clip)
-        decay = self.context.train.lr_decay ** (server.round - 1)
-        rate = (0.05 if options.variant == "pc" else 0.01) if options.server_lr is None else options.server_lr
+        rate, own_rate = self.rates(self.context.train.lr_decay ** (server.round - 1))
         settings = options.server_momentum, options.server_weight_decay
         parts = zip(server.phi, slopes, server.velocity, strict=False)
-        stepped = [step(*part, rate * decay, *settings) for part in parts]
+        stepped = [step(*part, rate, *settings) for part in parts]
         server.phi, server.velocity = [part for part, _ in stepped], [velocity for _, velocity in stepped]
-        rate = rate if options.embed_lr is None else options.embed_lr
         before, velocity = server.embeddings[own], server.embedding_velocity[own]
-        rows, velocities = step(before, slopes[-1], velocity, rate * decay, *settings)
+        rows, velocities = step(before, slopes[-1], velocity, own_rate, *settings)
         server.embeddings, server.embedding_velocity = server.embeddings.clone(), server.embedding_velocity.clone()
         server.embeddings[own], server.embedding_velocity[own] = rows, velocities
         server.trained = sorted({*server.trained, *own})

@@ -112,6 +112,13 @@ class PFedMe(Method["PFedMe.Options", "PFedMe.State"]):
     def personal(self, client: Client[State], model: Weights, point: Point) -> Weights:
         return client.state.theta or client.initial
 
+    def join(self, client: Client[State], received: Weights) -> Weights:
+        """theta starts at w."""
+        client.state.theta = received
+        if client.epochs:
+            self.train(client, received)
+        return client.state.theta
+
     def send(self, server: ServerState, client: int) -> Message:
         return super().send(server, client).add(drawn=uncounted(torch.tensor(client in server.participants)))
 

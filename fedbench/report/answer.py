@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from fedbench.config.counts import newcomer_count
 from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.typeset import join_words
 from fedbench.results.estimators import SAMPLES
@@ -82,6 +83,8 @@ def partition_words(config: dict[str, Any], environment: dict[str, Any]) -> str:
     shown = headline if isinstance(headline, list) else []
     keys = [f"{key} {value}" for key, value in values.items() if key in shown and value is not None]
     keys += ["clients may share images"] if values.get("reuse") else []
+    if later := newcomer_count(values.get("clients") or 0, values.get("new_clients") or 0):
+        keys.append(f"{later} join after the last round")
     details = f" ({', '.join(keys)})" if keys else ""
     return f"{plural(values['clients'], 'client')}, {name}{details}" if values.get("clients") else name + details
 

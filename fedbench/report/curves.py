@@ -12,6 +12,7 @@ import plotly.graph_objects as go
 from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.theme import LIGHT, axis, dash_of, figure, hover, label_ends, round_axis, score_axis, with_opacity
 from fedbench.results.curves import over_seeds, seed_curve
+from fedbench.results.newcomers import newcomer_curve
 from fedbench.results.reader import Records, is_run
 
 MOST_POINTS = 200
@@ -56,6 +57,21 @@ def curve_limits(study: Study) -> list[float]:
     """Lowest and highest shown score of all curves, so that panels share their axis."""
     known = [curve for curve in study.curves.values() if len(curve)]
     return [min(c["min"].min() for c in known), max(c["max"].max() for c in known)] if known else [0, 100]
+
+
+def newcomer_curves(study: Study) -> go.Figure | None:
+    """Test score of newcomers over their local epochs, one curve per method."""
+    curves = {method: newcomer_curve(study.metric, study.runs[method].newcomers()) for method in study.ordered}
+    known = [curve for curve in curves.values() if len(curve)]
+    if not known:
+        return None
+    limits = [min(curve["min"].min() for curve in known), max(curve["max"].max() for curve in known)]
+    shown = {m: (c.rename(columns={"epochs": "round"}), study.colours[m], dash_of(m)) for m, c in curves.items()}
+    fig = _curves(shown, score_axis(study.metric, limits), hover(study.metric))
+    if fig is not None:
+        ticks = sorted(set().union(*(curve["epochs"] for curve in known)))
+        fig.update_layout(xaxis=axis("local epochs of a newcomer", showgrid=False, tickvals=ticks))
+    return fig
 
 
 def loss_curves(study: Study) -> go.Figure | None:

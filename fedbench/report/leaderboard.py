@@ -18,6 +18,7 @@ from fedbench.report.typeset import Cell, sentence
 from fedbench.results.contrasts import Contrast, block_ranks, family, stricter
 from fedbench.results.estimators import estimator_marks, estimator_remark
 from fedbench.results.files import write_atomically
+from fedbench.results.newcomers import after_most_epochs
 from fedbench.results.plan import point_name
 from fedbench.results.statistics import Interval, interval
 from fedbench.results.tables import BASELINE, LAST, REFERENCES, pooled_scores, worst_tenth_over_seeds
@@ -33,7 +34,8 @@ class LeaderboardRow:
     spread: mean of the worst tenth of clients, and standard deviation over clients, each of a seed and over seeds.
     over_local, behind: against local training and against the best; None for these two themselves. points, chosen: the
     number of tuned points and the best one. steps, traffic (bytes, both ways), seconds of the clock and of all
-    processors: of the whole run, per client except for seconds and the steps of a pooled model. target_round,
+    processors: of the whole run, per client except for seconds and the steps of a pooled model. newcomers: the score of
+    clients that joined after the last round, after their most local epochs. target_round,
     target_bytes: when the mean curve first reaches local's last score, if ever. verdicts: those of a race, in place of
     both contrasts. tone: the colour of its score (`tones`).
     """
@@ -61,6 +63,7 @@ class LeaderboardRow:
     target_bytes: float | None
     tone: str
     verdicts: RaceVerdicts | None = None
+    newcomers: Interval | None = None
 
     @property
     def tied(self) -> bool:
@@ -148,6 +151,7 @@ def _row(
         sent,
         _tone(study, label, over_local),
         verdicts=None if study.race is None else race_verdicts(study, study.race, label),
+        newcomers=after_most_epochs(study.metric, study.runs[label].newcomers()),
     )
 
 
@@ -198,6 +202,7 @@ def leaderboard_frame(rows: Sequence[LeaderboardRow], failures: Mapping[str, str
                 OTHER_POINT[row.point]: None if row.other is None else row.other.mean,
                 **_ends("worst_tenth", row.worst),
                 "spread": row.spread,
+                **({} if row.newcomers is None else _ends("newcomers", row.newcomers)),
                 "rank": row.rank,
                 **_numbers("over_local", row.over_local),
                 **_ends("better_off", row.over_local.better_off if row.over_local else None),
@@ -236,7 +241,7 @@ def _ends(name: str, found: Interval | None) -> dict[str, float | None]:
 
 
 SCORES = ("method", "score", "sd", "pooled")
-OF_CLIENTS = ("worst tenth", "client sd")
+OF_CLIENTS = ("worst tenth", "client sd", "newcomers")
 DIFFERENCES = ("over local", "p (adjusted)", "better off")
 COSTS = ("method", "points", "steps", "MB", "seconds", "CPU seconds", "rounds to local", "MB to local")
 OTHER_POINT = {"after_agg": "after_fit", "after_fit": "after_agg"}
@@ -286,7 +291,8 @@ def leaderboard_legend(rows: Sequence[LeaderboardRow], metric: Metric) -> str:
     """The legend of the table."""
     said = estimator_remark(metric, [row.estimator for row in rows])
     note = RACE_NOTE if any(row.verdicts is not None for row in rows) else LEADERBOARD_NOTE
-    return f"{note}; {said}" if said else note
+    later = NEWCOMERS_NOTE if any(row.newcomers is not None for row in rows) else ""
+    return "; ".join(filter(None, [note, later, said]))
 
 
 def _line(row: LeaderboardRow, metric: Metric, place: int) -> list[Cell]:
@@ -299,6 +305,7 @@ def _line(row: LeaderboardRow, metric: Metric, place: int) -> list[Cell]:
         "" if row.other is None else metric.number(row.other.mean),
         "" if row.worst is None else shown(row.worst, metric.number),
         "" if row.spread is None else metric.number(row.spread),
+        "" if row.newcomers is None else shown(row.newcomers, metric.number),
     ]
     if row.verdicts is not None:
         rest += row.verdicts.cells()
@@ -347,6 +354,7 @@ LEADERBOARD_NOTE = (
     f"± half of the 95 % interval over seeds, sd over seeds; pooled over all test samples; {CLIENTS_NOTE}; better off "
     "with its 95 % interval; p adjusted for the number of comparisons, = cannot be told from the best by it"
 )
+NEWCOMERS_NOTE = "newcomers: clients that joined after the last round, after their most local epochs"
 RACE_NOTE = (
     f"sd over seeds; {CLIENTS_NOTE}; "
     "methods have different numbers of seeds and are ordered by their paired difference from the first; "

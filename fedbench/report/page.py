@@ -53,6 +53,8 @@ def write_page(folder: Path) -> Path:
         write_pictures(study, folder)
     if len(study.groups):
         write_atomically(folder / "groups.csv", study.groups.to_csv(index=False))
+    if len(study.newcomers):
+        write_atomically(folder / "newcomers.csv", study.newcomers.to_csv(index=False))
     path = folder / "report.html"
     write_atomically(path, page_text(study, rows))
     return path
@@ -84,6 +86,7 @@ def page_text(study: Study, rows: Sequence[LeaderboardRow] = ()) -> str:
         cost_intro=f"{sentence(SPENT)}.",
         table=scores.final(study),
         groups=scores.of_groups(study),
+        newcomers=scores.of_newcomers(study),
         colours=study.colours,
         parts=[part for part in parts(study, rows) if part.charts],
         chips=chips(study),
@@ -113,6 +116,7 @@ def parts(study: Study, rows: Sequence[LeaderboardRow]) -> Iterator[Part]:
     if study.metrics:
         yield _curve_part(study)
         yield _client_part(study)
+        yield _newcomer_part(study)
         yield _lambda_part(study)
         yield _mask_part(study)
         yield _cost_part(study)
@@ -215,6 +219,15 @@ def _paired(study: Study, method: str) -> pd.DataFrame:
 def _slope(study: Study, method: str, paired: pd.DataFrame, limits: list[float]) -> tuple[str, go.Figure, str]:
     caption = f"{int(paired['gains'].sum())} of {len(paired)} gain over local"
     return method, figures.slopes(study.metric, paired, study.colours[method], limits), caption
+
+
+def _newcomer_part(study: Study) -> Part:
+    intro = (
+        "Test score of clients that took no part in training and joined after the last round. Mean over newcomers and "
+        "seeds, each number of epochs from the start."
+    )
+    made = charts(("newcomers", "", curves.newcomer_curves(study), ""), wide=True)
+    return Part("joining", "Newcomers over their local epochs", made, intro)
 
 
 def _lambda_part(study: Study) -> Part:

@@ -9,6 +9,7 @@ import pandas as pd
 from fedbench.report import typeset
 from fedbench.report.study import POINT_NAMES, Study
 from fedbench.results.estimators import SAMPLES, estimator_marks, estimator_remark
+from fedbench.results.newcomers import case_name
 from fedbench.results.tables import CHOICES, LAST
 from fedbench.tasks import Metric
 
@@ -162,6 +163,55 @@ def of_groups(study: Study) -> list[ScoreTable]:
     With many methods only at the study's point; the file next to the report has the others.
     """
     return [_of_kind(study, str(kind), rows) for kind, rows in study.groups.groupby("by")]
+
+
+def of_newcomers(study: Study) -> ScoreTable:
+    """Scores of the clients that joined after the last round, in the study's order; without parts if there are none."""
+    heads, lines = newcomer_cells(study.newcomers, study.metric)
+    count = study.newcomers["newcomers"].max() if lines else 0
+    intro = (
+        f"Test {study.metric.title} of {count:.0f} clients that took no part in training, after local epochs on all "
+        "their training images, or on a few of them: mean over newcomers and seeds ± half of the 95 % interval over "
+        "seeds."
+    )
+    table = ScoreTable("newcomers", "Newcomers", intro, heads, notes=[f"{typeset.sentence(FEW_IMAGES_NOTE)}."])
+    if lines:
+        table.parts["after the last round"] = [ScoreLine(method, method, cells) for method, cells in lines.items()]
+    return table
+
+
+def newcomers_text(table: pd.DataFrame, metric: Metric) -> str:
+    """The scores of newcomers as ASCII text; empty without any."""
+    heads, lines = newcomer_cells(table, metric)
+    if not lines:
+        return ""
+    rows = [[typeset.Cell(text) for text in (method, *map(_ascii, cells))] for method, cells in lines.items()]
+    what = f"{metric.label} in %" if metric.share else metric.label
+    note = f"newcomers: test {what} after local epochs, mean over newcomers and seeds; {FEW_IMAGES_NOTE}"
+    return f"{typeset.plain_table(['newcomers', *heads], rows)}\n{note}"
+
+
+FEW_IMAGES_NOTE = (
+    "with few images: after the most of these epochs; newcomers with fewer training images have all of theirs"
+)
+
+
+def newcomer_cells(table: pd.DataFrame, metric: Metric) -> tuple[list[str], dict[str, list[ScoreCell]]]:
+    """Heads by epochs, then by images, and the cells of each method. table: `newcomer_table`."""
+    places = sorted({(int(i), int(e)) for i, e in zip(table["images"], table["epochs"], strict=True)})
+    found = {(row["method"], int(row["images"]), int(row["epochs"])): row for _, row in table.iterrows()}
+    lines = {
+        method: [_newcomer_cell(metric, found.get((method, *place))) for place in places]
+        for method in dict.fromkeys(table["method"])
+    }
+    return [case_name(epochs, images) for images, epochs in places], lines
+
+
+def _newcomer_cell(metric: Metric, row: pd.Series | None) -> ScoreCell:
+    if row is None:
+        return ScoreCell()
+    told = f"standard deviation over newcomers {metric.number(row['client_sd'])}"
+    return ScoreCell(_number(metric, row, "mean"), _half(metric, row, "mean", "high"), title=told)
 
 
 def _of_kind(study: Study, kind: str, rows: pd.DataFrame) -> ScoreTable:

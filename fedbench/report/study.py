@@ -13,6 +13,7 @@ from fedbench.report.theme import colour_of
 from fedbench.results.curves import cost_so_far, seed_curve
 from fedbench.results.estimators import estimator_remark
 from fedbench.results.groups import group_table
+from fedbench.results.newcomers import newcomer_table
 from fedbench.results.plan import Plan
 from fedbench.results.race import Race, race_of
 from fedbench.results.reader import Records, at_last_round
@@ -101,6 +102,11 @@ class Study:
     def groups(self) -> pd.DataFrame:
         """Scores per class and domain, if recorded."""
         return group_table(self.metric, self.metrics, {method: self.runs[method].groups() for method in self.metrics})
+
+    @cached_property
+    def newcomers(self) -> pd.DataFrame:
+        """Scores of the clients that joined after the last round, if any."""
+        return newcomer_table(self.metric, {method: self.runs[method].newcomers() for method in self.ordered})
 
     @cached_property
     def estimators(self) -> dict[str, str]:

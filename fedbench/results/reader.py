@@ -20,6 +20,7 @@ from fedbench.results.files import concatenate_tables, ends_whole, read_arrays, 
 from fedbench.results.schema import (
     CLIENTS_SCHEMA,
     COST_KEYS,
+    NEWCOMERS_SCHEMA,
     POINTS,
     SPLITS,
     TIMINGS,
@@ -124,6 +125,12 @@ class Records:
         key = ["seed", "round", "client", "name"]
         rows = self._table("traces.parquet", TRACES_SCHEMA).drop_duplicates(key, keep="last")
         return rows.sort_values(key[:3], kind="stable", ignore_index=True)
+
+    def newcomers(self) -> pd.DataFrame:
+        """newcomers.parquet: one row per seed, newcomer, local epochs, images (0: all) and metric; none without any."""
+        key = ["seed", "client", "images", "epochs", "metric"]
+        rows = self._table("newcomers.parquet", NEWCOMERS_SCHEMA).drop_duplicates(key, keep="last")
+        return rows.sort_values(key, ignore_index=True)
 
     def timings(self) -> pd.DataFrame:
         """timings.jsonl: seconds per seed and exchange, `cpu` of processors; `host_busy` is a list."""

@@ -46,6 +46,19 @@ TRACES_SCHEMA = pa.schema(
     ]
 )
 
+NEWCOMERS_SCHEMA = pa.schema(
+    [
+        ("seed", pa.int32()),
+        ("client", pa.int32()),
+        ("epochs", pa.int32()),
+        ("images", pa.int32()),
+        ("metric", pa.string()),
+        ("value", pa.float64()),
+        ("n", pa.int32()),
+    ]
+)
+"""Test scores of newcomers after `epochs` local epochs on so many training images; 0: on all."""
+
 MetricsLine = dict[str, Any]
 """A line of metrics.jsonl."""
 

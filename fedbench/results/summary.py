@@ -7,15 +7,19 @@ from typing import Any
 
 import pandas as pd
 
-from fedbench.config.counts import count_of
+from fedbench.config.counts import count_of, newcomer_count
 from fedbench.results.files import write_json_atomically
+from fedbench.results.newcomers import newcomer_summary
 from fedbench.results.reader import Records, at_best_round, at_last_round
 from fedbench.results.schema import POINTS
 from fedbench.results.statistics import interval
 from fedbench.results.tables import REFERENCES, clients_at, pooled_scores
 from fedbench.tasks import Metric
 
-RECORDS = ("metrics.jsonl", "timings.jsonl", "clients.parquet", "traces.parquet", "partition.json", "partition.npz")
+RECORDS = (
+    *("metrics.jsonl", "timings.jsonl", "clients.parquet", "traces.parquet", "newcomers.parquet"),
+    *("partition.json", "partition.npz"),
+)
 """Files of a finished run that never change again."""
 
 
@@ -69,6 +73,7 @@ def summarise(run: Records, warnings: Sequence[str] = ()) -> dict[str, Any]:
         "seeds": config.get("seeds") or sorted({int(seed) for seed in metrics["seed"]}),
         "rounds": config.get("rounds"),
         "points": points,
+        **({"new_clients": newcomer_summary(metric, later)} if len(later := run.newcomers()) else {}),
         **_cost(run, clients, config, metrics),
         "warnings": list(warnings),
         "failed": failures(metrics),
@@ -130,7 +135,10 @@ def counted_participants(clients: pd.DataFrame, config: dict[str, Any], rounds: 
 
     Counted if every client was evaluated, else taken from the configuration.
     """
-    total, share = (config.get("partition") or {}).get("clients"), config.get("participation") or 1.0
+    dealt, share = config.get("partition") or {}, config.get("participation") or 1.0
+    total = dealt.get("clients")
+    if total:
+        total -= newcomer_count(total, dealt.get("new_clients") or 0)
     asked = rounds["clients"].map(lambda clients: float(count_of(total or clients, share)))
     if (config.get("evaluate") or {}).get("clients") not in (None, "all"):
         return asked

@@ -26,6 +26,7 @@ from fedbench.config import Config, WandbConfig
 from fedbench.errors import ConfigError, first_line
 from fedbench.results.files import read_json
 from fedbench.results.logged import Warn
+from fedbench.results.newcomers import newcomer_summary
 from fedbench.results.plan import Entry, point_name
 from fedbench.results.reader import Records, at_best_round
 from fedbench.results.schema import POINTS, SPLITS
@@ -102,6 +103,8 @@ class WandbLog:
         clients = records.clients()
         last = clients[clients["round"] == clients["round"].max()]
         self.run.summary["clients"] = wandb_table(last.drop(columns="seed"))
+        if len(later := records.newcomers()):
+            self.run.summary["newcomers"] = wandb_table(later.drop(columns="seed"))
 
     def save(self) -> None:
         """Does nothing: W&B's own process has received the round."""
@@ -179,6 +182,8 @@ def summary_of(records: Records, best: Mapping[str, str]) -> dict[str, Any]:
             **{f"{split}_{metric.name}": row[f"{split}_{metric.name}"] for split in SPLITS},
         }
         found |= {f"best_val/{row['point']}/{key}": value for key, value in chosen.items()}
+    for kind, cases in newcomer_summary(metric, records.newcomers()).items():
+        found |= {f"newcomers/{kind}/{number}/test_{metric.name}": own["mean"] for number, own in cases.items()}
     return found
 
 

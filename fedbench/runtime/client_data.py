@@ -46,7 +46,7 @@ class ClientData:
     def _places(self, clients: Sequence[int], part: str) -> tuple[Tensor, Tensor]:
         """Rows and targets of these clients."""
         nothing = np.zeros(0, np.int64)
-        rows = [nothing, *(getattr(self.partition.clients[n], part) for n in clients)]
+        rows = [nothing, *(getattr(self.partition.rows_of(n), part) for n in clients)]
         targets = [client_targets(self.dataset, self.partition, self.config, n, part) for n in clients]
         whole = np.concatenate([self.dataset.targets[nothing], *targets])
         return torch.from_numpy(np.concatenate(rows)), torch.from_numpy(whole)

@@ -13,12 +13,13 @@ from fedbench.methods.base import ExtraPass, Method
 from fedbench.methods.contract import call_hook, check_server, server_hook, shared_model
 from fedbench.methods.messages import Message, Upload
 from fedbench.module.weights import Weights
+from fedbench.results.quantities import plural
 from fedbench.results.schema import COST_KEYS, MetricsLine
 from fedbench.runtime import trees
 from fedbench.runtime.allocator import release_freed_memory
 from fedbench.runtime.build import Parts, build_parts
 from fedbench.runtime.checkpoint import Checkpoints
-from fedbench.runtime.exchange import POOLED, ClientTask, Order, Reply, Report, RoundRecord, Scores, Setup
+from fedbench.runtime.exchange import POOLED, ClientTask, Joining, Order, Reply, Report, RoundRecord, Scores, Setup
 from fedbench.runtime.host import resident_mb
 from fedbench.runtime.hosts import Hosts, torch_threads
 from fedbench.runtime.kept_models import KeptModels
@@ -118,6 +119,7 @@ class Driver:
             self.begin(kept)
             for number in range(self.record.number, self.config.rounds + 1):
                 self.exchange(number)
+            self.join_newcomers()
             self.end()
 
     def begin(self, kept: dict[str, Any] | None = None) -> None:
@@ -129,6 +131,9 @@ class Driver:
             self._restore(kept)
         else:
             self._extra_pass(0)
+        if self.setup.partition.newcomers:  # a server half that has no message for them fails now, not at the end
+            self.server.round = self.record.number + 1
+            self._server_half("welcome", self.server, self.context.clients)
 
     def end(self) -> None:
         """Warn of rounds in which nothing was trained, and release what only this run needed."""
@@ -193,6 +198,33 @@ class Driver:
             cpu=time.process_time() - cpu + sum(r.cpu_seconds for r in replies if r.process != os.getpid()),
         )
         self._finish(number, lines, told, replies, seconds)
+
+    def join_newcomers(self) -> None:
+        """Have every newcomer join, once for each number of epochs and images, and record its test scores."""
+        later, asked, number = len(self.setup.partition.newcomers), self.config.evaluate, self.config.rounds
+        if not later:
+            return
+        most = max(asked.new_clients_epochs)
+        joinings = [Joining(epochs) for epochs in sorted({*asked.new_clients_epochs})]
+        joinings += [Joining(most, images) for images in sorted({*asked.new_clients_samples})]
+        self.server.participants = self.drawn(number + 1)  # as in the messages of the round that would follow
+        numbers = [self.context.clients + place for place in evaluated_clients(self.seed, later, asked.clients)]
+        messages = {number: self._server_half("welcome", self.server, number) for number in numbers}
+        tasks = [ClientTask(n, message, joining=joining) for n, message in messages.items() for joining in joinings]
+        turns = [slice(host, None, self.hosts.count) for host in range(self.hosts.count)]
+        replies, reports = self.hosts.exchange([Order(number, tasks[turn]) for turn in turns]), [Report(0)] * len(tasks)
+        for turn, reply in zip(turns, replies, strict=True):
+            reports[turn] = reply.reports
+        failures: dict[str, set[int]] = {}
+        for task, report in zip(tasks, reports, strict=True):
+            if report.failure is not None:
+                failures.setdefault(report.failure, set()).add(task.client)
+            elif task.joining and "test" in (scores := report.scores["new_clients"]):
+                self.recorder.add_newcomer(self.seed, task.client, task.joining, scores["test"])
+        for failure, clients in failures.items():
+            who = f"{plural(len(clients), 'newcomer')} (the first: client {min(clients)})"
+            self.warn(f"seed {self.seed}: scores of {who} are missing: {failure}")
+        self.warn(*(line for reply in replies for line in reply.remarks))
 
     def drawn(self, round: int) -> list[int]:
         return participants(self.seed, round, self.context.clients, self.config.participation)

@@ -8,6 +8,7 @@ over the clients is an exchange without training and evaluation.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from fedbench.config import Config
 from fedbench.data.partitions import Partition
@@ -21,6 +22,13 @@ POOLED = -1
 
 Scores = dict[str, Score]
 """Scores by split: val (if there is one) and test."""
+
+
+class Joining(NamedTuple):
+    """How a newcomer joins: after so many local epochs, on at most so many of its training images (0: all)."""
+
+    epochs: int
+    images: int = 0
 
 
 @dataclass(frozen=True)
@@ -47,7 +55,8 @@ class ClientTask:
     kept: the round in which the client's private state was saved, 0 before the first. idle_model, after_agg,
     global_model, after_fit: which models are evaluated: that of a client that sits out and whose last fit has no score,
     the received one, the global one, and the one trained now. keep: of which of these the run keeps the model or its
-    predictions. share: the weight of its upload, if the host sums uploads.
+    predictions. share: the weight of its upload, if the host sums uploads. joining: of a newcomer, which does nothing
+    else.
     """
 
     client: int
@@ -60,6 +69,7 @@ class ClientTask:
     after_fit: bool = False
     keep: Sequence[str] = ()
     share: float | None = None
+    joining: Joining | None = None
 
 
 @dataclass

@@ -68,6 +68,8 @@ class Host:
         number, state = task.client, self._state(task)
         key = self._key(number, round)
         train, val, test = (self._split(number, part, key) for part in ("train", "val", "test"))
+        if task.joining:
+            train, val = self._some(train, number, task.joining.images), val.part(torch.arange(0))
         client = Client(
             id=number,
             samples=len(train),
@@ -81,6 +83,7 @@ class Host:
             round=round,
             state=state or self.method.State(),
             message=on_device(task.message, self.device, self._sent),
+            epochs=task.joining.epochs if task.joining else None,
         )
         if state is None:
             self.method.begin(client)
@@ -95,6 +98,11 @@ class Host:
         if number != POOLED:
             return self.data.split([number], part, key)
         return self.data.split(range(self.context.clients) if part == "train" else [], part, key)
+
+    def _some(self, train: Any, number: int, images: int) -> Any:
+        """So many training images of a newcomer, in stored order; more of them include the fewer ones. 0: all."""
+        order = torch.randperm(len(train), generator=seeds.generator(self.seed, number, "few"))
+        return train.part(order[:images].sort().values) if images else train
 
     def _key(self, number: int, round: int) -> Key:
         return (self.seed, number, round) if number != POOLED else (self.seed, round, "pool")
@@ -141,6 +149,8 @@ class Host:
             client = self.client(task, order.number)
             if order.extra:
                 self._answer(client, report)
+            elif task.joining:
+                self._join(task, client, report)
             else:
                 self._task(client, task, order.global_model, report)
         except RunError as error:
@@ -165,6 +175,20 @@ class Host:
             answer = call_hook(self.method, "answer", client)
         if not self._diverged(report, _not_finite(answer, "answer")):
             report.answer = on_cpu(answer)
+
+    def _join(self, task: ClientTask, client: Client, report: Report) -> None:
+        """Evaluate a newcomer after its local training, which is that of the round after the last."""
+        received = self._called("receive", client)
+        if client.epochs:
+            self._set_round(client, client.round + 1)
+        self.learner.ledger.clear()
+        with self._untouched("join", client, received=received):
+            model = call_hook(self.method, "join", client, received)
+        check_shapes(model, self.initial, self.method, "join")
+        if isinstance(model, Weights) and not model.is_finite():
+            report.failure = f"its model holds values that are not finite: lower {self._rate_name()}"
+            return
+        self._score(task, client, "new_clients", model, report)
 
     def _task(self, client: Client, task: ClientTask, global_model: Message | None, report: Report) -> None:
         received = personal = None

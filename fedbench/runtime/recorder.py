@@ -21,14 +21,16 @@ from fedbench.errors import ConfigError
 from fedbench.results import files, schema
 from fedbench.results.schema import MetricsLine
 from fedbench.results.statistics import worst_tenth
-from fedbench.runtime.exchange import Scores
-from fedbench.tasks import Task, mean_of
+from fedbench.runtime.exchange import Joining, Scores
+from fedbench.tasks import Score, Task, mean_of
 
+NEWCOMERS = "newcomers.parquet"
 LINE_FILES = ("metrics.jsonl", "timings.jsonl")
 CLIENT_COLUMNS = dict(
     seed="i", round="i", client="i", point="H", split="H", metric="H", value="d", n="i", participated="B"
 )
 TRACE_COLUMNS = dict(seed="i", round="i", client="i", name="i", value="d")
+NEWCOMER_COLUMNS = dict(seed="i", client="i", epochs="i", images="i", metric="H", value="d", n="i")
 """Columns with the type codes of `array`; names are numbers."""
 MOST_COUNTED = 2**31 - 1
 """The largest `n` that 32 bits hold."""
@@ -73,6 +75,7 @@ class Recorder:
         self.clients = Columns(CLIENT_COLUMNS, schema.CLIENTS_SCHEMA)
         self.traces = Columns(TRACE_COLUMNS, schema.TRACES_SCHEMA)
         self.tables = {"clients.parquet": self.clients, "traces.parquet": self.traces}
+        self.newcomers = Columns(NEWCOMER_COLUMNS, schema.NEWCOMERS_SCHEMA)
         self.kept = 0
         self.pieces: dict[str, list[str]] = {name: [] for name in self.tables}
         self.warnings: list[str] = []
@@ -105,6 +108,11 @@ class Recorder:
                     value, count = mean_of(score, metric), min(int(weight), MOST_COUNTED)  # of pixels there may be more
                     self.clients.add(seed, round, client, point, split, metric, value, count, client in took_part)
 
+    def add_newcomer(self, seed: int, client: int, joining: Joining, score: Score) -> None:
+        for metric, (_, weight) in score.items():
+            count = min(int(weight), MOST_COUNTED)
+            self.newcomers.add(seed, client, *joining, metric, mean_of(score, metric), count)
+
     def add_traces(self, seed: int, round: int, values: dict[tuple[int, str], float]) -> None:
         for (client, name), value in values.items():
             # NaN has many bit patterns; use one.
@@ -133,7 +141,10 @@ class Recorder:
         self.kept += 1
 
     def write_tables(self) -> None:
-        """Write clients.parquet and traces.parquet from the pieces and the rows since."""
+        """Write clients.parquet and traces.parquet from the pieces and the rows since, and that of newcomers."""
+        if len(self.newcomers):  # added after the last checkpoint, so there are no pieces
+            table = self.newcomers.table()
+            files.write_tables_atomically(self.folder / NEWCOMERS, [table], self.newcomers.layout)
         for name, rows in self.tables.items():
             parts = (pq.read_table(path) for path in self._known(name))
             files.write_tables_atomically(self.folder / name, chain(parts, [rows.table()]), rows.layout)
@@ -164,6 +175,7 @@ class Recorder:
 
     def _forget_rows(self) -> None:
         """Delete all rows that are not in the checkpoint's pieces."""
+        (self.folder / NEWCOMERS).unlink(missing_ok=True)
         for name in self.tables:
             (self.folder / name).unlink(missing_ok=True)
             for path in set(files.table_pieces(self.folder, name)).difference(self._known(name)):

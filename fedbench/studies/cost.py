@@ -63,12 +63,20 @@ class Cost:
     @property
     def steps(self) -> int:
         """Gradient steps, each of one batch, as the method counts them."""
-        config, clients = self.config, self.config.partition.clients
+        config, clients = self.config, self.config.partition.trained_clients
         kind, options = methods.load(config.method.name), methods.checked_options(config.method)
         trainers = kind.trainers(options)
         fits = {"all": clients, "pooled": 1, "drawn": count_of(clients, config.participation)}[trainers]
         held = self.images * (1 - config.data.val) * (clients if trainers == "pooled" else 1)
         return config.rounds * fits * kind.steps(options, config.train, max(1, round(held)), config.public.size)
+
+    @property
+    def joining_steps(self) -> int:
+        """Gradient steps of newcomers, as an ordinary fit makes them."""
+        asked, own, batch = self.config.evaluate, self.config.partition, self.batch
+        whole = sum({*asked.new_clients_epochs}) * ceil(self.images * (1 - self.config.data.val) / batch)
+        few = max(asked.new_clients_epochs) * sum(ceil(count / batch) for count in asked.new_clients_samples)
+        return (own.clients - own.trained_clients) * (whole + few)
 
     @property
     def images(self) -> float:
@@ -105,7 +113,7 @@ class Cost:
     @property
     def looks(self) -> float:
         """Number of images in all evaluations."""
-        config, clients, sample = self.config, self.config.partition.clients, self.config.evaluate.clients
+        config, clients, sample = self.config, self.config.partition.trained_clients, self.config.evaluate.clients
         seen = min(clients, sample if isinstance(sample, int) else clients)
         each = self.tests + self.images * config.data.val
         return ceil(config.rounds / config.evaluate.every) * seen * each * EVALUATED_MODELS
@@ -121,9 +129,8 @@ class Cost:
         """Seconds of training and evaluation on one core, from a step measured now. Raises ConfigError."""
         pace = self.config.train.model_dump(mode="json", include=PACE_KEYS)
         asked = Config(data=self.config.data, model=self.config.model, train={**pace, "batch_size": self.batch})
-        return step_seconds(asked.model_dump_json(), self.dataset) * (
-            self.steps + FORWARD_SHARE * self.looks / self.batch
-        )
+        steps = self.steps + self.joining_steps + FORWARD_SHARE * self.looks / self.batch
+        return step_seconds(asked.model_dump_json(), self.dataset) * steps
 
 
 def steps_of(config: Config) -> int:

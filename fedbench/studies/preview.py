@@ -200,6 +200,8 @@ def client_name(dataset: Dataset, number: int, rows: np.ndarray) -> str:
 def partition_intro(dataset: Dataset, config: Config, parted: Partition) -> str:
     seed = config.seeds[0] if config.partition.seed is None else config.partition.seed
     few = f" The first {MOST_CLIENTS} of {len(parted.clients)} clients." if len(parted.clients) > MOST_CLIENTS else ""
+    if parted.newcomers:
+        few += f" {len(parted.newcomers)} more clients join after the last round."
     return (
         f"Training {noun(dataset)} per client and {counted_by(dataset)}: {config.partition.name}, "
         f"seed {seed}.{few} Beside each client its {noun(dataset)} to train, validate and test."

@@ -72,6 +72,11 @@ class Result(StudyResult):
         return Records(self.folder).clients()
 
     @cached_property
+    def newcomers(self) -> pd.DataFrame:
+        """One row per seed, newcomer, local epochs, images (0: all) and metric."""
+        return Records(self.folder).newcomers()
+
+    @cached_property
     def traces(self) -> pd.DataFrame:
         """One row per seed, round, client and traced scalar."""
         return Records(self.folder).traces()

@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from fedbench.config.counts import count_of
+from fedbench.config.counts import count_of, newcomer_count
 from fedbench.jobs.resolve import resolve
 from fedbench.results.summary import counted_participants
 from fedbench.studies.cost import steps_of
@@ -26,3 +26,9 @@ def test_a_run_its_estimate_and_its_summary_agree(share, count):
     rounds = pd.DataFrame({"seed": [0, 0], "round": [1, 2], "clients": [10, 10]})
     asked = {"participation": share, "partition": {"clients": 10}, "evaluate": {"clients": 3}}
     assert counted_participants(pd.DataFrame(), asked, rounds).tolist() == [count, count]
+    asked["partition"] = {"clients": 12, "new_clients": 2}
+    assert counted_participants(pd.DataFrame(), asked, rounds).tolist() == [count, count]
+
+
+def test_newcomers_are_a_count_or_a_share():
+    assert [newcomer_count(10, asked) for asked in (0, 0.01, 0.25, 0.9, 3)] == [0, 1, 3, 9, 3]

@@ -14,16 +14,19 @@ def seeds_below(folder: Path) -> dict[str, Path]:
 
 
 def test_the_folder_holds_what_its_seeds_left_one_after_the_other(tmp_path):
-    result = run(small("fedper", rounds=2, seeds=SEEDS, out=str(tmp_path / "all")), report=False)
+    asked = dict(rounds=2, partition__new_clients=2, evaluate__new_clients_epochs=[1], evaluate__new_clients_samples=[])
+    result = run(small("fedper", **asked, seeds=SEEDS, out=str(tmp_path / "all")), report=False)
     alone = [tmp_path / str(seed) for seed in SEEDS]
     for seed, folder in zip(SEEDS, alone, strict=True):
-        run(small("fedper", rounds=2, seeds=[seed], out=str(folder)), report=False)
+        run(small("fedper", **asked, seeds=[seed], out=str(folder)), report=False)
     whole = Records(tmp_path / "all")
     assert read(tmp_path / "all")["metrics.jsonl"] == b"".join(read(folder)["metrics.jsonl"] for folder in alone)
-    for table in (Records.metrics, Records.clients, Records.traces):
+    for table in (Records.metrics, Records.clients, Records.traces, Records.newcomers):
         assert table(whole).equals(table(Records(*alone)))
     assert result.summary["seeds"] == SEEDS
     assert result.summary["complete"]
+    assert set(result.newcomers["seed"]) == set(SEEDS)
+    assert len(result.summary["new_clients"]["epochs"]["1"]["values"]) == 3
     assert len(result.summary["points"]["after_agg"]["last"]["test_accuracy"]["values"]) == 3
     assert {name: read(path) for name, path in seeds_below(tmp_path / "all").items()} == {
         f"s{seed}": read(folder) for seed, folder in zip(SEEDS, alone, strict=True)

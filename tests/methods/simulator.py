@@ -24,7 +24,7 @@ from fedbench.module import seeds
 from fedbench.module.weights import Weights
 from fedbench.runtime.build import Parts, features_of
 from fedbench.runtime.driver import Driver
-from fedbench.runtime.exchange import ClientTask, Order, Relocation, Reply, Report, Setup
+from fedbench.runtime.exchange import ClientTask, Joining, Order, Relocation, Reply, Report, Setup
 from fedbench.runtime.host import Host
 from fedbench.runtime.hosts import torch_threads
 from fedbench.runtime.placement import Home
@@ -155,7 +155,7 @@ class RecordingHost(Host):
     seen: Round
 
     def _score(self, task: ClientTask, client: Client, point: str, model: Any, report: Report) -> None:
-        if point == "after_fit":
+        if point in ("after_fit", "new_clients"):
             self.seen.after_fit[client.id] = model
 
 
@@ -270,6 +270,17 @@ class Simulation(Driver):
             client = self.client(number, self.record.number)
             found = self.method.personal(client, self.method.receive(client), "after_agg")
         return copy.deepcopy(found) if isinstance(found, Weights) else found  # the server may write over what it sent
+
+    def joined(self, data: Data, epochs: int) -> Any:
+        """The model of a newcomer with this data after so many local epochs, as if the last round was the last."""
+        number, server = self.context.clients, copy.copy(self.server)
+        server.round, self.host.seen = self.record.number + 1, Round()
+        self.host.data.clients = [*self.data, Data(data.x.to(self.learner.dtype), data.labels)]
+        task = ClientTask(number, self.method.welcome(server, number), joining=Joining(epochs))
+        with torch_threads(1):
+            (report,) = self.host.work(Order(self.record.number, [task])).reports
+        assert report.failure is None, report.failure
+        return self.host.seen.after_fit[number]
 
     def round(self, evaluate: bool = True) -> Round:
         """The next round, and what the models after it are. Raises ValueError where that was the last one."""

@@ -12,6 +12,7 @@ from fedbench.module.weights import Weights
 from tests.methods.simulator import (
     Data,
     Mlp,
+    Product,
     Quadratic,
     Simulation,
     accuracy_of,
@@ -371,3 +372,11 @@ def test_a_client_with_one_image_takes_part():
     run = Simulation("apfl", clients, module=Mlp(norm=True)).run(2)
     assert torch.equal(run.states[0].personal.buffers, run.initial.buffers)
     assert not torch.equal(run.states[0].personal.params, run.initial.params)
+
+
+def test_both_models_of_a_newcomer_start_at_the_global_one():
+    run = Simulation("apfl", targets(1.0), module=Product(), train=STEP)
+    run.server.params = torch.tensor([2.0, 0.5])  # with slopes -0.5 and -2
+    assert close(run.joined(targets(1.0)[0], 0).params, [2, 0.5])
+    # w moves by the whole step and v by half of it; their mean by three quarters.
+    assert close(run.joined(targets(1.0)[0], 1).params, [2.0375, 0.65])

@@ -5,7 +5,7 @@ import torch
 from fedbench.engine.fit import Amount
 from fedbench.methods.messages import weights_of
 from fedbench.runtime.exchange import POOLED
-from tests.methods.simulator import Mlp, Quadratic, Simulation, blobs, close, equal, targets
+from tests.methods.simulator import Mlp, Product, Quadratic, Simulation, blobs, close, equal, targets
 
 STEP = {"lr": 0.1, "momentum": 0, "weight_decay": 0, "batch_size": "full", "epochs": 1, "precision": "64-true"}
 
@@ -91,3 +91,10 @@ def test_fine_tuning_uses_a_fresh_optimizer_on_the_clients_own_images():
         v = 0.5 * v + (w - 5)
         w -= 0.1 * v
     assert close(run.log[0].after_agg[1].params, [w])
+
+
+def test_a_newcomer_tunes_the_model_for_its_epochs_only():
+    train = {"lr": 0.1, "momentum": 0, "weight_decay": 0, "batch_size": 1}
+    run = Simulation("centralized", targets(1.0), module=Product(), train=train, ft_epochs=5)
+    assert close(run.joined(targets(1.0)[0], 0).params, [1, 1])
+    assert close(run.joined(targets(1.0)[0], 2).params, [1.1869, 1.1869])

@@ -217,3 +217,12 @@ def test_personal_models_win_where_labels_are_swapped():
     personal = [accuracy_of(run.learner, run.log[-1].after_agg[i], tests[i]) for i in (0, 1)]
     common = [accuracy_of(run.learner, run.method.global_model(run.server, run.initial), tests[i]) for i in (0, 1)]
     assert sum(personal) / 2 > sum(common) / 2 + 0.2
+
+
+def test_the_personal_model_of_a_newcomer_starts_at_the_global_one():
+    run = Simulation("ditto", targets((1.0, -1.0)), module=Quadratic((0.0, 0.0), (1.0, 2.0)), train=STEP, lam=0.5)
+    run.server.params = torch.tensor([0.5, 0.5])
+    newcomer = targets((1.0, -1.0))[0]
+    assert close(run.joined(newcomer, 0).params, [0.5, 0.5])
+    assert close(run.joined(newcomer, 1).params, [0.55, 0.2])
+    assert close(run.joined(newcomer, 2).params, [0.5925, -0.025])

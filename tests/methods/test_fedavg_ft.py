@@ -114,3 +114,10 @@ def test_final_reports_the_tuned_copy_after_the_last_round_only():
         common = run.method.global_model(run.server, run.initial)
         assert common is not None
         assert not equal(run.log[-1].after_agg[0], common)
+
+
+def test_a_newcomer_is_tuned_for_its_epochs_and_not_for_those_of_evaluation():
+    newcomer = targets(1.0)[0]
+    assert close(product().joined(newcomer, 0).params, [1, 1])
+    assert close(product().joined(newcomer, 2).params, [1.1869, 1.1869])
+    assert close(product(ft_scope="head").joined(newcomer, 1).params, [1, 1.1])

@@ -131,3 +131,14 @@ def test_training_lowers_the_loss_of_the_mixture():
         found.append(fitted(run.method.mixture(client), losses_of(client, run.method.receive(client).all)))
         run.round(evaluate=False)
     assert found == sorted(found, reverse=True)
+
+
+def test_a_newcomer_finds_its_mixture_by_as_many_passes_as_epochs():
+    run, data = Simulation("fedem", blobs([9, 17]), train=EXACT).run(1), blobs([12], seed=5)[0]
+    joined = {epochs: run.joined(data, epochs) for epochs in (0, 2)}
+    client = run.client(2, 1)
+    models, mixture = run.method.receive(client).all, torch.full((3,), 1 / 3, dtype=torch.float64)
+    assert torch.equal(joined[0].scores(client.train), mixed_scores(client, models, mixture, client.train))
+    for _ in range(2):
+        mixture = responsibilities(mixture, losses_of(client, models)).mean(0)
+    assert torch.equal(joined[2].scores(client.train), mixed_scores(client, models, mixture, client.train))

@@ -132,3 +132,15 @@ def test_alike_clients_find_each_other():
     affinity = run.server.affinity
     assert min(affinity[0, 3], affinity[3, 0], affinity[1, 2], affinity[2, 1]) > 0
     assert max(affinity[0, 1], affinity[0, 2], affinity[1, 0], affinity[2, 3]) < 0
+
+
+def test_a_newcomer_mixes_models_of_others_that_it_has_no_affinity_to_yet():
+    run = Simulation("fedfomo", blobs([9, 17, 12]), models=2).run(1)
+    chosen = run.method.chosen(run.server, 3)
+    assert len(set(chosen)) == 2
+    assert set(chosen) <= {0, 1, 2}
+    run.server.affinity[:] = torch.arange(3.0)  # of the others, which do not matter
+    assert run.method.chosen(run.server, 3) == chosen
+    data = blobs([20], seed=7)[0]
+    loss = run.learner.loss
+    assert loss(run.joined(data, 0), data) < loss(run.initial, data)

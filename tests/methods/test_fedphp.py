@@ -334,3 +334,8 @@ def test_probabilities_need_no_head():
     assert isinstance(made.learner.module.last, nn.Linear)
     plain = Simulation("fedphp", blobs(SIZES), module=Headless(), transfer="kd", lam=0).run(2)
     assert not equal(made.log[1].after_fit[0], plain.log[1].after_fit[0])
+
+
+def test_a_newcomer_inherits_the_global_model():
+    run = Simulation("fedphp", blobs([9, 17])).run(1)
+    assert torch.equal(run.joined(blobs([5])[0], 0).params, run.server.params)

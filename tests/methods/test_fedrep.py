@@ -235,3 +235,10 @@ def test_own_heads_win_where_labels_are_swapped():
 def test_what_cannot_be_is_refused():
     with pytest.raises(ConfigError, match=r"--model.head"):
         Simulation("fedrep", targets(1.0), module=Quadratic())
+
+
+def test_a_newcomer_trains_a_head_alone():
+    run = Simulation("fedrep", targets(1.0), module=Product(), train=PLAIN, **FEW)
+    body, head = run.joined(targets(1.0)[0], 2).params
+    assert body == 1
+    assert close([head], [1.19])

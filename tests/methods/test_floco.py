@@ -468,3 +468,11 @@ def test_traces_are_the_centres():
     mine = run()
     assert not any(name.startswith("mixture") for _, name in mine.log[1].traces)
     assert [mine.log[3].traces[1, f"mixture/{m}"] for m in (1, 2, 3)] == mine.server.centres[1].tolist()
+
+
+def test_the_private_mixture_of_a_newcomer_starts_at_the_shared_one_in_the_middle():
+    run = Simulation("floco", blobs([9, 17]), endpoints=2, tau=None, personal_epochs=3).run(1)
+    joined = run.joined(blobs([5])[0], 0)
+    assert torch.equal(joined.params, run.server.params)
+    assert set(joined.buffers.tolist()) == {0.5}
+    assert not torch.equal(run.joined(blobs([5])[0], 1).params, joined.params)

@@ -4,7 +4,17 @@ import pytest
 import torch
 
 from fedbench.methods.messages import Upload
-from tests.methods.simulator import Mlp, Simulation, accuracy_of, assert_near, assert_same, blobs, close
+from tests.methods.simulator import (
+    Mlp,
+    Product,
+    Simulation,
+    accuracy_of,
+    assert_near,
+    assert_same,
+    blobs,
+    close,
+    targets,
+)
 
 SOME = lambda t: [0, 2] if t % 2 else [0, 1]  # noqa: E731
 NONE = torch.zeros(0)
@@ -106,3 +116,9 @@ def test_groups_with_other_labels_get_models_of_their_own():
     assert (
         accuracy_of(run.learner, run.log[-1].after_agg[0], tests[0]) > accuracy_of(run.learner, plain, tests[0]) + 0.2
     )
+
+
+def test_a_newcomer_trains_the_model_of_its_cluster_also_where_gradients_are_averaged():
+    train = {"lr": 0.1, "momentum": 0, "weight_decay": 0, "batch_size": 1}
+    run = Simulation("ifca", targets(1.0), module=Product(), train=train, clusters=1, average="gradients")
+    assert close(run.joined(targets(1.0)[0], 2).params, [1.1869, 1.1869])

@@ -13,7 +13,18 @@ from fedbench.methods.per_fedavg import BATCHES, meta_steps
 from fedbench.module import seeds
 from fedbench.module.weights import Weights
 from fedbench.runtime.warnings import warn_of_unused_keys
-from tests.methods.simulator import Data, Mlp, Simulation, accuracy_of, assert_same, blobs, close, equal, targets
+from tests.methods.simulator import (
+    Data,
+    Mlp,
+    Quadratic,
+    Simulation,
+    accuracy_of,
+    assert_same,
+    blobs,
+    close,
+    equal,
+    targets,
+)
 from tests.runtime.rounds import small
 
 SIZES = [9, 17, 12]
@@ -322,3 +333,8 @@ def test_one_step_of_adaptation_gains_where_labels_are_skewed():
         for i in range(4)
     ]
     assert sum(gains) / 4 > 0.1
+
+
+def test_a_newcomer_makes_as_many_steps_of_adaptation_as_epochs():
+    run = Simulation("per-fedavg", targets(1.0), module=Quadratic(), alpha=0.1, adapt_steps=5)
+    assert [round(float(run.joined(targets(2.0)[0], epochs).params), 6) for epochs in (0, 1, 2)] == [0, 0.2, 0.38]

@@ -14,7 +14,7 @@ from fedbench.methods.perfedmask import PerFedMask
 from fedbench.methods.server import Context
 from fedbench.module.layout import Layout, Slot
 from fedbench.module.weights import Weights
-from tests.methods.simulator import Mlp, Simulation, assert_same, blobs, close, equal
+from tests.methods.simulator import Mlp, Product, Simulation, assert_same, blobs, close, equal, targets
 
 SIZES = [9, 17, 12]
 
@@ -269,3 +269,10 @@ def test_capabilities_for_another_number_of_clients_are_refused():
 def test_values_out_of_range_are_refused(option):
     with pytest.raises(ValueError, match=next(iter(option))):
         PerFedMask.Options(**option)
+
+
+def test_a_newcomer_tunes_the_whole_model_without_a_mask():
+    train = {"lr": 0.1, "momentum": 0, "weight_decay": 0, "batch_size": 1}
+    run = Simulation("perfedmask", targets(1.0), module=Product(), train=train, capability=[1.0])
+    assert close(run.joined(targets(1.0)[0], 0).params, [1, 1])
+    assert close(run.joined(targets(1.0)[0], 2).params, [1.1869, 1.1869])

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fedbench.methods.pfedhn import clip_generated, clipped, generate, pulled_back, step
-from tests.methods.simulator import Mlp, Simulation, assert_near, blobs, close
+from tests.methods.simulator import Mlp, Quadratic, Simulation, assert_near, blobs, close, targets
 
 SOME = lambda t: [0, 2] if t % 2 else [0, 1]  # noqa: E731
 exact = lambda rows: torch.tensor(rows, dtype=torch.float64)  # noqa: E731
@@ -130,3 +130,19 @@ def test_a_huge_network_is_said():
     assert list(method.check()) == []
     method.options = method.options.model_copy(update={"hidden_dim": 40000})
     assert "numbers, twice with momentum" in next(iter(method.check()))
+
+
+def test_a_newcomer_fits_its_embedding_under_the_network_as_it_is():
+    """A quadratic loss with target b: the model moves by lr (theta - b) in one step."""
+    train = {"epochs": 1, "steps": None, "lr": 0.1, "momentum": 0, "weight_decay": 0, "precision": "64-true"}
+    rates = {"embed_lr": 0.3, "server_momentum": 0.0, "server_weight_decay": 0.0, "clip": None}
+    run = Simulation("pfedhn", targets((1.0, 2.0)), module=Quadratic((0.0, 0.0)), train=train, **rates).run(1)
+    run.server.round = 2  # newcomers get the messages of the round to come
+    message = run.method.welcome(run.server, 1)
+    v, phi, b = message.embedding, run.server.phi, exact([3, -1])
+    assert torch.equal(run.joined(targets((3.0, -1.0))[0], 0).params, generate(v, phi))
+    for _ in range(2):
+        moves = 0.1 * (generate(v, phi) - b)
+        v = v - 0.3 * pulled_back(v[None], phi, moves[None], exact([1]))[-1][0]
+    assert torch.allclose(run.joined(targets((3.0, -1.0))[0], 2).params, generate(v, phi), atol=1e-12)
+    assert torch.equal(run.server.phi[0], phi[0])

@@ -286,3 +286,9 @@ def test_an_aggregator_needs_a_server_that_goes_all_the_way():
     with pytest.raises(ConfigError, match=r"method\.beta = 0.5: .* for aggregator median set it to 1"):
         Simulation("pfedme", blobs([8] * 3), beta=0.5, **found)
     Simulation("pfedme", blobs([8] * 3), **found).round()
+
+
+def test_theta_of_a_newcomer_starts_at_w():
+    run = Simulation("pfedme", blobs([9, 17])).run(1)
+    assert torch.equal(run.joined(blobs([5])[0], 0).params, run.server.params)
+    assert not torch.equal(run.joined(blobs([5])[0], 1).params, run.server.params)

@@ -19,7 +19,7 @@ from fedbench.data.partitions.scheme import headline
 from fedbench.results.files import append_lines, write_atomically, write_json_atomically, write_parquet_atomically
 from fedbench.results.plan import Entry, Plan
 from fedbench.results.reader import Records
-from fedbench.results.schema import CLIENTS_SCHEMA, TRACES_SCHEMA, as_json, metrics_line
+from fedbench.results.schema import CLIENTS_SCHEMA, NEWCOMERS_SCHEMA, TRACES_SCHEMA, as_json, metrics_line
 from fedbench.results.statistics import worst_tenth
 from fedbench.results.summary import summarise
 from fedbench.tasks import load
@@ -197,6 +197,17 @@ def add_masks(path: Path, rounds: int = ROUNDS, seeds: Sequence[int] = (0, 1, 2)
             near = 0.9 if (client - other) % 3 == 0 else 0.62
             rows.append((seed, number, client, f"overlap/{other}", near + rng.normal(0, 0.02)))
     write_traces(path, rows)
+
+
+def add_newcomers(path: Path, level: float, seeds: Sequence[int] = (0, 1, 2)) -> None:
+    """Two newcomers per seed, who gain 0.1 per epoch from `level` - 0.2 on, and 0.1 less with one image."""
+    cases = [(0, 0, level - 0.2), (1, 0, level - 0.1), (2, 0, level), (2, 1, level - 0.1)]
+    rows = [
+        (seed, CLIENTS + client, epochs, images, "accuracy", value + 0.01 * seed + 0.02 * client, 100)
+        for seed, client, (epochs, images, value) in product(seeds, range(2), cases)
+    ]
+    columns = dict(zip(NEWCOMERS_SCHEMA.names, map(list, zip(*rows, strict=True)), strict=True))
+    write_parquet_atomically(path / "newcomers.parquet", columns, NEWCOMERS_SCHEMA)
 
 
 def write_traces(path: Path, rows: list[tuple]) -> None:

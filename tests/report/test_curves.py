@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from fedbench.report.curves import MOST_POINTS, thin_out
+from fedbench.report.curves import MOST_POINTS, newcomer_curves, thin_out
+from fedbench.report.study import Study
+from tests.report.conftest import add_newcomers
 from tests.report.reading import Make, page_of
 
 
@@ -65,3 +67,16 @@ def test_the_points_of_a_grid_are_drawn_over_each_other(make_grid: Make) -> None
     traces = page_of(folder).charts["tried"]["data"]
     assert [trace["name"] for trace in traces if trace["showlegend"]] == ["tau=0.3"]
     assert {trace["name"] for trace in traces if "name" in trace} == {"tau=0.1", "tau=0.3"}
+
+
+def test_newcomers_are_drawn_over_their_epochs_one_line_per_method(make_comparison: Make) -> None:
+    folder = make_comparison({"local": 0.6, "fedper": 0.7})
+    assert newcomer_curves(Study.load(folder)) is None
+    add_newcomers(folder / "final" / "fedper", 0.7)
+    add_newcomers(folder / "final" / "local", 0.5)
+    figure = newcomer_curves(Study.load(folder))
+    assert figure is not None
+    lines = {t.name: (list(t.x), list(t.y)) for t in figure.data if t.name}
+    assert lines == {"fedper": ([0, 1, 2], [52, 62, 72]), "local": ([0, 1, 2], [32, 42, 52])}
+    assert figure.layout.xaxis.title.text == "local epochs of a newcomer"
+    assert list(figure.layout.xaxis.tickvals) == [0, 1, 2]

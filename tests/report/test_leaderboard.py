@@ -6,10 +6,20 @@ import pandas as pd
 import pytest
 
 from fedbench.cli.compare import outcome
-from fedbench.report.leaderboard import first_reaching, laid_out, leaderboard, leaderboard_text, write_tables
+from fedbench.report.leaderboard import (
+    first_reaching,
+    laid_out,
+    leaderboard,
+    leaderboard_frame,
+    leaderboard_legend,
+    leaderboard_text,
+    write_tables,
+)
 from fedbench.report.page import write_page
 from fedbench.report.study import Study
 from fedbench.studies.compare import Comparison
+from tests.report.conftest import add_newcomers
+from tests.results.tabled import ACCURACY
 
 LEVELS = {"local": 0.7, "fedper": 0.8, "fedcac": 0.85, "centralized": 0.95}
 
@@ -173,3 +183,15 @@ def test_a_pair_has_one_p_wherever_it_is_shown(make_comparison, alone):
         assert over.p == pytest.approx(behind.p)
         assert over.p_adjusted == behind.p_adjusted >= over.p
         assert over.sign == -behind.sign or best != "local"
+
+
+def test_newcomers_are_a_column_where_there_are_any(make_comparison, tmp_path):
+    folder = make_comparison({"local": 0.6, "fedper": 0.7})
+    assert "newcomers" not in laid_out(leaderboard(Study.load(folder)), ACCURACY)[0]
+    assert "newcomers" not in leaderboard_frame(leaderboard(Study.load(folder)))
+    add_newcomers(folder / "final" / "fedper", 0.7)
+    rows = leaderboard(Study.load(folder))
+    heads, lines = laid_out(rows, ACCURACY)
+    assert [line[heads.index("newcomers")].text for line in lines] == ["72.0 ± 2.5", ""]
+    assert leaderboard_frame(rows).set_index("method")["newcomers"]["fedper"] == pytest.approx(0.72)
+    assert "newcomers: clients that joined after the last round" in leaderboard_legend(rows, ACCURACY)

@@ -3,6 +3,10 @@
 import json
 import re
 
+import pandas as pd
+import pytest
+
+from tests.report.conftest import add_newcomers
 from tests.report.reading import Make, Page, page_of
 
 EVERYWHERE = ["answer", "tiles", "table", "curves", "clients", "cost", "partition", "configuration", "environment"]
@@ -60,3 +64,14 @@ def test_a_run_that_diverged_has_no_last_score(make_run: Make) -> None:
         page = page_of(folder)
         assert page.answer.endswith(answer)
         assert "fedcac: no finite test accuracy at the last evaluated round of seed" in page.text
+
+
+def test_newcomers_have_a_figure_and_a_table(make_run: Make) -> None:
+    folder = make_run()
+    assert {"newcomers", "joining"}.isdisjoint(page_of(folder).sections)
+    add_newcomers(folder, 0.7)
+    page = page_of(folder)
+    assert {"newcomers", "joining"} <= set(page.sections)
+    assert "newcomers" in page.charts
+    assert "Newcomers over their local epochs" in page.text
+    assert pd.read_csv(folder / "newcomers.csv")["mean"].tolist() == pytest.approx([0.52, 0.62, 0.72, 0.62])

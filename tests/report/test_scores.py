@@ -3,9 +3,17 @@
 import pandas as pd
 import pytest
 
-from fedbench.report.scores import final, final_table_text, of_groups, without_validation
+from fedbench.report.scores import (
+    final,
+    final_table_text,
+    newcomers_text,
+    of_groups,
+    of_newcomers,
+    without_validation,
+)
 from fedbench.report.study import Study
 from fedbench.results.tables import FinalScores, final_table
+from tests.report.conftest import add_newcomers
 from tests.report.reading import Make, page_of
 from tests.results.tabled import ACCURACY, ERROR, both, of_errors, unvalidated
 
@@ -137,3 +145,21 @@ def test_a_missing_best_val_round_is_explained(make_comparison: Make, share: flo
 def test_a_run_without_validation_images_says_so(make_run: Make) -> None:
     study = Study.load(make_run(data={"name": "digits", "val": 0}))
     assert without_validation(study) == "No images are held out for validation, so there is no best-val round."
+
+
+def test_newcomers_have_a_table_by_epochs_and_by_images(make_run: Make) -> None:
+    folder = make_run()
+    assert not of_newcomers(Study.load(folder)).parts
+    assert newcomers_text(Study.load(folder).newcomers, ACCURACY) == ""
+    add_newcomers(folder, 0.7)
+    study = Study.load(folder)
+    table = of_newcomers(study)
+    (line,) = table.parts["after the last round"]
+    assert table.heads == ["0 epochs", "1 epoch", "2 epochs", "1 image"]
+    assert [cell.text for cell in line.cells] == ["52.0", "62.0", "72.0", "62.0"]  # 0.5 to 0.52, and 0.52 to 0.54
+    assert line.cells[2].small == f"± {4.302653 * 1 / 3**0.5:.1f}"  # t of 2 degrees of freedom, points
+    assert line.cells[0].title == "standard deviation over newcomers 1.0"
+    assert "of 2 clients that took no part in training" in table.intro
+    text = newcomers_text(study.newcomers, study.metric).splitlines()
+    assert text[0].split() == ["newcomers", "0", "epochs", "1", "epoch", "2", "epochs", "1", "image"]
+    assert text[2].startswith("fedcac     52.0 +- 2.5  ")

@@ -14,7 +14,7 @@ from fedbench.results.loggers import account_variables, log_records, with_reacha
 from fedbench.results.plan import Entry
 from fedbench.results.reader import Records
 from fedbench.results.wandb_log import run_arguments, run_tags, silence_of
-from tests.report.conftest import write_run
+from tests.report.conftest import add_newcomers, write_run
 from tests.results.wandb_files import OfflineRun, attach, lines, segments, traces, wandb_history
 
 
@@ -78,6 +78,7 @@ def test_tags_are_of_a_length_that_wandb_takes():
 
 def test_the_summary_of_a_finished_run_has_last_and_best_and_the_clients(tmp_path):
     write_run(tmp_path, "fedper", seeds=[0], rounds=6, clients=3)
+    add_newcomers(tmp_path, 0.7, seeds=[0])
     (logger,) = attach(tmp_path, "wandb")
     records = Records(tmp_path)
     scores = records.metrics().query("point == 'after_agg'").set_index("round")
@@ -98,6 +99,8 @@ def test_the_summary_of_a_finished_run_has_last_and_best_and_the_clients(tmp_pat
     ]
     assert {row["round"] for row in found} == {6}
     assert told.rows[-1]["round"] == 6
+    assert told.summary["newcomers/epochs/2/test_accuracy"] == pytest.approx(0.71)
+    assert len(told.table("newcomers")[1]) == 8
     json.dumps(rows, allow_nan=False)
 
 

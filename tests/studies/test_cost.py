@@ -38,6 +38,14 @@ def test_steps_are_batches_times_epochs_times_clients_times_rounds():
     assert steps_of(half) == 10 * 5
 
 
+def test_newcomers_cost_time_and_no_steps_of_the_training():
+    asked = {**ASKED, "partition": ASKED["partition"] | {"new_clients": 2}}
+    config = Config(**asked, train={"batch_size": 32, "epochs": 5}, rounds=7)
+    assert steps_of(config) == 7 * 8 * 5 * 3
+    assert Cost.of(config).joining_steps == 2 * (18 * 3 + 3 * 10)  # three batches of 90 images, one of a few
+    assert Cost.of(Config(**ASKED)).joining_steps == 0
+
+
 @pytest.mark.parametrize(
     ("method", "steps"),
     [

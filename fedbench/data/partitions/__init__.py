@@ -13,6 +13,7 @@ from fedbench.data.partitions.assignment import (
     shared_image_warnings,
 )
 from fedbench.data.partitions.label_noise import check_noise_clients
+from fedbench.data.partitions.newcomers import with_newcomers
 from fedbench.data.partitions.public import draw_public
 from fedbench.data.partitions.rows import ClientRows, Clients, Partition, client_rows
 from fedbench.data.partitions.saved import partition_from_file
@@ -72,4 +73,5 @@ def partition(dataset: Dataset, config: Config, seed: int) -> Partition:
     if source.one_part:
         share = f"{options.test_share:.0%} of its images"
         warnings.insert(0, f"the data set has no test part: {share} are held out for testing")
-    return Partition(client_rows(train, val, test, options.clients), public, tuple(warnings), seed)
+    dealt = Partition(client_rows(train, val, test, options.clients), public, tuple(warnings), seed)
+    return with_newcomers(dealt, options)

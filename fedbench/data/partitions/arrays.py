@@ -1,7 +1,8 @@
 """Partitions of many clients as files of flat arrays, which are fast to read.
 
 A file (`.npz`) has for every seed the int64 array `SEED/train`, the rows of one client after the other, and
-`SEED/train_sizes`, their numbers; likewise for `val` and `test`; and `SEED/public` if there is a public set.
+`SEED/train_sizes`, their numbers; likewise for `val` and `test`; and `SEED/public` if there is a public set. Newcomers
+have such arrays too, `SEED/newcomers_train` and so on.
 """
 
 from pathlib import Path
@@ -10,26 +11,38 @@ from zipfile import BadZipFile
 
 import numpy as np
 
+from fedbench.config import PartitionConfig
 from fedbench.data.partitions.assignment import Assignment
-from fedbench.data.partitions.rows import PARTITION_PARTS
+from fedbench.data.partitions.rows import NEWCOMERS, PARTITION_PARTS
 from fedbench.errors import ConfigError
 
 SUFFIX = ".npz"
+ARRAYS = tuple(f"{part}{more}" for part in PARTITION_PARTS for more in ("", "_sizes"))
+"""The names of a partition's arrays."""
 
 
 class SavedPartition(NamedTuple):
-    """The content of a file. bring_none: bool [clients], clients without their own validation part."""
+    """The content of a file. bring_none: bool [clients], clients without their own validation part.
+
+    newcomers: how many of these clients, the last ones, are newcomers according to the file.
+    """
 
     train: Assignment
     val: Assignment
     test: Assignment
     bring_none: np.ndarray
+    newcomers: int
     public: np.ndarray | None
 
 
-def partition_from_arrays(path: Path, seed: int, clients: int, rows: int) -> SavedPartition:
+def partition_from_arrays(path: Path, seed: int, options: PartitionConfig, rows: int) -> SavedPartition:
     """The partition in a file, or its part for a seed. rows: images of the data set. Raises ConfigError."""
     found, where = _of_seed(path, seed), f"partition.path = {path}"
+    later = {name: found.pop(name) for name in [*found] if name.startswith(NEWCOMERS)}
+    newcomers = 0
+    if later and options.new_clients:
+        newcomers = len(later[f"{NEWCOMERS}train_sizes"])
+        found |= {name: np.concatenate([found[name], later[f"{NEWCOMERS}{name}"]]) for name in ARRAYS}
     for name, array in found.items():
         if array.ndim != 1 or array.dtype != np.int64 or (name.endswith("_sizes") and array.min(initial=0) < 0):
             raise ConfigError(f"{where}: {name} must be whole numbers (int64) in one dimension")
@@ -38,7 +51,8 @@ def partition_from_arrays(path: Path, seed: int, clients: int, rows: int) -> Sav
             known = f"the data set has rows 0 to {rows - 1}"
             raise ConfigError(f"{where}: row {wrong[0]} of {name} does not exist; {known}")
     sizes = [found[f"{part}_sizes"] for part in PARTITION_PARTS]
-    check_client_count(path, len(sizes[0]), clients)
+    clients = options.clients
+    check_client_count(path, len(sizes[0]) - newcomers, newcomers, options)
     held = []
     for part, own in zip(PARTITION_PARTS, sizes, strict=True):
         if len(own) != clients or own.sum() != len(found[part]):
@@ -49,7 +63,8 @@ def partition_from_arrays(path: Path, seed: int, clients: int, rows: int) -> Sav
     _check_apart(where, held, rows)
     public = found.get("public")
     train, val, test = held
-    return SavedPartition(train, val, test, np.zeros(clients, bool), None if public is None else np.sort(public))
+    public = None if public is None else np.sort(public)
+    return SavedPartition(train, val, test, np.zeros(clients, bool), newcomers, public)
 
 
 def _of_seed(path: Path, seed: int) -> dict[str, np.ndarray]:
@@ -58,8 +73,8 @@ def _of_seed(path: Path, seed: int) -> dict[str, np.ndarray]:
         with np.load(path) as file:
             seeds = {name.partition("/")[0] for name in file.files}
             own = seeds.pop() if len(seeds) == 1 else str(seed)
-            names = [f"{part}{more}" for part in PARTITION_PARTS for more in ("", "_sizes")]
-            names += ["public"] if f"{own}/public" in file.files else []
+            more = ["public", *(f"{NEWCOMERS}{name}" for name in ARRAYS)]
+            names = [*ARRAYS, *(name for name in more if f"{own}/{name}" in file.files)]
             return {name: file[f"{own}/{name}"] for name in names}
     except OSError as error:
         raise ConfigError(f"partition.path = {path}: cannot be read ({error.strerror or error})") from None
@@ -79,10 +94,17 @@ def _check_apart(where: str, held: list[Assignment], rows: int) -> None:
             )
 
 
-def check_client_count(path: Path, held: int, clients: int) -> None:
-    """Raises ConfigError if the file's number of clients differs from the configuration."""
-    if held != clients:
+def check_client_count(path: Path, held: int, newcomers: int, options: PartitionConfig) -> None:
+    """Raises ConfigError if the file's number of clients, or of its newcomers, differs from the configuration."""
+    total, clients = held + newcomers, options.clients
+    if total != clients:
+        whom = f"{total} clients, {newcomers} of them newcomers" if newcomers else f"{held} clients"
         raise ConfigError(
-            f"partition.path = {path}: the file has {held} clients, partition.clients = {clients}; "
-            f"set partition.clients {held}"
+            f"partition.path = {path}: the file has {whom}, partition.clients = {clients}; "
+            f"set partition.clients {total}"
+        )
+    if newcomers not in (0, clients - options.trained_clients):
+        raise ConfigError(
+            f"partition.path = {path}: the file has {newcomers} newcomers, partition.new_clients = "
+            f"{options.new_clients:g}; set partition.new_clients {newcomers}"
         )

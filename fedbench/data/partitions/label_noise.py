@@ -12,7 +12,7 @@ from fedbench.errors import ConfigError
 def client_targets(dataset: Dataset, partition: Partition, config: Config, client: int, part: str) -> np.ndarray:
     """Targets [n, ...] of a client's part ('train', 'val' or 'test') as the client sees them."""
     options = config.partition
-    rows = getattr(partition.clients[client], part)
+    rows = getattr(partition.rows_of(client), part)
     targets = dataset.targets[rows]
     if client in options.noise_clients and part != "test":
         targets = noisy_labels(dataset, partition, options.noise_rate, client, rows)
@@ -32,7 +32,7 @@ def noisy_labels(dataset: Dataset, partition: Partition, rate: float, client: in
     A wrong label is uniformly one of the others. Copies of an image get the same label. The result depends on the seed
     of the partition only, so it is the same in every process and round.
     """
-    own = partition.clients[client]
+    own = partition.rows_of(client)
     images = np.unique(np.concatenate([own.train, own.val]))
     rng = random_stream(partition.seed, "noise", client)
     wrong = rng.permutation(len(images))[: int(rate * len(images) + 0.5)]

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, overload
 
 import numpy as np
@@ -10,6 +10,8 @@ import numpy as np
 from fedbench.data.partitions.assignment import Assignment, rows_by_client
 
 PARTITION_PARTS = ("train", "val", "test")
+NEWCOMERS = "newcomers_"
+"""The beginning of the names of newcomers' arrays in a file."""
 Flat = tuple[np.ndarray, np.ndarray]
 """One part of all clients, int64: the rows of one client after the other, and their number per client."""
 
@@ -44,6 +46,13 @@ class Clients(Sequence[ClientRows]):
     def __len__(self) -> int:
         return len(self.parts["train"][1])
 
+    def chosen(self, numbers: np.ndarray) -> "Clients":
+        """These clients, int64, ascending."""
+        parts = []
+        for rows, sizes in self.parts.values():
+            parts.append((rows[np.isin(np.repeat(np.arange(len(sizes)), sizes), numbers)], sizes[numbers]))
+        return Clients(parts)
+
     @overload
     def __getitem__(self, index: int) -> ClientRows: ...
     @overload
@@ -58,12 +67,22 @@ class Clients(Sequence[ClientRows]):
 
 @dataclass(frozen=True, eq=False)
 class Partition:
-    """The rows of every client, and of the public set if there is one. seed: the partition's seed."""
+    """The rows of every client, and of the public set if there is one.
+
+    seed: the partition's seed. newcomers: the clients that join after the last round; their numbers follow those of the
+    other clients.
+    """
 
     clients: Clients
     public: np.ndarray | None = None
     warnings: tuple[str, ...] = ()
     seed: int = 0
+    newcomers: Clients = field(default_factory=lambda: Clients.of([]))
+
+    def rows_of(self, number: int) -> ClientRows:
+        """The rows of a client or newcomer."""
+        count = len(self.clients)
+        return self.clients[number] if number < count else self.newcomers[number - count]
 
     def sizes(self, part: str) -> np.ndarray:
         """The number of rows of a part per client, int64 [clients]."""
@@ -71,18 +90,11 @@ class Partition:
 
     def fingerprint(self) -> str:
         """The sha256 of all row numbers in hexadecimal: by client and part, each count before its rows."""
-        digest = hashlib.sha256()
-        sizes = np.stack([self.sizes(part) for part in PARTITION_PARTS], axis=1)
-        begins = np.cumsum(sizes + 1).reshape(sizes.shape) - sizes - 1
-        whole = np.empty(sizes.sum() + sizes.size, "<i8")
-        whole[begins] = sizes
-        for column, part in enumerate(PARTITION_PARTS):
-            rows, counts = self.clients.parts[part]
-            within = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
-            whole[np.repeat(begins[:, column] + 1, counts) + within] = rows
-        digest.update(whole.tobytes())
+        digest = hashlib.sha256(_content(self.clients))
         public = np.empty(0, np.int64) if self.public is None else self.public
         digest.update(len(public).to_bytes(8, "little") + public.astype("<i8").tobytes())
+        if self.newcomers:
+            digest.update(_content(self.newcomers))
         return digest.hexdigest()
 
     def class_counts(self, labels: np.ndarray, classes: int) -> np.ndarray:
@@ -93,14 +105,32 @@ class Partition:
 
     def tree(self) -> dict[str, Any]:
         """The partition for JSON, as the scheme `file` reads it."""
-        clients = [{part: getattr(rows, part).tolist() for part in PARTITION_PARTS} for rows in self.clients]
-        return {"clients": clients} | ({} if self.public is None else {"public": self.public.tolist()})
+        found = {"clients": _listed(self.clients)} | ({} if self.public is None else {"public": self.public.tolist()})
+        return found | ({"newcomers": _listed(self.newcomers)} if self.newcomers else {})
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The partition as flat arrays by name, which the scheme `file` also reads."""
-        flat = self.clients.parts.items()
-        found = {part: rows for part, (rows, _) in flat} | {f"{part}_sizes": sizes for part, (_, sizes) in flat}
+        found = dict[str, np.ndarray]()
+        for clients, prefix in ((self.clients, ""), (self.newcomers, NEWCOMERS)):
+            for part, (rows, sizes) in clients.parts.items() if len(clients) else ():
+                found |= {f"{prefix}{part}": rows, f"{prefix}{part}_sizes": sizes}
         return found | ({} if self.public is None else {"public": self.public})
+
+
+def _content(clients: Clients) -> bytes:
+    """All row numbers by client and part, each count before its rows."""
+    sizes = np.stack([sizes for _, sizes in clients.parts.values()], axis=1)
+    begins = np.cumsum(sizes + 1).reshape(sizes.shape) - sizes - 1
+    whole = np.empty(sizes.sum() + sizes.size, "<i8")
+    whole[begins] = sizes
+    for column, (rows, counts) in enumerate(clients.parts.values()):
+        within = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+        whole[np.repeat(begins[:, column] + 1, counts) + within] = rows
+    return whole.tobytes()
+
+
+def _listed(clients: Clients) -> list[dict[str, list[int]]]:
+    return [{part: getattr(rows, part).tolist() for part in PARTITION_PARTS} for rows in clients]
 
 
 def client_rows(train: Assignment, val: np.ndarray, test: Assignment, count: int, sort: bool = True) -> Clients:

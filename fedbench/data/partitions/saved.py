@@ -3,7 +3,7 @@
 A file holds `{"clients": [{"train": [rows], "val": [rows], "test": [rows]}, ...], "public": [rows]}`, with optional
 `val` and `public`, or such an object for each seed: `{"0": {"clients": ...}, "1": ...}`. Rows are numbered from 0
 through the data set's train part and then its test part, both in the source's order. Partitions of many clients are
-flat arrays instead (arrays.py).
+flat arrays instead (arrays.py). `newcomers`, a list like `clients`, is read with `partition.new_clients` only.
 """
 
 import json
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fedbench.config import Config
+from fedbench.config import Config, PartitionConfig
 from fedbench.data.dataset import Dataset
 from fedbench.data.partitions.arrays import SUFFIX, SavedPartition, check_client_count, partition_from_arrays
 from fedbench.data.partitions.assignment import (
@@ -23,6 +23,7 @@ from fedbench.data.partitions.assignment import (
     random_stream,
     repeated_image_warnings,
 )
+from fedbench.data.partitions.newcomers import with_newcomers
 from fedbench.data.partitions.public import draw_public
 from fedbench.data.partitions.rows import PARTITION_PARTS, Partition, client_rows
 from fedbench.data.partitions.scheme import unused_key_warnings
@@ -36,7 +37,7 @@ def partition_from_file(dataset: Dataset, config: Config, seed: int) -> Partitio
     Clients without a validation part have one held out; a missing public set is drawn.
     """
     options = config.partition
-    found = read_partition(options.path, seed, options.clients, len(dataset.targets))
+    found = read_partition(options.path, seed, options, len(dataset.targets))
     train, val, test = found.train, found.val, found.test
     source = SamplePool.of(dataset)
     held = draw_validation(train, source.labels, config.data.val, random_stream(seed, "val"))
@@ -46,7 +47,8 @@ def partition_from_file(dataset: Dataset, config: Config, seed: int) -> Partitio
     clients = client_rows(whole, in_val, test, options.clients, sort=False)
     public = _public_beside(source, np.concatenate([whole.rows, test.rows]), found.public, config, seed)
     twice = (*repeated_image_warnings(whole, "training", ""), *repeated_image_warnings(test, "test", ""))
-    return Partition(clients, public, (*unused_key_warnings(options), *twice, *_learnt_elsewhere(whole, test)), seed)
+    warnings = *unused_key_warnings(options), *twice, *_learnt_elsewhere(whole, test)
+    return with_newcomers(Partition(clients, public, warnings, seed), options, last=bool(found.newcomers))
 
 
 def _learnt_elsewhere(train: Assignment, test: Assignment) -> Iterator[str]:
@@ -76,17 +78,20 @@ def _public_beside(
     return public
 
 
-def read_partition(path: Path | None, seed: int, clients: int, rows: int) -> SavedPartition:
+def read_partition(path: Path | None, seed: int, options: PartitionConfig, rows: int) -> SavedPartition:
     """The partition in a file, or its part for a seed. rows: images of the data set. Raises ConfigError."""
     if path is None:
         raise ConfigError("partition file: set partition.path, for example --partition.path partition.json")
     if path.suffix == SUFFIX:
-        return partition_from_arrays(path, seed, clients, rows)
+        return partition_from_arrays(path, seed, options, rows)
     tree = _of_seed(_load(path), seed, path)
-    listed = tree.get("clients")
+    listed, later = tree.get("clients"), tree.get("newcomers", []) if options.new_clients else []
     if not isinstance(listed, list) or not listed:
         raise ConfigError(f"partition.path = {path}: `clients` must be a list of at least 1 object")
-    check_client_count(path, len(listed), clients)
+    if not isinstance(later, list):
+        raise ConfigError(f"partition.path = {path}: `newcomers` must be a list of objects")
+    check_client_count(path, len(listed), len(later), options)
+    listed = [*listed, *later]
     found = [_client(entry, rows, f"partition.path = {path}: client {i}") for i, entry in enumerate(listed)]
     public = tree.get("public")
     train, val, test = (
@@ -97,6 +102,7 @@ def read_partition(path: Path | None, seed: int, clients: int, rows: int) -> Sav
         val,
         test,
         np.array(["val" not in client for client in found]),
+        len(later),
         None if public is None else np.sort(_rows(public, rows, f"partition.path = {path}: public")),
     )
 

@@ -13,6 +13,7 @@ from fedbench.config import PartitionConfig
 from fedbench.config.words import refuse_values
 from fedbench.data.partitions import schemes
 from fedbench.data.partitions.assignment import Deal, SamplePool
+from fedbench.data.partitions.newcomers import check_newcomers
 from fedbench.errors import ConfigError, nearest
 from fedbench.plugins import Table, modules
 
@@ -129,7 +130,9 @@ def with_client_count(asked: PartitionConfig, source: SamplePool) -> PartitionCo
     own = not source.one_part if asked.name == FILE_SCHEME else load(asked.name).own_parts(source)
     options = resolve_scheme_options(asked, one_part=not own)
     count = load(asked.name).count if clients_by_data(asked) else None
-    return options.model_copy(update={"clients": count(source, check_keys(options))}) if count else options
+    found = options.model_copy(update={"clients": count(source, check_keys(options))}) if count else options
+    check_newcomers(found)
+    return found
 
 
 def clients_by_data(asked: PartitionConfig) -> bool:

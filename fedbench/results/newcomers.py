@@ -1,0 +1,73 @@
+"""Scores of newcomers: clients that join after the last round."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pandas as pd
+
+from fedbench.results.quantities import plural
+from fedbench.results.statistics import Interval, interval
+from fedbench.tasks import Metric
+
+NEWCOMER_COLUMNS = ["method", "epochs", "images", "newcomers", "seeds", "mean", "sd", "low", "high", "client_sd"]
+ALL = 0
+"""Stands for all training images of a newcomer."""
+
+
+def newcomer_table(metric: Metric, newcomers: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """The test metric of each method's newcomers by images (first 0: all) and local epochs.
+
+    newcomers: `Records.newcomers` by method. Columns: method, epochs, images, newcomers (mean over seeds), seeds
+    (count); mean, sd, low, high (95 % Student t) over seeds of the mean over a seed's newcomers; and client_sd, the
+    standard deviation over a seed's newcomers (divisor n), mean over seeds.
+    """
+    rows = []
+    for method, frame in newcomers.items():
+        for images, epochs, own in _cases(metric, frame):
+            values = own.groupby("seed")["value"]
+            found = _over_seeds(own)
+            row = {"method": method, "epochs": epochs, "images": images, "newcomers": values.size().mean()}
+            row |= {
+                "seeds": len(found.values),
+                **{name: getattr(found, name) for name in ("mean", "sd", "low", "high")},
+            }
+            rows.append({**row, "client_sd": values.std(ddof=0).mean()})
+    return pd.DataFrame(rows, columns=NEWCOMER_COLUMNS)
+
+
+def newcomer_summary(metric: Metric, frame: pd.DataFrame) -> dict[str, Any]:
+    """The part of summary.json: `{"epochs": {"0": ...}, "images": {"1": ...}}`, each an interval over seeds."""
+    found: dict[str, Any] = {"epochs": {}, "images": {}}
+    for images, epochs, own in _cases(metric, frame):
+        kind, number = ("epochs", epochs) if images == ALL else ("images", images)
+        found[kind][str(number)] = _over_seeds(own).to_dict()
+    return found
+
+
+def after_most_epochs(metric: Metric, frame: pd.DataFrame) -> Interval | None:
+    """The score on all images after the most epochs, with its interval over seeds; None without newcomers."""
+    cases = {epochs: own for images, epochs, own in _cases(metric, frame) if images == ALL}
+    return _over_seeds(cases[max(cases)]) if cases else None
+
+
+def newcomer_curve(metric: Metric, frame: pd.DataFrame) -> pd.DataFrame:
+    """By local epochs on all images, as shown: mean, lowest and highest over seeds of the mean over newcomers."""
+    own = frame[(frame["metric"] == metric.name) & (frame["images"] == ALL)]
+    seeds = own.groupby(["epochs", "seed"])["value"].mean() * metric.factor
+    return seeds.groupby("epochs").agg(["mean", "min", "max"]).reset_index()
+
+
+def case_name(epochs: int, images: int) -> str:
+    """`1 epoch`, `10 epochs`, or `5 images`."""
+    return plural(epochs, "epoch") if images == ALL else plural(images, "image")
+
+
+def _cases(metric: Metric, frame: pd.DataFrame) -> Iterator[tuple[int, int, pd.DataFrame]]:
+    """Images, epochs, and the rows of the metric."""
+    known = frame[frame["metric"] == metric.name].dropna(subset=["value"])
+    for _, own in known.groupby(["images", "epochs"]):
+        yield int(own["images"].iloc[0]), int(own["epochs"].iloc[0]), own
+
+
+def _over_seeds(own: pd.DataFrame) -> Interval:
+    return interval(own.groupby("seed")["value"].mean().tolist())
