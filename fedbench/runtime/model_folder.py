@@ -7,10 +7,10 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from fedbench import models
 from fedbench.data.fields import Fields, Leaf
 from fedbench.engine.learner import Learner
 from fedbench.errors import ConfigError
+from fedbench.models.network import Network
 from fedbench.models.recipe import calls_after, recipe
 from fedbench.module.inputs import call_form
 from fedbench.results.files import write_atomically, write_json_atomically
@@ -31,7 +31,7 @@ def about_model(run: ResolvedRun, learner: Learner) -> dict[str, Any]:
     """
     config, dataset = run.config, run.dataset
     about = {**dataset.inputs(), "dtype": str(dataset.samples.dtype), "task": run.task.name}
-    about |= {"double": config.train.precision == "64-true", "plain": isinstance(learner.module, models.Network)}
+    about |= {"double": config.train.precision == "64-true", "plain": isinstance(learner.module, Network)}
     try:
         if learner.flat.added:
             raise ConfigError(f"{config.method.name} adds layers to it")
