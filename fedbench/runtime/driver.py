@@ -201,30 +201,35 @@ class Driver:
 
     def join_newcomers(self) -> None:
         """Have every newcomer join, once for each number of epochs and images, and record its test scores."""
-        later, asked, number = len(self.setup.partition.newcomers), self.config.evaluate, self.config.rounds
+        later, asked, last = len(self.setup.partition.newcomers), self.config.evaluate, self.config.rounds
         if not later:
             return
-        most = max(asked.new_clients_epochs)
         joinings = [Joining(epochs) for epochs in sorted({*asked.new_clients_epochs})]
-        joinings += [Joining(most, images) for images in sorted({*asked.new_clients_samples})]
-        self.server.participants = self.drawn(number + 1)  # as in the messages of the round that would follow
-        numbers = [self.context.clients + place for place in evaluated_clients(self.seed, later, asked.clients)]
-        messages = {number: self._server_half("welcome", self.server, number) for number in numbers}
-        tasks = [ClientTask(n, message, joining=joining) for n, message in messages.items() for joining in joinings]
+        joinings += [Joining(joinings[-1].epochs, images) for images in sorted({*asked.new_clients_samples})]
+        self.server.participants = self.drawn(last + 1)  # as in the messages of the round that would follow
+        tasks = []
+        for place in evaluated_clients(self.seed, later, asked.clients):
+            client = self.context.clients + place
+            message = self._server_half("welcome", self.server, client)
+            tasks += [ClientTask(client, message, joining=joining) for joining in joinings]
         turns = [slice(host, None, self.hosts.count) for host in range(self.hosts.count)]
-        replies, reports = self.hosts.exchange([Order(number, tasks[turn]) for turn in turns]), [Report(0)] * len(tasks)
+        replies = self.hosts.exchange([Order(last, tasks[turn]) for turn in turns])
+        reports = [Report(task.client) for task in tasks]
         for turn, reply in zip(turns, replies, strict=True):
             reports[turn] = reply.reports
-        failures: dict[str, set[int]] = {}
+            self.warn(*reply.remarks)
+        self._record_newcomers(tasks, reports)
+
+    def _record_newcomers(self, tasks: Sequence[ClientTask], reports: Sequence[Report]) -> None:
+        failed: dict[str, set[int]] = {}
         for task, report in zip(tasks, reports, strict=True):
             if report.failure is not None:
-                failures.setdefault(report.failure, set()).add(task.client)
+                failed.setdefault(report.failure, set()).add(task.client)
             elif task.joining and "test" in (scores := report.scores["new_clients"]):
                 self.recorder.add_newcomer(self.seed, task.client, task.joining, scores["test"])
-        for failure, clients in failures.items():
+        for reason, clients in failed.items():
             who = f"{plural(len(clients), 'newcomer')} (the first: client {min(clients)})"
-            self.warn(f"seed {self.seed}: scores of {who} are missing: {failure}")
-        self.warn(*(line for reply in replies for line in reply.remarks))
+            self.warn(f"seed {self.seed}: scores of {who} are missing: {reason}")
 
     def drawn(self, round: int) -> list[int]:
         return participants(self.seed, round, self.context.clients, self.config.participation)
