@@ -83,7 +83,7 @@ class TableReader:
         used = [name for name in whole.columns if name not in (label, user, *out)]
         for name in filter(None, [label, user, *used]):
             check_whole(rows, whole[name])
-        samples, remarks = read_samples(rows, whole[used], self.kind)
+        samples, columns, remarks = read_samples(rows, whole[used], self.kind)
         remarks.insert(0, columns_text(label, user, out))
         if "test" in sizes:
             test = np.arange(len(whole)) >= len(whole) - sizes["test"]
@@ -98,6 +98,7 @@ class TableReader:
             int(test.sum()),
             [Block(samples[own], targets[own], None if owners is None else owners[own]) for own in (~test, test)],
             categories=True,
+            columns=columns,
             kind=self.kind,
             warnings=tuple(remarks),
             val=sizes.get("val", 0),
@@ -141,18 +142,23 @@ def check_whole(rows: TableRows, column: "Series") -> None:
         )
 
 
-def read_samples(rows: TableRows, table: "DataFrame", kind: SampleKind | None) -> tuple[np.ndarray, list[str]]:
-    """Samples [rows, ...], and how they were read. kind: as chosen, if set. Raises ConfigError."""
+def read_samples(
+    rows: TableRows, table: "DataFrame", kind: SampleKind | None
+) -> tuple[np.ndarray, tuple[str, ...], list[str]]:
+    """Samples [rows, ...], names of their columns, if any, and how they were read. kind: as chosen, if set.
+
+    Raises ConfigError.
+    """
     if not len(table.columns):
         raise ConfigError(f"{rows.where}: no columns besides the target")
     if len(table.columns) > 1 or not holds_lists(table.iloc[:, 0]):
-        found, remarks = encode_features(rows, table)
-        return (as_kind(rows, kind, found) if kind else found), remarks
+        found, names, remarks = encode_features(rows, table)
+        return (as_kind(rows, kind, found) if kind else found), names, remarks
     vectors = stacked_lists(rows, table.iloc[:, 0])
     if kind or vectors.dtype.kind not in "iu":
-        return as_kind(rows, kind or "feature", vectors), []
+        return as_kind(rows, kind or "feature", vectors), (), []
     line = f"column {table.columns[0]} holds lists of whole numbers, which are tokens; --data.kind feature for counts"
-    return as_kind(rows, "token", vectors), [line]
+    return as_kind(rows, "token", vectors), (), [line]
 
 
 def as_kind(rows: TableRows, kind: SampleKind, values: np.ndarray) -> np.ndarray:
@@ -185,21 +191,23 @@ def stacked_lists(rows: TableRows, column: "Series") -> np.ndarray:
     return np.stack(cells)
 
 
-def encode_features(rows: TableRows, table: "DataFrame") -> tuple[np.ndarray, list[str]]:
-    """Features float32 [rows, D], and how text columns were read. Raises ConfigError."""
+def encode_features(rows: TableRows, table: "DataFrame") -> tuple[np.ndarray, tuple[str, ...], list[str]]:
+    """Features float32 [rows, D], their names, and how text columns were read. Raises ConfigError."""
     import pandas as pd
 
-    where, parts, categories = rows.where, [], []
+    where, parts, categories, names = rows.where, [], [], list[str]()
     for name in table.columns:
         column = table[name]
         if holds_lists(column):
             vectors = stacked_lists(rows, column).reshape(len(column), -1)
             check_resolution(where, vectors, [f"column {name}, place {place}" for place in range(vectors.shape[1])])
+            names += [f"{name}[{place}]" for place in range(vectors.shape[1])]
             parts.append(vectors.astype(np.float32))
             continue
         if pd.api.types.is_numeric_dtype(column):
             numbers = column.to_numpy()[:, None]
             check_resolution(where, numbers, [f"column {name}"])
+            names.append(name)
             parts.append(numbers.astype(np.float32))
             continue
         values = sorted(map(str, column.unique()))
@@ -211,13 +219,14 @@ def encode_features(rows: TableRows, table: "DataFrame") -> tuple[np.ndarray, li
                 f"category; --data.drop {name} leaves it out"
             )
         categories.append(f"{name} ({len(values)})")
+        names += [f"{name}={value}" for value in values]
         parts.append((column.astype(str).to_numpy(str)[:, None] == np.array(values)).astype(np.float32))
     features = np.concatenate(parts, axis=1)
     wrong = np.argwhere(~np.isfinite(features))
     if len(wrong):
         raise ConfigError(f"{rows.place(wrong[0][0])}: a value that is not finite; fill it in or leave the row out")
     line = f"columns of text are categories, with a feature for each value: {', '.join(categories)}"
-    return features, [line] if categories else []
+    return features, tuple(names), [line] if categories else []
 
 
 def targets_of(rows: TableRows, column: "Series") -> np.ndarray:

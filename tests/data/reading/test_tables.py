@@ -20,6 +20,11 @@ def test_vectors_beside_other_columns_are_features():
     np.testing.assert_array_equal(test.samples, np.float32([[9, 10, 0.5]]))
 
 
+def test_columns_of_features_have_names():
+    table = pd.DataFrame({"x": [[1, 2]] * 5, "job": ["cook", "nurse"] * 2 + ["cook"], "age": [0.5] * 5, "y": [0] * 5})
+    assert content(table).columns == ("x[0]", "x[1]", "job=cook", "job=nurse", "age")
+
+
 def test_every_fifth_row_is_for_testing_unless_there_is_a_part():
     table = pd.DataFrame({"x": np.arange(10.0), "y": [0, 1] * 5})
     assert [block.samples[:, 0].tolist() for block in content(table).blocks][1] == [4, 9]
