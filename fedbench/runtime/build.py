@@ -84,9 +84,10 @@ def build_model(run: ResolvedRun) -> LightningModule:
     config, dataset = run.config, run.dataset
     kind = models.load(config.model.name)
     if dataset.kind == "token" and issubclass(kind, models.Network) and not kind.images_only:
+        own = ":" in config.data.name and not config.data.name.startswith("leaf:")
         raise ConfigError(
             f"model {config.model.name}: takes numbers, but the samples of {config.data.name} are tokens; bring a "
-            "LightningModule of your own, with an embedding"
+            f"LightningModule of your own, with an embedding{', or set data.kind = feature if they are counts' * own}"
         )
     shape = dataset.fields.shapes if dataset.fields and dataset.fields.sample else dataset.shape
     return models.build(config.model.name, shape, dataset.outputs, run.task, **config.model.options)

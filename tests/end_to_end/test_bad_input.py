@@ -106,6 +106,10 @@ class NoOptimizer(NoSteps):
     training_step = Plain.training_step
 
 
+class NoForward(LightningModule):
+    training_step = Plain.training_step
+
+
 class ManyLines(Plain):
     def __init__(self):
         raise RuntimeError("one line\\nand another")
@@ -265,6 +269,7 @@ def test_partitions_that_the_data_cannot_give(refused, line, parts):
         ("mine:Normed --train.batch_size 1", ["train.batch_size = 1", "BatchNorm", "2 or more"]),
         ("mine:NeedsDepth", ["needs model.depth"]),
         ("mine:NoSteps", ["no training_step"]),
+        ("mine:NoForward", ["no forward(self, x) that returns the outputs"]),
         ("mine:NoOptimizer", ["no configure_optimizers", "--train.optimizer sgd"]),
         ("mine:no_data", ["not a subclass of lightning.LightningModule"]),
         ("mine:Plein", ["module mine has no Plein", "did you mean Plain"]),

@@ -8,6 +8,7 @@ numbers are features.
 import re
 from dataclasses import dataclass
 from functools import partial
+from numbers import Number
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
 DECIMAL_COMMA = re.compile(r"-?\d+(,\d+)?")
+CELLS = (str, Number, np.generic, np.ndarray, list)
+"""Types of cells that can be read."""
 MOST_CATEGORIES = 50
 """Maximum number of different values of a text column read as categories."""
 INDEX = ("Unnamed:", "__index_level_")
@@ -74,7 +77,7 @@ class TableReader:
 
         Raises ConfigError.
         """
-        where = rows.where
+        where, whole = rows.where, with_numbers(whole)
         label, user = columns_of(where, whole, self.options)
         dropped = [name for name in self.options.drop if name not in whole.columns]
         if dropped:
@@ -83,6 +86,8 @@ class TableReader:
         used = [name for name in whole.columns if name not in (label, user, *out)]
         for name in filter(None, [label, user, *used]):
             check_whole(rows, whole[name])
+        for name in (label, *used):
+            check_cells(rows, whole[name])
         samples, columns, remarks = read_samples(rows, whole[used], self.kind)
         remarks.insert(0, columns_text(label, user, out))
         if "test" in sizes:
@@ -139,6 +144,38 @@ def check_whole(rows: TableRows, column: "Series") -> None:
         raise ConfigError(
             f"{rows.place(missing[0])}: no value in column {column.name} ({len(missing)} such rows); fill them in, "
             f"leave these rows out, or --data.drop {column.name}"
+        )
+
+
+def with_numbers(table: "DataFrame") -> "DataFrame":
+    """The table with columns of Python numbers, such as the decimals of a database, as columns of numbers."""
+    import pandas as pd
+
+    table = table.infer_objects()
+    for name in filter(lambda name: pd.api.types.is_object_dtype(table[name]), table.columns):
+        values = table[name].dropna()
+        if len(values) and all(isinstance(value, Number) for value in values):
+            table = table.assign(**{name: table[name].astype(float)})
+    return table
+
+
+def check_cells(rows: TableRows, column: "Series") -> None:
+    """Raises ConfigError for times, and for anything but numbers, texts and lists."""
+    import pandas as pd
+
+    kind, remedy = column.dtype, f"or --data.drop {column.name}"
+    if pd.api.types.is_object_dtype(kind):
+        odd = [row for row, value in enumerate(column) if not isinstance(value, CELLS)]
+        if odd:
+            called = type(column.iloc[odd[0]]).__name__
+            raise ConfigError(
+                f"{rows.place(odd[0])}: column {column.name} holds a {called}; turn the column into numbers or text "
+                f"beforehand, {remedy}"
+            )
+    elif getattr(kind, "kind", "") in "mM" or isinstance(kind, pd.PeriodDtype):
+        raise ConfigError(
+            f"{rows.where}: column {column.name} holds times ({kind}); turn them into numbers beforehand, such as the "
+            f"days since a start, {remedy}"
         )
 
 
