@@ -29,7 +29,7 @@ from fedbench.tasks.targets import Targets
 OnProgress = Callable[[str, int, int], None]
 """Called with the current task, the amount done, and the total."""
 
-VERSION = 5
+VERSION = 6
 """Increased when the same source would be decoded differently."""
 FILES_NAMED = 20
 """Maximum number of a source's files named in meta.json, which is read at every start."""

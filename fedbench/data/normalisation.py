@@ -85,7 +85,8 @@ class FeatureMoments:
 class RowMoments(FeatureMoments):
     """Features of rows [b, C], of which some columns may hold category codes, which are not standardised.
 
-    Codes are small integers from 0 or 1 that use most of their range, in a row with other columns of any numbers.
+    Codes are small integers from 0 or 1 that use most of their range and repeat, in a row with other columns of any
+    numbers.
     """
 
     def __init__(self, columns: int, names: Sequence[str] = ()) -> None:
@@ -108,7 +109,7 @@ class RowMoments(FeatureMoments):
         """The columns of categories, ascending."""
         different = self.occurs.sum(axis=1)
         first, last = self.occurs.argmax(axis=1), CODES - 1 - self.occurs[:, ::-1].argmax(axis=1)
-        dense = (first <= 1) & (different > 1) & (2 * different >= last - first + 1)
+        dense = (first <= 1) & (different > 1) & (2 * different >= last - first + 1) & (different < self.count)
         return np.flatnonzero(self.small & dense) if not self.whole.all() else np.zeros(0, np.int64)
 
     def mean_and_std(self) -> tuple[list[float], list[float]]:

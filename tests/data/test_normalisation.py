@@ -53,6 +53,7 @@ def test_columns_of_zeros_and_ones_are_no_codes_to_speak_of():
     numbers, bits, codes = RNG.normal(size=60), RNG.integers(0, 2, 60), RNG.integers(0, 4, 60)
     assert remarks_on(numbers, bits) == []
     assert remarks_on(bits, 1 - bits) == []
+    assert remarks_on(numbers, np.arange(60)) == []  # no value repeats
     (line,) = remarks_on(numbers, bits, codes, names=("age", "job=cook", "floor"))
     assert line.startswith("columns floor look like category codes and are not standardised, the others, unless they")
     (line,) = remarks_on(bits, codes, names=("job=cook", "floor"))

@@ -217,6 +217,8 @@ def test_unknown_names(refused, line, parts):
             "unknown key method.tau: method fedavg takes buffers, weighting; fedcac, fedcp, floco have it",
         ),
         ("--data parquet:", "--data parquet: has no path"),
+        (f"--data {ROOT}/pyproject.toml", "write package.module:factory, a function that returns the data"),
+        ("--data some/table.csv.gz", "write csv:some/table.csv.gz"),
         ("--data folder:", "--data folder: has no path"),
         ("--public.size 5000", "at most 1270 class-balanced images are there"),
     ],

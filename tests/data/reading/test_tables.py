@@ -73,5 +73,6 @@ def test_python_numbers_are_numbers():
 )
 def test_cells_that_are_neither_numbers_nor_texts_are_named(name, values, line):
     table = pd.DataFrame({"x": np.arange(5.0), "y": [0, 1, 0, 1, 0]}).assign(**{name: values})
-    with pytest.raises(ConfigError, match=line):
+    with pytest.raises(ConfigError, match=line) as caught:
         content(table)
+    assert str(caught.value).endswith(", or --data.drop x") == (name == "x")
