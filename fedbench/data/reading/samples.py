@@ -114,6 +114,10 @@ def as_array(value: Any, where: str) -> np.ndarray:
             f"{where}: the sample is a single number; expected an array with at least one dimension, as X[:, None] "
             "holds them"
         )
+    if isinstance(value, np.ndarray) and value.dtype.kind in "OUS":
+        raise ConfigError(
+            f"{where}: the sample is an array of texts or other objects; encode them as numbers beforehand"
+        )
     if isinstance(value, np.void):
         raise ConfigError(f"{where}: the sample is a record; pass a pandas DataFrame, whose columns are features")
     if not isinstance(value, np.ndarray) or value.dtype.kind not in "biuf":

@@ -97,6 +97,7 @@ def test_the_kind_can_be_said():
         (np.array([2**25]), "feature", "lose digits in float32"),
         (np.array([2**63], np.uint64), "token", "too large"),
         (Image.new("F", (5, 4)), None, "pixel format F; 8 bits per channel are expected: convert it, or bring its num"),
+        (np.array([1.5, "red"], object), None, "an array of texts or other objects; encode them as numbers beforehand"),
         (np.ma.masked_array([1.0, 2], [0, 1]), None, "the sample has masked numbers; fill them in"),
         (torch.eye(2).to_sparse(), None, "the sample is a sparse tensor; pass it dense"),
         (np.array((1, 2), dtype=[("a", int), ("b", int)])[()], None, "the sample is a record; pass a pandas DataFrame"),
