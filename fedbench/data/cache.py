@@ -29,7 +29,7 @@ from fedbench.tasks.targets import Targets
 OnProgress = Callable[[str, int, int], None]
 """Called with the current task, the amount done, and the total."""
 
-VERSION = 5
+VERSION = 6
 """Increased when the same source would be decoded differently."""
 FILES_NAMED = 20
 """Maximum number of a source's files named in meta.json, which is read at every start."""
@@ -55,10 +55,11 @@ class Content:
     blocks: the training samples, then the test samples, each read once. kind: image, feature, token or fields (samples
     of several arrays, which are not normalised); by default bytes are images, other integers tokens and floats
     features. fields: the structure of batches that are not (samples, targets).
-    categories: whether columns of rows may hold category codes. targets: converts the targets of all rows; by default
-    they are class numbers, of `classes` named `class_names`. domains: the numbers and names of the blocks' domains; by
-    default they are numbers, of `domain_names`. mean, std: None to measure them on the train part. remarks: lines to
-    print after all blocks have been read. one_part: the source has no parts, and partitions hold test samples out.
+    categories: whether columns of rows may hold category codes. columns: the names of these columns, if they have any.
+    targets: converts the targets of all rows; by default they are class numbers, of `classes` named `class_names`.
+    domains: the numbers and names of the blocks' domains; by default they are numbers, of `domain_names`. mean, std:
+    None to measure them on the train part. remarks: lines to print after all blocks have been read. one_part: the
+    source has no parts, and partitions hold test samples out.
     """
 
     train: int
@@ -73,6 +74,7 @@ class Content:
     kind: str | None = None
     val: int = 0
     categories: bool = False
+    columns: tuple[str, ...] = ()
     targets: Callable[[np.ndarray], Targets] | None = None
     domains: Callable[[np.ndarray], tuple[np.ndarray, tuple[str, ...]]] | None = None
     remarks: Callable[[], Iterable[str]] = tuple
@@ -166,7 +168,8 @@ def build_folder(source: Source, folder: Path, progress: OnProgress | None) -> N
     content = source.read()
     if not content.train or not (content.test or content.one_part):
         raise ConfigError(
-            f"data {source.name}: {content.train} training and {content.test} test samples; both are needed"
+            f"data {source.name}: {content.train} training and {content.test} test samples; both are needed: bring a "
+            "test part, or more samples, of which every fifth is then for testing (in folders every fifth of a class)"
         )
     with refuse_disk_errors(folder.parent), replace_folder(folder) as part:
         write_decoded(source, content, part, progress)
@@ -178,6 +181,7 @@ class Tally:
 
     train: int
     categories: bool = False
+    columns: tuple[str, ...] = ()
     packed: bool = False
     shape: tuple[int, ...] = ()
     kind: str = ""
@@ -188,7 +192,9 @@ class Tally:
     digest: Any = field(default_factory=hashlib.sha256)
 
     def add(self, block: Block, samples: np.ndarray) -> None:
-        self.constants = self.constants or (TokenMoments() if self.packed else moments_of(samples, self.categories))
+        if self.constants is None:
+            packed = TokenMoments() if self.packed else None
+            self.constants = packed or moments_of(samples, self.categories, self.columns)
         self.constants.add(samples[: max(0, self.train - self.rows)])
         self.digest.update(samples.data)
         self.targets.append(block.targets)
@@ -199,7 +205,8 @@ class Tally:
 
 def write_decoded(source: Source, content: Content, folder: Path, progress: OnProgress | None) -> None:
     """Streams the samples, then writes targets, domains and metadata."""
-    tally, rows = Tally(content.train, content.categories, content.kind == "fields"), content.train + content.test
+    packed, rows = content.kind == "fields", content.train + content.test
+    tally = Tally(content.train, content.categories, content.columns, packed)
     with (folder / "samples.npy").open("wb") as file:
         for block in content.blocks:
             if not tally.shape:

@@ -1,6 +1,6 @@
 """Mean and standard deviation per channel, measured while samples are read."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -23,16 +23,16 @@ class MeanAndDeviation(Protocol):
         """Remarks for the reader."""
 
 
-def moments_of(samples: np.ndarray, categories: bool = False) -> MeanAndDeviation:
+def moments_of(samples: np.ndarray, categories: bool = False, columns: Sequence[str] = ()) -> MeanAndDeviation:
     """The accumulator for these samples: pixels for uint8, features for floats, none for integers (tokens).
 
-    categories: whether columns of rows may hold category codes.
+    categories: whether columns of rows may hold category codes. columns: their names, if they have any.
     """
     if samples.dtype == np.uint8:
         return PixelMoments()
     if not np.issubdtype(samples.dtype, np.floating):
         return TokenMoments()
-    return RowMoments(samples.shape[1]) if categories and samples.ndim == 2 else FeatureMoments()
+    return RowMoments(samples.shape[1], columns) if categories and samples.ndim == 2 else FeatureMoments()
 
 
 class PixelMoments:
@@ -85,11 +85,13 @@ class FeatureMoments:
 class RowMoments(FeatureMoments):
     """Features of rows [b, C], of which some columns may hold category codes, which are not standardised.
 
-    Codes are small integers from 0 or 1 that use most of their range, in a row with other columns of any numbers.
+    Codes are small integers from 0 or 1 that use most of their range and repeat, in a row with other columns of any
+    numbers.
     """
 
-    def __init__(self, columns: int) -> None:
+    def __init__(self, columns: int, names: Sequence[str] = ()) -> None:
         super().__init__()
+        self.names = tuple(names) or tuple(map(str, range(columns)))
         self.whole, self.small = np.ones(columns, bool), np.ones(columns, bool)
         self.occurs = np.zeros((columns, CODES), bool)
 
@@ -107,7 +109,7 @@ class RowMoments(FeatureMoments):
         """The columns of categories, ascending."""
         different = self.occurs.sum(axis=1)
         first, last = self.occurs.argmax(axis=1), CODES - 1 - self.occurs[:, ::-1].argmax(axis=1)
-        dense = (first <= 1) & (different > 1) & (2 * different >= last - first + 1)
+        dense = (first <= 1) & (different > 1) & (2 * different >= last - first + 1) & (different < self.count)
         return np.flatnonzero(self.small & dense) if not self.whole.all() else np.zeros(0, np.int64)
 
     def mean_and_std(self) -> tuple[list[float], list[float]]:
@@ -117,20 +119,26 @@ class RowMoments(FeatureMoments):
         return mean, std
 
     def remarks(self) -> Iterable[str]:
-        codes = self.codes
+        """Remarks on whole numbers, except on columns of 0 and 1 alone, such as those of encoded texts."""
+        bits = self.small & ~self.occurs[:, 2:].any(axis=1)
+        codes = np.setdiff1d(self.codes, np.flatnonzero(bits))
+        whole = np.flatnonzero(self.whole & (np.sqrt(self.squares) > 0) & ~bits)
         if len(codes):
-            amounts = np.setdiff1d(np.flatnonzero(self.whole & (np.sqrt(self.squares) > 0)), codes)
-            others = f"columns {_listed(amounts)} of other whole numbers" if len(amounts) else "the others"
+            amounts = np.setdiff1d(whole, codes)
+            others = "the others, unless they are 0 and 1 alone," if bits.any() else "the others"
+            others = f"columns {self._listed(amounts)} of other whole numbers" if len(amounts) else others
             yield (
-                f"columns {_listed(codes)} look like category codes and are not standardised, {others} are "
+                f"columns {self._listed(codes)} look like category codes and are not standardised, {others} are "
                 "standardised; data.mean and data.std, a value per column, change that"
             )
-        elif self.whole.all():
-            yield "every column holds whole numbers and is standardised; --data.mean 0 --data.std 1 if they are codes"
+        elif self.whole.all() and len(whole):
+            some = f"columns {self._listed(whole)} hold whole numbers and are standardised"
+            every = "every column holds whole numbers and is standardised"
+            yield f"{some if bits.any() else every}; --data.mean 0 --data.std 1 if they are codes"
 
-
-def _listed(columns: np.ndarray) -> str:
-    return ", ".join(map(str, columns[:NAMES_SHOWN])) + (", ..." if len(columns) > NAMES_SHOWN else "")
+    def _listed(self, columns: np.ndarray) -> str:
+        more = ", ..." if len(columns) > NAMES_SHOWN else ""
+        return ", ".join(self.names[column] for column in columns[:NAMES_SHOWN]) + more
 
 
 class TokenMoments:

@@ -23,7 +23,9 @@ def probe(learner: Learner, data: Batches, outputs: int) -> None:
     flat, name = learner.flat, type(learner.module).__name__
     x, y = data.batch(torch.arange(min(2, len(data)), device=learner.device))
     inputs = inputs_of(learner.module)
-    given = inputs.fields if inputs and inputs.fields.sample else f"of shape {tuple(x.shape[1:])}"
+    given = f"of shape {tuple(x.shape[1:])}, {str(x.dtype).removeprefix('torch.')}"
+    if inputs and inputs.fields.sample:
+        given = f"{inputs.fields}{inputs.note(type(learner.module).forward)}"
     failure = f"model {name} fails on samples {given}"
     with as_config_error(failure), learner.evaluator.evaluating(flat.initial()), torch.no_grad(), flat.autocast():
         output = flat.module(x)
@@ -51,6 +53,8 @@ def check_outputs(learner: Learner, output: object, count: int, outputs: int, ta
         got = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
         one = task.classes and outputs == 2 and got in ((count,), (count, 1))
         hint = "; if it returns one logit, set --task binary --partition iid (or natural, domain, file)" if one else ""
+        if task.classes and isinstance(found, Tensor) and found.ndim == 2 and not hint:
+            hint = "; a constructor's argument `classes` gets the number of classes of the data"
         shape = ", ".join(["batch", *(str(size or "any") for size in legal[0][1:])]) if legal else "batch, ..."
         raise ConfigError(
             f"model {name}: forward(x) must return {task.outputs_are} of shape [{shape}], it returned {got} for a "

@@ -148,6 +148,8 @@ def _check_steps(config: Config) -> None:
     kind, name = models.load(config.model.name), config.model.name
     if kind.training_step is LightningModule.training_step:
         raise ConfigError(f"model {name} has no training_step(self, batch, batch_idx) that returns the loss")
+    if kind.forward is LightningModule.forward:
+        raise ConfigError(f"model {name} has no forward(self, x) that returns the outputs, such as class scores")
     if config.train.optimizer == "module" and kind.configure_optimizers is LightningModule.configure_optimizers:
         raise ConfigError(f"model {name} has no configure_optimizers: write one, or choose with --train.optimizer sgd")
 

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Iterator, Mapping
+from dataclasses import is_dataclass
 from typing import TYPE_CHECKING, Any
 
 from fedbench.errors import ConfigError, nearest, place_of
@@ -98,10 +99,13 @@ def load(name: str) -> "type[LightningModule]":
 
 def _check(name: str, thing: Any) -> None:
     from lightning import LightningModule
+    from torch import nn
 
     if not (isinstance(thing, type) and issubclass(thing, LightningModule)):
         plain = isinstance(thing, type) and any(k.__module__.startswith(OTHER_LIGHTNING) for k in thing.__mro__)
         hint = f"; {SAME_CLASSES}" if plain else ""
+        if not hint and isinstance(thing, type) and issubclass(thing, nn.Module):
+            hint = ": derive it from that, with a training_step(self, batch, batch_idx) that returns the loss"
         raise ConfigError(f"model '{name}' is not a subclass of lightning.LightningModule{hint}")
 
 
@@ -139,5 +143,18 @@ def check_options(name: str, kind: "type[LightningModule]", options: dict[str, A
             hint += f" known: {', '.join(own)}" if hint.endswith("?") else ""
             raise ConfigError(f"unknown key model.{key}: {name} takes no such argument; {hint}")
     for key, parameter in accepted.items():
+        by_class = f"the class of an object is named by model.{key}.class_path, its arguments by model.{key}.init_args"
         if parameter.default is parameter.empty and key not in options:
-            raise ConfigError(f"model {name} needs model.{key}: its constructor has no default for it")
+            hint = by_class if takes_object(parameter) else f"arguments called {' and '.join(SHAPE)} are filled in"
+            raise ConfigError(f"model {name} needs model.{key}: its constructor has no default for it; {hint}")
+        if takes_object(parameter) and isinstance(options.get(key), str | int | float):
+            wanted = parameter.annotation.__name__
+            raise ConfigError(f"model.{key} = {options[key]!r}: {name} takes a {wanted} there; {by_class}")
+
+
+def takes_object(parameter: inspect.Parameter) -> bool:
+    """Whether an argument is declared to be a module or a dataclass."""
+    kind = parameter.annotation
+    from torch import nn
+
+    return isinstance(kind, type) and (issubclass(kind, nn.Module) or is_dataclass(kind))

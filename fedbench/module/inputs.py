@@ -35,6 +35,14 @@ class Inputs:
             return (), sample
         return (sample if form == "arguments" else (sample,)), {}
 
+    def note(self, forward: Callable[..., Any]) -> str:
+        """How forward gets a sample, if that is not by the names of its arrays."""
+        sample = self.fields.sample
+        if not isinstance(sample, dict | tuple):
+            return ""
+        form = call_form(forward, tuple(sample) if isinstance(sample, dict) else len(sample))
+        return f" (forward gets them as one {type(sample).__name__})" if form == "whole" else ""
+
     def is_packed(self, x: Any) -> bool:
         """Whether a value is a batch of packed samples."""
         return isinstance(x, Tensor) and x.ndim == 2 and x.shape[1] == self.fields.width

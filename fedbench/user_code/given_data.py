@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
+from pathlib import Path
 from types import FunctionType
 from typing import Any
 
@@ -67,6 +68,10 @@ def given_data(name: str) -> GivenData | None:
 
 def with_data_name(value: Any, keys: Mapping[str, Any]) -> Any:
     """A data section in which objects are replaced by their name. keys: of the section. Raises ConfigError."""
+    if isinstance(value, type) and hasattr(value, "train_dataloader"):
+        raise ConfigError(f"data is the class {value.__name__}; pass an instance, {value.__name__}(...)")
+    if isinstance(value, Path):
+        return str(value)
     if value is None or isinstance(value, str | bool | int | float | type | FunctionType):
         return value
     if isinstance(value, Mapping) and "name" in value:
@@ -80,7 +85,7 @@ def with_data_name(value: Any, keys: Mapping[str, Any]) -> Any:
 def _holds_data(value: Mapping[Any, Any], keys: Mapping[str, Any]) -> bool:
     """Whether a mapping holds parts or columns, not keys of the section."""
     train = [part for key, part in value.items() if PARTS.get(str(key).lower()) == "train"]
-    if any(hasattr(part, "__iter__") and not isinstance(part, str) for part in train):
+    if any((hasattr(part, "__iter__") or _is_arrow(part)) and not isinstance(part, str) for part in train):
         return True
     own = [part for key, part in value.items() if key not in keys]
     return any(_is_part(part) or (not isinstance(part, list) and _is_column(part)) for part in own) or (
@@ -102,6 +107,21 @@ def _name_of_data(value: Any) -> str:
 
 def find_parts(value: Any) -> dict[str, Any]:
     """The parts by name, `train` and perhaps `val` and `test`, in this order. Raises ConfigError."""
+    return _as_tables(_find_parts(_without_arrow(value)))
+
+
+def _without_arrow(value: Any) -> Any:
+    """The value with Arrow tables as tables of pandas."""
+    if _is_arrow(value):
+        return value.to_pandas()
+    if type(value) in (tuple, list) and any(map(_is_arrow, value)):
+        return tuple(map(_without_arrow, value))
+    if isinstance(value, Mapping) and any(map(_is_arrow, value.values())):
+        return {key: _without_arrow(own) for key, own in value.items()}
+    return value
+
+
+def _find_parts(value: Any) -> dict[str, Any]:
     if isinstance(value, Mapping) and any(str(key).lower() in PARTS for key in value):
         return _parts_by_name(value)
     if isinstance(value, tuple | list) and (found := _parts_in_order(value)):
@@ -111,6 +131,38 @@ def find_parts(value: Any) -> dict[str, Any]:
     return {"train": value}
 
 
+def _as_tables(parts: dict[str, Any]) -> dict[str, Any]:
+    """Parts (X, y) or (X, y, users) as tables if X is a table of pandas with columns of text or categories.
+
+    Raises ConfigError.
+    """
+    apart = [isinstance(part, tuple | list) and _is_columns(part) and _is_table(part[0]) for part in parts.values()]
+    if not all(apart) or not any(_holds_more_than_numbers(part[0]) for part in parts.values()):
+        return parts
+    return {name: _joined(name, *part) for name, part in parts.items()}
+
+
+def _joined(part: str, samples: Any, target: Any, users: Any = None) -> Any:
+    """One table of samples, target and users. Raises ConfigError."""
+    added = {"label": target} | ({} if users is None else {"user": users})
+    for key, values in added.items():
+        if len(values) != len(samples):
+            raise ConfigError(
+                f"data, {part} items: arrays of {len(samples)} and {len(values)} rows; all must have the same number"
+            )
+        if key in samples.columns:
+            raise ConfigError(
+                f"data: the samples have a column {key}, and it is not the {key}; rename it, or pass one table"
+            )
+        if len(getattr(values, "shape", (0,))) > 1 and values.shape[1] > 1:
+            raise ConfigError(
+                f"data: the samples are a table with columns of text, which takes one {key} per row, not "
+                f"{values.shape[1]}; encode these columns as numbers"
+            )
+    rows = {key: values.to_numpy() if hasattr(values, "to_numpy") else values for key, values in added.items()}
+    return samples.assign(**{key: [*(own.ravel() if hasattr(own, "ravel") else own)] for key, own in rows.items()})
+
+
 def _not_understood(value: Any) -> ConfigError:
     called = type(value).__name__
     what = f"{'an' if called[0].lower() in 'aeio' or called == 'ndarray' else 'a'} {called}"
@@ -118,10 +170,10 @@ def _not_understood(value: Any) -> ConfigError:
         what += f" of {', '.join(type(own).__name__ for own in value[:4])}{', ...' if len(value) > 4 else ''}"
     if _is_column(value):
         return ConfigError(f"data is {what} without targets; pass (X, y)")
-    if hasattr(value, "dataset") and hasattr(value, "collate_fn"):
-        return ConfigError("data is a DataLoader; pass its data set, loader.dataset")
+    if any(_is_loader(own) for own in (value if isinstance(value, tuple | list) else [value])):
+        return ConfigError(f"data is {what}; pass the data set of a DataLoader, loader.dataset")
     if hasattr(value, "__iter__") and not hasattr(value, "__len__"):
-        what += " without a length"
+        what += " without a length (list(...) reads all of its items)"
     return ConfigError(f"data is {what}; {LEGAL}")
 
 
@@ -141,7 +193,8 @@ def _parts_by_name(value: Mapping[Any, Any]) -> dict[str, Any]:
 
 def _in_order(found: Mapping[str, Any]) -> dict[str, Any]:
     if "train" not in found:
-        raise ConfigError(f"data: a part train is needed, and there is {' and '.join(found)} alone")
+        there = f"{' and '.join(found)} alone" if found else "none"
+        raise ConfigError(f"data: a part train is needed, and there is {there}")
     for name, part in found.items():
         if not _is_part(part):
             raise ConfigError(f"the {name} part of the {_not_understood(part)}")
@@ -187,7 +240,9 @@ def _parts_of_module(module: Any) -> tuple[dict[str, Any], Any]:
     except ConfigError:
         raise
     except Exception as error:
-        raise ConfigError(f"{called}: it fails outside a Trainer: {RunError.of(error)}") from error
+        raise ConfigError(
+            f"{called}: prepare_data(), setup(stage) and its loaders must work without a Trainer: {RunError.of(error)}"
+        ) from error
     loaders = {part: _one_loader(loader, f"{called}.{part}_dataloader()") for part, loader in found.items()}
     usual = (default_collate, default_convert)
     own = {None if loader.collate_fn in usual else loader.collate_fn for loader in loaders.values()}
@@ -202,16 +257,21 @@ def _loader(module: Any, part: str) -> Any:
 
     name = f"{part}_dataloader"
     own = getattr(type(module), name) is not getattr(LightningDataModule, name)
-    return (getattr(module, name)() or None) if own else None
+    loader = getattr(module, name)() if own else None
+    return None if isinstance(loader, list) and not loader else loader
 
 
 def _one_loader(loader: Any, where: str) -> Any:
     """The one loader of a part. Raises ConfigError."""
     if isinstance(loader, list | tuple) and len(loader) == 1:
         (loader,) = loader
-    if not (hasattr(loader, "dataset") and hasattr(loader, "collate_fn")):
+    if not _is_loader(loader):
         raise ConfigError(f"{where} returns a {type(loader).__name__}; one DataLoader is expected")
     return loader
+
+
+def _is_loader(value: Any) -> bool:
+    return hasattr(value, "dataset") and hasattr(value, "collate_fn")
 
 
 def _kind_of(part: Any) -> str:
@@ -229,6 +289,18 @@ def _kind_of(part: Any) -> str:
 def _is_table(value: Any) -> bool:
     """Whether it is a DataFrame."""
     return hasattr(value, "to_numpy") and hasattr(value, "columns")
+
+
+def _is_arrow(value: Any) -> bool:
+    """Whether it is a table of pyarrow."""
+    return type(value).__module__ == "pyarrow.lib" and hasattr(value, "to_pandas") and hasattr(value, "columns")
+
+
+def _holds_more_than_numbers(table: Any) -> bool:
+    """Whether a table of pandas has columns that are neither numbers nor truth values."""
+    from pandas.api.types import is_numeric_dtype
+
+    return hasattr(table, "assign") and not all(map(is_numeric_dtype, table.dtypes))
 
 
 def _is_column(value: Any) -> bool:
@@ -277,4 +349,10 @@ def _digest(parts: Mapping[str, Any], collate: Any) -> str:
 def _table_columns(table: Any) -> Iterator[Any]:
     for name in table.columns:
         values = table[name].to_numpy()
-        yield str(name), values.astype(str).tolist() if values.dtype.hasobject else values
+        yield str(name), [*map(_known_cell, values)] if values.dtype.hasobject else values
+
+
+def _known_cell(value: Any) -> Any:
+    """A cell of a table by its content: lists and arrays as they are, others as text."""
+    is_array = hasattr(value, "ndim") and value.ndim > 0
+    return value if is_array or isinstance(value, list | tuple | dict) else str(value)

@@ -40,3 +40,23 @@ def test_whole_numbers_are_not_normalised():
     constants = moments_of(samples := RNG.integers(0, 100, (5, 8)))
     constants.add(samples)
     assert constants.mean_and_std() == ([], [])
+
+
+def remarks_on(*columns: np.ndarray, names: tuple[str, ...] = ()) -> list[str]:
+    samples = np.stack(columns, axis=1).astype(np.float32)
+    constants = moments_of(samples, categories=True, columns=names)
+    constants.add(samples)
+    return list(constants.remarks())
+
+
+def test_columns_of_zeros_and_ones_are_no_codes_to_speak_of():
+    numbers, bits, codes = RNG.normal(size=60), RNG.integers(0, 2, 60), RNG.integers(0, 4, 60)
+    assert remarks_on(numbers, bits) == []
+    assert remarks_on(bits, 1 - bits) == []
+    assert remarks_on(numbers, np.arange(60)) == []  # no value repeats
+    (line,) = remarks_on(numbers, bits, codes, names=("age", "job=cook", "floor"))
+    assert line.startswith("columns floor look like category codes and are not standardised, the others, unless they")
+    (line,) = remarks_on(bits, codes, names=("job=cook", "floor"))
+    assert line.startswith("columns floor hold whole numbers and are standardised")
+    (line,) = remarks_on(codes, codes)
+    assert line.startswith("every column holds whole numbers and is standardised")

@@ -106,6 +106,10 @@ class NoOptimizer(NoSteps):
     training_step = Plain.training_step
 
 
+class NoForward(LightningModule):
+    training_step = Plain.training_step
+
+
 class ManyLines(Plain):
     def __init__(self):
         raise RuntimeError("one line\\nand another")
@@ -213,6 +217,8 @@ def test_unknown_names(refused, line, parts):
             "unknown key method.tau: method fedavg takes buffers, weighting; fedcac, fedcp, floco have it",
         ),
         ("--data parquet:", "--data parquet: has no path"),
+        (f"--data {ROOT}/pyproject.toml", "write package.module:factory, a function that returns the data"),
+        ("--data some/table.csv.gz", "write csv:some/table.csv.gz"),
         ("--data folder:", "--data folder: has no path"),
         ("--public.size 5000", "at most 1270 class-balanced images are there"),
     ],
@@ -265,6 +271,7 @@ def test_partitions_that_the_data_cannot_give(refused, line, parts):
         ("mine:Normed --train.batch_size 1", ["train.batch_size = 1", "BatchNorm", "2 or more"]),
         ("mine:NeedsDepth", ["needs model.depth"]),
         ("mine:NoSteps", ["no training_step"]),
+        ("mine:NoForward", ["no forward(self, x) that returns the outputs"]),
         ("mine:NoOptimizer", ["no configure_optimizers", "--train.optimizer sgd"]),
         ("mine:no_data", ["not a subclass of lightning.LightningModule"]),
         ("mine:Plein", ["module mine has no Plein", "did you mean Plain"]),

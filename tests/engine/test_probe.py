@@ -39,9 +39,10 @@ def test_the_probe_leaves_no_trace(learner, conv_net, blobs, same, engine):
 
 
 def test_the_probe_names_a_wrong_shape(learner, net, conv_net, blobs):
-    with pytest.raises(ConfigError, match=r"must return class scores of shape \[batch, 4\], it returned \(2, 3\)"):
+    with pytest.raises(ConfigError, match=r"must return class scores of shape \[batch, 4\], it returned \(2, 3\)") as e:
         probe(learner(net), blobs(8), 4)
-    with pytest.raises(ConfigError, match=r"fails on samples of shape \(7,\): RuntimeError"):
+    assert str(e.value).endswith("; a constructor's argument `classes` gets the number of classes of the data")
+    with pytest.raises(ConfigError, match=r"fails on samples of shape \(7,\), float32: RuntimeError"):
         probe(learner(net), blobs(8, (7,)), 3)
 
 

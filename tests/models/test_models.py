@@ -38,6 +38,12 @@ class Bare(LightningModule):
         self.depth = 1 // depth
 
 
+class Around(LightningModule):
+    def __init__(self, net: nn.Module) -> None:
+        super().__init__()
+        self.net = net
+
+
 class Anything(LightningModule):
     def __init__(self, **options: int) -> None:
         super().__init__()
@@ -48,6 +54,7 @@ class Anything(LightningModule):
 def mine(monkeypatch: pytest.MonkeyPatch) -> None:
     module = ModuleType("mine")
     module.Own, module.Bare, module.Anything, module.other = Own, Bare, Anything, dict
+    module.Around, module.Plain = Around, nn.Linear
     foreign = type("LightningModule", (nn.Module,), {"__module__": "pytorch_lightning.core.module"})
     module.Foreign = type("Foreign", (foreign,), {})
     monkeypatch.setitem(sys.modules, "mine", module)
@@ -65,11 +72,23 @@ def test_mistakes():
     assert "unknown key model.hiden: mlp takes no such argument; did you mean hidden?" in refused("mlp", hiden=3)
     assert "it has no options" in refused("avgcnn", hidden=3)
     assert "unknown key model.widht" in refused("mine:Own", widht=3)
-    assert "model mine:Bare needs model.depth" in refused("mine:Bare")
+    assert (
+        "model mine:Bare needs model.depth: its constructor has no default for it; arguments called input_shape and"
+        in (refused("mine:Bare"))
+    )
+    by_class = "the class of an object is named by model.net.class_path, its arguments by model.net.init_args"
+    assert (
+        refused("mine:Around")
+        == f"model mine:Around needs model.net: its constructor has no default for it; {by_class}"
+    )
+    assert refused("mine:Around", net="mine:Own") == (
+        f"model.net = 'mine:Own': mine:Around takes a Module there; {by_class}"
+    )
     assert "its constructor failed (ZeroDivisionError" in refused("mine:Bare", depth=0)
     assert "module mine has no Owm; did you mean Own?" in refused("mine:Owm")
     assert "module nowhere cannot be imported" in refused("nowhere:Net")
     assert "not a subclass of lightning.LightningModule" in refused("mine:other")
+    assert "LightningModule: derive it from that, with a training_step(" in refused("mine:Plain")
     assert "; write lightning.pytorch for pytorch_lightning in its imports" in refused("mine:Foreign")
     assert "model.hidden = 0: must be a positive width" in refused("mlp", hidden=0)
     assert "model.hidden = 'wide'" in refused("mlp", hidden="wide")

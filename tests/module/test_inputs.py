@@ -44,6 +44,12 @@ def test_forward_gets_the_arrays_of_packed_samples(kind, tree, called):
     assert net(X) == [called, [[1, 2], [3, 4]], [False, True]]
 
 
+def test_a_sample_that_is_one_argument_of_forward_is_noted():
+    for kind, tree, noted in ((Named, DICT, ""), (Whole, DICT, " (forward gets them as one dict)"), (Named, None, "")):
+        attach(net := kind(), Fields(tree), torch.float32)
+        assert inputs_of(net).note(kind.forward) == noted
+
+
 def test_a_module_calls_itself_with_its_own_arrays():
     net = Named()
     attach(net, Fields(DICT, "labels"), torch.float32)

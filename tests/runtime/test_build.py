@@ -98,5 +98,5 @@ def test_built_in_models_refuse_tokens(monkeypatch):
     module.make = lambda: tuple((np.ones((n, 5), np.int64), np.arange(n) % 2) for n in (40, 8))
     monkeypatch.setitem(sys.modules, "mine", module)
     run = resolve(Config(data="mine:make", partition="iid", model="mlp", resources={"hosts": 0}))
-    with pytest.raises(ConfigError, match=r"model mlp: takes numbers, but the samples of mine:make are tokens"):
+    with pytest.raises(ConfigError, match=r"mlp: takes numbers, but the samples of mine:make are tokens; .* = feature"):
         build_learner(run, 0)

@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import pandas as pd
+import pyarrow
 import pytest
 import torch
 from lightning import LightningDataModule
@@ -18,6 +19,7 @@ from fedbench.user_code.given_data import given_data
 
 X, Y, USERS = np.arange(40.0).reshape(20, 2), np.arange(20) % 2, np.array(["ann", "bob"] * 10)
 FRAME = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "y": Y})
+TEXTS = pd.DataFrame({"a": ["red", "blue"] * 10, "b": X[:, 1]})
 ITEMS = TensorDataset(torch.tensor(X), torch.tensor(Y))
 
 
@@ -88,6 +90,11 @@ def refused(data) -> str:
         ({"x": X, "label": Y}, "columns", ["train"]),
         (({"x": X, "label": Y}, {"x": X, "label": Y}), "columns", ["train", "test"]),
         (FRAME, "table", ["train"]),
+        (pyarrow.Table.from_pandas(FRAME), "table", ["train"]),
+        ({"train": pyarrow.Table.from_pandas(FRAME), "test": FRAME}, "table", ["train", "test"]),
+        ((TEXTS, Y), "table", ["train"]),
+        ((TEXTS, FRAME[["y"]], USERS), "table", ["train"]),
+        ((TEXTS, Y.tolist(), TEXTS, Y.tolist()), "table", ["train", "test"]),
         ((FRAME, FRAME), "table", ["train", "test"]),
         (ITEMS, "TensorDataset", ["train"]),
         (Own(), "Own", ["train"]),
@@ -117,9 +124,15 @@ def test_what_is_understood(value, kind, parts):
         ({"val": ITEMS, "validation": ITEMS}, "part 'validation' is the val part too; pass a dict of the parts train"),
         ({"test": ITEMS}, "data: a part train is needed, and there is test alone"),
         ({"train": ITEMS, "test": X}, "the test part of the data is an ndarray without targets; pass (X, y)"),
-        ({"train": iter(ITEMS)}, "the train part of the data is an iterator without a length; (X, y), "),
-        (DataLoader(ITEMS), "data is a DataLoader; pass its data set, loader.dataset"),
-        (iter(ITEMS), "data is an iterator without a length; (X, y), (X, y, users) or "),
+        ({"train": iter(ITEMS)}, "the train part of the data is an iterator without a length (list(...) reads all of "),
+        (DataLoader(ITEMS), "data is a DataLoader; pass the data set of a DataLoader, loader.dataset"),
+        ((DataLoader(ITEMS), DataLoader(ITEMS)), "data is a tuple of DataLoader, DataLoader; pass the data set of a "),
+        (iter(ITEMS), "data is an iterator without a length (list(...) reads all of its items); (X, y), (X, y, users)"),
+        (Module, "data is the class Module; pass an instance, Module(...)"),
+        (LightningDataModule(), "data: a part train is needed, and there is none"),
+        ((TEXTS, Y[:3]), "data, train items: arrays of 20 and 3 rows; all must have the same number"),
+        ((TEXTS.rename(columns={"b": "label"}), Y), "the samples have a column label, and it is not the label"),
+        ((TEXTS, X), "which takes one label per row, not 2; encode these columns as numbers"),
         (torch.nn.Sequential(torch.nn.Flatten()), "data is a Sequential; (X, y), (X, y, users) or "),
         ((X, 3, None), "data is a tuple of ndarray, int, NoneType; (X, y), (X, y, users) or (X_train, y_train, "),
         (3, "data = 3: must be a name, a class or a function, or a mapping of the keys name, root"),
@@ -127,6 +140,28 @@ def test_what_is_understood(value, kind, parts):
 )
 def test_what_is_refused_with_what_is_legal(value, line):
     assert line in refused(value)
+
+
+def test_a_path_is_a_name(tmp_path):
+    assert name(tmp_path) == str(tmp_path)
+
+
+def test_samples_of_a_table_with_text_are_joined_with_their_targets_and_users():
+    (table,) = given_data(name((TEXTS, FRAME["y"], USERS))).parts.values()
+    assert [*table.columns] == ["a", "b", "label", "user"]
+    assert (table["label"].tolist(), table["user"].tolist()) == (Y.tolist(), USERS.tolist())
+
+
+def test_a_data_module_with_loaders_of_a_stream_is_refused_by_its_data_set():
+    class Stream(torch.utils.data.IterableDataset):
+        def __iter__(self):
+            return iter(ITEMS)
+
+    class Streams(Module):
+        def train_dataloader(self):
+            return DataLoader(Stream())
+
+    assert "the train part of the data is a Stream without a length" in refused(Streams())
 
 
 def test_keys_of_the_section_are_no_data():
@@ -150,7 +185,7 @@ def test_a_data_module_that_cannot_be_used_as_it_is():
             return [DataLoader(ITEMS), DataLoader(ITEMS)]
 
     assert "data Several: its loaders have different collate functions" in refused(Several())
-    assert "data Fails: it fails outside a Trainer: AttributeError: " in refused(Fails())
+    assert "Fails: prepare_data(), setup(stage) and its loaders must work without a Trainer: Attr" in refused(Fails())
     assert "test_given_data.py:" in refused(Fails())
     assert "Two.train_dataloader() returns a list; one DataLoader is expected" in refused(Two())
 
@@ -170,7 +205,8 @@ def test_the_name_follows_the_content():
     assert len({name(pair) for pair in [(X, Y), (X + 1, Y), (X, 1 - Y), (X.astype(np.float32), Y)]}) == 4
     assert name(FRAME) == name(FRAME.copy())
     tables = [FRAME, FRAME.rename(columns={"a": "c"}), FRAME.assign(a="x"), FRAME.assign(a="y"), (FRAME, FRAME)]
-    assert len(set(map(name, tables))) == 5
+    tables += [FRAME.assign(a=[[0, row] for row in range(20)]), FRAME.assign(a=[[1, row] for row in range(20)])]
+    assert len(set(map(name, tables))) == 7
     assert name(Own()) == name(Own())
     own = [Own(), Own(X + 1), Own(scale=lambda x: 3 * x), random_split(Own(), [9, 11])]
     assert len(set(map(name, own))) == 4

@@ -19,7 +19,10 @@ def clients_each(source: SamplePool, options: PartitionConfig) -> int:
 
 def check_domains(source: SamplePool, options: PartitionConfig) -> None:
     if not source.domain_names:
-        raise ConfigError(f"partition {options.name}: the data set has 0 domains; choose one that has some, or iid")
+        raise ConfigError(
+            f"partition {options.name}: the data set has 0 domains, such as users; bring one with every sample (a "
+            "third value of an item, or a column, data.user), or choose partition iid"
+        )
 
 
 def join_deals(deals: list[Deal], each: int) -> Deal:

@@ -35,9 +35,17 @@ def open_image(data: bytes | Path, where: str) -> Image.Image:
         image = Image.open(BytesIO(data) if isinstance(data, bytes) else data)
     except Exception as error:
         raise ConfigError(f"{where}: not an image that Pillow can read ({library_reason(error)})") from error
-    if image.mode not in GREY | COLOUR:
-        raise ConfigError(f"{where}: pixel format {image.mode}; 8 bits per channel are expected")
+    check_format(image, where)
     return image
+
+
+def check_format(image: Image.Image, where: str) -> None:
+    """Raises ConfigError unless the pixels have 8 bits per channel."""
+    if image.mode not in GREY | COLOUR:
+        raise ConfigError(
+            f"{where}: pixel format {image.mode}; 8 bits per channel are expected: convert it, or bring its numbers as "
+            "an array"
+        )
 
 
 def library_reason(error: Exception) -> str:
@@ -121,6 +129,10 @@ def check_shape(shape: tuple[int, ...], expected: tuple[int, ...], where: str, w
         remedy = "data.size=N resizes them to NxN"
     elif len(shape) == 1:
         remedy = "crop sequences to one length, or fill them up with data.collate = pad"
+    elif len(shape) == len(expected) == 3 and shape[1:] == expected[1:]:
+        remedy = "convert all of them to RGB, or all to grey"
+    elif len(shape) == 3:
+        remedy = "resize or crop them to one size"
     else:
         remedy = "give all the same shape"
     raise ConfigError(

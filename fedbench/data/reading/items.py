@@ -84,7 +84,7 @@ class GivenPart:
         except TypeError:
             raise ConfigError(
                 f"data {name}: the {part} part is a {type(data).__name__} without a length; a data set with __len__ "
-                "and __getitem__ (map-style) is expected"
+                "and __getitem__ (map-style), such as a list of its items, is expected"
             ) from None
         if not size:
             raise ConfigError(f"data {name}: the {part} part has 0 items; both parts are needed")
@@ -142,7 +142,8 @@ class GivenPart:
         elif not self.keys.sample and len(arrays := [key for key in left if is_array(found[key])]) > 1:
             sample = arrays
         else:
-            sample = [key_of("sample", self.keys.sample, left if len(left) == 1 else SAMPLE_KEYS, left, where)]
+            hint = ", or several separated by commas; a pandas DataFrame is read as a table of features"
+            sample = [key_of("sample", self.keys.sample, left if len(left) == 1 else SAMPLE_KEYS, left, where, hint)]
         return KeysFound(tuple(sample), label, user)
 
     def reader(self, kind: SampleKind | None) -> SampleReader | StructureReader:
@@ -173,8 +174,11 @@ class GivenPart:
             if self.domains:
                 raise ConfigError(f"{where}: no domain, but the part names {len(self.domains)} `domains`")
             return None
+        if isinstance(value, float) and value.is_integer():  # as pandas writes whole numbers beside missing ones
+            value = int(value)
         if isinstance(value, bool) or not isinstance(value, int | str):
-            raise ConfigError(f"{where}: the domain is a {type(value).__name__}; text or a whole number is expected")
+            given = value if isinstance(value, float) else f"a {type(value).__name__}"
+            raise ConfigError(f"{where}: the domain is {given}; text or a whole number is expected")
         if not self.domains:
             return value
         if isinstance(value, str) and value in self.domains:
@@ -203,7 +207,7 @@ class GivenPart:
                 rows += [as_array(item.image, item.where)] if reader.kind == "feature" else []
             known = (np.asarray(item.label).tolist(), item.domain, sample.shape, sample.dtype.str)
             digest.update(repr(known).encode() + sample.tobytes())
-        where = self.where.removesuffix(" item")
+        where = self.where.removesuffix(" item").removesuffix(",")
         if rows and len({row.shape for row in rows}) == 1:
             check_channels(where, np.stack(rows))
         if whole or numbers >= len(self) * min(sample.size, NUMBERS_PER_SAMPLE):
@@ -248,11 +252,32 @@ def items_of_columns(data: Any, where: str) -> Any:
 
 def arrays_of(columns: Iterable[Any], where: str) -> list[Any]:
     """The columns as arrays, or as pandas tables. Raises ConfigError if they have different numbers of rows."""
-    found = [own.to_numpy() if hasattr(own, "to_numpy") else own for own in columns]
+    found = [dense_rows(own, where) for own in columns]
     sizes = [len(own) for own in found]
     if len(set(sizes)) > 1:
         raise ConfigError(f"{where}s: arrays of {' and '.join(map(str, sizes))} rows; all must have the same number")
     return found
+
+
+def dense_rows(column: Any, where: str) -> Any:
+    """A column as an array if it is one of pandas or a matrix. Raises ConfigError if it is sparse."""
+    if hasattr(column, "toarray") or getattr(column, "layout", torch.strided) != torch.strided:
+        called = "to_dense" if isinstance(column, torch.Tensor) else "toarray"
+        raise ConfigError(f"{where}s: a sparse {type(column).__name__}; pass it dense, X.{called}()")
+    if isinstance(column, np.matrix):
+        return np.asarray(column)
+    if not hasattr(column, "to_numpy"):
+        return column
+    found = column.to_numpy()
+    return numbers_of(column, found) if found.dtype.hasobject else found
+
+
+def numbers_of(column: Any, otherwise: np.ndarray) -> np.ndarray:
+    """The numbers of a pandas object whose columns are all numbers or truth values, with NaN where one is missing."""
+    from pandas.api.types import is_numeric_dtype
+
+    types = column.dtypes if hasattr(column, "columns") else [column.dtype]
+    return column.to_numpy(dtype=np.float64, na_value=np.nan) if all(map(is_numeric_dtype, types)) else otherwise
 
 
 def names_of_column(data: Any, label: str | None) -> Any:
@@ -319,6 +344,7 @@ def key_of(
     if found is None:
         raise ConfigError(
             f"{where}: which {noun} holds the {what}? Set data.{what} to one of {', '.join(map(str, keys))}"
+            f"{hint if what == 'sample' else ''}"
         )
     return found
 
@@ -335,7 +361,7 @@ def unwrap_value(value: Any) -> Any:
 def checked_target(item: Item, first: Any) -> Any:
     """A target with the type and shape of the first one. Raises ConfigError."""
     if item.label is None:
-        raise ConfigError(f"{item.where}: the label is missing")
+        raise ConfigError(f"{item.where}: the label is missing; leave such samples out")
     values = np.asarray(item.label)
     if values.dtype.kind not in "biufU":
         raise ConfigError(
@@ -343,7 +369,7 @@ def checked_target(item: Item, first: Any) -> Any:
             "understood"
         )
     if values.dtype.kind == "f" and not np.isfinite(values).all():
-        raise ConfigError(f"{item.where}: contains values that are not finite; remove such samples or fill them in")
+        raise ConfigError(f"{item.where}: the target is not finite; leave such samples out")
     if values.dtype == np.uint64:
         if int(values.max()) > np.iinfo(np.int64).max:
             raise ConfigError(f"{item.where}: label {values.max()} is too large for a class")

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from fedbench.data.reading.images import COLOUR, GREY, Item, pixels
+from fedbench.data.reading.images import GREY, Item, check_format, pixels
 from fedbench.errors import ConfigError
 
 SampleKind = Literal["image", "feature", "token"]
@@ -69,8 +69,7 @@ class SampleReader:
 
     def _of_picture(self, item: Item) -> np.ndarray:
         image = item.image
-        if image.mode not in GREY | COLOUR:
-            raise ConfigError(f"{item.where}: pixel format {image.mode}; 8 bits per channel are expected")
+        check_format(image, item.where)
         found = pixels(image, 1 if image.mode in GREY else 3, None, item.where, self.transparent)
         if self.kind == "image":
             return found
@@ -96,6 +95,8 @@ class SampleReader:
 def as_array(value: Any, where: str) -> np.ndarray:
     """Converts a tensor, array or list to an array. Raises ConfigError for anything else, and for a single number."""
     if isinstance(value, torch.Tensor):
+        if value.layout != torch.strided:
+            raise ConfigError(f"{where}: the sample is a sparse tensor; pass it dense, x.to_dense()")
         value = value.float() if value.dtype in (torch.bfloat16, torch.float16) else value
         value = value.numpy(force=True)
     elif isinstance(value, list | tuple):
@@ -104,6 +105,21 @@ def as_array(value: Any, where: str) -> np.ndarray:
         except ValueError:
             what = f"a {type(value).__name__} of unequal parts"
             raise ConfigError(f"{where}: the sample is {what}; pass one array, for example a padded sequence") from None
+    if isinstance(value, np.ma.MaskedArray):
+        if np.ma.is_masked(value):
+            raise ConfigError(f"{where}: the sample has masked numbers; fill them in, x.filled(...), or leave it out")
+        value = value.data
+    if isinstance(value, int | float | np.number):
+        raise ConfigError(
+            f"{where}: the sample is a single number; expected an array with at least one dimension, as X[:, None] "
+            "holds them"
+        )
+    if isinstance(value, np.ndarray) and value.dtype.kind in "OUS":
+        raise ConfigError(
+            f"{where}: the sample is an array of texts or other objects; encode them as numbers beforehand"
+        )
+    if isinstance(value, np.void):
+        raise ConfigError(f"{where}: the sample is a record; pass a pandas DataFrame, whose columns are features")
     if not isinstance(value, np.ndarray) or value.dtype.kind not in "biuf":
         kind = f"{value.dtype} array" if isinstance(value, np.ndarray) else type(value).__name__
         if isinstance(value, str):

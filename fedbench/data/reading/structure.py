@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 
 from fedbench.data.fields import EXACT, Tree, row_type, tree_of, values_of
-from fedbench.data.reading.images import COLOUR, GREY, Item, pixels
+from fedbench.data.reading.images import GREY, Item, check_format, pixels
 from fedbench.data.reading.samples import as_array, as_features, as_tokens
 from fedbench.errors import ConfigError, RunError
 from fedbench.import_string import import_string
@@ -82,8 +82,7 @@ def is_array(value: Any) -> bool:
 def field_array(value: Any, where: str, transparent: list[str]) -> np.ndarray:
     """One array of a sample, bool, uint8, int64 or float32; pictures [C, H, W] in [0, 1]. Raises ConfigError."""
     if isinstance(value, Image.Image):
-        if value.mode not in GREY | COLOUR:
-            raise ConfigError(f"{where}: pixel format {value.mode}; 8 bits per channel are expected")
+        check_format(value, where)
         return pixels(value, 1 if value.mode in GREY else 3, None, where, transparent).astype(np.float32) / 255
     if isinstance(value, bool | int | float | np.generic) or (isinstance(value, torch.Tensor) and not value.ndim):
         array = np.asarray(value)

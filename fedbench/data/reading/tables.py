@@ -8,7 +8,8 @@ numbers are features.
 import re
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from numbers import Number
+from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 from pydantic import Field
@@ -27,8 +28,12 @@ if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
 DECIMAL_COMMA = re.compile(r"-?\d+(,\d+)?")
+CELLS = (str, Number, np.generic, np.ndarray, list)
+"""Types of cells that can be read."""
 MOST_CATEGORIES = 50
 """Maximum number of different values of a text column read as categories."""
+FEW_ROWS = 10
+"""Up to so many rows a column may count them by chance."""
 INDEX = ("Unnamed:", "__index_level_")
 """How the names of columns begin that pandas writes for an index without a name."""
 
@@ -74,7 +79,7 @@ class TableReader:
 
         Raises ConfigError.
         """
-        where = rows.where
+        where, whole = rows.where, with_numbers(whole)
         label, user = columns_of(where, whole, self.options)
         dropped = [name for name in self.options.drop if name not in whole.columns]
         if dropped:
@@ -82,8 +87,11 @@ class TableReader:
         out = [name for name in whole.columns if name.startswith(INDEX) or name in self.options.drop]
         used = [name for name in whole.columns if name not in (label, user, *out)]
         for name in filter(None, [label, user, *used]):
-            check_whole(rows, whole[name])
-        samples, remarks = read_samples(rows, whole[used], self.kind)
+            remedy = "" if name == label else f", or --data.drop {name}"
+            check_whole(rows, whole[name], remedy)
+            if name != user:
+                check_cells(rows, whole[name], remedy)
+        samples, columns, remarks = read_samples(rows, whole[used], self.kind)
         remarks.insert(0, columns_text(label, user, out))
         if "test" in sizes:
             test = np.arange(len(whole)) >= len(whole) - sizes["test"]
@@ -98,6 +106,7 @@ class TableReader:
             int(test.sum()),
             [Block(samples[own], targets[own], None if owners is None else owners[own]) for own in (~test, test)],
             categories=True,
+            columns=columns,
             kind=self.kind,
             warnings=tuple(remarks),
             val=sizes.get("val", 0),
@@ -132,27 +141,64 @@ def owners_of(column: "Series") -> np.ndarray:
     return column.to_numpy() if pd.api.types.is_integer_dtype(column) else column.astype(str).to_numpy(str)
 
 
-def check_whole(rows: TableRows, column: "Series") -> None:
+def check_whole(rows: TableRows, column: "Series", remedy: str) -> None:
     missing = np.flatnonzero(column.isna())
     if len(missing):
         raise ConfigError(
-            f"{rows.place(missing[0])}: no value in column {column.name} ({len(missing)} such rows); fill them in, "
-            f"leave these rows out, or --data.drop {column.name}"
+            f"{rows.place(missing[0])}: no value in column {column.name} ({len(missing)} such rows); fill them in or "
+            f"leave these rows out{remedy}"
         )
 
 
-def read_samples(rows: TableRows, table: "DataFrame", kind: SampleKind | None) -> tuple[np.ndarray, list[str]]:
-    """Samples [rows, ...], and how they were read. kind: as chosen, if set. Raises ConfigError."""
+def with_numbers(table: "DataFrame") -> "DataFrame":
+    """The table with columns of Python numbers, such as the decimals of a database, as columns of numbers."""
+    import pandas as pd
+
+    table = table.infer_objects()
+    for name in filter(lambda name: pd.api.types.is_object_dtype(table[name]), table.columns):
+        values = table[name].dropna()
+        if len(values) and all(isinstance(value, Number) for value in values):
+            table = table.assign(**{name: table[name].astype(float)})
+    return table
+
+
+def check_cells(rows: TableRows, column: "Series", remedy: str) -> None:
+    """Raises ConfigError for times, and for anything but numbers, texts and lists."""
+    import pandas as pd
+
+    kind = column.dtype
+    if pd.api.types.is_object_dtype(kind):
+        odd = [row for row, value in enumerate(column) if not isinstance(value, CELLS)]
+        if odd:
+            called = type(column.iloc[odd[0]]).__name__
+            raise ConfigError(
+                f"{rows.place(odd[0])}: column {column.name} holds a {called}; turn the column into numbers or text "
+                f"beforehand{remedy}"
+            )
+    elif getattr(kind, "kind", "") in "mM" or isinstance(kind, pd.PeriodDtype):
+        raise ConfigError(
+            f"{rows.where}: column {column.name} holds times ({kind}); turn them into numbers beforehand, such as the "
+            f"days since a start{remedy}"
+        )
+
+
+def read_samples(
+    rows: TableRows, table: "DataFrame", kind: SampleKind | None
+) -> tuple[np.ndarray, tuple[str, ...], list[str]]:
+    """Samples [rows, ...], names of their columns, if any, and how they were read. kind: as chosen, if set.
+
+    Raises ConfigError.
+    """
     if not len(table.columns):
         raise ConfigError(f"{rows.where}: no columns besides the target")
     if len(table.columns) > 1 or not holds_lists(table.iloc[:, 0]):
-        found, remarks = encode_features(rows, table)
-        return (as_kind(rows, kind, found) if kind else found), remarks
+        found, names, remarks = encode_features(rows, table)
+        return (as_kind(rows, kind, found) if kind else found), names, remarks
     vectors = stacked_lists(rows, table.iloc[:, 0])
     if kind or vectors.dtype.kind not in "iu":
-        return as_kind(rows, kind or "feature", vectors), []
+        return as_kind(rows, kind or "feature", vectors), (), []
     line = f"column {table.columns[0]} holds lists of whole numbers, which are tokens; --data.kind feature for counts"
-    return as_kind(rows, "token", vectors), [line]
+    return as_kind(rows, "token", vectors), (), [line]
 
 
 def as_kind(rows: TableRows, kind: SampleKind, values: np.ndarray) -> np.ndarray:
@@ -185,39 +231,65 @@ def stacked_lists(rows: TableRows, column: "Series") -> np.ndarray:
     return np.stack(cells)
 
 
-def encode_features(rows: TableRows, table: "DataFrame") -> tuple[np.ndarray, list[str]]:
-    """Features float32 [rows, D], and how text columns were read. Raises ConfigError."""
+def encode_features(rows: TableRows, table: "DataFrame") -> tuple[np.ndarray, tuple[str, ...], list[str]]:
+    """Features float32 [rows, D], their names, and remarks on columns. Raises ConfigError."""
     import pandas as pd
 
-    where, parts, categories = rows.where, [], []
+    where, parts, categories, names, index = rows.where, [], [], list[str](), list[str]()
     for name in table.columns:
         column = table[name]
         if holds_lists(column):
             vectors = stacked_lists(rows, column).reshape(len(column), -1)
             check_resolution(where, vectors, [f"column {name}, place {place}" for place in range(vectors.shape[1])])
+            names += [f"{name}[{place}]" for place in range(vectors.shape[1])]
             parts.append(vectors.astype(np.float32))
             continue
         if pd.api.types.is_numeric_dtype(column):
             numbers = column.to_numpy()[:, None]
             check_resolution(where, numbers, [f"column {name}"])
+            names.append(name)
+            index += [name] * counts_rows(column)
             parts.append(numbers.astype(np.float32))
             continue
         values = sorted(map(str, column.unique()))
         if len(values) > MOST_CATEGORIES and all(map(DECIMAL_COMMA.fullmatch, values)):
             raise ConfigError(f"{where}: column {name} holds numbers with a decimal comma; write a point")
         if len(values) > MOST_CATEGORIES:
-            raise ConfigError(
-                f"{where}: column {name} holds {len(values)} different texts, more than the {MOST_CATEGORIES} of a "
-                f"category; --data.drop {name} leaves it out"
-            )
+            refuse_texts(rows, column, len(values))
         categories.append(f"{name} ({len(values)})")
+        names += [f"{name}={value}" for value in values]
         parts.append((column.astype(str).to_numpy(str)[:, None] == np.array(values)).astype(np.float32))
     features = np.concatenate(parts, axis=1)
     wrong = np.argwhere(~np.isfinite(features))
     if len(wrong):
         raise ConfigError(f"{rows.place(wrong[0][0])}: a value that is not finite; fill it in or leave the row out")
     line = f"columns of text are categories, with a feature for each value: {', '.join(categories)}"
-    return features, [line] if categories else []
+    remarks = [line] if categories else []
+    remarks += [f"column {name} counts the rows and is a feature; --data.drop {name} if it is none" for name in index]
+    return features, tuple(names), remarks
+
+
+def refuse_texts(rows: TableRows, column: "Series", different: int) -> NoReturn:
+    """Raises ConfigError for more texts than a category has, and names the first one among numbers."""
+    import pandas as pd
+
+    name, texts = column.name, np.flatnonzero(pd.to_numeric(column.astype(str), errors="coerce").isna())
+    if 2 * len(texts) < len(column):
+        raise ConfigError(
+            f"{rows.place(texts[0])}: {column.iloc[texts[0]]!r} in column {name}, which holds numbers otherwise "
+            f"({len(texts)} such rows); fill them in or leave these rows out, or --data.drop {name}"
+        )
+    example = str(column.iloc[0])[:30]
+    raise ConfigError(
+        f"{rows.where}: column {name} holds {different} different texts, such as {example!r}, more than the "
+        f"{MOST_CATEGORIES} of a category; turn it into numbers beforehand, or --data.drop {name}"
+    )
+
+
+def counts_rows(column: "Series") -> bool:
+    """Whether a column numbers the rows, as an index does."""
+    values = column.to_numpy().astype(float)
+    return bool(len(values) > FEW_ROWS and values[0] in (0, 1) and (np.diff(values) == 1).all())
 
 
 def targets_of(rows: TableRows, column: "Series") -> np.ndarray:

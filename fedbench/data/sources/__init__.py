@@ -48,6 +48,7 @@ NAME_BY_SUFFIX = {".csv": "csv:{}", ".parquet": "parquet:{}"} | dict.fromkeys(
     (".npz", ".npy", ".pt", ".pth", ".pkl", ".h5"), OWN_FACTORY
 )
 """How to name a file, by its ending."""
+COMPRESSED = (".gz", ".bz2", ".zip", ".xz", ".zst")
 CHOSEN = ("auto", "classification", "multilabel", "regression")
 """Tasks that a source decides by its targets, or refuses."""
 
@@ -122,12 +123,19 @@ def check_known(name: str) -> None:
     if name.startswith(MEMORY):
         return
     own = own_name(name)
-    hint = NAME_BY_SUFFIX.get(Path(name).suffix.lower()) or ("folder:{}" if Path(name).is_dir() else "")
+    hint = NAME_BY_SUFFIX.get(suffix_of(name)) or ("folder:{}" if Path(name).is_dir() else "")
+    hint = hint or (OWN_FACTORY if Path(name).is_file() else "")
     if hint and own not in SETS.names() and ":" not in name:
         raise ConfigError(f"unknown data set '{name}': write {hint.format(name)}")
     if own != name and name.endswith(":"):
         raise ConfigError(f"--data {name} has no path: give one, for example --data {name}pictures")
     SETS.check_known(own)
+
+
+def suffix_of(name: str) -> str:
+    """The ending of a file's name, without that of its compression."""
+    found = [suffix.lower() for suffix in Path(name).suffixes]
+    return next((suffix for suffix in reversed(found) if suffix not in COMPRESSED), "")
 
 
 def own_name(name: str) -> str:

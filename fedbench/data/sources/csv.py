@@ -3,6 +3,7 @@
 One file, of which every fifth row is for testing, or a folder with one file for the train and one for the test part.
 """
 
+import re
 from functools import partial
 from io import StringIO
 from pathlib import Path
@@ -21,6 +22,7 @@ NO_NUMBER = ("NA", "N/A", "n/a", "<NA>", "#N/A", "NaN", "nan", "-nan", "NULL", "
 """Texts for missing numbers in tables."""
 READ: dict[str, Any] = {"keep_default_na": False, "na_values": [""], "low_memory": False}
 """Only empty cells are missing, because NA may be a name; pandas infers the type of a column from all of it."""
+FRACTION = re.compile(r"[-+]?\d*\.\d+(e[-+]?\d+)?")
 OTHER_SEPARATORS = (";", "\t", "|")
 Options = TableOptions
 
@@ -47,7 +49,10 @@ def read(path: Path, files: dict[str, Path], options: Options, task: str) -> Con
     first, *others = tables = [load_table(file, str if len(files) > 1 else None) for file in files.values()]
     for table in others:
         if other := sorted({*first.columns} ^ {*table.columns}):
-            raise ConfigError(f"data csv:{path}: train.csv and test.csv have different columns: one lacks {other[0]}")
+            raise ConfigError(
+                f"data csv:{path}: train.csv and test.csv have different columns: one lacks {other[0]}; without a test "
+                "file, csv:PATH/train.csv, every fifth row is for testing"
+            )
     whole = with_numbers(with_one_type(tables) if others else first)
     named = [(file.name, len(table)) for file, table in zip(files.values(), tables, strict=True)]
     sizes = {part: len(table) for part, table in zip(files, tables, strict=True)}
@@ -60,11 +65,15 @@ def load_table(file: Path, types: type | None = None) -> "DataFrame":
 
     try:
         table = pd.read_csv(file, dtype=types, **READ)
+    except UnicodeDecodeError:
+        raise ConfigError(f"{file}: not a table in UTF-8; save it as text in that encoding") from None
     except Exception as error:
         raise ConfigError(f"{file}: not a table that pandas can read ({library_reason(error)})") from error
     if not len(table):
         raise ConfigError(f"{file}: no rows in it")
-    table = table.rename(columns=str)
+    table = table.rename(columns=lambda name: str(name).strip())
+    if sum(map(bool, map(FRACTION.fullmatch, table.columns))) > len(table.columns) / 2:
+        raise ConfigError(f"{file}: the first line holds numbers; write a line with the names of the columns above it")
     if len(table.columns) == 1 and any(other in table.columns[0] for other in OTHER_SEPARATORS):
         raise ConfigError(f"{file}: the one column {table.columns[0]!r} looks like several; separate them by commas")
     return table

@@ -158,7 +158,8 @@ def read(
                 item = part.item(index)
                 if (item.domain is None) != (one.domain is None):
                     raise ConfigError(
-                        f"{item.where}: it has {'no' if item.domain is None else 'a'} domain, unlike the first"
+                        f"{item.where}: it has {'no' if item.domain is None else 'a'} domain, unlike the first; bring "
+                        "one with every sample, or leave such samples out"
                     )
                 yield item._replace(label=checked_target(item, first))
 

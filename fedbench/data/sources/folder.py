@@ -23,6 +23,7 @@ TEST = ("test", "testing")
 
 BESIDE_IMAGES = ("Thumbs.db", "desktop.ini")
 """Files created by file managers."""
+NO_CLASSES = "no class folders in it; CLASS/*.png, DOMAIN/CLASS/*.png or these below train and test are read"
 
 Listing = dict[str, dict[str, list[Path]]]
 """Image files by domain (one without a name if there are none) and class, in ascending order."""
@@ -200,7 +201,7 @@ def list_images(path: Path, domains: bool) -> Listing:
     places = {folder.name: folder for folder in subfolders(path)} if domains else {"": path}
     found = {domain: by_class(place) for domain, place in places.items()}
     if not any(found.values()):
-        raise ConfigError(f"{path}: no class folders in it")
+        raise ConfigError(f"{path}: {NO_CLASSES}")
     return found
 
 
@@ -211,7 +212,7 @@ def by_class(path: Path, empty: bool = False) -> dict[str, list[Path]]:
     """
     found = {folder.name: sorted(images_below(folder), key=Path.as_posix) for folder in subfolders(path)}
     if not found:
-        raise ConfigError(f"{path}: no class folders in it")
+        raise ConfigError(f"{path}: {NO_CLASSES}")
     for name, files in found.items():
         if not files and not empty:
             refuse_empty(path / name)

@@ -3,12 +3,15 @@
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
+import scipy.sparse
 import torch
 
 from fedbench.data.reading.items import (
     GivenPart,
     Keys,
+    arrays_of,
     checked_target,
     domain_numbers,
     items_of_columns,
@@ -42,7 +45,8 @@ def test_the_third_is_whose_sample_it_is(item):
         (3, "a int; (sample, target), (sample, target, domain) or a dict"),
         ((1, 2, 3, 4), "a tuple of 4; "),
         ((1, 2, [3, 4]), "the domain is a ndarray; text or a whole number"),
-        ({"a": 1, "label": 2, "c": 3}, "which key holds the sample? Set data.sample to one of a, c"),
+        ({"a": 1, "label": 2, "c": 3}, "which key holds the sample? Set data.sample to one of a, c, or several sep"),
+        ((1, 2, float("nan")), "the domain is nan; text or a whole number"),
     ],
 )
 def test_other_items_are_named(item, text):
@@ -70,6 +74,20 @@ def test_arrays_are_rows():
     assert items_of_columns([(1, 2), (3, 4)], "item") == [(1, 2), (3, 4)]
 
 
+def test_whole_numbers_written_as_floats_are_domains():
+    assert part([(1.5, 2, np.float64(3))]).item(0).domain == 3
+
+
+def test_columns_of_other_kinds_become_arrays():
+    frame = pd.DataFrame({"a": [1.5, 2], "b": pd.array([1, None], "Int64"), "c": [True, False]})
+    found, matrix = arrays_of((frame, np.eye(2).view(np.matrix)), "item")
+    np.testing.assert_array_equal(found, [[1.5, 1, 1], [2, np.nan, 0]])
+    assert type(matrix) is np.ndarray
+    for sparse, remedy in ((scipy.sparse.eye(2, format="csr"), "toarray"), (torch.eye(2).to_sparse(), "to_dense")):
+        with pytest.raises(ConfigError, match=rf"items: a sparse .*; pass it dense, X\.{remedy}\(\)"):
+            arrays_of((sparse, [0, 1]), "item")
+
+
 @pytest.mark.parametrize(
     ("known", "names", "count"),
     [(None, (), None), (3, (), 3), (("a", 1), ("a", "1"), 2), ({"b": 1, "a": 0}, ("a", "b"), 2), ((), (), None)],
@@ -92,7 +110,8 @@ def test_a_target_is_like_the_first():
     for other, text in (
         (0.5, "of another type than the first, 3"),
         ([1, 2], "of shape"),
-        (None, "missing"),
+        (None, "missing; leave such samples out"),
+        (float("nan"), "the target is not finite; leave such samples out"),
         ("a", "3"),
     ):
         with pytest.raises(ConfigError, match=text):

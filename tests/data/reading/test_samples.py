@@ -85,7 +85,7 @@ def test_the_kind_can_be_said():
     [
         ("file.png", None, "the sample is a str; pass the tokens of a text"),
         (np.zeros(3, complex), None, "the sample is a complex128 array"),
-        (np.float32(3), None, "the sample is a float32"),
+        (np.float32(3), None, "a single number; expected an array with at least one dimension, as X[:, None]"),
         (torch.tensor(3.0), None, "a single number"),
         (np.zeros(0), None, "the sample is empty"),
         ([[1, 2], [3]], None, "a list of unequal parts"),
@@ -96,7 +96,11 @@ def test_the_kind_can_be_said():
         (np.array([0.5]), "token", "fractional numbers are not tokens"),
         (np.array([2**25]), "feature", "lose digits in float32"),
         (np.array([2**63], np.uint64), "token", "too large"),
-        (Image.new("F", (5, 4)), None, "pixel format F"),
+        (Image.new("F", (5, 4)), None, "pixel format F; 8 bits per channel are expected: convert it, or bring its num"),
+        (np.array([1.5, "red"], object), None, "an array of texts or other objects; encode them as numbers beforehand"),
+        (np.ma.masked_array([1.0, 2], [0, 1]), None, "the sample has masked numbers; fill them in"),
+        (torch.eye(2).to_sparse(), None, "the sample is a sparse tensor; pass it dense"),
+        (np.array((1, 2), dtype=[("a", int), ("b", int)])[()], None, "the sample is a record; pass a pandas DataFrame"),
     ],
 )
 def test_what_cannot_be_read_is_named(value, kind, text):
@@ -120,3 +124,7 @@ def test_transparent_pixels_are_read_on_white_and_counted():
     assert reader(Item(opaque, 0, "item 0")).tolist() == [[[10, 10]], [[20, 20]], [[30, 30]]]
     assert reader(Item(picture, 0, "item 1")).tolist() == [[[10, 255]], [[20, 255]], [[30, 255]]]
     assert reader.transparent == ["item 1"]
+
+
+def test_a_masked_array_without_gaps_is_an_array():
+    assert read(np.ma.masked_array([1.0, 2], [0, 0]))[1].tolist() == [1, 2]

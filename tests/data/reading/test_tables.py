@@ -1,5 +1,7 @@
 """Tables of any origin."""
 
+from decimal import Decimal
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -18,6 +20,11 @@ def test_vectors_beside_other_columns_are_features():
     train, test = content(table).blocks
     np.testing.assert_array_equal(train.samples[1], np.float32([3, 4, 0.5]))
     np.testing.assert_array_equal(test.samples, np.float32([[9, 10, 0.5]]))
+
+
+def test_columns_of_features_have_names():
+    table = pd.DataFrame({"x": [[1, 2]] * 5, "job": ["cook", "nurse"] * 2 + ["cook"], "age": [0.5] * 5, "y": [0] * 5})
+    assert content(table).columns == ("x[0]", "x[1]", "job=cook", "job=nurse", "age")
 
 
 def test_every_fifth_row_is_for_testing_unless_there_is_a_part():
@@ -42,3 +49,30 @@ def test_a_row_is_found_in_its_file():
     column = pd.Series([[1], [2], [3, 4]], name="x")
     with pytest.raises(ConfigError, match=r"data t/b, row 1: column x holds a list of shape \[2\], before it \[1\]"):
         stacked_lists(rows, column)
+
+
+def test_python_numbers_are_numbers():
+    cells = {"x": [Decimal(row) / 4 for row in range(5)], "n": [*range(5)], "y": [0, 1, 0, 1, 0]}
+    found = content(pd.DataFrame(cells, dtype=object))
+    np.testing.assert_array_equal(next(iter(found.blocks)).samples[:2], [[0, 0], [0.25, 1]])
+    assert found.columns == ("x", "n")
+    with pytest.raises(ConfigError, match="row 3: no value in column x"):
+        content(pd.DataFrame(cells, dtype=object).assign(x=[Decimal(1), Decimal(2), None, Decimal(4), Decimal(5)]))
+
+
+@pytest.mark.parametrize("name", ["x", "y"])
+@pytest.mark.parametrize(
+    ("values", "line"),
+    [
+        (pd.date_range("2020", periods=5), r"column . holds times \(datetime64"),
+        (pd.to_timedelta(range(5), "s"), r"column . holds times \(timedelta64"),
+        (pd.period_range("2020", periods=5, freq="D"), r"column . holds times \(period"),
+        ([{"a": 1}] * 5, "row 1: column . holds a dict; turn the column into numbers or text beforehand"),
+        (pd.date_range("2020", periods=5).date, "row 1: column . holds a date; turn"),
+    ],
+)
+def test_cells_that_are_neither_numbers_nor_texts_are_named(name, values, line):
+    table = pd.DataFrame({"x": np.arange(5.0), "y": [0, 1, 0, 1, 0]}).assign(**{name: values})
+    with pytest.raises(ConfigError, match=line) as caught:
+        content(table)
+    assert str(caught.value).endswith(", or --data.drop x") == (name == "x")

@@ -70,7 +70,7 @@ def test_a_folder_has_a_file_for_each_part(tmp_path, load, refused):
     dataset = load(f"csv:{tmp_path}")
     assert (dataset.train_rows, dataset.test_rows, dataset.shape) == (12, 8, (5,))  # pandas' own index is left out
     frame().drop(columns="age").to_csv(tmp_path / "test.csv")
-    assert "train.csv and test.csv have different columns" in refused(f"csv:{tmp_path}")
+    assert "have different columns: one lacks age; without a test file, csv:PATH/train" in refused(f"csv:{tmp_path}")
     (tmp_path / "test.csv").unlink()
     assert "nor a folder with train.csv and test.csv" in refused(f"csv:{tmp_path}")
 
@@ -78,11 +78,18 @@ def test_a_folder_has_a_file_for_each_part(tmp_path, load, refused):
 def test_what_cannot_be_read_is_named(refuse):
     table = frame()
     table.loc[3, "age"] = np.nan
-    assert "row 4: no value in column age (1 such rows)" in refuse(table)
+    assert refuse(table).endswith(
+        "row 4: no value in column age (1 such rows); fill them in or leave these rows out, or --data.drop age"
+    )
+    unlabelled = frame().assign(label=[None, *"ab" * 9, "a"])
+    assert refuse(unlabelled).endswith("in column label (1 such rows); fill them in or leave these rows out")
     table = frame().assign(name=[f"person {row}" for row in range(ROWS)])
     assert refuse(table.loc[table.index.repeat(3)].assign(name=[f"p{i}" for i in range(60)])).endswith(
-        "column name holds 60 different texts, more than the 50 of a category; --data.drop name leaves it out"
+        "column name holds 60 different texts, such as 'p0', more than the 50 of a category; turn it into numbers "
+        "beforehand, or --data.drop name"
     )
+    marked = pd.DataFrame({"x": ["?", *map(str, range(60)), "?"], "label": [0, 1] * 31})
+    assert "row 1: '?' in column x, which holds numbers otherwise (2 such rows); fill them in or" in refuse(marked)
     assert "no columns besides the target" in refuse(frame()[["label"]])
     assert "no rows in it" in refuse(frame()[:0])
     assert "row 1: label -1: remove such samples" in refuse(frame().assign(label=-1))
@@ -156,3 +163,21 @@ def test_another_task_is_read_anew(tmp_path, load):
     frame().assign(label=np.arange(ROWS) % 4 * 1.0).to_csv(tmp_path / "table.csv", index=False)
     tasks = ["classification", "regression"]
     assert [load(f"csv:{tmp_path / 'table.csv'}", task=task).task for task in tasks] == tasks
+
+
+def test_files_of_other_programs(tmp_path, load, refused):
+    file = tmp_path / "table.csv"
+    file.write_text("a, b, label\n1, x, 0\n" + "2, y, 1\n" * 9)
+    assert load(f"csv:{file}").class_names == ()
+    file.write_bytes("a,label\nKöln,1\n".encode("latin-1"))
+    assert refused(f"csv:{file}").endswith("table.csv: not a table in UTF-8; save it as text in that encoding")
+    file.write_text("5.1,3.5,setosa\n6.2,2.9,virginica\n")
+    assert "the first line holds numbers; write a line with the names of the columns above it" in refused(f"csv:{file}")
+    file.write_text("0,1,label\n5.1,3.5,0\n" + "6.2,2.9,1\n" * 9)
+    assert load(f"csv:{file}").shape == (2,)
+
+
+def test_a_column_that_counts_the_rows_is_named(read):
+    line = "column id counts the rows and is a feature; --data.drop id if it is none"
+    assert line in read(frame().assign(id=np.arange(ROWS) + 1)).remarks
+    assert line not in read(frame().assign(id=np.arange(ROWS)[::-1], even=np.arange(ROWS) % 2 == 0)).remarks

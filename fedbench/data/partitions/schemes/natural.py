@@ -81,6 +81,11 @@ def large_enough(source: SamplePool, options: Options) -> np.ndarray:
     if not len(large):
         remedies = ["raise partition.test_share" if merges_parts(source, options) else "set partition.test pooled"]
         remedies += ["raise partition.total"] if options.total else []
+        if not options.total and (train + test).max() < 2:
+            raise ConfigError(
+                f"partition natural: each of the {count} clients of the data has one sample, and a client needs one to "
+                "train and one to test; take another column as the user, or partition iid"
+            )
         raise ConfigError(
             f"partition natural: none of the {count} clients of the data has {options.min_samples} samples and a "
             f"training and a test sample; {', '.join(remedies)} or lower partition.min_samples"

@@ -80,6 +80,7 @@ def test_test_samples_can_be_held_out_of_each_client():
 
 def test_data_without_clients_and_clients_without_test_samples_are_refused():
     assert "0 domains" in refused(name="natural")
+    assert "each of the 3 clients of the data has one sample" in refused(people([(1, 0)] * 3), name="natural")
     assert "set partition.test pooled" in refused(people([(3, 0), (4, 0), (0, 2)]), name="natural", test="part")
 
 
