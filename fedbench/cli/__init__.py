@@ -24,6 +24,7 @@ COMMANDS = {
     "export": "write a kept model as weights with a script, or as a program for torch alone or ONNX",
     "metrics": "compute any metric of kept predictions, without training",
     "wandb": "upload a study to W&B with tables, report and a workspace; without an account, show what it would upload",
+    "doctor": "check the installation and this machine, and say what to do",
     "methods": "list the methods, or one method's options with default, range and source",
 }
 TABLE = Table("command", group="fedbench.commands", own={name: f"fedbench.cli.{name}:main" for name in COMMANDS})

@@ -1,0 +1,3 @@
+from fedbench.cli.doctor import main
+
+raise SystemExit(main())

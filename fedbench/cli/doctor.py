@@ -1,0 +1,172 @@
+"""`fedbench doctor`: checks the installation and this machine, and says what to do about each problem."""
+
+import os
+import platform
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+from fedbench import processor
+from fedbench.cli import FAILED, OK, command
+from fedbench.cli.lines import loading
+from fedbench.errors import ConfigError
+
+USAGE = (
+    "usage: fedbench doctor\n\n"
+    "Checks packages, cores, GPUs, memory, shared memory, the cache, writing, Ray and W&B.\n"
+    "Exits with 1 if something is wrong. Starts a Ray for a moment, sends nothing."
+)
+SHOWN = ("torch", "lightning", "ray", "wandb")
+"""Packages whose versions matter most when a problem is reported."""
+LEAST_MEMORY, LEAST_SHARED, LEAST_CACHE = 4, 1, 5
+"""GiB below which a remark is due: memory for a few hosts, shared memory for messages, room for data sets."""
+GIB = 2**30
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a check found. remedy: what to do; if there is none, all is well. is_wrong: whether runs will fail."""
+
+    name: str
+    text: str
+    remedy: str = ""
+    is_wrong: bool = False
+
+    def __str__(self) -> str:
+        mark = "wrong" if self.is_wrong else "note" if self.remedy else "ok"
+        return f"{mark:<6} {self.name:<14} {self.text}" + (f": {self.remedy}" if self.remedy else "")
+
+
+@command
+def main(argv: list[str]) -> int:
+    """Prints a line per check."""
+    asked = [word for word in argv if word != "--debug"]
+    if "-h" in asked or "--help" in asked:
+        print(USAGE)
+        return OK
+    if asked:
+        raise ConfigError(f"doctor {' '.join(asked)}: takes no arguments")
+    if _print_all(check_packages()):
+        return FAILED  # the other checks need these packages
+    loading("looking at the machine")
+    return FAILED if sum(_print_all(check()) for check in CHECKS) else OK
+
+
+def _print_all(findings: Iterator[Finding]) -> int:
+    """Prints findings as they come; returns how many are wrong."""
+    wrong = 0
+    for finding in findings:
+        print(finding, flush=True)
+        wrong += finding.is_wrong
+    return wrong
+
+
+def check_packages() -> Iterator[Finding]:
+    """The versions of this installation, and each package that is missing, too old or too new."""
+    from packaging.requirements import Requirement
+
+    yield Finding("fedbench", f"{metadata.version('fedbench')}, Python {platform.python_version()}")
+    yield Finding("packages", ", ".join(f"{name} {metadata.version(name)}" for name in SHOWN if _has(name)))
+    for text in metadata.requires("fedbench") or ():
+        needed = Requirement(text)
+        if needed.marker and not needed.marker.evaluate({"extra": ""}):
+            continue
+        have = metadata.version(needed.name) if _has(needed.name) else "missing"
+        if have == "missing" or not needed.specifier.contains(have, prereleases=True):
+            install = f"pip install '{needed.name}{needed.specifier}'"
+            yield Finding("packages", f"{needed.name} {have}, {needed.specifier} is needed", install, is_wrong=True)
+
+
+def _has(package: str) -> bool:
+    try:
+        metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+def check_machine() -> Iterator[Finding]:
+    """Cores, memory and shared memory."""
+    yield Finding("cores", f"{processor.cores()} usable of {os.cpu_count()}, {processor.name()}")
+    if hasattr(os, "sysconf") and "SC_AVPHYS_PAGES" in os.sysconf_names:
+        page = os.sysconf("SC_PAGE_SIZE")
+        total, free = (page * os.sysconf(name) / GIB for name in ("SC_PHYS_PAGES", "SC_AVPHYS_PAGES"))
+        few = "" if total >= LEAST_MEMORY else "run with few hosts, or in one process with --hosts 0"
+        yield Finding("memory", f"{total:.1f} GiB, {free:.1f} GiB unused", few)
+    if (memory := Path("/dev/shm")).is_dir():
+        free = shutil.disk_usage(memory).free / GIB
+        few = "messages go through the disk; in a container, give it more with --shm-size 8g"
+        yield Finding("shared memory", f"{free:.1f} GiB free", "" if free >= LEAST_SHARED else few)
+
+
+def check_gpus() -> Iterator[Finding]:
+    """The GPUs that PyTorch sees; wrong if there is one that it cannot use."""
+    import torch
+
+    if torch.cuda.is_available():
+        found = [torch.cuda.get_device_properties(i) for i in range(torch.cuda.device_count())]
+        yield from (Finding("GPU", f"{gpu.name}, {gpu.total_memory / GIB:.0f} GiB") for gpu in found)
+    elif any(Path("/dev").glob("nvidia[0-9]*")):
+        built = torch.version.cuda or "no CUDA"
+        remedy = f"PyTorch is built for {built}; install the driver or the PyTorch that match (`nvidia-smi` names both)"
+        yield Finding("GPU", "there is one that PyTorch cannot use", remedy, is_wrong=True)
+    else:
+        yield Finding("GPU", "none, models are trained on the processor")
+
+
+def check_folders() -> Iterator[Finding]:
+    """The cache of data sets, and the folder from which commands write `results/`."""
+    from fedbench.data.cache import root
+
+    for name, folder, remedy in (
+        ("cache", root(), "set FEDBENCH_CACHE to a folder in which you may write"),
+        ("results", Path.cwd(), "start commands from a folder in which you may write, or name one with --out"),
+    ):
+        if problem := _cannot_write(folder):
+            yield Finding(name, f"{folder} cannot be written ({problem})", remedy, is_wrong=True)
+            continue
+        free = shutil.disk_usage(_existing(folder)).free / GIB
+        few = "" if free >= LEAST_CACHE else "data sets and kept models may not fit: make room there"
+        yield Finding(name, f"{folder}, {free:.0f} GiB free", few)
+
+
+def _existing(folder: Path) -> Path:
+    """The folder, or its closest parent that exists."""
+    return next(path for path in (folder, *folder.parents) if path.exists())
+
+
+def _cannot_write(folder: Path) -> str:
+    try:
+        tempfile.TemporaryFile(dir=_existing(folder)).close()
+    except OSError as error:
+        return error.strerror or type(error).__name__
+    return ""
+
+
+def check_ray() -> Iterator[Finding]:
+    """Whether a Ray of one machine starts."""
+    from fedbench.config import Config
+    from fedbench.runtime.ray.cluster import connect, describe_machines
+
+    try:
+        with connect(Config(resources={"hosts": 1})) as ray:
+            yield Finding("Ray", f"starts: {describe_machines(ray)}")
+    except ConfigError as error:
+        yield Finding("Ray", "does not start", str(error), is_wrong=True)
+
+
+def check_wandb() -> Iterator[Finding]:
+    """Whether W&B would find an account; nothing is sent."""
+    from fedbench.results.wandb_log import has_account, possible_mode
+
+    if has_account():
+        yield Finding("W&B", f"an account is set up; --loggers wandb writes {possible_mode('auto')}")
+    else:
+        yield Finding("W&B", "no account: --loggers wandb writes offline; `wandb login` connects one")
+
+
+CHECKS: tuple[Callable[[], Iterator[Finding]], ...] = (check_machine, check_gpus, check_folders, check_ray, check_wandb)
+"""After that of the packages, in this order."""
