@@ -43,7 +43,8 @@ COMMON = (
     Flag("preset", f"start from a published protocol: {', '.join(PRESET_NAMES)}", "NAME"),
     Flag("print-config", "print the resolved configuration, mark what differs from the defaults, and stop"),
     Flag("debug", "show the stack trace of an error"),
-    Flag("help", "show this list; with --method NAME also the method's options"),
+    Flag("help", "show the usual flags; with --method NAME also the method's options"),
+    Flag("help-all", "show all flags"),
 )
 
 
@@ -159,7 +160,7 @@ def _nearest_flag(name: str, flags: dict[str, Flag]) -> str:
     same = [f"--{key}" for key in CONFIG_KEYS if key.rpartition(".")[2] == last]
     known = [f"--{key}" for key in (*CONFIG_KEYS, *flags, *SHORT)]
     hint = nearest(f"--{name}", same or known) if not same else f"did you mean {' or '.join(same)}?"
-    return hint if hint.startswith("did you mean") else "see --help"
+    return hint if hint.startswith("did you mean") else "see --help-all"
 
 
 def _value(name: str, key: str, values: list[str]) -> Any:

@@ -25,25 +25,37 @@ SECTION_TEXTS = {
     "aggregator": f"names: {', '.join(rules.names())}; options: `--aggregator NAME --help`",
     "model": "--model.ARGUMENT sets an argument of the model's constructor",
 }
+USUAL = (
+    *("method.name", "data.name", "data.task", "partition.name", "partition.clients", "partition.alpha"),
+    *("model.name", "train.optimizer", "train.lr", "train.batch_size", "train.epochs", "aggregator.name"),
+    *("rounds", "participation", "seeds", "evaluate.metric", "resources.hosts", "resources.gpus_per_host"),
+    *("save_models", "loggers", "name", "out"),
+)
+"""Keys of the short help."""
 
 
-def help_text(prog: str, extra: Sequence[Flag], named: Mapping[str, str | None], about: str = "") -> str:
-    """All flags by section with description, default and range, and the options of what is named.
+def help_text(
+    prog: str, extra: Sequence[Flag], named: Mapping[str, str | None], about: str = "", in_full: bool = True
+) -> str:
+    """Flags by section with description, default and range, and the options of what is named.
 
-    named: the names of method, aggregator and data set, if given. Raises ConfigError for unknown ones.
+    named: names of method, aggregator and data set, if given. in_full: all flags, else the usual ones. Raises
+    ConfigError for unknown names.
     """
+    keys = [key for key in CONFIG_KEYS if in_full or key in USUAL]
     lines = [f"usage: {prog} [--KEY VALUE ...]", "", *([about, ""] if about else [])]
     lines += [*_table("options", [_flag_row(flag) for flag in (*extra, *COMMON)])]
-    loose = [key for key in CONFIG_KEYS if "." not in key]
-    lines += [*_table("run", [_key_row(key, CONFIG_KEYS[key]) for key in loose])]
-    for name, section in sections().items():
-        rows = [_key_row(f"{name}.{key}", field) for key, field in section.model_fields.items()]
+    lines += [*_table("run", [_key_row(key, CONFIG_KEYS[key]) for key in keys if "." not in key])]
+    for name in sections():
+        rows = [_key_row(key, CONFIG_KEYS[key]) for key in keys if key.startswith(f"{name}.")]
         given = named.get(name)
         rows += aggregator_rows(given) if name == "aggregator" and given else []
-        lines += [*_table(name, rows, SECTION_TEXTS.get(name, ""))]
+        lines += [*_table(name, rows, SECTION_TEXTS.get(name, ""))] if rows else []
         options = {"method": method_options, "data": source_options}.get(name)
         if given and options and options(given).model_fields:
             lines += [*_table(f"options of {given}", option_rows(options(given), f"--{name}."))]
+    if not in_full:
+        lines.append(f"These are {len(keys)} of {len(CONFIG_KEYS)} keys; --help-all lists all.")
     return "\n".join(lines).rstrip()
 
 

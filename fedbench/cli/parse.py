@@ -28,14 +28,14 @@ def parse(
 ) -> tuple[Config, Namespace]:
     """The configuration from the flags, and the flags that are not part of it.
 
-    Prints and exits for --help and --print-config. preview: returns the configuration to print, and extra lines.
-    about: the command's description in --help. Raises ConfigError.
+    Prints and exits for --help, --help-all and --print-config. preview: returns the configuration to print, and extra
+    lines. about: the command's description in --help. Raises ConfigError.
     """
     flags = {flag.name: flag for flag in (*extra_flags, *COMMON)}
     asked, pairs = read(argv, flags)
-    if asked.help:
+    if asked.help or asked.help_all:
         named = {section: pairs.get(f"{section}.name") for section in ("method", "aggregator", "data")}
-        print(help_text(prog, extra_flags, named, about))
+        print(help_text(prog, extra_flags, named, about, asked.help_all))
         raise Printed(OK)
     config = Config(**nest(merge_layers(asked.preset, asked.config, pairs)))
     check_names(config)

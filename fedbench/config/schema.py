@@ -389,7 +389,7 @@ class Config(Section):
         [0],
         min_length=1,
         description="random seeds, one run each: partition, initial weights, batches; for grid and compare, seeds of "
-        "the final runs (default 0 1 2)",
+        "the final runs (default 0 to 9)",
     )
     resources: ResourcesConfig = ResourcesConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()

@@ -7,7 +7,8 @@ import pytest
 
 from fedbench.aggregation import rules
 from fedbench.cli import main
-from fedbench.cli.help import INDENT, config_text, table_lines
+from fedbench.cli.flags import CONFIG_KEYS
+from fedbench.cli.help import INDENT, USUAL, config_text, table_lines
 from fedbench.cli.parse import parse
 from fedbench.config import Config
 from fedbench.config.files import parse_value
@@ -29,8 +30,24 @@ def test_help_names_every_aggregator_and_lists_the_options_of_one(capsys):
     assert "--aggregator.tau" not in words
 
 
+def test_the_short_help_lists_the_usual_keys_and_names_the_other_one(capsys):
+    with pytest.raises(SystemExit):
+        parse(["--help"])
+    short = capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        parse(["--help-all"])
+    every = capsys.readouterr().out
+    assert {*USUAL} <= {*CONFIG_KEYS}
+    assert "--train.lr " in short
+    assert "--train.width " not in short
+    assert "--train.width " in every
+    assert short.splitlines()[-1] == f"These are {len(USUAL)} of {len(CONFIG_KEYS)} keys; --help-all lists all."
+    assert 2 * len(short.splitlines()) < len(every.splitlines())
+    assert "--help-all lists all" not in every
+
+
 def test_help_names_the_schemes_that_read_a_key(capsys):
-    assert main(["run", "--help"]) == 0
+    assert main(["run", "--help-all"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "concentration per class (dirichlet, dirichlet-fixed, practical) [number" in said
     assert "(dirichlet-fixed 500, domain, iid, pathological 500)" in said
