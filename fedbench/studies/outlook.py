@@ -6,7 +6,7 @@ from typing import Protocol
 import numpy as np
 
 from fedbench.config import Config
-from fedbench.results.plan import Plan
+from fedbench.results.plan import Plan, point_name
 from fedbench.results.quantities import duration, plural
 from fedbench.results.race import Rules, judge
 from fedbench.results.tables import BASELINE, REFERENCES
@@ -18,6 +18,9 @@ TYPICAL = 2.0
 """Typical standard deviation, in points of accuracy, of methods' means, and of paired differences over seeds."""
 SIMULATED, ROTATIONS = 20, 300
 """Simulated races behind an expectation, and rotations in each, fewer than for verdicts."""
+
+MOST_LISTED = 24
+"""Points of a method that are listed one by one."""
 
 
 class Planned(Protocol):
@@ -44,6 +47,10 @@ def outlook(studies: Sequence[Planned]) -> Iterator[str]:
             lent = method.space.lent if method.space else ""
             whose = f", the space of its base method {lent}" if lent else ""
             yield f"{inside}{method.label}: {plural(count, 'point')} of {keys}{whose}"
+            points = study.points[method.label] if count > 1 else []
+            yield from (f"  {point_name(point)}" for point in points[:MOST_LISTED])
+            if len(points) > MOST_LISTED:
+                yield f"  and {len(points) - MOST_LISTED} more"
         yield from (f"{inside}left out: {label} {point}: {why}" for label, point, why in study.plan.refused)
     yield from cost(studies)
 

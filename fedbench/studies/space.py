@@ -21,6 +21,8 @@ FEWEST_ON_A_SCALE = 3
 DISTRIBUTIONS = ("uniform", "quniform", "loguniform", "qloguniform", "randint", "qrandint", "lograndint", "choice")
 DIGITS = 4
 """Significant digits of a drawn number."""
+MOST_COVERED = 2000
+"""Points of a space to which distances are computed; of more, as many drawn at random."""
 MOST_MISSED = 1000
 """Number of consecutive invalid or known draws at which a space counts as exhausted."""
 Values = dict[str, Any]
@@ -95,7 +97,7 @@ class Space:
         return self.constraint is None or self.constraint({**self.given, **point})
 
     def points(self, most: int | None = None, takes: Callable[[Values], bool] = lambda point: True) -> list[Values]:
-        """All valid points, or `most` of them, drawn at random but always the same ones.
+        """All valid points, or `most` of them that cover the space (`covering`), in the order of the axes.
 
         Raises ConfigError if an axis is a distribution, which has infinitely many points.
         """
@@ -109,7 +111,7 @@ class Space:
         legal = [point for point in whole if self.allows(point) and takes(point)]
         if most is None or most >= len(legal):
             return legal
-        return [legal[i] for i in sorted(random.Random(0).sample(range(len(legal)), most))]
+        return [legal[i] for i in sorted(covering(legal, self.axes, self.given, most))]
 
     def draws(self, count: int, takes: Callable[[Values], bool] = lambda point: True) -> list[Values]:
         """Up to `count` different random points; a higher count begins with the same points."""
@@ -122,6 +124,39 @@ class Space:
             else:
                 found[name], missed = point, 0
         return list(found.values())
+
+
+def covering(points: Sequence[Values], axes: Mapping[str, list[Any]], default: Values, count: int) -> list[int]:
+    """Places of `count` points among which every value of a key occurs about equally often; more begin with the same.
+
+    The first is the point with most values of the default setting. Each next one has the values that were taken least;
+    among those it is the one that leaves the smallest mean distance from a point of the space to the closest one taken.
+    Distances are sums over keys of those between places in the list of values, 1 from end to end; of texts, 0 or 1.
+    """
+    ranks = np.array([[values.index(point[key]) for key, values in axes.items()] for point in points], dtype=float)
+    scales = np.array([_is_scale(values) for values in axes.values()])
+    lengths = np.array([max(1, len(values) - 1) for values in axes.values()])
+    matches = np.array([sum(default.get(key) == value for key, value in point.items()) for point in points])
+    order = np.array(random.Random(0).sample(range(len(points)), len(points)))  # breaks ties, without a direction
+    space = ranks[order[:MOST_COVERED]]
+
+    def distances(of: int) -> np.ndarray:
+        apart = np.abs(space - ranks[of])
+        return np.where(scales, apart / lengths, apart > 0).sum(1)
+
+    taken = [int(np.lexsort((order, -matches))[0])]
+    used, closest = np.zeros(len(points)), np.full(len(space), np.inf)
+    while len(taken) < count:
+        used += (ranks == ranks[taken[-1]]).sum(1)
+        used[taken[-1]] = np.inf
+        closest = np.minimum(closest, distances(taken[-1]))
+        least = [int(place) for place in np.flatnonzero(used == used.min())]
+        taken.append(min(least, key=lambda of: (np.minimum(closest, distances(of)).mean().round(DIGITS), order[of])))
+    return taken
+
+
+def _is_scale(values: Sequence[Any]) -> bool:
+    return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
 
 
 def distribution_text(distribution: Any) -> str:

@@ -26,6 +26,33 @@ def test_some_points_are_always_the_same_ones_in_their_order():
     assert Space(AXES).points(10) == Space(AXES).points()
 
 
+WIDE = {"method.tau": [0.1, 0.3, 0.5, 0.7], "method.mode": ["a", "b"], "train.lr": [0.001, 0.01, 0.1, 1.0]}
+
+
+def test_few_points_cover_the_space_and_the_default_setting_comes_first():
+    space = Space(WIDE, given={"method.tau": 0.3, "method.mode": "b", "train.lr": 0.1})
+    assert space.points(1) == [{"method.tau": 0.3, "method.mode": "b", "train.lr": 0.1}]
+    for key, values in WIDE.items():
+        for count in (4, 8):
+            taken = [point[key] for point in space.points(count)]
+            assert [taken.count(value) for value in values] == [count // len(values)] * len(values), (key, count)
+
+
+def test_more_points_include_the_same_ones():
+    space = Space(WIDE)
+    for count in range(1, 32):
+        fewer, more = space.points(count), space.points(count + 1)
+        assert len(fewer) == count
+        assert all(point in more for point in fewer)
+
+
+def test_points_of_numbers_lie_far_apart():
+    """Both keys would otherwise grow together: low with low, high with high."""
+    space = Space({"a": [1, 2, 3, 4, 5], "b": [1, 2, 3, 4, 5]})
+    points = np.array([[point["a"], point["b"]] for point in space.points(5)])
+    assert abs(np.corrcoef(points.T)[0, 1]) < 0.9
+
+
 def test_a_key_that_is_set_is_no_axis():
     assert Space(AXES).without({"train.lr": 1}).points() == [{"method.tau": tau} for tau in AXES["method.tau"]]
 
