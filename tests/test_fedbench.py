@@ -2,11 +2,13 @@
 
 import doctest
 import inspect
+from pathlib import Path
 
 import pytest
 
 import fedbench
 from fedbench.cli import COMMANDS
+from fedbench.config.files import load_yaml
 
 
 @pytest.mark.parametrize("name", fedbench.STUDIES)
@@ -17,6 +19,12 @@ def test_every_study_is_a_call_that_says_what_it_takes(name):
     assert call.__doc__
     assert name in fedbench.__all__
     assert name in COMMANDS
+
+
+def test_the_citation_is_of_this_version():
+    cited = load_yaml(Path(__file__).parents[1] / "CITATION.cff")
+    assert (cited["version"], cited["type"]) == (fedbench.__version__, "software")
+    assert {"cff-version", "message", "title", "authors"} <= {*cited}
 
 
 def test_a_name_that_is_none_is_no_attribute():

@@ -4,10 +4,14 @@ import inspect
 import sys
 import textwrap
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from fedbench.cli import OK, command
 from fedbench.cli.lines import loading
 from fedbench.errors import ConfigError
+
+if TYPE_CHECKING:
+    from fedbench.methods.base import About, Method
 
 USAGE = (
     "usage: fedbench methods [NAME]\n\n"
@@ -32,13 +36,21 @@ def main(argv: list[str]) -> int:
 def _all() -> Iterator[str]:
     from fedbench.methods import METHODS
 
-    every = {name: kind.about for name, kind in METHODS.loadable()}
+    every = {name: about_of(kind) for name, kind in METHODS.loadable()}
     name_width = max(map(len, every))
     family_width = max(len(about.family) for about in every.values())
     for name, about in sorted(every.items(), key=lambda item: (item[1].year or 0, item[0])):
         yield f"{name:<{name_width}}  {about.year or '':<4}  {about.family:<{family_width}}  {about.line}"
     for fault in METHODS.faults():
         print(f"left out: {fault}", file=sys.stderr)
+
+
+def about_of(kind: "type[Method]") -> "About":
+    """What a class says of itself. Its base's paper is not its own, so without `about` it has a line and a family."""
+    from fedbench.methods.base import About
+
+    owner = next(base for base in kind.__mro__ if "about" in vars(base))
+    return kind.about if owner is kind else About(f"derives from {owner.__name__}", family=kind.about.family)
 
 
 def _one(name: str) -> Iterator[str]:
@@ -49,9 +61,10 @@ def _one(name: str) -> Iterator[str]:
     from fedbench.methods.base import DECISIONS_HEADING, NEEDS
 
     kind = load(name)
-    if kind.about.line:
-        source = f" ({kind.about.paper}{f' {kind.about.year}' if kind.about.year else ''})" if kind.about.paper else ""
-        yield f"{name}: {kind.about.line}{source}"
+    about = about_of(kind)
+    if about.line:
+        source = f" ({about.paper}{f' {about.year}' if about.year else ''})" if about.paper else ""
+        yield f"{name}: {about.line}{source}"
     yield from inspect.cleandoc(kind.__doc__ or name).splitlines()
     if needs := [words for need, words in NEEDS.items() if need in kind.needs]:
         yield f"Needs {' and '.join(needs)}."

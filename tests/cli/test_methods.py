@@ -4,6 +4,7 @@ import pytest
 
 from fedbench.cli import main
 from fedbench.methods import names
+from fedbench.methods.fedper import FedPer
 
 
 def test_methods_lists_all_of_them(capsys):
@@ -32,6 +33,18 @@ def test_methods_says_where_one_decides_and_how_its_paper_trains(capsys):
     assert "working reading is `server_rule=per_index merge_mask=client loo_update=same_round`" in text
     assert main(["methods", "fedprox"]) == 0
     assert "Where we decide" not in capsys.readouterr().out
+
+
+class Derived(FedPer):
+    """The own idea of somebody."""
+
+
+def test_a_class_without_a_paper_of_its_own_does_not_take_its_base_s(capsys):
+    assert main(["methods", "tests.cli.test_methods:Derived"]) == 0
+    first, second, *rest = capsys.readouterr().out.splitlines()
+    assert first == "tests.cli.test_methods:Derived: derives from FedPer"
+    assert second == "The own idea of somebody."
+    assert "Arivazhagan" not in " ".join(rest)
 
 
 def test_methods_lists_no_option_without_an_effect(capsys):
