@@ -3,13 +3,16 @@
 A method without any is tuned over that of the nearest method that its class derives from.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
 from typing import Any
 
 from fedbench import methods
+from fedbench.errors import ConfigError, as_config_error
 from fedbench.import_string import AT
 from fedbench.methods.base import Method
+
+EXPECTED = 'keys with lists of values or distributions are expected, for example {"train.lr": [0.01, 0.1]}'
 
 
 def find(method: str) -> tuple[str, Any] | None:
@@ -22,8 +25,8 @@ def paper_axes(method: str) -> dict[str, Any]:
 
     Read only from the method's own file: the paper of another method is not its paper.
     """
-    axes = getattr(module_of(method), "PAPER", None) or {}
-    return {key: as_list(values) for key, values in axes.items()}
+    module = module_of(method)
+    return axes_of(module, "PAPER") if getattr(module, "PAPER", None) else {}
 
 
 def lineage(method: str) -> Iterator[str]:
@@ -47,12 +50,31 @@ def module_of(method: str) -> Any:
     """tune_spaces/<method>.py, if there is one, or else the class, if it has a SPACE of its own."""
     name = f"tune_spaces.{file_of(method)}"
     try:
-        return import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name not in (name, "tune_spaces"):
+        with as_config_error(f"{name} cannot be imported"):
+            module = import_module(name)
+    except ConfigError as error:
+        if getattr(error.__cause__, "name", None) not in (name, "tune_spaces"):
             raise
         kind = methods.load(method)
         return kind if "SPACE" in vars(kind) else None
+    if not hasattr(module, "SPACE"):
+        raise ConfigError(f"{name.replace('.', '/')}.py has no SPACE: {EXPECTED}")
+    return module
+
+
+def axes_of(module: Any, which: str = "SPACE") -> dict[str, Any]:
+    """SPACE or PAPER of a file or class: lists of values, or distributions, by key. Raises ConfigError."""
+    axes = getattr(module, which)
+    owner = getattr(module, "__qualname__", module.__name__)
+    if not isinstance(axes, Mapping) or not all(isinstance(key, str) and is_axis(v) for key, v in axes.items()):
+        raise ConfigError(f"{owner}: {which} = {axes!r}: {EXPECTED}")
+    return {key: as_list(values) for key, values in axes.items()}
+
+
+def is_axis(values: Any) -> bool:
+    """Whether it is several values or a distribution."""
+    several = isinstance(values, Iterable) and not isinstance(values, str)
+    return several or hasattr(values, "sample")
 
 
 def as_list(values: Any) -> Any:

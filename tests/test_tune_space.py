@@ -1,11 +1,14 @@
 """Where the space of a method is found, and which grid its paper names."""
 
+import sys
 from typing import ClassVar
 
 import pytest
 from ray import tune
 
+import tune_spaces
 from fedbench import tune_space
+from fedbench.errors import ConfigError
 from fedbench.methods.fedper import FedPer
 from fedbench.studies.space import Space
 
@@ -41,6 +44,26 @@ def test_a_space_may_be_on_the_class():
     assert tune_space.paper_axes(name) == {"train.lr": [0.3]}
     assert Space.of(name).axes == {"train.lr": [0.1, 0.3]}
     assert tune_space.find(f"{__name__}:Heir") == ("fedper", tune_space.module_of("fedper"))
+
+
+@pytest.mark.parametrize("space", [5, {"train.lr": 3}, {1: [2]}, {"train.lr": "0.1"}])
+def test_a_space_that_is_none_is_refused(monkeypatch, space):
+    monkeypatch.setattr(Spaced, "SPACE", space)
+    with pytest.raises(ConfigError, match=r"Spaced: SPACE = .*: keys with lists of values"):
+        Space.of(f"{__name__}:Spaced")
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [("X = 1", "broken.py has no SPACE: keys"), ("1 / 0", "cannot be imported: ZeroDivisionError: division by zero")],
+)
+def test_a_broken_file_is_named(monkeypatch, tmp_path, code, said):
+    (tmp_path / "broken.py").write_text(code)
+    monkeypatch.setattr(tune_spaces, "__path__", [str(tmp_path)])
+    monkeypatch.setattr(tune_space, "file_of", lambda method: "broken")
+    monkeypatch.delitem(sys.modules, "tune_spaces.broken", raising=False)
+    with pytest.raises(ConfigError, match=said):
+        tune_space.find("fedper")
 
 
 def test_the_paper_of_another_method_is_not_its_paper():

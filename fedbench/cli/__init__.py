@@ -2,10 +2,12 @@
 
 import errno
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable, Sequence
 from functools import wraps
+from pathlib import Path
 
 from fedbench.cli.lines import log_to_stderr
 from fedbench.errors import ConfigError, RunError
@@ -30,6 +32,8 @@ COMMANDS = {
 TABLE = Table("command", group="fedbench.commands", own={name: f"fedbench.cli.{name}:main" for name in COMMANDS})
 STORAGE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.EFBIG}
 """OSErrors for which the storage is to blame, not the code."""
+LONGEST_WORD = 300
+"""Letters from which on a word of an error, such as a path, is shortened."""
 OK, FAILED, MISTAKE, INTERRUPTED = 0, 1, 2, 130
 
 Main = Callable[[list[str]], int]
@@ -53,12 +57,12 @@ def command(body: Main) -> Callable[..., int]:
         except RunError as error:
             if debug and error.__cause__ is not None:  # in this process: as it was raised, for a debugger
                 raise error.__cause__ from None
-            print(error.trace if debug else "", f"fedbench: error: {error}", sep="", file=sys.stderr)
+            print(error.trace if debug else "", f"fedbench: error: {_shortened(error)}", sep="", file=sys.stderr)
             return FAILED
         except ConfigError as error:
             if debug:
                 traceback.print_exc()
-            print(f"fedbench: error: {error}", file=sys.stderr)
+            print(f"fedbench: error: {_shortened(error)}", file=sys.stderr)
             return MISTAKE
         except KeyboardInterrupt:
             print("fedbench: interrupted", file=sys.stderr)
@@ -74,6 +78,10 @@ def command(body: Main) -> Callable[..., int]:
             print(f"fedbench: error: {told_exit(stop)}", file=sys.stderr)
             return MISTAKE
         except OSError as error:
+            if error.errno == errno.ENAMETOOLONG and not debug:
+                name = Path(str(error.filename)).name
+                print(f"fedbench: error: {_shortened(name)}: too long for the name of a file", file=sys.stderr)
+                return MISTAKE
             if debug or error.errno not in STORAGE:
                 traceback.print_exc()
             else:
@@ -86,6 +94,11 @@ def command(body: Main) -> Callable[..., int]:
             return FAILED
 
     return main
+
+
+def _shortened(text: object) -> str:
+    """Without the middle of words of hundreds of letters, which nobody reads."""
+    return re.sub(rf"\S{{{LONGEST_WORD},}}", lambda found: f"{found[0][:100]}...{found[0][-50:]}", str(text))
 
 
 def _unwritten(error: OSError) -> str:

@@ -1,6 +1,7 @@
 """Configurations as YAML: files and command-line values."""
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,8 @@ import yaml
 from yaml.constructor import ConstructorError
 
 from fedbench.errors import ConfigError, first_line
+
+MOST_LEVELS, MOST_VALUES = 50, 100_000
 
 
 class PlainLoader(yaml.SafeLoader):
@@ -45,7 +48,7 @@ PlainLoader.add_implicit_resolver(
 def parse_value(text: str) -> Any:
     """Parses a command-line value as YAML. Raises ConfigError."""
     try:
-        return yaml.load(text, PlainLoader)
+        return _load(text)
     except yaml.YAMLError as error:
         raise ConfigError(f"{text!r} is not a value in YAML ({first_line(error)})") from None
 
@@ -53,7 +56,7 @@ def parse_value(text: str) -> Any:
 def load_yaml(path: str | Path) -> dict[str, Any]:
     """Reads a configuration file. Raises ConfigError if it cannot be read."""
     try:
-        tree = yaml.load(Path(path).read_text(), PlainLoader)
+        tree = _load(Path(path).read_text())
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not text"
         raise ConfigError(f"--config {path}: cannot be read ({reason}); give the path of a YAML file") from None
@@ -62,6 +65,29 @@ def load_yaml(path: str | Path) -> dict[str, Any]:
     if not isinstance(tree, dict):
         raise ConfigError(f"--config {path}: a mapping of keys is expected, for example `rounds: 100`")
     return tree
+
+
+def _load(text: str) -> Any:
+    """Raises YAMLError, also for values that are too large to be meant, such as an alias of itself."""
+    try:
+        tree = yaml.load(text, PlainLoader)
+    except RecursionError:
+        raise yaml.YAMLError(f"more than {MOST_LEVELS} levels of nesting") from None
+    except ValueError as error:  # of numbers with thousands of digits
+        raise yaml.YAMLError(first_line(error)) from None
+    level, count = [tree], 0
+    for _ in range(MOST_LEVELS):
+        level = [inner for value in level for inner in _inside(value)]
+        count += len(level)
+        if count > MOST_VALUES:
+            raise yaml.YAMLError(f"more than {MOST_VALUES} values")
+        if not level:
+            return tree
+    raise yaml.YAMLError(f"more than {MOST_LEVELS} levels of nesting")
+
+
+def _inside(value: Any) -> Iterable[Any]:
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
 
 
 def _where(error: yaml.YAMLError) -> str:

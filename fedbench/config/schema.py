@@ -23,6 +23,8 @@ from fedbench.user_code import name_of, objects_to_send, receive_objects
 from fedbench.user_code.given_data import with_data_name
 from fedbench.user_code.given_model import with_model_name
 
+MOST = 10_000_000
+"""Clients and rounds, of which more are a slip of the keyboard and would fill the memory."""
 NEW_CLIENTS_EPOCHS, NEW_CLIENTS_SAMPLES = [0, 1, 2, 5, 10], [1, 5, 20]
 YOUNGER = (
     ("", "save_predictions", False),
@@ -106,7 +108,7 @@ class PartitionConfig(OpenSection):
     """Keys that several schemes use; a scheme may add its own."""
 
     name: str = Field("dirichlet", description="partition scheme: a name from `fedbench data --help`")
-    clients: PositiveInt = Field(10, description="number of clients")
+    clients: PositiveInt = Field(10, le=MOST, description="number of clients")
     new_clients: Annotated[int, Field(ge=0)] | Annotated[float, Field(gt=0, lt=1)] = Field(
         0,
         description="of these, how many take no part in training and join after the last round: a count, or a share "
@@ -381,7 +383,7 @@ class Config(Section):
     public: PublicConfig = PublicConfig()
     model: ModelConfig = ModelConfig()
     train: TrainConfig = TrainConfig()
-    rounds: int = Field(60, ge=1, description="communication rounds")
+    rounds: int = Field(60, ge=1, le=MOST, description="communication rounds")
     participation: float = Field(1.0, gt=0, description="share of clients per round in (0, 1], or a count >= 2")
     aggregator: AggregatorConfig = AggregatorConfig()
     evaluate: EvaluateConfig = EvaluateConfig()

@@ -60,8 +60,10 @@ class Section(BaseModel):
     @field_validator("*", mode="wrap")
     @classmethod
     def _as_written(cls, value: Any, check: ValidatorFunctionWrapHandler) -> Any:
-        """Refuses true, 1.0 and "1" for integers, and true and "1" for floats."""
+        """Refuses true, 1.0 and "1" for integers, true and "1" for floats, and an empty text for a path."""
         found = check(value)
+        if value == "" and isinstance(found, Path):  # would be the current folder
+            raise ValueError("is empty; give a path, such as . for this folder")
         pairs = zip(found, value, strict=False) if isinstance(found, list) else [(found, value)]
         if any(isinstance(written, CONFUSED_TYPES.get(type(taken), ())) for taken, written in pairs):
             raise PydanticCustomError("written_otherwise", "not a number of this type")

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, ClassVar, Generic, Literal, cast
 
 import torch
-from pydantic import Field
+from pydantic import ConfigDict, Field
 from torch import nn
 from typing_extensions import TypeVar
 
@@ -97,7 +97,9 @@ class Method(Generic[OptionsT, StateT, ServerT]):
     about: ClassVar[About] = About("")
 
     class Options(Section):
-        """Options, set by `method.<name>`."""
+        """Options, set by `method.<name>`. Defaults are checked like values."""
+
+        model_config = ConfigDict(validate_default=True)
 
         weighting: Literal["samples", "uniform"] = Field(
             "samples", description="weight of a client in the mean: its training images, or the same for all"

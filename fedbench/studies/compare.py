@@ -121,10 +121,10 @@ def plan_comparisons(
     root = (config.out or Path("results")).absolute()
     asked = ComparisonSpec([ComparedMethod.parse(text) for text in methods], tuning, root, space is not None)
     require_distinct(asked.compared)
+    check_over(over or {})
     folder = config.out or root / "compare" / (config.name or _name(config, asked, over or {}))
     if not over:
         return [asked.study(config, folder)], None, folder
-    check_over(over)
     asked.check_options(over)
     matrix = Matrix(
         config.model_dump(mode="json"), {key: list(values) for key, values in over.items()}, settings_of(over)
@@ -282,6 +282,8 @@ def check_over(over: Mapping[str, Sequence[Any]]) -> None:
                 "participation and options of methods (method.KEY); methods go into --methods, with variants as "
                 "NAME:key=value"
             )
+        if hasattr(values, "sample"):
+            raise ConfigError(f"over: {key}: settings are listed one by one, not drawn; list two or more values")
         if len(set(map(text_of, values))) < max(2, len(values)):
             raise ConfigError(f"over: {key} = {list(values)}: must be two or more different values; give each once")
 

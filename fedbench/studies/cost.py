@@ -20,6 +20,7 @@ from fedbench.data.reading.published import Extent
 from fedbench.data.sources import published_of
 from fedbench.engine.fit import Amount, Fit
 from fedbench.engine.probe import probe
+from fedbench.errors import as_config_error
 from fedbench.jobs.resolve import model_defaults, with_defaults
 from fedbench.module import seeds
 from fedbench.processor import cores
@@ -68,7 +69,9 @@ class Cost:
         trainers = kind.trainers(options)
         fits = {"all": clients, "pooled": 1, "drawn": count_of(clients, config.participation)}[trainers]
         held = self.images * (1 - config.data.val) * (clients if trainers == "pooled" else 1)
-        return config.rounds * fits * kind.steps(options, config.train, max(1, round(held)), config.public.size)
+        with as_config_error(f"{kind.__name__}.steps fails"):
+            own = kind.steps(options, config.train, max(1, round(held)), config.public.size)
+        return config.rounds * fits * own
 
     @property
     def joining_steps(self) -> int:

@@ -1,7 +1,7 @@
 """The tuning space of a method: values of some keys, and the points to try."""
 
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
@@ -12,7 +12,7 @@ from fedbench import methods, tune_space
 from fedbench.config import Config
 from fedbench.config.files import parse_value
 from fedbench.config.words import keys_called
-from fedbench.errors import ConfigError
+from fedbench.errors import ConfigError, as_config_error
 from fedbench.results.plan import point_name, text_of
 
 SEARCHED = ("method.", "train.")
@@ -52,7 +52,9 @@ class Space:
         """
         if found := tune_space.find(method):
             name, module = found
-            return cls(vars(module)["SPACE"], getattr(module, "CONSTRAINT", None), lent="" if name == method else name)
+            return cls(
+                tune_space.axes_of(module), getattr(module, "CONSTRAINT", None), lent="" if name == method else name
+            )
         file = f"tune_spaces/{tune_space.file_of(method)}.py"
         raise ConfigError(
             f"no space for method {method}: write {file} with SPACE = {{key: [values]}}, or "
@@ -93,8 +95,11 @@ class Space:
         }
 
     def allows(self, point: Values) -> bool:
-        """Whether the constraint allows a point."""
-        return self.constraint is None or self.constraint({**self.given, **point})
+        """Whether the constraint allows a point. Raises ConfigError if it fails."""
+        if self.constraint is None:
+            return True
+        with as_config_error(f"CONSTRAINT of the space fails at {point_name(point)}"):
+            return self.constraint({**self.given, **point})
 
     def points(self, most: int | None = None, takes: Callable[[Values], bool] = lambda point: True) -> list[Values]:
         """All valid points, or `most` of them that cover the space (`covering`), in the order of the axes.
@@ -184,22 +189,29 @@ def round_to_bounds(value: Any, distribution: Any) -> Any:
 def distribution(text: str) -> Any:
     """Ray Tune's distribution for `loguniform(1e-4, 1e-1)`; None if the text is no such call. Raises ConfigError."""
     name, bracket, inside = text.strip().removeprefix("tune.").partition("(")
-    if not bracket or not inside.endswith(")") or name not in DISTRIBUTIONS:
+    if not bracket or name not in DISTRIBUTIONS:
         return None
     from ray import tune
 
+    expected = "as Ray Tune has it, for example loguniform(1e-4, 1e-1)"
+    if not inside.endswith(")"):
+        raise ConfigError(f"space: {text}: it does not end with a bracket; {expected}")
     arguments = parse_value(f"[{inside[:-1]}]")
     try:
-        return tune_space.as_list(getattr(tune, name)(*([arguments] if name == "choice" else arguments)))
-    except (TypeError, ValueError, AttributeError) as error:
-        raise ConfigError(f"space: {text}: {error}; as Ray Tune has it, for example loguniform(1e-4, 1e-1)") from None
+        made = getattr(tune, name)(*([arguments] if name == "choice" else arguments))
+    except (TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        raise ConfigError(f"space: {text}: {error}; {expected}") from None
+    if "randint" in name and not all(isinstance(number, int) for number in arguments):
+        raise ConfigError(f"space: {text}: whole numbers are expected; {expected}")
+    if name != "choice" and not made.lower < made.upper:
+        raise ConfigError(f"space: {text}: the first bound must be below the second; {expected}")
+    return tune_space.as_list(made)
 
 
 def check_values(axes: Mapping[Any, Any]) -> None:
     """Raises ConfigError if keys are no text, or if values are neither several nor a distribution."""
     for key, values in axes.items():
-        several = isinstance(values, Iterable) and not isinstance(values, str)
-        if not isinstance(key, str) or not (several or hasattr(values, "sample")):
+        if not isinstance(key, str) or not tune_space.is_axis(values):
             raise ConfigError(
                 f"space: {key} = {values!r}: a key with a list of values or a distribution is expected, for example "
                 '{"train.lr": [0.01, 0.1]}'

@@ -91,6 +91,15 @@ def test_exit_codes(error, code):
     assert failing([]) == code
 
 
+def test_words_of_thousands_of_letters_are_shortened(capsys):
+    for words in (["run", "--" + "a" * 5000, "3"], ["run", "--data", "a" * 5000], ["run", "--rounds", "9" * 5000]):
+        assert main(words) == 2
+        said = capsys.readouterr().err
+        assert len(said) < 600
+        assert "..." in said
+    assert "is not a value in YAML" in said
+
+
 def test_a_full_disk_is_one_line_with_the_file_and_how_to_go_on(capsys):
     @command
     def full(argv):

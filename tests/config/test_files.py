@@ -1,5 +1,7 @@
 """Values mean what they look like; files that cannot be read are named."""
 
+from itertools import pairwise
+
 import pytest
 
 from fedbench.config.files import load_yaml, parse_value
@@ -39,6 +41,13 @@ def test_values_mean_what_they_look_like(text, value):
         ("train:\n  lr: 1\n  lr: 1", "line 3: duplicate key lr"),
         ("1: 2", "line 1: key 1 is not text"),
         ("train: {[1]: 2}", "line 1: key [1] is not text"),
+        ("train: &a\n  lr: *a", "more than 50 levels of nesting"),
+        ("train: " + "[" * 3000 + "]" * 3000, "more than 50 levels of nesting"),
+        ("rounds: " + "9" * 5000, "Exceeds the limit (4300 digits)"),
+        (
+            "a: &a [x, x]\n" + "".join(f"{b}: &{b} [{', '.join([f'*{a}'] * 99)}]\n" for a, b in pairwise("abcdef")),
+            "more than 100000 values",
+        ),
     ],
 )
 def test_unreadable_files_are_named(tmp_path, content, part):

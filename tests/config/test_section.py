@@ -34,6 +34,7 @@ class Example(Section):
         ("sizes", [1, 2.0]),
         ("seed", 2**31),
         ("path", "a\0b"),
+        ("path", ""),
         ("unknown", 1),
     ],
 )

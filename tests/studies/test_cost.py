@@ -162,6 +162,18 @@ def test_what_cannot_be_trained_is_said_before_it_is_run():
         hours_of([asked])
 
 
+class Stepless(Method):
+    @classmethod
+    def steps(cls, options, train, samples, public=0):
+        raise ValueError("boom")
+
+
+def test_a_method_that_cannot_count_its_steps_is_named():
+    asked = Config(data="digits", method=Stepless)
+    with pytest.raises(ConfigError, match=r"Stepless.steps fails: ValueError: boom \(test_cost.py:"):
+        hours_of([asked])
+
+
 def test_hours_are_those_of_all_runs():
     config = Config(**ASKED, model="mlp")
     assert hours_of([config, config]) == pytest.approx(2 * hours_of([config]))

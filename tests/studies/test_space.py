@@ -1,5 +1,6 @@
 """What a method is tuned over."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -100,6 +101,29 @@ def test_draws_are_different_and_meet_the_condition_and_end_with_the_space():
 )
 def test_distributions_are_written_as_tune_has_them(text, words):
     assert distribution_text(distribution(text)) == words
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("uniform(1,2", "it does not end with a bracket"),
+        ("loguniform(1e-1, 1e-4)", "the first bound must be below the second"),
+        ("uniform(1, 1)", "the first bound must be below the second"),
+        ("randint(0.5, 1.5)", "whole numbers are expected"),
+        ("quniform(0.1, 0.2, 0)", "division by zero"),
+    ],
+)
+def test_a_distribution_that_draws_nothing_is_refused(text, said):
+    with pytest.raises(ConfigError, match=re.escape(f"space: {text}: ") + f".*{said}; as Ray Tune has it"):
+        distribution(text)
+
+
+def test_a_constraint_that_fails_is_named_with_its_line():
+    def fails(values):
+        raise ValueError("boom")
+
+    with pytest.raises(ConfigError, match=r"CONSTRAINT .* fails at tau=0.1,lr=0.01: ValueError: boom \(test_space.py:"):
+        Space(AXES, fails).points()
 
 
 def test_a_choice_is_a_list_and_other_words_are_no_distribution():
