@@ -2,8 +2,8 @@
 
     python docs/make_pages.py [FOLDER]
 
-FOLDER is build/docs by default and is replaced. GitHub shows docs/ as it lies; the site needs two changes: links to files
-outside of docs/ become the paths of these files, and a list that follows a line of text gets the empty line that
+FOLDER is build/docs by default and is replaced. GitHub shows docs/ as it lies; the site needs two changes: links to
+files outside of docs/ become the paths of these files, and a list that follows a line of text gets the empty line that
 Python-Markdown asks for.
 """
 
@@ -15,8 +15,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from pydantic.fields import FieldInfo
+
 from fedbench import methods, tune_space
-from fedbench.cli.flags import yaml_value
+from fedbench.cli.flags import CONFIG_KEYS, SHORT, sections, yaml_value
+from fedbench.cli.help import SECTION_TEXTS
 from fedbench.cli.methods import about_of
 from fedbench.config import TrainConfig
 from fedbench.config.words import legal_of
@@ -41,6 +44,7 @@ def make_pages(folder: Path) -> None:
     for page in DOCS.glob("*.md"):
         text = OUTSIDE.sub(_path_in_checkout, page.read_text(encoding="utf-8"))
         (folder / page.name).write_text(with_empty_lines(text), encoding="utf-8")
+    (folder / "keys.md").write_text(keys_page(), encoding="utf-8")
     kinds = {name: methods.load(name) for name in methods.names()}
     found = results_of(kinds, (DOCS / RESULTS).read_text(encoding="utf-8"))
     for name, kind in kinds.items():
@@ -85,6 +89,19 @@ def _anchor(heading: str) -> str:
     return re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", heading).strip().lower())
 
 
+def keys_page() -> str:
+    """Every key of the configuration with its meaning, legal values and default, a table per section."""
+    own = {"run": [key for key in CONFIG_KEYS if "." not in key]}
+    found = own | {name: [key for key in CONFIG_KEYS if key.startswith(f"{name}.")] for name in sections()}
+    short = {key: name for name, key in SHORT.items()}
+    lines = ["# Keys", "", "Each key is a flag, a line of a YAML file and a key of `fedbench.Config`.", ""]
+    for title, keys in found.items():
+        lines += [f"## {title}", "", "| flag | meaning | legal | default |", "| --- | --- | --- | --- |"]
+        lines += [_row(f"`--{short.get(key, key)}`", CONFIG_KEYS[key]) for key in keys]
+        lines += ["", SECTION_TEXTS.get(title, ""), ""]
+    return "\n".join(lines)
+
+
 def methods_page(every: dict[str, About]) -> str:
     """All methods by their year, as `fedbench methods` lists them."""
     rows = [
@@ -95,7 +112,7 @@ def methods_page(every: dict[str, About]) -> str:
         [
             "# Methods",
             "",
-            f"fedbench has {len(every)} methods. `fedbench methods` prints this table, and `fedbench methods NAME` a page.",
+            f"fedbench has {len(every)} methods. `fedbench methods` prints this table.",
             "",
             "| method | year | family | idea | paper |",
             "| --- | --- | --- | --- | --- |",
@@ -134,9 +151,7 @@ def _options(kind: "type[Method]") -> Iterator[str]:
     yield from ("## Options", "", "| option | meaning | legal | default |", "| --- | --- | --- | --- |")
     also = {option: symbol for symbol, option in methods.symbols(kind.Options).items()}
     for key, field in kind.Options.model_fields.items():
-        flags = f"`--method.{key}`" + (f", `--method.{also[key]}`" if key in also else "")
-        shown = _value(field.get_default(call_default_factory=True))
-        yield f"| {flags} | {_cell(field.description or '')} | {_cell(legal_of(field))} | `{shown}` |"
+        yield _row(f"`--method.{key}`" + (f", `--method.{also[key]}`" if key in also else ""), field)
     yield ""
 
 
@@ -162,6 +177,11 @@ def _results(rows: list[str]) -> Iterator[str]:
 def _paper(name: str) -> Iterator[str]:
     if entry := entry_of(name):
         yield from ("## Paper", "", "```bibtex", entry.rstrip(), "```", "")
+
+
+def _row(flags: str, field: FieldInfo) -> str:
+    shown = _value(field.get_default(call_default_factory=True))
+    return f"| {flags} | {_cell(field.description or '')} | {_cell(legal_of(field))} | `{shown}` |"
 
 
 def _value(value: Any) -> str:
