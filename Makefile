@@ -64,4 +64,4 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $@
 
 clean:
-	rm -rf .venv *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv site build/docs .cache *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,5 +1,6 @@
 """README and docs/ keep their word: examples run as printed, commands are legal, flags and files exist."""
 
+import os
 import re
 import shlex
 import subprocess
@@ -162,6 +163,26 @@ def test_every_flag_that_a_page_names_exists(page):
         flag for flag in named if flag.startswith(("--method.", "--data.", "--model.", "--aggregator.", "--partition."))
     }
     assert named - own <= known_flags() | FOREIGN
+
+
+def test_what_own_md_shows_runs_as_printed(tmp_path, monkeypatch, capsys):
+    page = ROOT / "docs" / "own.md"
+    shown = re.findall(r"`(my_\w+)\.py`:\n\n```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+    assert [name for name, _ in shown] == ["my_methods", "my_models", "my_data", "my_metrics"]
+    for name, code in shown:
+        (tmp_path / f"{name}.py").write_text(code)
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    for line in commands_of(page):
+        name, *rest = shlex.split(line.replace("--rounds 3", "--rounds 1"), comments=True)[1:]
+        quick = {"run": QUICK, "compare": [*QUICK, "--trials", "1", "--seeds", "0"]}.get(name, [])
+        assert main([name, *rest, *quick]) == 0, line
+    printed = capsys.readouterr().out
+    assert "--method.past" in printed
+    assert (
+        "worst_class" in (max((tmp_path / "results" / "run").glob("*/metrics.jsonl"), key=os.path.getmtime)).read_text()
+    )
 
 
 @pytest.mark.parametrize("page", PAGES[1:], ids=lambda page: page.name)
