@@ -94,12 +94,22 @@ def keys_page() -> str:
     own = {"run": [key for key in CONFIG_KEYS if "." not in key]}
     found = own | {name: [key for key in CONFIG_KEYS if key.startswith(f"{name}.")] for name in sections()}
     short = {key: name for name, key in SHORT.items()}
-    lines = ["# Keys", "", "Each key is a flag, a line of a YAML file and a key of `fedbench.Config`.", ""]
+    lines = [
+        "# Keys",
+        "",
+        "Each key is a flag, a line of a YAML file and a key of `fedbench.Config` (there with `_` in place of `-`).",
+        "",
+    ]
     for title, keys in found.items():
         lines += [f"## {title}", "", "| flag | meaning | legal | default |", "| --- | --- | --- | --- |"]
-        lines += [_row(f"`--{short.get(key, key)}`", CONFIG_KEYS[key]) for key in keys]
+        lines += [_row(f"`--{_flag(short.get(key, key))}`", CONFIG_KEYS[key]) for key in keys]
         lines += ["", SECTION_TEXTS.get(title, ""), ""]
     return "\n".join(lines)
+
+
+def _flag(key: str) -> str:
+    """As `--help` writes it: keys without a section have hyphens."""
+    return key if "." in key else key.replace("_", "-")
 
 
 def methods_page(every: dict[str, About]) -> str:

@@ -165,6 +165,7 @@ def test_every_flag_that_a_page_names_exists(page):
     assert named - own <= known_flags() | FOREIGN
 
 
+@pytest.mark.slow
 def test_what_own_md_shows_runs_as_printed(tmp_path, monkeypatch, capsys):
     page = ROOT / "docs" / "own.md"
     shown = re.findall(r"`(my_\w+)\.py`:\n\n```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
