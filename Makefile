@@ -9,7 +9,7 @@ PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadgroup
 # What `make check` compares with.
 SINCE ?= HEAD
 
-.PHONY: demo check test test-fast test-night mutants cluster-test slurm-test lint install clean
+.PHONY: demo check test test-fast test-night mutants cluster-test slurm-test lint docs install clean
 
 demo: $(STAMP)
 	$(BIN)/python experiments/grid.py --method fedcac --until-told --margin 2
@@ -49,6 +49,11 @@ lint: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# The documentation as a site, in site/; a broken link is an error.
+docs: $(STAMP)
+	$(BIN)/python docs/make_pages.py
+	$(BIN)/zensical build --clean --strict
+
 install: $(STAMP)
 
 $(STAMP): pyproject.toml constraints.txt
@@ -59,4 +64,4 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $@
 
 clean:
-	rm -rf .venv *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv site build/docs .cache *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

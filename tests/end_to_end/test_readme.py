@@ -1,14 +1,16 @@
-"""The README keeps its word: its examples run as printed, its flags and files exist."""
+"""README and docs/ keep their word: examples run as printed, commands are legal, flags and files exist."""
 
+import os
 import re
 import shlex
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from fedbench.cli import COMMANDS, compare, data, export, flags, grid, main
+from fedbench.cli import COMMANDS, Printed, compare, data, export, figure, flags, grid, main, table, wandb, watch
 from fedbench.cli import run as run_command
 from fedbench.cli.parse import parse
 from fedbench_papers.claims import command as claims
@@ -20,6 +22,9 @@ BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
 COMMAND_LINES = [
     line for kind, block in BLOCKS if kind == "sh" for line in block.splitlines() if line.startswith("fedbench")
 ]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+FOREIGN = {"--no-wait", "--num-cpus", "--working-dir", "--precision"}
+"""Flags of Ray and of a benchmark that pages name."""
 QUICK = ["--hosts", "0", "--train.epochs", "1"]
 
 
@@ -96,22 +101,95 @@ def test_the_script_in_python_runs_as_printed(tmp_path):
     assert methods == {"__main__:HeadAtHome", "ditto", "local", "centralized", "fedavg-ft"}
 
 
-@pytest.mark.parametrize("line", COMMAND_LINES)
-def test_every_command_line_is_legal(line):
-    name, *rest = shlex.split(line, comments=True)[1:]
-    assert name in {*COMMANDS, "claims", "reproduce"}
-    own = {"run": run_command.FLAGS, "grid": grid.FLAGS, "compare": compare.FLAGS, "claims": claims.FLAGS}.get(name)
-    if own is not None:
-        parse(rest, own)
+def command_lines(text: str) -> list[str]:
+    """The lines of blocks of code, fenced or indented, that begin with `fedbench`; a backslash continues a line."""
+    lines = re.sub(r"\\\n\s*", " ", text).splitlines()
+    return [line.strip() for line in lines if re.match(r"(    )?fedbench [a-z]", line) and "..." not in line]
+
+
+def commands_of(page: Path) -> list[str]:
+    """Commands of a page; a line of a paragraph may begin with the name, too, but outside of a block of code."""
+    text = page.read_text()
+    fenced = "\n".join(block for _, block in re.findall(r"^```(\w*)\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
+    rest = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    indented = re.findall(r"^    .*", re.sub(r"\\\n\s*", " ", rest), re.MULTILINE)
+    return command_lines("\n".join([fenced, *indented]))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_command_line_is_legal(page):
+    for line in commands_of(page):
+        if " moons" in line:  # a data set that extending.md adds; test_extending.py runs its lines
+            continue
+        line = line.replace("METHOD", "fedavg")
+        name, *rest = shlex.split(line, comments=True)[1:]
+        assert name in {*COMMANDS, "claims", "reproduce"}, line
+        if name in {"run", "grid", "compare", "claims"}:
+            own = {"run": run_command, "grid": grid, "compare": compare, "claims": claims}[name].FLAGS
+            with suppress(Printed):  # of --print-config and --help
+                parse(rest, own)
+        elif name == "data":
+            with suppress(Printed):
+                parse(["--data", *rest], data.FLAGS)
+        elif name == "methods":
+            assert len(rest) <= 1, line
+        else:
+            assert {word.partition("=")[0] for word in rest if word.startswith("--")} <= known_flags(), line
+
+
+def test_pages_show_commands():
+    shown = {page.name: len(commands_of(page)) for page in PAGES}
+    assert shown["README.md"] == len(COMMAND_LINES) > 20
+    assert min(shown[f"{name}.md"] for name in ("index", "partitions", "own", "faq", "searches", "results")) > 2
+
+
+def known_flags() -> set[str]:
+    keys = (*flags.CONFIG_KEYS, *flags.SHORT)
+    known = {f"--{key}" for key in keys} | {f"--{key.replace('_', '-')}" for key in keys}
+    commands = (run_command, grid, compare, reproduce, claims, data, export, figure, table, wandb)
+    every = (flags.COMMON, watch.FLAGS.values(), *(module.FLAGS for module in commands))
+    return known | {f"--{flag.name}" for own in every for flag in own}
 
 
 def test_every_flag_in_the_text_exists():
-    keys = (*flags.CONFIG_KEYS, *flags.SHORT)
-    known = {f"--{key}" for key in keys} | {f"--{key.replace('_', '-')}" for key in keys}
-    every = (flags.COMMON, *(module.FLAGS for module in (run_command, grid, compare, reproduce, claims, data, export)))
-    known |= {f"--{flag.name}" for own in every for flag in own}
     options = {"--method.tau", "--method.mu", "--model.hidden", "--data.size", "--data.kind"}
-    assert set(re.findall(r"--[a-z][\w.-]*", TEXT)) <= known | options
+    assert set(re.findall(r"--[a-z][\w.-]*", TEXT)) <= known_flags() | options
+
+
+@pytest.mark.parametrize("page", PAGES[1:], ids=lambda page: page.name)
+def test_every_flag_that_a_page_names_exists(page):
+    named = set(re.findall(r"`(--[a-z][\w.-]*)", page.read_text()))
+    own = {
+        flag for flag in named if flag.startswith(("--method.", "--data.", "--model.", "--aggregator.", "--partition."))
+    }
+    assert named - own <= known_flags() | FOREIGN
+
+
+@pytest.mark.slow
+def test_what_own_md_shows_runs_as_printed(tmp_path, monkeypatch, capsys):
+    page = ROOT / "docs" / "own.md"
+    shown = re.findall(r"`(my_\w+)\.py`:\n\n```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+    assert [name for name, _ in shown] == ["my_methods", "my_models", "my_data", "my_metrics"]
+    for name, code in shown:
+        (tmp_path / f"{name}.py").write_text(code)
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    for line in commands_of(page):
+        name, *rest = shlex.split(line.replace("--rounds 3", "--rounds 1"), comments=True)[1:]
+        quick = {"run": QUICK, "compare": [*QUICK, "--trials", "1", "--seeds", "0"]}.get(name, [])
+        assert main([name, *rest, *quick]) == 0, line
+    printed = capsys.readouterr().out
+    assert "--method.past" in printed
+    assert (
+        "worst_class" in (max((tmp_path / "results" / "run").glob("*/metrics.jsonl"), key=os.path.getmtime)).read_text()
+    )
+
+
+@pytest.mark.parametrize("page", PAGES[1:], ids=lambda page: page.name)
+def test_every_file_that_a_page_points_to_exists(page):
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
+        assert (page.parent / target).exists(), target
 
 
 def test_every_file_it_points_to_exists():
