@@ -31,6 +31,8 @@ class Item(NamedTuple):
 
 def open_image(data: bytes | Path, where: str) -> Image.Image:
     """Opens an image and reads its header but not its pixels. Raises ConfigError."""
+    if isinstance(data, Path) and data.exists() and not data.is_file():  # a pipe would be waited for
+        raise ConfigError(f"{where}: neither a file nor a folder")
     try:
         image = Image.open(BytesIO(data) if isinstance(data, bytes) else data)
     except Exception as error:
