@@ -1,6 +1,7 @@
 """What a report shows, as objects: the answer, the table, and the figures."""
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -25,6 +26,10 @@ NONE: Mapping[str, str] = MappingProxyType({})
 """No names of one's own."""
 SCORES_OVER = ("over-", "curve")
 """How the names of figures begin that show the score over settings or rounds."""
+
+
+WRITTEN_WITH_RESULTS = ("plan.json", "matrix.json", "metrics.jsonl", "clients.parquet", "report.html")
+"""Files of a study of which at least one is written anew with every further result."""
 
 
 def answer_of(folder: Path) -> str:
@@ -104,6 +109,13 @@ def _figure(known: Charts, name: str) -> go.Figure:
 
 def _charts(folder: Path, first: Sequence[str] = ()) -> tuple[Charts, list[str]]:
     """The charts with their sections by name, and the labels of all methods."""
+    files = [path for path in (folder / name for name in WRITTEN_WITH_RESULTS) if path.is_file()]
+    return _charts_then(folder, tuple(first), tuple(path.stat().st_mtime_ns for path in files))
+
+
+@lru_cache(maxsize=4)
+def _charts_then(folder: Path, first: tuple[str, ...], written: tuple[int, ...]) -> tuple[Charts, list[str]]:
+    """written: when the study's files were, because making all charts for each figure would take seconds."""
     if is_matrix(folder):
         survey = Survey.load(folder, first)
         found, labels = matrix_parts(survey), survey.ordered
