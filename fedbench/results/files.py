@@ -195,6 +195,9 @@ def read_json(path: Path, problems: list[str]) -> dict[str, Any]:
 
 def _text(path: Path, problems: list[str]) -> str:
     """The text of a file; empty if missing, or if it is not a file, which is named in `problems`."""
+    if path.is_fifo():  # reading it would wait for somebody who writes
+        problems.append(f"{path.name} cannot be read and is left out (it is a pipe)")
+        return ""
     try:
         return path.read_text(errors="replace") if path.exists() else ""
     except OSError as error:

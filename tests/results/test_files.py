@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -85,3 +86,10 @@ def test_a_lock_is_waited_for_and_then_said_in_one_line(tmp_path):
         pass
     with files.hold_file_lock(tmp_path, 0, "busy"):
         assert not list(tmp_path.iterdir())
+
+
+def test_a_pipe_is_no_file_of_records(tmp_path):
+    os.mkfifo(tmp_path / "metrics.jsonl")
+    problems: list[str] = []
+    assert files.read_lines(tmp_path / "metrics.jsonl", problems) == []
+    assert problems == ["metrics.jsonl cannot be read and is left out (it is a pipe)"]

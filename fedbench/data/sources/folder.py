@@ -220,7 +220,12 @@ def by_class(path: Path, empty: bool = False) -> dict[str, list[Path]]:
 
 
 def images_below(folder: Path) -> Iterator[Path]:
-    return (file for file in files_below(folder) if is_image(file.name))
+    """Raises ConfigError for a link whose file is gone."""
+    for file in files_below(folder):
+        if is_image(file.name):
+            if not file.exists():
+                raise ConfigError(f"{file}: a link to a file that is missing; remove it, or bring the file back")
+            yield file
 
 
 def files_below(folder: Path) -> Iterator[Path]:

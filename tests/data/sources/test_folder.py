@@ -1,5 +1,6 @@
 """Folders of image files."""
 
+import os
 import shutil
 from pathlib import Path
 
@@ -71,6 +72,14 @@ def test_parts_may_be_written_in_any_case(parts):
 def test_a_class_may_be_called_train(classes):
     save(classes / "train", 5)
     assert load(classes).class_names == ("cat", "dog", "train")
+
+
+def test_pipes_and_links_to_nothing_are_named(classes):
+    (classes / "cat" / "x.png").symlink_to(classes / "gone.png")
+    assert "cat/x.png: a link to a file that is missing; remove it" in refused(classes)
+    (classes / "cat" / "x.png").unlink()
+    os.mkfifo(classes / "cat" / "x.png")
+    assert refused(classes).endswith("cat/x.png: neither a file nor a folder")
 
 
 def test_other_and_hidden_files_are_left_out(classes):
