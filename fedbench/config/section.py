@@ -62,7 +62,7 @@ class Section(BaseModel):
     def _as_written(cls, value: Any, check: ValidatorFunctionWrapHandler) -> Any:
         """Refuses true, 1.0 and "1" for integers, true and "1" for floats, and an empty text for a path."""
         found = check(value)
-        if value == "" and isinstance(found, Path):  # would be the current folder
+        if isinstance(found, Path) and value == "":  # would be the current folder
             raise ValueError("is empty; give a path, such as . for this folder")
         pairs = zip(found, value, strict=False) if isinstance(found, list) else [(found, value)]
         if any(isinstance(written, CONFUSED_TYPES.get(type(taken), ())) for taken, written in pairs):
