@@ -70,7 +70,8 @@ def check_class(kind: type[Method]) -> None:
     _check_state(kind, "State", PrivateState)
     _check_state(kind, "Server", ServerState)
     if not (isinstance(kind.Options, type) and issubclass(kind.Options, Method.Options)):
-        raise _mistake(kind, f"{kind.__name__}.Options must derive from Method.Options")
+        code = kind.Options if isinstance(kind.Options, type) else kind
+        raise _mistake(code, f"{kind.__name__}.Options must derive from Method.Options")
     for name in RETURNS.keys() | OTHER_HOOKS:
         _check_hook(kind, name)
     _check_traits(kind)
