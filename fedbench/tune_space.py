@@ -26,7 +26,7 @@ def paper_axes(method: str) -> dict[str, Any]:
     Read only from the method's own file: the paper of another method is not its paper.
     """
     module = module_of(method)
-    return axes_of(module, "PAPER") if getattr(module, "PAPER", None) else {}
+    return checked_axes(module, "PAPER") if getattr(module, "PAPER", None) else {}
 
 
 def lineage(method: str) -> Iterator[str]:
@@ -62,7 +62,7 @@ def module_of(method: str) -> Any:
     return module
 
 
-def axes_of(module: Any, which: str = "SPACE") -> dict[str, Any]:
+def checked_axes(module: Any, which: str = "SPACE") -> dict[str, Any]:
     """SPACE or PAPER of a file or class: lists of values, or distributions, by key. Raises ConfigError."""
     axes = getattr(module, which)
     owner = getattr(module, "__qualname__", module.__name__)

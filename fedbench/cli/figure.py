@@ -5,7 +5,7 @@ from pathlib import Path
 
 from fedbench.cli import OK, command
 from fedbench.cli.flags import Flag
-from fedbench.cli.paper import METHODS, is_help, read_flags, shown_methods, usage
+from fedbench.cli.paper import METHODS, is_help, read_flags, shown_methods, usage_text
 from fedbench.errors import ConfigError
 
 ABOUT = """Draws a figure of the report for a paper: without a title, as wide as a column, legible in black and white.
@@ -23,7 +23,7 @@ FLAGS = (
 def main(argv: list[str]) -> int:
     """Writes the figure and prints its path. Raises ConfigError."""
     if is_help(argv):
-        print(usage("figure", ABOUT, FLAGS))
+        print(usage_text("figure", ABOUT, FLAGS))
         return OK
     folder, asked = read_flags(argv, "figure", FLAGS)
     shown, width = shown_methods(asked), _width(asked.width)

@@ -33,7 +33,7 @@ def is_help(argv: Sequence[str]) -> bool:
     return "-h" in argv or "--help" in argv
 
 
-def usage(command: str, about: str, flags: Sequence[Flag]) -> str:
+def usage_text(command: str, about: str, flags: Sequence[Flag]) -> str:
     """The text of --help."""
     rows = [(f"--{flag.name} {flag.metavar}".rstrip(), flag.description) for flag in (*flags, *ALWAYS)]
     return "\n".join([f"usage: fedbench {command} DIR [flags]", "", about, "", *table_lines(rows)])

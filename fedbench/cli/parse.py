@@ -38,7 +38,7 @@ def parse(
         print(help_text(prog, extra_flags, named, about, asked.help_all))
         raise Printed(OK)
     config = Config(**nest(merge_layers(asked.preset, asked.config, pairs)))
-    check_names(config)
+    check_known_names(config)
     loading()
     if asked.print_config:
         shown, lines = preview(config, asked)
@@ -47,7 +47,7 @@ def parse(
     return config, asked
 
 
-def check_names(config: Config) -> None:
+def check_known_names(config: Config) -> None:
     """Raises ConfigError for names that nothing has. Does not load PyTorch, so that a typing error costs no wait."""
     METHODS.check_known(config.method.name)
     AGGREGATORS.check_known(config.aggregator.name)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from fedbench.cli import OK, command
 from fedbench.cli.flags import Flag
-from fedbench.cli.paper import METHODS, is_help, read_flags, shown_methods, usage
+from fedbench.cli.paper import METHODS, is_help, read_flags, shown_methods, usage_text
 
 ABOUT = """Prints a table or a text for a paper, or writes it into a file: scores with intervals, in which bold and
 marks go as far as the study's own tests; tried and chosen hyperparameters; of a comparison with --over an ablation,
@@ -23,7 +23,7 @@ FLAGS = (
 def main(argv: list[str]) -> int:
     """Prints the table, or writes it and prints its path. Raises ConfigError."""
     if is_help(argv):
-        print(usage("table", ABOUT, FLAGS))
+        print(usage_text("table", ABOUT, FLAGS))
         return OK
     folder, asked = read_flags(argv, "table", FLAGS)
     shown = shown_methods(asked)

@@ -78,7 +78,7 @@ RowLabels = dict[str, int]
 
 
 @dataclass(frozen=True)
-class Shown:
+class ShownMethods:
     """The methods that a figure shows, all if there are none, and their names. labels: all that the study has."""
 
     methods: Sequence[str] = ()
@@ -100,10 +100,10 @@ class Shown:
         return plain
 
 
-EVERYTHING = Shown()
+EVERYTHING = ShownMethods()
 
 
-def drawn(figure: go.Figure, shown: Shown = EVERYTHING, width: float = COLUMN) -> Figure:
+def drawn(figure: go.Figure, shown: ShownMethods = EVERYTHING, width: float = COLUMN) -> Figure:
     """A figure of a report as matplotlib's, which belongs to no window. width: in inches."""
     with rc_context(STYLE):
         made = Figure(layout="constrained")
@@ -119,7 +119,7 @@ def drawn(figure: go.Figure, shown: Shown = EVERYTHING, width: float = COLUMN) -
     return made
 
 
-def _legend(axes: Axes, figure: go.Figure, shown: Shown) -> dict[str, Any]:
+def _legend(axes: Axes, figure: go.Figure, shown: ShownMethods) -> dict[str, Any]:
     """What the legend explains by name: the methods in their order, or what the page's legend has."""
     if not figure.layout.showlegend and not any(map(_method, figure.data)):
         return {}
@@ -129,7 +129,7 @@ def _legend(axes: Axes, figure: go.Figure, shown: Shown) -> dict[str, Any]:
     return {label: known[label] for label in sorted(known, key=lambda label: order.get(label, len(order)))}
 
 
-def draw_on(axes: Axes, figure: go.Figure, shown: Shown = EVERYTHING, letters: int = 60) -> int:
+def draw_on(axes: Axes, figure: go.Figure, shown: ShownMethods = EVERYTHING, letters: int = 60) -> int:
     """Draws a figure without its legend. letters: that fit into its width.
 
     Returns its number of rows that have names, 0 for an axis of numbers.
@@ -179,7 +179,7 @@ def save_picture(figure: Figure, file: Path, kind: str) -> None:
 class _Look:
     """What a trace is drawn with besides its own values. name: in the report; rows: of the chart that have names."""
 
-    shown: Shown
+    shown: ShownMethods
     marker: tuple[str, int] | None
     name: str | None
     rows: int
@@ -200,7 +200,7 @@ def _marks(traces: Sequence[Any]) -> dict[str, tuple[str, int]]:
     return {method: (mark, i) for i, (method, mark) in enumerate(zip(known, cycle(MARKERS), strict=False))}
 
 
-def _categories(figure: go.Figure, name: str, shown: Shown) -> RowLabels:
+def _categories(figure: go.Figure, name: str, shown: ShownMethods) -> RowLabels:
     """The places of the categories of an axis; none for an axis of numbers."""
     axis = getattr(figure.layout, f"{name}axis")
     if axis.type != "category":
@@ -328,7 +328,7 @@ ANCHORS = {"left": "left", "right": "right", "center": "center", None: "center",
 UPRIGHT = {"bottom": "bottom", "top": "top", "middle": "center", None: "center", "auto": "center"}
 
 
-def _note(axes: Axes, note: Any, shown: Shown) -> None:
+def _note(axes: Axes, note: Any, shown: ShownMethods) -> None:
     transform: Any = axes.get_yaxis_transform() if note.xref == "paper" else axes.transData
     colour = _colour(note.font.color) if note.font.color else LIGHT["ink"]
     shift = float(note.xshift or {"left": 4, "right": -4}.get(note.xanchor, 0))
@@ -339,7 +339,7 @@ def _note(axes: Axes, note: Any, shown: Shown) -> None:
     axes.annotate(shown.text(note.text), (note.x, note.y), xycoords=transform, color=colour, **at, **anchors, **box)
 
 
-def _axis(axes: Axes, name: str, axis: Any, categories: RowLabels, shown: Shown, letters: int) -> None:
+def _axis(axes: Axes, name: str, axis: Any, categories: RowLabels, shown: ShownMethods, letters: int) -> None:
     """Label, scale, ends, ticks and direction."""
     side: Any = axes.xaxis if name == "x" else axes.yaxis
     limit: Callable[..., Any] = axes.set_xlim if name == "x" else axes.set_ylim

@@ -68,13 +68,13 @@ def figure_of_matplotlib(
     name: by default the score over rounds or settings. methods: those that are shown, in this order; names: how they
     are called; width: in inches. Raises ConfigError if there is no such figure or method.
     """
-    from fedbench.report.in_matplotlib import COLUMN, Shown, drawn
+    from fedbench.report.in_matplotlib import COLUMN, ShownMethods, drawn
 
     known, labels = _charts(folder, methods)
     require_known("methods", methods, labels)
     require_known("names", [*names], labels)
     name = name or next((n for n in (*known, "") if n.startswith(SCORES_OVER)), "") or next(iter(known), "")
-    figure = drawn(_figure(known, name), Shown(methods, names, labels), width or COLUMN)
+    figure = drawn(_figure(known, name), ShownMethods(methods, names, labels), width or COLUMN)
     part, chart = known[name]
     return name, figure, " ".join(filter(None, (chart.caption, part.intro)))
 
@@ -85,7 +85,7 @@ def require_known(key: str, asked: Sequence[str], labels: Sequence[str]) -> None
         raise ConfigError(f"{key}: {unknown}: not in this study; it has {', '.join(labels) or 'no results yet'}")
 
 
-def methods_of(folder: Path) -> dict[str, str]:
+def methods_by_label(folder: Path) -> dict[str, str]:
     """The method of every label in a study. Raises ConfigError if the folder holds none."""
     survey = Survey.load(folder) if is_matrix(folder) else None
     studies = [Study.load(folder)] if survey is None else [*survey.studies.values()]

@@ -52,9 +52,9 @@ def key_name(key: str) -> str:
 def along_key(survey: Survey, key: str, settings: Sequence[Setting]) -> go.Figure:
     """The score of every method over the values of a key, with its interval."""
     metric, colours = survey.first.metric, survey.first.colours
-    if all(map(is_number, (setting.values[key] for setting in settings))):
+    if all(map(_is_number, (setting.values[key] for setting in settings))):
         settings = sorted(settings, key=lambda setting: float(setting.values[key]))
-    places, ticks = places_of([setting.values[key] for setting in settings])
+    places, ticks = axis_places([setting.values[key] for setting in settings])
     found = {label: [survey.boards[s.name][label].score for s in settings] for label in survey.ordered}
     ends = {
         label: [
@@ -82,12 +82,12 @@ def along_key(survey: Survey, key: str, settings: Sequence[Setting]) -> go.Figur
     return fig.update_layout(showlegend=True, legend=legend(), margin_t=36)
 
 
-def places_of(values: Sequence[Any]) -> tuple[list[float], list[str] | None]:
+def axis_places(values: Sequence[Any]) -> tuple[list[float], list[str] | None]:
     """Places along an axis and the texts there, which are None where the axis is logarithmic.
 
     Numbers are where they belong, all else is beside each other in the order in which it was given.
     """
-    if not all(map(is_number, values)):
+    if not all(map(_is_number, values)):
         return [float(place) for place in range(len(values))], [text_of(value) for value in values]
     places = [float(value) for value in values]
     if min(places) > 0 and max(places) / min(places) >= FAR_APART:
@@ -95,5 +95,5 @@ def places_of(values: Sequence[Any]) -> tuple[list[float], list[str] | None]:
     return places, [text_of(value) for value in places]
 
 
-def is_number(value: Any) -> bool:
+def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)

@@ -283,7 +283,7 @@ def survey_scores(survey: Survey, choice: Choice) -> PaperTable:
         pooled_note(choice, shown),
     ]
     heads = ["method", *(shown_name(setting) for setting in survey.settings), "rank"]
-    return PaperTable("scores", caption_of(survey.first), heads, lines, notes, numbers_of(survey, choice, shown))
+    return PaperTable("scores", caption_of(survey.first), heads, lines, notes, survey_numbers(survey, choice, shown))
 
 
 def with_mark(cell: Cell, seeds: str) -> Cell:
@@ -291,7 +291,7 @@ def with_mark(cell: Cell, seeds: str) -> Cell:
     return replace(cell, text=cell.text + seeds)
 
 
-def numbers_of(survey: Survey, choice: Choice, shown: Sequence[str]) -> pd.DataFrame:
+def survey_numbers(survey: Survey, choice: Choice, shown: Sequence[str]) -> pd.DataFrame:
     frame = matrix_frame(survey)
     return named(frame[frame["method"].isin(shown)], choice)
 
@@ -425,7 +425,7 @@ def ablation(survey: Survey, choice: Choice) -> PaperTable:
         "" if paired or survey.raced else apart,
     ]
     heads = [*map(key_name, keys), *map(choice.name, shown)]
-    numbers = numbers_of(survey, choice, shown)
+    numbers = survey_numbers(survey, choice, shown)
     return PaperTable("ablation", caption_of(survey.first), heads, lines, notes, numbers, len(keys))
 
 

@@ -29,7 +29,7 @@ def protocol(folder: Path, names: Mapping[str, str]) -> str:
     return " ".join(sentences(study, names, survey.matrix.over))
 
 
-def wrapped(text: str, form: str) -> str:
+def in_lines(text: str, form: str) -> str:
     """The paragraph in lines, as markdown or latex."""
     return fill(escape_latex(text) if form == "latex" else text.replace("\u00a0", " "), 100) + "\n"
 

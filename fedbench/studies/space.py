@@ -52,9 +52,8 @@ class Space:
         """
         if found := tune_space.find(method):
             name, module = found
-            return cls(
-                tune_space.axes_of(module), getattr(module, "CONSTRAINT", None), lent="" if name == method else name
-            )
+            lent = "" if name == method else name
+            return cls(tune_space.checked_axes(module), getattr(module, "CONSTRAINT", None), lent=lent)
         file = f"tune_spaces/{tune_space.file_of(method)}.py"
         raise ConfigError(
             f"no space for method {method}: write {file} with SPACE = {{key: [values]}}, or "

@@ -107,7 +107,7 @@ class StudyResult:
         order; names: how they are called; reference: the method that marks of significance compare with, by default
         local. Raises ConfigError.
         """
-        from fedbench.report.in_python import methods_of, require_known
+        from fedbench.report.in_python import methods_by_label, require_known
 
         if what not in WHATS:
             raise ConfigError(f"table = {what}: must be one of {', '.join(WHATS)}")
@@ -118,17 +118,17 @@ class StudyResult:
             from fedbench.report.paper import Choice, paper_table
 
             return paper_table(self.folder, what, Choice(methods, names, reference)).typeset(format or legal[0])
-        known = methods_of(self.folder)
+        known = methods_by_label(self.folder)
         require_known("methods", methods, [*known])
         require_known("names", [*names], [*known])
         if reference is not None:
             raise ConfigError(f"reference = {reference}: {what} has no marks; leave it out")
         if what == "protocol":
-            from fedbench.report.protocol import protocol, wrapped
+            from fedbench.report.protocol import in_lines, protocol
 
             if methods:
                 raise ConfigError("methods: the protocol is that of all methods; leave it out")
-            return wrapped(protocol(self.folder, names), format or legal[0])
+            return in_lines(protocol(self.folder, names), format or legal[0])
         from fedbench.studies.citations import bibtex
 
         return bibtex(known[label] for label in methods or known)

@@ -98,14 +98,14 @@ def _name_of_data(value: Any) -> str:
     if hasattr(value, "prepare_data") and hasattr(value, "train_dataloader") and not isinstance(value, type):
         parts, collate = _parts_of_module(value)
     else:
-        parts = find_parts(value)
+        parts = data_parts(value)
     kind = _kind_of(parts["train"])
     name = f"{MEMORY}{kind}{AT}{_digest(parts, collate)}"
     keep(name, GivenData(name, kind, parts, collate))
     return name
 
 
-def find_parts(value: Any) -> dict[str, Any]:
+def data_parts(value: Any) -> dict[str, Any]:
     """The parts by name, `train` and perhaps `val` and `test`, in this order. Raises ConfigError."""
     return _as_tables(_find_parts(_without_arrow(value)))
 

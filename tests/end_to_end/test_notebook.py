@@ -125,7 +125,7 @@ if __name__ == "__main__":
 
 def test_a_script_with_arrays_an_instance_and_hosts(tmp_path, monkeypatch):
     (tmp_path / "script.py").write_text(DIGITS)
-    done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=600)
+    done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert "every client starts from its weights for every seed" in (tmp_path / "hosts-0" / "summary.json").read_text()
     here, hosts = ((tmp_path / f"hosts-{hosts}" / "metrics.jsonl").read_text() for hosts in (0, 2))

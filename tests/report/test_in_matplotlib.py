@@ -7,7 +7,7 @@ import pytest
 from matplotlib.colors import to_rgba
 
 from fedbench.errors import ConfigError
-from fedbench.report.in_matplotlib import COLUMN, Shown, drawn, picture_format, save_picture
+from fedbench.report.in_matplotlib import COLUMN, ShownMethods, drawn, picture_format, save_picture
 from fedbench.report.theme import LIGHT
 
 
@@ -48,7 +48,7 @@ def test_without_colour_methods_have_markers_and_baselines_dashes():
 
 
 def test_chosen_methods_are_shown_in_their_order_by_their_names():
-    shown = Shown(["local", "a & b"], {"a & b": "AB", "quiet": "Q"}, ["a & b", "local", "quiet"])
+    shown = ShownMethods(["local", "a & b"], {"a & b": "AB", "quiet": "Q"}, ["a & b", "local", "quiet"])
     made = drawn(curves(), shown, width=5.0)
     assert len(made.axes[0].lines) == 2
     assert [text.get_text() for text in made.legends[0].get_texts()] == ["local", "AB"]
@@ -70,7 +70,7 @@ def test_rows_have_names_and_hollow_marks_where_nothing_was_decided():
     assert axes.yaxis_inverted()
     (marks,) = axes.collections
     assert marks.get_facecolors()[:, :3].tolist() == [list(to_rgba("#ff0033")[:3]), [1, 1, 1]]
-    only = drawn(rows(), Shown(["b"], {}, ["a", "b"]))
+    only = drawn(rows(), ShownMethods(["b"], {}, ["a", "b"]))
     assert [label.get_text() for label in only.axes[0].get_yticklabels()] == ["b"]
     assert only.get_size_inches()[1] < made.get_size_inches()[1]
 

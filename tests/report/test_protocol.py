@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from fedbench.report.protocol import protocol, wrapped
+from fedbench.report.protocol import in_lines, protocol
 from fedbench.results.plan import Plan
 from tests.report.conftest import write_comparison, write_grid, write_run
 from tests.report.test_matrix import LEVELS, write_matrix
@@ -61,7 +61,7 @@ def test_a_race_says_what_holds_together(tmp_path):
 
 
 def test_lines_are_short_and_latex_is_escaped():
-    text = wrapped("95 % of a_b " * 20, "latex")
+    text = in_lines("95 % of a_b " * 20, "latex")
     assert r"95 \% of a\_b" in text
     assert max(map(len, text.splitlines())) <= 100
-    assert "%" in wrapped("95 %", "markdown")
+    assert "%" in in_lines("95 %", "markdown")

@@ -79,7 +79,7 @@ class TableReader:
 
         Raises ConfigError.
         """
-        where, whole = rows.where, with_numbers(whole)
+        where, whole = rows.where, with_float_columns(whole)
         label, user = columns_of(where, whole, self.options)
         dropped = [name for name in self.options.drop if name not in whole.columns]
         if dropped:
@@ -150,7 +150,7 @@ def check_whole(rows: TableRows, column: "Series", remedy: str) -> None:
         )
 
 
-def with_numbers(table: "DataFrame") -> "DataFrame":
+def with_float_columns(table: "DataFrame") -> "DataFrame":
     """The table with columns of Python numbers, such as the decimals of a database, as columns of numbers."""
     import pandas as pd
 

@@ -85,7 +85,7 @@ def find_parts(path: Path, options: Options) -> FolderParts:
     domains = has_domains(named["train"]) if options.domains is None else options.domains
     listed = {part: list_images(folder, domains) for part, folder in chosen.items()}
     for part, folder in chosen.items():
-        check_known(listed["train"], listed[part], folder)
+        check_known_classes(listed["train"], listed[part], folder)
     for domain in listed["train"]:
         if domain not in listed["test"]:
             raise ConfigError(f"{chosen['test'] / domain}: no folder of this domain, but the training part has one")
@@ -158,14 +158,14 @@ def of_clients(below: dict[str, Path], options: Options) -> FolderParts:
         lines.update(remarks)
         for part, place in chosen.items():
             getattr(found, part)[client] = by_class(place, empty=True)
-    check_known(found.train, found.test, Path("test"))
-    check_known(found.train, found.val, Path("val"))
+    check_known_classes(found.train, found.test, Path("test"))
+    check_known_classes(found.train, found.val, Path("val"))
     listed = ", ".join(list(below)[:20]) + (", ..." if len(below) > 20 else "")
     found.remarks = [f"read as CLIENT/PART/CLASS: {listed} are clients (--partition natural)", *sorted(lines)]
     return found
 
 
-def check_known(train: Listing, other: Listing, place: Path) -> None:
+def check_known_classes(train: Listing, other: Listing, place: Path) -> None:
     """Raises ConfigError for a class or domain that the training part lacks."""
     known = set(classes_of(train))
     for domain, own in other.items():
