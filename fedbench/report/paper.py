@@ -4,6 +4,7 @@ A table has few columns, and its note says what it means. It makes no claim that
 only if the study names a winner, and marks stand for differences that are significant after the correction.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -34,6 +35,8 @@ from fedbench.results.tables import BASELINE, LAST, REFERENCES, FinalScores
 BETTER, WORSE = "*", "†"
 MOST_VALUES = 6
 """Maximum number of tried values of a key that a table lists."""
+COLUMN = 48
+"""Letters of a table's row, gaps counted as two, that fit one column of a paper with two."""
 SHARED = ("partition", "data", "public", "participation")
 """Sections that decide which images a client has: settings that differ in them cannot be compared client by client."""
 
@@ -59,6 +62,12 @@ class Choice:
     def name(self, label: str) -> str:
         return self.names.get(label, label)
 
+    def name_all(self, text: str) -> str:
+        """A sentence of the report with the names that are to be shown."""
+        labels = sorted(self.names, key=len, reverse=True)
+        word = "|".join(re.escape(label) for label in labels)
+        return re.sub(rf"(?<![\w-])(?:{word})(?![\w-])", lambda found: self.name(found[0]), text) if labels else text
+
 
 @dataclass(frozen=True)
 class PaperTable:
@@ -82,13 +91,20 @@ class PaperTable:
         if form == "markdown":
             shown = note.replace(BETTER, f"\\{BETTER}")
             return f"{self.caption}\n\n{typeset.markdown(heads, lines, self.left)}\n\n{shown}\n"
+        letters = sum(2 + max(len(heads[i]), *(len(line[i].text) for line in lines)) for i in range(len(kept)))
+        kind = "table*" if letters > COLUMN else "table"  # which spans both columns
         above = [
             "% \\usepackage{booktabs}",
-            r"\begin{table}",
-            r"\centering",
+            rf"\begin{{{kind}}}",
+            r"\centering\small",
             rf"\caption{{{escape_latex(self.caption)}}}",
         ]
-        under = [r"\par\smallskip", rf"{{\footnotesize {escape_latex(note)}\par}}", r"\end{table}", ""]
+        under = [
+            r"\par\smallskip",
+            rf"\parbox{{\linewidth}}{{\footnotesize {escape_latex(note)}}}",
+            rf"\end{{{kind}}}",
+            "",
+        ]
         label = rf"\label{{tab:{self.name}}}"
         return "\n".join([*above, label, typeset.latex(heads, lines, self.left).rstrip(), *under])
 
@@ -245,7 +261,7 @@ def bold_note(marked: Marked, choice: Choice) -> str:
     if len([row for row in rows if row.label not in REFERENCES]) < 2 or marked.study.plan.subject is not None:
         return ""
     if marked.best is None:
-        return f"Nothing is in bold: {comparison_answer(marked.study, rows)}"
+        return f"Nothing is in bold: {choice.name_all(comparison_answer(marked.study, rows))}"
     hidden = "" if marked.best in choice.of([*marked.rows]) else f"; {choice.name(marked.best)}, the best, is not shown"
     return f"Bold: better than every other method by the same tests{hidden}"
 

@@ -55,6 +55,8 @@ def test_without_a_sure_winner_nothing_is_bold_and_the_note_says_why(tmp_path):
     table = paper_table(write_comparison(tmp_path, close, spread=0.05), "scores", Choice())
     assert not any(cell.place for cell in cells(table).values())
     assert any("Nothing is in bold" in said and "cannot be told from" in said for said in table.notes)
+    named = " ".join(paper_table(tmp_path, "scores", Choice(names={"fedper": "FedPer"})).notes)
+    assert "FedPer" in named and "fedper" not in named and "fedcac" in named
 
 
 def test_a_method_that_was_tuned_more_has_no_mark_and_the_note_says_why(tmp_path):
@@ -103,11 +105,18 @@ def test_latex_stands_alone_with_booktabs_and_escapes_what_is_special(folder):
     assert text.isascii()
 
 
+def test_only_a_wide_table_spans_both_columns_of_a_paper(folder):
+    wide = paper_table(folder, "scores", Choice()).typeset("latex")
+    narrow = paper_table(folder, "hyperparameters", Choice()).typeset("latex")
+    assert r"\begin{table*}" in wide
+    assert r"\begin{table}" in narrow
+
+
 def is_latex(text: str) -> bool:
     """Whether environments are nested, braces and dollars are in pairs, and every row has as many cells as columns."""
     plain = re.sub(r"\\[%_#$&{}\\~^]", "", re.sub(r"^%.*$", "", text, flags=re.M).replace("\\\\", ""))
     opened: list[str] = []
-    for what, name in re.findall(r"\\(begin|end)\{(\w+)\}", text):
+    for what, name in re.findall(r"\\(begin|end)\{([\w*]+)\}", text):
         if what == "begin":
             opened.append(name)
         elif opened.pop() != name:

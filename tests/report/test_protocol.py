@@ -64,4 +64,5 @@ def test_lines_are_short_and_latex_is_escaped():
     text = in_lines("95 % of a_b " * 20, "latex")
     assert r"95 \% of a\_b" in text
     assert max(map(len, text.splitlines())) <= 100
+    assert "step-down\n" in in_lines("word " * 18 + "step-down words", "latex")
     assert "%" in in_lines("95 %", "markdown")
