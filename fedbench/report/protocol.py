@@ -31,7 +31,8 @@ def protocol(folder: Path, names: Mapping[str, str]) -> str:
 
 def in_lines(text: str, form: str) -> str:
     """The paragraph in lines, as markdown or latex."""
-    return fill(escape_latex(text) if form == "latex" else text.replace("\u00a0", " "), 100, break_on_hyphens=False) + "\n"
+    shown = escape_latex(text) if form == "latex" else text.replace("\u00a0", " ")
+    return fill(shown, 100, break_on_hyphens=False) + "\n"
 
 
 def sentences(study: Study, names: Mapping[str, str], over: Mapping[str, Sequence[Any]]) -> list[str]:

@@ -1,0 +1,54 @@
+"""What papers get from a study compiles: every kind of table, the protocol and the bibliography, in one document."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from fedbench.report.paper import Choice, paper_table
+from fedbench.studies.study_result import StudyResult
+from tests.report.conftest import write_comparison, write_grid
+from tests.report.test_paper import LEVELS, write_ablation
+
+DOCUMENT = r"""\documentclass[twocolumn]{article}
+\usepackage{booktabs}
+\begin{document}
+%s
+\nocite{*}
+\bibliographystyle{plain}
+\bibliography{methods}
+\end{document}
+"""
+
+
+@pytest.mark.skipif(
+    not (shutil.which("pdflatex") and shutil.which("bibtex")), reason="LaTeX (pdflatex, bibtex) is not installed"
+)
+def test_everything_for_a_paper_compiles_and_fits_its_columns(tmp_path):
+    names = {"fedcac": r"A_B & 5% #{x} \ < λ $"}
+    scores = write_comparison(tmp_path / "scores", LEVELS, seeds=range(5))
+    tuned = write_grid(tmp_path / "grid", space={"method.tau": [0.1, 0.3, 0.5], "train.lr": [0.01, 0.05]})
+    ablation = write_ablation(tmp_path / "ablation", {"method.tau": [0.1, 0.5, 0.9]}, 0.7, 0.8, 0.75)
+    texts = [
+        paper_table(scores, "scores", Choice(names=names)).typeset("latex"),
+        paper_table(tuned, "hyperparameters", Choice(names=names)).typeset("latex"),
+        paper_table(ablation, "ablation", Choice()).typeset("latex"),
+        StudyResult(scores).typeset("protocol", "latex"),
+    ]
+    (tmp_path / "methods.bib").write_text(StudyResult(scores).typeset("bibtex", None))
+    (tmp_path / "paper.tex").write_text(DOCUMENT % "\n".join(texts))
+    for program in (["pdflatex", "-halt-on-error"], ["bibtex"], ["pdflatex", "-halt-on-error"], ["pdflatex"]):
+        said = run([*program, "paper"], tmp_path)
+    assert "undefined" not in said
+    too_wide = [float(points) for points in re.findall(r"Overfull \\hbox \(([\d.]+)pt", said)]
+    assert not [points for points in too_wide if points > 1]
+    entries = (tmp_path / "paper.bbl").read_text()
+    assert "{FedPer}" in entries or "Personalization Layers" in entries
+
+
+def run(command: list[str], folder: Path) -> str:
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120)
+    assert done.returncode == 0, done.stdout[-2000:]
+    return done.stdout
