@@ -94,7 +94,7 @@ def choice(asked: Namespace) -> dict[str, Any]:
     from fedbench_papers.tables.experiment import sets
 
     sources = read_sources(split_words(asked.sources), sets())
-    chosen = {"cells": split_words(asked.cells), "scale": asked.scale or "full", "sources": sources}
+    chosen = {"cells": asked.cells, "scale": asked.scale or "full", "sources": sources}
     return {**chosen, "point": asked.point}
 
 

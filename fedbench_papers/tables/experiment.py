@@ -133,10 +133,12 @@ class Experiment:
     def select_cells(self, words: Sequence[str]) -> list[ExperimentCell]:
         """The cells of these data sets, or with one of these words in their names; all without words.
 
-        Raises ConfigError for a word without cells.
+        A word may list several with commas, or be a name that has commas. Raises ConfigError for a word without cells.
         """
         found = []
-        for word in words:
+        names = [cell.name for cell in self.cells]
+        whole = [[word] if any(word in name for name in names) else word.split(",") for word in words]
+        for word in (part.strip() for parts in whole for part in parts if part.strip()):
             own = [cell for cell in self.cells if word == cell.dataset] or [c for c in self.cells if word in c.name]
             if not own:
                 known = "; ".join(cell.name for cell in self.cells)

@@ -287,6 +287,14 @@ def test_cells_are_chosen_by_data_set_or_word():
     experiment = Experiment.load("co-pfl/main")
     assert [cell.dataset for cell in experiment.select_cells(["cifar10"])] == ["cifar10"]
     assert [cell.dataset for cell in experiment.select_cells(["clients=20"])] == ["cinic10", "mini-imagenet"]
+    assert [cell.dataset for cell in experiment.select_cells(["cifar10,clients=20"])] == [
+        "cifar10",
+        "cinic10",
+        "mini-imagenet",
+    ]
+    name = experiment.cells[0].name
+    assert "," in name
+    assert [cell.name for cell in experiment.select_cells([name])] == [name]
     assert len(experiment.select_cells([])) == 4
     with pytest.raises(ConfigError, match="--cells svhn: no cell of co-pfl/main; it has cifar10, clients=10"):
         experiment.select_cells(["svhn"])
