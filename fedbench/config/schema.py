@@ -16,6 +16,7 @@ import yaml
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from fedbench.config.counts import newcomer_count
+from fedbench.config.fleet import StragglersConfig
 from fedbench.config.section import OpenSection, PositiveInt, Section, Seed
 from fedbench.config.words import refuse_values
 from fedbench.errors import ConfigError
@@ -34,6 +35,8 @@ YOUNGER = (
     ("partition", "new_clients", 0),
     ("evaluate", "new_clients_epochs", NEW_CLIENTS_EPOCHS),
     ("evaluate", "new_clients_samples", NEW_CLIENTS_SAMPLES),
+    ("", "dropout", 0.0),
+    ("", "stragglers", StragglersConfig().model_dump()),
 )
 """Section, key and default of options that do not count by default, so that earlier results keep their names."""
 
@@ -385,6 +388,14 @@ class Config(Section):
     train: TrainConfig = TrainConfig()
     rounds: int = Field(60, ge=1, le=MOST, description="communication rounds")
     participation: float = Field(1.0, gt=0, description="share of clients per round in (0, 1], or a count >= 2")
+    dropout: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="share of participants whose upload is lost, drawn by round and client; what they keep, such as a "
+        "personal model, stays",
+    )
+    stragglers: StragglersConfig = StragglersConfig()
     aggregator: AggregatorConfig = AggregatorConfig()
     evaluate: EvaluateConfig = EvaluateConfig()
     seeds: list[Seed] = Field(

@@ -1,7 +1,7 @@
 """A local training as a value, the input of an engine."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any, Literal, Protocol
 
@@ -94,6 +94,15 @@ class Amount:
         size = samples if train.batch_size == "full" else int(train.batch_size)
         whole, rest = divmod(samples, size)
         return (epochs or 0) * (whole + (rest >= self.min_batch))
+
+    def part(self, share: float, samples: int, train: TrainConfig) -> "Amount":
+        """The first share of its steps on `samples` samples, rounded, at least one of any."""
+        whole = self.steps_on(samples, train)
+        if share == 1 or whole <= 1:
+            return self
+        by_epochs = self.steps is None and (self.epochs is not None or train.steps is None)
+        after = replace(self, epochs=self.after, steps=None).steps_on(samples, train) if by_epochs else self.after
+        return replace(self, epochs=None, steps=max(1, int(share * whole + 0.5)), after=after)
 
 
 AMOUNT = Amount()

@@ -70,7 +70,8 @@ class Client(Declared, Generic[StateT_co]):
     in the next round. samples: training images. public: the unlabelled public images, or None. initial: the start
     model of the run. state: its private state. message: the received message. decay: current factor of every learning
     rate. keeps_optimizers: whether optimiser states are kept between rounds. epochs: of a newcomer's local training, in
-    place of `train.epochs` and `train.steps`.
+    place of `train.epochs` and `train.steps`. work: the share of the steps of every fit that it takes, below 1 of a
+    straggler.
     """
 
     id: int
@@ -88,6 +89,7 @@ class Client(Declared, Generic[StateT_co]):
     decay: float = 1.0
     keeps_optimizers: bool = False
     epochs: int | None = None
+    work: float = 1.0
 
     @property
     def steps_made(self) -> int:
@@ -184,7 +186,8 @@ class Client(Declared, Generic[StateT_co]):
                 )
         step = step or Step()
         memory = step.memory if isinstance(step.memory, dict) else self.memory(step.memory or stream)
-        return Fit(start, data, stream, self.amount(amount), move, loss, step.of(self.decay, memory))
+        amount = self.amount(amount).part(self.work, len(data), self.learner.train)
+        return Fit(start, data, stream, amount, move, loss, step.of(self.decay, memory))
 
 
 def with_lesson(

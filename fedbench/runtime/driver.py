@@ -20,6 +20,7 @@ from fedbench.runtime.allocator import release_freed_memory
 from fedbench.runtime.build import Parts, build_parts
 from fedbench.runtime.checkpoint import Checkpoints
 from fedbench.runtime.exchange import POOLED, ClientTask, Joining, Order, Reply, Report, RoundRecord, Scores, Setup
+from fedbench.runtime.fleet import fleet_traces, lost_uploads, work_shares
 from fedbench.runtime.host import resident_mb
 from fedbench.runtime.hosts import Hosts, torch_threads
 from fedbench.runtime.kept_models import KeptModels
@@ -254,8 +255,12 @@ class Driver:
         fit_counts = self.method.after_fit == "fit"
         seen, drawn = set(evaluate), set(trainers)
         shown = self._last_fits(drawn.intersection(self.everyone), number + 1) if fit_counts else set()
+        fleet = self.seed, number + 1, self.server.participants
+        lost = lost_uploads(*fleet, self.config.dropout)
+        work = work_shares(*fleet, self.config.stragglers)
         with server_hook(self.method, "weights"):
-            shares = upload_shares(self.method, trainers, self.hosts.device)
+            arriving = [client for client in trainers if client not in lost]
+            shares = upload_shares(self.method, arriving, self.hosts.device)
         return [
             ClientTask(
                 client,
@@ -268,6 +273,8 @@ class Driver:
                 after_fit=client in shown,
                 keep=self.points.asked(client, number),
                 share=shares.get(client),
+                work=work.get(client, 1.0),
+                is_lost=client in lost,
             )
             for client in sorted(seen | drawn)
         ]
@@ -315,7 +322,7 @@ class Driver:
         failed = [(r.client, r.failure) for r in reports if r.failure is not None and r.client in trainers]
         for client, reason in failed:
             self.warn(f"seed {self.seed}, round {round}: client {client} was left out: {reason}")
-        fits = [report for report in reports if report.steps and report.upload is not None]
+        fits = [report for report in reports if report.steps and report.trained]
         losses = [report.loss for report in fits if report.loss is not None]
         asked = before if round == 1 else RoundRecord()  # bytes of an extra pass before round 1 count as round 1's
         self.record = RoundRecord(
@@ -330,11 +337,14 @@ class Driver:
         )
         for report in reports:
             self.costs.learn(report)
-            if report.upload is not None:
+            if report.trained:
                 # No scores if a later fit was to be shown: should that one fail, this one's are unknown.
                 self.last_fit[report.client] = round, report.scores.get("after_fit", {})
+            if report.upload is not None:
                 logged = {f"logged/{k}": v for k, v in report.logged.items()}
                 self.record.traces.update({(report.client, k): v for k, v in (report.upload.traces | logged).items()})
+        lost = {task.client for task in tasks if task.is_lost}
+        self.record.traces.update(fleet_traces(self.config, self.seed, {r.client: r.steps for r in fits}, lost))
         if uploads:
             self.server.traced = self._due(round)
             shares = {task.client: task.share for task in tasks if task.share is not None}

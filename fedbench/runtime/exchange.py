@@ -55,8 +55,8 @@ class ClientTask:
     kept: the round in which the client's private state was saved, 0 before the first. idle_model, after_agg,
     global_model, after_fit: which models are evaluated: that of a client that sits out and whose last fit has no score,
     the received one, the global one, and the one trained now. keep: of which of these the run keeps the model or its
-    predictions. share: the weight of its upload, if the host sums uploads. joining: of a newcomer, which does nothing
-    else.
+    predictions. share: the weight of its upload, if the host sums uploads. work: the share of its local steps that it
+    takes. is_lost: whether its upload gets lost on the way. joining: of a newcomer, which does nothing else.
     """
 
     client: int
@@ -69,6 +69,8 @@ class ClientTask:
     after_fit: bool = False
     keep: Sequence[str] = ()
     share: float | None = None
+    work: float = 1.0
+    is_lost: bool = False
     joining: Joining | None = None
 
 
@@ -91,14 +93,15 @@ class Order:
 class Report:
     """The result of one task.
 
-    kept: bytes of the saved private state, or None. models, predictions: those that the run keeps; the latter as
-    outputs, targets and rows of the test samples. failure: why there is no result; cause: common to all failures from
-    one mistake; trace: where it was raised.
+    trained: whether a fit ended, even if its upload got lost. kept: bytes of the saved private state, or None. models,
+    predictions: those that the run keeps; the latter as outputs, targets and rows of the test samples. failure: why
+    there is no result; cause: common to all failures from one mistake; trace: where it was raised.
     """
 
     client: int
     train_seconds: float = 0.0
     eval_seconds: float = 0.0
+    trained: bool = False
     upload: Upload | None = None
     answer: Message | None = None
     kept: int | None = None

@@ -84,6 +84,7 @@ class Host:
             state=state or self.method.State(),
             message=on_device(task.message, self.device, self._sent),
             epochs=task.joining.epochs if task.joining else None,
+            work=task.work,
         )
         if state is None:
             self.method.begin(client)
@@ -163,7 +164,7 @@ class Host:
             failed = RunError.of(error)
             report.failure, report.trace = str(failed), failed.trace
             report.cause = f"{type(error).__name__} {failed.place}"
-            report.upload = report.kept = None
+            report.upload, report.kept, report.trained = None, None, False
             for found in (report.scores, report.models, report.predictions):
                 found.pop("after_fit", None)  # its fit does not count
         return report
@@ -235,6 +236,9 @@ class Host:
             # Last, so that an earlier failure changes nothing.
             if task.kept or not client.state.is_empty:
                 report.kept = self._saved(client)
+            report.trained = True
+            if task.is_lost:
+                return
             upload.trained, report.upload = None, upload
             if task.share is not None:
                 self._add(upload, client, task.share)

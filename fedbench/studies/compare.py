@@ -33,7 +33,10 @@ from fedbench.studies.study_result import StudyResult
 from fedbench.studies.tuning import Tuning, require_validation
 from fedbench.studies.tuning_study import StudyWatch, TuningStudy, run_studies
 
-SETTING_SECTIONS = ("data", "partition", "public", "model", "train", "rounds", "participation")
+SETTING_SECTIONS = (
+    *("data", "partition", "public", "model", "train", "rounds", "participation"),
+    *("dropout", "stragglers"),
+)
 """Sections and keys that may vary between settings, besides the options of methods."""
 OPTION = "method."
 OVER_EXPECTED = 'a dict of lists of values is expected, for example {"partition.alpha": [0.1, 0.5]}'
