@@ -282,7 +282,7 @@ def check_over(over: Mapping[str, Sequence[Any]]) -> None:
         if not is_setting(key):
             raise ConfigError(
                 f"over: {key}: settings are combinations of data, partition, public, model, train, rounds, "
-                "participation and options of methods (method.KEY); methods go into --methods, with variants as "
+                "participation, dropout, stragglers and options of methods (method.KEY); methods go into --methods, with variants as "
                 "NAME:key=value"
             )
         if hasattr(values, "sample"):
