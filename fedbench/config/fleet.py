@@ -1,4 +1,6 @@
-"""Keys of the fleet: which clients are slow, and by how much."""
+"""Keys of the fleet: which clients are slow, and which are malicious."""
+
+from typing import Literal
 
 from pydantic import Field
 
@@ -20,4 +22,21 @@ class StragglersConfig(Section):
         le=5,
         description="spread of the clients' times per step: the standard deviation of their logarithm; the trace "
         "round_time says how long the slowest participant takes",
+    )
+
+
+class AttackConfig(Section):
+    """Malicious clients, which train like all others and send something else. Scores are those of the honest ones."""
+
+    name: Literal["none", "sign-flip", "scaled", "noise", "alie", "inner-product"] = Field(
+        "none", description="what malicious clients send in place of their update"
+    )
+    share: float = Field(
+        0.2, gt=0, lt=1, description="share of clients that are malicious, rounded; drawn once by the seed"
+    )
+    scale: float | None = Field(
+        None,
+        gt=0,
+        description="strength; none: the usual one of the attack (1; scaled 10; alie the largest that its paper's rule "
+        "allows)",
     )

@@ -16,7 +16,7 @@ import yaml
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from fedbench.config.counts import newcomer_count
-from fedbench.config.fleet import StragglersConfig
+from fedbench.config.fleet import AttackConfig, StragglersConfig
 from fedbench.config.section import OpenSection, PositiveInt, Section, Seed
 from fedbench.config.words import refuse_values
 from fedbench.errors import ConfigError
@@ -37,6 +37,7 @@ YOUNGER = (
     ("evaluate", "new_clients_samples", NEW_CLIENTS_SAMPLES),
     ("", "dropout", 0.0),
     ("", "stragglers", StragglersConfig().model_dump()),
+    ("", "attack", AttackConfig().model_dump()),
 )
 """Section, key and default of options that do not count by default, so that earlier results keep their names."""
 
@@ -396,6 +397,7 @@ class Config(Section):
         "personal model, stays",
     )
     stragglers: StragglersConfig = StragglersConfig()
+    attack: AttackConfig = AttackConfig()
     aggregator: AggregatorConfig = AggregatorConfig()
     evaluate: EvaluateConfig = EvaluateConfig()
     seeds: list[Seed] = Field(

@@ -19,6 +19,7 @@ from fedbench.engine.probe import probe, probe_logged, probe_metrics
 from fedbench.errors import ConfigError, as_config_error
 from fedbench.methods.base import Method
 from fedbench.processor import cores
+from fedbench.runtime.attacks import attackers, check_attack
 from fedbench.runtime.build import build_learner, make_context, make_method
 from fedbench.runtime.client_data import ClientData
 from fedbench.runtime.ray import cluster
@@ -83,6 +84,8 @@ def check(run: ResolvedRun, seeds: Sequence[int] | None = None) -> dict[int, Par
     with as_config_error(f"method {config.method.name} fails"):
         method = make_method(run, context)
         method_warnings(method, config.method.name)
+        check_attack(config.attack, method, config.method.name)
+        attackers(seed, context.clients, config.attack)
     if method.makes_steps(method.options) and config.train.engine == "trainer":
         raise ConfigError(
             f"train.engine = trainer: {config.method.name} makes steps of its own, which lightning.Trainer does not "

@@ -89,9 +89,9 @@ class Method(Generic[OptionsT, StateT, ServerT]):
     Hooks, which default to FedAvg. Client: private, frozen, begin, receive, train, outgoing, personal, idle_model,
     join; server: start, send, aggregate, weights, global_model, shared_part, welcome; both: check, adapt_model, steps.
 
-    Traits, each with its default and, in parentheses, its readers: needs, after_fit, optimizer, trainers, makes_steps,
-    refuses_newcomers, and two marks of hooks, `uses_aggregator` (aggregate) and `mean_suffices` (aggregate and
-    weights).
+    Traits, each with its default and, in parentheses, its readers: needs, after_fit, optimizer, also_sends, trainers,
+    makes_steps, refuses_newcomers, and two marks of hooks, `uses_aggregator` (aggregate) and `mean_suffices`
+    (aggregate and weights).
     """
 
     about: ClassVar[About] = About("")
@@ -119,6 +119,8 @@ class Method(Generic[OptionsT, StateT, ServerT]):
     """Source of the after_fit scores: the fit, or another point that equals it by definition (driver)."""
     optimizer: ClassVar[Literal["run", "own", "plain"]] = "run"
     """The optimiser that trains the model: the run's, the method's own, or plain steps (warnings, spaces)."""
+    also_sends: ClassVar[str] = ""
+    """What a client uploads besides parameters and buffers, in words (attacks)."""
 
     @classmethod
     def trainers(cls, options: OptionsT) -> Literal["drawn", "all", "pooled"]:

@@ -42,6 +42,8 @@ class FedCAC(Method["FedCAC.Options", PrivateState, "FedCAC.Server"]):
 
     about = About("critical parameters are shared among the alike", "parameter decoupling", "Wu et al., ICCV", 2023)
 
+    also_sends = "its mask"
+
     class Options(Method.Options):
         tau: float = Field(0.5, ge=0, le=1, description="critical share of every parameter tensor, sec. 3.3")
         beta: float | None = Field(

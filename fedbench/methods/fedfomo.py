@@ -51,6 +51,8 @@ class FedFomo(Method["FedFomo.Options", "FedFomo.State", "FedFomo.Server"]):
         2021,
     )
 
+    also_sends = "its whole model to other clients"
+
     class Options(Method.Options):
         weighting: ClassVar[Any] = None  # type: ignore[misc] # no option: no mean is formed
         buffers: ClassVar[Any] = None  # type: ignore[misc] # no option: models are mixed whole

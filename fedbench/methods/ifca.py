@@ -47,6 +47,8 @@ class IFCA(Method["IFCA.Options", PrivateState, "IFCA.Server"]):
 
     about = About("clients choose the best of several global models", "clustering", "Ghosh et al., NeurIPS", 2020)
 
+    also_sends = "the number of its cluster"
+
     class Options(Method.Options):
         buffers: ClassVar[Any] = None  # type: ignore[misc] # no option: a client has no model of its own
         weighting: Literal["uniform", "samples"] = Field(

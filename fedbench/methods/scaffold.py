@@ -37,6 +37,8 @@ class SCAFFOLD(Method["SCAFFOLD.Options", "SCAFFOLD.State", "SCAFFOLD.Server"]):
 
     about = About("control variates correct the drift of local steps", "global", "Karimireddy et al., ICML", 2020)
 
+    also_sends = "the change of its control variate"
+
     class Options(Method.Options):
         weighting: Literal["uniform", "samples"] = Field(
             "uniform", description="weight of a client in both means: the same for all, or its training images"

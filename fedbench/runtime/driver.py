@@ -17,6 +17,7 @@ from fedbench.results.quantities import plural
 from fedbench.results.schema import COST_KEYS, MetricsLine
 from fedbench.runtime import trees
 from fedbench.runtime.allocator import release_freed_memory
+from fedbench.runtime.attacks import attacked, attackers
 from fedbench.runtime.build import Parts, build_parts
 from fedbench.runtime.checkpoint import Checkpoints
 from fedbench.runtime.exchange import POOLED, ClientTask, Joining, Order, Reply, Report, RoundRecord, Scores, Setup
@@ -74,14 +75,15 @@ class Driver:
         ]
         self.initial = parts.learner.initial()
         self.server = self._server_half("start", self.initial)
-        self.everyone = evaluated_clients(self.seed, self.context.clients, self.config.evaluate.clients)
+        self.malicious = attackers(self.seed, self.context.clients, self.config.attack)
+        self.everyone = evaluated_clients(self.seed, self.context.clients, self.config.evaluate.clients, self.malicious)
         self.warnings += [
             *warn_of_schedules(self.method, parts.learner.schedules),
             *warn_of_tied_head(self.method),
             *warn_of_unused_keys(self.method),
         ]
         self.warnings += [*warn_of_engine(self.method), *lines]
-        self.warnings += warn_of_sample(len(self.everyone), self.context.clients)
+        self.warnings += warn_of_sample(len(self.everyone), self.context.clients - len(self.malicious))
         self.costs, self.homes = ClientCosts(sizes), Homes(hosts.count)
         trainers = lambda round: self._trainers(self.drawn(round))  # noqa: E731
         wanted = self.config.save_models or self.config.save_predictions
@@ -260,7 +262,7 @@ class Driver:
         work = work_shares(*fleet, self.config.stragglers)
         with server_hook(self.method, "weights"):
             arriving = [client for client in trainers if client not in lost]
-            shares = upload_shares(self.method, arriving, self.hosts.device)
+            shares = {} if self.malicious else upload_shares(self.method, arriving, self.hosts.device)
         return [
             ClientTask(
                 client,
@@ -348,6 +350,9 @@ class Driver:
         if uploads:
             self.server.traced = self._due(round)
             shares = {task.client: task.share for task in tasks if task.share is not None}
+            if self.malicious:
+                sent = {task.client: task.message for task in tasks}
+                uploads = attacked(uploads, sent, self.malicious, self.config.attack, (self.seed, round))
             self._server_half("aggregate", self.server, merged_uploads(uploads, totals, shares))
             self.record.traces.update(self.server.traces if self.server.traced else {})
             self.server.traces = {}

@@ -1,5 +1,6 @@
 """Draws the participants of a round, a pure function of seed and round that is the same for every method."""
 
+from collections.abc import Collection
 from typing import Literal
 
 from fedbench.config.counts import count_of
@@ -15,8 +16,12 @@ def participants(seed: int, round: int, clients: int, participation: float) -> l
     return sorted(draw.choice(clients, count, replace=False).tolist())
 
 
-def evaluated_clients(seed: int, clients: int, sample: int | Literal["all"] | None) -> list[int]:
-    """The evaluated clients: all, or a sample that is fixed for the run."""
-    if sample in (None, "all") or int(sample) >= clients:
-        return list(range(clients))
-    return sorted(seeds.numpy_generator(seed, "evaluated").choice(clients, int(sample), replace=False).tolist())
+def evaluated_clients(
+    seed: int, clients: int, sample: int | Literal["all"] | None, malicious: Collection[int] = ()
+) -> list[int]:
+    """The evaluated clients, which are honest: all, or a sample that is fixed for the run."""
+    honest = [client for client in range(clients) if client not in malicious]
+    if sample in (None, "all") or int(sample) >= len(honest):
+        return honest
+    places = seeds.numpy_generator(seed, "evaluated").choice(len(honest), int(sample), replace=False)
+    return sorted(honest[place] for place in places.tolist())

@@ -45,7 +45,13 @@ def infinite(vectors, weights, current):
 
 def test_found_by_their_files():
     files = {path.stem.replace("_", "-") for path in Path(rules.__path__[0]).glob("*.py")} - {"--init--"}
-    assert set(rules.names()) == files >= {"mean", "median", "trimmed-mean", "krum", "fedadam"}
+    assert (
+        set(rules.names())
+        == files
+        >= {
+            *("mean", "median", "trimmed-mean", "krum", "fedadam", "geometric-median", "bulyan", "centred-clipping"),
+        }
+    )
     assert MEAN == "mean"
     assert make(AggregatorConfig()).name == "mean"
 
