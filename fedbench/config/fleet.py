@@ -40,3 +40,18 @@ class AttackConfig(Section):
         description="strength; none: the usual one of the attack (1; scaled 10; alie the largest that its paper's rule "
         "allows)",
     )
+
+
+class CompressionConfig(Section):
+    """How clients shorten what they send: their update of the parameters that are sent."""
+
+    name: Literal["none", "topk", "quantised", "mask"] = Field(
+        "none",
+        description="topk: only the largest entries; quantised: few bits per entry; mask: random entries, the same for "
+        "sender and receiver",
+    )
+    share: float = Field(0.1, gt=0, le=1, description="share of the entries that topk and mask send")
+    bits: int = Field(4, ge=2, le=16, description="bits per entry of quantised, with its sign")
+    feedback: bool = Field(
+        True, description="whether a client adds to its next update what topk has left out so far (error feedback)"
+    )

@@ -16,7 +16,7 @@ import yaml
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from fedbench.config.counts import newcomer_count
-from fedbench.config.fleet import AttackConfig, StragglersConfig
+from fedbench.config.fleet import AttackConfig, CompressionConfig, StragglersConfig
 from fedbench.config.section import OpenSection, PositiveInt, Section, Seed
 from fedbench.config.words import refuse_values
 from fedbench.errors import ConfigError
@@ -38,6 +38,7 @@ YOUNGER = (
     ("", "dropout", 0.0),
     ("", "stragglers", StragglersConfig().model_dump()),
     ("", "attack", AttackConfig().model_dump()),
+    ("", "compression", CompressionConfig().model_dump()),
 )
 """Section, key and default of options that do not count by default, so that earlier results keep their names."""
 
@@ -398,6 +399,7 @@ class Config(Section):
     )
     stragglers: StragglersConfig = StragglersConfig()
     attack: AttackConfig = AttackConfig()
+    compression: CompressionConfig = CompressionConfig()
     aggregator: AggregatorConfig = AggregatorConfig()
     evaluate: EvaluateConfig = EvaluateConfig()
     seeds: list[Seed] = Field(

@@ -29,13 +29,14 @@ class PrivateState(Declared):
 
     Fields hold tensors, weights, numbers, strings, and lists, tuples and dicts of these; nothing else is kept. params,
     buffers, counters: the private entries of its last trained model. optimizers: optimiser states by stream, with
-    `train.keep_optimizer`.
+    `train.keep_optimizer`. residual: what compression has left out of its updates so far, with error feedback.
     """
 
     params: Tensor | None = None
     buffers: Tensor | None = None
     counters: Tensor | None = None
     optimizers: dict[str, dict[str, Any]] = field(default_factory=dict)
+    residual: Tensor | None = None
 
     @property
     def is_empty(self) -> bool:
