@@ -35,8 +35,8 @@ FLAGS = (
     Flag(
         "over",
         "values of a key of data, partition, public, model, train, rounds, participation, dropout, stragglers, attack, "
-        "compression or aggregator, or of an option (method.KEY) of one or all of the methods; may be repeated: one "
-        "comparison for each combination",
+        "compression, privacy or aggregator, or of an option (method.KEY) of one or all of the methods; may be "
+        "repeated: one comparison for each combination",
         "KEY=V1,V2",
         many=True,
     ),

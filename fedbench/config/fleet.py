@@ -55,3 +55,19 @@ class CompressionConfig(Section):
     feedback: bool = Field(
         True, description="whether a client adds to its next update what topk has left out so far (error feedback)"
     )
+
+
+class PrivacyConfig(Section):
+    """Client-level differential privacy: updates are shortened to a length, and noise is added to them."""
+
+    clip: float | None = Field(
+        None, gt=0, description="largest length of an update, what a client sends minus what it received; none: any"
+    )
+    noise: float = Field(
+        0.0,
+        ge=0,
+        description="standard deviation of the noise in the sum of a round's updates, in multiples of clip; 0: none",
+    )
+    delta: float | None = Field(
+        None, gt=0, lt=1, description="delta of the reported epsilon; none: 1 / number of clients"
+    )

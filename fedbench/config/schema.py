@@ -16,7 +16,7 @@ import yaml
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from fedbench.config.counts import newcomer_count
-from fedbench.config.fleet import AttackConfig, CompressionConfig, StragglersConfig
+from fedbench.config.fleet import AttackConfig, CompressionConfig, PrivacyConfig, StragglersConfig
 from fedbench.config.section import OpenSection, PositiveInt, Section, Seed
 from fedbench.config.words import refuse_values
 from fedbench.errors import ConfigError
@@ -39,6 +39,7 @@ YOUNGER = (
     ("", "stragglers", StragglersConfig().model_dump()),
     ("", "attack", AttackConfig().model_dump()),
     ("", "compression", CompressionConfig().model_dump()),
+    ("", "privacy", PrivacyConfig().model_dump()),
 )
 """Section, key and default of options that do not count by default, so that earlier results keep their names."""
 
@@ -400,6 +401,7 @@ class Config(Section):
     stragglers: StragglersConfig = StragglersConfig()
     attack: AttackConfig = AttackConfig()
     compression: CompressionConfig = CompressionConfig()
+    privacy: PrivacyConfig = PrivacyConfig()
     aggregator: AggregatorConfig = AggregatorConfig()
     evaluate: EvaluateConfig = EvaluateConfig()
     seeds: list[Seed] = Field(

@@ -22,6 +22,7 @@ from fedbench.processor import cores
 from fedbench.runtime.attacks import attackers, check_attack
 from fedbench.runtime.build import build_learner, make_context, make_method
 from fedbench.runtime.client_data import ClientData
+from fedbench.runtime.client_privacy import check_privacy
 from fedbench.runtime.compression import check_compression
 from fedbench.runtime.ray import cluster
 from fedbench.runtime.ray.placement_groups import room_on_gpus, share_of_gpu
@@ -85,6 +86,7 @@ def check(run: ResolvedRun, seeds: Sequence[int] | None = None) -> dict[int, Par
     with as_config_error(f"method {config.method.name} fails"):
         method = make_method(run, context)
         method_warnings(method, config.method.name)
+        check_privacy(config, method)
         check_compression(config.compression, method, config.method.name)
         check_attack(config.attack, method, config.method.name)
         attackers(seed, context.clients, config.attack)

@@ -8,7 +8,7 @@ from typing import Any
 from fedbench.data.partitions import partition
 from fedbench.data.prepared import Prepared
 from fedbench.engine.probe import model_warnings
-from fedbench.errors import RunError, place_of_code
+from fedbench.errors import ConfigError, RunError, place_of_code
 from fedbench.methods.base import ExtraPass, Method
 from fedbench.methods.contract import call_hook, check_server, server_hook, shared_model
 from fedbench.methods.messages import Message, Upload
@@ -20,8 +20,9 @@ from fedbench.runtime.allocator import release_freed_memory
 from fedbench.runtime.attacks import attacked, attackers
 from fedbench.runtime.build import Parts, build_parts
 from fedbench.runtime.checkpoint import Checkpoints
+from fedbench.runtime.client_privacy import budget
 from fedbench.runtime.exchange import POOLED, ClientTask, Joining, Order, Reply, Report, RoundRecord, Scores, Setup
-from fedbench.runtime.fleet import fleet_traces, lost_uploads, work_shares
+from fedbench.runtime.fleet import SERVER, fleet_traces, lost_uploads, work_shares
 from fedbench.runtime.host import resident_mb
 from fedbench.runtime.hosts import Hosts, torch_threads
 from fedbench.runtime.kept_models import KeptModels
@@ -84,6 +85,9 @@ class Driver:
         ]
         self.warnings += [*warn_of_engine(self.method), *lines]
         self.warnings += warn_of_sample(len(self.everyone), self.context.clients - len(self.malicious))
+        self.budget = budget(self.config.privacy, self.method)
+        if self.budget:
+            self.warnings.append(self.budget.line(self.config.rounds))
         self.costs, self.homes = ClientCosts(sizes), Homes(hosts.count)
         trainers = lambda round: self._trainers(self.drawn(round))  # noqa: E731
         wanted = self.config.save_models or self.config.save_predictions
@@ -298,6 +302,11 @@ class Driver:
         question = self._server_half("question", self.server)
         if question is None:
             return
+        if self.config.privacy.clip is not None:
+            name = self.config.method.name
+            raise ConfigError(
+                f"privacy.clip: {name} asks all clients a question, whose answers have no noise; leave it out"
+            )
         tasks = [ClientTask(client, question, self.homes.kept(client)) for client in range(self.context.clients)]
         dealt, _ = self.homes.deal(tasks, self.costs.of, movable=False)
         orders = [Order(number, own, extra=True, gone=self.homes.take_departed(host)) for host, own in enumerate(dealt)]
@@ -346,6 +355,8 @@ class Driver:
                 logged = {f"logged/{k}": v for k, v in report.logged.items()}
                 self.record.traces.update({(report.client, k): v for k, v in (report.upload.traces | logged).items()})
         lost = {task.client for task in tasks if task.is_lost}
+        if self.budget and self._due(round):
+            self.record.traces[SERVER, "epsilon"] = self.budget.epsilon(round)
         self.record.traces.update(fleet_traces(self.config, self.seed, {r.client: r.steps for r in fits}, lost))
         if uploads:
             self.server.traced = self._due(round)

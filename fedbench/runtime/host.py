@@ -22,6 +22,7 @@ from fedbench.module.weights import Weights
 from fedbench.runtime import trees
 from fedbench.runtime.build import Parts, build_parts
 from fedbench.runtime.client_data import ClientData
+from fedbench.runtime.client_privacy import make_private
 from fedbench.runtime.compression import compress_upload
 from fedbench.runtime.determinism import deterministic_kernels
 from fedbench.runtime.exchange import POOLED, ClientTask, Order, Reply, Report, Scores, Setup
@@ -223,6 +224,7 @@ class Host:
                 upload = call_hook(self.method, "outgoing", client, received, upload)
             check_fit(upload, client, self.method)
             client.keeps_optimizers = False
+            make_private(upload, client, self.config.privacy, self.context.drawn)
             if self.config.compression.name != "none":
                 compress_upload(upload, client, self.config.compression, self.config.method.name)
         if self._diverged(report, self._infinite(upload)):

@@ -35,7 +35,7 @@ from fedbench.studies.tuning_study import StudyWatch, TuningStudy, run_studies
 
 SETTING_SECTIONS = (
     *("data", "partition", "public", "model", "train", "rounds", "participation"),
-    *("dropout", "stragglers", "attack", "compression", "aggregator"),
+    *("dropout", "stragglers", "attack", "compression", "privacy", "aggregator"),
 )
 """Sections and keys that may vary between settings, besides the options of methods."""
 OPTION = "method."
@@ -282,8 +282,8 @@ def check_over(over: Mapping[str, Sequence[Any]]) -> None:
         if not is_setting(key):
             raise ConfigError(
                 f"over: {key}: settings are combinations of data, partition, public, model, train, rounds, "
-                "participation, dropout, stragglers, attack, compression, aggregator and options of methods "
-                "(method.KEY); methods go into --methods, with variants as NAME:key=value"
+                "participation, dropout, stragglers, attack, compression, privacy, aggregator and options of "
+                "methods (method.KEY); methods go into --methods, with variants as NAME:key=value"
             )
         if hasattr(values, "sample"):
             raise ConfigError(f"over: {key}: settings are listed one by one, not drawn; list two or more values")

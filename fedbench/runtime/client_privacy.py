@@ -1,0 +1,109 @@
+"""Client-level differential privacy of what clients send (McMahan, Ramage, Talwar, Zhang; ICLR 2018).
+
+An update is what a client sends minus what it received. It is shortened to at most `clip`, and each of the m
+participants adds Gaussian noise of standard deviation noise * clip / sqrt(m), so that the sum of all has noise * clip.
+Two runs are neighbours if one client has other data, which moves the sum by at most 2 * clip. What the server sees
+decides the budget: only the mean, as with secure aggregation, if the method and the aggregator need no more and all
+clients weigh the same; then nobody knows who took part either, and sampling counts. Otherwise it sees every upload with
+its own noise, from clients that it knows. The accountant is that of the library dp-accounting (Renyi divergences).
+"""
+
+from math import sqrt
+
+import torch
+
+from fedbench.config import Config
+from fedbench.config.fleet import PrivacyConfig
+from fedbench.errors import ConfigError
+from fedbench.methods.base import Method, needs_mean_only
+from fedbench.methods.client import Client
+from fedbench.methods.messages import Upload
+
+ORDERS = [*(1 + tenth / 10 for tenth in range(1, 10)), *range(2, 33), 40, 48, 64, 96]
+"""Orders of the divergences; more of them change the fifth digit and cost ten times as much."""
+
+
+def check_privacy(config: Config, method: Method) -> None:
+    """Raises ConfigError for settings whose budget would not be what is reported."""
+    asked, name = config.privacy, config.method.name
+    if asked.noise and asked.clip is None:
+        raise ConfigError(f"privacy.noise = {asked.noise:g}: is in multiples of privacy.clip; set it, for example 1.0")
+    if asked.clip is None:
+        return
+    if method.also_sends:
+        raise ConfigError(
+            f"privacy.clip = {asked.clip:g}: clients of {name} also send {method.also_sends}, which has no noise; "
+            "leave it out, or compare other methods"
+        )
+    if method.shared_buffers.size:
+        raise ConfigError(
+            f"privacy.clip = {asked.clip:g}: clients also send running statistics, which have no noise; set "
+            "method.buffers = private, or take a model without them (--model.norm group)"
+        )
+    for key, value in (("dropout", config.dropout), ("attack.name", config.attack.name)):
+        if asked.noise and value not in (0, "none"):
+            raise ConfigError(f"{key} = {value}: the noise of clients that fail or cheat is missing; leave it out")
+
+
+def make_private(upload: Upload, client: Client, asked: PrivacyConfig, participants: int) -> None:
+    """Shorten the update of an upload, and add the client's part of the noise."""
+    params = upload.tensors["params"]
+    if asked.clip is None or not upload.sizes["params"]:
+        return
+    received = client.message.params
+    update = params.double() - received.double()
+    update *= min(1.0, asked.clip / max(float(update.norm()), 1e-300))
+    if asked.noise:
+        draw = torch.randn(len(update), dtype=torch.float64, generator=client.generator("privacy"))
+        update += draw.to(update.device) * (asked.noise * asked.clip / sqrt(participants))
+    upload.tensors["params"] = (received + update).to(params)
+
+
+def budget(asked: PrivacyConfig, method: Method) -> "Budget | None":
+    """The budget of a run; none without noise, or if clients send nothing."""
+    if not asked.noise or not method.shared_params.size:
+        return None
+    context = method.context
+    same = getattr(method.options, "weighting", None) == "uniform"
+    mean_only = same and needs_mean_only(type(method)) and context.aggregator.needs_mean_only
+    return Budget(asked, context.clients, context.drawn, mean_only)
+
+
+class Budget:
+    """Epsilon after any number of rounds.
+
+    clients, drawn: number of all clients, and of a round's. mean_only: whether the server sees only the mean.
+    """
+
+    def __init__(self, asked: PrivacyConfig, clients: int, drawn: int, mean_only: bool) -> None:
+        self.noise, self.delta, self.mean_only = asked.noise, asked.delta or 1 / clients, mean_only
+        self.clients, self.drawn = clients, drawn
+
+    def epsilon(self, rounds: int) -> float:
+        """Epsilon after so many rounds. Raises ConfigError without dp-accounting."""
+        try:
+            import dp_accounting as library
+            from dp_accounting.rdp import RdpAccountant
+        except ImportError:
+            raise ConfigError(
+                "privacy.noise: epsilon needs dp-accounting; install it with: pip install 'fedbench-pfl[privacy]'"
+            ) from None
+        noise = self.noise if self.mean_only else self.noise / sqrt(self.drawn)
+        event = library.GaussianDpEvent(noise / 2)
+        if self.mean_only and self.drawn < self.clients:
+            event = library.SampledWithoutReplacementDpEvent(self.clients, self.drawn, event)
+        accountant = RdpAccountant(ORDERS, neighboring_relation=library.NeighboringRelation.REPLACE_ONE)
+        return float(accountant.compose(event, rounds).get_epsilon(self.delta))
+
+    def line(self, rounds: int) -> str:
+        """What to say before round 1."""
+        seen = (
+            "the server sees only the mean of a round"
+            if self.mean_only
+            else "the server sees every upload; only the mean would be seen with method.weighting = uniform, the "
+            "aggregator mean and a method that averages"
+        )
+        return (
+            f"client-level differential privacy: after {rounds} rounds epsilon is {self.epsilon(rounds):.3g} at delta "
+            f"= {self.delta:.2g} ({seen}); scores, public images and tuning are not part of it"
+        )

@@ -1,0 +1,137 @@
+"""Client-level differential privacy: what is sent by hand, and epsilon against known values."""
+
+from math import exp, sqrt
+from statistics import NormalDist
+
+import pytest
+import torch
+
+from fedbench.config.fleet import PrivacyConfig
+from fedbench.errors import ConfigError
+from fedbench.jobs.resolve import check, resolve
+from fedbench.methods import load, names
+from fedbench.runtime.client_privacy import Budget, budget
+from tests.runtime.rounds import driver, play, small
+
+CLIPPED = {"clip": 0.1}
+NOISY = {"clip": 0.1, "noise": 2.0}
+
+
+def uploads_of(tmp_path, method: str = "fedavg", **keys) -> tuple[torch.Tensor, list]:
+    """The model that was sent in round 1, and the uploads of ten clients."""
+    run = driver(resolve(small(method, rounds=1, **keys)), tmp_path)
+    run.begin()
+    seen, aggregate = [], run.method.aggregate
+    run.method.aggregate = lambda server, own: (seen.extend(own), aggregate(server, own))[1]  # type: ignore[method-assign]
+    before = run.server.params.clone()
+    run.exchange(0)
+    return before, seen
+
+
+def test_an_update_is_shortened_and_keeps_its_direction(tmp_path):
+    before, plain = uploads_of(tmp_path)
+    _, clipped = uploads_of(tmp_path, privacy=CLIPPED)
+    for one, other in zip(plain, clipped, strict=True):
+        whole, short = one.params - before, other.params - before
+        length = float(whole.norm())
+        assert length > 0.1
+        torch.testing.assert_close(short, whole * (0.1 / length), rtol=1e-4, atol=1e-6)
+
+
+def test_a_short_update_stays(tmp_path):
+    before, plain = uploads_of(tmp_path)
+    _, clipped = uploads_of(tmp_path, privacy={"clip": 1000.0})
+    assert all(torch.allclose(a.params, b.params, atol=1e-7) for a, b in zip(plain, clipped, strict=True))
+    assert before is not None
+
+
+def test_the_noise_of_all_clients_adds_up_to_the_asked_one(tmp_path):
+    _, clipped = uploads_of(tmp_path, privacy=CLIPPED)
+    _, noisy = uploads_of(tmp_path, privacy=NOISY)
+    noise = torch.stack([a.params - b.params for a, b in zip(noisy, clipped, strict=True)])
+    size = noise.shape[1]
+    assert float(noise.std()) == pytest.approx(2.0 * 0.1 / sqrt(10), rel=0.03)
+    assert float(noise.sum(0).std()) == pytest.approx(2.0 * 0.1, rel=4 / sqrt(size))
+    correlation = torch.corrcoef(noise)
+    assert (correlation - torch.eye(10)).abs().max() < 6 / sqrt(size)
+
+
+def gaussian_delta(noise: float, epsilon: float) -> float:
+    """The exact delta of one Gaussian mechanism of sensitivity 1 (Balle and Wang, ICML 2018, theorem 8)."""
+    cdf = NormalDist().cdf
+    return cdf(1 / (2 * noise) - epsilon * noise) - exp(epsilon) * cdf(-1 / (2 * noise) - epsilon * noise)
+
+
+@pytest.mark.parametrize(("noise", "rounds"), [(8.0, 1), (8.0, 16), (20.0, 60)])
+def test_epsilon_of_full_participation_is_a_little_above_the_exact_one(noise, rounds):
+    asked = PrivacyConfig(clip=1.0, noise=noise, delta=1e-5)
+    found = Budget(asked, 100, 100, mean_only=True).epsilon(rounds)
+    whole = noise / 2 / sqrt(rounds)  # rounds of equal noise are one with less; a neighbour moves the sum by 2 clip
+    assert gaussian_delta(whole, found) <= 1e-5 < gaussian_delta(whole, 0.85 * found)
+
+
+def test_sampling_counts_only_where_nobody_sees_who_took_part():
+    asked = PrivacyConfig(clip=1.0, noise=2.0, delta=1e-5)
+    sampled, full = (Budget(asked, 1000, drawn, mean_only=True).epsilon(100) for drawn in (50, 1000))
+    assert sampled == pytest.approx(6.4666, abs=1e-3)  # by the library, noise 1.0 relative to the sensitivity
+    assert full > 10 * sampled
+    each = Budget(asked, 1000, 50, mean_only=False).epsilon(1)
+    assert each == pytest.approx(Budget(PrivacyConfig(clip=1, noise=2 / sqrt(50), delta=1e-5), 9, 9, True).epsilon(1))
+
+
+@pytest.mark.parametrize(
+    ("method", "keys", "mean_only"),
+    [
+        ("fedavg", {"method__weighting": "uniform"}, True),
+        ("fedavg", {}, False),  # weights by samples: one client may weigh more
+        ("fedavg", {"method__weighting": "uniform", "aggregator": "median"}, False),
+        ("fedamp", {}, False),
+    ],
+)
+def test_what_the_server_sees_decides_the_budget(method, keys, mean_only, tmp_path):
+    run = driver(resolve(small(method, privacy=NOISY, **keys)), tmp_path)
+    assert run.budget is not None
+    assert run.budget.mean_only == mean_only
+    assert run.budget.delta == 0.1
+    (line,) = [line for line in run.warnings if "differential privacy" in line]
+    assert f"after 4 rounds epsilon is {run.budget.epsilon(4):.3g}" in line
+
+
+def test_epsilon_is_traced_and_grows(tmp_path):
+    run = driver(resolve(small("fedavg", privacy=NOISY, rounds=3, evaluate={"every": 2})), tmp_path)
+    run.begin()
+    found = []
+    for number in range(3):
+        run.exchange(number)
+        found.append(run.record.traces.get((-1, "epsilon")))
+    assert found[0] is None
+    assert found[1] == run.budget.epsilon(2) < found[2] == run.budget.epsilon(3)
+
+
+def test_without_noise_there_is_no_budget_and_local_training_needs_none(tmp_path):
+    assert driver(resolve(small("fedavg", privacy=CLIPPED)), tmp_path).budget is None
+    assert driver(resolve(small("local", privacy=NOISY)), tmp_path).budget is None
+    assert budget(PrivacyConfig(), driver(resolve(small()), tmp_path).method) is None
+
+
+@pytest.mark.parametrize(
+    ("method", "keys", "line"),
+    [
+        ("fedavg", {"privacy": {"noise": 1.0}}, "privacy.noise = 1: is in multiples of privacy.clip; set it"),
+        ("scaffold", {"privacy": CLIPPED}, "clients of scaffold also send the change of its control variate, which"),
+        ("fedavg", {"privacy": NOISY, "dropout": 0.1}, "dropout = 0.1: the noise of clients that fail or cheat"),
+        ("fedavg", {"privacy": NOISY, "attack": {"name": "noise"}}, "attack.name = noise: the noise of clients"),
+    ],
+)
+def test_what_would_not_be_private_is_refused(method, keys, line):
+    with pytest.raises(ConfigError, match=line):
+        check(resolve(small(method, **keys)))
+
+
+@pytest.mark.parametrize("method", sorted(name for name in names() if not load(name).also_sends))
+def test_every_other_method_runs_or_asks_a_question(method, tmp_path):
+    if method == "feddbe":
+        with pytest.raises(ConfigError, match="privacy.clip: feddbe asks all clients a question"):
+            play(small(method, rounds=1, privacy=NOISY), tmp_path)
+        return
+    play(small(method, rounds=1, privacy={"clip": 1.0, "noise": 0.01}), tmp_path)
