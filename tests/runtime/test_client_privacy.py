@@ -131,7 +131,7 @@ def test_what_would_not_be_private_is_refused(method, keys, line):
 @pytest.mark.parametrize("method", sorted(name for name in names() if not load(name).also_sends))
 def test_every_other_method_runs_or_asks_a_question(method, tmp_path):
     if method == "feddbe":
-        with pytest.raises(ConfigError, match="privacy.clip: feddbe asks all clients a question"):
+        with pytest.raises(ConfigError, match=r"privacy.clip: feddbe asks all clients a question"):
             play(small(method, rounds=1, privacy=NOISY), tmp_path)
         return
     play(small(method, rounds=1, privacy={"clip": 1.0, "noise": 0.01}), tmp_path)
