@@ -60,6 +60,8 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("fedbench needs Python 3.11 or newer: make PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
 	@test -x $(BIN)/pip || $(PYTHON) -m venv .venv
 	@echo "installing into .venv (some minutes the first time)"
+	@# Its name was fedbench before, which would be a second distribution with the same commands.
+	@$(BIN)/python -m pip uninstall -q -y fedbench 2>/dev/null; rm -rf fedbench.egg-info
 	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e '.[test]'
 	@touch $@
 

@@ -11,6 +11,7 @@ from fedbench.cli.flags import Flag
 from fedbench.cli.parse import parse, study_folder
 from fedbench.config import WandbConfig
 from fedbench.errors import ConfigError
+from fedbench.installation import require
 
 if TYPE_CHECKING:
     from fedbench.results.wandb_study import WandbStudy
@@ -41,6 +42,7 @@ def main(argv: list[str]) -> int:
         if key != "wandb":
             flags = ", ".join(f"--wandb.{name}" for name in WANDB_KEYS)
             raise ConfigError(f"--{key}: a finished study cannot be changed; wandb takes {flags}")
+    require("wandb")
     from fedbench.results.plan import studies_in
     from fedbench.results.wandb_study import WandbStudy, is_overview, send_overview
 

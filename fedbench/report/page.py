@@ -1,5 +1,6 @@
 """The report of a study: one self-contained HTML page with texts, tables, figures and configuration."""
 
+import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import yaml
 
 from fedbench.config import Config
 from fedbench.config.keys import flat
+from fedbench.installation import install, missing
 from fedbench.report import answer, curves, figures, grids, scores, searches, traces, verdicts
 from fedbench.report.comparisons import behind_best, client_gains, forest, tuning_strip
 from fedbench.report.leaderboard import (
@@ -32,6 +34,8 @@ from fedbench.report.typeset import sentence
 from fedbench.results.files import write_atomically
 from fedbench.results.tables import BASELINE
 
+log = logging.getLogger("fedbench")
+
 MOST_SLOPES = 6
 """Maximum number of methods whose clients are drawn, best first."""
 LEAST_CHOSEN = 4
@@ -47,7 +51,9 @@ def write_page(folder: Path) -> Path:
     rows = leaderboard(study) if study.plan.subject is None else []
     if study.plan.subject is None and (rows or study.failures):
         write_tables(rows, study.metric, folder, study.failures)
-    if rows:
+    if rows and missing("plots"):
+        log.info(f"the curves are on the page, and not in files: these need matplotlib ({install('plots')})")
+    elif rows:
         from fedbench.report.pictures import write_pictures
 
         write_pictures(study, folder)
