@@ -9,9 +9,9 @@ DISTRIBUTION = "fedbench-pfl"
 EXTRAS = {
     "ray": {"ray": "Ray"},
     "tune": {"optuna": "Optuna", "ray": "Ray"},
-    "wandb": {"wandb": "W&B", "wandb_workspaces": "wandb-workspaces"},
+    "wandb": {"wandb": "W&B", "wandb_workspaces": "W&B"},
     "plots": {"matplotlib": "matplotlib"},
-    "tensorboard": {"tensorboardX": "TensorBoard's writer"},
+    "tensorboard": {"tensorboardX": "TensorBoard"},
 }
 """The optional libraries of each extra of pyproject.toml: modules, and what they are called in messages."""
 
@@ -33,7 +33,7 @@ def version_of(distribution: str) -> str | None:
 
 def missing(extra: str) -> list[str]:
     """The libraries of an extra that are not installed. Imports none of them."""
-    return [name for module, name in EXTRAS[extra].items() if not _is_found(module)]
+    return list(dict.fromkeys(name for module, name in EXTRAS[extra].items() if not _is_found(module)))
 
 
 def _is_found(module: str) -> bool:

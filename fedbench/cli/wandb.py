@@ -36,13 +36,13 @@ def main(argv: list[str]) -> int:
         print(USAGE)
         return OK
     folder = study_folder(argv, "wandb")
+    require("wandb")
     config, asked = parse(argv[1:], FLAGS, prog="fedbench wandb")
     given = config.model_dump(exclude_unset=True)
     for key in given:
         if key != "wandb":
             flags = ", ".join(f"--wandb.{name}" for name in WANDB_KEYS)
             raise ConfigError(f"--{key}: a finished study cannot be changed; wandb takes {flags}")
-    require("wandb")
     from fedbench.results.plan import studies_in
     from fedbench.results.wandb_study import WandbStudy, is_overview, send_overview
 
