@@ -52,6 +52,8 @@ def write_page(folder: Path) -> Path:
     if study.plan.subject is None and (rows or study.failures):
         write_tables(rows, study.metric, folder, study.failures)
     if rows and missing("plots"):
+        for stale in (*_pictures(folder, "curves"), *_pictures(folder, "costs")):
+            (folder / stale).unlink()
         log.info(f"the curves are on the page, and not in files: these need matplotlib ({install('plots')})")
     elif rows:
         from fedbench.report.pictures import write_pictures
@@ -190,12 +192,13 @@ def _curve_part(study: Study) -> Part:
     several = max(len(study.last(method, p)) for method in study.metrics for p in POINT_NAMES) > 1
     band = "; bands: lowest to highest seed" if several else ""
     intro = f"Mean over clients and seeds{band}."
-    return Part("curves", f"{sentence(study.metric.label)} over rounds", made, intro, files=_pictures(study, "curves"))
+    title, files = f"{sentence(study.metric.label)} over rounds", _pictures(study.folder, "curves")
+    return Part("curves", title, made, intro, files=files)
 
 
-def _pictures(study: Study, name: str) -> list[str]:
+def _pictures(folder: Path, name: str) -> list[str]:
     """The existing files from `write_pictures`."""
-    return [file for kind in ("png", "svg") if (study.folder / (file := f"{name}.{kind}")).exists()]
+    return [file for kind in ("png", "svg") if (folder / (file := f"{name}.{kind}")).exists()]
 
 
 def _client_part(study: Study) -> Part:
@@ -291,7 +294,7 @@ def _cost_part(study: Study) -> Part:
         ),
         ("seconds", "Seconds per round", figures.time_bars(study), "Mean over rounds and seeds, on this machine."),
     )
-    return Part("cost", "Cost", made, files=_pictures(study, "costs"))
+    return Part("cost", "Cost", made, files=_pictures(study.folder, "costs"))
 
 
 def _partition_part(study: Study) -> Part:

@@ -61,19 +61,18 @@ SMALL = "--rounds 2 --partition.clients 3 --train.epochs 1"
 
 
 def test_runs_and_comparisons_in_one_process(core):
-    run, auto, report, compared, board, doctor, methods = core(
+    run, auto, report, grid, board, doctor, methods = core(
         f"run --method fedper --hosts 0 {SMALL} --out one",
         f"run --method fedper {SMALL} --out auto",
         "report one",
-        f"compare --methods fedper {ALONE} {SMALL} --tune 0 --seeds 0 1 --out compared",
+        f"grid --method fedper {ALONE} {SMALL} --space train.lr=0.01 --baselines none --seeds 0 --out grid",
         f"run --hosts 0 {SMALL} --loggers tensorboard --out board",
         "doctor",
         "methods fedper",
     )
-    assert run[0] == auto[0] == compared[0] == methods[0] == 0
+    assert run[0] == auto[0] == grid[0] == methods[0] == 0
     assert "hosts = auto: in this process, because Ray is not installed (pip install 'fedbench-pfl[ray]')" in auto[2]
     assert report[:2] == (0, "one/report.html\n")
-    assert "are on the page, and not in files: these need matplotlib (pip install 'fedbench-pfl[plots]')" in compared[2]
     assert board[2].endswith("fedbench: error: TensorBoard is not installed: pip install 'fedbench-pfl[tensorboard]'\n")
     assert doctor[0] == 0
     assert "note   extras         without W&B: pip install 'fedbench-pfl[wandb]'" in doctor[1].splitlines()

@@ -21,7 +21,7 @@ from tests.packaging.sites import PROJECT, ROOT, closure, link
 
 PACKAGES = ("fedbench", "fedbench_papers", "tune_spaces")
 SOURCES = ("pyproject.toml", "README.md", "LICENSE", *PACKAGES)
-OTHERS = [path for path in os.environ.get("FEDBENCH_PYTHONS", "").split(os.pathsep) if path]
+OTHERS = [os.path.abspath(path) for path in os.environ.get("FEDBENCH_PYTHONS", "").split(os.pathsep) if path]
 EVERY_MODULE = """
 import sys
 from importlib import import_module
@@ -107,7 +107,7 @@ def test_the_checks_of_the_index(dist, wheel):
 
 @pytest.fixture(scope="module", params=[sys.executable, *OTHERS])
 def environment(request: pytest.FixtureRequest, wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A fresh environment with the wheel; of this Python with what the wheel needs alone, of others with what they have."""
+    """A fresh environment with the wheel, and with what it needs; of another Python with what that has."""
     folder, python = tmp_path_factory.mktemp("environment"), request.param
     run(python, "-m", "venv", "--without-pip", folder, cwd=folder)
     if python == sys.executable:
