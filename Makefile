@@ -6,10 +6,12 @@ STAMP := .venv/.installed
 WORKERS ?= 2
 
 PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadgroup
+# The oldest and the newest Python that are supported.
+PYTHONS ?= python3.11 python3.13
 # What `make check` compares with.
 SINCE ?= HEAD
 
-.PHONY: demo check test test-fast test-night mutants cluster-test slurm-test lint docs install clean
+.PHONY: demo check test test-fast test-night test-pythons mutants cluster-test slurm-test lint docs install clean
 
 demo: $(STAMP)
 	$(BIN)/python experiments/grid.py --method fedcac --until-told --margin 2
@@ -30,6 +32,16 @@ test-fast: $(STAMP)
 # Runs whose processes and machines are killed again and again.
 test-night: $(STAMP)
 	$(PYTEST) -m night
+
+# The wheel on the oldest and the newest Python, each in an environment of its own: some GB are downloaded.
+test-pythons: $(STAMP)
+	for python in $(PYTHONS); do \
+		$$python -m venv build/$$python && \
+		build/$$python/bin/python -m pip install --disable-pip-version-check -q -c constraints.txt '.[all]' && \
+		build/$$python/bin/python -m pip uninstall --disable-pip-version-check -q -y fedbench-pfl || exit 1; \
+	done
+	FEDBENCH_PYTHONS=$$(for python in $(PYTHONS); do printf '%s:' build/$$python/bin/python; done) \
+		$(BIN)/python -m pytest tests/packaging
 
 # Every method broken on purpose, eight times each: are there tests that notice?
 mutants: $(STAMP)
@@ -60,6 +72,8 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("fedbench needs Python 3.11 or newer: make PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
 	@test -x $(BIN)/pip || $(PYTHON) -m venv .venv
 	@echo "installing into .venv (some minutes the first time)"
+	@# Its name was fedbench before, which would be a second distribution with the same commands.
+	@$(BIN)/python -m pip uninstall -q -y fedbench 2>/dev/null; rm -rf fedbench.egg-info
 	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e '.[test]'
 	@touch $@
 

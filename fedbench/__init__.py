@@ -31,9 +31,9 @@ LOADERS = dict.fromkeys(("load", "load_model"), "fedbench.studies.load")
 def __getattr__(name: str) -> Any:
     """Studies are imported when they are asked for: they import torch."""
     if name == "__version__":
-        from importlib.metadata import version
+        from fedbench.installation import version
 
-        return version("fedbench")
+        return version() or "unknown"
     if module := {**STUDIES, **LOADERS}.get(name):
         from importlib import import_module
 

@@ -110,7 +110,7 @@ def test_machines_install_this_checkout_with_the_constraints(name):
     assert sorted(cluster["file_mounts"].values()) == sorted(INSTALLED)
     assert all((ROOT / source).exists() for source in cluster["file_mounts"].values())
     install = next(line for line in cluster["setup_commands"] if "pip install" in line and " -e " in line)
-    assert "-c $HOME/fedbench/constraints.txt -e $HOME/fedbench" in install
+    assert '-c $HOME/fedbench/constraints.txt -e "$HOME/fedbench[all]"' in install
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -214,7 +214,7 @@ def test_manifests_and_image_have_the_ray_of_the_constraints():
     (version,) = re.findall(r"^ray==(.*)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
     assert {cluster_of(name)["spec"]["rayVersion"] for name in MANIFESTS} == {version}
     image = (ROOT / "clusters" / "kuberay" / "Dockerfile").read_text()
-    assert "-c constraints.txt -e ." in image
+    assert "-c constraints.txt -e '.[all]'" in image
     copied = {word for line in re.findall(r"^COPY (.*) \S+$", image, re.MULTILINE) for word in line.split()}
     assert copied == set(INSTALLED)
     ignored = (ROOT / "clusters" / "kuberay" / "Dockerfile.dockerignore").read_text()

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from fedbench.cli.lines import log_to_stderr
 from fedbench.errors import ConfigError, RunError
+from fedbench.installation import stranger, version
 from fedbench.plugins import Table
 from fedbench.user_code import told_exit
 
@@ -28,6 +29,7 @@ COMMANDS = {
     "wandb": "upload a study to W&B with tables, report and a workspace; without an account, show what it would upload",
     "doctor": "check the installation and this machine, and say what to do",
     "methods": "list the methods, or one method's options with default, range and source",
+    "completion": "print a script by which bash, zsh or fish completes commands, flags and names",
 }
 TABLE = Table("command", group="fedbench.commands", own={name: f"fedbench.cli.{name}:main" for name in COMMANDS})
 STORAGE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.EFBIG}
@@ -125,7 +127,7 @@ def line_of(name: str) -> str:
 
 def usage() -> str:
     """The text of `fedbench --help`."""
-    lines = [f"  {name:<9} {line_of(name)}" for name in dict.fromkeys((*COMMANDS, *TABLE.names()))]
+    lines = [f"  {name:<10} {line_of(name)}" for name in dict.fromkeys((*COMMANDS, *TABLE.names()))]
     first = "fedbench grid --method fedcac   tunes on the digits of scikit-learn, in a few minutes"
     return "\n".join(["usage: fedbench COMMAND ...", "", *lines, "", first, "See fedbench COMMAND --help."])
 
@@ -133,13 +135,13 @@ def usage() -> str:
 @command
 def main(argv: list[str]) -> int:
     """`fedbench COMMAND ...`."""
+    if line := stranger():
+        print(f"fedbench: warning: {line}", file=sys.stderr)
     if not argv or argv[0] in ("-h", "--help", "help"):
         print(usage())
         return OK if argv else MISTAKE
     if argv[0] == "--version":
-        from importlib.metadata import version
-
-        print(f"fedbench {version('fedbench')}")
+        print(f"fedbench {version() or 'unknown: it is not installed'}")
         return OK
     name, *rest = argv
     run: Main = TABLE.load(name)

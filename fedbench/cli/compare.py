@@ -11,6 +11,7 @@ from fedbench.cli.parse import parse
 from fedbench.cli.stages import (
     TUNING,
     asides,
+    check_trials,
     read_count,
     read_values,
     side_by_side,
@@ -58,7 +59,7 @@ FLAGS = (
 @command
 def main(argv: list[str]) -> int:
     """Runs or continues a comparison; prints its table, the answer and the paths of the results."""
-    config, asked = parse(argv, FLAGS, prog="fedbench compare", preview=preview)
+    config, asked = parse(argv, FLAGS, prog="fedbench compare", preview=preview, check=check_trials)
     names = read_methods(asked.methods)
     from fedbench.studies.compare import compare
     from fedbench.studies.stages import Stages

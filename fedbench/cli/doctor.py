@@ -13,6 +13,7 @@ from fedbench import processor
 from fedbench.cli import FAILED, OK, command
 from fedbench.cli.lines import loading
 from fedbench.errors import ConfigError
+from fedbench.installation import DISTRIBUTION, EXTRAS, install, missing, stranger, version, version_of
 
 USAGE = (
     "usage: fedbench doctor\n\n"
@@ -65,27 +66,29 @@ def _print_all(findings: Iterator[Finding]) -> int:
 
 
 def check_packages() -> Iterator[Finding]:
-    """The versions of this installation, and each package that is missing, too old or too new."""
+    """The versions of this installation, its extras, and each package that is missing, too old or too new."""
     from packaging.requirements import Requirement
 
-    yield Finding("fedbench", f"{metadata.version('fedbench')}, Python {platform.python_version()}")
-    yield Finding("packages", ", ".join(f"{name} {metadata.version(name)}" for name in SHOWN if _has(name)))
-    for text in metadata.requires("fedbench") or ():
+    known, python = version(), f"Python {platform.python_version()}"
+    remedy = "" if known else f"pip install {DISTRIBUTION}, or in a checkout pip install -e ."
+    yield Finding("fedbench", f"{known or 'not installed as a package'}, {python}", remedy)
+    if line := stranger():
+        said, _, todo = line.partition(": ")
+        yield Finding("fedbench", said, todo, is_wrong=True)
+    yield Finding("packages", ", ".join(f"{name} {found}" for name in SHOWN if (found := version_of(name))))
+    present = [name for name in EXTRAS if not missing(name)]
+    yield Finding("extras", ", ".join(present) or "none")
+    for name in EXTRAS:
+        if name not in present:
+            yield Finding("extras", f"without {' and '.join(missing(name))}", install(name))
+    for text in (metadata.requires(DISTRIBUTION) or ()) if known else ():
         needed = Requirement(text)
-        if needed.marker and not needed.marker.evaluate({"extra": ""}):
+        if needed.marker and not any(needed.marker.evaluate({"extra": name}) for name in ("", *present)):
             continue
-        have = metadata.version(needed.name) if _has(needed.name) else "missing"
+        have = version_of(needed.name) or "missing"
         if have == "missing" or not needed.specifier.contains(have, prereleases=True):
-            install = f"pip install '{needed.name}{needed.specifier}'"
-            yield Finding("packages", f"{needed.name} {have}, {needed.specifier} is needed", install, is_wrong=True)
-
-
-def _has(package: str) -> bool:
-    try:
-        metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return False
-    return True
+            todo = f"pip install '{needed.name}{needed.specifier}'"
+            yield Finding("packages", f"{needed.name} {have}, {needed.specifier} is needed", todo, is_wrong=True)
 
 
 def check_machine() -> Iterator[Finding]:
@@ -148,6 +151,8 @@ def _cannot_write(folder: Path) -> str:
 
 def check_ray() -> Iterator[Finding]:
     """Whether a Ray of one machine starts."""
+    if missing("ray"):
+        return
     from fedbench.config import Config
     from fedbench.runtime.ray.cluster import connect, describe_machines
 
@@ -160,6 +165,8 @@ def check_ray() -> Iterator[Finding]:
 
 def check_wandb() -> Iterator[Finding]:
     """Whether W&B would find an account; nothing is sent."""
+    if missing("wandb"):
+        return
     from fedbench.results.wandb_log import has_account, possible_mode
 
     if has_account():

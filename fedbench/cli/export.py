@@ -22,9 +22,9 @@ names of the classes) and predict.py, which prints predictions for a file of sam
 Programs take samples as they lie in the data set: the normalisation is inside."""
 FLAGS = (
     Flag("client", "client", "N"),
-    Flag("point", "point", "POINT"),
+    Flag("point", "point", "POINT", choices=("after_agg", "after_fit")),
     Flag("seed", "seed", "S"),
-    Flag("format", "format", "FORMAT"),
+    Flag("format", "format", "FORMAT", choices=("safetensors", "torch.export", "onnx")),
     Flag("out", "folder", "DIR"),
 )
 KNOWN = {flag.name: flag for flag in (*FLAGS, *COMMON) if flag in FLAGS or flag.name == "debug"}

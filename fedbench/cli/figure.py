@@ -7,13 +7,14 @@ from fedbench.cli import OK, command
 from fedbench.cli.flags import Flag
 from fedbench.cli.paper import METHODS, is_help, read_flags, shown_methods, usage_text
 from fedbench.errors import ConfigError
+from fedbench.installation import require
 
 ABOUT = """Draws a figure of the report for a paper: without a title, as wide as a column, legible in black and white.
 Prints its path and what it shows."""
 FLAGS = (
     Flag("what", "figure of the report [default: the score over rounds or settings]; a wrong name lists all", "NAME"),
     *METHODS,
-    Flag("format", "pdf, svg or png [default: as FILE ends, or pdf]", "NAME"),
+    Flag("format", "pdf, svg or png [default: as FILE ends, or pdf]", "NAME", choices=("pdf", "svg", "png")),
     Flag("width", "width in inches [number from 1 to 30; default 3.4]", "INCHES"),
     Flag("out", "file to write [default DIR/NAME.FORMAT]", "FILE"),
 )
@@ -28,6 +29,7 @@ def main(argv: list[str]) -> int:
     folder, asked = read_flags(argv, "figure", FLAGS)
     shown, width = shown_methods(asked), _width(asked.width)
     file = Path(asked.out).expanduser() if asked.out else None
+    require("plots")
     logging.getLogger("fedbench").info("drawing the figure")  # before loading the libraries for it
     from fedbench.report.in_matplotlib import picture_format, save_picture
     from fedbench.report.in_python import figure_of_matplotlib

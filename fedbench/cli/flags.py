@@ -25,12 +25,16 @@ KeyValues = dict[str, Any]
 
 @dataclass(frozen=True)
 class Flag:
-    """A flag besides the configuration keys. Without `metavar` it is a switch; `many` collects several values."""
+    """A flag besides the configuration keys. Without `metavar` it is a switch; `many` collects several values.
+
+    choices: its values, for completion in a shell.
+    """
 
     name: str
     description: str
     metavar: str = ""
     many: bool = False
+    choices: tuple[str, ...] = ()
 
     @property
     def attribute(self) -> str:
@@ -40,7 +44,12 @@ class Flag:
 
 COMMON = (
     Flag("config", "YAML file with the same keys; flags override the file, the file overrides the preset", "FILE"),
-    Flag("preset", f"start from a published protocol: {', '.join(PRESET_NAMES)}", "NAME"),
+    Flag(
+        "preset",
+        f"start from a published protocol: {', '.join(PRESET_NAMES)}",
+        "NAME",
+        choices=tuple(PRESET_NAMES),
+    ),
     Flag("print-config", "print the resolved configuration, mark what differs from the defaults, and stop"),
     Flag("debug", "show the stack trace of an error"),
     Flag("help", "show the usual flags; with --method NAME also the method's options"),

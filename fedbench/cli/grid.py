@@ -10,6 +10,7 @@ from fedbench.cli.parse import parse
 from fedbench.cli.stages import (
     TUNING,
     asides,
+    check_trials,
     read_count,
     read_space,
     side_by_side,
@@ -36,7 +37,7 @@ FLAGS = (
 @command
 def main(argv: list[str]) -> int:
     """Runs or continues a grid; prints the final table, failed and stopped trials, and the paths of the results."""
-    config, asked = parse(argv, FLAGS, prog="fedbench grid", preview=preview)
+    config, asked = parse(argv, FLAGS, prog="fedbench grid", preview=preview, check=check_trials)
     from fedbench.report.leaderboard import leaderboard
     from fedbench.report.scores import final_table_text, newcomers_text
     from fedbench.report.study import Study

@@ -120,11 +120,16 @@ def _flag_row(flag: Flag) -> HelpRow:
 
 
 def _key_row(key: str, field: FieldInfo) -> HelpRow:
-    short = {long: short for short, long in SHORT.items()}.get(key, key)
     from fedbench.data.partitions.scheme import readers  # imports NumPy, which other errors need not wait for
 
     said = _said(field, readers(key.removeprefix("partition.")) if key.startswith("partition.") else ())
-    return f"--{short.replace('_', '-') if '.' not in short else short}", said
+    return f"--{flag_of(key)}", said
+
+
+def flag_of(key: str) -> str:
+    """The flag of a key as --help shows it: `hosts` for resources.hosts, `save-models` for save_models."""
+    short = {long: short for short, long in SHORT.items()}.get(key, key)
+    return short if "." in short else short.replace("_", "-")
 
 
 def _said(field: FieldInfo, schemes: Sequence[str] = ()) -> str:

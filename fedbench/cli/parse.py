@@ -14,6 +14,7 @@ from fedbench.config.keys import nest
 from fedbench.data import sources
 from fedbench.data.partitions.scheme import SCHEMES
 from fedbench.errors import ConfigError
+from fedbench.installation import require
 from fedbench.methods import METHODS
 from fedbench.models import MODELS
 from fedbench.tasks import TASKS
@@ -25,11 +26,13 @@ def parse(
     prog: str = "fedbench run",
     preview: Callable[[Config, Namespace], tuple[Config, Iterable[str]]] = lambda config, asked: (config, ()),
     about: str = "",
+    check: Callable[[Config, Namespace], None] = lambda config, asked: None,
 ) -> tuple[Config, Namespace]:
     """The configuration from the flags, and the flags that are not part of it.
 
     Prints and exits for --help, --help-all and --print-config. preview: returns the configuration to print, and extra
-    lines. about: the command's description in --help. Raises ConfigError.
+    lines. about: the command's description in --help. check: raises ConfigError for what the command cannot do, before
+    PyTorch is loaded. Raises ConfigError.
     """
     flags = {flag.name: flag for flag in (*extra_flags, *COMMON)}
     asked, pairs = read(argv, flags)
@@ -39,6 +42,9 @@ def parse(
         raise Printed(OK)
     config = Config(**nest(merge_layers(asked.preset, asked.config, pairs)))
     check_known_names(config)
+    if not asked.print_config:
+        check_extras(config)
+        check(config, asked)
     loading()
     if asked.print_config:
         shown, lines = preview(config, asked)
@@ -57,6 +63,15 @@ def check_known_names(config: Config) -> None:
         TASKS.check_known(config.data.task)
     if config.model.name != "auto":
         MODELS.check_known(config.model.name)
+
+
+def check_extras(config: Config) -> None:
+    """Raises ConfigError if libraries are not installed that the configuration asks for. Imports none of them."""
+    resources = config.resources
+    if resources.hosts not in (0, "auto") or resources.address != "local":
+        require("ray", "use --hosts 0")
+    if "wandb" in config.loggers:
+        require("wandb")
 
 
 def study_folder(argv: Sequence[str], command: str) -> Path:

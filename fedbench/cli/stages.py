@@ -8,28 +8,33 @@ from fedbench.cli.flags import Flag, split_words
 from fedbench.config import Config
 from fedbench.config.files import parse_value
 from fedbench.errors import ConfigError
+from fedbench.installation import require
 from fedbench.results.quantities import plural
 
 if TYPE_CHECKING:
     from fedbench.results.plan import Plan
 
+POINTS = ("after_agg", "after_fit")
 TUNING = (
     Flag("tune-seeds", "seeds for tuning, different from the final ones [default 90 91 92]", "SEED", many=True),
     Flag(
         "search",
         "search method: a grid, random points, or Optuna's proposals [grid, random or optuna; default grid]",
         "KIND",
+        choices=("grid", "random", "optuna"),
     ),
     Flag("samples", "number of points of each method's space for random or optuna [whole number >= 1]", "N"),
     Flag(
         "scheduler",
         "asha stops trials that fall behind at a ninth and a third of the rounds [asha or none; default none]",
         "NAME",
+        choices=("asha", "none"),
     ),
     Flag(
         "point",
         "evaluation point for choosing points and for the answer [after_agg or after_fit; default after_agg]",
         "NAME",
+        choices=POINTS,
     ),
     Flag(
         "final-val",
@@ -51,6 +56,16 @@ def side_by_side(what: str) -> Flag:
     return Flag(
         "trials", f"maximum number of parallel {what} [whole number >= 1 or auto; default auto: as many as fit]", "N"
     )
+
+
+def check_trials(config: Config, asked: Namespace) -> None:
+    """Raises ConfigError if libraries are not installed by which a study searches and runs. Imports none of them."""
+    if getattr(asked, "search", None) == "optuna":
+        require("tune", "use --search random")
+    if getattr(asked, "scheduler", None) == "asha":
+        require("ray", "leave --scheduler asha out")
+    if config.resources.hosts != 0 or asked.trials != "1":
+        require("ray", "use --hosts 0 --trials 1")
 
 
 def tuning_of(asked: Namespace, least: int = 1, **more: Any) -> dict[str, Any]:

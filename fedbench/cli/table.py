@@ -10,11 +10,13 @@ from fedbench.cli.paper import METHODS, is_help, read_flags, shown_methods, usag
 ABOUT = """Prints a table or a text for a paper, or writes it into a file: scores with intervals, in which bold and
 marks go as far as the study's own tests; tried and chosen hyperparameters; of a comparison with --over an ablation,
 one row for each value; the protocol, a paragraph on data, training, tuning, seeds and tests; BibTeX of the methods."""
+WHATS = ("scores", "hyperparameters", "ablation", "protocol", "bibtex")
+FORMATS = ("latex", "markdown", "csv")
 FLAGS = (
-    Flag("what", "scores, hyperparameters, ablation, protocol or bibtex [default scores]", "NAME"),
+    Flag("what", "scores, hyperparameters, ablation, protocol or bibtex [default scores]", "NAME", choices=WHATS),
     *METHODS,
     Flag("reference", "method that marks of significance compare with [default local]", "NAME"),
-    Flag("format", "latex (with booktabs), markdown or csv [default: as FILE ends, or latex]", "NAME"),
+    Flag("format", "latex (with booktabs), markdown or csv [default: as FILE ends, or latex]", "NAME", choices=FORMATS),
     Flag("out", "file to write, for example scores.tex, scores.md, scores.csv or methods.bib", "FILE"),
 )
 

@@ -11,6 +11,7 @@ from fedbench.cli.flags import Flag
 from fedbench.cli.parse import parse, study_folder
 from fedbench.config import WandbConfig
 from fedbench.errors import ConfigError
+from fedbench.installation import require
 
 if TYPE_CHECKING:
     from fedbench.results.wandb_study import WandbStudy
@@ -35,6 +36,7 @@ def main(argv: list[str]) -> int:
         print(USAGE)
         return OK
     folder = study_folder(argv, "wandb")
+    require("wandb")
     config, asked = parse(argv[1:], FLAGS, prog="fedbench wandb")
     given = config.model_dump(exclude_unset=True)
     for key in given:

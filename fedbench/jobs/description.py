@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from fedbench.config import Config
 from fedbench.data.dataset import Dataset
 from fedbench.data.partitions import Partition
 from fedbench.data.partitions.scheme import FILE_SCHEME, headline
+from fedbench.installation import version, version_of
 from fedbench.jobs import provenance
 from fedbench.jobs.decisions import decisions
 from fedbench.models.state_dicts import weights_fingerprint
@@ -25,7 +25,7 @@ from fedbench.results.files import write_arrays_atomically, write_atomically, wr
 from fedbench.runtime.ray.cluster import COMMAND
 from fedbench.runtime.resolved import ResolvedRun
 
-RECORDED_LIBRARIES = ["fedbench", "torch", "torchvision", "lightning", "ray", "wandb", "numpy", "pandas"]
+RECORDED_LIBRARIES = ["torch", "torchvision", "lightning", "ray", "wandb", "numpy", "pandas"]
 DESCRIPTION_FILES = ("environment.json", "partition.json", "partition.npz", "config.yaml")
 MANY = 10_000
 """Number of clients above which a partition is kept as arrays."""
@@ -52,7 +52,11 @@ def describe_run(folder: Path, run: ResolvedRun, partitions: dict[int, Partition
 def environment(fingerprints: dict[str, str], dataset: Dataset) -> dict[str, Any]:
     """Versions, machine, state of the code, task, partitions and start time."""
     return {
-        "versions": {"python": platform.python_version(), **{name: _version(name) for name in RECORDED_LIBRARIES}},
+        "versions": {
+            "python": platform.python_version(),
+            "fedbench": version(),
+            **{name: version_of(name) for name in RECORDED_LIBRARIES},
+        },
         "machine": {"system": platform.platform(), "processor": processor.name(), "cores": processor.cores()},
         "git": _git(),
         "command": _command(),
@@ -121,13 +125,6 @@ def _arrays(dataset: Dataset, partitions: dict[int, Partition]) -> dict[str, np.
             own["class_counts"] = drawn.class_counts(dataset.labels, dataset.classes)
         found |= {f"{seed}/{name}": array for name, array in own.items()}
     return found
-
-
-def _version(name: str) -> str | None:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None
 
 
 def _git() -> dict[str, Any] | None:

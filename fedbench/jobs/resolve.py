@@ -1,5 +1,6 @@
 """Resolves a configuration: defaults of method, model and machine, and every check before round 1."""
 
+import logging
 from collections.abc import Sequence
 
 import torch
@@ -17,6 +18,7 @@ from fedbench.data.partitions.scheme import check_keys, with_client_count
 from fedbench.engine.learner import Learner
 from fedbench.engine.probe import probe, probe_logged, probe_metrics
 from fedbench.errors import ConfigError, as_config_error
+from fedbench.installation import install, missing, require
 from fedbench.methods.base import Method
 from fedbench.processor import cores
 from fedbench.runtime.attacks import attackers, check_attack
@@ -29,6 +31,8 @@ from fedbench.runtime.ray.placement_groups import room_on_gpus, share_of_gpu
 from fedbench.runtime.resolved import ResolvedRun
 from fedbench.runtime.warnings import method_warnings
 from fedbench.user_code import exits_refused
+
+log = logging.getLogger("fedbench")
 
 MOST_EVALUATED = 1000
 """Number of clients that are evaluated by default, at most."""
@@ -55,6 +59,8 @@ def resolve(config: Config) -> ResolvedRun:
 def with_defaults(config: Config) -> Config:
     """The configuration with the defaults that need no data: options, and the method's own. Raises ConfigError."""
     config = config.model_copy(deep=True)
+    if "wandb" in config.loggers:
+        require("wandb")
     options = methods.checked_options(config.method).model_dump(mode="json")
     config.method = type(config.method)(name=config.method.name, **options)
     chosen = rules.checked_options(config.aggregator).model_dump(mode="json")
@@ -168,6 +174,9 @@ def choose_hosts(config: Config) -> None:
     its free resources count instead of this machine's, and clients are never in this process.
     """
     resources = config.resources
+    if resources.hosts == "auto" and resources.address == "local" and missing("ray"):
+        log.info(f"hosts = auto: in this process, because Ray is not installed ({install('ray')})")
+        resources.hosts = 0
     if "auto" not in (resources.hosts, resources.gpus_per_host):
         return
     clustered = resources.address != "local"

@@ -9,6 +9,7 @@ from typing import Any
 
 from fedbench.config import Config
 from fedbench.errors import ConfigError
+from fedbench.installation import require
 from fedbench.jobs import run_folder
 from fedbench.jobs.folder_sync import Supplies, supplies_for
 from fedbench.jobs.job import Job, Outcome
@@ -110,6 +111,7 @@ def ray_for(jobs: Sequence[Job], at_once: int | None, early: bool = False) -> It
     if at_once == 1 and jobs[0].config.resources.hosts == 0 and not early:
         yield None
         return
+    require("ray", "stop no trials early" if early else "use --hosts 0 --trials 1")
     with cluster.connect(jobs[0].config, cpus=1) as ray:
         _check_capacity(ray, jobs[0].config)
         yield ray

@@ -11,6 +11,7 @@ import plotly.graph_objects as go
 import plotly.io
 
 from fedbench.errors import ConfigError
+from fedbench.installation import require
 from fedbench.report.leaderboard import laid_out, leaderboard
 from fedbench.report.matrix import Survey, heads, matrix_answer, matrix_lines, matrix_parts
 from fedbench.report.page import parts
@@ -68,6 +69,7 @@ def figure_of_matplotlib(
     name: by default the score over rounds or settings. methods: those that are shown, in this order; names: how they
     are called; width: in inches. Raises ConfigError if there is no such figure or method.
     """
+    require("plots")
     from fedbench.report.in_matplotlib import COLUMN, ShownMethods, drawn
 
     known, labels = _charts(folder, methods)

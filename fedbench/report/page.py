@@ -1,5 +1,6 @@
 """The report of a study: one self-contained HTML page with texts, tables, figures and configuration."""
 
+import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import yaml
 
 from fedbench.config import Config
 from fedbench.config.keys import flat
+from fedbench.installation import install, missing
 from fedbench.report import answer, curves, figures, grids, scores, searches, traces, verdicts
 from fedbench.report.comparisons import behind_best, client_gains, forest, tuning_strip
 from fedbench.report.leaderboard import (
@@ -32,6 +34,8 @@ from fedbench.report.typeset import sentence
 from fedbench.results.files import write_atomically
 from fedbench.results.tables import BASELINE
 
+log = logging.getLogger("fedbench")
+
 MOST_SLOPES = 6
 """Maximum number of methods whose clients are drawn, best first."""
 LEAST_CHOSEN = 4
@@ -47,7 +51,11 @@ def write_page(folder: Path) -> Path:
     rows = leaderboard(study) if study.plan.subject is None else []
     if study.plan.subject is None and (rows or study.failures):
         write_tables(rows, study.metric, folder, study.failures)
-    if rows:
+    if rows and missing("plots"):
+        for stale in (*_pictures(folder, "curves"), *_pictures(folder, "costs")):
+            (folder / stale).unlink()
+        log.info(f"the curves are on the page, and not in files: these need matplotlib ({install('plots')})")
+    elif rows:
         from fedbench.report.pictures import write_pictures
 
         write_pictures(study, folder)
@@ -184,12 +192,13 @@ def _curve_part(study: Study) -> Part:
     several = max(len(study.last(method, p)) for method in study.metrics for p in POINT_NAMES) > 1
     band = "; bands: lowest to highest seed" if several else ""
     intro = f"Mean over clients and seeds{band}."
-    return Part("curves", f"{sentence(study.metric.label)} over rounds", made, intro, files=_pictures(study, "curves"))
+    title, files = f"{sentence(study.metric.label)} over rounds", _pictures(study.folder, "curves")
+    return Part("curves", title, made, intro, files=files)
 
 
-def _pictures(study: Study, name: str) -> list[str]:
+def _pictures(folder: Path, name: str) -> list[str]:
     """The existing files from `write_pictures`."""
-    return [file for kind in ("png", "svg") if (study.folder / (file := f"{name}.{kind}")).exists()]
+    return [file for kind in ("png", "svg") if (folder / (file := f"{name}.{kind}")).exists()]
 
 
 def _client_part(study: Study) -> Part:
@@ -285,7 +294,7 @@ def _cost_part(study: Study) -> Part:
         ),
         ("seconds", "Seconds per round", figures.time_bars(study), "Mean over rounds and seeds, on this machine."),
     )
-    return Part("cost", "Cost", made, files=_pictures(study, "costs"))
+    return Part("cost", "Cost", made, files=_pictures(study.folder, "costs"))
 
 
 def _partition_part(study: Study) -> Part:

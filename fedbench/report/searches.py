@@ -7,6 +7,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
+from fedbench.installation import install, missing
 from fedbench.report.grids import short
 from fedbench.report.study import Study
 from fedbench.report.theme import LIGHT, axis, figure
@@ -32,8 +33,10 @@ def search_charts(study: Study) -> Iterator[tuple[str, str, go.Figure, str]]:
             continue
         chosen = point_name(study.plan.choices.get(label, {"": None}))
         told = "Each line is a point; orange: the chosen one, blue: the best third."
+        if len(points) >= LEAST_POINTS and missing("tune"):
+            told += f" The importance of each key needs Optuna: {install('tune')}."
         yield f"lines-{number}", label, parallel_coordinates(study.metric, points, keys, chosen), told
-        if len(points) >= LEAST_POINTS:
+        if len(points) >= LEAST_POINTS and not missing("tune"):
             shares = importance(points, keys)
             caption = f"Shares of the variance of {len(points)} validation scores that a forest explains (fANOVA)."
             yield f"shares-{number}", f"Importance of keys for {label}", bars(shares), caption

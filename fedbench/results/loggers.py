@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from fedbench.config import Config
 from fedbench.errors import ConfigError
 from fedbench.import_string import import_string
+from fedbench.installation import require
 from fedbench.results.files import write_json_atomically
 from fedbench.results.logged import (
     LoggedRow,
@@ -170,6 +171,7 @@ def log_page(folder: Path, config: Config, warn: Warn = log.warning) -> None:
     if "wandb" not in config.loggers:
         return
     try:
+        require("wandb")
         from fedbench.results.wandb_study import WandbStudy, is_overview, send_overview, send_study
 
         if is_overview(folder):
@@ -184,6 +186,7 @@ def account_variables(names: Iterable[str]) -> dict[str, str]:
     """The environment variables by which these loggers find this machine's account, for processes on other machines."""
     if "wandb" not in names:
         return {}
+    require("wandb")
     from fedbench.results.wandb_log import account_environment
 
     return account_environment()
@@ -193,6 +196,7 @@ def with_reachable_loggers(config: Config) -> Config:
     """Sets loggers offline whose server does not answer, so that the trials of a study need not wait for it."""
     if "wandb" not in config.loggers:
         return config
+    require("wandb")
     from fedbench.results.wandb_log import offline_where_unanswered
 
     return config.model_copy(update={"wandb": offline_where_unanswered(config.wandb)})
@@ -200,6 +204,7 @@ def with_reachable_loggers(config: Config) -> Config:
 
 def _make(name: str, config: Config, folder: Path, entry: Entry, warn: Warn) -> Logger:
     if name == "wandb":
+        require("wandb")
         from fedbench.results.wandb_log import WandbLog
 
         return WandbLog(config, folder, entry, warn)
@@ -224,7 +229,8 @@ def _tensorboard(folder: Path) -> Logger:
     try:
         return TensorBoardLogger(folder, name="tensorboard", default_hp_metric=False)
     except ImportError:
-        raise ConfigError("loggers = 'tensorboard': not installed; run `pip install tensorboard`") from None
+        require("tensorboard")
+        raise
 
 
 def _own(name: str, folder: Path) -> Logger:

@@ -6,6 +6,7 @@ from math import isfinite
 from typing import Any, Literal, get_args
 
 from fedbench.errors import ConfigError, nearest
+from fedbench.installation import require
 from fedbench.results.plan import point_name
 from fedbench.silence import silence_logger
 from fedbench.studies.space import Space, Values, round_to_bounds
@@ -69,6 +70,7 @@ def propose(space: Space, tried: Sequence[Tried], takes: Callable[[Values], bool
     The point depends only on the number of tried points and their scores, so that an interrupted search continues
     unchanged. Raises ConfigError for distributions that Optuna does not support.
     """
+    require("tune", "use --search random")
     from ray.tune.search.optuna import OptunaSearch  # first, because it sets its logger's level
 
     with silence_logger("optuna"):

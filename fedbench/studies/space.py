@@ -13,6 +13,7 @@ from fedbench.config import Config
 from fedbench.config.files import parse_value
 from fedbench.config.words import keys_called
 from fedbench.errors import ConfigError, as_config_error
+from fedbench.installation import require
 from fedbench.results.plan import point_name, text_of
 
 SEARCHED = ("method.", "train.")
@@ -190,6 +191,7 @@ def distribution(text: str) -> Any:
     name, bracket, inside = text.strip().removeprefix("tune.").partition("(")
     if not bracket or name not in DISTRIBUTIONS:
         return None
+    require("ray", f"list values instead of {text}")
     from ray import tune
 
     expected = "as Ray Tune has it, for example loguniform(1e-4, 1e-1)"

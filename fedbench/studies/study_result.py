@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, overload
 import pandas as pd
 
 from fedbench.errors import ConfigError
+from fedbench.installation import require
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as MatplotlibFigure
@@ -160,6 +161,7 @@ class StudyResult:
             text = self.typeset(what or ("bibtex" if kind == "bib" else "scores"), methods=methods, names=names, **more)
             write_atomically(file, text)
         else:
+            require("plots")
             from fedbench.report.in_matplotlib import picture_format, save_picture
 
             kind = picture_format(file, others=ENDINGS)

@@ -19,6 +19,7 @@ from typing import Any
 
 from fedbench.errors import PACKAGE
 from fedbench.import_string import MAIN
+from fedbench.installation import DISTRIBUTION, EXTRAS
 
 LIBRARY = tuple({Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")})
 INSTALLED = ("site-packages", "dist-packages")
@@ -208,10 +209,11 @@ def _distributions() -> Mapping[str, list[str]]:
 @cache
 def _own_needs() -> frozenset[str]:
     try:
-        needs = metadata.requires("fedbench") or []
+        needs = metadata.requires(DISTRIBUTION) or []
     except metadata.PackageNotFoundError:
         needs = []
-    names = [re.match(r"[\w.-]+", need) for need in needs if "extra ==" not in need]
+    kinds = [f'extra == "{name}"' for name in EXTRAS]
+    names = [re.match(r"[\w.-]+", need) for need in needs if "extra ==" not in need or need.endswith(tuple(kinds))]
     return frozenset(_plain(name.group()) for name in names if name)
 
 

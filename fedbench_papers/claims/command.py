@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from fedbench.cli import OK, command
 from fedbench.cli.flags import Flag, split_words
 from fedbench.cli.parse import parse
-from fedbench.cli.stages import read_count, read_number, side_by_side
+from fedbench.cli.stages import check_trials, read_count, read_number, side_by_side
 from fedbench.config import Config
 from fedbench.config.keys import flat
 from fedbench.errors import ConfigError
@@ -55,7 +55,7 @@ def main(argv: list[str]) -> int:
         own = [*FLAGS[:2], *KEY_FLAGS, *FLAGS[2:]]
         print("\n".join([USAGE, *(f"--{f'{f.name} {f.metavar}':<30}{f.description}" for f in own), "", SOURCES]))
         return OK
-    config, asked = parse(argv, FLAGS, "fedbench claims", preview)
+    config, asked = parse(argv, FLAGS, "fedbench claims", preview, check=check)
     keys, conditions = harmless_keys(config), conditions_of(config, asked)
     at_once = read_count("trials", asked.trials)
     from fedbench.studies.stages import Stages
@@ -84,6 +84,12 @@ def main(argv: list[str]) -> int:
     print(f"results: {config.out or 'results'}/{conditions.folder}")
     print(f"report:  {done.report}")
     return OK
+
+
+def check(config: Config, asked: Namespace) -> None:
+    """Raises ConfigError if libraries are not installed by which rows run."""
+    if asked.only:
+        check_trials(config, asked)
 
 
 def rows_named(asked: Namespace) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 from fedbench.cli import OK, command
 from fedbench.cli.flags import Flag, split_words
 from fedbench.cli.parse import parse
-from fedbench.cli.stages import read_count, side_by_side
+from fedbench.cli.stages import check_trials, read_count, side_by_side
 from fedbench.config import Config
 from fedbench.errors import ConfigError
 
@@ -42,7 +42,7 @@ An experiment sets many keys itself, overriding the defaults below: --print-conf
 def main(argv: list[str]) -> int:
     """reproduce the papers' tables, with our numbers next to the published ones"""
     word, rest = (argv[0], argv[1:]) if argv and not argv[0].startswith("-") else (None, argv)
-    said = {"preview": partial(preview, word)} if word else {}
+    said: dict[str, Any] = {"preview": partial(preview, word), "check": check_trials} if word else {}
     config, asked = parse(
         rest, FLAGS, prog="fedbench reproduce [PAPER/EXPERIMENT | PAPER --figure N]", about=ABOUT, **said
     )

@@ -9,6 +9,7 @@ import torch
 
 from fedbench.cli import doctor
 from fedbench.errors import ConfigError
+from fedbench.installation import EXTRAS
 from fedbench.runtime.ray import cluster
 
 
@@ -35,20 +36,35 @@ def test_a_machine_on_which_all_is_well(lines, tmp_path):
     code, printed = lines()
     assert code == 0
     assert not any(line.startswith("wrong") for line in printed)
-    assert [line[7:21].strip() for line in printed][:3] == ["fedbench", "packages", "cores"]
+    assert [line[7:21].strip() for line in printed][:4] == ["fedbench", "packages", "extras", "cores"]
     assert any(line.startswith("ok     results") and str(tmp_path) in line for line in printed)
     assert any(line.startswith("ok     Ray            starts: 1 machine") for line in printed)
 
 
 def test_packages_that_are_missing_or_too_old_end_it(lines, monkeypatch):
-    needed = ["numpy>=999", "no-such-package>=2", "torch>=2", 'other>=1; extra == "test"']
+    needed = ["numpy>=999", "no-such-package>=2", "torch>=2", 'other>=1; extra == "test"', 'ray>=999; extra == "ray"']
     monkeypatch.setattr(metadata, "requires", lambda name: needed)
     code, printed = lines()
     assert code == 1
-    assert printed[2:] == [
+    assert printed[2] == "ok     extras         ray, tune, wandb, plots, tensorboard"
+    assert printed[3:] == [
         f"wrong  packages       numpy {metadata.version('numpy')}, >=999 is needed: pip install 'numpy>=999'",
         "wrong  packages       no-such-package missing, >=2 is needed: pip install 'no-such-package>=2'",
+        f"wrong  packages       ray {metadata.version('ray')}, >=999 is needed: pip install 'ray>=999'",
     ]
+
+
+def test_extras_that_are_missing_are_notes(lines, monkeypatch):
+    monkeypatch.setitem(EXTRAS, "ray", {"no_such_ray": "Ray"})
+    monkeypatch.setitem(EXTRAS, "wandb", {"no_such_wandb": "W&B"})
+    code, printed = lines()
+    assert code == 0
+    assert printed[2:5] == [
+        "ok     extras         tune, plots, tensorboard",
+        "note   extras         without Ray: pip install 'fedbench-pfl[ray]'",
+        "note   extras         without W&B: pip install 'fedbench-pfl[wandb]'",
+    ]
+    assert not {"Ray", "W&B"} & {line[7:21].strip() for line in printed}
 
 
 def test_a_cache_that_cannot_be_written(lines, monkeypatch, tmp_path):

@@ -148,7 +148,7 @@ def test_classes_and_functions_stand_for_their_names():
         pass
 
     config = Config(method=FedPer, model={"name": Path, "hidden": 3}, aggregator=rule, data=Inner)
-    assert (config.method.name, config.model.name) == ("fedper", "pathlib:Path")
+    assert (config.method.name, config.model.name) == ("fedper", f"{Path.__module__}:Path")
     assert config.model.options == {"hidden": 3}
     assert config.aggregator.name == "tests.config.test_schema:rule"
     where = r"test_classes_and_functions_stand_for_their_names\.<locals>\.Inner@[0-9a-f]{8}"

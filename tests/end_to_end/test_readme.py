@@ -152,7 +152,7 @@ def known_flags() -> set[str]:
 
 
 def test_every_flag_in_the_text_exists():
-    options = {"--method.tau", "--method.mu", "--model.hidden", "--data.size", "--data.kind"}
+    options = {"--method.tau", "--method.mu", "--model.hidden", "--data.size", "--data.kind", "--index-url"}
     assert set(re.findall(r"--[a-z][\w.-]*", TEXT)) <= known_flags() | options
 
 

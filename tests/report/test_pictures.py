@@ -2,8 +2,10 @@
 
 from pathlib import Path
 
+import pytest
 from PIL import Image
 
+from fedbench.installation import EXTRAS
 from tests.report.reading import Make, page_of
 
 
@@ -15,6 +17,20 @@ def test_curves_leave_as_png_and_svg_which_the_page_links(make_comparison: Make)
         with Image.open(folder / f"{name}.png") as picture:
             assert picture.size == (1800, 720)
         assert "<svg" in (folder / f"{name}.svg").read_text()
+
+
+def test_without_matplotlib_the_page_comes_without_them(
+    make_comparison: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder: Path = make_comparison({"local": 0.7, "fedcac": 0.8}, seeds=(0, 1))
+    assert "curves.png" in page_of(folder).references
+    monkeypatch.setitem(EXTRAS, "plots", {"no_such_matplotlib": "matplotlib"})
+    caplog.set_level("INFO", "fedbench")
+    page = page_of(folder)
+    assert "curve-after_agg" in page.charts
+    assert not [name for name in page.references if name.endswith((".png", ".svg"))]
+    assert not [*folder.glob("*.png"), *folder.glob("*.svg")], "those of an earlier page would not be of this one"
+    assert "these need matplotlib (pip install 'fedbench-pfl[plots]')" in caplog.text
 
 
 def test_the_same_numbers_give_the_same_files(make_comparison: Make) -> None:

@@ -5,7 +5,9 @@ from itertools import product
 import numpy as np
 import pytest
 
-from fedbench.report.searches import importance, intro, on_scale, search_notes, ticks
+from fedbench.installation import EXTRAS
+from fedbench.report.searches import importance, intro, on_scale, search_charts, search_notes, ticks
+from fedbench.report.study import Study
 from fedbench.results.plan import Entry, Plan
 from tests.report.reading import Make, page_of
 
@@ -27,6 +29,16 @@ def test_more_than_two_keys_are_drawn_as_lines_and_shares(make_grid: Make) -> No
     assert table["heads"] == ["tau", "beta", "train.lr", "validation"]
     assert ["0.1", "none", "0.001"] in [row[:3] for row in table["rows"]], "values, not places on the axes"
     assert {"lines-0", "shares-0"} <= page.charts.keys()
+
+
+def test_without_optuna_the_lines_say_what_is_missing(make_grid: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(EXTRAS, "tune", {"no_such_optuna": "Optuna"})
+    folder = make_grid(space=SPACE, final=False)
+    page = page_of(folder)
+    assert "lines-0" in page.charts
+    assert "shares-0" not in page.charts
+    (told,) = [said for _, _, _, said in search_charts(Study.load(folder))]
+    assert told.endswith("The importance of each key needs Optuna: pip install 'fedbench-pfl[tune]'.")
 
 
 def test_two_keys_of_a_grid_are_not(make_grid: Make) -> None:

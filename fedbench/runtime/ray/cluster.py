@@ -16,6 +16,7 @@ from typing import Any
 
 from fedbench.config import Config
 from fedbench.errors import ConfigError, first_line
+from fedbench.installation import require
 from fedbench.processor import cores
 from fedbench.runtime import retries
 from fedbench.runtime.ray.liveness import RayLostError, check_alive
@@ -57,7 +58,8 @@ def inside_a_trial() -> bool:
 
 @contextmanager
 def connect(config: Config, cpus: float | None = None) -> Iterator[Any]:
-    """Ray during a block; an existing connection is used and left open."""
+    """Ray during a block; an existing connection is used and left open. Raises ConfigError without Ray."""
+    require("ray", "use --hosts 0")
     with _environment(config.resources.address == "local"):
         import ray
 

@@ -1,0 +1,3 @@
+from fedbench.cli.completion import main
+
+raise SystemExit(main())
