@@ -473,6 +473,7 @@ class Driver:
             "cpu": seconds["cpu"],
             "host_busy": [round(b, 6) for b in busy],
             "rss_mb": sum({os.getpid(): resident_mb(), **{reply.process: reply.rss_mb for reply in replies}}.values()),
+            "gpu_mb": sum(reply.gpu_mb for reply in replies),
         }
         self.recorder.write_timing(timing)
         self._tell_remarks()
