@@ -28,6 +28,7 @@ MOST = 10_000_000
 EXACT, WASTED = 1e-6, 0.05
 """Tolerance of 1/k, and the share of a GPU that rounding it, as in 0.33, may leave unused."""
 NEW_CLIENTS_EPOCHS, NEW_CLIENTS_SAMPLES = [0, 1, 2, 5, 10], [1, 5, 20]
+LOGGING = ("loggers", "log_clients", "wandb")
 YOUNGER = (
     ("", "save_predictions", False),
     ("evaluate", "module_metrics", False),
@@ -426,6 +427,9 @@ class Config(Section):
         "`fedbench metrics`",
     )
     loggers: list[str] = Field([], description="wandb, csv, tensorboard, or package.module:Class of a Lightning Logger")
+    log_clients: bool = Field(
+        False, description="also give loggers a curve per client: its primary metric on test, at every point"
+    )
     wandb: WandbConfig = WandbConfig()
     name: str | None = Field(None, description="name of the run; none: generated from the configuration")
     out: Path | None = Field(None, description="folder for the results; none: results/<experiment>/<name>")
@@ -485,7 +489,7 @@ class Config(Section):
         """
         tree = self.model_dump(mode="json")
         del tree["data"]["content"]
-        for key in ("seeds", "resources", "checkpoint", "keep_results", "loggers", "wandb", "name", "out"):
+        for key in (*LOGGING, "seeds", "resources", "checkpoint", "keep_results", "name", "out"):
             del tree[key]
         for section, key, default in YOUNGER:
             held = tree[section] if section else tree
