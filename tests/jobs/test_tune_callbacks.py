@@ -18,7 +18,7 @@ from tests.runtime.rounds import small
 
 
 def job(folder, label="fedper", seed=90, **values) -> Job:
-    return Job(Config(rounds=9, seeds=[seed]), folder, label, "candidate", values, study=folder.parent / "study")
+    return Job(Config(rounds=9, seeds=[seed], resources={"gpus_per_host": 0}), folder, label, "candidate", values, study=folder.parent / "study")
 
 
 def trial(own: Job) -> SimpleNamespace:
