@@ -18,7 +18,8 @@ from tests.runtime.rounds import small
 
 
 def job(folder, label="fedper", seed=90, **values) -> Job:
-    return Job(Config(rounds=9, seeds=[seed], resources={"gpus_per_host": 0}), folder, label, "candidate", values, study=folder.parent / "study")
+    config = Config(rounds=9, seeds=[seed], resources={"gpus_per_host": 0})
+    return Job(config, folder, label, "candidate", values, study=folder.parent / "study")
 
 
 def trial(own: Job) -> SimpleNamespace:

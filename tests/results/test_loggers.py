@@ -117,13 +117,18 @@ def test_an_own_logger_gets_the_runs_folder(tmp_path):
     assert logger.logger.save_dir == str(tmp_path)
 
 
+def client_columns(folder):
+    rows = csv_rows(folder)
+    return [{key: value for key, value in row.items() if "/client_" in key or key == "step"} for row in rows]
+
+
 def test_a_curve_per_client_is_logged_where_it_is_asked_for(tmp_path):
     """As the run goes, and again from its records; values are those of clients.parquet."""
     asked = dict(rounds=2, loggers=["csv"])
     run(small(out=str(tmp_path / "plain"), **asked), report=False)
     done = run(small(out=str(tmp_path / "run"), log_clients=True, **asked), report=False)
     assert done.config.key() == load(tmp_path / "plain").config.key(), "it is the same run"
-    rows = csv_rows(tmp_path / "run")
+    rows = client_columns(tmp_path / "run")
     assert not any("/client_" in key for key in csv_rows(tmp_path / "plain")[0])
     frame = Records(tmp_path / "run").clients().set_index(["round", "client", "point"])["test_accuracy"]
     for row in rows:
@@ -133,7 +138,7 @@ def test_a_curve_per_client_is_logged_where_it_is_asked_for(tmp_path):
                 assert value == pytest.approx(frame[int(row["step"]), client, point])
     shutil.rmtree(tmp_path / "run" / "csv")
     catch_up(make_loggers(done.config, tmp_path / "run", ENTRY, resume=False), tmp_path / "run")
-    assert csv_rows(tmp_path / "run") == rows
+    assert client_columns(tmp_path / "run") == rows
 
 
 @pytest.mark.parametrize("mode", ["disabled", "offline"])
