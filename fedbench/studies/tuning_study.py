@@ -18,7 +18,7 @@ from fedbench.jobs.gpu_shares import GpuShares, open_to_trial
 from fedbench.jobs.job import Job, Outcome
 from fedbench.jobs.resolve import check, resolve, with_defaults
 from fedbench.jobs.schedule import ray_for, run_jobs
-from fedbench.jobs.tune_callbacks import JobProgress
+from fedbench.jobs.tune_callbacks import JobProgress, MoreJobs
 from fedbench.results import loggers
 from fedbench.results.plan import EntryRole, Plan, is_study, point_name, study_name
 from fedbench.results.race import race_of
@@ -339,7 +339,8 @@ def run_studies(
                 study.recall()
             stages, pairs = _StageRunner(studies, at_once, watch), list(zip(studies, metrics, strict=True))
             tuning: dict[str, Any] = {"early": early, "tune_folder": studies[0].folder / TUNE}
-            more = partial(_propose, studies, metrics)
+            proposes = any(method.samples for study in studies for method in study.compared)
+            more: MoreJobs = partial(_propose, studies, metrics) if proposes else tuple
             stages.run(TUNING, [study.candidates() for study in studies], more=more, **tuning)
             for place in range(1, max(len(study.tune_seeds) for study in studies)):
                 better = [study.better_candidates(place, metric) for study, metric in pairs]
