@@ -6,6 +6,7 @@ dashboard, which hands out what jobs print and nothing else.
 
 import asyncio
 import json
+import logging
 import re
 import shlex
 import sys
@@ -20,6 +21,7 @@ from fedbench.errors import ConfigError, first_line
 from fedbench.jobs.folder_sync import FileServer, file_names, read_files
 from fedbench.jobs.run_folder import relative_path
 from fedbench.results.plan import Plan, studies_in
+from fedbench.silence import silence_logger
 
 RESULTS = re.compile(r"^results: (.+)$", re.MULTILINE)
 """The line in which a command names its folder."""
@@ -74,7 +76,8 @@ def _output_of(client: Any, line: str, say: Callable[[str], None] = lambda text:
         async for text in client.tail_job_logs(number):
             say(text)
 
-    with suppress(RuntimeError):  # the connection was lost: what is known of the job is asked below
+    # After a lost connection, what is known of the job is asked below.
+    with suppress(RuntimeError), silence_logger("ray.dashboard.modules.job.sdk", logging.WARNING):
         asyncio.run(follow())
     return _Output(str(getattr(client.get_job_status(number), "value", "")), client.get_job_logs(number))
 
