@@ -132,7 +132,9 @@ def test_nothing_is_written_where_nothing_is_mounted(name):
 def test_one_switch_tells_the_files_apart(name):
     """The commands at the top of every file are the same but for its name."""
     text = (ROOT / name).read_text()
-    commands = re.findall(r"^#   ((?:ray|fedbench) [^#]*?)(?:   .*)?$", text[: text.index("cluster_name")], re.MULTILINE)
+    commands = re.findall(
+        r"^#   ((?:ray|fedbench) [^#]*?)(?:   .*)?$", text[: text.index("cluster_name")], re.MULTILINE
+    )
     assert [command.split()[1] for command in commands] == ["up", "dashboard", "grid", "down"]
     assert all(name in command for command in commands if command.startswith("ray"))
 
