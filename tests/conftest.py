@@ -35,14 +35,13 @@ def pytest_unconfigure() -> None:
 
 @pytest.fixture(scope="session")
 def local_ray() -> Iterator[Any]:
-    """One local Ray for all tests that need one: room for four hosts that stay, and two more."""
+    """One local Ray for all tests that need one: room for four hosts that stay, two more, and a GPU that is none."""
     import ray
 
     quiet: dict[str, Any] = dict(include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     from fedbench.runtime.ray.cluster import start_with_retries
 
-    start_with_retries(
-        lambda: ray.init(address="local", num_cpus=6, object_store_memory=200 * 2**20, **quiet), ray.shutdown
-    )
+    size = dict(num_cpus=6, num_gpus=1, object_store_memory=200 * 2**20)
+    start_with_retries(lambda: ray.init(address="local", **size, **quiet), ray.shutdown)
     yield ray
     ray.shutdown()

@@ -132,10 +132,11 @@ def test_nothing_is_written_where_nothing_is_mounted(name):
 def test_one_switch_tells_the_files_apart(name):
     """The commands at the top of every file are the same but for its name."""
     text = (ROOT / name).read_text()
-    commands = re.findall(r"^#   (ray [^#]*?)(?:   .*)?$", text[: text.index("cluster_name")], re.MULTILINE)
-    expected = ("up", "dashboard", "job", "rsync-down", "down")
-    assert [command.split()[1] for command in commands] == [*expected]
-    assert all(name in command for command in commands if command.split()[1] != "job")
+    commands = re.findall(
+        r"^#   ((?:ray|fedbench) [^#]*?)(?:   .*)?$", text[: text.index("cluster_name")], re.MULTILINE
+    )
+    assert [command.split()[1] for command in commands] == ["up", "dashboard", "grid", "down"]
+    assert all(name in command for command in commands if command.startswith("ray"))
 
 
 def test_own_machines_all_start():

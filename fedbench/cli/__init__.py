@@ -145,4 +145,6 @@ def main(argv: list[str]) -> int:
         return OK
     name, *rest = argv
     run: Main = TABLE.load(name)
-    return run(rest)
+    from fedbench.cli import submit
+
+    return submit.main(argv) if submit.dashboard_in(rest) else run(rest)

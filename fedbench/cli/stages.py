@@ -96,7 +96,7 @@ MOST_JOBS_NAMED = 5
 
 
 def asides(plan: "Plan") -> Iterator[str]:
-    """Lines about failed and stopped trials and points left out."""
+    """Lines about failed, stopped and repeated trials and points left out."""
     failed: dict[tuple[str, str], list[str]] = {}
     for entry in plan.failed():
         name = f"{entry.label} {entry.name} seed {entry.seed}"
@@ -109,6 +109,7 @@ def asides(plan: "Plan") -> Iterator[str]:
         more = f"; and {len(stopped) - MOST_JOBS_NAMED} more" if len(stopped) > MOST_JOBS_NAMED else ""
         yield f"stopped: {len(stopped)} of {sum(e.role == 'candidate' for e in plan.entries)} trials: {some}{more}"
     yield from (f"left out: {label} {point}: {why}" for label, point, why in plan.refused)
+    yield from (f"again:   {line}" for line in plan.gpu_notes())
 
 
 def read_count(flag: str, text: str | None, least: int = 1) -> int | None:

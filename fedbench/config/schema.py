@@ -26,7 +26,10 @@ from fedbench.user_code.given_model import with_model_name
 
 MOST = 10_000_000
 """Clients and rounds, of which more are a slip of the keyboard and would fill the memory."""
+EXACT, WASTED = 1e-6, 0.05
+"""Tolerance of 1/k, and the share of a GPU that rounding it, as in 0.33, may leave unused."""
 NEW_CLIENTS_EPOCHS, NEW_CLIENTS_SAMPLES = [0, 1, 2, 5, 10], [1, 5, 20]
+LOGGING = ("loggers", "log_clients", "wandb")
 YOUNGER = (
     ("", "save_predictions", False),
     ("evaluate", "module_metrics", False),
@@ -317,6 +320,11 @@ class ResourcesConfig(Section):
     gpus_per_host: Annotated[float, Field(ge=0)] | Literal["auto"] = Field(
         "auto", description="fraction of a GPU per host; auto: by hosts and GPUs"
     )
+    gpus_per_trial: Annotated[float, Field(gt=0)] | Literal["auto"] = Field(
+        "auto",
+        description="GPUs per trial of a study, which its hosts divide: 1/k such as 0.25, for k trials on a GPU, or a "
+        "whole number; auto: by the memory that trials need",
+    )
     address: str = Field("local", description="Ray cluster: local, auto, or host:port")
     strategy: Literal["pack", "spread"] = Field(
         "pack", description="pack: hosts on as few machines as possible; spread: on as many as possible"
@@ -331,6 +339,16 @@ class ResourcesConfig(Section):
         description="folder for these files and for messages; none: shared memory, or /tmp if that is small or states "
         "may exceed 1 GB",
     )
+
+    @field_validator("gpus_per_trial")
+    @classmethod
+    def _uses_whole_gpus(cls, value: float | str) -> float | str:
+        if isinstance(value, str) or (value > 1 and value == int(value)):
+            return value
+        sharing = int(1 / value + EXACT)
+        if value > 1 or sharing * value < 1 - WASTED:
+            raise ValueError("must be 1/k, such as 0.5, 0.333 or 0.25, or a whole number: the rest of a GPU has no use")
+        return value
 
 
 class CheckpointConfig(Section):
@@ -426,6 +444,9 @@ class Config(Section):
         "`fedbench metrics`",
     )
     loggers: list[str] = Field([], description="wandb, csv, tensorboard, or package.module:Class of a Lightning Logger")
+    log_clients: bool = Field(
+        False, description="also give loggers a curve per client: its primary metric on test, at every point"
+    )
     wandb: WandbConfig = WandbConfig()
     name: str | None = Field(None, description="name of the run; none: generated from the configuration")
     out: Path | None = Field(None, description="folder for the results; none: results/<experiment>/<name>")
@@ -485,7 +506,7 @@ class Config(Section):
         """
         tree = self.model_dump(mode="json")
         del tree["data"]["content"]
-        for key in ("seeds", "resources", "checkpoint", "keep_results", "loggers", "wandb", "name", "out"):
+        for key in (*LOGGING, "seeds", "resources", "checkpoint", "keep_results", "name", "out"):
             del tree[key]
         for section, key, default in YOUNGER:
             held = tree[section] if section else tree

@@ -180,7 +180,7 @@ def _try(step: RowStep, example: Sequence[Tensors], stacked: bool) -> Tensor:
     moving, *others = ([copied(tensor) for tensor in tensors] for tensors in example)
     try:
         return step([[tensor.requires_grad_() for tensor in moving], *others], stacked)[0]
-    except (UnsupportedFitError, ConfigError):
+    except (UnsupportedFitError, ConfigError, torch.OutOfMemoryError):
         raise
     except (Exception, SystemExit) as error:
         raise UnsupportedFitError(f"{type(error).__name__}: {first_line(error)}") from error

@@ -35,7 +35,8 @@ class Job:
 
     study: the folder of the study that may stop it early. point: the evaluation point by which it is judged. code:
     fingerprint of the user's code to run it with, if another process may run it. shorter: folder of the same job with
-    fewer rounds, from whose checkpoint a new one continues.
+    fewer rounds, from whose checkpoint a new one continues. shares_gpu: whether its share of a GPU is chosen when it
+    starts.
     """
 
     config: Config
@@ -48,6 +49,7 @@ class Job:
     point: str = "after_agg"
     code: str | None = None
     shorter: Path | None = None
+    shares_gpu: bool = False
 
     def __str__(self) -> str:
         return self.name

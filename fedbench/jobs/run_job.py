@@ -20,6 +20,7 @@ from fedbench.results.summary import write_summary
 from fedbench.runtime import checkpoint
 from fedbench.runtime.drive import SeedTask, drive_seeds
 from fedbench.runtime.driver import Event
+from fedbench.runtime.gpu import GpuFullError
 from fedbench.runtime.hosts import Hosts, InProcess
 from fedbench.runtime.ray import cluster
 from fedbench.runtime.ray.driver_actor import drive_on_ray
@@ -32,8 +33,8 @@ SYNC_EVERY = 5.0
 Watcher = Callable[[Event], None]
 
 
-def run_job(job: Job, supplies: Supplies | None = None, watch: Watcher = lambda event: None) -> bool:
-    """Run a job in this process; returns whether it is done.
+def run_job(job: Job, supplies: Supplies | None = None, watch: Watcher = lambda event: None) -> Exception | None:
+    """Run a job in this process; returns the error that has ended it, or None if it is done.
 
     A failure is written to error.txt and not raised, because Ray Tune would try again. supplies: for a machine that
     lacks them. watch: as in `run_seeds`.
@@ -52,9 +53,10 @@ def run_job(job: Job, supplies: Supplies | None = None, watch: Watcher = lambda 
                 run = ResolvedRun.of(job.config, supplies.dataset(job.config) if supplies else None)
             run_seeds(run, [here], check(run), watch_and_send)
         except Exception as error:
-            write_error(here, last_line(error))
-            return False
-    return True
+            ending = GpuFullError.behind(error) or error
+            write_error(here, last_line(ending))
+            return ending
+    return None
 
 
 def run_seeds(
@@ -78,7 +80,9 @@ def run_seeds(
         tasks = {number: job.task for number, job in left.items()}
         with exits_refused():
             if run.config.resources.hosts == 0 or cluster.inside_a_trial():
-                hosts: Hosts = RayHosts.of(run.config.resources) if run.config.resources.hosts else InProcess(debug)
+                resources = run.config.resources
+                share = float(resources.gpus_per_host) if cluster.inside_a_trial() else 1.0
+                hosts: Hosts = RayHosts.of(resources) if resources.hosts else InProcess(debug, share)
                 with closing(hosts):
                     drive_seeds(run, tasks, hosts, tell)
             else:

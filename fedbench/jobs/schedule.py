@@ -4,6 +4,7 @@ import logging
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,14 @@ from fedbench.errors import ConfigError
 from fedbench.installation import require
 from fedbench.jobs import run_folder
 from fedbench.jobs.folder_sync import Supplies, supplies_for
+from fedbench.jobs.gpu_memory import USUAL_MB, smallest_gpu_mb
+from fedbench.jobs.gpu_shares import GpuShares, open_to_trial, takes_gpu
 from fedbench.jobs.job import Job, Outcome
 from fedbench.jobs.resolve import choose_hosts
 from fedbench.jobs.run_job import SYNC_EVERY, at_most_every, last_line, run_job, write_error
 from fedbench.jobs.trial import trainable
 from fedbench.jobs.tune_callbacks import (
+    HasRoom,
     JobProgress,
     MoreJobs,
     OnJobProgress,
@@ -45,12 +49,14 @@ def run_jobs(
     more: MoreJobs = tuple,
     early: bool = False,
     tune_folder: Path | None = None,
+    shares: GpuShares | None = None,
 ) -> dict[str, Outcome]:
     """Run the jobs that are not done, as many side by side as fit; returns the outcome of each.
 
-    A failed job is reported and not tried again; a job whose process dies continues from its last checkpoint. One at a
-    time and without hosts, jobs run in this process, and Ray is not needed. more: called for further jobs when there is
-    room. early: jobs that fall behind are stopped. tune_folder: for Tune's own records of the trials.
+    A failed job is reported and not tried again, unless its share of a GPU was too small; a job whose process dies
+    continues from its last checkpoint. One at a time and without hosts, jobs run in this process, and Ray is not
+    needed. more: called for further jobs when there is room. early: jobs that fall behind are stopped. tune_folder: for
+    Tune's own records of the trials. shares: what earlier stages of a study have learned about shares of GPUs.
     """
     every = list(jobs)
 
@@ -75,14 +81,15 @@ def run_jobs(
                 _run_one_by_one(left, further, told)
             else:
                 ended = [job for job in every if _has_ended(job, early)]
+                shares = shares or GpuShares()
+                has_room = begin_shares(ray, shares, every, left, at_once, knows_all=more is tuple)
                 with supplies_for(ray, every) as supplies:
                     shutil.rmtree(scratch, ignore_errors=True)  # the jobs' folders record what is done
                     tuner = _tuner(
-                        left,
-                        further,
+                        job_queue(left, further, shares, has_room),
                         asha_per_method(ended) if early else None,
                         tune_folder or scratch,
-                        at_once or _capacity(ray, left[0].config),
+                        at_once or max_trials(ray, left[0].config),
                         [progress_callback(told), *(_record_callbacks() if tune_folder else [])],
                         supplies,
                     )
@@ -145,7 +152,33 @@ def bundles(config: Config) -> list[dict[str, float]]:
     return [{}] + [{"CPU": resources.cpus_per_host, **gpu}] * int(resources.hosts)
 
 
-def _need(config: Config) -> dict[str, float]:
+def begin_shares(
+    ray: Any, shares: GpuShares, every: Sequence[Job], left: Sequence[Job], at_once: int | None, knows_all: bool
+) -> HasRoom:
+    """Prepare the choice of shares of GPUs for the jobs that are left; returns whether a job has room beside others.
+
+    every: all jobs so far. knows_all: whether no more will come.
+    """
+    if takes_gpu(left[0]):
+        machines = [node["Resources"] for node in cluster.alive(ray)]
+        trials = min(at_once or inf, len(left) if knows_all else inf)
+        asked = any(job.shares_gpu for job in left)
+        shares.begin(machines, smallest_gpu_mb(ray, cluster.alive(ray)) if asked else USUAL_MB, left[0], trials)
+        for job in every:
+            shares.learn(job)
+        shares.placed(left[0])
+    total = dict(ray.cluster_resources())
+
+    def has_room(job: Job, running: Sequence[Job]) -> bool:
+        if at_once is not None or not running:  # Tune counts those, and more machines may be started for them
+            return True
+        needs = [need_of(other.config) for other in (job, *running)]
+        return all(sum(need.get(kind, 0) for need in needs) <= total.get(kind, 0) + 1e-3 for kind in needs[0])
+
+    return has_room
+
+
+def need_of(config: Config) -> dict[str, float]:
     """The sum of a trial's resources, by kind."""
     need: dict[str, float] = {}
     for bundle in bundles(config):
@@ -156,7 +189,7 @@ def _need(config: Config) -> dict[str, float]:
 
 def _check_capacity(ray: Any, config: Config) -> None:
     total = ray.cluster_resources()
-    for kind, amount in _need(config).items():
+    for kind, amount in need_of(config).items():
         if total.get(kind, 0) < amount - 1e-9:
             raise ConfigError(
                 f"resources: one trial needs {amount:g} {kind} ({config.resources.hosts} hosts), there are "
@@ -164,10 +197,13 @@ def _check_capacity(ray: Any, config: Config) -> None:
             )
 
 
-def _capacity(ray: Any, config: Config) -> int:
-    """How many trials fit at once."""
-    total = ray.cluster_resources()
-    return max(1, int(min(total.get(kind, 0) / amount for kind, amount in _need(config).items() if amount)))
+def max_trials(ray: Any, config: Config) -> int:
+    """How many trials the cores allow at once; of GPUs trials may have shares."""
+    return _fitting(ray.cluster_resources(), {"CPU": need_of(config).get("CPU", 0)})
+
+
+def _fitting(total: dict[str, float], need: dict[str, float]) -> int:
+    return max(1, int(min((total.get(kind, 0) / amount + 1e-6 for kind, amount in need.items() if amount), default=1)))
 
 
 def describe_cluster(config: Config) -> str | None:
@@ -175,40 +211,44 @@ def describe_cluster(config: Config) -> str | None:
     if config.resources.address == "local":
         return None
     trial = config.model_copy(deep=True)
-    if trial.resources.hosts == "auto":
-        trial.resources.hosts = 0
+    shares_gpu = open_to_trial(trial)
     choose_hosts(trial)
     with cluster.connect(trial) as ray:
-        needs = " and ".join(f"{amount:g} {kind}" for kind, amount in _need(trial).items())
-        count, machines = _capacity(ray, trial), cluster.describe_machines(ray)
-    return f"cluster: {machines}; room for {count} trials of {needs} at once; results come to this machine"
+        need = need_of(trial)
+        if shares_gpu:
+            need.pop("GPU", None)
+        needs = " and ".join(f"{amount:g} {kind}" for kind, amount in need.items())
+        needs += " and a share of a GPU" if shares_gpu and trial.resources.gpus_per_host else ""
+        count, machines = _fitting(ray.cluster_resources(), need), cluster.describe_machines(ray)
+    most = "at most " if shares_gpu and trial.resources.gpus_per_host else ""
+    return f"cluster: {machines}; room for {most}{count} trials of {needs} at once; results come to this machine"
 
 
 def _tuner(
-    jobs: Sequence[Job],
-    more: MoreJobs,
+    queue: Any,
     scheduler: Any,
     storage: Path,
-    at_once: int,
+    most_at_once: int,
     callbacks: list[Any],
     supplies: Supplies | None,
 ) -> Any:
-    """Ray Tune's `Tuner` whose trials are jobs."""
+    """Ray Tune's `Tuner` whose trials are the jobs of a queue."""
     tune = import_tune()
+
+    def resources(config: dict[str, Any]) -> Any:
+        return tune.PlacementGroupFactory(bundles(config["job"].config), strategy="PACK")
+
     return tune.Tuner(
-        tune.with_resources(
-            tune.with_parameters(trainable(tune), supplies=supplies),
-            tune.PlacementGroupFactory(bundles(jobs[0].config), strategy="PACK"),
-        ),
+        tune.with_resources(tune.with_parameters(trainable(tune), supplies=supplies), resources),
         tune_config=tune.TuneConfig(
             metric="score",
             mode="max",
-            search_alg=job_queue(jobs, more),
+            search_alg=queue,
             scheduler=scheduler,
             num_samples=-1,
             trial_name_creator=trial_name,
             trial_dirname_creator=trial_name,
-            max_concurrent_trials=at_once,
+            max_concurrent_trials=most_at_once,
             reuse_actors=True,
         ),
         run_config=tune.RunConfig(

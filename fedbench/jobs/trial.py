@@ -9,6 +9,7 @@ from fedbench.jobs.folder_sync import Supplies
 from fedbench.jobs.job import Job
 from fedbench.jobs.run_job import run_job
 from fedbench.runtime import driver
+from fedbench.runtime.gpu import GpuFullError
 
 AHEAD = 1
 """Number of evaluations that a job may be ahead of Tune."""
@@ -41,7 +42,7 @@ class BackgroundJob:
         self._thread.start()
 
     def result(self) -> dict[str, Any]:
-        """The result of the next evaluation; the last one has `done`, and `complete` unless the job failed."""
+        """The result of the next evaluation; the last one has `done`, and how it ended: `complete`, or `gpu_full`."""
         return self._results.get()
 
     def stop(self) -> None:
@@ -54,14 +55,15 @@ class BackgroundJob:
                 self._thread.join(0.05)
 
     def _run(self) -> None:
-        complete = False
+        ending: BaseException | None = NotWantedError()
         try:
-            complete = run_job(self.job, self.supplies, self._watch)
+            ending = run_job(self.job, self.supplies, self._watch)
         except NotWantedError:
             return
         finally:
             if not self._stopped.is_set():
-                self._results.put({**self._last, "complete": complete, "done": True})
+                ended = {"complete": ending is None, "gpu_full": isinstance(ending, GpuFullError), "done": True}
+                self._results.put({**self._last, **ended})
 
     def _watch(self, event: driver.Event) -> None:
         if "lines" not in event:

@@ -8,6 +8,7 @@ from math import ceil
 from types import SimpleNamespace
 from typing import Any
 
+from fedbench.jobs.gpu_shares import GpuShares, shares_a_gpu
 from fedbench.jobs.job import Job
 from fedbench.jobs.run_job import at_most_every
 from fedbench.results.reader import Records
@@ -49,26 +50,48 @@ def trial_name(trial: Any) -> str:
     return re.sub(r"[^\w.,=+-]+", "-", f"{trial.config['job'].name}"[:LONGEST_TRIAL_NAME]) + f"-{trial.trial_id}"
 
 
-def job_queue(jobs: Sequence[Job], more: MoreJobs) -> Any:
-    """A searcher of Tune that hands out jobs: first the given ones, then further ones when there is room."""
+HasRoom = Callable[[Job, Sequence[Job]], bool]
+"""Whether a job has room beside running ones."""
+
+
+def job_queue(
+    jobs: Sequence[Job], more: MoreJobs, shares: GpuShares, has_room: HasRoom = lambda job, running: True
+) -> Any:
+    """A searcher of Tune that hands out jobs: first the given ones, then further ones when there is room.
+
+    A job whose share of a GPU was too small comes back with a larger one.
+    """
     from ray.tune.search import Searcher
 
     class Jobs(Searcher):
         def __init__(self) -> None:
             super().__init__()
             self.waiting = list(jobs)
+            self.running: dict[str, Job] = {}
 
         def suggest(self, trial_id: str) -> Any:
             if not self.waiting:
                 self.waiting += more()
             if not self.waiting:
-                return Searcher.FINISHED
-            job = self.waiting.pop(0)
+                return None if any(map(shares_a_gpu, self.running.values())) else Searcher.FINISHED
+            job = shares.placed(self.waiting[0])
+            if not has_room(job, [*self.running.values()]):
+                return None
+            del self.waiting[0]
+            self.running[trial_id] = job
             job.forget_end()
             return {"job": job, "method": job.label, "seed": job.seed, **job.values}
 
+        def on_trial_result(self, trial_id: str, result: Any) -> None:
+            """Takes note of the memory that it takes by then."""
+            shares.learn(self.running[trial_id])
+
         def on_trial_complete(self, trial_id: str, result: Any = None, error: bool = False) -> None:
-            """Does nothing: the outcome of a job is known from its folder."""
+            """Repeats a job whose GPU was full; other outcomes are known from its folder."""
+            job = self.running.pop(trial_id)
+            shares.learn(job, ended=True)
+            if result and result.get("gpu_full") and (again := shares.after_full(job)) is not None:
+                self.waiting.insert(0, again)
 
         def save(self, checkpoint_path: str) -> None:
             """Does nothing, for the same reason."""

@@ -49,13 +49,13 @@ def intro(plan: Plan) -> str:
 
 
 def search_notes(plan: Plan) -> list[str]:
-    """Trials stopped early and points left out."""
+    """Trials stopped early, points left out, and trials repeated with more of a GPU."""
     found = [f"{label} {point} was left out because it is invalid: {why}" for label, point, why in plan.refused]
     if stopped := plan.stopped():
         tried = sum(entry.role == "candidate" for entry in plan.entries)
         names = ", ".join(f"{entry.label} {entry.name}" for entry in stopped)
         found.append(f"{len(stopped)} of {tried} trials were stopped early and are never chosen: {names}.")
-    return found
+    return found + plan.gpu_notes()
 
 
 def parallel_coordinates(metric: Metric, points: Sequence[Entry], keys: Sequence[str], chosen: str) -> go.Figure:

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from fedbench.results.reader import Records
+
 LoggedRow = Mapping[str, Any]
 Warn = Callable[[str], None]
 """Called with what cannot be logged as it was asked for, and why."""
@@ -37,6 +39,24 @@ def trace_values(traces: Iterable[LoggedRow]) -> dict[str, float]:
     for name, of_client in _by_name(traces).items():
         values |= _curves(name, of_client)
     return values
+
+
+def client_curves(point: str, metric: str, values: Mapping[int, float], seed: int, round: int) -> list[LoggedRow]:
+    """The scores of clients in a round as rows like those of traces, `after_agg_test_accuracy/client_03: 0.8`."""
+    name = f"{point}_test_{metric}"
+    return [dict(seed=seed, round=round, client=client, name=name, value=value) for client, value in values.items()]
+
+
+def curve_rows(records: Records) -> list[LoggedRow]:
+    """Rows of traces.parquet and, if the run has `log_clients`, the test scores of its clients in the same form."""
+    found: list[Any] = records.traces().to_dict("records")
+    if records.config().get("log_clients"):
+        metric = records.metric().name
+        for point, rows in records.clients().groupby("point"):
+            scores = zip(rows["seed"], rows["round"], rows["client"], rows[f"test_{metric}"], strict=True)
+            for seed, round, client, value in scores:
+                found += client_curves(str(point), metric, {client: value}, seed, round)
+    return found
 
 
 def trace_distributions(traces: Iterable[LoggedRow]) -> dict[str, np.ndarray]:

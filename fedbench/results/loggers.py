@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from fedbench.config import Config
 from fedbench.errors import ConfigError
@@ -18,6 +18,7 @@ from fedbench.results.logged import (
     LoggedRow,
     Spent,
     Warn,
+    curve_rows,
     metric_values,
     rows_by_round,
     trace_distributions,
@@ -25,6 +26,9 @@ from fedbench.results.logged import (
 )
 from fedbench.results.plan import Entry
 from fedbench.results.reader import Records
+
+if TYPE_CHECKING:
+    from fedbench.results.wandb_study import WandbStudy
 
 STATE = "loggers.json"
 
@@ -152,7 +156,7 @@ def catch_up(loggers: Iterable[AttachedLogger], folder: Path) -> None:
     """
     run = Records(folder)
     lines: list[Any] = run.metrics().to_dict("records")
-    traces: list[Any] = run.traces().to_dict("records")
+    traces = curve_rows(run)
     for logger in loggers:
         logger.log_records(lines, traces)
 
@@ -167,7 +171,7 @@ def log_records(
 
 
 def log_page(folder: Path, config: Config, warn: Warn = log.warning) -> None:
-    """Uploads the report and final table of a finished study to W&B, if requested."""
+    """Uploads the report and final table of a finished study to W&B, if requested, and lays out its workspace."""
     if "wandb" not in config.loggers:
         return
     try:
@@ -176,10 +180,28 @@ def log_page(folder: Path, config: Config, warn: Warn = log.warning) -> None:
 
         if is_overview(folder):
             send_overview(folder, config.wandb, warn)
-        else:
-            send_study(WandbStudy.load(folder), warn)
+            return
+        study = WandbStudy.load(folder)
+        run = send_study(study, warn)
     except Exception as error:  # a mirror of the records must never end the study
         warn(f"the report of {folder} was not uploaded to W&B ({type(error).__name__}: {error})")
+    else:
+        lay_out(study, run, warn)
+
+
+def lay_out(study: "WandbStudy", run: Any, warn: Warn) -> None:
+    """Creates the workspace of an uploaded study, for which W&B has to be reached. run: its own W&B run."""
+    again = f"`fedbench wandb {study.folder}`"
+    if run.offline or run.disabled:
+        if not run.disabled:
+            log.info("W&B is offline: once there is a connection, %s uploads the runs and lays out a workspace", again)
+        return
+    from fedbench.results.wandb_workspace import save_workspace
+
+    try:
+        log.info("W&B workspace: %s", save_workspace(study, run.entity))
+    except Exception as error:  # the runs are uploaded, and usable without it
+        warn(f"the W&B workspace could not be created ({type(error).__name__}: {error}); {again} tries again")
 
 
 def account_variables(names: Iterable[str]) -> dict[str, str]:

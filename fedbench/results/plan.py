@@ -7,10 +7,13 @@ from typing import Any, Literal
 
 from fedbench.errors import ConfigError
 from fedbench.results.files import read_as, write_json_atomically
+from fedbench.results.quantities import plural
 from fedbench.results.reader import Records, is_run
 
 EntryRole = Literal["candidate", "final"]
 PLAN_FILE = "plan.json"
+MOST_NAMED = 5
+"""Repeated trials that are named."""
 STUDY_PARTS = ("settings", "cells")
 """Folders of a study with studies that are its parts."""
 
@@ -51,7 +54,8 @@ class Plan:
     the evaluation point of choices and of the answer. search, scheduler: how points were found, and whether trials were
     stopped early. budgets: points by label, if budgets are equal in gradient steps. refused: invalid points, as
     `[label, point, why]`. race: if seeds are added until the comparison is decided, its margin, in the unit that is
-    shown, and the maximum number of seeds.
+    shown, and the maximum number of seeds. gpus: how trials share GPUs, in a sentence. gpu_full: by trial, the GPUs
+    that it had each time, if their memory was too small at first.
     """
 
     kind: str
@@ -67,6 +71,8 @@ class Plan:
     budgets: dict[str, int] = field(default_factory=dict)
     refused: list[list[str]] = field(default_factory=list)
     race: dict[str, float] | None = None
+    gpus: str = ""
+    gpu_full: dict[str, list[float]] = field(default_factory=dict)
 
     @classmethod
     def read(cls, folder: Path) -> "Plan":
@@ -146,6 +152,15 @@ class Plan:
         if self.budgets:
             return all(self.budget(label) >= self.budgets.get(label, 1) for label in labels)
         return len({self.budget(label) for label in labels}) <= 1
+
+    def gpu_notes(self) -> list[str]:
+        """A sentence on trials that were repeated because their share of a GPU was too small, if there are any."""
+        if not self.gpu_full:
+            return []
+        tries = [f"{name} ({', then '.join(f'{gpus:.3g}' for gpus in had)})" for name, had in self.gpu_full.items()]
+        what = f"{plural(len(tries), 'trial')} ran out of GPU memory and went on with a larger share of a GPU"
+        more = f" and {len(tries) - MOST_NAMED} more" if len(tries) > MOST_NAMED else ""
+        return [f"{what}: {', '.join(tries[:MOST_NAMED])}{more}."]
 
     def failed(self) -> list[Entry]:
         return [entry for entry in self.entries if entry.status == "failed"]

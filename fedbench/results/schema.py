@@ -21,7 +21,10 @@ RecordPoint = Literal["after_fit", "after_agg", "global"]
 POINTS: tuple[RecordPoint, ...] = ("after_fit", "after_agg", "global")
 SPLITS = ("val", "test")
 COST_KEYS = ("train_loss", "steps", "bytes_up", "bytes_down")
-TIMINGS = ("seed", "exchange", "train", "comm", "server", "eval", "log", "total", "cpu", "host_busy", "rss_mb")
+TIMINGS = (
+    *("seed", "exchange", "train", "comm", "server", "eval", "log", "total", "cpu", "host_busy"),
+    *("rss_mb", "gpu_mb"),
+)
 
 CLIENTS_SCHEMA = pa.schema(
     [

@@ -13,7 +13,15 @@ import wandb
 from fedbench.config import Config, WandbConfig
 from fedbench.config.files import load_yaml
 from fedbench.plugins import PAGES
-from fedbench.results.logged import Spent, Warn, metric_values, rows_by_round, trace_distributions, trace_values
+from fedbench.results.logged import (
+    Spent,
+    Warn,
+    curve_rows,
+    metric_values,
+    rows_by_round,
+    trace_distributions,
+    trace_values,
+)
 from fedbench.results.plan import Entry, Plan, is_study, study_name
 from fedbench.results.reader import Records, is_run
 from fedbench.results.tables import TABLE_COLUMNS, FinalScores, final_table
@@ -145,8 +153,7 @@ def send(seed: FinishedSeed) -> int:
     have, sent, spent = log.logged(), 0, Spent()
     log.log_hyperparams(seed.config.model_dump(mode="json"))
     rows: list[Any] = seed.records.metrics().to_dict("records")
-    traced: list[Any] = seed.records.traces().to_dict("records")
-    traces = rows_by_round(traced)
+    traces = rows_by_round(curve_rows(seed.records))
     for number, lines in rows_by_round(rows).items():
         spent.note(number, lines)
         if have is None or number > have:

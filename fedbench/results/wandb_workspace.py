@@ -28,6 +28,7 @@ def workspace(study: WandbStudy, entity: str) -> ws.Workspace:
             "Cost",
             [*(curve_panel(own[0], x) for x in ("bytes", "steps")), *(bar_panel(key) for key in ("bytes", "steps"))],
         ),
+        _section("Clients, one line per client", [client_panel(name) for name in client_curve_names(study)]),
         _section("Traces, one line per client", [client_panel(name) for name in trace_names(study)]),
         _section("Tables", [wr.WeavePanelSummaryTable(table_name=name) for name in ("final_table", "clients")]),
     ]
@@ -59,6 +60,12 @@ def bar_panel(key: str) -> wr.BarPlot:
 def client_panel(name: str) -> wr.LinePlot:
     """One line per client: its mean over the seeds of a method."""
     return wr.LinePlot(title=name, x="round", metric_regex=f"^{name}/client_[0-9]+$", max_runs_to_show=MOST_RUNS)
+
+
+def client_curve_names(study: WandbStudy) -> list[str]:
+    """The names of clients' scores if runs log them: those at the study's point."""
+    logged = [seed for seed in study.seeds if seed.config.log_clients]
+    return [f"{study.plan.point}_test_{logged[0].records.metric().name}"] if logged else []
 
 
 def trace_names(study: WandbStudy) -> list[str]:

@@ -15,6 +15,7 @@ from fedbench.data.partitions import Partition
 from fedbench.data.partitions.label_noise import client_targets
 from fedbench.data.split import Split, scale_and_shift
 from fedbench.module.seeds import Key
+from fedbench.runtime.gpu import free_bytes
 
 
 class ClientData:
@@ -100,6 +101,6 @@ def as_tensor(array: np.ndarray) -> Tensor:
 
 def resident(samples: Tensor, device: torch.device) -> Tensor:
     """The samples on the device if they take at most a quarter of its free memory; else batches are sent there."""
-    if device.type == "cuda" and samples.nbytes > torch.cuda.mem_get_info(device)[0] // 4:
+    if device.type == "cuda" and samples.nbytes > free_bytes() // 4:
         return samples
     return samples.to(device)

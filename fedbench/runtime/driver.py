@@ -13,6 +13,7 @@ from fedbench.methods.base import ExtraPass, Method
 from fedbench.methods.contract import call_hook, check_server, server_hook, shared_model
 from fedbench.methods.messages import Message, Upload
 from fedbench.module.weights import Weights
+from fedbench.results.logged import LoggedRow, client_curves
 from fedbench.results.quantities import plural
 from fedbench.results.schema import COST_KEYS, MetricsLine
 from fedbench.runtime import trees
@@ -45,6 +46,7 @@ from fedbench.runtime.warnings import (
     warn_of_unused_keys,
     warn_of_unused_rates,
 )
+from fedbench.tasks import mean_of
 
 Event = dict[str, Any]
 
@@ -100,6 +102,8 @@ class Driver:
         self.last_fit: dict[int, tuple[int, Scores]] = {}
         """Of every client: the round of its last fit, 0 before the first, and the scores of that model."""
         self.record = RoundRecord()
+        self.curves: list[LoggedRow] = []
+        """Scores of clients for loggers that want them, of the round in progress."""
         self.uses_rounds = False
 
     @classmethod
@@ -423,9 +427,18 @@ class Driver:
                 more: dict[str, Any] = {"costs": costs} if point == "after_fit" else {}
                 lines.append(self.recorder.line(self.seed, record.number, point, scores, **more, failed=record.failed))
                 self.recorder.add_clients(self.seed, record.number, point, scores, took_part)
+                if self.config.log_clients:
+                    self.curves += self._curves(point, scores)
                 self.warn(*warn_of_undefined_outputs(self.seed, point, scores, self.recorder.task))
         self.recorder.add_traces(self.seed, record.number, record.traces)
         return lines
+
+    def _curves(self, point: str, scores: dict[int, Scores]) -> list[LoggedRow]:
+        """The clients' test scores at a point as rows for loggers."""
+        metric = self.recorder.task.primary.name
+        known = {client: own["test"] for client, own in sorted(scores.items()) if metric in own.get("test", {})}
+        values = {client: mean_of(score, metric) for client, score in known.items()}
+        return client_curves(point, metric, values, self.seed, self.record.number)
 
     def _checkpoint(self) -> None:
         """Write a checkpoint if one is due; if the disk is full, the run continues without it."""
@@ -499,6 +512,7 @@ class Driver:
             "cpu": seconds["cpu"],
             "host_busy": [round(b, 6) for b in busy],
             "rss_mb": sum({os.getpid(): resident_mb(), **{reply.process: reply.rss_mb for reply in replies}}.values()),
+            "gpu_mb": sum(reply.gpu_mb for reply in replies),
         }
         self.recorder.write_timing(timing)
         self._tell_remarks()
@@ -506,9 +520,10 @@ class Driver:
             rows = [
                 dict(seed=self.seed, round=number, client=client, name=name, value=value)
                 for (client, name), value in traces.items()
-            ]
+            ] + self.curves
             about = dict(seed=self.seed, round=number, rounds=self.config.rounds, metric=self.recorder.task.primary)
             self.on_event({**about, "lines": lines, "traces": rows, "seconds": seconds["total"]})
+            self.curves = []
 
     def _tell_remarks(self) -> None:
         for text in self.hosts.remarks:

@@ -36,7 +36,7 @@ class Setup:
     """Everything a host needs for one run. data: identifies the data set on other machines.
 
     states: folder of the private states, or None to keep them in this process's memory. state_bytes: their largest
-    expected size, as if every client kept a model.
+    expected size, as if every client kept a model. gpu_share: of the memory of a GPU, the part that the host may take.
     """
 
     config: Config
@@ -46,6 +46,7 @@ class Setup:
     states: Path | None = None
     state_bytes: int = 0
     device: str = "cpu"
+    gpu_share: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -125,8 +126,9 @@ class Report:
 class Reply:
     """The message from a host.
 
-    busy_seconds: of its work; cpu_seconds: of all threads of its process meanwhile. remarks: notes on its work, shown
-    once. total: of the uploads that it summed. uses_rounds: whether its results may depend on the number of rounds.
+    busy_seconds: of its work; cpu_seconds: of all threads of its process meanwhile. rss_mb, gpu_mb: memory of its
+    process now, and the most so far of a GPU. remarks: notes on its work, shown once. total: of the uploads that it
+    summed. uses_rounds: whether its results may depend on the number of rounds.
     """
 
     reports: list[Report]
@@ -139,6 +141,7 @@ class Reply:
     remarks: Sequence[str] = ()
     total: Total = field(default_factory=Total)
     uses_rounds: bool = False
+    gpu_mb: float = 0.0
 
     def messages(self) -> list[Message]:
         """All that holds tensors."""

@@ -26,6 +26,7 @@ from fedbench.runtime.client_privacy import make_private
 from fedbench.runtime.compression import compress_upload
 from fedbench.runtime.determinism import deterministic_kernels
 from fedbench.runtime.exchange import POOLED, ClientTask, Order, Reply, Report, Scores, Setup
+from fedbench.runtime.gpu import GpuFullError, limit_memory, peak_mb, reporting_full_gpu
 from fedbench.runtime.resolved import ResolvedRun
 from fedbench.runtime.store import ClientStore, StateLostError, open_store
 from fedbench.runtime.sums import Total
@@ -60,9 +61,11 @@ class Host:
         """The host of a run. parts: those of the driver, if it is in this process and on the same device."""
         if setup.config.train.engine == "graph" and setup.device == "cpu":
             raise ConfigError("train.engine = graph: the hosts have no GPU; set --gpus-per-host, or leave it out")
-        parts = parts or build_parts(run, setup.partition, setup.seed, setup.device)
-        learner = parts.learner
-        data = ClientData(setup.config, run.dataset, setup.partition, learner.device, learner.dtype)
+        limit_memory(torch.device(setup.device), setup.gpu_share)
+        with reporting_full_gpu():
+            parts = parts or build_parts(run, setup.partition, setup.seed, setup.device)
+            learner = parts.learner
+            data = ClientData(setup.config, run.dataset, setup.partition, learner.device, learner.dtype)
         return cls(parts, data, open_store(setup.states), **more)
 
     def client(self, task: ClientTask, round: int) -> Client:
@@ -128,7 +131,7 @@ class Host:
             self.store.drop(client)
         self._total = Total()
         works = [partial(self._next, *both, order) for both in zip_longest(order.tasks, order.tasks[1:])]
-        with deterministic_kernels(self.device), seeds.preserved_streams():
+        with reporting_full_gpu(), deterministic_kernels(self.device), seeds.preserved_streams():
             reports = (
                 self._turns.run(works, [task.client for task in order.tasks])
                 if self._turns
@@ -138,7 +141,8 @@ class Host:
         train, evaluate = (sum(getattr(r, f"{part}_seconds") for r in reports) for part in ("train", "eval"))
         remarks = [*self.learner.row_engine.remarks] if self.learner.row_engine else []
         uses_rounds = self.context.uses_rounds or self.learner.engine.uses_rounds
-        return Reply(reports, train, evaluate, busy, cpu, os.getpid(), resident_mb(), remarks, self._total, uses_rounds)
+        spent = (train, evaluate, busy, cpu, os.getpid(), resident_mb())
+        return Reply(reports, *spent, remarks, self._total, uses_rounds, peak_mb(self.device))
 
     def _next(self, task: ClientTask, following: ClientTask | None, order: Order) -> Report:
         """Do a task while fetching the state that the following one needs."""
@@ -163,6 +167,8 @@ class Host:
         except (Exception, SystemExit) as error:  # a model that calls sys.exit must not end the run
             if self._debug and isinstance(error, Exception):
                 raise
+            if full := GpuFullError.behind(error, f"client {task.client}: "):  # not the client's fault
+                raise full from error
             failed = RunError.of(error)
             report.failure, report.trace = str(failed), failed.trace
             report.cause = f"{type(error).__name__} {failed.place}"

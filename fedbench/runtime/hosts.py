@@ -43,13 +43,13 @@ class Hosts(Protocol):
 class InProcess:
     """One host in the calling process, without Ray: for debuggers and small runs.
 
-    debug: raise client failures where they happen.
+    debug: raise client failures where they happen. gpu_share: of the memory of a GPU, the part that it may take.
     """
 
     count = 1
 
-    def __init__(self, debug: bool = False) -> None:
-        self._debug, self.device, self.remarks = debug, "cpu", list[str]()
+    def __init__(self, debug: bool = False, gpu_share: float = 1.0) -> None:
+        self._debug, self._gpu_share, self.device, self.remarks = debug, gpu_share, "cpu", list[str]()
         self._scratch: Scratch | None = None
 
     def begin(self, setup: Setup, parts: Parts) -> None:
@@ -59,7 +59,7 @@ class InProcess:
             self._scratch = Scratch(resources.scratch, bytes=setup.state_bytes)
             setup = replace(setup, states=self._scratch.folder / "host-0")
         self.device = "cuda" if torch.cuda.is_available() and resources.gpus_per_host else "cpu"
-        own = replace(setup, device=self.device)
+        own = replace(setup, device=self.device, gpu_share=self._gpu_share)
         self._host = Host.of(own, parts.run, parts if self.device == "cpu" else None, debug=self._debug)
 
     def exchange(self, orders: Sequence[Order], moves: Sequence[Relocation] = ()) -> list[Reply]:

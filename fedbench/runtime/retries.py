@@ -12,6 +12,8 @@ LOST_STATES = 5
 """Losses of private states without a newer checkpoint in between at which the run gives up."""
 TRIAL = 3
 """Restarts by Ray Tune of a trial whose process died."""
+GPU_MEMORY = 6
+"""Repetitions of a trial for which its share of a GPU was too small, each with twice the share, up to a whole GPU."""
 
 WAIT_FOR_PLACES = 600.0
 """Seconds to wait for places on a cluster, for a host to start, and for the driver to answer."""

@@ -103,6 +103,9 @@ def run(
     [1, 2]
     """
     config = Config.of(config)
+    if (asked := config.resources.gpus_per_trial) != "auto":
+        line = f"resources.gpus_per_trial = {asked:g}: a run has no trials; leave it out, or set gpus_per_host"
+        raise ConfigError(line)
     open_hosts = config.resources.hosts == "auto"
     provenance.refresh_fingerprints(config)
     resolved = resolve(config)

@@ -14,10 +14,11 @@ from typing import Any
 from fedbench.config import Config
 from fedbench.errors import ConfigError
 from fedbench.jobs import provenance, run_folder
+from fedbench.jobs.gpu_shares import GpuShares, open_to_trial
 from fedbench.jobs.job import Job, Outcome
 from fedbench.jobs.resolve import check, resolve, with_defaults
 from fedbench.jobs.schedule import ray_for, run_jobs
-from fedbench.jobs.tune_callbacks import JobProgress
+from fedbench.jobs.tune_callbacks import JobProgress, MoreJobs
 from fedbench.results import loggers
 from fedbench.results.plan import EntryRole, Plan, is_study, point_name, study_name
 from fedbench.results.race import race_of
@@ -173,6 +174,7 @@ class TuningStudy:
         before = Plan.read(self.folder)
         if before.search != self.plan.search or Config(**before.config).key() != self.config.key():
             return
+        self.plan.gpus, self.plan.gpu_full = before.gpus, before.gpu_full
         for method in self.compared:
             known = [entry.values for entry in before.points(method.label)][: method.samples]
             if method.samples and known[:1] == self.points[method.label]:
@@ -287,9 +289,9 @@ class TuningStudy:
     def _job(
         self, method: ComparedMethod, values: Values, seed: int, role: EntryRole = "final", more: Values | None = None
     ) -> Job:
-        asked = trial_config(method.config(self.config, {**values, **(more or {})}), self.folder)
+        asked, shares_gpu = trial_config(method.config(self.config, {**values, **(more or {})}), self.folder)
         about = dict(values=dict(values), setting=self.setting, study=self.folder, point=self.plan.point)
-        return Job.of(asked, seed, self.root, method.label, role=role, **about)
+        return Job.of(asked, seed, self.root, method.label, role=role, shares_gpu=shares_gpu, **about)
 
     def _choose(self, method: ComparedMethod, metric: Metric) -> None:
         """Choose the point with the best mean on validation after the last round; the first of equals."""
@@ -337,7 +339,8 @@ def run_studies(
                 study.recall()
             stages, pairs = _StageRunner(studies, at_once, watch), list(zip(studies, metrics, strict=True))
             tuning: dict[str, Any] = {"early": early, "tune_folder": studies[0].folder / TUNE}
-            more = partial(_propose, studies, metrics)
+            proposes = any(method.samples for study in studies for method in study.compared)
+            more: MoreJobs = partial(_propose, studies, metrics) if proposes else tuple
             stages.run(TUNING, [study.candidates() for study in studies], more=more, **tuning)
             for place in range(1, max(len(study.tune_seeds) for study in studies)):
                 better = [study.better_candidates(place, metric) for study, metric in pairs]
@@ -373,6 +376,7 @@ class _StageRunner:
     at_once: int | None
     watch: StudyWatch | None
     has_run: bool = False
+    shares: GpuShares = field(default_factory=GpuShares)
 
     def run(self, stage: str, jobs: Sequence[Sequence[Job]], **how: Any) -> bool:
         """Take the next jobs of every study into its plan and run what is missing; returns whether there are jobs.
@@ -386,8 +390,9 @@ class _StageRunner:
             return False
         run_folder.warn_about_changes([(job.folder, job.config) for job in every])
         self.has_run |= any(job.outcome().status != "done" for job in every)
-        told = partial(_write_and_tell, self.studies, self.watch, stage)
-        known = run_jobs(every, self.studies[0].folder / ".tune", self.at_once, told, **how)
+        told = partial(_write_and_tell, self.studies, self.shares, self.watch, stage)
+        scratch = self.studies[0].folder / ".tune"
+        known = run_jobs(every, scratch, self.at_once, told, shares=self.shares, **how)
         self.has_run |= len(known) > len(every)
         for study in self.studies:
             study.write()
@@ -396,12 +401,15 @@ class _StageRunner:
 
 def _write_and_tell(
     studies: Sequence[TuningStudy],
+    shares: GpuShares,
     watch: StudyWatch | None,
     stage: str,
     outcomes: dict[str, Outcome],
     progress: JobProgress,
 ) -> None:
     for study in studies:
+        study.plan.gpus = shares.note or study.plan.gpus
+        study.plan.gpu_full |= shares.too_small(study.folder)
         study.write()
     if watch is not None:
         watch(stage, outcomes, progress)
@@ -433,13 +441,12 @@ def _propose(studies: Sequence[TuningStudy], metrics: Sequence[Metric]) -> list[
     return []
 
 
-def trial_config(config: Config, folder: Path) -> Config:
-    """A trial's configuration, without hosts unless requested: parallel trials are faster than parallel hosts."""
-    if config.resources.hosts == "auto":
-        config.resources.hosts = 0
+def trial_config(config: Config, folder: Path) -> tuple[Config, bool]:
+    """A trial's configuration, without hosts unless requested; and whether its share of a GPU is open."""
+    shares_gpu = open_to_trial(config)
     if config.wandb.group is None:
         config.wandb.group = study_name(folder)
-    return loggers.with_reachable_loggers(resolve(config).config)
+    return loggers.with_reachable_loggers(resolve(config).config), shares_gpu
 
 
 def axes_of(points: Sequence[Values]) -> dict[str, list[Any]]:

@@ -25,6 +25,13 @@ def message(**values):
     return str(caught.value)
 
 
+@pytest.mark.parametrize("gpus", [1, 2, 0.5, 1 / 3, 0.333, 0.33, 0.25, 0.16, 0.125, 0.01, "auto"])
+def test_trials_take_whole_gpus_or_shares_that_use_them_whole(gpus):
+    config = Config(resources={"gpus_per_trial": gpus})
+    assert config.resources.gpus_per_trial == gpus
+    assert config.key() == Config().key(), "it says where a trial runs, not what it is"
+
+
 def test_a_name_stands_for_its_section():
     config = Config(method="fedcac", data="cifar10", partition="iid", model="resnet18")
     assert (config.method.name, config.data.name, config.partition.name, config.model.name) == (
@@ -62,6 +69,9 @@ def test_open_sections_keep_further_keys():
         ({"data": {"val": 1}}, ["data.val = 1", "a number in [0, 1)"]),
         ({"partition": {"clients": 1.5}}, ["partition.clients = 1.5", "whole number in [1, 10000000]"]),
         ({"resources": {"hosts": -1}}, ["resources.hosts = -1", "whole number >= 0 or auto"]),
+        ({"resources": {"gpus_per_trial": 0}}, ["resources.gpus_per_trial = 0", "number > 0 or auto"]),
+        ({"resources": {"gpus_per_trial": 0.4}}, ["resources.gpus_per_trial = 0.4", "1/k, such as 0.5, 0.333 or 0.25"]),
+        ({"resources": {"gpus_per_trial": 1.5}}, ["resources.gpus_per_trial = 1.5", "or a whole number"]),
         ({"seeds": []}, ["seeds = []", "at least one"]),
         ({"seeds": [1, 1]}, ["seeds = [1, 1]", "each seed once"]),
         ({"seeds": ["a"]}, ["seeds = 'a'", "list of whole numbers"]),

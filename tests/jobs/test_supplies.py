@@ -38,7 +38,7 @@ def test_on_this_machine_a_trial_needs_nothing(tmp_path):
     job = Job(asked(), tmp_path / "run" / "a", "mine")
     with supplies_for(None, [job]) as supplies:
         assert supplies is None
-    assert run_job(job)
+    assert run_job(job) is None
     assert job.outcome() == Outcome("done")
 
 
@@ -52,7 +52,7 @@ def test_a_machine_without_data_and_results_does_the_same_job(tmp_path, local_ra
         local_ray.get([supplies.server.data.remote(known) for known in supplies.data.values()])
         shutil.rmtree(tmp_path / "gone")
         monkeypatch.setenv("FEDBENCH_CACHE", str(tmp_path / "empty"))
-        assert run_job(job, elsewhere(supplies))
+        assert run_job(job, elsewhere(supplies)) is None
     assert read(job.folder) == read(here.folder)
     assert job.outcome() == Outcome("done")
     assert len(list((tmp_path / "empty" / "decoded").glob("digits-*/"))) == 1
@@ -65,7 +65,7 @@ def test_why_it_failed_comes_home(tmp_path, local_ray, environment):
     broken.partition.clients = 2000
     job = Job(broken, tmp_path / "run" / "a", "mine")
     with supplies_for(local_ray, [job]) as supplies:
-        assert not run_job(job, elsewhere(supplies))
+        assert run_job(job, elsewhere(supplies)) is not None
     assert (job.folder / ERROR).read_text().startswith("ConfigError: ")
     assert job.outcome().status == "failed"
 

@@ -59,7 +59,7 @@ def test_a_job_that_is_left_keeps_what_it_computed_and_goes_on_later(tmp_path):
     kept = (mine.folder / "metrics.jsonl").read_text()
     assert 0 < len(Records(mine.folder).metrics()["round"].unique()) < 8
     assert mine.outcome().status == "missing"
-    assert run_job(mine)
+    assert run_job(mine) is None
     whole = (mine.folder / "metrics.jsonl").read_text()
     assert whole.startswith(kept)
     run(small(out=str(tmp_path / "plain"), **asked), report=False)
@@ -69,5 +69,5 @@ def test_a_job_that_is_left_keeps_what_it_computed_and_goes_on_later(tmp_path):
 def test_a_failure_is_written_down_and_told(tmp_path):
     mine = job(tmp_path / "a")
     mine.config.partition.clients = 2000
-    assert results(BackgroundJob(mine)) == [{"complete": False, "done": True}]
+    assert results(BackgroundJob(mine)) == [{"complete": False, "gpu_full": False, "done": True}]
     assert (mine.folder / ERROR).read_text().startswith("ConfigError: ")

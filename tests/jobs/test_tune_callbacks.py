@@ -8,6 +8,7 @@ from ray.tune.search import Searcher
 
 from fedbench.config import Config
 from fedbench.jobs import tune_callbacks
+from fedbench.jobs.gpu_shares import GpuShares
 from fedbench.jobs.job import Job, Outcome
 from fedbench.jobs.resolve import resolve
 from fedbench.jobs.run_job import write_error
@@ -17,7 +18,8 @@ from tests.runtime.rounds import small
 
 
 def job(folder, label="fedper", seed=90, **values) -> Job:
-    return Job(Config(rounds=9, seeds=[seed]), folder, label, "candidate", values, study=folder.parent / "study")
+    config = Config(rounds=9, seeds=[seed], resources={"gpus_per_host": 0})
+    return Job(config, folder, label, "candidate", values, study=folder.parent / "study")
 
 
 def trial(own: Job) -> SimpleNamespace:
@@ -39,7 +41,7 @@ def begun(scheduler, tmp_path, count: int, **more) -> list[Job]:
 def test_known_jobs_go_first_then_what_is_proposed(tmp_path):
     known, further = [job(tmp_path / "a")], [[job(tmp_path / "b")], []]
     write_error(known[0], "KeyError")
-    jobs = job_queue(known, lambda: further.pop(0))
+    jobs = job_queue(known, lambda: further.pop(0), GpuShares())
     given = [jobs.suggest("1"), jobs.suggest("2"), jobs.suggest("3")]
     assert [own["job"].folder.name for own in given[:2]] == ["a", "b"]
     assert given[2] == Searcher.FINISHED

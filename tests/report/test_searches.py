@@ -80,3 +80,5 @@ def test_what_was_stopped_or_left_out_is_said() -> None:
         "fedcac lr=-1 was left out because it is invalid: must be > 0",
         "1 of 2 trials were stopped early and are never chosen: fedcac lr=9.",
     ]
+    plan.gpu_full = {"fedcac lr=0.1 seed 90": [0.5, 1.0]}
+    assert search_notes(plan)[2:] == plan.gpu_notes() != []

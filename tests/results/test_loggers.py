@@ -2,18 +2,29 @@
 
 import csv
 import os
+import shutil
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from fedbench.config import Config
 from fedbench.errors import ConfigError
-from fedbench.results.loggers import catch_up, log_page, log_records
+from fedbench.results.loggers import catch_up, lay_out, log_page, log_records, make_loggers
+from fedbench.results.plan import Entry
+from fedbench.results.reader import Records
+from fedbench.results.wandb_study import WandbStudy
+from fedbench.results.wandb_workspace import ADDRESS_FILE
+from fedbench.studies.load import load
+from fedbench.studies.run import run
 from tests.report.conftest import write_run
 from tests.results.wandb_files import attach, lines, segments, traces, wandb_history
+from tests.runtime.rounds import small
+
+ENTRY = Entry("final", "fedavg", {}, 0, ".")
 
 
 @pytest.mark.parametrize("name", ["wandb", "csv"])
@@ -106,6 +117,30 @@ def test_an_own_logger_gets_the_runs_folder(tmp_path):
     assert logger.logger.save_dir == str(tmp_path)
 
 
+def client_columns(folder):
+    rows = csv_rows(folder)
+    return [{key: value for key, value in row.items() if "/client_" in key or key == "step"} for row in rows]
+
+
+def test_a_curve_per_client_is_logged_where_it_is_asked_for(tmp_path):
+    """As the run goes, and again from its records; values are those of clients.parquet."""
+    asked = dict(rounds=2, loggers=["csv"])
+    run(small(out=str(tmp_path / "plain"), **asked), report=False)
+    done = run(small(out=str(tmp_path / "run"), log_clients=True, **asked), report=False)
+    assert done.config.key() == load(tmp_path / "plain").config.key(), "it is the same run"
+    rows = client_columns(tmp_path / "run")
+    assert not any("/client_" in key for key in csv_rows(tmp_path / "plain")[0])
+    frame = Records(tmp_path / "run").clients().set_index(["round", "client", "point"])["test_accuracy"]
+    for row in rows:
+        for client in range(10):
+            for point in ("after_agg", "after_fit"):
+                value = float(row[f"{point}_test_accuracy/client_{client:02d}"])
+                assert value == pytest.approx(frame[int(row["step"]), client, point])
+    shutil.rmtree(tmp_path / "run" / "csv")
+    catch_up(make_loggers(done.config, tmp_path / "run", ENTRY, resume=False), tmp_path / "run")
+    assert client_columns(tmp_path / "run") == rows
+
+
 @pytest.mark.parametrize("mode", ["disabled", "offline"])
 def test_the_page_of_a_study_goes_to_wandb_where_that_is_asked_for_and_enabled(tmp_path, monkeypatch, mode):
     monkeypatch.setenv("WANDB_MODE", mode)
@@ -114,6 +149,32 @@ def test_the_page_of_a_study_goes_to_wandb_where_that_is_asked_for_and_enabled(t
     assert not (tmp_path / "wandb").exists()
     log_page(tmp_path, Config(loggers=["wandb"]), pytest.fail)
     assert len(segments(tmp_path)) == (mode == "offline")
+
+
+def test_a_study_whose_page_is_offline_says_how_it_gets_a_workspace(tmp_path, monkeypatch, caplog):
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    write_run(tmp_path, "fedper", seeds=[0])
+    with caplog.at_level("INFO", "fedbench"):
+        log_page(tmp_path, Config(loggers=["wandb"]), pytest.fail)
+    assert f"once there is a connection, `fedbench wandb {tmp_path}` uploads the runs and lays out" in caplog.text
+
+
+def test_a_workspace_that_cannot_be_created_is_one_warning_after_the_upload(tmp_path, monkeypatch, caplog):
+    """What W&B's own package says without an account, offline or not."""
+    for name in ("WANDB_API_KEY", "WANDB_IDENTITY_TOKEN_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("NETRC", str(tmp_path / "no-netrc"))
+    monkeypatch.setenv("WANDB_CONFIG_DIR", str(tmp_path))
+    write_run(tmp_path / "run", "fedper", seeds=[0])
+    study, said = WandbStudy.load(tmp_path / "run"), []
+    online = SimpleNamespace(offline=False, disabled=False, entity="me")
+    lay_out(study, online, said.append)
+    (line,) = said
+    assert line.startswith("the W&B workspace could not be created (UsageError: ")
+    (tmp_path / "run" / ADDRESS_FILE).write_text("https://wandb.ai/me/mine?nw=1\n")
+    with caplog.at_level("INFO", "fedbench"):
+        lay_out(study, online, pytest.fail)
+    assert "W&B workspace: https://wandb.ai/me/mine?nw=1" in caplog.text
 
 
 def test_so_does_the_page_over_the_parts_of_a_study(tmp_path, monkeypatch):

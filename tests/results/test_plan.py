@@ -141,6 +141,23 @@ def test_a_folder_above_studies_holds_them_all(tmp_path):
         studies_in(tmp_path / "nothing")
 
 
+def test_trials_that_needed_more_of_a_gpu_are_told_in_a_sentence(tmp_path):
+    made = plan()
+    assert made.gpu_notes() == []
+    made.gpus, made.gpu_full = "4 trials share a GPU", {"fedper lr=0.1 seed 90": [0.25, 0.5, 1.0]}
+    made.write(tmp_path)
+    kept = Plan.read(tmp_path)
+    assert kept.gpus == made.gpus
+    assert kept.gpu_notes() == [
+        "1 trial ran out of GPU memory and went on with a larger share of a GPU: fedper lr=0.1 seed 90 (0.25, then "
+        "0.5, then 1)."
+    ]
+    kept.gpu_full = {f"trial {number}": [1 / 3, 2 / 3] for number in range(7)}
+    (line,) = kept.gpu_notes()
+    assert line.startswith("7 trials ran out of GPU memory")
+    assert line.endswith("trial 4 (0.333, then 0.667) and 2 more.")
+
+
 @pytest.mark.parametrize(
     ("damage", "said"),
     [

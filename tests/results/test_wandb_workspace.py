@@ -61,6 +61,14 @@ def test_traces_have_a_line_per_client_and_tables_are_there(study):
     assert keys == ["final_table", "clients"]
 
 
+def test_clients_have_a_line_each_where_runs_log_them(study):
+    assert "Clients, one line per client" not in panels(study)
+    for seed in study.seeds:
+        seed.config.log_clients = True
+    (panel,) = panels(study)["Clients, one line per client"]
+    assert panel["metricRegex"] == "^after_agg_test_accuracy/client_[0-9]+$"
+
+
 def test_every_section_is_told_in_a_line(study):
     lines = list(workspace_lines(workspace(study, "me")))
     assert lines[0] == "Curves by method: after_agg/test_accuracy against round, after_fit/test_accuracy against round"

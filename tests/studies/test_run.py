@@ -226,6 +226,12 @@ def test_on_gpus_on_a_cluster_and_beside_a_ray_hosts_are_as_many_as_fit(two_host
     assert worth_hosts(resolved, seeds=1) == config.resources.hosts
 
 
+def test_a_run_has_no_trials_that_share_a_gpu(tmp_path):
+    with pytest.raises(ConfigError, match=r"gpus_per_trial = 0.25: a run has no trials; leave it out, or set gpus_per"):
+        run(small(out=str(tmp_path / "a"), resources={"hosts": 0, "gpus_per_trial": 0.25}))
+    assert not (tmp_path / "a").exists()
+
+
 ONE, SEEDS = dict[str, object](), {"seeds": [0, 1]}
 SELDOM = dict(participation=0.4, evaluate={"every": 4}, save_models=True)
 """A run of five rounds evaluates the fifth, which one of eight does not, and keeps other models."""

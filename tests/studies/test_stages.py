@@ -53,8 +53,9 @@ def test_on_a_cluster_the_first_stage_says_where_trials_run(local_ray, capsys):
     stages.update("final", {"b": Outcome("missing")}, {})
     stages.stop()
     cluster.cluster_offer.cache_clear()
-    machines = f"cluster: 1 machine: {socket.gethostname()} (6 CPU)"
-    assert capsys.readouterr().err.count(f"{machines}; room for 3 trials of 2 CPU at once; results come to") == 1
+    machines = f"cluster: 1 machine: {socket.gethostname()} (6 CPU, 1 GPU)"
+    room = "room for at most 3 trials of 2 CPU and a share of a GPU at once"
+    assert capsys.readouterr().err.count(f"{machines}; {room}; results come to") == 1
 
 
 @pytest.mark.parametrize(

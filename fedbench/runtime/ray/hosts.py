@@ -41,6 +41,8 @@ class RayHosts:
         self._scratch: Any = None
         self._states: Any = None
         self._group, self._offset, self._own = (group, 0, False) if group else self._placement()
+        # Only a trial is tried again with more of a GPU.
+        self._gpu_share = gpus if group is None and not self._own else 1.0
         self._actors: list[Any] = [self._create(i) for i in range(count)]
 
     @classmethod
@@ -75,7 +77,7 @@ class RayHosts:
         self._scratch, self._base = Scratch(resources.scratch), resources.scratch
         self._states = Scratch(resources.scratch, bytes=setup.state_bytes) if resources.states != "memory" else None
         self._data = setup.data
-        self._setup = self._ray.put(replace(setup, device=self.device))
+        self._setup = self._ray.put(replace(setup, device=self.device, gpu_share=self._gpu_share))
         self._channel = DriverEnd(self._scratch.folder / "messages", self._ray.put)
         references = [self._begin(i) for i in range(self.count)]
         found = [
