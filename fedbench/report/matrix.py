@@ -20,7 +20,7 @@ from fedbench.report.matrix_race import (
 )
 from fedbench.report.over_keys import keys_part
 from fedbench.report.over_settings import FILE, summary_frame, summary_part
-from fedbench.report.parts import Part, charts
+from fedbench.report.parts import LEAST_CHOSEN, Part, charts
 from fedbench.report.study import POINT_NAMES
 from fedbench.report.survey import Survey
 from fedbench.report.template import page_of
@@ -240,6 +240,9 @@ def matrix_values(survey: Survey) -> dict[str, Any]:
         "tables": matrix_tables(survey),
         "links": {setting.name: f"{setting.path}/report.html" for setting in survey.settings},
         "tones": TONES,
+        "colours": survey.first.colours,
+        "chips": survey.ordered if len(survey.ordered) >= LEAST_CHOSEN else [],
+        "quiet": LIGHT["quiet"],
         "note": f"Test {metric.title} {point}, last round. {note}.",
         "config": yaml.safe_dump(config, sort_keys=False),
         "parts": matrix_parts(survey),

@@ -1,6 +1,7 @@
 """The report of a study: one self-contained HTML page with texts, tables, figures and configuration."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from fedbench.report.leaderboard import (
     where,
     write_tables,
 )
-from fedbench.report.parts import Part, charts
+from fedbench.report.parts import LEAST_CHOSEN, Part, charts
 from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.template import page_of
 from fedbench.report.theme import LIGHT
@@ -34,8 +35,6 @@ from fedbench.results.tables import BASELINE
 
 MOST_SLOPES = 6
 """Maximum number of methods whose clients are drawn, best first."""
-LEAST_CHOSEN = 4
-"""Minimum number of methods for which a reader can choose curves."""
 DECISIONS = "decisions"
 """The key in environment.json."""
 PLACE_KEYS = ("out", "name", "resources.", "checkpoint.", "loggers", "wandb.")
@@ -205,7 +204,7 @@ def _client_part(study: Study) -> Part:
         values: Any = pd.concat(paired.values()).drop(columns="gains").stack()
         limits = [float(values.min()), float(values.max())]
         made = ((f"clients-{i}", *_slope(study, m, paired[m], limits)) for i, m in enumerate(paired))
-        part.charts = charts(*made)
+        part.charts = [replace(chart, method=m) for m, chart in zip(paired, charts(*made), strict=True)]
     elif study.method in study.metrics:
         part.intro = "Each point is one client of one seed at the last round; the worst tenth is shaded."
         part.charts = charts(("clients", "", figures.client_strip(study), ""), wide=True)
@@ -281,7 +280,7 @@ def _cost_part(study: Study) -> Part:
             "steps",
             f"{sentence(study.metric.label)} against gradient steps",
             curves.cost_curves(study, "steps"),
-            "",
+            "Steps of a participant, or of the pooled model.",
         ),
         ("seconds", "Seconds per round", figures.time_bars(study), "Mean over rounds and seeds, on this machine."),
     )
