@@ -11,6 +11,7 @@ from fedbench.report.figures import paired_clients
 from fedbench.report.leaderboard import LeaderboardRow, p_text
 from fedbench.report.study import Study
 from fedbench.report.theme import LIGHT, axis, figure, hover, with_opacity
+from fedbench.report.tones import markers
 from fedbench.results.contrasts import Contrast
 from fedbench.results.race import Bound
 from fedbench.results.tables import BASELINE
@@ -61,9 +62,9 @@ def _forest(study: Study, contrasts: Mapping[str, Contrast], what: str) -> go.Fi
     for place, width, opacity in ((1, 2, 0.5), (0, 6, 0.35)):
         ends = [_intervals(c)[place] or (c.gain.mean, c.gain.mean) for c in found]
         _spans(fig, names, [(low * metric.factor, high * metric.factor) for low, high in ends], width, opacity)
-    colours = [_colour(c.sign) for c in found]
     fig.add_scatter(x=[c.gain.mean * metric.factor for c in found], y=names, mode="markers", showlegend=False)
-    fig.data[-1].update(marker={"color": colours, "size": 10}, text=[difference_text(metric, c) for c in found])
+    states = [(c.sign, c.sign_alone) for c in found]
+    fig.data[-1].update(marker=markers(states), text=[difference_text(metric, c) for c in found])
     fig.data[-1].hovertemplate = "%{y}: %{text}<extra></extra>"
     return fig
 
@@ -85,9 +86,9 @@ def _race_forest(study: Study, found: Mapping[str, Bound | None], what: str) -> 
     fig.update_layout(meta={"table": {"heads": ["method", title, "from", "to", "seeds"], "rows": values}})
     fig.update_xaxes(zerolinecolor=LIGHT["ink"], zerolinewidth=1)
     _spans(fig, names, [(low * metric.factor, high * metric.factor) for low, high in ends], 6, 0.35)
-    colours = [_colour(1 if b.low > 0 else -1 if b.high < 0 else 0) for b in bounds]
+    states = [(1 if b.low > 0 else -1 if b.high < 0 else 0, 0) for b in bounds]
     fig.add_scatter(x=[b.mean * metric.factor for b in bounds], y=names, mode="markers", showlegend=False)
-    fig.data[-1].update(marker={"color": colours, "size": 10}, text=[f"{m} ({a} to {b})" for m, a, b, _ in shown])
+    fig.data[-1].update(marker=markers(states), text=[f"{m} ({a} to {b})" for m, a, b, _ in shown])
     fig.data[-1].hovertemplate = "%{y}: %{text}<extra></extra>"
     return fig
 
@@ -98,7 +99,7 @@ def _spans(
     """One trace with a horizontal line per row."""
     x = [value for pair in ends for value in (*round_values(pair), None)]
     y = [name for name in names for _ in range(3)]
-    line = {"color": with_opacity(LIGHT["accent"], opacity), "width": width}
+    line = {"color": with_opacity(LIGHT["muted"], opacity), "width": width}
     fig.add_scatter(x=x, y=y, mode="lines", line=line, hoverinfo="skip", showlegend=False)
 
 
@@ -126,16 +127,11 @@ def client_gains(study: Study, rows: Sequence[LeaderboardRow]) -> go.Figure | No
     fig.update_layout(meta={"table": {"heads": heads, "rows": values}})
     _spans(fig, names, [(q[0], q[4]) for q in at], 2, 0.5)
     _spans(fig, names, [(q[1], q[3]) for q in at], 6, 0.35)
-    colours = [_colour(q[2]) for q in at]
     fig.add_scatter(x=round_values(q[2] for q in at), y=names, mode="markers", showlegend=False)
-    fig.data[-1].update(marker={"color": colours, "size": 10})
+    fig.data[-1].update(marker={"color": LIGHT["ink"], "size": 10})  # medians have no verdict
     fig.data[-1].text = [f"{(gain > 0).sum()} of {len(gain)} clients gain" for gain in gains.values()]
     fig.data[-1].hovertemplate = "%{y}: median %{x:.3g}, %{text}<extra></extra>"
     return fig
-
-
-def _colour(gain: float) -> str:
-    return LIGHT["accent"] if gain > 0 else LIGHT["alarm"] if gain < 0 else LIGHT["quiet"]
 
 
 def _intervals(found: Contrast) -> list[tuple[float, float] | None]:

@@ -27,7 +27,7 @@ from fedbench.report.parts import LEAST_CHOSEN, Part, charts
 from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.template import page_of
 from fedbench.report.theme import LIGHT
-from fedbench.report.tones import TONES
+from fedbench.report.tones import RACE_TONES, TONES
 from fedbench.report.tuning_budget import budget_charts
 from fedbench.report.typeset import sentence
 from fedbench.results.files import write_atomically
@@ -81,7 +81,7 @@ def page_text(study: Study, rows: Sequence[LeaderboardRow] = ()) -> str:
         f"{leaderboard_legend(rows, study.metric)}.",
         cost_heads=cost_heads,
         cost_leaders=list(zip(rows, cost_lines, strict=True)),
-        tones=TONES,
+        tones=TONES if study.race is None else RACE_TONES,
         cost_intro=f"{sentence(SPENT)}.",
         table=scores.final(study),
         groups=scores.of_groups(study),
@@ -124,13 +124,13 @@ def parts(study: Study, rows: Sequence[LeaderboardRow]) -> Iterator[Part]:
 
 CONTRASTS_INTRO = (
     "Paired by seed and client. Thick: 95 % interval over seeds (Student t); thin: over resampled seeds and "
-    "clients. Coloured if the difference is significant after the correction for the number of comparisons. "
-    "Values: both intervals, the smallest difference that these seeds can detect, and how many seeds would tell "
+    "clients. Filled dot: clear after the correction for the number of comparisons (blue: better, red: worse); "
+    "hollow: clear by itself only; grey: open. Values: both intervals, the smallest difference that these seeds can detect, and how many seeds would tell "
     "the observed one with a probability of 80 %, after the correction."
 )
 RACE_INTRO = (
-    "Paired by seed. Bars: the simultaneous interval at the look that decided, or at the last one; coloured if it "
-    "excludes 0."
+    "Paired by seed. Bars: the simultaneous interval at the look that decided, or at the last one. Filled "
+    "dot: it excludes 0 (blue: better, red: worse); grey: open."
 )
 
 

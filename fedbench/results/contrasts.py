@@ -66,6 +66,11 @@ class Contrast:
         return int(np.sign(self.gain.mean)) if decided else 0
 
     @property
+    def sign_alone(self) -> int:
+        """The same by the test of this contrast alone, before the correction."""
+        return int(np.sign(self.gain.mean)) if self.p is not None and self.p < ALPHA else 0
+
+    @property
     def equal(self) -> bool:
         """Whether the methods differ by less than the margin, after the correction, and neither is better."""
         if self.sign or self.margin is None or self.simultaneous is None:
