@@ -164,6 +164,8 @@ def _choice_part(study: Study) -> Part:
     made += charts(("tried", "Scores over rounds", curves.tried_curves(study), over), wide=len(panels) == 1)
     made += budget_charts(study)
     intro = f"Validation {study.metric.title} {POINT_NAMES[study.point]}; the chosen point is marked."
+    if study.plan.as_good(study.method):
+        intro += " Dotted frames, or the same colour: points with exactly the same score."
     return Part("grid", "The grid", made, intro)
 
 
