@@ -6,6 +6,7 @@ from math import isfinite
 
 import plotly.graph_objects as go
 
+from fedbench.report.answer import doubts
 from fedbench.report.curves import round_values
 from fedbench.report.figures import paired_clients
 from fedbench.report.leaderboard import LeaderboardRow, p_text
@@ -23,6 +24,7 @@ def height_of(rows: int) -> int:
     return 90 + rows * (30 if rows <= 20 else 22)
 
 
+OVER_LOCAL = "better than local"
 VALUES = ("95 % interval over seeds", "over seeds and clients", "p (adjusted)", "these seeds resolve", "seeds needed")
 """What is beside a difference in the table of a chart's values."""
 
@@ -31,17 +33,18 @@ def forest(study: Study, rows: Sequence[LeaderboardRow]) -> go.Figure | None:
     """The difference of each method to local training."""
     if study.race is not None:
         return _race_forest(
-            study, {row.label: row.verdicts.over_local for row in rows if row.verdicts}, "better than local"
+            study, {(row.label, BASELINE): row.verdicts.over_local for row in rows if row.verdicts}, OVER_LOCAL
         )
     found = {row.label: row.over_local for row in rows if row.over_local is not None}
-    return _forest(study, found, "better than local")
+    return _forest(study, found, OVER_LOCAL)
 
 
 def behind_best(study: Study, rows: Sequence[LeaderboardRow]) -> go.Figure | None:
     """The difference of the best method to every other; None if `forest` shows the same."""
     if study.race is not None:
         best = f"better than {escape(rows[0].label)}"
-        return _race_forest(study, {row.label: row.verdicts.from_best for row in rows if row.verdicts}, best)
+        known = {(rows[0].label, row.label): row.verdicts.from_best for row in rows if row.verdicts}
+        return _race_forest(study, known, best)
     found = {row.label: row.behind for row in rows if row.behind is not None}
     if rows[0].label == BASELINE or not set(found) - {BASELINE}:
         return None
@@ -63,18 +66,19 @@ def _forest(study: Study, contrasts: Mapping[str, Contrast], what: str) -> go.Fi
         ends = [_intervals(c)[place] or (c.gain.mean, c.gain.mean) for c in found]
         _spans(fig, names, [(low * metric.factor, high * metric.factor) for low, high in ends], width, opacity)
     fig.add_scatter(x=[c.gain.mean * metric.factor for c in found], y=names, mode="markers", showlegend=False)
-    states = [(c.sign, c.sign_alone) for c in found]
+    states = [_state(study, c.method, c.other, c.sign, c.sign_alone, c.gain.mean) for c in found]
     fig.data[-1].update(marker=markers(states), text=[difference_text(metric, c) for c in found])
     fig.data[-1].hovertemplate = "%{y}: %{text}<extra></extra>"
     return fig
 
 
-def _race_forest(study: Study, found: Mapping[str, Bound | None], what: str) -> go.Figure | None:
-    """Differences by label with their simultaneous intervals; colours follow the verdicts."""
-    known = {escape(label): bound for label, bound in found.items() if bound is not None}
+def _race_forest(study: Study, found: Mapping[tuple[str, str], Bound | None], what: str) -> go.Figure | None:
+    """Differences of pairs with their simultaneous intervals; colours follow the verdicts."""
+    known = {pair: bound for pair, bound in found.items() if bound is not None}
     if not known:
         return None
-    metric, names, bounds = study.metric, [*known], [*known.values()]
+    metric, bounds = study.metric, [*known.values()]
+    names = [escape(one if what == OVER_LOCAL else other) for one, other in known]
     title = f"{what} by, {'points' if metric.share else metric.label}"
     fig = figure(height_of(len(names)), xaxis=axis(title, zeroline=True))
     fig.update_layout(yaxis=axis(showgrid=False, type="category", autorange="reversed"))
@@ -86,11 +90,17 @@ def _race_forest(study: Study, found: Mapping[str, Bound | None], what: str) -> 
     fig.update_layout(meta={"table": {"heads": ["method", title, "from", "to", "seeds"], "rows": values}})
     fig.update_xaxes(zerolinecolor=LIGHT["ink"], zerolinewidth=1)
     _spans(fig, names, [(low * metric.factor, high * metric.factor) for low, high in ends], 6, 0.35)
-    states = [(1 if b.low > 0 else -1 if b.high < 0 else 0, 0) for b in bounds]
+    signs = [1 if b.low > 0 else -1 if b.high < 0 else 0 for b in bounds]
+    states = [_state(study, *p, sign, 0, b.mean) for (p, b), sign in zip(known.items(), signs, strict=True)]
     fig.add_scatter(x=[b.mean * metric.factor for b in bounds], y=names, mode="markers", showlegend=False)
     fig.data[-1].update(marker=markers(states), text=[f"{m} ({a} to {b})" for m, a, b, _ in shown])
     fig.data[-1].hovertemplate = "%{y}: %{text}<extra></extra>"
     return fig
+
+
+def _state(study: Study, one: str, other: str, sign: int, alone: int, gain: float) -> tuple[int, int]:
+    """The sign of a difference and its sign before the correction; both 0 where there is a doubt."""
+    return (0, 0) if (sign or alone) and doubts(study, one, other, gain) else (sign, alone)
 
 
 def _spans(

@@ -55,7 +55,7 @@ def heat_map(
     best: Sequence[str],
     limits: list[float | None],
 ) -> go.Figure:
-    """Validation scores per point as a heat map with values; best points are framed, the first with a solid line, failed ones marked."""
+    """Validation scores per point as a heat map with values; best and failed points are marked."""
     across, down = [str(v) for v in space[columns]], [str(v) for v in space[rows]]
     found = {(str(entry.values[rows]), str(entry.values[columns])): entry for entry in tried}
     z = [[_value(metric, found.get((row, column))) for column in across] for row in down]
@@ -88,7 +88,9 @@ def _mark(metric: Metric, fig: go.Figure, entry: Entry, row: int, column: int, b
     """A frame around the best point, a dotted one around those that are as good, a word for one without a number."""
     box = {"x0": column - 0.5, "x1": column + 0.5, "y0": row - 0.5, "y1": row + 0.5, "type": "rect"}
     if entry.name in best:
-        fig.add_shape(**box, line={"color": LIGHT["c1"], "width": 4, "dash": "solid" if entry.name == best[0] else "dot"})
+        fig.add_shape(
+            **box, line={"color": LIGHT["c1"], "width": 4, "dash": "solid" if entry.name == best[0] else "dot"}
+        )
     elif _value(metric, entry) is None:
         tone = LIGHT["alarm"] if entry.status == "failed" else LIGHT["muted"]
         fig.add_shape(**box, line={"color": LIGHT["quiet"], "width": 1, "dash": "dot"})

@@ -84,12 +84,12 @@ def line_of(path: Path, above: Path) -> Line:
     name = path.relative_to(above).as_posix()
     try:
         return _line(path, name)
-    except Exception as error:  # noqa: BLE001 - one damaged folder must not hide the others
+    except Exception as error:  # one damaged folder must not hide the others
         return Line(name, error=str(error).partition("\n")[0] or type(error).__name__)
 
 
 def _line(path: Path, name: str) -> Line:
-    places = [path, *(plan.parent for plan in path.glob("*/*/" + PLAN_FILE))]
+    places = [path, *(plan.parent for deep in ("*", "*/*") for plan in path.glob(f"{deep}/{PLAN_FILE}"))]
     plans = [(place, Plan.read(place)) for place in places if is_study(place) or is_run(place)]
     report = path / "report.html"
     changed = max((file.stat().st_mtime for file in _records(path, plans)), default=0.0)

@@ -125,12 +125,13 @@ def parts(study: Study, rows: Sequence[LeaderboardRow]) -> Iterator[Part]:
 CONTRASTS_INTRO = (
     "Paired by seed and client. Thick: 95 % interval over seeds (Student t); thin: over resampled seeds and "
     "clients. Filled dot: clear after the correction for the number of comparisons (blue: better, red: worse); "
-    "hollow: clear by itself only; grey: open. Values: both intervals, the smallest difference that these seeds can detect, and how many seeds would tell "
+    "hollow: clear by itself only; grey: open or in doubt. "
+    "Values: both intervals, the smallest difference that these seeds can detect, and how many seeds would tell "
     "the observed one with a probability of 80 %, after the correction."
 )
 RACE_INTRO = (
     "Paired by seed. Bars: the simultaneous interval at the look that decided, or at the last one. Filled "
-    "dot: it excludes 0 (blue: better, red: worse); grey: open."
+    "dot: it excludes 0 (blue: better, red: worse); grey: open or in doubt."
 )
 
 

@@ -82,7 +82,7 @@ def with_opacity(colour: str, opacity: float) -> str:
 
 
 def figure(height: int = 340, right: int = 16, **layout: Any) -> go.Figure:
-    """An empty chart in the page's style, `height` pixels high, without drag so that a phone can scroll past it (pages add it)."""
+    """An empty chart in the page's style, `height` pixels high, without drag, which pages add."""
     return go.Figure(
         layout={
             "template": {},

@@ -45,7 +45,9 @@ def test_markers_are_filled_if_clear_and_hollow_if_clear_by_themselves_only():
 
 def test_a_contrast_may_be_clear_by_itself_only():
     """The t test of 0.8, 1.3 and 1.8: t = 4.5, p = 0.046; in a large family the same is open."""
-    own = Contrast("a", "b", interval([0.8, 1.3, 1.8]), None, p_of([0.8, 1.3, 1.8]), interval([1.0] * 3), p_adjusted=0.2)
+    own = Contrast(
+        "a", "b", interval([0.8, 1.3, 1.8]), None, p_of([0.8, 1.3, 1.8]), interval([1.0] * 3), p_adjusted=0.2
+    )
     assert own.p == pytest.approx(0.046, abs=5e-4)
     assert (own.sign, own.sign_alone) == (0, 1)
     weak = replace(own, p=0.06)
