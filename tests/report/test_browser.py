@@ -42,6 +42,7 @@ SCRIPT = """<script>addEventListener("load", async () => {
 })</script>"""
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(BROWSER is None, reason="needs chromium on the PATH")
 def test_charts_and_tables_follow_the_choice_that_the_address_keeps(tmp_path: Path) -> None:
     levels = {"local": 0.6, "fedper": 0.7, "fedcac": 0.9, "ditto": 0.8}
@@ -64,11 +65,11 @@ def test_charts_and_tables_follow_the_choice_that_the_address_keeps(tmp_path: Pa
     found = re.search(r'<pre id="said">(.*?)</pre>', ran.stdout, re.S)
     assert found, ran.stderr
     said = json.loads(found[1].replace("&amp;", "&"))
-    assert said["address"] == [["ditto", "fedper"], ["ditto", "fedper"]]
+    assert said["address"] == [["ditto", "fedper"] * 2, ["ditto", "fedper"]]  # scores and costs, clients
     assert sorted(said["curves"]) == ["ditto", "fedper"]
     assert said["forest"] == ["ditto", "fedper"]
     assert said["hash"] == "#methods=fedper,ditto,fedcac"
-    assert said["all"] == 4
+    assert said["all"] == 8
     assert said["full"] == [-1, 101]
     assert said["zoomed"] == [[2, 3], False]
     assert said["reset"]
