@@ -94,7 +94,9 @@ def pooled_means(seeds: pd.Series, values: pd.Series, counts: pd.Series) -> pd.S
     for name in np.unique(names[known]):
         own = known & (names == name)
         found[name] = math.fsum(means[own] * weights[own]) / math.fsum(weights[own])
-    return pd.Series(found, dtype=float).rename_axis(seeds.name)
+    pooled = pd.Series(found, dtype=float)
+    pooled.index.name = seeds.name
+    return pooled
 
 
 def worst_tenth(values: Sequence[float] | np.ndarray, higher: bool = True) -> float:
