@@ -133,9 +133,13 @@ def compared_answer(study: Study) -> str:
         value = next((entry.scores.get("val") for entry in tried if entry.values == chosen), None)
         found = study.metric.shown(value) if value is not None else f"{study.metric.label} unknown"
         lack = "failed" if study.method in study.lost else "are not finished yet"
-        return f"{winner} won on validation ({found}); its final runs {lack}."
+        ties = len(plan.as_good(study.method))
+        led = f"is the first of {ties + 1} points with the same score on validation" if ties else "won on validation"
+        return f"{winner} {led} ({found}); its final runs {lack}."
     reached = study.metric.shown(study.last(study.method)[study.test].mean())
-    won = "won the grid with" if tried else "reached"
+    ties = len(plan.as_good(study.method))
+    first = f"is the first of {ties + 1} points of the grid with the same validation score and reached"
+    won = first if ties else "won the grid with" if tried else "reached"
     begin = f"{so_far(study)}{winner} {won} {reached} {POINT_NAMES[study.point]}"
     gain = study.scores.difference(study.method, BASELINE, study.point)
     if gain is None:

@@ -6,11 +6,13 @@ from math import isfinite
 
 import plotly.graph_objects as go
 
+from fedbench.report.answer import doubts
 from fedbench.report.curves import round_values
 from fedbench.report.figures import paired_clients
 from fedbench.report.leaderboard import LeaderboardRow, p_text
 from fedbench.report.study import Study
 from fedbench.report.theme import LIGHT, axis, figure, hover, with_opacity
+from fedbench.report.tones import markers
 from fedbench.results.contrasts import Contrast
 from fedbench.results.race import Bound
 from fedbench.results.tables import BASELINE
@@ -22,6 +24,7 @@ def height_of(rows: int) -> int:
     return 90 + rows * (30 if rows <= 20 else 22)
 
 
+OVER_LOCAL = "better than local"
 VALUES = ("95 % interval over seeds", "over seeds and clients", "p (adjusted)", "these seeds resolve", "seeds needed")
 """What is beside a difference in the table of a chart's values."""
 
@@ -30,17 +33,18 @@ def forest(study: Study, rows: Sequence[LeaderboardRow]) -> go.Figure | None:
     """The difference of each method to local training."""
     if study.race is not None:
         return _race_forest(
-            study, {row.label: row.verdicts.over_local for row in rows if row.verdicts}, "better than local"
+            study, {(row.label, BASELINE): row.verdicts.over_local for row in rows if row.verdicts}, OVER_LOCAL
         )
     found = {row.label: row.over_local for row in rows if row.over_local is not None}
-    return _forest(study, found, "better than local")
+    return _forest(study, found, OVER_LOCAL)
 
 
 def behind_best(study: Study, rows: Sequence[LeaderboardRow]) -> go.Figure | None:
     """The difference of the best method to every other; None if `forest` shows the same."""
     if study.race is not None:
         best = f"better than {escape(rows[0].label)}"
-        return _race_forest(study, {row.label: row.verdicts.from_best for row in rows if row.verdicts}, best)
+        known = {(rows[0].label, row.label): row.verdicts.from_best for row in rows if row.verdicts}
+        return _race_forest(study, known, best)
     found = {row.label: row.behind for row in rows if row.behind is not None}
     if rows[0].label == BASELINE or not set(found) - {BASELINE}:
         return None
@@ -61,19 +65,20 @@ def _forest(study: Study, contrasts: Mapping[str, Contrast], what: str) -> go.Fi
     for place, width, opacity in ((1, 2, 0.5), (0, 6, 0.35)):
         ends = [_intervals(c)[place] or (c.gain.mean, c.gain.mean) for c in found]
         _spans(fig, names, [(low * metric.factor, high * metric.factor) for low, high in ends], width, opacity)
-    colours = [_colour(c.sign) for c in found]
     fig.add_scatter(x=[c.gain.mean * metric.factor for c in found], y=names, mode="markers", showlegend=False)
-    fig.data[-1].update(marker={"color": colours, "size": 10}, text=[difference_text(metric, c) for c in found])
+    states = [_state(study, c.method, c.other, c.sign, c.sign_alone, c.gain.mean) for c in found]
+    fig.data[-1].update(marker=markers(states), text=[difference_text(metric, c) for c in found])
     fig.data[-1].hovertemplate = "%{y}: %{text}<extra></extra>"
     return fig
 
 
-def _race_forest(study: Study, found: Mapping[str, Bound | None], what: str) -> go.Figure | None:
-    """Differences by label with their simultaneous intervals; colours follow the verdicts."""
-    known = {escape(label): bound for label, bound in found.items() if bound is not None}
+def _race_forest(study: Study, found: Mapping[tuple[str, str], Bound | None], what: str) -> go.Figure | None:
+    """Differences of pairs with their simultaneous intervals; colours follow the verdicts."""
+    known = {pair: bound for pair, bound in found.items() if bound is not None}
     if not known:
         return None
-    metric, names, bounds = study.metric, [*known], [*known.values()]
+    metric, bounds = study.metric, [*known.values()]
+    names = [escape(one if what == OVER_LOCAL else other) for one, other in known]
     title = f"{what} by, {'points' if metric.share else metric.label}"
     fig = figure(height_of(len(names)), xaxis=axis(title, zeroline=True))
     fig.update_layout(yaxis=axis(showgrid=False, type="category", autorange="reversed"))
@@ -85,11 +90,17 @@ def _race_forest(study: Study, found: Mapping[str, Bound | None], what: str) -> 
     fig.update_layout(meta={"table": {"heads": ["method", title, "from", "to", "seeds"], "rows": values}})
     fig.update_xaxes(zerolinecolor=LIGHT["ink"], zerolinewidth=1)
     _spans(fig, names, [(low * metric.factor, high * metric.factor) for low, high in ends], 6, 0.35)
-    colours = [_colour(1 if b.low > 0 else -1 if b.high < 0 else 0) for b in bounds]
+    signs = [1 if b.low > 0 else -1 if b.high < 0 else 0 for b in bounds]
+    states = [_state(study, *p, sign, 0, b.mean) for (p, b), sign in zip(known.items(), signs, strict=True)]
     fig.add_scatter(x=[b.mean * metric.factor for b in bounds], y=names, mode="markers", showlegend=False)
-    fig.data[-1].update(marker={"color": colours, "size": 10}, text=[f"{m} ({a} to {b})" for m, a, b, _ in shown])
+    fig.data[-1].update(marker=markers(states), text=[f"{m} ({a} to {b})" for m, a, b, _ in shown])
     fig.data[-1].hovertemplate = "%{y}: %{text}<extra></extra>"
     return fig
+
+
+def _state(study: Study, one: str, other: str, sign: int, alone: int, gain: float) -> tuple[int, int]:
+    """The sign of a difference and its sign before the correction; both 0 where there is a doubt."""
+    return (0, 0) if (sign or alone) and doubts(study, one, other, gain) else (sign, alone)
 
 
 def _spans(
@@ -98,7 +109,7 @@ def _spans(
     """One trace with a horizontal line per row."""
     x = [value for pair in ends for value in (*round_values(pair), None)]
     y = [name for name in names for _ in range(3)]
-    line = {"color": with_opacity(LIGHT["accent"], opacity), "width": width}
+    line = {"color": with_opacity(LIGHT["muted"], opacity), "width": width}
     fig.add_scatter(x=x, y=y, mode="lines", line=line, hoverinfo="skip", showlegend=False)
 
 
@@ -126,16 +137,11 @@ def client_gains(study: Study, rows: Sequence[LeaderboardRow]) -> go.Figure | No
     fig.update_layout(meta={"table": {"heads": heads, "rows": values}})
     _spans(fig, names, [(q[0], q[4]) for q in at], 2, 0.5)
     _spans(fig, names, [(q[1], q[3]) for q in at], 6, 0.35)
-    colours = [_colour(q[2]) for q in at]
     fig.add_scatter(x=round_values(q[2] for q in at), y=names, mode="markers", showlegend=False)
-    fig.data[-1].update(marker={"color": colours, "size": 10})
+    fig.data[-1].update(marker={"color": LIGHT["ink"], "size": 10})  # medians have no verdict
     fig.data[-1].text = [f"{(gain > 0).sum()} of {len(gain)} clients gain" for gain in gains.values()]
     fig.data[-1].hovertemplate = "%{y}: median %{x:.3g}, %{text}<extra></extra>"
     return fig
-
-
-def _colour(gain: float) -> str:
-    return LIGHT["accent"] if gain > 0 else LIGHT["alarm"] if gain < 0 else LIGHT["quiet"]
 
 
 def _intervals(found: Contrast) -> list[tuple[float, float] | None]:

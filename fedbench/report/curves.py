@@ -19,7 +19,7 @@ MOST_POINTS = 200
 """Maximum number of points of a drawn curve, about what a chart has room for."""
 MOST_UNIFIED = 8
 """Up to this many curves, hovering shows the values of all; beyond, only the nearest one's."""
-FAR_APART = 20
+FAR_APART = 10
 """The axis of costs is logarithmic if methods' costs differ by this factor."""
 
 
@@ -142,12 +142,15 @@ def _label(fig: go.Figure, ends: dict[str, tuple[float, str]]) -> None:
     loud = [(escape(name), y, colour) for name, (y, colour) in ends.items() if colour != LIGHT["quiet"]]
     if loud:
         label_ends(fig, loud)
+    downwards = sorted(ends, key=lambda name: -ends[name][0])
+    for trace in fig.data:
+        trace.legendrank = 1 + downwards.index(trace.meta["method"])
 
 
 UNITS = {"sent": (("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("B", 1)), "steps": (("steps", 1),)}
 TITLES = {
     "sent": "traffic per participant so far",
-    "steps": "gradient steps so far, of a participant or the pooled model",
+    "steps": "gradient steps so far",
 }
 
 

@@ -99,7 +99,7 @@ def slopes(metric: Metric, paired: pd.DataFrame, colour: str, limits: list[float
 
 def seconds(study: Study) -> pd.DataFrame:
     """Mean seconds per round and phase, one row per method."""
-    means = {method: study.runs[method].timings()[list(PHASES)].apply(pd.to_numeric).mean() for method in study.metrics}
+    means = {method: study.runs[method].timings()[list(PHASES)].apply(pd.to_numeric).mean() for method in study.ordered}
     return pd.DataFrame(means).T.dropna(how="all").fillna(0.0)
 
 

@@ -23,7 +23,7 @@ def grid_panels(study: Study) -> Iterator[tuple[str, go.Figure]]:
     keys, tried, space = varying(study), study.plan.points(), study.plan.spaces.get(study.method, {})
     if not keys or not tried:
         return
-    best = point_name(study.plan.choices.get(study.method, {"": None}))
+    best = [point_name(study.plan.choices.get(study.method, {"": None})), *study.plan.as_good(study.method)]
     if len(keys) > 1 and study.plan.search != "grid":  # scattered points would leave most of a map empty
         return
     if len(keys) == 1:
@@ -52,10 +52,10 @@ def heat_map(
     rows: str,
     columns: str,
     space: dict[str, list[Any]],
-    best: str,
+    best: Sequence[str],
     limits: list[float | None],
 ) -> go.Figure:
-    """Validation scores per point as a heat map with values; the best point is framed, failed points are marked."""
+    """Validation scores per point as a heat map with values; best and failed points are marked."""
     across, down = [str(v) for v in space[columns]], [str(v) for v in space[rows]]
     found = {(str(entry.values[rows]), str(entry.values[columns])): entry for entry in tried}
     z = [[_value(metric, found.get((row, column))) for column in across] for row in down]
@@ -84,11 +84,13 @@ def _test(metric: Metric, entry: Entry | None) -> str:
     return "unknown" if value is None else metric.shown(value)
 
 
-def _mark(metric: Metric, fig: go.Figure, entry: Entry, row: int, column: int, best: str) -> None:
-    """A frame around the best point, and a word for a point without a number."""
+def _mark(metric: Metric, fig: go.Figure, entry: Entry, row: int, column: int, best: Sequence[str]) -> None:
+    """A frame around the best point, a dotted one around those that are as good, a word for one without a number."""
     box = {"x0": column - 0.5, "x1": column + 0.5, "y0": row - 0.5, "y1": row + 0.5, "type": "rect"}
-    if entry.name == best:
-        fig.add_shape(**box, line={"color": LIGHT["c1"], "width": 4})
+    if entry.name in best:
+        fig.add_shape(
+            **box, line={"color": LIGHT["c1"], "width": 4, "dash": "solid" if entry.name == best[0] else "dot"}
+        )
     elif _value(metric, entry) is None:
         tone = LIGHT["alarm"] if entry.status == "failed" else LIGHT["muted"]
         fig.add_shape(**box, line={"color": LIGHT["quiet"], "width": 1, "dash": "dot"})
@@ -96,7 +98,7 @@ def _mark(metric: Metric, fig: go.Figure, entry: Entry, row: int, column: int, b
         fig.add_annotation(x=column, y=row, **text)
 
 
-def dots(metric: Metric, tried: Sequence[Entry], key: str, best: str) -> go.Figure:
+def dots(metric: Metric, tried: Sequence[Entry], key: str, best: Sequence[str]) -> go.Figure:
     """Validation scores over the values of a single key; the best is named, failed ones are on the axis."""
     done = [entry for entry in tried if _value(metric, entry) is not None]
     values = [value for entry in done if (value := _value(metric, entry)) is not None]
@@ -107,7 +109,7 @@ def dots(metric: Metric, tried: Sequence[Entry], key: str, best: str) -> go.Figu
     names = [str(entry.values[key]) for entry in done]
     fig.add_scatter(x=names, y=values, mode="lines+markers+text", texttemplate=form)
     fig.data[-1].update(line={"color": LIGHT["quiet"], "width": 1.5}, textposition="top center")
-    colours = [LIGHT["c1"] if entry.name == best else LIGHT["accent"] for entry in done]
+    colours = [LIGHT["c1" if entry.name in best else "accent"] for entry in done]
     told = f"%{{x}}: {form}{metric.unit}<extra></extra>"
     fig.data[-1].update(marker={"color": colours, "size": 11}, hovertemplate=told)
     bottom = fig.layout.yaxis.range[0]

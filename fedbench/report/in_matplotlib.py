@@ -249,14 +249,14 @@ def _line(trace: Any, count: int, look: _Look) -> dict[str, Any]:
 
 
 def _dots(trace: Any, count: int) -> dict[str, Any]:
-    """Colours and sizes of markers; undecided ones, which are grey on the page, are hollow."""
+    """Colours and sizes of markers, as on the page."""
     marker = trace.marker
     colours = [marker.color] * count if marker.color is None or isinstance(marker.color, str) else list(marker.color)
     colours = [_colour(colour or trace.line.color or LIGHT["accent"]) for colour in colours]
     hollow = str(marker.symbol or "").endswith("-open")
-    faces = ["white" if hollow or colour in (LIGHT["quiet"], (0, 0, 0, 0)) else colour for colour in colours]
-    edge = _colour(marker.line.color) if isinstance(marker.line.color, str) else None
-    edges = [LIGHT["muted"] if c == LIGHT["quiet"] else edge or c for c in colours]
+    faces = ["white" if hollow or colour == (0, 0, 0, 0) else colour for colour in colours]
+    given = [marker.line.color] * count if isinstance(marker.line.color, str) else list(marker.line.color or colours)
+    edges = [_colour(colour) for colour in given]
     sizes = 7.0 if marker.size is None else marker.size
     if marker.sizemode == "area":
         diameters = np.sqrt(np.asarray(sizes, dtype=float) / marker.sizeref) * POINTS

@@ -160,13 +160,16 @@ SIGNS = {"better": 1, "worse": -1}
 
 
 def _tone(study: Study, label: str, over_local: Contrast | None) -> str:
-    """The colour of what was decided against local training."""
+    """The colour of what was decided against local training; none without it."""
+    sign, alone, mean = 0, 0, 0.0
     if study.race is not None:
-        told = study.race.over_local.get(label)
-        sign, mean = (0, 0.0) if told is None else (SIGNS.get(told.verdict, 0), told.bound.mean)
-    else:
-        sign, mean = (0, 0.0) if over_local is None else (over_local.sign, over_local.gain.mean)
-    return tone_of(label, sign, is_doubtful=bool(sign and doubts(study, label, BASELINE, mean)))
+        if (told := study.race.over_local.get(label)) is not None:
+            sign, mean = SIGNS.get(told.verdict, 0), told.bound.mean
+    elif over_local is not None:
+        sign, alone, mean = over_local.sign, over_local.sign_alone, over_local.gain.mean
+    if BASELINE not in study.metrics and label not in REFERENCES:
+        return ""
+    return tone_of(label, sign, alone, is_doubtful=bool((sign or alone) and doubts(study, label, BASELINE, mean)))
 
 
 def first_reaching(study: Study, label: str, target: float) -> tuple[int, float | None] | None:

@@ -20,12 +20,12 @@ from fedbench.report.matrix_race import (
 )
 from fedbench.report.over_keys import keys_part
 from fedbench.report.over_settings import FILE, summary_frame, summary_part
-from fedbench.report.parts import Part, charts
+from fedbench.report.parts import LEAST_CHOSEN, Part, charts
 from fedbench.report.study import POINT_NAMES
 from fedbench.report.survey import Survey
 from fedbench.report.template import page_of
 from fedbench.report.theme import LETTER, LIGHT, axis, figure
-from fedbench.report.tones import TONES
+from fedbench.report.tones import RACE_TONES, TONES
 from fedbench.report.typeset import Cell, join_words, sentence
 from fedbench.results.contrasts import ALPHA
 from fedbench.results.files import write_atomically
@@ -239,7 +239,10 @@ def matrix_values(survey: Survey) -> dict[str, Any]:
         "besides": matrix_notes(survey),
         "tables": matrix_tables(survey),
         "links": {setting.name: f"{setting.path}/report.html" for setting in survey.settings},
-        "tones": TONES,
+        "tones": RACE_TONES if survey.raced else TONES,
+        "colours": survey.first.colours,
+        "chips": survey.ordered if len(survey.ordered) >= LEAST_CHOSEN else [],
+        "quiet": LIGHT["quiet"],
         "note": f"Test {metric.title} {point}, last round. {note}.",
         "config": yaml.safe_dump(config, sort_keys=False),
         "parts": matrix_parts(survey),

@@ -88,12 +88,12 @@ def _estimates(known: Mapping[str, Estimate], title: str, factor: float, middle:
     fig.add_vline(x=middle, line={"color": LIGHT["ink"], "width": 1})
     ends = [(e.value, e.value) if e.low is None or e.high is None else (e.low, e.high) for e in found]
     x = [value for low, high in ends for value in (*round_values([factor * low, factor * high]), None)]
-    line = {"color": with_opacity(LIGHT["accent"], 0.35), "width": 6}
+    line = {"color": with_opacity(LIGHT["muted"], 0.35), "width": 6}
     fig.add_scatter(x=x, y=[name for name in names for _ in range(3)], mode="lines", line=line, hoverinfo="skip")
     shown = [["" if v is None else f"{factor * v:.3g}" for v in (e.value, e.low, e.high)] for e in found]
     fig.add_scatter(x=[factor * e.value for e in found], y=names, mode="markers")
     fig.data[-1].update(
-        marker={"color": LIGHT["accent"], "size": 10}, text=[f"{v} ({a} to {b})" if a else v for v, a, b in shown]
+        marker={"color": LIGHT["ink"], "size": 10}, text=[f"{v} ({a} to {b})" if a else v for v, a, b in shown]
     )
     fig.data[-1].hovertemplate = "%{y}: %{text}<extra></extra>"
     rows = [[name, *own] for name, own in zip(names, shown, strict=True)]

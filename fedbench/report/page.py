@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +25,11 @@ from fedbench.report.leaderboard import (
     where,
     write_tables,
 )
-from fedbench.report.parts import Part, charts
+from fedbench.report.parts import LEAST_CHOSEN, Part, charts
 from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.template import page_of
 from fedbench.report.theme import LIGHT
-from fedbench.report.tones import TONES
+from fedbench.report.tones import RACE_TONES, TONES
 from fedbench.report.tuning_budget import budget_charts
 from fedbench.report.typeset import sentence
 from fedbench.results.files import write_atomically
@@ -38,8 +39,6 @@ log = logging.getLogger("fedbench")
 
 MOST_SLOPES = 6
 """Maximum number of methods whose clients are drawn, best first."""
-LEAST_CHOSEN = 4
-"""Minimum number of methods for which a reader can choose curves."""
 DECISIONS = "decisions"
 """The key in environment.json."""
 PLACE_KEYS = ("out", "name", "resources.", "checkpoint.", "loggers", "wandb.")
@@ -90,7 +89,7 @@ def page_text(study: Study, rows: Sequence[LeaderboardRow] = ()) -> str:
         f"{leaderboard_legend(rows, study.metric)}.",
         cost_heads=cost_heads,
         cost_leaders=list(zip(rows, cost_lines, strict=True)),
-        tones=TONES,
+        tones=TONES if study.race is None else RACE_TONES,
         cost_intro=f"{sentence(SPENT)}.",
         table=scores.final(study),
         groups=scores.of_groups(study),
@@ -133,13 +132,14 @@ def parts(study: Study, rows: Sequence[LeaderboardRow]) -> Iterator[Part]:
 
 CONTRASTS_INTRO = (
     "Paired by seed and client. Thick: 95 % interval over seeds (Student t); thin: over resampled seeds and "
-    "clients. Coloured if the difference is significant after the correction for the number of comparisons. "
+    "clients. Filled dot: clear after the correction for the number of comparisons (blue: better, red: worse); "
+    "hollow: clear by itself only; grey: open or in doubt. "
     "Values: both intervals, the smallest difference that these seeds can detect, and how many seeds would tell "
     "the observed one with a probability of 80 %, after the correction."
 )
 RACE_INTRO = (
-    "Paired by seed. Bars: the simultaneous interval at the look that decided, or at the last one; coloured if it "
-    "excludes 0."
+    "Paired by seed. Bars: the simultaneous interval at the look that decided, or at the last one. Filled "
+    "dot: it excludes 0 (blue: better, red: worse); grey: open or in doubt."
 )
 
 
@@ -173,6 +173,8 @@ def _choice_part(study: Study) -> Part:
     made += charts(("tried", "Scores over rounds", curves.tried_curves(study), over), wide=len(panels) == 1)
     made += budget_charts(study)
     intro = f"Validation {study.metric.title} {POINT_NAMES[study.point]}; the chosen point is marked."
+    if study.plan.as_good(study.method):
+        intro += " Dotted frames, or the same colour: points with exactly the same score."
     return Part("grid", "The grid", made, intro)
 
 
@@ -214,7 +216,7 @@ def _client_part(study: Study) -> Part:
         values: Any = pd.concat(paired.values()).drop(columns="gains").stack()
         limits = [float(values.min()), float(values.max())]
         made = ((f"clients-{i}", *_slope(study, m, paired[m], limits)) for i, m in enumerate(paired))
-        part.charts = charts(*made)
+        part.charts = [replace(chart, method=m) for m, chart in zip(paired, charts(*made), strict=True)]
     elif study.method in study.metrics:
         part.intro = "Each point is one client of one seed at the last round; the worst tenth is shaded."
         part.charts = charts(("clients", "", figures.client_strip(study), ""), wide=True)
@@ -290,7 +292,7 @@ def _cost_part(study: Study) -> Part:
             "steps",
             f"{sentence(study.metric.label)} against gradient steps",
             curves.cost_curves(study, "steps"),
-            "",
+            "Steps of a participant, or of the pooled model.",
         ),
         ("seconds", "Seconds per round", figures.time_bars(study), "Mean over rounds and seeds, on this machine."),
     )

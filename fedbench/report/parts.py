@@ -10,11 +10,16 @@ from fedbench.results.quantities import plural
 
 MOST_CURVES_NAMED = 8
 """Maximum number of curves whose ends are described."""
+LEAST_CHOSEN = 3
+"""Minimum number of methods among which a reader can choose."""
 
 
 @dataclass
 class Chart:
-    """A figure as JSON, `height` pixels high; `words` describe it; `wide` charts take a whole row."""
+    """A figure as JSON, `height` pixels high; `words` describe it; `wide` charts take a whole row.
+
+    method: of which it is the only one, so that the chart is hidden with it.
+    """
 
     id: str
     title: str
@@ -23,6 +28,7 @@ class Chart:
     wide: bool = False
     height: int = 0
     words: str = ""
+    method: str = ""
 
 
 @dataclass

@@ -138,8 +138,8 @@ class Study:
 
     @cached_property
     def summaries(self) -> dict[str, dict[str, Any]]:
-        """Summaries by method, recomputed, with the warnings recorded by the run."""
-        return {m: summarise(run, run.warnings()) for m, run in self.runs.items()}
+        """Summaries by method, recomputed, with the warnings recorded by the run; scores of the subject only."""
+        return {m: summarise(run, run.warnings(), scores=m == self.plan.subject) for m, run in self.runs.items()}
 
     @property
     def own(self) -> Records | None:
@@ -215,10 +215,14 @@ class Study:
 
     def last(self, method: str, point: str | None = None) -> pd.DataFrame:
         """Per seed the metrics row of the last evaluated round at a point (default: the study's)."""
-        frame = self._last[method]
-        return frame[frame["point"] == (point or self.point)].reset_index(drop=True)
+        return self._last[method, point or self.point]
 
     @cached_property
-    def _last(self) -> dict[str, pd.DataFrame]:
-        """The same at every point."""
-        return {method: at_last_round(frame, self.metric) for method, frame in self.metrics.items()}
+    def _last(self) -> dict[tuple[str, str], pd.DataFrame]:
+        """The same by method and point."""
+        whole = {method: at_last_round(frame, self.metric) for method, frame in self.metrics.items()}
+        return {
+            (method, point): frame[frame["point"] == point].reset_index(drop=True)
+            for method, frame in whole.items()
+            for point in {*POINT_NAMES, self.point}
+        }

@@ -82,7 +82,7 @@ def with_opacity(colour: str, opacity: float) -> str:
 
 
 def figure(height: int = 340, right: int = 16, **layout: Any) -> go.Figure:
-    """An empty chart in the page's style, `height` pixels high, without drag so that a phone can scroll past it."""
+    """An empty chart in the page's style, `height` pixels high, without drag, which pages add."""
     return go.Figure(
         layout={
             "template": {},
@@ -102,7 +102,7 @@ def figure(height: int = 340, right: int = 16, **layout: Any) -> go.Figure:
 
 
 def axis(title: str | None = None, **more: Any) -> dict[str, Any]:
-    """A plain axis: thin grid, no zero line, no zoom."""
+    """A plain axis: thin grid, no zero line, no zoom (pages add it)."""
     return {
         "title": {"text": title, "font": {"size": 13}, "standoff": 10},
         "gridcolor": LIGHT["grid"],
@@ -121,11 +121,12 @@ def round_axis(last: int) -> dict[str, Any]:
 
 
 def score_axis(metric: Metric, values: Sequence[float], split: str = "test") -> dict[str, Any]:
-    """An axis of scores as shown, with a small margin; shares stay within 0 and 100 %."""
+    """An axis of scores as shown, with a small margin; shares stay within 0 and 100 %, which is their full range."""
     low, high = min(values), max(values)
     air = max(0.06 * (high - low), 0.8 if metric.share else 0.01 * abs(high))
     ends = [max(low - air, -1), min(high + air, 101)] if metric.share else [low - air, high + air]
-    return axis(f"{split} {metric.title}", range=ends)
+    whole = {"minallowed": -1, "maxallowed": 101} if metric.share else {}
+    return axis(f"{split} {metric.title}", range=ends, **whole)
 
 
 def hover(metric: Metric, value: str = "%{y}") -> str:

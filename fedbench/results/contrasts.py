@@ -66,6 +66,11 @@ class Contrast:
         return int(np.sign(self.gain.mean)) if decided else 0
 
     @property
+    def sign_alone(self) -> int:
+        """The same by the test of this contrast alone, before the correction."""
+        return int(np.sign(self.gain.mean)) if self.p is not None and self.p < ALPHA else 0
+
+    @property
     def equal(self) -> bool:
         """Whether the methods differ by less than the margin, after the correction, and neither is better."""
         if self.sign or self.margin is None or self.simultaneous is None:
@@ -75,22 +80,30 @@ class Contrast:
 
 def contrast(scores: FinalScores, method: str, other: str, point: str) -> Contrast | None:
     """Returns None if there are no pairs."""
-    joined = scores.paired(method, other, point)
-    if joined.empty:
-        return None
-    seeds = [own.to_numpy() for _, own in joined.groupby("seed")["difference"]]
-    gain = interval([round(float(own.mean()), DIGITS) for own in seeds])
-    better = share_interval([float((own > 0).mean()) for own in seeds])
-    names = tuple(joined["seed"].unique().tolist())
-    return Contrast(method, other, gain, resampled_interval(seeds), p_of(gain.values), better, seeds=names)
+    return next(iter(contrasts(scores, [(method, other)], point)), None)
+
+
+def contrasts(scores: FinalScores, asked: Sequence[tuple[str, str]], point: str) -> list[Contrast]:
+    """The existing contrasts of these pairs, not yet corrected."""
+    both = [(pair, joined) for pair in asked if len(joined := scores.paired(*pair, point))]
+    names = [np.unique(joined["seed"].to_numpy(), return_index=True) for _, joined in both]  # pairs are in their order
+    each = [
+        np.split(joined["difference"].to_numpy(), starts[1:])
+        for (_, joined), (_, starts) in zip(both, names, strict=True)
+    ]
+    found = []
+    for (pair, _), (own, _), seeds, span in zip(both, names, each, resampled_intervals(each), strict=True):
+        gain = interval([round(float(differences.mean()), DIGITS) for differences in seeds])
+        better = share_interval([float((differences > 0).mean()) for differences in seeds])
+        found.append(Contrast(*pair, gain, span, p_of(gain.values), better, seeds=tuple(own.tolist())))
+    return found
 
 
 def family(
     scores: FinalScores, asked: Sequence[tuple[str, str]], point: str, margin: float | None = None
 ) -> list[Contrast]:
     """The existing contrasts of these pairs, corrected for their number."""
-    existing = [made for pair in asked if (made := contrast(scores, *pair, point)) is not None]
-    found = [replace(made, margin=margin) for made in existing]
+    found = [replace(made, margin=margin) for made in contrasts(scores, asked, point)]
     tested = [made for made in found if made.p is not None]
     correct = by_rotations if len(tested) > 1 and len({made.seeds for made in tested}) == 1 else by_holm
     corrected = iter(correct(tested))
@@ -161,15 +174,38 @@ def resampled_interval(seeds: Sequence[np.ndarray], draws: int = DRAWS) -> tuple
 
     seeds: differences of each seed's clients. None with one seed.
     """
-    if len(seeds) < 2:
-        return None
-    rng = np.random.default_rng(0)
-    total = np.zeros(draws)
-    for _ in seeds:
-        means = np.stack([own[rng.integers(len(own), size=(draws, len(own)))].mean(1) for own in seeds])
-        total += means[rng.integers(len(seeds), size=draws), np.arange(draws)]
-    low, high = np.quantile(total / len(seeds), [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
-    return float(low), float(high)
+    return resampled_intervals([seeds], draws)[0]
+
+
+def resampled_intervals(
+    contrasts: Sequence[Sequence[np.ndarray]], draws: int = DRAWS
+) -> list[tuple[float, float] | None]:
+    """The same of each contrast. Those with the same numbers of clients share the draws, which take the time."""
+    sizes = [tuple(map(len, seeds)) for seeds in contrasts]
+    found: list[tuple[float, float] | None] = [None] * len(sizes)
+    for own in {counts for counts in sizes if len(counts) > 1}:
+        places = [place for place, counts in enumerate(sizes) if counts == own]
+        values = [np.stack([contrasts[place][seed] for place in places], axis=1) for seed in range(len(own))]
+        low, high = np.quantile(_resampled(values, draws), [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2], axis=0)
+        for place, ends in zip(places, zip(low.tolist(), high.tolist(), strict=True), strict=True):
+            found[place] = ends
+    return found
+
+
+def _resampled(values: Sequence[np.ndarray], draws: int) -> np.ndarray:
+    """The means [draws, contrasts] over resampled seeds and clients. values: of each seed [clients, contrasts]."""
+    rng, seeds = np.random.default_rng(0), len(values)
+    total = np.zeros((draws, values[0].shape[1]))
+    for _ in range(seeds):
+        means = np.stack([_times_drawn(rng, draws, len(own)) @ own / len(own) for own in values])
+        total += means[rng.integers(seeds, size=draws), np.arange(draws)]
+    return total / seeds
+
+
+def _times_drawn(rng: np.random.Generator, draws: int, clients: int) -> np.ndarray:
+    """How often each client is drawn, [draws, clients], in as many picks as there are clients."""
+    picked = rng.integers(clients, size=(draws, clients)) + clients * np.arange(draws)[:, None]
+    return np.bincount(picked.ravel(), minlength=draws * clients).reshape(draws, clients).astype(float)
 
 
 def resolution(seeds: int) -> float:

@@ -1,5 +1,8 @@
 """Scores and costs over rounds."""
 
+import math
+
+import numpy as np
 import pandas as pd
 
 from fedbench.results.reader import Records
@@ -16,9 +19,15 @@ def seed_curve(metric: Metric, metrics: pd.DataFrame, point: str, split: str = "
 
 def over_seeds(metrics: pd.DataFrame, column: str) -> pd.DataFrame:
     """The same of any column as it is recorded."""
-    rows = metrics[metrics["round"] > 0].dropna(subset=[column])
-    curve = rows.groupby("round")[column].agg(["mean", "min", "max", "count"])
-    return curve[curve["count"] == curve["count"].max()][["mean", "min", "max"]].reset_index()
+    rounds, values = metrics["round"].to_numpy(), metrics[column].to_numpy(dtype=float)
+    known = np.flatnonzero((rounds > 0) & ~np.isnan(values))
+    known = known[np.argsort(rounds[known], kind="stable")]
+    names, starts, counts = np.unique(rounds[known], return_index=True, return_counts=True)
+    each = [own.tolist() for own, count in zip(np.split(values[known], starts[1:]), counts, strict=False)]
+    kept = np.flatnonzero(counts == counts.max(initial=0))
+    means = [math.fsum(each[i]) / len(each[i]) for i in kept]
+    ends = {"min": [min(each[i]) for i in kept], "max": [max(each[i]) for i in kept]}
+    return pd.DataFrame({"round": names[kept], "mean": means, **ends})
 
 
 def cost_so_far(run: Records, scores: pd.DataFrame) -> pd.DataFrame:

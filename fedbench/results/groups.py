@@ -37,7 +37,7 @@ def group_table(
     """
     rows = []
     for method, frame in groups.items():
-        for point in POINTS:
+        for point in POINTS if len(frame) else ():
             found = clients_at(frame, chosen_rows(metric, metrics[method], point, LAST))
             parts = sorted(found.groupby(["by", "group"]), key=lambda part: _place(*map(str, part[0])))
             rows += [{"method": method, "point": point, "by": b, "group": g, **_row(own)} for (b, g), own in parts]

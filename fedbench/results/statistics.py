@@ -88,8 +88,15 @@ def share_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> I
 
 def pooled_means(seeds: pd.Series, values: pd.Series, counts: pd.Series) -> pd.Series:
     """The mean over all samples per seed, from means and their counts; omits seeds that lack a count."""
-    sums = pd.DataFrame({"sum": values * counts, "count": counts.where(values.notna())}).groupby(seeds).sum(min_count=1)
-    return (sums["sum"] / sums["count"]).dropna()
+    names, means, weights = seeds.to_numpy(), values.to_numpy(dtype=float), counts.to_numpy(dtype=float)
+    known = ~(np.isnan(means) | np.isnan(weights))
+    found = {}
+    for name in np.unique(names[known]):
+        own = known & (names == name)
+        found[name] = math.fsum(means[own] * weights[own]) / math.fsum(weights[own])
+    pooled = pd.Series(found, dtype=float)
+    pooled.index.name = seeds.name
+    return pooled
 
 
 def worst_tenth(values: Sequence[float] | np.ndarray, higher: bool = True) -> float:
@@ -106,22 +113,29 @@ def client_pairs(ours: pd.DataFrame, theirs: pd.DataFrame, metric: Metric) -> pd
     equal differences of accuracies, which are multiples of 1 / n, are the same number.
     """
     value = f"test_{metric.name}"
-    left, right = (found[found[value].notna()] for found in (ours, theirs))
     # By arrays: a page asks for hundreds of such pairs, and a merge takes several milliseconds.
-    stride = 1 + max((int(found["client"].max()) for found in (left, right) if len(found)), default=0)
-    one, other = (found["seed"].to_numpy() * stride + found["client"].to_numpy() for found in (left, right))
+    columns = [[found[name].to_numpy() for name in ("seed", "client", value)] for found in (ours, theirs)]
+    left, right = ([column[~np.isnan(own[2])] for column in own] for own in columns)
+    stride = 1 + max((int(clients.max()) for _, clients, _ in (left, right) if len(clients)), default=0)
+    one, other = (seeds * stride + clients for seeds, clients, _ in (left, right))
     _, here, there = np.intersect1d(one, other, assume_unique=True, return_indices=True)
-    mine, others = left[value].to_numpy()[here], right[value].to_numpy()[there]
+    mine, others = left[2][here], right[2][there]
     gain = (mine - others).round(DIGITS)
-    columns = {name: left[name].to_numpy()[here] for name in ("seed", "client")}
-    return pd.DataFrame({**columns, "ours": mine, "theirs": others, "difference": gain if metric.higher else -gain})
+    names = {"seed": left[0][here], "client": left[1][here]}
+    return pd.DataFrame({**names, "ours": mine, "theirs": others, "difference": gain if metric.higher else -gain})
 
 
 def paired_difference(paired: pd.DataFrame) -> Interval | None:
     """Mean over seeds of the mean gain of a seed's clients, with its interval; None without pairs."""
-    return None if paired.empty else interval(paired.groupby("seed")["difference"].mean().round(DIGITS).tolist())
+    return None if paired.empty else interval([round(mean, DIGITS) for mean in _means(paired, paired["difference"])])
 
 
 def share_that_gains(paired: pd.DataFrame) -> float:
     """Share in [0, 1] of clients strictly better than theirs, mean over seeds."""
-    return float((paired["difference"] > 0).groupby(paired["seed"]).mean().mean())
+    return float(np.mean(_means(paired, paired["difference"] > 0)))
+
+
+def _means(paired: pd.DataFrame, values: pd.Series) -> list[float]:
+    """The mean of each seed's pairs, which stand in the order of seeds."""
+    _, starts = np.unique(paired["seed"].to_numpy(), return_index=True)
+    return [math.fsum(own.tolist()) / len(own) for own in np.split(values.to_numpy(), starts[1:])]

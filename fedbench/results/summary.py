@@ -1,7 +1,9 @@
 """summary.json: the summary of a run's records."""
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from math import nan
 from pathlib import Path
 from typing import Any
 
@@ -53,15 +55,18 @@ def _digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def summarise(run: Records, warnings: Sequence[str] = ()) -> dict[str, Any]:
-    """The summary, from metrics.jsonl, clients.parquet, timings.jsonl and config.yaml."""
+def summarise(run: Records, warnings: Sequence[str] = (), scores: bool = True) -> dict[str, Any]:
+    """The summary, from metrics.jsonl, clients.parquet, timings.jsonl and config.yaml.
+
+    scores: whether to include those of all points, which take the time.
+    """
     config, metrics, metric = run.config(), run.metrics(), run.metric()
     method = dict(config.get("method") or {})
     clients = run.clients()
     points = {
         point: _point(metrics[metrics["point"] == point], clients, metric)
         for point in POINTS
-        if (metrics["point"] == point).any()
+        if scores and (metrics["point"] == point).any()
     }
     return {
         "name": config.get("name") or run.path.name,
@@ -142,5 +147,8 @@ def counted_participants(clients: pd.DataFrame, config: dict[str, Any], rounds: 
     asked = rounds["clients"].map(lambda clients: float(count_of(total or clients, share)))
     if (config.get("evaluate") or {}).get("clients") not in (None, "all"):
         return asked
-    counted = clients[clients["participated"]].groupby(["seed", "round"])["client"].nunique().rename("counted")
-    return rounds.join(counted, on=["seed", "round"])["counted"].fillna(asked)
+    took_part = clients["participated"].to_numpy(dtype=bool)
+    known = zip(*(clients[name].to_numpy()[took_part].tolist() for name in ("seed", "round", "client")), strict=True)
+    counted = Counter((seed, number) for seed, number, _ in set(known))
+    keys = zip(rounds["seed"].tolist(), rounds["round"].tolist(), strict=True)
+    return pd.Series([float(counted.get(key, nan)) for key in keys], rounds.index, dtype=float).fillna(asked)

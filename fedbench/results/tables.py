@@ -54,8 +54,9 @@ class FinalScores:
             (method, point, choice): found
             for method, frame in metrics.items()
             for point in POINTS
+            for at_point in [frame[frame["point"] == point]]
             for choice in CHOICES
-            if len(found := chosen_rows(metric, frame, point, choice))
+            if len(found := _chosen(metric, at_point, choice))
         }
         own = {} if clients is None else {place: clients_at(clients[place[0]], found) for place, found in rows.items()}
         return cls(metric, rows, own)
@@ -102,7 +103,10 @@ def final_table(
 
 def chosen_rows(metric: Metric, metrics: pd.DataFrame, point: str, choice: str) -> pd.DataFrame:
     """The metrics row of one point at the chosen round per seed; empty if the choice is impossible."""
-    at_point = metrics[metrics["point"] == point]
+    return _chosen(metric, metrics[metrics["point"] == point], choice)
+
+
+def _chosen(metric: Metric, at_point: pd.DataFrame, choice: str) -> pd.DataFrame:
     split = CHOICES[choice]
     return at_last_round(at_point, metric) if split is None else at_best_round(at_point, metric, split)
 

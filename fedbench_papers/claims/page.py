@@ -265,7 +265,14 @@ def as_page(record: ClaimsRecord, folder: Path) -> str:
 
 def tone(verdict: str) -> str:
     """The CSS class of a verdict."""
-    known = {"holds": "holds", IDENTITY: "identity", FAILS: "fails", "leans": "leans", UNDECIDED: "open"}
+    known = {
+        "holds": "holds",
+        IDENTITY: "identity",
+        FAILS: "fails",
+        AGAINST: "leans against",
+        TOWARDS: "leans",
+        UNDECIDED: "open",
+    }
     return next((name for start, name in known.items() if verdict.startswith(start)), "none")
 
 

@@ -276,6 +276,14 @@ class Difference:
     def decided(self) -> bool:
         return self.p is not None and self.p < 0.05
 
+    @property
+    def decided_alone(self) -> bool:
+        """By a t test of its own; values without spread are told by their signs."""
+        n, values = len(self.values), self.values
+        if n < 3 or np.ptp(values) == 0:
+            return n >= 3 and values[0] != 0 and 2.0 ** (1 - n) < 0.05
+        return bool(abs(values.mean()) / values.std(ddof=1) * n**0.5 > stats.t.ppf(0.975, n - 1))
+
     @cached_property
     def resampled(self) -> tuple[float, float]:
         """95 % interval over resampled seeds and clients, with draws of its own."""
@@ -624,13 +632,13 @@ def check_methods(found: Check, page: Page, chart: str, expected: Iterable[str])
         found.wrong.append(f"{chart}: {shown} instead of {sorted(expected)}")
 
 
-def tone_of(records: Records, label: str, gain: float, decided: bool) -> str:
-    """Better or worse than local training, if that was decided and is not in doubt."""
+def tone_of(records: Records, label: str, gain: float, decided: bool, alone: bool = False) -> str:
+    """Better or worse than local training, if that was decided, or alone by its own test, and is not in doubt."""
     if label in (LOCAL, POOLED):
         return "baseline"
-    if not decided or records.in_doubt(label, LOCAL, gain):
-        return ""
-    return "above" if gain > 0 else "below"
+    if not (decided or alone) or records.in_doubt(label, LOCAL, gain):
+        return "open"
+    return ("above" if gain > 0 else "below") + ("" if decided else "-alone")
 
 
 def check_comparison(found: Check, page: Page, table: pd.DataFrame, records: Records, order: list[str]) -> None:
@@ -665,8 +673,9 @@ def check_comparison(found: Check, page: Page, table: pd.DataFrame, records: Rec
                 found.text(f"{label}, {head}", cells.get(head, ("", ""))[0], expected)
         tied = lag is not None and not lag.decided
         found.text(f"{label}, mark", " =" * cells["score"][0].endswith(" ="), " =" * tied)
-        decided, mean = (False, 0.0) if gain is None else (gain.decided, float(gain.values.mean()))
-        found.text(f"{label}, colour", cells["score"][1], tone_of(records, label, mean, decided))
+        mean = 0.0 if gain is None else float(gain.values.mean())
+        states = (False, False) if gain is None else (gain.decided, gain.decided_alone)
+        found.text(f"{label}, colour", cells["score"][1], tone_of(records, label, mean, *states))
         found.text(f"table.csv, {label}, tied_with_best", str(row["tied_with_best"]), str(tied))
         for name, own in (("over_local", gain), ("best_ahead", lag)):
             check_difference(found, f"table.csv, {label}", name, row, own)

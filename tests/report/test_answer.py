@@ -8,6 +8,7 @@ import pytest
 
 from fedbench.report.answer import subtitle
 from fedbench.report.study import Study
+from fedbench.report.theme import LIGHT
 from fedbench.results.plan import Plan
 from tests.report.reading import Make, page_of
 
@@ -55,7 +56,13 @@ def test_points_that_tie_on_validation_are_said(make_grid: Make) -> None:
     plan.choices["fedcac"] = {"method.tau": 0.1}
     plan.write(folder)
     line = "Chosen as the first of points with equal validation scores: fedcac (tau=0.1; also tau=0.3), "
-    assert line in page_of(folder).text
+    page = page_of(folder)
+    assert line in page.text
+    assert page.answer.startswith(
+        "fedcac with tau = 0.1 is the first of 2 points of the grid with the same validation "
+    )
+    assert "won the grid" not in page.text
+    assert page.charts["grid-0"]["data"][0]["marker"]["color"] == [LIGHT["c1"]] * 2
 
 
 def test_a_grid_without_final_runs_names_its_winner(make_grid: Make) -> None:

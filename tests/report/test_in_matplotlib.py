@@ -63,13 +63,13 @@ def rows() -> go.Figure:
     return figure.update_layout(yaxis={"type": "category", "autorange": "reversed"})
 
 
-def test_rows_have_names_and_hollow_marks_where_nothing_was_decided():
+def test_rows_have_names_and_grey_marks_where_nothing_was_decided():
     made = drawn(rows())
     (axes,) = made.axes
     assert [label.get_text() for label in axes.get_yticklabels()] == ["a", "b"]
     assert axes.yaxis_inverted()
     (marks,) = axes.collections
-    assert marks.get_facecolors()[:, :3].tolist() == [list(to_rgba("#ff0033")[:3]), [1, 1, 1]]
+    assert marks.get_facecolors()[:, :3].tolist() == [list(to_rgba("#ff0033")[:3]), list(to_rgba(LIGHT["quiet"])[:3])]
     only = drawn(rows(), ShownMethods(["b"], {}, ["a", "b"]))
     assert [label.get_text() for label in only.axes[0].get_yticklabels()] == ["b"]
     assert only.get_size_inches()[1] < made.get_size_inches()[1]

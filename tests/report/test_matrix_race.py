@@ -73,7 +73,7 @@ def test_marks_and_colours_follow_verdicts(survey):
         race=Race(5, told, {}, {}, {}, ["fedcac", "local"], out, "within", behind, {}, SEEDS),
     )
     scores = cells(changed, SCORES)
-    assert [cell.tone for cell in scores["fedper"]] == ["", "below"]
+    assert [cell.tone for cell in scores["fedper"]] == ["open", "below"]
     assert [cell.place for cell in scores["fedcac"]] == [0, 1]
     assert [scores[label][0].tied for label in ("fedcac", "local", "fedper")] == [True, True, False]
     assert cells(changed, AGAINST_LOCAL)["fedper"][0].text == "+10.0 (−1.0 to +1.9), equal within 2 points"

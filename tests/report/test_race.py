@@ -92,7 +92,7 @@ def test_colours_follow_verdicts_alone(raced):
     study.race.over_local["fedper"] = Told("equal", Bound(0.01, -0.01, 0.02, 0.004, 8))
     (row,) = [row for row in leaderboard(study) if row.label == "fedper"]
     assert row.verdicts is not None
-    assert (row.tone, row.verdicts.against_local) == ("", "equal within 2 points")
+    assert (row.tone, row.verdicts.against_local) == ("open", "equal within 2 points")
 
 
 def test_methods_are_ordered_by_their_paired_difference(raced):
