@@ -12,6 +12,7 @@ EXTRAS = {
     "wandb": {"wandb": "W&B", "wandb_workspaces": "W&B"},
     "plots": {"matplotlib": "matplotlib"},
     "tensorboard": {"tensorboardX": "TensorBoard"},
+    "privacy": {"dp_accounting": "dp-accounting"},
 }
 """The optional libraries of each extra of pyproject.toml: modules, and what they are called in messages."""
 

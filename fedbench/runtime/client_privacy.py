@@ -15,6 +15,7 @@ import torch
 from fedbench.config import Config
 from fedbench.config.fleet import PrivacyConfig
 from fedbench.errors import ConfigError
+from fedbench.installation import require
 from fedbench.methods.base import Method, needs_mean_only
 from fedbench.methods.client import Client
 from fedbench.methods.messages import Upload
@@ -81,13 +82,10 @@ class Budget:
 
     def epsilon(self, rounds: int) -> float:
         """Epsilon after so many rounds. Raises ConfigError without dp-accounting."""
-        try:
-            import dp_accounting as library
-            from dp_accounting.rdp import RdpAccountant
-        except ImportError:
-            raise ConfigError(
-                "privacy.noise: epsilon needs dp-accounting; install it with: pip install 'fedbench-pfl[privacy]'"
-            ) from None
+        require("privacy")
+        import dp_accounting as library
+        from dp_accounting.rdp import RdpAccountant
+
         noise = self.noise if self.mean_only else self.noise / sqrt(self.drawn)
         event = library.GaussianDpEvent(noise / 2)
         if self.mean_only and self.drawn < self.clients:

@@ -80,8 +80,8 @@ def test_runs_and_comparisons_in_one_process(core):
 
 def test_the_core_is_small():
     names = {*closure(PROJECT["dependencies"])}
-    assert not names & {"ray", "wandb", "wandb-workspaces", "optuna", "matplotlib", "tensorboardx"}
+    assert not names & {"ray", "wandb", "wandb-workspaces", "optuna", "matplotlib", "tensorboardx", "dp-accounting"}
     assert {"torch", "lightning", "plotly"} <= names
     extras = PROJECT["optional-dependencies"]
-    needs = [text for name in ("ray", "wandb", "plots", "tensorboard") for text in extras[name]]
-    assert {*closure(needs)} >= {"ray", "wandb", "wandb-workspaces", "matplotlib", "tensorboardx"}
+    needs = [text for name in ("ray", "wandb", "plots", "tensorboard", "privacy") for text in extras[name]]
+    assert {*closure(needs)} >= {"ray", "wandb", "wandb-workspaces", "matplotlib", "tensorboardx", "dp-accounting"}

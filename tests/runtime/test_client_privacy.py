@@ -1,5 +1,6 @@
 """Client-level differential privacy: what is sent by hand, and epsilon against known values."""
 
+import sys
 from math import exp, sqrt
 from statistics import NormalDist
 
@@ -135,3 +136,9 @@ def test_every_other_method_runs_or_asks_a_question(method, tmp_path):
             play(small(method, rounds=1, privacy=NOISY), tmp_path)
         return
     play(small(method, rounds=1, privacy={"clip": 1.0, "noise": 0.01}), tmp_path)
+
+
+def test_without_the_accountant_the_missing_library_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "dp_accounting", None)
+    with pytest.raises(ConfigError, match=r"dp-accounting is not installed: pip install 'fedbench-pfl\[privacy\]'"):
+        Budget(PrivacyConfig(clip=1.0, noise=1.0), 10, 10, mean_only=True).epsilon(1)
