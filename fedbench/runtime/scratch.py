@@ -32,7 +32,7 @@ class Scratch:
 
     def __init__(self, base: Path | None = None, name: str | None = None, bytes: int = 0) -> None:
         room = shared_memory() if bytes <= LARGE else Path(tempfile.gettempdir())
-        base = (base or room) / f"fedbench-{os.getuid()}"
+        base = subfolder(base or room)
         base.mkdir(parents=True, exist_ok=True)
         with folder_lock(base):
             fresh = uuid.uuid4().hex[:16]
@@ -53,6 +53,19 @@ def shared_memory() -> Path:
     memory = Path("/dev/shm")
     roomy = memory.is_dir() and shutil.disk_usage(memory).free > ROOMY
     return memory if roomy else Path(tempfile.gettempdir())
+
+
+def sweep_all(base: Path | None = None) -> None:
+    """Remove the folders of processes that were killed, wherever a run may have made them. base: the user's folder."""
+    for place in {Path("/dev/shm"), Path(tempfile.gettempdir()), base}:
+        if place is not None and (own := subfolder(place)).is_dir():
+            with suppress(OSError), folder_lock(own):
+                sweep(own)
+
+
+def subfolder(base: Path) -> Path:
+    """Where the scratch folders of this user are."""
+    return base / f"fedbench-{os.getuid()}"
 
 
 def sweep(base: Path) -> None:

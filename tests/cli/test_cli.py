@@ -107,6 +107,6 @@ def test_a_full_disk_is_one_line_with_the_file_and_how_to_go_on(capsys):
 
     assert full([]) == 1
     assert capsys.readouterr().err == (
-        "fedbench: error: out/metrics.jsonl: No space left on device; free some space or make it writable and "
+        "fedbench: error: out/metrics.jsonl: No space left on device; free some space and "
         "repeat the command: it continues from the last checkpoint\n"
     )

@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 
-from fedbench.runtime.scratch import LARGE, Scratch
+from fedbench.runtime.scratch import LARGE, Scratch, sweep_all
 
 OWNER = """
 import sys, time
@@ -30,6 +30,19 @@ def test_the_living_keep_their_folders_and_the_dead_lose_theirs(tmp_path):
     mine.close()
     other.close()
     assert not list(ours.iterdir())
+
+
+def test_the_folders_of_the_dead_are_removed_without_making_another_one(tmp_path):
+    sweep_all(tmp_path / "missing")
+    assert not list(tmp_path.iterdir())
+    mine = Scratch(tmp_path)
+    with subprocess.Popen([sys.executable, "-c", OWNER, str(tmp_path)], stdout=subprocess.PIPE, text=True) as owner:
+        theirs = owner.stdout.readline().strip()
+        owner.send_signal(signal.SIGKILL)
+    sweep_all(tmp_path)
+    assert not os.path.exists(theirs)
+    assert mine.folder.exists()
+    mine.close()
 
 
 def test_what_is_not_ours_stays(tmp_path):

@@ -100,7 +100,7 @@ def _with_driver(ray: Any, left: dict[int, SeedTask], on_event: OnEvent, say: Ca
 
     from fedbench.errors import ConfigError
     from fedbench.runtime.ray import cluster
-    from fedbench.runtime.ray.liveness import check_alive, check_node
+    from fedbench.runtime.ray.liveness import check_alive, check_node, dead_parts
     from fedbench.runtime.ray.placement_groups import reserve
 
     first = next(iter(left.values()))
@@ -133,10 +133,12 @@ def _with_driver(ray: Any, left: dict[int, SeedTask], on_event: OnEvent, say: Ca
                     raise error.cause from None
                 raise
             finally:
-                ray.kill(actor)
+                if not dead_parts(ray):  # which would be waited for
+                    ray.kill(actor)
     finally:
-        with suppress(ray.exceptions.RayError):
-            remove_placement_group(group)
+        if not dead_parts(ray):
+            with suppress(ray.exceptions.RayError):
+                remove_placement_group(group)
     raise RuntimeError(f"the driver died {retries.DRIVER} times: is the machine's memory exhausted?")
 
 

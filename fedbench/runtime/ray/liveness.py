@@ -39,11 +39,15 @@ def ray_restarts(say: Callable[[str], None]) -> Iterator[AbstractContextManager[
     raise RuntimeError(f"Ray died {retries.RAY} times: is the machine's memory exhausted?")
 
 
-def check_alive(ray: Any) -> None:
-    """Raises RayLostError if this process started Ray and it has died, which Ray itself does not report."""
+def dead_parts(ray: Any) -> set[str]:
+    """The vital processes of a Ray started by this process that have died, which Ray itself does not report."""
     node = ray._private.worker._global_node
-    dead = VITAL.intersection(kind for kind, _ in node.dead_processes()) if node else ()
-    if dead:
+    return VITAL.intersection(kind for kind, _ in node.dead_processes()) if node else set()
+
+
+def check_alive(ray: Any) -> None:
+    """Raises RayLostError if this process started Ray and it has died."""
+    if dead := dead_parts(ray):
         raise RayLostError(f"Ray died on this machine ({', '.join(sorted(dead))})")
 
 
