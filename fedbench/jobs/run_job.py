@@ -4,7 +4,6 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -142,7 +141,8 @@ class OpenJob:
 @contextmanager
 def open_job(job: Job, run: ResolvedRun, partition: Partition, watch: Watcher) -> Iterator[OpenJob]:
     """A job whose folder is described and locked for this command; another command that wants it waits."""
-    with run_folder.writable(job.folder), _locked(job.folder, watch):
+    say = lambda line: watch({"warning": line})  # noqa: E731
+    with run_folder.writable(job.folder), run_folder.folder_in_turn(job.folder, say):
         state = run_folder.state_of(job.folder, job.config)
         opened = OpenJob(job, state == "begun", watch)
         opened.done = state == "done"
@@ -177,18 +177,6 @@ def _check_code(job: Job) -> None:
     if job.code is not None and job.code != provenance.short_fingerprint(job.config):
         names = ", ".join(provenance.user_names(job.config).values())
         raise ConfigError(f"the code of {names} has changed since the command began; repeat the command")
-
-
-@contextmanager
-def _locked(folder: Path, watch: Watcher) -> Iterator[None]:
-    """Lock a folder against other commands; if one is at work there, warn and wait for its end."""
-    with ExitStack() as stack:
-        try:
-            stack.enter_context(run_folder.locked_folder(folder, patience=0))
-        except ConfigError:
-            watch({"warning": f"{folder}: another command is at work here; waiting for its end"})
-            stack.enter_context(run_folder.locked_folder(folder, patience=inf))
-        yield
 
 
 def _has_records(job: Job) -> bool:

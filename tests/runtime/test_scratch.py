@@ -5,6 +5,9 @@ import signal
 import subprocess
 import sys
 
+import pytest
+
+from fedbench.errors import ConfigError
 from fedbench.runtime.scratch import LARGE, Scratch, sweep_all
 
 OWNER = """
@@ -79,3 +82,11 @@ def test_a_folder_by_name_is_taken_over_from_the_dead_and_not_from_the_living(tm
     assert (taken.folder / "held").exists()
     mine.close()
     taken.close()
+
+
+def test_a_folder_that_cannot_be_made_is_one_line(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(
+        ConfigError, match=r"resources.scratch: .*/file/fedbench-\d+ cannot be used \(Not a directory\)"
+    ):
+        Scratch(tmp_path / "file")

@@ -4,9 +4,10 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-from fedbench.errors import ConfigError
+from fedbench.errors import ConfigError, RunError
 from fedbench.runtime import retries
 
+MEMORY_REMEDY = "Repeat the command with fewer --hosts (or --trials at once): it continues from the last checkpoint"
 VITAL = {"raylet", "gcs_server"}
 
 
@@ -36,7 +37,7 @@ def ray_restarts(say: Callable[[str], None]) -> Iterator[AbstractContextManager[
         yield attempt()
         if done:
             return
-    raise RuntimeError(f"Ray died {retries.RAY} times: is the machine's memory exhausted?")
+    raise RunError(f"Ray died {retries.RAY} times: is the machine's memory exhausted? {MEMORY_REMEDY}")
 
 
 def dead_parts(ray: Any) -> set[str]:
