@@ -9,9 +9,10 @@ from types import SimpleNamespace
 from typing import Any
 
 from fedbench.jobs.job import Job
-from fedbench.jobs.run_job import at_most_every
+from fedbench.jobs.run_job import at_most_every, last_line, write_error
 from fedbench.results.reader import Records
-from fedbench.runtime.ray.liveness import check_alive
+from fedbench.runtime import retries
+from fedbench.runtime.ray.liveness import MEMORY_REMEDY, check_alive
 
 REDUCTION = 3
 """The best third of the trials at a rung continues to the next, at three times as many rounds."""
@@ -152,7 +153,8 @@ def scores_by_round(job: Job) -> list[tuple[int, float]]:
 def progress_callback(on_progress: OnJobProgress) -> Any:
     """A callback of Tune that reports the progress of trials: when one starts or ends, and at intervals.
 
-    It also detects a dead Ray, for which Tune would wait for ever.
+    It also notes why a trial ended that Tune does not start again, and detects a dead Ray, for which Tune would wait
+    for ever.
     """
     import ray
 
@@ -185,6 +187,7 @@ def progress_callback(on_progress: OnJobProgress) -> Any:
             self._tell([other for other in trials if other is not trial])
 
         def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+            write_error(trial.config["job"], reason_of_end(trial.get_pickled_error() or trial.get_error()))
             self._tell([other for other in trials if other is not trial])
 
         def _tell(self, trials: list[Any]) -> None:
@@ -192,3 +195,12 @@ def progress_callback(on_progress: OnJobProgress) -> Any:
             on_progress({name: self.over.get(name, 0.0) for name in names})
 
     return ProgressCallback()
+
+
+def reason_of_end(error: Exception | None) -> str:
+    """Why a trial has ended, as one line: its job notes its own errors, so mostly its process was killed."""
+    from ray.exceptions import OutOfMemoryError, RayActorError
+
+    if error is None or isinstance(error, RayActorError | OutOfMemoryError):
+        return f"its process died {retries.TRIAL + 1} times: is the machine's memory exhausted? {MEMORY_REMEDY}"
+    return last_line(error)

@@ -46,7 +46,7 @@ class Scratch:
                 sweep(base)
         except OSError as error:
             raise ConfigError(
-                f"resources.scratch: {base} cannot be used ({error.strerror}); set it to a folder in which you may write"
+                f"resources.scratch: {base} cannot be used ({error.strerror}); set it to one in which you may write"
             ) from None
 
     def close(self) -> None:

@@ -72,7 +72,9 @@ class ClientStore(ABC):
 
     def snapshot(self, versions: Versions, path: Path) -> None:
         """Write the clients' states to one file, a host's shard of a checkpoint. Raises OSError, StateLostError."""
-        trees.write({client: (round, self._read(client, round)) for client, round in versions.items()}, path)
+        trees.write(
+            {client: (round, self._read(client, round)) for client, round in versions.items()}, path, checked=True
+        )
 
     def restore(self, versions: Versions, shards: Sequence[Path]) -> None:
         """Load the clients' states from the shards of a checkpoint. Raises ConfigError if a state is missing."""
@@ -193,7 +195,9 @@ def open_store(folder: Path | None) -> ClientStore:
 
 def write_shard(versions: Versions, contents: Mapping[int, np.ndarray], path: Path) -> None:
     """Write contents given by a store as a shard of a checkpoint. Raises OSError."""
-    trees.write({c: (round, trees.from_bytes(contents[c].tobytes())) for c, round in versions.items()}, path)
+    trees.write(
+        {c: (round, trees.from_bytes(contents[c].tobytes())) for c, round in versions.items()}, path, checked=True
+    )
 
 
 def contents_of(versions: Versions, shards: Sequence[Path]) -> dict[int, np.ndarray]:
