@@ -197,10 +197,13 @@ def progress_callback(on_progress: OnJobProgress) -> Any:
     return ProgressCallback()
 
 
-def reason_of_end(error: Exception | None) -> str:
-    """Why a trial has ended, as one line: its job notes its own errors, so mostly its process was killed."""
+def reason_of_end(error: Any) -> str:
+    """Why a trial has ended, as one line: its job notes its own errors, so mostly its process was killed.
+
+    error: as Tune keeps it, which for a process that Ray ended to save memory is a text.
+    """
     from ray.exceptions import OutOfMemoryError, RayActorError
 
-    if error is None or isinstance(error, RayActorError | OutOfMemoryError):
+    if not isinstance(error, Exception) or isinstance(error, RayActorError | OutOfMemoryError):
         return f"its process died {retries.TRIAL + 1} times: is the machine's memory exhausted? {MEMORY_REMEDY}"
     return last_line(error)

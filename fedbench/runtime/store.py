@@ -49,6 +49,10 @@ class ClientStore(ABC):
         self._keep(client, {round})
         return state
 
+    def was_deleted(self) -> bool:
+        """Whether others have removed the place of the states."""
+        return False
+
     @abstractmethod
     def fetch(self, client: int, round: int) -> None:
         """Begin to load a state into memory, because it is needed next."""
@@ -150,6 +154,9 @@ class DiskStore(ClientStore):
         for file in folder.glob("*-*.safetensors"):
             client, _, round = file.stem.rpartition("-")
             self._known.setdefault(int(client), set()).add(int(round))
+
+    def was_deleted(self) -> bool:
+        return not self.folder.exists()
 
     def fetch(self, client: int, round: int) -> None:
         if round in self._rounds(client):

@@ -101,6 +101,8 @@ def test_how_far_trials_are_is_told_when_one_begins_or_ends_and_now_and_then(tmp
 
 
 def test_a_process_that_ray_ended_for_want_of_memory_is_one_line_with_a_remedy():
-    line = tune_callbacks.reason_of_end(OutOfMemoryError("Memory on the node was 61GB / 62GB\n" * 80))
-    assert line.startswith("its process died 4 times: is the machine's memory exhausted? Repeat the command with fewer")
+    said = "Memory on the node was 61GB / 62GB\n" * 80
+    for error in (OutOfMemoryError(said), said):
+        line = tune_callbacks.reason_of_end(error)
+        assert line.startswith("its process died 4 times: is the machine's memory exhausted? Repeat the command with")
     assert tune_callbacks.reason_of_end(ValueError("first\nlast")) == "ValueError: last"
