@@ -129,7 +129,7 @@ def _unwritten(error: OSError) -> str:
 def _starved(error: Exception) -> str:
     return (
         f"this process may not have the memory that it needs ({_shortened(first_line(error))}): raise its limit "
-        f"(`ulimit -v`, or that of the job or container); PyTorch and Ray alone need {LEAST_MEMORY} of address space"
+        f"(`ulimit -v`, or that of the job or container); PyTorch alone needs {LEAST_MEMORY} of address space"
     )
 
 

@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
 from typing import Any
 
 from fedbench.data.partitions import Partition
@@ -78,7 +79,7 @@ def run_seeds(
             if run.config.resources.hosts == 0 or cluster.inside_a_trial():
                 hosts: Hosts = RayHosts.of(run.config.resources) if run.config.resources.hosts else InProcess(debug)
                 with closing(hosts):
-                    drive_seeds(run, tasks, hosts, tell)
+                    drive_seeds(replace(run, dealt=partitions), tasks, hosts, tell)
             else:
                 drive_on_ray(tasks, tell)
 
