@@ -42,10 +42,12 @@ STORAGE = {
 """The remedies of OSErrors for which the storage is to blame, not the code."""
 NO_MEMORY = ("failed to map segment", "annot allocate memory")
 """What the loader of libraries says where a process may not have more memory."""
-LEAST_MEMORY = "4 GB"
 LONGEST_WORD = 300
 """Letters from which on a word of an error, such as a path, is shortened."""
 OK, FAILED, MISTAKE, SIGNALLED = 0, 1, 2, 128
+
+LEAST_MEMORY = "4 GB"
+"""What `fedbench methods` needs under `ulimit -v`, in whole GB."""
 
 Main = Callable[[list[str]], int]
 
