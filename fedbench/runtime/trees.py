@@ -92,7 +92,7 @@ def checksum(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:
     """CRC-32 of the JSON and of the tensors' bytes, in the order of their names."""
     found = zlib.crc32(metadata[REST].encode())
     for name in sorted(tensors):
-        found = zlib.crc32(tensors[name].reshape(-1).view(torch.uint8).numpy(), found)
+        found = zlib.crc32(tensors[name].reshape(-1).view(torch.uint8).numpy().data, found)
     return f"{found:08x}"
 
 
