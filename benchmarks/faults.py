@@ -2,11 +2,14 @@
 
     python benchmarks/faults.py [--count 100] [--seed 0] [--out FOLDER] [--victims NAME ...] [--limit 600]
 
-A victim is the driver, a host, a trial of a grid, the raylet of a local Ray, the main process, a whole machine of a
-cluster (where namespaces can be made), or the main process between two of its steps of writing. The same command is
-given again until it ends. It has to end with the bits of the undisturbed run, no command may take longer than
-`--limit` seconds, and nothing may be left: no process, no scratch file, no file that was half written. Fault number i
-of a seed is always the same one; those that --out holds already are not done again. Ends non-zero if anything is wrong.
+A victim is the driver, a host, a trial of a grid, the raylet or the control (GCS) of a local Ray, the main process, a
+whole machine of a cluster (where namespaces can be made), or the main process between two of its steps of writing. Or
+the command gets a signal that ends it (its whole group gets SIGHUP, as from a closed terminal), or the messages in
+transit are deleted. The same command is given again until it ends. It has to end with the bits of the undisturbed run,
+no command may take longer than `--limit` seconds, and nothing may be left: no process, no scratch file, no file that
+was half written; after a signal this holds before the next command, whose exit code is 128 and the signal. A command
+that ends early says why in at most three lines. Fault number i of a seed is always the same one; those that --out holds
+already are not done again. Ends non-zero if anything is wrong.
 """
 
 import argparse
@@ -32,8 +35,18 @@ from tests.machines import Machines, possible
 
 ROOT = Path(__file__).resolve().parent.parent
 METHODS = ("fedavg", "fedper", "fedrep", "ditto", "apfl", "fedcac", "fedala", "fedpac", "floco", "co-pfl")
-VICTIMS = ("driver", "host", "trial", "raylet", "main", "machine", "writer")
-TITLES = {"driver": "ray::DriverActor", "host": "ray::HostActor", "trial": "ray::Trial", "raylet": "raylet"}
+SIGNALS = {"terminated": signal.SIGTERM, "hung-up": signal.SIGHUP, "interrupted": signal.SIGINT}
+VICTIMS = ("driver", "host", "trial", "raylet", "main", "machine", "writer", "control", "messages", *SIGNALS)
+TITLES = {
+    "driver": "ray::DriverActor",
+    "host": "ray::HostActor",
+    "trial": "ray::Trial",
+    "raylet": "raylet",
+    "control": "gcs_server",
+}
+PROGRESS = ("loading PyTorch", "starting Ray", "writing the report")
+MOST_LINES = 3
+"""Of a command that ends early, besides those that say how far it is."""
 RECORDS = ("metrics.jsonl", "clients.parquet", "traces.parquet")
 ROUNDS, LINES, STEPS = 24, 2, 200
 SMALL = (
@@ -178,7 +191,7 @@ class Campaign:
             deadline = time.monotonic() + self.limit
             while moments and wait_for(command, place / "out", *moments[0], deadline):
                 moments.pop(0)
-                outcome.struck += strike(outcome.fault.victim, command, machines)
+                outcome.struck += strike(outcome.fault.victim, command, machines, self.scratch)
             try:
                 code = command.process.wait(max(0.1, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
@@ -189,12 +202,23 @@ class Campaign:
                 return
             if code == -9 and outcome.fault.victim == "writer":
                 outcome.struck += 1
-            if "Traceback" in command.said():
-                outcome.wrong.append("a stack trace")
-                return
-            if code == 0:
+            outcome.wrong += self._answer(outcome.fault.victim, code, command.said())
+            if code == 0 or outcome.wrong:
                 return
         outcome.wrong.append(f"not over after {TRIES} commands")
+
+    def _answer(self, victim: str, code: int, said: str) -> list[str]:
+        """What is wrong with the end of a command. said: what all commands so far have printed."""
+        wrong = ["a stack trace"] if "Traceback" in said else []
+        if victim in SIGNALS and code not in (0, 128 + SIGNALS[victim]):
+            wrong.append(f"exit code {code}")
+        if victim in SIGNALS and code:
+            wrong += [f"process left: {process.title.strip()[:60]}" for process in self.own()]
+            wrong += [f"left: {path}" for path in self.scratch.glob("*/*")]
+        if victim in (*SIGNALS, "messages") and code > 0:
+            errors = [line for line in said.splitlines() if line and not is_progress(line)]
+            wrong += ["more than three lines"] if len(errors) > MOST_LINES else []
+        return wrong
 
     def _left(self, place: Path) -> list[str]:
         """What is there that should not be."""
@@ -236,6 +260,11 @@ def records(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(found)}
 
 
+def is_progress(line: str) -> bool:
+    """Whether a line says how far a command is."""
+    return line.startswith((*PROGRESS, "round ", *(f"{method} on " for method in METHODS)))
+
+
 def wait_for(command: Command, out: Path, round: int, seconds: float, deadline: float) -> bool:
     """Whether the moment comes: a run has recorded the round, and some seconds have passed."""
     while command.process.poll() is None and time.monotonic() < deadline:
@@ -247,10 +276,18 @@ def wait_for(command: Command, out: Path, round: int, seconds: float, deadline: 
     return False
 
 
-def strike(victim: str, command: Command, machines: Machines | None) -> bool:
-    """kill -9 of a victim, as soon as it is there. Whether it was found."""
+def strike(victim: str, command: Command, machines: Machines | None, scratch: Path) -> bool:
+    """kill -9 of a victim, as soon as it is there, or what happens instead. Whether it was found."""
+    if victim == "messages":
+        found = list(scratch.glob("*/*/messages"))
+        for folder in found:
+            shutil.rmtree(folder, ignore_errors=True)
+        return bool(found)
     if victim == "writer":
         return False
+    if victim in SIGNALS:
+        os.killpg(command.process.pid, SIGNALS[victim])
+        return True
     if victim == "main":
         command.kill()
         return True

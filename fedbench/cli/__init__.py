@@ -6,11 +6,13 @@ import re
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import wraps
 from pathlib import Path
 
 from fedbench.cli.lines import log_to_stderr
-from fedbench.errors import ConfigError, RunError
+from fedbench.cli.signals import interruption
+from fedbench.errors import ConfigError, RunError, first_line
 from fedbench.installation import stranger, version
 from fedbench.plugins import Table
 from fedbench.user_code import told_exit
@@ -32,11 +34,22 @@ COMMANDS = {
     "completion": "print a script by which bash, zsh or fish completes commands, flags and names",
 }
 TABLE = Table("command", group="fedbench.commands", own={name: f"fedbench.cli.{name}:main" for name in COMMANDS})
-STORAGE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.EFBIG}
-"""OSErrors for which the storage is to blame, not the code."""
+AGAIN = "repeat the command: it continues from the last checkpoint"
+STORAGE = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), f"free some space and {AGAIN}"),
+    **dict.fromkeys((errno.EACCES, errno.EPERM), f"change its permissions and {AGAIN}"),
+    errno.EROFS: f"make it writable and {AGAIN}",
+    errno.EIO: f"look after the disk and {AGAIN}",
+}
+"""The remedies of OSErrors for which the storage is to blame, not the code."""
+NO_MEMORY = ("failed to map segment", "annot allocate memory")
+"""What the loader of libraries says where a process may not have more memory."""
 LONGEST_WORD = 300
 """Letters from which on a word of an error, such as a path, is shortened."""
-OK, FAILED, MISTAKE, INTERRUPTED = 0, 1, 2, 130
+OK, FAILED, MISTAKE, SIGNALLED = 0, 1, 2, 128
+
+LEAST_MEMORY = "4 GB"
+"""What `fedbench methods` needs under `ulimit -v`, in whole GB."""
 
 Main = Callable[[list[str]], int]
 
@@ -54,7 +67,7 @@ def command(body: Main) -> Callable[..., int]:
         _import_from_here()
         debug = "--debug" in arguments
         try:
-            with log_to_stderr():
+            with log_to_stderr(), interruption() as signals:
                 return body(arguments)
         except RunError as error:
             if debug and error.__cause__ is not None:  # in this process: as it was raised, for a debugger
@@ -67,8 +80,9 @@ def command(body: Main) -> Callable[..., int]:
             print(f"fedbench: error: {_shortened(error)}", file=sys.stderr)
             return MISTAKE
         except KeyboardInterrupt:
-            print("fedbench: interrupted", file=sys.stderr)
-            return INTERRUPTED
+            with suppress(OSError):  # the terminal may be closed
+                print(f"fedbench: {signals.line}", file=sys.stderr)
+            return SIGNALLED + signals.number
         except BrokenPipeError:  # for example `| head`
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return OK
@@ -84,10 +98,18 @@ def command(body: Main) -> Callable[..., int]:
                 name = Path(str(error.filename)).name
                 print(f"fedbench: error: {_shortened(name)}: too long for the name of a file", file=sys.stderr)
                 return MISTAKE
-            if debug or error.errno not in STORAGE:
+            if error.errno == errno.ENOMEM and not debug:
+                print(f"fedbench: error: {_starved(error)}", file=sys.stderr)
+            elif debug or error.errno not in STORAGE:
                 traceback.print_exc()
             else:
                 print(f"fedbench: error: {_unwritten(error)}", file=sys.stderr)
+            return FAILED
+        except (ImportError, MemoryError) as error:
+            if debug or not (isinstance(error, MemoryError) or any(sign in str(error) for sign in NO_MEMORY)):
+                traceback.print_exc()
+            else:
+                print(f"fedbench: error: {_starved(error)}", file=sys.stderr)
             return FAILED
         except Exception:
             if debug:
@@ -105,9 +127,13 @@ def _shortened(text: object) -> str:
 
 def _unwritten(error: OSError) -> str:
     where = f"{error.filename}: " if error.filename else ""
+    return f"{where}{error.strerror}; {STORAGE[error.errno or 0]}"
+
+
+def _starved(error: Exception) -> str:
     return (
-        f"{where}{error.strerror}; free some space or make it writable and repeat the command: it "
-        "continues from the last checkpoint"
+        f"this process may not have the memory that it needs ({_shortened(first_line(error))}): raise its limit "
+        f"(`ulimit -v`, or that of the job or container); PyTorch alone needs {LEAST_MEMORY} of address space"
     )
 
 

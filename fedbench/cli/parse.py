@@ -9,6 +9,7 @@ from fedbench.cli import OK, Printed
 from fedbench.cli.flags import COMMON, Flag, merge_layers, read
 from fedbench.cli.help import config_text, help_text
 from fedbench.cli.lines import loading
+from fedbench.cli.pipes import keep_piped_files
 from fedbench.config import Config
 from fedbench.config.keys import nest
 from fedbench.data import sources
@@ -42,6 +43,7 @@ def parse(
         raise Printed(OK)
     config = Config(**nest(merge_layers(asked.preset, asked.config, pairs)))
     check_known_names(config)
+    keep_piped_files(config)
     if not asked.print_config:
         check_extras(config)
         check(config, asked)

@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fedbench.config import Config
+from fedbench.errors import ConfigError
 from fedbench.results.files import (
     concatenate_tables,
     read_json,
     read_table,
+    rerun_hint,
     write_arrays_atomically,
     write_atomically,
     write_json_atomically,
@@ -19,7 +21,7 @@ from fedbench.results.files import write_parquet_atomically as write_table
 from fedbench.results.predictions import PREDICTIONS_FOLDER
 from fedbench.results.reader import Records
 from fedbench.results.schema import CLIENTS_SCHEMA, NEWCOMERS_SCHEMA, TRACES_SCHEMA
-from fedbench.results.summary import write_summary
+from fedbench.results.summary import damages_in, write_summary
 from fedbench.runtime.kept_models import MODELS_FOLDER
 
 TABLES = {
@@ -43,7 +45,13 @@ def link(source: Path, target: Path) -> None:
 
 
 def gather(folder: Path, config: Config, runs: Sequence[Path]) -> None:
-    """Write the files of a run into a folder. runs: the finished folders of its seeds."""
+    """Write the files of a run into a folder. runs: the finished folders of its seeds.
+
+    Raises ConfigError if one of them has lost a file or was changed since it ended.
+    """
+    for run in runs:
+        for name, why in damages_in(run, read_json(run / "summary.json", [])):
+            raise ConfigError(f"{run / name}: {why}; {rerun_hint(run)}")
     (folder / "summary.json").unlink(missing_ok=True)  # of other seeds, or of other code
     for name in ("metrics.jsonl", "timings.jsonl"):
         write_atomically(folder / name, b"".join((run / name).read_bytes() for run in runs if (run / name).exists()))

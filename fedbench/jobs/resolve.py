@@ -29,6 +29,7 @@ from fedbench.runtime.compression import check_compression
 from fedbench.runtime.ray import cluster
 from fedbench.runtime.ray.placement_groups import room_on_gpus, share_of_gpu
 from fedbench.runtime.resolved import ResolvedRun
+from fedbench.runtime.scratch import Scratch
 from fedbench.runtime.warnings import method_warnings
 from fedbench.user_code import exits_refused
 
@@ -80,6 +81,8 @@ def check(run: ResolvedRun, seeds: Sequence[int] | None = None) -> dict[int, Par
     partitions = {seed: partition(dataset, config, seed) for seed in (config.seeds if seeds is None else seeds)}
     if not partitions:
         return partitions
+    if config.resources.scratch is not None:
+        Scratch(config.resources.scratch).close()
     seed = next(iter(partitions))
     learner = build_learner(run, seed)
     context = make_context(run, partitions[seed], seed, learner)

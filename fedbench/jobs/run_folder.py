@@ -7,10 +7,11 @@ import re
 import shutil
 import zipfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from glob import escape
 from hashlib import sha256
+from math import inf
 from pathlib import Path
 from typing import Any, Literal
 
@@ -154,6 +155,18 @@ def locked_folder(folder: Path, patience: float | None = None) -> Iterator[None]
     patience = retries.WAIT_FOR_COMMAND if patience is None else patience
     with hold_file_lock(folder, patience, f"{folder}: another command is at work here"):
         remove_half_written(folder)
+        yield
+
+
+@contextmanager
+def folder_in_turn(folder: Path, say: Callable[[str], None]) -> Iterator[None]:
+    """Lock a folder against other commands; if one is at work there, say so and wait for its end."""
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(locked_folder(folder, patience=0))
+        except ConfigError:
+            say(f"{folder}: another command is at work here; waiting for its end")
+            stack.enter_context(locked_folder(folder, patience=inf))
         yield
 
 

@@ -4,8 +4,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from math import inf
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 from fedbench.data.partitions import Partition
@@ -84,7 +83,7 @@ def run_seeds(
                 share = float(resources.gpus_per_host) if cluster.inside_a_trial() else 1.0
                 hosts: Hosts = RayHosts.of(resources) if resources.hosts else InProcess(debug, share)
                 with closing(hosts):
-                    drive_seeds(run, tasks, hosts, tell)
+                    drive_seeds(replace(run, dealt=partitions), tasks, hosts, tell)
             else:
                 drive_on_ray(tasks, tell)
 
@@ -146,7 +145,8 @@ class OpenJob:
 @contextmanager
 def open_job(job: Job, run: ResolvedRun, partition: Partition, watch: Watcher) -> Iterator[OpenJob]:
     """A job whose folder is described and locked for this command; another command that wants it waits."""
-    with run_folder.writable(job.folder), _locked(job.folder, watch):
+    say = lambda line: watch({"warning": line})  # noqa: E731
+    with run_folder.writable(job.folder), run_folder.folder_in_turn(job.folder, say):
         state = run_folder.state_of(job.folder, job.config)
         opened = OpenJob(job, state == "begun", watch)
         opened.done = state == "done"
@@ -181,18 +181,6 @@ def _check_code(job: Job) -> None:
     if job.code is not None and job.code != provenance.short_fingerprint(job.config):
         names = ", ".join(provenance.user_names(job.config).values())
         raise ConfigError(f"the code of {names} has changed since the command began; repeat the command")
-
-
-@contextmanager
-def _locked(folder: Path, watch: Watcher) -> Iterator[None]:
-    """Lock a folder against other commands; if one is at work there, warn and wait for its end."""
-    with ExitStack() as stack:
-        try:
-            stack.enter_context(run_folder.locked_folder(folder, patience=0))
-        except ConfigError:
-            watch({"warning": f"{folder}: another command is at work here; waiting for its end"})
-            stack.enter_context(run_folder.locked_folder(folder, patience=inf))
-        yield
 
 
 def _has_records(job: Job) -> bool:

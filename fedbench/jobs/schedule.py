@@ -17,7 +17,7 @@ from fedbench.jobs.gpu_memory import USUAL_MB, smallest_gpu_mb
 from fedbench.jobs.gpu_shares import GpuShares, open_to_trial, takes_gpu
 from fedbench.jobs.job import Job, Outcome
 from fedbench.jobs.resolve import choose_hosts
-from fedbench.jobs.run_job import SYNC_EVERY, at_most_every, last_line, run_job, write_error
+from fedbench.jobs.run_job import SYNC_EVERY, at_most_every, run_job
 from fedbench.jobs.trial import trainable
 from fedbench.jobs.tune_callbacks import (
     HasRoom,
@@ -95,10 +95,7 @@ def run_jobs(
                     )
                     # Tune prints stack traces of killed processes; the relevant part is logged here.
                     with silence_logger("ray.tune", logging.CRITICAL):
-                        results = tuner.fit()
-                for result in results:
-                    if result.error is not None:
-                        write_error(result.config["job"], last_line(result.error))
+                        tuner.fit()
     shutil.rmtree(scratch, ignore_errors=True)
     watch(_outcomes(every), {})
     return _outcomes(every)

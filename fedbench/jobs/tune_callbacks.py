@@ -10,9 +10,10 @@ from typing import Any
 
 from fedbench.jobs.gpu_shares import GpuShares, shares_a_gpu
 from fedbench.jobs.job import Job
-from fedbench.jobs.run_job import at_most_every
+from fedbench.jobs.run_job import at_most_every, last_line, write_error
 from fedbench.results.reader import Records
-from fedbench.runtime.ray.liveness import check_alive
+from fedbench.runtime import retries
+from fedbench.runtime.ray.liveness import MEMORY_REMEDY, check_alive
 
 REDUCTION = 3
 """The best third of the trials at a rung continues to the next, at three times as many rounds."""
@@ -175,7 +176,8 @@ def scores_by_round(job: Job) -> list[tuple[int, float]]:
 def progress_callback(on_progress: OnJobProgress) -> Any:
     """A callback of Tune that reports the progress of trials: when one starts or ends, and at intervals.
 
-    It also detects a dead Ray, for which Tune would wait for ever.
+    It also notes why a trial ended that Tune does not start again, and detects a dead Ray, for which Tune would wait
+    for ever.
     """
     import ray
 
@@ -208,6 +210,7 @@ def progress_callback(on_progress: OnJobProgress) -> Any:
             self._tell([other for other in trials if other is not trial])
 
         def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+            write_error(trial.config["job"], reason_of_end(trial.get_pickled_error() or trial.get_error()))
             self._tell([other for other in trials if other is not trial])
 
         def _tell(self, trials: list[Any]) -> None:
@@ -215,3 +218,15 @@ def progress_callback(on_progress: OnJobProgress) -> Any:
             on_progress({name: self.over.get(name, 0.0) for name in names})
 
     return ProgressCallback()
+
+
+def reason_of_end(error: Any) -> str:
+    """Why a trial has ended, as one line: its job notes its own errors, so mostly its process was killed.
+
+    error: as Tune keeps it, which for a process that Ray ended to save memory is a text.
+    """
+    from ray.exceptions import OutOfMemoryError, RayActorError
+
+    if not isinstance(error, Exception) or isinstance(error, RayActorError | OutOfMemoryError):
+        return f"its process died {retries.TRIAL + 1} times: is the machine's memory exhausted? {MEMORY_REMEDY}"
+    return last_line(error)

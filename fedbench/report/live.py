@@ -49,9 +49,15 @@ class LivePage:
         return sha256(self.text()).hexdigest()[:16].encode()
 
     def linked(self, name: str) -> bytes | None:
-        """A file that reports link to; None for any other."""
+        """A file that reports link to; None for any other, also behind a link that leads out of the folder."""
         path = self.folder / name
-        return path.read_bytes() if path.parent == self.folder and path.suffix in LINKED and path.is_file() else None
+        if path.parent != self.folder or path.suffix not in LINKED:
+            return None
+        try:
+            inside = path.resolve().is_relative_to(self.folder.resolve())
+            return path.read_bytes() if inside and path.is_file() else None
+        except OSError:  # unreadable, or a name that no file can have
+            return None
 
 
 class Handler(BaseHTTPRequestHandler):

@@ -16,6 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedbench.errors import RunError
+
 ALIGNMENT = 64
 SMALLEST_SHARED = 4096
 """Bytes from which a tensor gets a place of its own; smaller tensors travel with their message."""
@@ -55,18 +57,31 @@ class Files:
         return places
 
     def read(self, place: TensorPlace) -> Tensor:
-        """The tensor at a place: a view of the file."""
-        return view_of(torch.from_numpy(self.mapped(place.file, place.end)), place)
+        """The tensor at a place: a view of the file. Raises RunError if the file was deleted."""
+        return view_of(torch.from_numpy(self.written(place.file, place.end)), place)
 
     def mapped(self, file: int, size: int) -> np.ndarray:
         """A uint8 view of a whole file of at least `size` bytes; the same array until the file grows."""
         known = self._mapped.get(file)
         if known is None or len(known) < size:
-            known = self._mapped[file] = self._map(file, size)
+            known = self._mapped[file] = self._map(file, size, os.O_RDWR | os.O_CREAT)
         return known
 
-    def _map(self, file: int, size: int) -> np.ndarray:
-        handle = os.open(self.folder / str(file), os.O_RDWR | os.O_CREAT, 0o600)
+    def written(self, file: int, size: int) -> np.ndarray:
+        """As `mapped`, of a file that another process has written. Raises RunError if the file was deleted."""
+        known = self._mapped.get(file)
+        if known is None or len(known) < size:
+            try:
+                known = self._mapped[file] = self._map(file, size, os.O_RDWR)
+            except FileNotFoundError:  # a new file would be read as zeros
+                raise RunError(
+                    f"{self.folder / str(file)}: a message in transit was deleted; repeat the command, which continues "
+                    "from the last checkpoint, and keep others from cleaning up there (or set resources.scratch)"
+                ) from None
+        return known
+
+    def _map(self, file: int, size: int, how: int) -> np.ndarray:
+        handle = os.open(self.folder / str(file), how, 0o600)
         try:
             if os.fstat(handle).st_size < size:
                 # Reserves the pages: otherwise, if memory is full, the first write would kill the process.
@@ -117,7 +132,7 @@ class Arena:
     def read(self, places: Sequence[TensorPlace]) -> list[Tensor]:
         """The tensors at places of one taken file, which is free again when all are gone."""
         file, end = places[0].file, max(place.end for place in places)
-        whole = self._files.mapped(file, end)
+        whole = self._files.written(file, end)
         if len(whole) != self._sizes[file]:  # it has grown and moved
             self._at = {at: known for at, known in self._at.items() if known != file}
             self._at[whole.ctypes.data], self._sizes[file] = file, len(whole)

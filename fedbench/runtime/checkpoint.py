@@ -70,7 +70,7 @@ def save(folder: Path, round: int, content: dict[str, Any]) -> None:
     unfinished = folder / f".{finished.name}{PART_SUFFIX}"
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        trees.write({**content, "format": FORMAT}, unfinished)
+        trees.write({**content, "format": FORMAT}, unfinished, checked=True)
         flush(unfinished)
         unfinished.rename(finished)
     except OSError:

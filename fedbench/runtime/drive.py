@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from fedbench.config import Config
+from fedbench.errors import RunError
 from fedbench.results.files import hold_file_lock
 from fedbench.runtime import checkpoint, retries
 from fedbench.runtime.driver import Driver, Event
@@ -76,7 +77,7 @@ def drive(
                 continue
             recorder.write_tables()
             return recorder.warnings
-    raise RuntimeError(f"private states were lost {lost} times in a row: do machines of the cluster come and go?")
+    raise RunError(f"private states were lost {lost} times in a row: do machines of the cluster come and go?")
 
 
 def only_driver(described: Path) -> AbstractContextManager[None]:

@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fedbench.data.partitions import partition
 from fedbench.data.prepared import Prepared
 from fedbench.engine.probe import model_warnings
 from fedbench.errors import ConfigError, RunError, place_of_code
@@ -116,7 +115,7 @@ class Driver:
     ) -> "Driver":
         """The driver of a run of one seed."""
         config, dataset, seed = run.config, run.dataset, run.seed
-        dealt = partition(dataset, config, seed)
+        dealt = run.partition()
         release_freed_memory()
         known = Prepared.of(dataset) if dataset.folder else None
         parts = build_parts(run, dealt, seed)

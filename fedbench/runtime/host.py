@@ -274,7 +274,8 @@ class Host:
             return self.store.save(client.id, client.round, vars(client.state))
         except OSError as error:
             line = f"the private state of client {client.id} cannot be kept: {first_line(error)}"
-            raise ConfigError(f"{line}; make room or set resources.scratch, and repeat the command") from error
+            remedy = "keep others from deleting files there" if self.store.was_deleted() else "make room"
+            raise ConfigError(f"{line}; {remedy} or set resources.scratch, and repeat the command") from error
 
     @contextmanager
     def _measured(self, report: Report, name: str) -> Iterator[None]:

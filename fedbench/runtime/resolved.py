@@ -1,6 +1,7 @@
 """A resolved run: the objects that its configuration names are loaded and its options checked, once."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fedbench import methods
@@ -8,6 +9,7 @@ from fedbench.aggregation import rules
 from fedbench.aggregation.aggregator import Aggregator
 from fedbench.config import Config
 from fedbench.data.dataset import Dataset
+from fedbench.data.partitions import Partition, partition
 from fedbench.methods.base import Method
 from fedbench.tasks import Task, load
 
@@ -17,7 +19,8 @@ class ResolvedRun:
     """The objects that a configuration names, passed to everything that works on the run.
 
     Every process builds it once from the configuration that it is sent, so that its classes come from its own imports.
-    config: with every default filled in. options: of the method.
+    config: with every default filled in. options: of the method. dealt: the partitions that
+    this process knows, by seed.
     """
 
     config: Config
@@ -26,6 +29,7 @@ class ResolvedRun:
     options: Any
     aggregator: Aggregator
     task: Task
+    dealt: Mapping[int, Partition] = field(default_factory=dict)
 
     @classmethod
     def of(cls, config: Config, dataset: Dataset | None = None) -> "ResolvedRun":
@@ -48,6 +52,11 @@ class ResolvedRun:
         """The seed of a run with exactly one."""
         (seed,) = self.config.seeds
         return seed
+
+    def partition(self) -> Partition:
+        """The partition of the seed, dealt if it is not known: with a million clients that takes seconds."""
+        known = self.dealt.get(self.seed)
+        return known if known is not None else partition(self.dataset, self.config, self.seed)
 
     def of_seed(self, config: Config) -> "ResolvedRun":
         """The same run with the configuration of a job, which has one of its seeds."""

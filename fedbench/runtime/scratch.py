@@ -10,6 +10,8 @@ from pathlib import Path
 
 from filelock import lock_descriptor
 
+from fedbench.errors import ConfigError
+
 ROOMY = 1 << 30
 """Free bytes that shared memory needs to be used; in many containers it is small."""
 
@@ -27,20 +29,25 @@ class Scratch:
 
     The owner holds a lock in the folder, which ends with the owner's process. Whoever creates a folder removes those
     that are not locked, so that process ids are not needed. name: of a folder to take over; if it is locked, another
-    one is created.
+    one is created. Raises ConfigError if the folder cannot be made.
     """
 
     def __init__(self, base: Path | None = None, name: str | None = None, bytes: int = 0) -> None:
         room = shared_memory() if bytes <= LARGE else Path(tempfile.gettempdir())
-        base = (base or room) / f"fedbench-{os.getuid()}"
-        base.mkdir(parents=True, exist_ok=True)
-        with folder_lock(base):
-            fresh = uuid.uuid4().hex[:16]
-            self.folder = base / (fresh if name is None or _is_held(base / name) else name)
-            self.folder.mkdir(exist_ok=True)
-            self._lock = (self.folder / LOCK).open("ab")
-            lock_descriptor(self._lock.fileno())
-            sweep(base)
+        base = subfolder(base or room)
+        try:
+            base.mkdir(parents=True, exist_ok=True)
+            with folder_lock(base):
+                fresh = uuid.uuid4().hex[:16]
+                self.folder = base / (fresh if name is None or _is_held(base / name) else name)
+                self.folder.mkdir(exist_ok=True)
+                self._lock = (self.folder / LOCK).open("ab")
+                lock_descriptor(self._lock.fileno())
+                sweep(base)
+        except OSError as error:
+            raise ConfigError(
+                f"resources.scratch: {base} cannot be used ({error.strerror}); set it to one in which you may write"
+            ) from None
 
     def close(self) -> None:
         """Remove the folder. May be called again."""
@@ -53,6 +60,19 @@ def shared_memory() -> Path:
     memory = Path("/dev/shm")
     roomy = memory.is_dir() and shutil.disk_usage(memory).free > ROOMY
     return memory if roomy else Path(tempfile.gettempdir())
+
+
+def sweep_all(base: Path | None = None) -> None:
+    """Remove the folders of processes that were killed, wherever a run may have made them. base: the user's folder."""
+    for place in {Path("/dev/shm"), Path(tempfile.gettempdir()), base}:
+        if place is not None and (own := subfolder(place)).is_dir():
+            with suppress(OSError), folder_lock(own):
+                sweep(own)
+
+
+def subfolder(base: Path) -> Path:
+    """Where the scratch folders of this user are."""
+    return base / f"fedbench-{os.getuid()}"
 
 
 def sweep(base: Path) -> None:

@@ -49,6 +49,10 @@ class ClientStore(ABC):
         self._keep(client, {round})
         return state
 
+    def was_deleted(self) -> bool:
+        """Whether others have removed the place of the states."""
+        return False
+
     @abstractmethod
     def fetch(self, client: int, round: int) -> None:
         """Begin to load a state into memory, because it is needed next."""
@@ -72,7 +76,9 @@ class ClientStore(ABC):
 
     def snapshot(self, versions: Versions, path: Path) -> None:
         """Write the clients' states to one file, a host's shard of a checkpoint. Raises OSError, StateLostError."""
-        trees.write({client: (round, self._read(client, round)) for client, round in versions.items()}, path)
+        trees.write(
+            {client: (round, self._read(client, round)) for client, round in versions.items()}, path, checked=True
+        )
 
     def restore(self, versions: Versions, shards: Sequence[Path]) -> None:
         """Load the clients' states from the shards of a checkpoint. Raises ConfigError if a state is missing."""
@@ -149,6 +155,9 @@ class DiskStore(ClientStore):
             client, _, round = file.stem.rpartition("-")
             self._known.setdefault(int(client), set()).add(int(round))
 
+    def was_deleted(self) -> bool:
+        return not self.folder.exists()
+
     def fetch(self, client: int, round: int) -> None:
         if round in self._rounds(client):
             with suppress(OSError), self._path(client, round).open("rb") as file:
@@ -193,7 +202,9 @@ def open_store(folder: Path | None) -> ClientStore:
 
 def write_shard(versions: Versions, contents: Mapping[int, np.ndarray], path: Path) -> None:
     """Write contents given by a store as a shard of a checkpoint. Raises OSError."""
-    trees.write({c: (round, trees.from_bytes(contents[c].tobytes())) for c, round in versions.items()}, path)
+    trees.write(
+        {c: (round, trees.from_bytes(contents[c].tobytes())) for c, round in versions.items()}, path, checked=True
+    )
 
 
 def contents_of(versions: Versions, shards: Sequence[Path]) -> dict[int, np.ndarray]:

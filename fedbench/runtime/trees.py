@@ -1,6 +1,7 @@
 """Stores nested values as named tensors and a line of JSON, the content of a safetensors file."""
 
 import json
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,8 @@ PLAIN_TYPES = (bool, int, float, str, type(None))
 TENSOR, WEIGHTS, PAIRS, TUPLE = "tensor", "weights", "pairs", "tuple"
 ALIGNMENT = 64
 """Bytes to whose multiples PyTorch allocates memory on a CPU."""
-REST = "rest"
-"""Key of the JSON in the metadata of a file."""
+REST, CHECKSUM = "rest", "crc32"
+"""Keys of the JSON, and of a checksum, in the metadata of a file."""
 
 
 class Packing:
@@ -87,6 +88,14 @@ def packed(tree: Any) -> tuple[dict[str, Tensor], dict[str, str]]:
     return packing.tensors, {REST: rest}
 
 
+def checksum(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:
+    """CRC-32 of the JSON and of the tensors' bytes, in the order of their names."""
+    found = zlib.crc32(metadata[REST].encode())
+    for name in sorted(tensors):
+        found = zlib.crc32(tensors[name].reshape(-1).view(torch.uint8).numpy().data, found)
+    return f"{found:08x}"
+
+
 def unpack_tree(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> Any:
     """The tree that was packed."""
 
@@ -127,9 +136,14 @@ def from_bytes(content: bytes) -> Any:
     return unpack_tree(load(content), header["__metadata__"])
 
 
-def write(tree: Any, path: Path) -> None:
-    """Write a tree to a file atomically. Raises OSError if there is no room."""
+def write(tree: Any, path: Path, checked: bool = False) -> None:
+    """Write a tree to a file atomically. Raises OSError if there is no room.
+
+    checked: with a checksum of its tensors, for files that are kept.
+    """
     tensors, metadata = packed(tree)
+    if checked:
+        metadata[CHECKSUM] = checksum(tensors, metadata)
     try:
         save_file(tensors, path, metadata)
     except SafetensorError as error:
@@ -139,7 +153,7 @@ def write(tree: Any, path: Path) -> None:
 def read(path: Path) -> Any:
     """The tree in a file; changes to its tensors stay private to the reader.
 
-    Raises OSError if the file holds no tree.
+    Raises OSError if the file holds no tree, or if it has changed since it was written with a checksum.
     """
     try:
         with safe_open(path, "pt") as file:
@@ -148,4 +162,6 @@ def read(path: Path) -> Any:
         raise OSError(f"{path}: {error}") from None
     if not metadata or REST not in metadata:
         raise OSError(f"{path}: holds tensors but no tree")
+    if CHECKSUM in metadata and metadata[CHECKSUM] != checksum(tensors, metadata):
+        raise OSError(f"{path}: has changed since it was written")
     return unpack_tree(tensors, metadata)

@@ -171,7 +171,7 @@ def _run_missing_seeds(run: ResolvedRun, folder: Path, watch: Watcher, open_host
     if jobs[0].folder == folder:
         run_seeds(run, jobs, partitions, watch, debug)
         return
-    with run_folder.locked_folder(folder):
+    with run_folder.folder_in_turn(folder, log.warning):
         known = is_study(folder)
         write_plan(config, folder, jobs)
         try:

@@ -329,13 +329,14 @@ def run_studies(
             for study in studies:
                 stack.enter_context(run_folder.writable(study.folder))
             metrics = [study.check() for study in studies]
+            for study in studies:
+                stack.enter_context(run_folder.folder_in_turn(study.folder, log.warning))
             if fresh := [study for study in studies if not is_study(study.folder)]:
                 for line in cost(fresh):
                     log.info("%s", line)
             early = any(study.plan.scheduler != "none" for study in studies)
             stack.enter_context(ray_for([studies[0].first()], at_once, early))
             for study in studies:
-                stack.enter_context(run_folder.locked_folder(study.folder))
                 study.recall()
             stages, pairs = _StageRunner(studies, at_once, watch), list(zip(studies, metrics, strict=True))
             tuning: dict[str, Any] = {"early": early, "tune_folder": studies[0].folder / TUNE}

@@ -107,6 +107,44 @@ def test_a_full_disk_is_one_line_with_the_file_and_how_to_go_on(capsys):
 
     assert full([]) == 1
     assert capsys.readouterr().err == (
-        "fedbench: error: out/metrics.jsonl: No space left on device; free some space or make it writable and "
+        "fedbench: error: out/metrics.jsonl: No space left on device; free some space and "
         "repeat the command: it continues from the last checkpoint\n"
     )
+
+
+def test_a_file_without_permission_is_not_answered_by_making_room(capsys):
+    @command
+    def forbidden(argv):
+        raise PermissionError(errno.EACCES, "Permission denied", "out/metrics.jsonl")
+
+    assert forbidden([]) == 1
+    said = capsys.readouterr().err
+    assert "out/metrics.jsonl: Permission denied; change its permissions and repeat the command" in said
+    assert "space" not in said
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ImportError("libtorch_cpu.so: failed to map segment from shared object"),
+        OSError(errno.ENOMEM, "Cannot allocate memory"),
+        MemoryError("Unable to allocate 7 GiB"),
+    ],
+)
+def test_too_little_memory_is_one_line_with_what_is_needed(error, capsys):
+    @command
+    def starving(argv):
+        raise error
+
+    assert starving([]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "raise its limit (`ulimit -v`" in line
+
+
+def test_another_import_that_fails_keeps_its_trace(capsys):
+    @command
+    def broken(argv):
+        raise ImportError("no module named mine")
+
+    assert broken([]) == 1
+    assert "Traceback" in capsys.readouterr().err

@@ -1,12 +1,16 @@
 """Whatever is killed, whenever: the run finishes, at once or with the same command again, with the same bits."""
 
+import os
+import signal
+from pathlib import Path
+
 import pytest
 
 from fedbench.config import Config
 from fedbench.data import cache
 from fedbench.results.reader import Records
 from fedbench.studies.run import run
-from tests.end_to_end.commands import rounds_in, started
+from tests.end_to_end.commands import processes, rounds_in, started
 from tests.machines import apart, possible
 from tests.runtime.rounds import read
 
@@ -68,6 +72,27 @@ def test_a_host_the_driver_and_ray_are_killed(undisturbed, tmp_path):
     assert "the driver died" in command.said()
     assert "Ray died on this machine (raylet): starting it again" in command.said()
     assert Records(out).summary()["complete"]
+
+
+@pytest.mark.night
+def test_rays_control_is_killed_and_the_terminal_is_closed(undisturbed, tmp_path):
+    out, memory = tmp_path / "out", Path("/dev/shm")
+    before = set(memory.glob("fedbench-*/*"))
+    with started(*WORDS, "--hosts", "2", cwd=tmp_path) as command:
+        command.until(lambda: rounds_in(out) >= 8, "round 4 was recorded")
+        command.kill_one("gcs_server")
+        seen = rounds_in(out)
+        command.until(lambda: rounds_in(out) >= seen + 8, "the run went on after Ray's control died")
+        assert "Ray died on this machine (gcs_server): starting it again" in command.said()
+        family = command.family()
+        os.killpg(command.process.pid, signal.SIGHUP)
+        assert command.finish() == 128 + signal.SIGHUP
+        assert command.said().splitlines()[-1] == "fedbench: ended by SIGHUP"
+        assert not {(p.number, p.start) for p in family} & {(p.number, p.start) for p in processes()}
+    assert set(memory.glob("fedbench-*/*")) <= before
+    with started(*WORDS, "--hosts", "0", cwd=tmp_path) as again:
+        assert again.finish() == 0, again.said()
+    assert read(out) == undisturbed
 
 
 def test_the_command_is_interrupted_loses_its_driver_and_is_killed_and_given_again(undisturbed, tmp_path):

@@ -2,11 +2,25 @@
 
 from pathlib import Path
 
+import pytest
+
+from fedbench.errors import ConfigError
+from fedbench.jobs.merge_seeds import gather
 from fedbench.results.reader import Records
 from fedbench.studies.run import run
 from tests.runtime.rounds import read, small
 
 SEEDS = [0, 3, 1]
+
+
+def test_a_seed_that_was_damaged_meanwhile_is_not_merged(tmp_path):
+    asked = small("fedper", rounds=1, seeds=[0, 1], out=str(tmp_path))
+    run(asked, report=False)
+    kept = seeds_below(tmp_path)["s0"]
+    table = kept / "clients.parquet"
+    table.write_bytes(table.read_bytes()[:500])
+    with pytest.raises(ConfigError, match=r"s0/clients.parquet: changed since the run ended; restore it, or delete"):
+        gather(tmp_path, asked, [kept, seeds_below(tmp_path)["s1"]])
 
 
 def seeds_below(folder: Path) -> dict[str, Path]:

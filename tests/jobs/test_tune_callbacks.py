@@ -3,6 +3,7 @@
 import json
 from types import SimpleNamespace
 
+from ray.exceptions import OutOfMemoryError
 from ray.tune.schedulers import TrialScheduler
 from ray.tune.search import Searcher
 
@@ -99,3 +100,11 @@ def test_how_far_trials_are_is_told_when_one_begins_or_ends_and_now_and_then(tmp
             told_of.on_trial_result(1, [running], running, {"round": round_})
         told_of.on_trial_complete(1, [running], running)
         assert heard == [*({own.name: over / 9} for over in rounds), {}]
+
+
+def test_a_process_that_ray_ended_for_want_of_memory_is_one_line_with_a_remedy():
+    said = "Memory on the node was 61GB / 62GB\n" * 80
+    for error in (OutOfMemoryError(said), said):
+        line = tune_callbacks.reason_of_end(error)
+        assert line.startswith("its process died 4 times: is the machine's memory exhausted? Repeat the command with")
+    assert tune_callbacks.reason_of_end(ValueError("first\nlast")) == "ValueError: last"

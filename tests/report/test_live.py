@@ -29,9 +29,21 @@ def test_the_frame_the_page_and_its_version_are_served_and_no_other_file(address
     assert "report.html" not in got(address, "")
     assert "<h1>" in got(address, "page")
     assert got(address, "version") == got(address, "version")
-    for name in ("config.yaml", "..%2Fsecret.csv", "../secret.csv", "nothing.png"):
+    for name in ("config.yaml", "..%2Fsecret.csv", "../secret.csv", "nothing.png", f"{'n' * 5000}.csv"):
         with pytest.raises(HTTPError, match="404"):
             got(address, name)
+
+
+def test_a_link_is_followed_within_the_folder_only(tmp_path):
+    (tmp_path / "secret.csv").write_text("secret")
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "own.csv").write_text("own")
+    (folder / "near.csv").symlink_to("own.csv")
+    (folder / "far.csv").symlink_to(tmp_path / "secret.csv")
+    page = LivePage(folder)
+    assert page.linked("near.csv") == b"own"
+    assert page.linked("far.csv") is None
 
 
 def test_a_page_is_made_again_once_it_is_due(make_run):

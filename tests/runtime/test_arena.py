@@ -1,7 +1,9 @@
 """Places in shared memory: what was written there is read, and what lies there already is not copied."""
 
+import pytest
 import torch
 
+from fedbench.errors import RunError
 from fedbench.runtime.arena import SMALLEST_SHARED, Arena, Files, TensorPlace
 
 LARGE = torch.arange(5000, dtype=torch.float32)
@@ -23,3 +25,13 @@ def test_an_arena_knows_its_own_tensors_only(tmp_path):
     assert arena.store(kept[10:])[0] == TensorPlace(place.file, place.offset + 40, (4990,), torch.float32)
     for stranger in (kept.clone(), kept[::2]):
         assert arena.store(stranger)[0].file != place.file
+
+
+def test_a_message_that_was_deleted_is_not_read_as_zeros(tmp_path):
+    writer, reader = Files(tmp_path), Files(tmp_path)
+    (place,) = writer.write(0, [LARGE])
+    (tmp_path / "0").unlink()
+    assert torch.equal(writer.read(place), LARGE)  # mapped already
+    with pytest.raises(RunError, match="0: a message in transit was deleted; repeat the command"):
+        reader.read(place)
+    assert not list(tmp_path.iterdir())

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fedbench.errors import ConfigError
+from fedbench.errors import ConfigError, RunError
 from fedbench.jobs.resolve import resolve
 from fedbench.results.reader import Records
 from fedbench.runtime import checkpoint, retries
@@ -77,7 +77,7 @@ def test_a_run_that_begins_anew_leaves_nothing_to_go_on_from(tmp_path):
 
 def test_a_run_whose_states_are_lost_again_and_again_ends_with_a_line(tmp_path):
     resolved = resolve(small("fedper"))
-    with pytest.raises(RuntimeError, match=f"private states were lost {retries.LOST_STATES} times"):
+    with pytest.raises(RunError, match=f"private states were lost {retries.LOST_STATES} times"):
         drive(resolved, tmp_path, Forgetful([3] * retries.LOST_STATES))
 
 

@@ -1,5 +1,7 @@
 """What everything that works on a run is given."""
 
+from dataclasses import replace
+
 import pytest
 
 from fedbench.errors import ConfigError
@@ -33,3 +35,10 @@ def test_a_run_of_several_seeds_has_one_for_each():
 def test_an_option_that_the_method_does_not_know_is_refused():
     with pytest.raises(ConfigError, match=r"unknown key method\.nu"):
         ResolvedRun.of(small("fedprox", method__nu=1))
+
+
+def test_a_partition_that_is_known_is_not_dealt_again():
+    run = resolve(small(seeds=[3]))
+    known = run.partition()
+    assert replace(run, dealt={3: known}).partition() is known
+    assert replace(run, dealt={4: known}).partition() is not known

@@ -5,7 +5,10 @@ import signal
 import subprocess
 import sys
 
-from fedbench.runtime.scratch import LARGE, Scratch
+import pytest
+
+from fedbench.errors import ConfigError
+from fedbench.runtime.scratch import LARGE, Scratch, sweep_all
 
 OWNER = """
 import sys, time
@@ -30,6 +33,19 @@ def test_the_living_keep_their_folders_and_the_dead_lose_theirs(tmp_path):
     mine.close()
     other.close()
     assert not list(ours.iterdir())
+
+
+def test_the_folders_of_the_dead_are_removed_without_making_another_one(tmp_path):
+    sweep_all(tmp_path / "missing")
+    assert not list(tmp_path.iterdir())
+    mine = Scratch(tmp_path)
+    with subprocess.Popen([sys.executable, "-c", OWNER, str(tmp_path)], stdout=subprocess.PIPE, text=True) as owner:
+        theirs = owner.stdout.readline().strip()
+        owner.send_signal(signal.SIGKILL)
+    sweep_all(tmp_path)
+    assert not os.path.exists(theirs)
+    assert mine.folder.exists()
+    mine.close()
 
 
 def test_what_is_not_ours_stays(tmp_path):
@@ -66,3 +82,11 @@ def test_a_folder_by_name_is_taken_over_from_the_dead_and_not_from_the_living(tm
     assert (taken.folder / "held").exists()
     mine.close()
     taken.close()
+
+
+def test_a_folder_that_cannot_be_made_is_one_line(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(
+        ConfigError, match=r"resources.scratch: .*/file/fedbench-\d+ cannot be used \(Not a directory\)"
+    ):
+        Scratch(tmp_path / "file")

@@ -114,3 +114,17 @@ def test_restored_tensors_lie_in_memory_as_new_ones(there_and_back):
     assert trees.with_aligned_memory(new) is new
     assert torch.equal(trees.with_aligned_memory(new[1:]), new[1:])
     assert trees.with_aligned_memory(new[1:]).data_ptr() % 64 == 0
+
+
+def test_a_changed_bit_is_noticed_in_a_file_that_is_kept(tmp_path):
+    tree, path = (
+        {"a": torch.ones(1000), "b": [torch.zeros(0), torch.ones(3, 3).to(torch.bfloat16)], "c": 1},
+        tmp_path / "t",
+    )
+    trees.write(tree, path, checked=True)
+    assert torch.equal(trees.read(path)["a"], tree["a"])
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(OSError, match="has changed since it was written"):
+        trees.read(path)

@@ -2,7 +2,9 @@
 
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 from types import ModuleType
 from typing import Any
 
@@ -14,6 +16,7 @@ from fedbench.config.files import load_yaml
 from fedbench.errors import ConfigError
 from fedbench.jobs.job import Job
 from fedbench.jobs.resolve import resolve
+from fedbench.jobs.run_folder import locked_folder
 from fedbench.results.plan import Plan
 from fedbench.results.reader import Records
 from fedbench.studies.grid import grid
@@ -109,6 +112,17 @@ def test_a_finished_grid_given_again_runs_nothing(folder):
     grid(asked(folder), **ASKED)
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("summary.json")} == before
     assert plan(folder) == told
+
+
+def test_a_second_command_waits_for_the_first_one(folder, monkeypatch):
+    waits = Event()
+    monkeypatch.setattr("fedbench.studies.tuning_study.log.warning", lambda line, *more: waits.set())
+    with ThreadPoolExecutor(1) as pool:
+        with locked_folder(folder):
+            second = pool.submit(grid, asked(folder), **ASKED)
+            assert waits.wait(60)
+            assert not second.done()
+        assert second.result(60).best
 
 
 def test_more_seeds_add_only_what_is_missing(folder):

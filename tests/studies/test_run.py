@@ -309,3 +309,11 @@ def test_a_longer_run_gives_the_warnings_of_its_own_number_of_rounds(tmp_path):
     for folder in ("a", "b"):
         run(small("floco", rounds=5, out=tmp_path / folder, **asked), report=False)
     assert Records(tmp_path / "a").warnings() == Records(tmp_path / "b").warnings() != []
+
+
+def test_a_scratch_folder_that_cannot_be_used_is_refused_before_ray_starts_and_leaves_no_folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(cluster, "connect", None)
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match=r"resources\.scratch: .* cannot be used \(Not a directory\)"):
+        run(small(rounds=1, out=str(tmp_path / "out"), resources={"hosts": 2, "scratch": str(tmp_path / "file")}))
+    assert not (tmp_path / "out").exists()

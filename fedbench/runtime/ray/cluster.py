@@ -6,6 +6,7 @@ import os
 import shutil
 import socket
 import sys
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ from fedbench.processor import cores
 from fedbench.runtime import retries
 from fedbench.runtime.ray.liveness import RayLostError, check_alive
 from fedbench.runtime.ray.placement_groups import check_resources
+from fedbench.runtime.ray.processes import MARK, end_processes, own_handlers, signals_ignored
+from fedbench.runtime.scratch import sweep_all
 
 log = logging.getLogger("fedbench")
 
@@ -60,20 +63,32 @@ def inside_a_trial() -> bool:
 def connect(config: Config, cpus: float | None = None) -> Iterator[Any]:
     """Ray during a block; an existing connection is used and left open. Raises ConfigError without Ray."""
     require("ray", "use --hosts 0")
-    with _environment(config.resources.address == "local"):
+    if is_joined():
         import ray
 
-        ours = not ray.is_initialized()
-        if ours:
-            _init(ray, config, cpus)
-    if not ours:
         _check_borrowed(ray)
         yield ray
         return
+    mark = uuid.uuid4().hex
     try:
+        with _environment(config.resources.address == "local", mark):
+            import ray
+
+            with own_handlers():
+                _init(ray, config, cpus, lambda: _end_ray(mark))
         yield ray
     finally:
-        ray.shutdown()
+        with signals_ignored():
+            _end_ray(mark)
+            sweep_all(config.resources.scratch)  # its processes are killed, and leave their files
+
+
+def _end_ray(mark: str) -> None:
+    """Disconnect, and end what is left of a Ray of our own: its agents outlive a start that failed."""
+    import ray
+
+    ray.shutdown()
+    end_processes(mark)
 
 
 def _check_borrowed(ray: Any) -> None:
@@ -115,7 +130,8 @@ def describe_machines(ray: Any) -> str:
     return f"{len(machines)} {noun}: {', '.join(sorted(machines)[:MOST_NAMED_MACHINES])}{more}"
 
 
-def _init(ray: Any, config: Config, cpus: float | None) -> None:
+def _init(ray: Any, config: Config, cpus: float | None, undo: Callable[[], object]) -> None:
+    """Start a local Ray or join a cluster. undo: called after a start that failed. Raises ConfigError."""
     quiet = dict(log_to_driver=False, logging_level="ERROR")
     address = config.resources.address
     if address != "local":
@@ -139,7 +155,7 @@ def _init(ray: Any, config: Config, cpus: float | None) -> None:
     # More hosts than cores is slow but valid: results do not depend on the number of hosts.
     asked = dict(num_cpus=max(available, needed), object_store_memory=_store_bytes(), include_dashboard=False)
     log.info("starting Ray")
-    start_with_retries(lambda: ray.init(address="local", **asked, **quiet), ray.shutdown)
+    start_with_retries(lambda: ray.init(address="local", **asked, **quiet), undo)
 
 
 def start_with_retries(start: Callable[[], object], undo: Callable[[], object]) -> None:
@@ -201,12 +217,15 @@ def _knock(address: str) -> None:
 
 
 @contextmanager
-def _environment(local: bool = True) -> Iterator[None]:
-    """Sets the environment that Ray's processes inherit during a block, and restores it afterwards."""
+def _environment(local: bool = True, mark: str = "") -> Iterator[None]:
+    """Sets the environment that Ray's processes inherit during a block, and restores it afterwards.
+
+    mark: tells the processes of a local Ray.
+    """
     before = dict(os.environ)
     for name, value in {**QUIET, **(LOOPBACK if local else {})}.items():
         os.environ.setdefault(name, value)
-    os.environ[COMMAND] = " ".join(sys.argv)
+    os.environ |= {COMMAND: " ".join(sys.argv), MARK: mark}
     # Workers import the users' modules from the command's working directory.
     here = [path or os.getcwd() for path in sys.path if path in ("", os.getcwd())]
     known = os.environ.get("PYTHONPATH", "").split(os.pathsep)
@@ -214,7 +233,7 @@ def _environment(local: bool = True) -> Iterator[None]:
     try:
         yield
     finally:
-        for name in {*QUIET, *LOOPBACK, COMMAND, "PYTHONPATH"}:
+        for name in {*QUIET, *LOOPBACK, COMMAND, MARK, "PYTHONPATH"}:
             os.environ.pop(name, None)
             os.environ.update({name: before[name]} if name in before else {})
 

@@ -98,9 +98,9 @@ def _with_driver(ray: Any, left: dict[int, SeedTask], on_event: OnEvent, say: Ca
     from ray.util import remove_placement_group
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    from fedbench.errors import ConfigError
+    from fedbench.errors import ConfigError, RunError
     from fedbench.runtime.ray import cluster
-    from fedbench.runtime.ray.liveness import check_alive, check_node
+    from fedbench.runtime.ray.liveness import MEMORY_REMEDY, check_alive, check_node, dead_parts
     from fedbench.runtime.ray.placement_groups import reserve
 
     first = next(iter(left.values()))
@@ -119,7 +119,7 @@ def _with_driver(ray: Any, left: dict[int, SeedTask], on_event: OnEvent, say: Ca
             actor = ray.remote(DriverActor).options(num_cpus=0, max_concurrency=2, scheduling_strategy=here).remote()
             try:
                 return _watch(ray, actor, actor.run.remote(dict(left), group), on_event, say)
-            except ray.exceptions.RayActorError:
+            except (ray.exceptions.RayActorError, ray.exceptions.OutOfMemoryError):
                 check_alive(ray)
                 say("the driver died: continuing from the last checkpoint")
                 if left:
@@ -133,11 +133,13 @@ def _with_driver(ray: Any, left: dict[int, SeedTask], on_event: OnEvent, say: Ca
                     raise error.cause from None
                 raise
             finally:
-                ray.kill(actor)
+                if not dead_parts(ray):  # which would be waited for
+                    ray.kill(actor)
     finally:
-        with suppress(ray.exceptions.RayError):
-            remove_placement_group(group)
-    raise RuntimeError(f"the driver died {retries.DRIVER} times: is the machine's memory exhausted?")
+        if not dead_parts(ray):
+            with suppress(ray.exceptions.RayError):
+                remove_placement_group(group)
+    raise RunError(f"the driver died {retries.DRIVER} times: is the machine's memory exhausted? {MEMORY_REMEDY}")
 
 
 def _watch(ray: Any, actor: Any, done: Any, on_event: OnEvent, say: Callable[[str], None]) -> None:
@@ -151,7 +153,8 @@ def _watch(ray: Any, actor: Any, done: Any, on_event: OnEvent, say: Callable[[st
 
 
 def _answer(ray: Any, reference: Any, say: Callable[[str], None]) -> Any:
-    """The answer of an actor on this machine; a dead Ray would never give one. Raises RuntimeError if it takes long."""
+    """The answer of an actor on this machine; a dead Ray would never give one. Raises RunError if it takes long."""
+    from fedbench.errors import RunError
     from fedbench.runtime.ray.liveness import check_alive, check_node
 
     begun, warnings, patience = time.monotonic(), 0, retries.WAIT_FOR_PLACES
@@ -160,7 +163,7 @@ def _answer(ray: Any, reference: Any, say: Callable[[str], None]) -> Any:
         check_alive(ray)
         silence = time.monotonic() - begun
         if silence > patience:
-            raise RuntimeError(f"the driver has not answered for {patience:g} s: is the machine overloaded?")
+            raise RunError(f"the driver has not answered for {patience:g} s: is the machine overloaded?")
         if silence > retries.WAIT_BEFORE_WARNING * (warnings + 1):
             check_node(ray)
             warnings += 1

@@ -10,8 +10,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fedbench.errors import RunError
 from fedbench.runtime import retries
 from fedbench.runtime.ray.host_actor import HostActor, HostAddress, HostStatus
+from fedbench.runtime.ray.liveness import MEMORY_REMEDY
 from fedbench.runtime.ray.placement_groups import reserve
 
 if TYPE_CHECKING:
@@ -159,21 +161,23 @@ class RayHosts:
         self, index: int, during: str, ask: Callable[[], Any], reference: Any, seconds: float | None = None
     ) -> Any:
         """The answer of a host; if it dies first or takes longer, it is started again and asked again."""
+        known = self._ray.exceptions
         for deaths in range(1, retries.HOST + 1):
             try:
                 return self._unwrapped(reference, seconds)
-            except (self._ray.exceptions.RayActorError, self._ray.exceptions.GetTimeoutError) as error:
+            except (known.RayActorError, known.OutOfMemoryError, known.GetTimeoutError) as error:
                 error.__traceback__ = None  # Ray keeps the error, whose frames would keep the exchange's tensors
-                late = isinstance(error, self._ray.exceptions.GetTimeoutError)
+                late = isinstance(error, known.GetTimeoutError)
                 what = f"did not answer within {seconds:g} s" if late else "died"
+                what = "was ended by Ray for want of memory" if isinstance(error, known.OutOfMemoryError) else what
                 if deaths < retries.HOST:
                     self.remarks.append(f"host {index} {what} {during} and was started again")
                     self._remake(index)
                     reference = ask()
-        raise RuntimeError(f"host {index} died {retries.HOST} times {during}: is its memory exhausted?")
+        raise RunError(f"host {index} died {retries.HOST} times {during}: is its memory exhausted? {MEMORY_REMEDY}")
 
     def _remake(self, index: int) -> None:
-        """Start a host again. Raises RuntimeError if no machine has a place for it."""
+        """Start a host again. Raises RunError if no machine has a place for it."""
         deadline = time.monotonic() + retries.WAIT_FOR_PLACES
         self._ray.kill(self._actors[index])  # it may only be unreachable, and still write
         while (left := deadline - time.monotonic()) > 0:
@@ -184,11 +188,11 @@ class RayHosts:
                     standing = self._unwrapped(self._begin(index, self._files()), left)
                 self._near[index] = standing.node == self._node
                 return
-            except self._ray.exceptions.RayActorError:
+            except (self._ray.exceptions.RayActorError, self._ray.exceptions.OutOfMemoryError):
                 continue
             except self._ray.exceptions.GetTimeoutError:
                 break
-        raise RuntimeError(
+        raise RunError(
             f"host {index} found no place within {retries.WAIT_FOR_PLACES:g} s after its machine was lost: bring the "
             "machine back, or continue with fewer --hosts"
         )

@@ -4,9 +4,10 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-from fedbench.errors import ConfigError
+from fedbench.errors import ConfigError, RunError
 from fedbench.runtime import retries
 
+MEMORY_REMEDY = "Repeat the command with fewer --hosts (or --trials at once): it continues from the last checkpoint"
 VITAL = {"raylet", "gcs_server"}
 
 
@@ -36,14 +37,18 @@ def ray_restarts(say: Callable[[str], None]) -> Iterator[AbstractContextManager[
         yield attempt()
         if done:
             return
-    raise RuntimeError(f"Ray died {retries.RAY} times: is the machine's memory exhausted?")
+    raise RunError(f"Ray died {retries.RAY} times: is the machine's memory exhausted? {MEMORY_REMEDY}")
+
+
+def dead_parts(ray: Any) -> set[str]:
+    """The vital processes of a Ray started by this process that have died, which Ray itself does not report."""
+    node = ray._private.worker._global_node
+    return VITAL.intersection(kind for kind, _ in node.dead_processes()) if node else set()
 
 
 def check_alive(ray: Any) -> None:
-    """Raises RayLostError if this process started Ray and it has died, which Ray itself does not report."""
-    node = ray._private.worker._global_node
-    dead = VITAL.intersection(kind for kind, _ in node.dead_processes()) if node else ()
-    if dead:
+    """Raises RayLostError if this process started Ray and it has died."""
+    if dead := dead_parts(ray):
         raise RayLostError(f"Ray died on this machine ({', '.join(sorted(dead))})")
 
 

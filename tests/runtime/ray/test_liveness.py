@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedbench.errors import ConfigError
+from fedbench.errors import ConfigError, RunError
 from fedbench.runtime import retries
 from fedbench.runtime.ray.liveness import RayLostError, check_alive, check_node, ray_restarts
 
@@ -25,7 +25,7 @@ def test_a_block_that_loses_its_ray_is_done_again_and_that_is_said():
 
 
 def test_a_ray_that_always_dies_ends_it():
-    with pytest.raises(RuntimeError, match=f"Ray died {retries.RAY} times"):
+    with pytest.raises(RunError, match=f"Ray died {retries.RAY} times"):
         until_done(retries.RAY, [])
 
 
