@@ -1,14 +1,18 @@
-"""Every test runs alone on the machine: its own cache, its own Ray, one thread."""
+"""Tests run with a cache of their own, one thread, and one Ray in one process for all that need one."""
 
+import copy
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from fedbench.runtime.ray.hosts import RayHosts
 
 ROOT = Path(__file__).resolve().parents[1]
 SCRATCH = Path(tempfile.mkdtemp(prefix="fb", dir="/tmp"))  # short: Ray's sockets lie in it, and their paths are limited
@@ -23,6 +27,7 @@ os.environ |= {
     # Methods and models of the tests are imported in other processes too.
     "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
 }
+MOST_HOSTS = 4
 
 # How long an example takes says how busy the machine is, and nothing about the code.
 settings.register_profile("untimed", deadline=None)
@@ -31,6 +36,14 @@ settings.load_profile("untimed")
 
 def pytest_unconfigure() -> None:
     shutil.rmtree(SCRATCH, ignore_errors=True)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that share a Ray run in one process, so that one is started: each of its processes takes seconds."""
+    for item in items:
+        if "local_ray" in getattr(item, "fixturenames", ()):
+            item.own_markers = [mark for mark in item.own_markers if mark.name != "xdist_group"]
+            item.add_marker(pytest.mark.xdist_group("ray"))
 
 
 @pytest.fixture(scope="session")
@@ -46,3 +59,28 @@ def local_ray() -> Iterator[Any]:
     )
     yield ray
     ray.shutdown()
+
+
+@pytest.fixture(scope="session")
+def ray_hosts(local_ray: Any) -> "Iterator[Callable[[int], RayHosts]]":
+    """The first 1 to 4 of four hosts, because starting one takes seconds; whoever is given some has them alone.
+
+    Those that a test kills are made anew, for the next one too.
+    """
+    from fedbench.runtime.ray.hosts import RayHosts
+
+    started = RayHosts(MOST_HOSTS, cpus=1, gpus=0)
+    lent: list[RayHosts] = []
+
+    def first(count: int) -> RayHosts:
+        while lent:
+            before = lent.pop()
+            before.end()
+            started._actors[: before.count] = before._actors
+        hosts = copy.copy(started)
+        hosts.count, hosts._actors, hosts.remarks = count, started._actors[:count], []
+        lent.append(hosts)
+        return hosts
+
+    yield first
+    first(MOST_HOSTS).close()
