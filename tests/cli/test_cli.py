@@ -69,9 +69,9 @@ def test_a_module_that_ends_the_process_is_a_mistake_and_no_silent_success(tmp_p
         assert main(arguments) == 2
         said = capsys.readouterr()
         assert said.out == ""
-        assert said.err.endswith(
-            "\nfedbench: error: own_exit.py:3 (in make): sys.exit(0) would end the whole command; return, or raise an "
-            "exception\n"
+        assert said.err.splitlines()[-1] == (
+            "fedbench: error: own_exit.py:3 (in make): sys.exit(0) would end the whole command; return, or raise an "
+            "exception"
         )
     assert [path.name for path in tmp_path.iterdir() if path.name != "__pycache__"] == ["own_exit.py"]
 
