@@ -118,7 +118,6 @@ if __name__ == "__main__":
     X, y = load_digits(return_X_y=True)
     torch.manual_seed(3)
     asked = dict(method=Mine, data=(X, y), model=Net(width=8), partition={"clients": 3}, rounds=2, train={"steps": 2})
-    asked |= dict(aggregator=middle, evaluate={"metrics": [share_right]})
     for hosts in (0, 1, 0):
         print(run(Config(**asked, resources={"hosts": hosts}, out=f"hosts-{hosts}")).folder)
 """
