@@ -2,10 +2,10 @@
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
-# Processes that tests run in side by side; each may hold a Ray of its own with four hosts.
+# Processes that tests run in side by side; one of them holds a Ray with three hosts.
 WORKERS ?= 2
 
-PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadgroup
+PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadgroup --no-loadscope-reorder
 # The oldest and the newest Python that are supported.
 PYTHONS ?= python3.11 python3.13
 # What `make check` compares with.

@@ -1,14 +1,20 @@
-"""Every test runs alone on the machine: its own cache, its own Ray, one thread."""
+"""Tests run with a cache of their own, one thread, and one Ray in one process for all that need one."""
 
+import copy
 import os
 import shutil
+import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from fedbench.runtime.ray.hosts import RayHosts
 
 ROOT = Path(__file__).resolve().parents[1]
 SCRATCH = Path(tempfile.mkdtemp(prefix="fb", dir="/tmp"))  # short: Ray's sockets lie in it, and their paths are limited
@@ -23,6 +29,7 @@ os.environ |= {
     # Methods and models of the tests are imported in other processes too.
     "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
 }
+MOST_HOSTS = 3
 
 # How long an example takes says how busy the machine is, and nothing about the code.
 settings.register_profile("untimed", deadline=None)
@@ -33,9 +40,52 @@ def pytest_unconfigure() -> None:
     shutil.rmtree(SCRATCH, ignore_errors=True)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that share a Ray run in one process; they come first with other long ones, so that nobody waits at the end.
+
+    Each process of a Ray takes seconds to start.
+    """
+    for item in items:
+        if needs_ray(item):
+            item.own_markers = [mark for mark in item.own_markers if mark.name != "xdist_group"]
+            item.add_marker(pytest.mark.xdist_group("ray"))
+    items.sort(key=lambda item: (not needs_ray(item), "end_to_end" not in item.path.parts))
+
+
+def needs_ray(item: pytest.Item) -> bool:
+    return "local_ray" in getattr(item, "fixturenames", ())
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """With --dist loadgroup, a file is a group where no mark says another one: its tests share fixtures."""
+    from xdist.scheduler import LoadGroupScheduling
+
+    class ByFile(LoadGroupScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            group = super()._split_scope(nodeid)
+            return nodeid.partition("::")[0] if group == nodeid else group
+
+    return ByFile(config, log) if config.getvalue("dist") == "loadgroup" else None
+
+
+PAGES = {"cli", "jobs", "papers", "report", "results", "studies"}
+"""Folders of tests in which pages are written."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_pictures(request: pytest.FixtureRequest) -> Iterator[None]:
+    """PNG and SVG take as long as the rest of a page, and nobody but test_pictures.py looks at them."""
+    path = request.path.relative_to(ROOT / "tests")
+    with pytest.MonkeyPatch.context() as patch:
+        if path.parts[0] in PAGES and path.name != "test_pictures.py":
+            patch.setitem(sys.modules, "fedbench.report.pictures", SimpleNamespace(write_pictures=lambda *given: []))
+        yield
+
+
 @pytest.fixture(scope="session")
 def local_ray() -> Iterator[Any]:
-    """One local Ray for all tests that need one: room for four hosts that stay, two more, and a GPU that is none."""
+    """One local Ray for all tests that need one: room for three hosts that stay, three more, and a GPU that is none."""
     import ray
 
     quiet: dict[str, Any] = dict(include_dashboard=False, log_to_driver=False, logging_level="ERROR")
@@ -45,3 +95,28 @@ def local_ray() -> Iterator[Any]:
     start_with_retries(lambda: ray.init(address="local", **size, **quiet), ray.shutdown)
     yield ray
     ray.shutdown()
+
+
+@pytest.fixture(scope="session")
+def ray_hosts(local_ray: Any) -> "Iterator[Callable[[int], RayHosts]]":
+    """The first 1 to 3 of three hosts, because starting one takes seconds; whoever is given some has them alone.
+
+    Those that a test kills are made anew, for the next one too.
+    """
+    from fedbench.runtime.ray.hosts import RayHosts
+
+    started = RayHosts(MOST_HOSTS, cpus=1, gpus=0)
+    lent: list[RayHosts] = []
+
+    def first(count: int) -> RayHosts:
+        while lent:
+            before = lent.pop()
+            before.end()
+            started._actors[: before.count] = before._actors
+        hosts = copy.copy(started)
+        hosts.count, hosts._actors, hosts.remarks = count, started._actors[:count], []
+        lent.append(hosts)
+        return hosts
+
+    yield first
+    first(MOST_HOSTS).close()

@@ -1,7 +1,6 @@
 """Commands and scripts: one line for a mistake, exit codes, quick help."""
 
 import errno
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -63,18 +62,16 @@ def test_a_mistake_is_one_line_and_debug_shows_the_trace():
     assert "Traceback" in debug.stderr
 
 
-def test_a_module_that_ends_the_process_is_a_mistake_and_no_silent_success(tmp_path):
+def test_a_module_that_ends_the_process_is_a_mistake_and_no_silent_success(tmp_path, monkeypatch, capsys):
     (tmp_path / "own_exit.py").write_text("import sys\ndef make():\n    sys.exit(0)\n")
+    monkeypatch.chdir(tmp_path)
     for arguments in (["run", "--data", "own_exit:make"], ["data", "own_exit:make", "--check"]):
-        done = subprocess.run(
-            [sys.executable, "-m", "fedbench", *arguments], cwd=tmp_path, capture_output=True, text=True,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-        )  # fmt: skip
-        assert done.returncode == 2
-        assert done.stdout == ""
-        assert done.stderr.endswith(
-            "\nfedbench: error: own_exit.py:3 (in make): sys.exit(0) would end the whole command; return, or raise an "
-            "exception\n"
+        assert main(arguments) == 2
+        said = capsys.readouterr()
+        assert said.out == ""
+        assert said.err.splitlines()[-1] == (
+            "fedbench: error: own_exit.py:3 (in make): sys.exit(0) would end the whole command; return, or raise an "
+            "exception"
         )
     assert [path.name for path in tmp_path.iterdir() if path.name != "__pycache__"] == ["own_exit.py"]
 

@@ -107,12 +107,12 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str]
 
 
 @every_method
-def test_same_bits_stopped_on_two_hosts_and_resumed_on_four(method, undisturbed, ray_hosts, tmp_path):
+def test_same_bits_stopped_on_two_hosts_and_resumed_on_three(method, undisturbed, ray_hosts, tmp_path):
     """Stopped in a round of its own, so that all methods together stop everywhere; private states are in these bits."""
     every, round = divmod(crc32(method.encode()) % (2 * (ROUNDS + 1)), ROUNDS + 1)
     config = asked(method, "awkward", checkpoint__every=1 + every)
     stop(config, tmp_path, 1 + round, ray_hosts(2))
-    assert play(config, tmp_path, ray_hosts(4), resume=True) == read(undisturbed(method, "awkward").folder)
+    assert play(config, tmp_path, ray_hosts(3), resume=True) == read(undisturbed(method, "awkward").folder)
 
 
 @every_method

@@ -65,6 +65,7 @@ def test_what_is_said_to_be_without_effect_is_a_mutant():
         assert set(known) <= {mutant.what for mutant in mutants(file_of(method))}
 
 
+@pytest.mark.night
 def test_a_broken_method_is_noticed():
     words = [sys.executable, "tests/mutants.py", "fedper", "--each", "1", "--jobs", "1"]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)

@@ -168,8 +168,8 @@ def test_wandb_offline_from_the_command(tmp_path, monkeypatch):
         "--hosts",
         "0",
     ]
-    done = fresh(tmp_path, "run", *small, "--train.epochs", "1", "--loggers", "wandb", "--out", "out")
-    assert done.returncode == 0, done.stderr
+    monkeypatch.chdir(tmp_path)
+    assert main(["run", *small, "--train.epochs", "1", "--loggers", "wandb", "--out", "out"]) == 0
     lines = [json.loads(line) for line in (tmp_path / "out" / "metrics.jsonl").read_text().splitlines()]
     rows = {row["round"]: row for row in wandb_history(tmp_path / "out")}
     for line in lines:

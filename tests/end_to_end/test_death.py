@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from fedbench.cli import main
 from fedbench.config import Config
 from fedbench.data import cache
 from fedbench.results.reader import Records
@@ -95,6 +96,24 @@ def test_rays_control_is_killed_and_the_terminal_is_closed(undisturbed, tmp_path
     assert read(out) == undisturbed
 
 
+def test_the_command_is_interrupted_and_killed_and_given_again(undisturbed, tmp_path, monkeypatch):
+    out = tmp_path / "out"
+    with started(*WORDS, "--hosts", "0", cwd=tmp_path) as command:
+        command.until(lambda: rounds_in(out) >= 20, "round 10 was recorded")
+        assert command.interrupt() == 130
+    first = rounds_in(out)
+    assert 20 <= first < 120
+    with started(*WORDS, "--hosts", "0", cwd=tmp_path) as command:
+        command.until(lambda: rounds_in(out) >= first + 8, "the run went on")
+        command.kill()
+    assert rounds_in(out) < 120
+    monkeypatch.chdir(tmp_path)
+    assert main([*WORDS, "--hosts", "0"]) == 0
+    assert read(out) == undisturbed
+    assert not (out / "checkpoint").exists()
+
+
+@pytest.mark.night
 def test_the_command_is_interrupted_loses_its_driver_and_is_killed_and_given_again(undisturbed, tmp_path):
     out = tmp_path / "out"
     with started(*WORDS, "--hosts", "0", cwd=tmp_path) as command:

@@ -10,6 +10,15 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "extending.md").read_text()
+SEVERAL = """
+import sys
+from fedbench.cli import main
+for line in sys.argv[1:]:
+    print("NEXT" * (main(line.split()[1:]) == 0))
+"""
+
+# In one process where tests run side by side, so that the project is copied once.
+pytestmark = pytest.mark.xdist_group("extending")
 
 
 @pytest.fixture(scope="module")
@@ -28,19 +37,19 @@ def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def python(folder: Path, *words: str) -> str:
-    """What a command prints in the copy, which must succeed."""
-    done = subprocess.run([sys.executable, "-m", *words], cwd=folder, capture_output=True, text=True, timeout=300)
+    """What Python prints in the copy, where it must succeed."""
+    done = subprocess.run([sys.executable, *words], cwd=folder, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
 def test_the_shown_tests_pass(extended):
-    assert "2 passed" in python(extended, "pytest", "-p", "no:cacheprovider", "tests/methods/test_pulled.py")
+    assert "2 passed" in python(extended, "-m", "pytest", "-p", "no:cacheprovider", "tests/methods/test_pulled.py")
 
 
 def test_the_shown_commands_run(extended):
     (block,) = re.findall(r"^```sh\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
-    described, trained = (python(extended, *line.split()) for line in block.splitlines())
+    described, trained, _ = python(extended, "-c", SEVERAL, *block.splitlines()).split("NEXT\n")
     assert "upper" in described
     assert "pulled" in trained
     assert "report.html" in trained
@@ -48,8 +57,8 @@ def test_the_shown_commands_run(extended):
 
 def test_its_files_are_formatted(extended):
     files = re.findall(r"`((?:fedbench|tests)/[\w/]+\.py)`:\n\n```python", TEXT)
-    python(extended, "ruff", "check", "-q", *files)
-    python(extended, "ruff", "format", "--check", *files)
+    python(extended, "-m", "ruff", "check", "-q", *files)
+    python(extended, "-m", "ruff", "format", "--check", *files)
 
 
 def test_whole_methods_are_shown_as_they_are():

@@ -64,14 +64,6 @@ def kill_a_trial(command: Command, out: Path) -> None:
     command.until(lambda: DIED in command.said() or all(map(over, runs)), "that was said")
 
 
-def test_a_trial_is_killed_and_a_point_that_fails_is_reported(tmp_path):
-    with started(*WORDS, cwd=tmp_path) as command:
-        kill_a_trial(command, tmp_path / "out")
-        assert command.finish() == 0, command.said()
-    assert_complete(tmp_path / "out")
-    assert "thirteen is too much" in command.said()
-
-
 @pytest.mark.night
 def test_a_trial_and_the_grid_are_killed_then_interrupted_and_the_command_given_again(tmp_path):
     out = tmp_path / "out"

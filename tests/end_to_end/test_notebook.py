@@ -79,6 +79,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.night
 def test_a_script_with_a_method_a_model_and_data_of_its_own(tmp_path):
     (tmp_path / "script.py").write_text(SCRIPT)
     done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=600)
@@ -117,7 +118,7 @@ if __name__ == "__main__":
     X, y = load_digits(return_X_y=True)
     torch.manual_seed(3)
     asked = dict(method=Mine, data=(X, y), model=Net(width=8), partition={"clients": 3}, rounds=2, train={"steps": 2})
-    for hosts in (0, 2, 0):
+    for hosts in (0, 1, 0):
         print(run(Config(**asked, resources={"hosts": hosts}, out=f"hosts-{hosts}")).folder)
 """
 )
@@ -128,7 +129,7 @@ def test_a_script_with_arrays_an_instance_and_hosts(tmp_path, monkeypatch):
     done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert "every client starts from its weights for every seed" in (tmp_path / "hosts-0" / "summary.json").read_text()
-    here, hosts = ((tmp_path / f"hosts-{hosts}" / "metrics.jsonl").read_text() for hosts in (0, 2))
+    here, hosts = ((tmp_path / f"hosts-{hosts}" / "metrics.jsonl").read_text() for hosts in (0, 1))
     assert len(here.splitlines()) == 4
     assert here == hosts
     monkeypatch.chdir(tmp_path)

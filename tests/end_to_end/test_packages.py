@@ -5,10 +5,13 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+# In one process where tests run side by side, so that the package is installed once.
+pytestmark = pytest.mark.xdist_group("packages")
 ROOT = Path(__file__).parents[2]
 FILES = {
     "__init__.py": '"""What our laboratory shares."""\n',
@@ -88,52 +91,85 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return site
 
 
-SEVERAL = "import sys; from fedbench.cli import main; print([main(line.split()) for line in sys.argv[1:]])"
+SEVERAL = """
+import sys
+from fedbench.cli import main
+for line in sys.argv[1:]:
+    code = main(line.split())
+    for stream in (sys.stdout, sys.stderr):
+        print("END", code, file=stream)
+"""
+LOOK = ["methods", "data --help", "--help", "methods lab-pull", "lab-hello you"]
+RUN = (
+    "run --method lab-pull --data lab-blobs --data.spread 0.5 --aggregator lab-middle --partition lab-even "
+    "--rounds 1 --hosts 0 --out run"
+)
+MISTAKES = {
+    "--method lab-pul": "unknown method 'lab-pul': did you mean lab-pull",
+    "--method lab-pull --method.strenth 1": "unknown key method.strenth: did you mean strength?",
+    "--method lab-broken": "method 'lab-broken' of the installed package lab-methods: 'lab_methods.",
+    "--data lab-blob": "unknown data set 'lab-blob': did you mean lab-blobs",
+    "--data lab-blobs --data.spred 1": "unknown key data.spred: lab-blobs takes no such argument",
+}
 
 
-def fedbench(site: Path, folder: Path, *lines: str) -> "subprocess.CompletedProcess[str]":
-    """Commands one after another in a fresh process; the last line has their exit codes."""
+@dataclass
+class Command:
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the commands were given."""
+    return tmp_path_factory.mktemp("user")
+
+
+@pytest.fixture(scope="module")
+def commands(site: Path, folder: Path) -> dict[str, Command]:
+    """All commands of these tests, given one after another in a fresh process."""
+    lines = [*LOOK, RUN, *(f"run --hosts 0 {words}" for words in MISTAKES)]
     known = {**os.environ, "PYTHONPATH": os.pathsep.join([str(site), str(ROOT)])}
-    return subprocess.run(
+    done = subprocess.run(
         [sys.executable, "-c", SEVERAL, *lines], cwd=folder, env=known, capture_output=True, text=True
     )
+    parts = [re.findall(r"(.*?)^END (\d+)\n", text, re.MULTILINE | re.DOTALL) for text in (done.stdout, done.stderr)]
+    return {
+        line: Command(int(code), out, err)
+        for line, (out, code), (err, _) in zip(lines, *parts, strict=True)
+    }  # fmt: skip
 
 
-def test_it_is_listed_and_what_cannot_be_imported_is_left_out(site, tmp_path):
-    listed = fedbench(site, tmp_path, "methods")
-    assert {"lab-pull", "lab-alone", "lab-mean", "fedavg"} <= {line.split()[0] for line in listed.stdout.splitlines()}
-    assert "lab-broken" not in listed.stdout
+def test_it_is_listed_and_what_cannot_be_imported_is_left_out(commands):
+    listed, *more = (commands[line] for line in LOOK)
+    assert {"lab-pull", "lab-alone", "lab-mean", "fedavg"} <= {line.split()[0] for line in listed.out.splitlines()}
+    assert "lab-broken" not in listed.out
     assert (
         "left out: method 'lab-broken' of the installed package lab-methods: 'lab_methods.broken:Broken': module "
-        "lab_methods.broken cannot be imported (No module named 'no_such_module')" in listed.stderr
+        "lab_methods.broken cannot be imported (No module named 'no_such_module')" in listed.err
     )
-    said = fedbench(site, tmp_path, "data --help", "--help", "methods lab-pull", "lab-hello you").stdout
-    for words in ("lab-blobs", "lab-even", "--method.strength", "  lab-hello greets\n", "\nhello you\n[0, 0, 0, 0]\n"):
+    said = "".join(each.out for each in more)
+    for words in ("lab-blobs", "lab-even", "--method.strength", "  lab-hello greets\n"):
         assert words in said
     assert "  lab-broken command 'lab-broken' of the installed package lab-methods: " in said
+    assert commands["lab-hello you"].out == "hello you\n"
+    assert {each.code for each in (listed, *more)} == {0}
 
 
-def test_it_runs_and_belongs_to_what_the_run_is_known_by(site, tmp_path):
-    words = "run --method lab-pull --data lab-blobs --data.spread 0.5 --aggregator lab-middle --partition lab-even"
-    done = fedbench(site, tmp_path, f"{words} --rounds 1 --hosts 0 --out run")
-    assert done.stdout.endswith("[0]\n"), done.stderr
-    assert "lab-pull" in (tmp_path / "run" / "report.html").read_text()
-    code = json.loads((tmp_path / "run" / "environment.json").read_text())["code"]
+def test_it_runs_and_belongs_to_what_the_run_is_known_by(commands, folder):
+    assert commands[RUN].code == 0, commands[RUN].err
+    assert "lab-pull" in (folder / "run" / "report.html").read_text()
+    code = json.loads((folder / "run" / "environment.json").read_text())["code"]
     content = code.pop("content")
     assert content["files"].keys() == {"data lab-blobs"}
     assert code.keys() == {"method", "data", "aggregator", "partition"}
     assert all(own["files"] == {"lab-methods": "0.1"} for own in code.values())
 
 
-def test_mistakes_are_one_line(site, tmp_path):
-    expected = {
-        "--method lab-pul": "unknown method 'lab-pul': did you mean lab-pull",
-        "--method lab-pull --method.strenth 1": "unknown key method.strenth: did you mean strength?",
-        "--method lab-broken": "method 'lab-broken' of the installed package lab-methods: 'lab_methods.",
-        "--data lab-blob": "unknown data set 'lab-blob': did you mean lab-blobs",
-        "--data lab-blobs --data.spred 1": "unknown key data.spred: lab-blobs takes no such argument",
-    }
-    done = fedbench(site, tmp_path, *(f"run --hosts 0 {words}" for words in expected))
-    assert done.stdout == f"{[2] * len(expected)}\n"
-    lines = [line.removeprefix("fedbench: error: ") for line in done.stderr.splitlines() if "error: " in line]
-    assert all(line.startswith(said) for line, said in zip(lines, expected.values(), strict=True)), lines
+@pytest.mark.parametrize(("words", "said"), MISTAKES.items())
+def test_mistakes_are_one_line(words, said, commands):
+    found = commands[f"run --hosts 0 {words}"]
+    (line,) = [line.removeprefix("fedbench: error: ") for line in found.err.splitlines() if "error: " in line]
+    assert line.startswith(said)
+    assert (found.code, found.out) == (2, "")

@@ -1,7 +1,7 @@
 """What a job leaves on a machine that does not see the results folder is at home in the end."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -24,21 +24,27 @@ def job(tmp_path) -> Job:
     return Job(Config(resources={"scratch": tmp_path / "scratch"}), folder, "fedavg")
 
 
-@contextmanager
-def supplies(ray, folder: Path, seen: bool = True) -> Iterator[Supplies]:
-    """For a machine that sees the results folder, or one that does not."""
-    with file_server(ray, folder) as (server, mark):
-        yield Supplies(server, mark if seen else mark.with_name("elsewhere"), {}, {})
+@pytest.fixture(scope="module")
+def seeing(local_ray, tmp_path_factory) -> Iterator[Supplies]:
+    """For a machine that sees the results folder."""
+    with file_server(local_ray, tmp_path_factory.mktemp("study")) as (server, mark):
+        yield Supplies(server, mark, {}, {})
 
 
-def test_a_machine_that_sees_the_folder_works_in_it(job, local_ray):
-    with supplies(local_ray, job.folder.parent) as known, synced_copy(job, known) as (own, _):
+@pytest.fixture
+def blind(seeing) -> Supplies:
+    """For a machine that does not see it."""
+    return replace(seeing, mark=seeing.mark.with_name("elsewhere"))
+
+
+def test_a_machine_that_sees_the_folder_works_in_it(job, seeing):
+    with synced_copy(job, seeing) as (own, _):
         assert own is job
     assert files(job.folder.parent) == {"run/config.yaml": "seeds: [0]"}
 
 
-def test_a_machine_that_does_not_works_on_a_copy_and_sends_it_home(job, local_ray, tmp_path):
-    with supplies(local_ray, tmp_path / "study", seen=False) as known, synced_copy(job, known) as (own, send):
+def test_a_machine_that_does_not_works_on_a_copy_and_sends_it_home(job, blind, tmp_path):
+    with synced_copy(job, blind) as (own, send):
         assert own.folder != job.folder
         assert files(own.folder) == {"config.yaml": "seeds: [0]"}
         first, second = (own.folder / "checkpoint" / f"round-00000{n}.safetensors" for n in (2, 4))
@@ -59,14 +65,14 @@ def test_a_machine_that_does_not_works_on_a_copy_and_sends_it_home(job, local_ra
     assert not (job.folder / "checkpoint" / first.name).exists()
 
 
-def test_what_was_done_before_an_error_is_at_home_too(job, local_ray, tmp_path):
-    def fail(known: Supplies) -> None:
-        with synced_copy(job, known) as (own, _):
+def test_what_was_done_before_an_error_is_at_home_too(job, blind):
+    def fail() -> None:
+        with synced_copy(job, blind) as (own, _):
             (own.folder / "error.txt").write_text("KeyError")
             raise KeyError
 
-    with supplies(local_ray, tmp_path / "study", seen=False) as known, pytest.raises(KeyError):
-        fail(known)
+    with pytest.raises(KeyError):
+        fail()
     assert files(job.folder)["error.txt"] == "KeyError"
 
 

@@ -10,7 +10,7 @@ from fedbench.jobs.resolve import resolve
 from fedbench.jobs.schedule import bundles, ray_for, run_jobs
 from fedbench.results.reader import Records
 from fedbench.studies.run import run
-from tests.runtime.rounds import small
+from tests.runtime.rounds import play, read, small
 
 
 @pytest.mark.parametrize(
@@ -44,10 +44,14 @@ def test_a_trial_that_can_never_fit_is_refused(local_ray, tmp_path):
 
 
 @pytest.mark.parametrize("at_once", [1, 2])
-def test_a_job_that_fails_says_why_and_the_others_are_done(at_once, local_ray, tmp_path):
-    broken = resolve(small(rounds=1)).config.model_copy(deep=True)
+def test_a_job_that_fails_says_why_and_others_are_done_although_their_process_is_killed(at_once, local_ray, tmp_path):
+    """Beside others, in a process of its own, which is killed in round 3 and goes on from the checkpoint of round 2."""
+    asked = dict(rounds=4, checkpoint={"every": 2})
+    broken = resolve(small(**asked)).config.model_copy(deep=True)
     broken.partition.clients = 2000
-    jobs = [Job(broken, tmp_path / "a", "broken"), Job(resolve(small(rounds=1)).config, tmp_path / "b", "whole")]
+    deadly = dict(method__name="tests.runtime.accidents:Deadly", method__notes=str(tmp_path / "notes"))
+    whole = resolve(small("fedcac", **asked, **(deadly if at_once > 1 else {}))).config
+    jobs = [Job(broken, tmp_path / "a", "broken"), Job(whole, tmp_path / "b", "whole")]
     found = run_jobs(jobs, tmp_path / "scratch", at_once, lambda *event: None)
     failed, done = (found[job.name] for job in jobs)
     assert failed.status == "failed"
@@ -55,6 +59,10 @@ def test_a_job_that_fails_says_why_and_the_others_are_done(at_once, local_ray, t
     assert (tmp_path / "a" / ERROR).read_text() == failed.error + "\n"
     assert done == Outcome("done")
     assert not (tmp_path / "scratch").exists()
+    assert play(small("fedcac", **asked), tmp_path / "undisturbed") == read(tmp_path / "b")
+    if at_once > 1:
+        rounds = [int(line.split()[0]) for line in (tmp_path / "notes").read_text().splitlines()]
+        assert rounds == [1] * 10 + [2] * 10 + [3] * (3 + 10) + [4] * 10, "killed once, and nothing done twice"
 
 
 def test_one_by_one_without_hosts_ray_is_not_needed(tmp_path):

@@ -42,32 +42,30 @@ def test_on_this_machine_a_trial_needs_nothing(tmp_path):
     assert job.outcome() == Outcome("done")
 
 
-def test_a_machine_without_data_and_results_does_the_same_job(tmp_path, local_ray, monkeypatch, environment):
+def test_a_machine_without_data_and_results_does_the_same_job_or_says_why_it_failed(
+    tmp_path, local_ray, monkeypatch, environment
+):
     here = Job(asked(), tmp_path / "here", "mine")
     run_job(here)
     monkeypatch.setenv(COMMAND, "what was typed")
     monkeypatch.setenv("FEDBENCH_CACHE", str(tmp_path / "gone"))
-    job = Job(asked(address="127.0.0.1:1", scratch=tmp_path / "scratch"), tmp_path / "run" / "a", "mine")
-    with supplies_for(local_ray, [job]) as supplies:
+    config = asked(address="127.0.0.1:1", scratch=tmp_path / "scratch")
+    job = Job(config, tmp_path / "run" / "a", "mine")
+    broken = Job(config.model_copy(deep=True), tmp_path / "run" / "b", "mine")
+    broken.config.partition.clients = 2000
+    with supplies_for(local_ray, [job, broken]) as supplies:
         local_ray.get([supplies.server.data.remote(known) for known in supplies.data.values()])
         shutil.rmtree(tmp_path / "gone")
         monkeypatch.setenv("FEDBENCH_CACHE", str(tmp_path / "empty"))
         assert run_job(job, elsewhere(supplies)) is None
+        assert run_job(broken, elsewhere(supplies)) is not None
     assert read(job.folder) == read(here.folder)
     assert job.outcome() == Outcome("done")
     assert len(list((tmp_path / "empty" / "decoded").glob("digits-*/"))) == 1
-    assert [path.name for path in (tmp_path / "run").iterdir()] == ["a"]
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["a", "b"]
     assert supplies.environment == {COMMAND: "what was typed"}
-
-
-def test_why_it_failed_comes_home(tmp_path, local_ray, environment):
-    broken = asked(address="127.0.0.1:1", scratch=tmp_path / "scratch")
-    broken.partition.clients = 2000
-    job = Job(broken, tmp_path / "run" / "a", "mine")
-    with supplies_for(local_ray, [job]) as supplies:
-        assert run_job(job, elsewhere(supplies)) is not None
-    assert (job.folder / ERROR).read_text().startswith("ConfigError: ")
-    assert job.outcome().status == "failed"
+    assert (broken.folder / ERROR).read_text().startswith("ConfigError: ")
+    assert broken.outcome().status == "failed"
 
 
 def test_what_is_asked_for_again_too_soon_is_left_out():

@@ -36,11 +36,11 @@ def test_the_numbers_of_three_rounds(rounds):
 
 
 def test_it_settles_at_the_common_minimum():
-    assert close(pair(300).server.params, [-1 / 3])
+    assert close(pair(100).server.params, [-1 / 3])
     run = pair(2, repeat=[1, 3])
     assert close(torch.cat([run.log[-1].after_fit[i].params for i in (0, 1)]), [-0.034433, -0.42203])
     assert close(run.server.params, [-0.36813])
-    assert close(pair(300, repeat=[1, 3]).server.params, [-5 / 7], digits=5)
+    assert close(pair(100, repeat=[1, 3]).server.params, [-5 / 7], digits=5)
 
 
 def test_a_small_alpha_swings():

@@ -50,10 +50,10 @@ def test_the_numbers_of_three_rounds(rounds):
 
 def test_both_options_reach_the_common_minimum():
     for control in ("II", "I"):
-        run = pair(300, control=control)
+        run = pair(60, control=control)
         assert close(run.server.params, [-1 / 3])
         assert close(torch.cat([run.states[i].control for i in (0, 1)]), [-4 / 3, 4 / 3])
-    assert close(pair(300, repeat=[1, 3], weighting="samples").server.params, [-5 / 7])
+    assert close(pair(60, repeat=[1, 3], weighting="samples").server.params, [-5 / 7])
     assert close(pair(2, repeat=[1, 3], weighting="samples").server.params, [-0.379513])
     assert close(pair(2, global_lr=0.5).server.params, [-0.082594])
 
@@ -71,7 +71,7 @@ def test_momentum_divides_by_the_weights_of_all_gradients(monkeypatch):
     assert velocity_weights(3, 0.5) == 4.25
     assert velocity_weights(3, 0.0) == 3
     train = {"lr": 0.01, "momentum": 0.9, "epochs": 10}
-    assert close(pair(300, train=train).server.params, [-1 / 3])
+    assert close(pair(60, train=train).server.params, [-1 / 3])
     monkeypatch.setattr("fedbench.methods.scaffold.velocity_weights", lambda steps, momentum: steps)
     assert abs(float(pair(40, train=train).server.params)) > 1e10
 

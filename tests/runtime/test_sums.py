@@ -15,7 +15,6 @@ from fedbench.methods.messages import Upload
 from fedbench.module.weights import Weights
 from fedbench.runtime import sums
 from fedbench.runtime.exchange import Reply
-from fedbench.runtime.ray.hosts import RayHosts
 from fedbench.runtime.sums import FEW, Total, merged_uploads, upload_shares
 from tests.runtime.accidents import broken
 from tests.runtime.rounds import driver, play, small
@@ -277,13 +276,9 @@ def test_weights_that_come_too_late_end_the_run(tmp_path):
         driver(resolved, tmp_path).run()
 
 
-def test_same_bits_in_this_process_and_on_two_hosts(tmp_path, local_ray):
+def test_same_bits_in_this_process_and_on_two_hosts(tmp_path, ray_hosts):
     config = small("fedper", **MANY)
-    hosts = RayHosts(2, cpus=1, gpus=0)
-    try:
-        assert play(config, tmp_path / "two", hosts) == play(config, tmp_path / "one")
-    finally:
-        hosts.close()
+    assert play(config, tmp_path / "two", ray_hosts(2)) == play(config, tmp_path / "one")
 
 
 def test_a_total_travels_instead_of_the_uploads(tmp_path):

@@ -8,20 +8,16 @@ from fedbench_papers.claims.conditions import Conditions
 from fedbench_papers.claims.record import RECORDED, ClaimsRecord
 
 
-def test_without_rows_it_lists_them_with_their_cost(capsys, tmp_path):
+def test_without_rows_it_lists_them_with_their_cost_and_recorded_verdicts_with_their_date(capsys, tmp_path):
     assert main(["--out", str(tmp_path / "none")]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    text = capsys.readouterr().out
+    lines = text.splitlines()
     assert lines[0].split()[:4] == ["row", "runs", "steps", "minutes"]
     assert sum(line.strip() == "verdict: not run yet" for line in lines) == 0
     assert next(line for line in lines if line.startswith("all "))
     row = next(line for line in lines if line.startswith("F4 ")).split()
     assert row[1:3] == ["25", "150,000"]
     assert not (tmp_path / "none").exists()
-
-
-def test_recorded_verdicts_are_listed_with_where_they_come_from_and_when_they_were_made(capsys, tmp_path):
-    assert main(["--out", str(tmp_path / "none")]) == 0
-    text = capsys.readouterr().out
     assert "recorded verdict (2026-11-24): a: holds; b: does not hold" in text
     assert f"recorded verdicts: made on 2026-11-24 and shipped with fedbench ({RECORDED})" in text
     assert "34 of 34 rows were run, with 65 parts" in text

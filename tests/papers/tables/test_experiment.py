@@ -3,17 +3,20 @@
 import csv
 import inspect
 from collections.abc import Iterator
+from copy import deepcopy
 from dataclasses import replace
+from functools import cache
 from itertools import chain, product
 from typing import Any
 
 import pytest
 import torch
+from lightning import LightningModule
 
 from fedbench import methods, models, tasks
 from fedbench.aggregation.ranks import quantile_rank
 from fedbench.cli.flags import PRESET_NAMES, merge_layers
-from fedbench.config import Config
+from fedbench.config import Config, ModelConfig
 from fedbench.config.counts import count_of
 from fedbench.config.keys import nest
 from fedbench.data import partition
@@ -75,15 +78,25 @@ def test_every_partition_can_be_dealt_on_data_of_the_published_size():
     assert len(dealt) > 50
 
 
-def made(config: Config) -> Method:
-    """The method of a configuration on the layout of its model, without a number in it."""
-    dataset, kind = published(config.data.name), methods.load(config.method.name)
-    options, task = kind.Options(**config.method.options), tasks.load(dataset.task)
+@cache
+def network(data: str, model: str) -> tuple[LightningModule, Layout]:
+    """The model of a section, given as JSON, for a data set, without a number in it."""
+    dataset, section = published(data), ModelConfig.model_validate_json(model)
     with torch.device("meta"):
-        module = models.build(config.model.name, dataset.shape, dataset.outputs, task, **config.model.options)
-    kind.adapt_model(module, Layout.of(module), options, ModelFacts(0))
+        module = models.build(section.name, dataset.shape, dataset.outputs, tasks.load(dataset.task), **section.options)
+    return module, Layout.of(module)
+
+
+def made(config: Config) -> Method:
+    """The method of a configuration on the layout of its model."""
+    dataset, kind = published(config.data.name), methods.load(config.method.name)
+    options = kind.Options(**config.method.options)
+    module, layout = network(config.data.name, config.model.model_dump_json())
+    if kind.adapt_model.__func__ is not Method.adapt_model.__func__:  # type: ignore[attr-defined]
+        kind.adapt_model(module := deepcopy(module), layout, options, ModelFacts(0))
+        layout = Layout.of(module)
     sizes = (100,) * config.partition.clients
-    return kind(options, Context(Layout.of(module), config.train, 0, 1, dataset.classes, sizes))
+    return kind(options, Context(layout, config.train, 0, 1, dataset.classes, sizes))
 
 
 def warnings(method: Method, config: Config) -> list[str]:

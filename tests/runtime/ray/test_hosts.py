@@ -1,9 +1,7 @@
 """Hosts that die are made anew, and clients move with their states."""
 
-import copy
 import os
 import signal
-from collections.abc import Iterator
 
 import pytest
 import torch
@@ -19,18 +17,10 @@ from fedbench.runtime.store import StateLostError
 from tests.runtime.rounds import driver, play, small
 
 
-@pytest.fixture(scope="module")
-def pair(local_ray) -> Iterator[RayHosts]:
-    made = RayHosts(2, cpus=1, gpus=0)
-    yield made
-    made.close()
-
-
 @pytest.fixture
-def hosts(pair) -> RayHosts:
+def hosts(ray_hosts) -> RayHosts:
     """Two hosts that a test may kill; they are made anew for the next one."""
-    pair.remarks.clear()
-    return pair
+    return ray_hosts(2)
 
 
 def begun(hosts: RayHosts, **more) -> None:
@@ -115,21 +105,16 @@ def test_moving_clients_changes_no_bit(hosts, tmp_path, monkeypatch):
             assert play(config, tmp_path / f"{method} moved", hosts) == expected
 
 
-def test_the_part_of_a_host_that_dies_is_done_again(pair, tmp_path):
+def test_the_part_of_a_host_that_dies_is_done_again(ray_hosts, tmp_path):
     """A host dies while its third client trains."""
     expected = play(small("fedcac", rounds=8), tmp_path / "undisturbed")
-    notes, hosts = tmp_path / "notes", copy.copy(pair)
-    hosts.count, hosts._actors = 1, pair._actors[:1]
-    try:
-        found = play(
-            small("fedcac", rounds=8, method__name="tests.runtime.accidents:Deadly", method__notes=str(notes)),
-            tmp_path / "out",
-            hosts,
-        )
-        assert len(hosts._channel._arena._sizes) <= 2 * 10 + 2  # the dead host's files do not stay in shared memory
-    finally:
-        hosts.end()
-        pair._actors[0] = hosts._actors[0]  # the one that was made anew
+    notes, hosts = tmp_path / "notes", ray_hosts(1)
+    found = play(
+        small("fedcac", rounds=8, method__name="tests.runtime.accidents:Deadly", method__notes=str(notes)),
+        tmp_path / "out",
+        hosts,
+    )
+    assert len(hosts._channel._arena._sizes) <= 2 * 10 + 2  # the dead host's files do not stay in shared memory
     assert found == expected
     fits = [tuple(map(int, line.split())) for line in notes.read_text().splitlines()]
     third = [client for round, client in fits if round == 3]
