@@ -1,5 +1,6 @@
 """The configuration of a run: keys, validation and error messages."""
 
+from fedbench.config.execution import ResourcesConfig, WandbConfig
 from fedbench.config.schema import (
     AggregatorConfig,
     Config,
@@ -9,9 +10,7 @@ from fedbench.config.schema import (
     ModelConfig,
     PartitionConfig,
     PublicConfig,
-    ResourcesConfig,
     TrainConfig,
-    WandbConfig,
 )
 from fedbench.config.section import Section
 

@@ -6,16 +6,16 @@ of a model or data source are `model.<argument>` and `data.<argument>`.
 
 import hashlib
 import json
-import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import FunctionType
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from fedbench.config.counts import newcomer_count
+from fedbench.config.execution import CheckpointConfig, ResourcesConfig, WandbConfig, absolute
 from fedbench.config.fleet import AttackConfig, CompressionConfig, PrivacyConfig, StragglersConfig
 from fedbench.config.section import OpenSection, PositiveInt, Section, Seed
 from fedbench.config.words import refuse_values
@@ -26,8 +26,6 @@ from fedbench.user_code.given_model import with_model_name
 
 MOST = 10_000_000
 """Clients and rounds, of which more are a slip of the keyboard and would fill the memory."""
-EXACT, WASTED = 1e-6, 0.05
-"""Tolerance of 1/k, and the share of a GPU that rounding it, as in 0.33, may leave unused."""
 NEW_CLIENTS_EPOCHS, NEW_CLIENTS_SAMPLES = [0, 1, 2, 5, 10], [1, 5, 20]
 LOGGING = ("loggers", "log_clients", "wandb")
 YOUNGER = (
@@ -45,11 +43,6 @@ YOUNGER = (
     ("", "privacy", PrivacyConfig().model_dump()),
 )
 """Section, key and default of options that do not count by default, so that earlier results keep their names."""
-
-
-def absolute(value: Path | None) -> Path | None:
-    """Makes a path absolute, because cluster processes run in other directories."""
-    return value and value.expanduser().absolute()
 
 
 class MethodConfig(OpenSection):
@@ -308,89 +301,6 @@ class EvaluateConfig(Section):
         if not isinstance(value, list | tuple):
             return value
         return [name_of(item) if isinstance(item, type | FunctionType) else item for item in value]
-
-
-class ResourcesConfig(Section):
-    hosts: Annotated[int, Field(ge=0)] | Literal["auto"] = Field(
-        "auto",
-        description="client host processes; 0: run in the calling process without Ray; auto: as many as the machine "
-        "or cluster has room for; on one machine 0 if starting Ray would take longer than the run",
-    )
-    cpus_per_host: float = Field(1, gt=0, description="CPU cores reserved per host")
-    gpus_per_host: Annotated[float, Field(ge=0)] | Literal["auto"] = Field(
-        "auto", description="fraction of a GPU per host; auto: by hosts and GPUs"
-    )
-    gpus_per_trial: Annotated[float, Field(gt=0)] | Literal["auto"] = Field(
-        "auto",
-        description="GPUs per trial of a study, which its hosts divide: 1/k such as 0.25, for k trials on a GPU, or a "
-        "whole number; auto: by the memory that trials need",
-    )
-    address: str = Field("local", description="Ray cluster: local, auto, or host:port")
-    strategy: Literal["pack", "spread"] = Field(
-        "pack", description="pack: hosts on as few machines as possible; spread: on as many as possible"
-    )
-    states: Literal["auto", "memory", "disk"] = Field(
-        "auto",
-        description="private states of clients between rounds: in the host's memory or in files; auto: files if hosts "
-        "are separate processes, so that no state is lost when a host dies, or if states may exceed 1 GB",
-    )
-    scratch: Path | None = Field(
-        None,
-        description="folder for these files and for messages; none: shared memory, or /tmp if that is small or states "
-        "may exceed 1 GB",
-    )
-
-    @field_validator("gpus_per_trial")
-    @classmethod
-    def _uses_whole_gpus(cls, value: float | str) -> float | str:
-        if isinstance(value, str) or (value > 1 and value == int(value)):
-            return value
-        sharing = int(1 / value + EXACT)
-        if value > 1 or sharing * value < 1 - WASTED:
-            raise ValueError("must be 1/k, such as 0.5, 0.333 or 0.25, or a whole number: the rest of a GPU has no use")
-        return value
-
-
-class CheckpointConfig(Section):
-    every: Annotated[int, Field(ge=0)] | Literal["auto"] = Field(
-        "auto",
-        description="rounds between checkpoints; auto: at most a twentieth of the time is spent on them; 0: no "
-        "checkpoints",
-    )
-    keep: bool = Field(
-        False,
-        description="keep the state of a finished run (models and clients' states), so that the same command with more "
-        "rounds continues from it",
-    )
-
-
-def _variable(name: str, otherwise: str | None = None) -> Callable[[], str | None]:
-    """The default from one of W&B's environment variables."""
-    return lambda: os.environ.get(name) or otherwise
-
-
-class WandbConfig(Section):
-    project: str = Field(
-        default_factory=cast(Callable[[], str], _variable("WANDB_PROJECT", "fedbench")),
-        description="W&B project [default from WANDB_PROJECT]",
-    )
-    entity: str | None = Field(
-        default_factory=_variable("WANDB_ENTITY"), description="W&B team or user [default from WANDB_ENTITY]"
-    )
-    group: str | None = Field(
-        default_factory=_variable("WANDB_RUN_GROUP"),
-        description="W&B group [default from WANDB_RUN_GROUP]; none: the study's name, or data set and partition of a "
-        "single run",
-    )
-    run_name: str | None = Field(
-        default_factory=_variable("WANDB_NAME"),
-        description="prefix of W&B run names, before method and seed [default from WANDB_NAME]",
-    )
-    tags: list[str] = Field(
-        default_factory=lambda: [tag for tag in os.environ.get("WANDB_TAGS", "").split(",") if tag],
-        description="W&B tags [default from WANDB_TAGS]",
-    )
-    mode: Literal["auto", "online", "offline"] = Field("auto", description="auto: online with an account, else offline")
 
 
 class Config(Section):

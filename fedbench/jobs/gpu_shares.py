@@ -11,7 +11,7 @@ from math import ceil, inf
 from pathlib import Path
 
 from fedbench.config import Config
-from fedbench.config.schema import EXACT
+from fedbench.config.execution import EXACT
 from fedbench.errors import ConfigError
 from fedbench.jobs.gpu_memory import USUAL_MB, estimated_mb, measured_mb
 from fedbench.jobs.job import Job

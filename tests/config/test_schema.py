@@ -25,13 +25,6 @@ def message(**values):
     return str(caught.value)
 
 
-@pytest.mark.parametrize("gpus", [1, 2, 0.5, 1 / 3, 0.333, 0.33, 0.25, 0.16, 0.125, 0.01, "auto"])
-def test_trials_take_whole_gpus_or_shares_that_use_them_whole(gpus):
-    config = Config(resources={"gpus_per_trial": gpus})
-    assert config.resources.gpus_per_trial == gpus
-    assert config.key() == Config().key(), "it says where a trial runs, not what it is"
-
-
 def test_a_name_stands_for_its_section():
     config = Config(method="fedcac", data="cifar10", partition="iid", model="resnet18")
     assert (config.method.name, config.data.name, config.partition.name, config.model.name) == (

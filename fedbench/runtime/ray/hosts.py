@@ -17,7 +17,7 @@ from fedbench.runtime.ray.liveness import MEMORY_REMEDY
 from fedbench.runtime.ray.placement_groups import reserve
 
 if TYPE_CHECKING:
-    from fedbench.config.schema import ResourcesConfig
+    from fedbench.config import ResourcesConfig
     from fedbench.runtime.build import Parts
     from fedbench.runtime.channel import PackedOrder
     from fedbench.runtime.exchange import Order, Relocation, Reply, Setup
