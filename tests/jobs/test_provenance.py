@@ -78,6 +78,7 @@ def here(tmp_path, monkeypatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("FEDBENCH_CACHE", str(tmp_path / ".cache"))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # a file that is written twice within a second
     yield tmp_path
     forget()
 
