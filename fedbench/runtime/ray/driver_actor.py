@@ -100,7 +100,7 @@ def _with_driver(ray: Any, left: dict[int, SeedTask], on_event: OnEvent, say: Ca
 
     from fedbench.errors import ConfigError, RunError
     from fedbench.runtime.ray import cluster
-    from fedbench.runtime.ray.liveness import MEMORY_REMEDY, check_alive, check_node, dead_parts
+    from fedbench.runtime.ray.liveness import MEMORY_REMEDY, answers, check_alive, check_node
     from fedbench.runtime.ray.placement_groups import reserve
 
     first = next(iter(left.values()))
@@ -133,10 +133,10 @@ def _with_driver(ray: Any, left: dict[int, SeedTask], on_event: OnEvent, say: Ca
                     raise error.cause from None
                 raise
             finally:
-                if not dead_parts(ray):  # which would be waited for
+                if answers(ray):
                     ray.kill(actor)
     finally:
-        if not dead_parts(ray):
+        if answers(ray):
             with suppress(ray.exceptions.RayError):
                 remove_placement_group(group)
     raise RunError(f"the driver died {retries.DRIVER} times: is the machine's memory exhausted? {MEMORY_REMEDY}")

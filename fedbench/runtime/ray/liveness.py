@@ -1,5 +1,6 @@
 """Checks whether Ray is alive: waiting for a dead Ray would never end."""
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
@@ -44,6 +45,15 @@ def dead_parts(ray: Any) -> set[str]:
     """The vital processes of a Ray started by this process that have died, which Ray itself does not report."""
     node = ray._private.worker._global_node
     return VITAL.intersection(kind for kind, _ in node.dead_processes()) if node else set()
+
+
+def answers(ray: Any) -> bool:
+    """Whether to ask Ray for anything while an exception is handled: a dead Ray would be waited for.
+
+    The signal that interrupts this process may be ending Ray too, and this process ends its connection anyway, with
+    which its actors and places are gone.
+    """
+    return not isinstance(sys.exception(), KeyboardInterrupt) and not dead_parts(ray)
 
 
 def check_alive(ray: Any) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from fedbench.errors import ConfigError, RunError
 from fedbench.runtime import retries
-from fedbench.runtime.ray.liveness import RayLostError, check_alive, check_node, ray_restarts
+from fedbench.runtime.ray.liveness import RayLostError, answers, check_alive, check_node, ray_restarts
 
 
 def until_done(deaths: int, said: list[str]) -> int:
@@ -32,6 +32,14 @@ def test_a_ray_that_always_dies_ends_it():
 def test_a_ray_that_lives_is_fine(local_ray):
     check_alive(local_ray)
     check_node(local_ray)
+
+
+def test_nothing_is_asked_of_ray_while_the_process_is_interrupted(local_ray):
+    assert answers(local_ray)
+    try:
+        raise KeyboardInterrupt
+    except KeyboardInterrupt:
+        assert not answers(local_ray)
 
 
 def test_a_mistake_of_the_user_is_not_done_again():
