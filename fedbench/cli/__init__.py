@@ -153,7 +153,9 @@ def line_of(name: str) -> str:
 
 def usage() -> str:
     """The text of `fedbench --help`."""
-    lines = [f"  {name:<10} {line_of(name)}" for name in dict.fromkeys((*COMMANDS, *TABLE.names()))]
+    names = dict.fromkeys((*COMMANDS, *TABLE.names()))
+    width = max(map(len, names))
+    lines = [f"  {name:<{width}} {line_of(name)}" for name in names]
     first = "fedbench grid --method fedcac   tunes on the digits of scikit-learn, in a few minutes"
     return "\n".join(["usage: fedbench COMMAND ...", "", *lines, "", first, "See fedbench COMMAND --help."])
 

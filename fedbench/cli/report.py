@@ -4,7 +4,7 @@ from pathlib import Path
 
 from fedbench.cli import OK, command
 from fedbench.errors import ConfigError
-from fedbench.report import make_report
+from fedbench.report import say_writing, write_report
 
 USAGE = """usage: fedbench report DIR
 
@@ -28,7 +28,8 @@ def main(argv: list[str]) -> int:
         asked = " ".join(["report", *words])
         raise ConfigError(f"{asked}: give one folder, for example `fedbench report results/run/NAME`")
     folder = Path(words[0]).expanduser()
-    print(write_index(folder) if _holds_results(folder) else make_report(folder))
+    say_writing()
+    print(write_index(folder) if _holds_results(folder) else write_report(folder))
     return OK
 
 

@@ -16,6 +16,7 @@ from fedbench.errors import ConfigError
 from fedbench.jobs.job import Job
 from fedbench.module import seeds
 from fedbench.results.reader import Records, is_run
+from fedbench.runtime import retries
 from fedbench.runtime.build import build_learner
 from fedbench.runtime.client_data import ClientData
 from fedbench.runtime.gpu import CONTEXT_MB, memory_mb
@@ -23,8 +24,6 @@ from fedbench.runtime.resolved import ResolvedRun
 
 USUAL_MB = 16_000.0
 """Memory of a GPU that cannot be asked."""
-PATIENCE = 60.0
-"""Seconds to wait for the answers of the machines with GPUs."""
 MODELS = 6
 """Vectors of the model's size that a host holds whatever it trains: start, received, sent, evaluated ones."""
 MODELS_PER_CLIENT = 4
@@ -90,7 +89,7 @@ def smallest_gpu_mb(ray: Any, machines: Sequence[dict[str, Any]]) -> float:
             there = NodeAffinitySchedulingStrategy(machine["NodeID"], soft=False)
             options = dict(num_cpus=0, num_gpus=0.01, scheduling_strategy=there)
             asked.append(ray.remote(memory_mb).options(**options).remote())
-    answers, late = ray.wait(asked, num_returns=len(asked), timeout=PATIENCE) if asked else ([], [])
+    answers, late = ray.wait(asked, num_returns=len(asked), timeout=retries.WAIT_FOR_GPUS) if asked else ([], [])
     for task in late:
         ray.cancel(task)
     return min(filter(None, ray.get(answers)), default=USUAL_MB)

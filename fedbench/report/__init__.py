@@ -10,7 +10,17 @@ def make_report(folder: str | Path) -> Path:
 
     Raises ConfigError if the folder holds neither.
     """
-    logging.getLogger("fedbench").info("writing the report")  # before loading the libraries for it
+    say_writing()
+    return write_report(folder)
+
+
+def say_writing() -> None:
+    """Says so on stderr; before loading the libraries for it."""
+    logging.getLogger("fedbench").info("writing the report")
+
+
+def write_report(folder: str | Path) -> Path:
+    """As `make_report`, without a word."""
     from fedbench.plugins import PAGES
     from fedbench.report import matrix, page
     from fedbench.results.matrix import is_matrix

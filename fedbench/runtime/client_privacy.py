@@ -48,8 +48,8 @@ def check_privacy(config: Config, method: Method) -> None:
 
 def make_private(upload: Upload, client: Client, asked: PrivacyConfig, participants: int) -> None:
     """Shorten the update of an upload, and add the client's part of the noise."""
-    params = upload.tensors["params"]
-    if asked.clip is None or not upload.sizes["params"]:
+    params = upload.tensors.get("params")
+    if asked.clip is None or params is None or not upload.sizes["params"]:
         return
     received = client.message.params
     update = params.double() - received.double()

@@ -23,3 +23,5 @@ WAIT_FOR_COMMAND = 10.0
 """Seconds for the processes of a killed command to leave its folder."""
 WAIT_FOR_DRIVER = 60.0
 """Seconds for the driver of a killed command to end."""
+WAIT_FOR_GPUS = 60.0
+"""Seconds for the machines of a cluster to say how much memory their GPUs have."""

@@ -46,7 +46,7 @@ def test_packages_that_are_missing_or_too_old_end_it(lines, monkeypatch):
     monkeypatch.setattr(metadata, "requires", lambda name: needed)
     code, printed = lines()
     assert code == 1
-    assert printed[2] == "ok     extras         ray, tune, wandb, plots, tensorboard"
+    assert printed[2] == "ok     extras         ray, tune, wandb, plots, tensorboard, privacy"
     assert printed[3:] == [
         f"wrong  packages       numpy {metadata.version('numpy')}, >=999 is needed: pip install 'numpy>=999'",
         "wrong  packages       no-such-package missing, >=2 is needed: pip install 'no-such-package>=2'",
@@ -60,7 +60,7 @@ def test_extras_that_are_missing_are_notes(lines, monkeypatch):
     code, printed = lines()
     assert code == 0
     assert printed[2:5] == [
-        "ok     extras         tune, plots, tensorboard",
+        "ok     extras         tune, plots, tensorboard, privacy",
         "note   extras         without Ray: pip install 'fedbench-pfl[ray]'",
         "note   extras         without W&B: pip install 'fedbench-pfl[wandb]'",
     ]

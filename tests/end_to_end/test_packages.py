@@ -150,7 +150,7 @@ def test_it_is_listed_and_what_cannot_be_imported_is_left_out(commands):
         "lab_methods.broken cannot be imported (No module named 'no_such_module')" in listed.err
     )
     said = "".join(each.out for each in more)
-    for words in ("lab-blobs", "lab-even", "--method.strength", "  lab-hello greets\n"):
+    for words in ("lab-blobs", "lab-even", "--method.strength", "  lab-hello  greets\n"):
         assert words in said
     assert "  lab-broken command 'lab-broken' of the installed package lab-methods: " in said
     assert commands["lab-hello you"].out == "hello you\n"

@@ -33,7 +33,7 @@ def test_what_a_cluster_has_free_is_asked_once(local_ray):
 
 
 def test_machines_are_told_by_name_with_what_they_have(local_ray):
-    assert cluster.describe_machines(local_ray) == f"1 machine: {socket.gethostname()} (6 CPU)"
+    assert cluster.describe_machines(local_ray) == f"1 machine: {socket.gethostname()} (6 CPU, 1 GPU)"
 
 
 @pytest.mark.parametrize(("local", "found"), [(True, "0"), (False, None)])
