@@ -158,6 +158,7 @@ def test_trials_on_halves_of_a_gpu_leave_the_bits_of_one_process_also_if_its_mem
     described(jobs[0].config, jobs[0].folder)
     stop(jobs[0].config, jobs[0].folder, round=2)
     file.touch()
+    file.with_suffix(".meeting").mkdir()
     made = GpuShares()
     found = run_jobs(jobs, tmp_path / "scratch", None, lambda _, running: beside.append(len(running)), shares=made)
     assert set(found.values()) == {Outcome("done")}
