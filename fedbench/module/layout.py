@@ -6,7 +6,7 @@ from functools import cached_property
 from math import prod
 from operator import attrgetter
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import torch
@@ -161,6 +161,11 @@ class Layout:
         )
 
     def _of_role(self, role: Role) -> Callable[[Slot], bool]:
+        if role not in (roles := get_args(Role)):
+            raise ConfigError(
+                f"'{role}' is no role of parameters, which are {', '.join(roles)}; layout.under(['{role}']) marks what "
+                "has this name or is under it"
+            )
         if role not in ("norm", "any_norm") and self.head_name is None:
             raise ConfigError(
                 "this method needs to know the model's classifier: name it with --model.head NAME "

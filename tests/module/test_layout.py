@@ -50,6 +50,13 @@ def test_roles():
     assert layout.has_batchnorm
 
 
+def test_what_is_no_role_is_told_how_modules_are_marked():
+    layout = Layout.of(nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 2)), head="1")
+    with pytest.raises(ConfigError, match=r"'0' is no role of parameters, .*; layout\.under\(\['0'\]\)"):
+        layout.masks("0")
+    assert layout.under(["0"]).params.sum() == 9
+
+
 def test_a_norm_is_known_by_its_type_not_its_name():
     model = nn.Sequential()
     model.add_module("bn", nn.Linear(2, 2))
