@@ -42,7 +42,7 @@ def check_attack(attack: AttackConfig, method: Method, name: str) -> None:
         )
 
 
-def attacked(
+def replace_malicious(
     uploads: Sequence[Upload], sent: Mapping[int, Message], malicious: frozenset[int], attack: AttackConfig, key: Any
 ) -> list[Upload]:
     """The uploads of a round with those of malicious clients replaced. sent: the messages that they received.

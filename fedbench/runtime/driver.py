@@ -17,7 +17,7 @@ from fedbench.results.quantities import plural
 from fedbench.results.schema import COST_KEYS, MetricsLine
 from fedbench.runtime import trees
 from fedbench.runtime.allocator import release_freed_memory
-from fedbench.runtime.attacks import attacked, attackers
+from fedbench.runtime.attacks import attackers, replace_malicious
 from fedbench.runtime.build import Parts, build_parts
 from fedbench.runtime.checkpoint import Checkpoints
 from fedbench.runtime.client_privacy import budget
@@ -366,7 +366,7 @@ class Driver:
             shares = {task.client: task.share for task in tasks if task.share is not None}
             if self.malicious:
                 sent = {task.client: task.message for task in tasks}
-                uploads = attacked(uploads, sent, self.malicious, self.config.attack, (self.seed, round))
+                uploads = replace_malicious(uploads, sent, self.malicious, self.config.attack, (self.seed, round))
             self._server_half("aggregate", self.server, merged_uploads(uploads, totals, shares))
             self.record.traces.update(self.server.traces if self.server.traced else {})
             self.server.traces = {}

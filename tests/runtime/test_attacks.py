@@ -14,7 +14,7 @@ from fedbench.methods import load, names
 from fedbench.methods.messages import Message, Upload
 from fedbench.module.weights import Weights
 from fedbench.results.reader import Records
-from fedbench.runtime.attacks import attacked, attackers, largest_deviation, malicious_update
+from fedbench.runtime.attacks import attackers, largest_deviation, malicious_update, replace_malicious
 from fedbench.runtime.drive import drive
 from fedbench.runtime.hosts import InProcess
 from tests.runtime.rounds import driver, play, small
@@ -57,7 +57,7 @@ def test_only_malicious_uploads_change_and_the_reference_is_what_each_received()
     sent = {client: Message(params=torch.full((3,), float(client))) for client in range(4)}
     own = {client: torch.full((3,), client + 0.5) for client in range(4)}
     uploads = [Upload(client, 1, params=own[client].clone(), mask=torch.ones(2)) for client in range(4)]
-    found = attacked(uploads, sent, frozenset({2}), AttackConfig(name="sign-flip"), (0, 1))
+    found = replace_malicious(uploads, sent, frozenset({2}), AttackConfig(name="sign-flip"), (0, 1))
     assert [upload.params.tolist() for upload in found] == [[0.5] * 3, [1.5] * 3, [1.5] * 3, [3.5] * 3]
     assert all(upload.mask.tolist() == [1, 1] for upload in found)
 
