@@ -120,7 +120,7 @@ class Method(Generic[OptionsT, StateT, ServerT]):
     optimizer: ClassVar[Literal["run", "own", "plain"]] = "run"
     """The optimiser that trains the model: the run's, the method's own, or plain steps (warnings, spaces)."""
     also_sends: ClassVar[str] = ""
-    """What a client uploads besides parameters and buffers, in words (attacks)."""
+    """What clients upload besides parameters and buffers, in words (attacks, compression, privacy)."""
 
     @classmethod
     def trainers(cls, options: OptionsT) -> Literal["drawn", "all", "pooled"]:

@@ -72,7 +72,7 @@ class CoPFL(Method["CoPFL.Options", "CoPFL.State", "CoPFL.Server"]):
         2025,
     )
     needs = frozenset({"classes"})
-    also_sends = "its mask and its score"
+    also_sends = "their mask and their score"
 
     class Options(Method.Options):
         personalization_rate: float = Field(

@@ -73,7 +73,7 @@ class FedAS(Method["FedAS.Options", "FedAS.State"]):
         last: Weights | None = None
 
     needs = frozenset({"head", "classes"})
-    also_sends = "the trace of its Fisher information"
+    also_sends = "the trace of their Fisher information"
 
     def private(self, layout: Layout) -> Masks:
         return layout.masks("head")

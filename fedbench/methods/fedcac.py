@@ -42,7 +42,7 @@ class FedCAC(Method["FedCAC.Options", PrivateState, "FedCAC.Server"]):
 
     about = About("critical parameters are shared among the alike", "parameter decoupling", "Wu et al., ICCV", 2023)
 
-    also_sends = "its mask"
+    also_sends = "their mask"
 
     class Options(Method.Options):
         tau: float = Field(0.5, ge=0, le=1, description="critical share of every parameter tensor, sec. 3.3")

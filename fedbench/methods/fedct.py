@@ -41,7 +41,7 @@ class FedCT(CoTraining["FedCT.Options"]):
 
     about = About("clients vote on labels of public images", "co-training", "Abourayya et al., AAAI", 2025)
     needs = frozenset({"public", "classes"})
-    also_sends = "its votes"
+    also_sends = "their votes"
 
     class Options(CoTraining.Options):
         combine: Literal["union", "paired", "sum"] = Field(

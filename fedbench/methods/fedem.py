@@ -77,7 +77,7 @@ class FedEM(Method["FedEM.Options", "FedEM.State", "FedEM.Server"]):
         others: list[Weights] = field(default_factory=list)
 
     needs = frozenset({"classes"})
-    also_sends = "the other models of its mixture"
+    also_sends = "the other models of their mixture"
 
     @classmethod
     def steps(cls, options: Options, train: TrainConfig, samples: int, public: int) -> int:

@@ -51,7 +51,7 @@ class FedFomo(Method["FedFomo.Options", "FedFomo.State", "FedFomo.Server"]):
         2021,
     )
 
-    also_sends = "its whole model to other clients"
+    also_sends = "their whole models to other clients"
 
     class Options(Method.Options):
         weighting: ClassVar[Any] = None  # type: ignore[misc] # no option: no mean is formed

@@ -51,7 +51,7 @@ class FedMosaic(CoTraining["FedMosaic.Options"]):
         2025,
     )
     needs = frozenset({"public", "classes"})
-    also_sends = "its votes and its confidence"
+    also_sends = "their votes and their confidence"
 
     class Options(CoTraining.Options):
         expertise: Literal["class_frequency", "entropy", "equal"] = Field(

@@ -53,7 +53,7 @@ class FedPAC(Method["FedPAC.Options", PrivateState, "FedPAC.Server"]):
         2023,
     )
     needs = frozenset({"head", "classes", "epochs"})
-    also_sends = "statistics of its features, and its head"
+    also_sends = "statistics of their features, and their head"
 
     class Options(Method.Options):
         lam: float = Field(1.0, ge=0, description="weight of the alignment of features, lambda; 0: none")

@@ -81,7 +81,7 @@ class FedProto(Method["FedProto.Options", PrivateState, "FedProto.Server"]):
         known: Tensor | None = None
 
     needs = frozenset({"head", "classes"})
-    also_sends = "its prototypes"
+    also_sends = "their prototypes"
 
     def private(self, layout: Layout) -> Masks:
         return layout.everything()

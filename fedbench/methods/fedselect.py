@@ -86,7 +86,7 @@ class FedSelect(Method["FedSelect.Options", "FedSelect.State"]):
 
     train_defaults: ClassVar[dict[str, Any]] = {"optimizer": "sgd", "lr": 0.01, "momentum": 0.0, "weight_decay": 0.0}
     needs = frozenset({"epochs"})
-    also_sends = "its mask"
+    also_sends = "their mask"
 
     @dataclass
     class State(PrivateState):

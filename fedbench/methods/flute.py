@@ -45,7 +45,7 @@ class FLUTE(Method["FLUTE.Options", PrivateState, "FLUTE.Server"]):
         2024,
     )
     needs = frozenset({"head", "classes"})
-    also_sends = "its head and the classes it has"
+    also_sends = "their head and the classes they have"
 
     class Options(Method.Options):
         lambda_1: float = Field(0.25, ge=0, description="weight of the head's distance to collapse")

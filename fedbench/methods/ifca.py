@@ -47,7 +47,7 @@ class IFCA(Method["IFCA.Options", PrivateState, "IFCA.Server"]):
 
     about = About("clients choose the best of several global models", "clustering", "Ghosh et al., NeurIPS", 2020)
 
-    also_sends = "the number of its cluster"
+    also_sends = "the number of their cluster"
 
     class Options(Method.Options):
         buffers: ClassVar[Any] = None  # type: ignore[misc] # no option: a client has no model of its own

@@ -40,7 +40,7 @@ class PerFedCKT(PublicExchange["PerFedCKT.Options", "PerFedCKT.Server"]):
         "clusters of clients share their logits on public images", "distillation", "Cho et al., preprint", 2021
     )
     needs = frozenset({"public", "classes"})
-    also_sends = "its outputs on the public images"
+    also_sends = "their outputs on the public images"
 
     class Options(PublicExchange.Options):
         lam: float = Field(0.1, ge=0, description="weight of the squared distance to the cluster's signal")

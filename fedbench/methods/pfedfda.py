@@ -61,7 +61,7 @@ class PFedFDA(Method["PFedFDA.Options", "PFedFDA.State", "PFedFDA.Server"]):
         2024,
     )
     needs = frozenset({"head", "classes"})
-    also_sends = "statistics of its features"
+    also_sends = "statistics of their features"
 
     class Options(Method.Options):
         single_beta: bool = Field(False, description="one weight for means and covariance (ablation)")

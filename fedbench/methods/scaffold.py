@@ -37,7 +37,7 @@ class SCAFFOLD(Method["SCAFFOLD.Options", "SCAFFOLD.State", "SCAFFOLD.Server"]):
 
     about = About("control variates correct the drift of local steps", "global", "Karimireddy et al., ICML", 2020)
 
-    also_sends = "the change of its control variate"
+    also_sends = "the change of their control variate"
 
     class Options(Method.Options):
         weighting: Literal["uniform", "samples"] = Field(

@@ -42,6 +42,7 @@ from fedbench.runtime.warnings import (
     warn_of_schedules,
     warn_of_tied_head,
     warn_of_undefined_outputs,
+    warn_of_unused_fleet_keys,
     warn_of_unused_keys,
     warn_of_unused_rates,
 )
@@ -74,6 +75,7 @@ class Driver:
             *model_warnings(parts.learner, sizes),
             *warn_of_instance(self.config.model.name),
             *warn_of_unused_rates(self.config, self.method),
+            *warn_of_unused_fleet_keys(self.config),
         ]
         self.initial = parts.learner.initial()
         self.server = self._server_half("start", self.initial)

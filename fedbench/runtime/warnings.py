@@ -6,6 +6,7 @@ from math import isnan
 from fedbench import models
 from fedbench.aggregation.aggregator import MEAN
 from fedbench.config import Config, TrainConfig
+from fedbench.config.keys import flat
 from fedbench.errors import ConfigError
 from fedbench.import_string import AT
 from fedbench.methods import METHODS
@@ -99,6 +100,25 @@ def warn_of_unused_keys(method: Method) -> list[str]:
         idle.append("optimizer")
     keys = ", ".join(f"train.{key} = {getattr(train, key)}" for key in idle)
     return [f"{type(method).__name__} makes plain steps of its own, without effect: {keys}"] if idle else []
+
+
+def warn_of_unused_fleet_keys(config: Config) -> list[str]:
+    """Warns of keys of attacks, compression, privacy and stragglers that have no effect, because others are not set."""
+    compression = config.compression.name
+    unused = {
+        "stragglers.work": "" if config.stragglers.share else "stragglers.share = 0",
+        "privacy.delta": "" if config.privacy.noise else "privacy.noise = 0",
+        **dict.fromkeys(("attack.share", "attack.scale"), "attack.name = none" * (config.attack.name == "none")),
+        "compression.share": f"compression.name = {compression}" * (compression not in ("topk", "mask")),
+        "compression.bits": f"compression.name = {compression}" * (compression != "quantised"),
+        "compression.feedback": f"compression.name = {compression}" * (compression != "topk"),
+    }
+    asked, usual = flat(config.decisive()), flat(Config().model_dump(mode="json"))
+    return [
+        f"{key} = {asked[key]}: without effect with {why}"
+        for key, why in unused.items()
+        if why and key in asked and asked[key] != usual[key]
+    ]
 
 
 def warn_of_engine(method: Method) -> list[str]:

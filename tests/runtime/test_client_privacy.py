@@ -119,7 +119,7 @@ def test_without_noise_there_is_no_budget_and_local_training_needs_none(tmp_path
     ("method", "keys", "line"),
     [
         ("fedavg", {"privacy": {"noise": 1.0}}, "privacy.noise = 1: is in multiples of privacy.clip; set it"),
-        ("scaffold", {"privacy": CLIPPED}, "clients of scaffold also send the change of its control variate, which"),
+        ("scaffold", {"privacy": CLIPPED}, "clients of scaffold also send the change of their control variate, which"),
         ("fedavg", {"privacy": NOISY, "dropout": 0.1}, "dropout = 0.1: the noise of clients that fail or cheat"),
         ("fedavg", {"privacy": NOISY, "attack": {"name": "noise"}}, "attack.name = noise: the noise of clients"),
     ],

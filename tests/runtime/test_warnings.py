@@ -15,6 +15,7 @@ from fedbench.runtime.warnings import (
     warn_of_instance,
     warn_of_sample,
     warn_of_tied_head,
+    warn_of_unused_fleet_keys,
     warn_of_unused_rates,
 )
 from tests.runtime.networks import Awkward
@@ -144,3 +145,26 @@ def test_a_schedule_that_begins_anew_in_every_round_is_named(method, train, line
     said = [line for line in driver(resolved).warnings if "schedule" in line]
     assert len(said) == lines
     assert all(line.startswith("MultiStepLR: the model's learning-rate schedule restarts") for line in said)
+
+
+@pytest.mark.parametrize(
+    ("keys", "lines"),
+    [
+        ({"attack": {"share": 0.3, "scale": 2.0}}, ["attack.share = 0.3: without effect with attack.name = none"] * 2),
+        ({"attack": {"name": "alie", "share": 0.3}}, []),
+        (
+            {"compression": {"name": "topk", "bits": 3}},
+            ["compression.bits = 3: without effect with compression.name = topk"],
+        ),
+        ({"compression": {"name": "mask", "share": 0.3}}, []),
+        ({"compression": {"share": 0.3}}, ["compression.share = 0.3: without effect with compression.name = none"]),
+        ({"privacy": {"clip": 1.0, "delta": 0.1}}, ["privacy.delta = 0.1: without effect with privacy.noise = 0"]),
+        ({"stragglers": {"work": 0.2}}, ["stragglers.work = 0.2: without effect with stragglers.share = 0"]),
+        ({"stragglers": {"work": 0.2, "share": 0.1}}, []),
+        ({}, []),
+    ],
+)
+def test_keys_of_a_fleet_that_have_no_effect_are_named(keys, lines):
+    found = warn_of_unused_fleet_keys(small(**keys))
+    assert found[:1] == lines[:1]
+    assert len(found) == len(lines)
