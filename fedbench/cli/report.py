@@ -29,7 +29,7 @@ def main(argv: list[str]) -> int:
         raise ConfigError(f"{asked}: give one folder, for example `fedbench report results/run/NAME`")
     folder = Path(words[0]).expanduser()
     say_writing()
-    print(write_index(folder) if _holds_results(folder) else write_report(folder))
+    print(_write_index(folder) if _holds_results(folder) else write_report(folder))
     return OK
 
 
@@ -40,7 +40,7 @@ def _holds_results(folder: Path) -> bool:
     return folder.is_dir() and not is_page_folder(folder) and any(page_folders(folder))
 
 
-def write_index(folder: Path) -> Path:
+def _write_index(folder: Path) -> Path:
     """Writes the index of a folder; the libraries for it are loaded late."""
     from fedbench.report import index
 

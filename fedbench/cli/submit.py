@@ -27,11 +27,11 @@ def in_cluster(words: Sequence[str], url: str) -> list[str]:
 @command
 def main(argv: list[str]) -> int:
     """Runs the command, whose first word is its name, shows its output, and says where its page is here."""
-    from fedbench.jobs.submission import connect, run_there
+    from fedbench.jobs.submission import dashboard_client, run_there
 
     url = dashboard_in(argv) or ""
     try:
-        ending = run_there(connect(url), in_cluster(argv, url), Path.cwd(), partial(print, end="", flush=True))
+        ending = run_there(dashboard_client(url), in_cluster(argv, url), Path.cwd(), partial(print, end="", flush=True))
     except KeyboardInterrupt:
         print("the command goes on on the cluster; repeat it to see how it ends", file=sys.stderr)
         raise

@@ -37,7 +37,7 @@ class Ending(NamedTuple):
     folder: Path | None
 
 
-def connect(url: str) -> Any:
+def dashboard_client(url: str) -> Any:
     """Ray's client of the jobs of a cluster. url: of its dashboard. Raises ConfigError if none answers."""
     try:
         from ray.job_submission import JobSubmissionClient
@@ -82,7 +82,7 @@ def _output_of(client: Any, line: str, say: Callable[[str], None] = lambda text:
     return _Output(str(getattr(client.get_job_status(number), "value", "")), client.get_job_logs(number))
 
 
-def packed(folder: Path) -> Iterator[str]:
+def lines_of_files(folder: Path) -> Iterator[str]:
     """The files of a study and of its runs as lines, after one with its place below the home folder."""
     place = relative_path(folder, Path.home())
     yield json.dumps({PLACE: f"results/{folder.name}" if place.startswith("..") else place})
@@ -100,7 +100,7 @@ def _runs_of(folder: Path) -> Iterator[Path]:
 
 
 def unpack(text: str, home: Path) -> Path | None:
-    """Write the files that `packed` has put into lines; returns the study's folder. Other lines are skipped."""
+    """Write the files that `lines_of_files` has put into lines; returns the study's folder. Other lines are skipped."""
     place, files = None, dict[str, bytes]()
     for line in text.splitlines():
         with suppress(ValueError, TypeError, KeyError):
@@ -120,5 +120,5 @@ def unpack(text: str, home: Path) -> Path | None:
 
 
 if __name__ == "__main__":
-    for row in packed(Path(sys.argv[1])):
+    for row in lines_of_files(Path(sys.argv[1])):
         print(row)

@@ -62,7 +62,7 @@ def page_folders(folder: Path) -> Iterator[Path]:
 
 def write_index(folder: Path) -> Path:
     """Writes index.html and the pages that are missing or older than their study, and returns its path."""
-    lines = sorted((line_of(path, folder) for path in page_folders(folder)), key=lambda line: -line.changed)
+    lines = sorted((index_line(path, folder) for path in page_folders(folder)), key=lambda line: -line.changed)
     counts = {state: sum(line.state.startswith(state) for line in lines) for state in (FINISHED, OPEN, FAILED, BROKEN)}
     page = render(
         "index.html.j2",
@@ -79,7 +79,7 @@ def write_index(folder: Path) -> Path:
     return folder / FILE
 
 
-def line_of(path: Path, above: Path) -> Line:
+def index_line(path: Path, above: Path) -> Line:
     """The line of a study or a run; what cannot be read is named with its error."""
     name = path.relative_to(above).as_posix()
     try:
@@ -105,7 +105,7 @@ def _line(path: Path, name: str) -> Line:
         ", ".join(dict.fromkeys(str((config.get("data") or {}).get("name", "")) for config in configs)),
         list(dict.fromkeys(label for _, plan in plans for label in plan.labels())),
         len({seed for config in configs for seed in config.get("seeds") or []}),
-        state_of(plans),
+        study_state(plans),
         _inside(head, r'<p class="answer">(.*?)</p>'),
         changed,
     )
@@ -130,7 +130,7 @@ def _command(plans: Sequence[tuple[Path, Plan]]) -> str:
     return " ".join(["fedbench", *words[1:]]) if words[0:1] not in ([], [""]) else ""
 
 
-def state_of(plans: Sequence[tuple[Path, Plan]]) -> str:
+def study_state(plans: Sequence[tuple[Path, Plan]]) -> str:
     """Whether all jobs are over, and how many failed."""
     entries = [entry for _, plan in plans if plan.kind != "run" for entry in plan.entries]
     runs = [Records(place) for place, plan in plans if plan.kind == "run"]

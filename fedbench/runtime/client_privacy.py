@@ -60,17 +60,17 @@ def make_private(upload: Upload, client: Client, asked: PrivacyConfig, participa
     upload.tensors["params"] = (received + update).to(params)
 
 
-def budget(asked: PrivacyConfig, method: Method) -> "Budget | None":
+def privacy_budget(asked: PrivacyConfig, method: Method) -> "PrivacyBudget | None":
     """The budget of a run; none without noise, or if clients send nothing."""
     if not asked.noise or not method.shared_params.size:
         return None
     context = method.context
     same = getattr(method.options, "weighting", None) == "uniform"
     mean_only = same and needs_mean_only(type(method)) and context.aggregator.needs_mean_only
-    return Budget(asked, context.clients, context.drawn, mean_only)
+    return PrivacyBudget(asked, context.clients, context.drawn, mean_only)
 
 
-class Budget:
+class PrivacyBudget:
     """Epsilon after any number of rounds.
 
     clients, drawn: number of all clients, and of a round's. mean_only: whether the server sees only the mean.

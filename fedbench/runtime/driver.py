@@ -20,7 +20,7 @@ from fedbench.runtime.allocator import release_freed_memory
 from fedbench.runtime.attacks import attackers, replace_malicious
 from fedbench.runtime.build import Parts, build_parts
 from fedbench.runtime.checkpoint import Checkpoints
-from fedbench.runtime.client_privacy import budget
+from fedbench.runtime.client_privacy import privacy_budget
 from fedbench.runtime.exchange import POOLED, ClientTask, Joining, Order, Reply, Report, RoundRecord, Scores, Setup
 from fedbench.runtime.fleet import SERVER, fleet_traces, lost_uploads, work_shares
 from fedbench.runtime.host import resident_mb
@@ -88,7 +88,7 @@ class Driver:
         ]
         self.warnings += [*warn_of_engine(self.method), *lines]
         self.warnings += warn_of_sample(len(self.everyone), self.context.clients - len(self.malicious))
-        self.budget = budget(self.config.privacy, self.method)
+        self.budget = privacy_budget(self.config.privacy, self.method)
         if self.budget:
             self.warnings.append(self.budget.line(self.config.rounds))
         self.costs, self.homes = ClientCosts(sizes), Homes(hosts.count)

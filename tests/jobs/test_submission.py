@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from fedbench.errors import ConfigError
-from fedbench.jobs.submission import connect, packed, run_there, unpack
+from fedbench.jobs.submission import dashboard_client, lines_of_files, run_there, unpack
 from fedbench.results.plan import Plan
 from fedbench.studies.grid import grid
 from tests.runtime.rounds import small
@@ -28,7 +28,7 @@ class Dashboard:
         if words[0] == "fedbench":
             return f"tuning: 2 runs\nresults: {self.home}/results/grid/mine\nreport:  somewhere\n"
         assert words[:3] == ["python", "-m", "fedbench.jobs.submission"]
-        return "a warning of Ray\n" + "\n".join(packed(Path(words[3])))
+        return "a warning of Ray\n" + "\n".join(lines_of_files(Path(words[3])))
 
     async def tail_job_logs(self, number: str):
         for line in self.get_job_logs(number).splitlines(keepends=True)[:2]:
@@ -71,7 +71,7 @@ def test_what_is_here_already_stays(there, tmp_path, monkeypatch):
     mine = tmp_path / "results" / "grid" / "mine" / "notes.txt"
     mine.parent.mkdir(parents=True)
     mine.write_text("mine")
-    unpack("\n".join(packed(there / "results/grid/mine")), tmp_path)
+    unpack("\n".join(lines_of_files(there / "results/grid/mine")), tmp_path)
     assert mine.read_text() == "mine"
 
 
@@ -89,4 +89,4 @@ def test_a_file_outside_the_folder_is_refused(tmp_path):
 
 def test_no_dashboard_is_one_line():
     with pytest.raises(ConfigError, match=r"no dashboard of Ray answers there .*; keep `ray dashboard FILE` running"):
-        connect("http://127.0.0.1:1")
+        dashboard_client("http://127.0.0.1:1")

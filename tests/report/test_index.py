@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fedbench.cli.report import main
-from fedbench.report.index import page_folders, state_of
+from fedbench.report.index import page_folders, study_state
 from fedbench.results.plan import Entry, Plan
 from tests.report.conftest import write_comparison, write_run
 
@@ -72,4 +72,4 @@ def test_pages_are_made_anew_only_if_their_study_changed(results):
 )
 def test_the_state_of_a_study(states, words, tmp_path):
     entries = [Entry("final", "fedper", {}, seed, "x", state) for seed, state in enumerate(states)]
-    assert state_of([(tmp_path, Plan("compare", None, {}, entries))]) == words
+    assert study_state([(tmp_path, Plan("compare", None, {}, entries))]) == words
