@@ -15,7 +15,7 @@ from fedbench.report.survey import Survey
 from fedbench.report.theme import LIGHT, axis, dash_of, figure, hover, score_axis, with_opacity
 from fedbench.report.typeset import sentence
 from fedbench.results.matrix import Setting
-from fedbench.results.plan import point_name, text_of
+from fedbench.results.plan import key_name, point_name, text_of
 
 FAR_APART = 10
 """The axis is logarithmic if the largest value is this many times the smallest."""
@@ -42,11 +42,6 @@ def key_charts(survey: Survey) -> Iterator[tuple[str, str, go.Figure, str]]:
             if len(along) > 1:
                 where = f",{point_name(fixed)}" if fixed else ""
                 yield f"over-{key_name(key)}{where}", where.lstrip(","), along_key(survey, key, along), ""
-
-
-def key_name(key: str) -> str:
-    """`partition.alpha` -> `alpha`; `data` and `data.name` -> `data`."""
-    return key.removesuffix(".name").rpartition(".")[2]
 
 
 def along_key(survey: Survey, key: str, settings: Sequence[Setting]) -> go.Figure:

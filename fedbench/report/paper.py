@@ -19,7 +19,6 @@ from fedbench.report.answer import doubts
 from fedbench.report.in_python import require_known
 from fedbench.report.leaderboard import OTHER_POINT, LeaderboardRow, leaderboard, leaderboard_frame, with_half
 from fedbench.report.matrix import matrix_frame
-from fedbench.report.over_keys import key_name
 from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.survey import Survey
 from fedbench.report.typeset import Cell, escape_latex, join_words, sentence
@@ -27,7 +26,7 @@ from fedbench.report.verdicts import best_for_sure, comparison_answer
 from fedbench.results.contrasts import ALPHA, Contrast, family
 from fedbench.results.estimators import estimator_remark
 from fedbench.results.matrix import Setting, is_matrix
-from fedbench.results.plan import text_of
+from fedbench.results.plan import key_name, text_of
 from fedbench.results.quantities import plural
 from fedbench.results.statistics import LEAST_SEEDS
 from fedbench.results.tables import BASELINE, LAST, REFERENCES, FinalScores

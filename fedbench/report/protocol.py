@@ -8,11 +8,10 @@ from typing import Any
 
 from fedbench.report.answer import partition_words
 from fedbench.report.matrix import Survey
-from fedbench.report.over_keys import key_name
 from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.typeset import escape_latex, join_words
 from fedbench.results.matrix import is_matrix
-from fedbench.results.plan import Plan, text_of
+from fedbench.results.plan import Plan, key_name, text_of
 from fedbench.results.quantities import plural
 from fedbench.results.statistics import LEAST_SEEDS
 from fedbench.results.tables import BASELINE

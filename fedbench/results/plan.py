@@ -202,7 +202,12 @@ def studies_in(folder: Path) -> list[Path]:
 
 def point_name(values: dict[str, Any]) -> str:
     """`{"method.tau": 0.3, "train.lr": 0.1}` -> `tau=0.3,lr=0.1`."""
-    return ",".join(f"{key.rpartition('.')[2]}={text_of(value)}" for key, value in values.items()) or "default"
+    return ",".join(f"{key_name(key)}={text_of(value)}" for key, value in values.items()) or "default"
+
+
+def key_name(key: str) -> str:
+    """`partition.alpha` -> `alpha`; `data` and `data.name` -> `data`."""
+    return key.removesuffix(".name").rpartition(".")[2]
 
 
 def text_of(value: Any) -> str:

@@ -3,7 +3,7 @@
 import plotly.io
 import pytest
 
-from fedbench.report.over_keys import axis_places, key_name, keys_part
+from fedbench.report.over_keys import axis_places, keys_part
 from fedbench.report.survey import Survey
 from fedbench.results.matrix import Matrix, settings_of
 from tests.report.conftest import write_comparison
@@ -50,4 +50,3 @@ def test_numbers_have_their_places_and_far_ones_a_logarithmic_axis():
     assert axis_places([0.1, 1, 10]) == ([0.1, 1.0, 10.0], None)
     assert axis_places([0, 10]) == ([0.0, 10.0], ["0", "10"])
     assert axis_places(["mnist", None]) == ([0.0, 1.0], ["mnist", "none"])
-    assert (key_name("partition.alpha"), key_name("data.name"), key_name("data")) == ("alpha", "data", "data")

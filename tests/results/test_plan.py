@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from fedbench.errors import ConfigError
-from fedbench.results.plan import Entry, Plan, is_study, point_name, studies_in, study_name
+from fedbench.results.plan import Entry, Plan, is_study, key_name, point_name, studies_in, study_name
 
 
 def plan() -> Plan:
@@ -175,3 +175,8 @@ def test_a_plan_of_another_shape_is_one_line(tmp_path, damage, said):
         Plan.read(tmp_path)
     assert str(error.value).startswith(f"{path}: damaged ({said}")
     assert "\n" not in str(error.value)
+
+
+def test_a_section_s_name_stands_for_the_section():
+    assert point_name({"aggregator.name": "median", "attack.share": 0.1}) == "aggregator=median,share=0.1"
+    assert (key_name("partition.alpha"), key_name("data.name"), key_name("data")) == ("alpha", "data", "data")
