@@ -27,6 +27,7 @@ from fedbench.runtime.exchange import POOLED, ClientTask, Order, Relocation, Rep
 from fedbench.runtime.host import Host
 from fedbench.runtime.hosts import InProcess
 from tests.runtime.rounds import play, read, small, stop
+from tests.runtime.several_hosts import SeveralHosts
 
 ROUNDS, CLIENTS = 4, 6
 SENDS_NOTHING = {"local", "centralized"}
@@ -36,6 +37,9 @@ FROZEN_HEAD = {"perfedmask"}
 
 USES_ROUNDS = {"fedphp"}
 """Methods whose rounds depend on how many there are."""
+
+ON_RAY = {"centralized", "co-pfl", "ditto", "fedavg", "fedcac", "fedmosaic", "scaffold"}
+"""Methods that are also tried on hosts of Ray by day: each sends or keeps something of another kind."""
 
 AWKWARD = dict(
     participation=0.5,
@@ -107,12 +111,21 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str]
 
 
 @every_method
-def test_same_bits_stopped_on_two_hosts_and_resumed_on_three(method, undisturbed, ray_hosts, tmp_path):
+def test_same_bits_stopped_on_two_hosts_and_resumed_on_three(method, undisturbed, tmp_path):
     """Stopped in a round of its own, so that all methods together stop everywhere; private states are in these bits."""
+    assert_stopped_and_resumed(method, SeveralHosts, tmp_path, undisturbed)
+
+
+@pytest.mark.parametrize("method", [m if m in ON_RAY else pytest.param(m, marks=pytest.mark.night) for m in names()])
+def test_so_it_is_on_hosts_of_ray(method, undisturbed, ray_hosts, tmp_path):
+    assert_stopped_and_resumed(method, ray_hosts, tmp_path, undisturbed)
+
+
+def assert_stopped_and_resumed(method: str, hosts: Callable, folder: Path, undisturbed: Callable) -> None:
     every, round = divmod(crc32(method.encode()) % (2 * (ROUNDS + 1)), ROUNDS + 1)
     config = asked(method, "awkward", checkpoint__every=1 + every)
-    stop(config, tmp_path, 1 + round, ray_hosts(2))
-    assert play(config, tmp_path, ray_hosts(3), resume=True) == read(undisturbed(method, "awkward").folder)
+    stop(config, folder, 1 + round, hosts(2))
+    assert play(config, folder, hosts(3), resume=True) == read(undisturbed(method, "awkward").folder)
 
 
 @every_method
@@ -145,9 +158,9 @@ def test_a_stack_is_the_arithmetic_of_the_loop(method, tmp_path):
 
 
 @pytest.mark.parametrize("method", ["ditto", "fedrep", "fedmosaic", "pfedfda"])
-def test_a_stack_has_the_same_bits_for_any_number_of_hosts(method, ray_hosts, tmp_path):
+def test_a_stack_has_the_same_bits_for_any_number_of_hosts(method, tmp_path):
     config = asked(method, "plain", **STACK)
-    assert play(config, tmp_path / "0") == play(config, tmp_path / "3", ray_hosts(3))
+    assert play(config, tmp_path / "0") == play(config, tmp_path / "3", SeveralHosts(3))
 
 
 @every_method

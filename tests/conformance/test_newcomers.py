@@ -21,6 +21,7 @@ from fedbench.runtime.drive import drive
 from fedbench.runtime.exchange import Order, Relocation, Reply
 from fedbench.runtime.hosts import InProcess
 from tests.runtime.rounds import Stopped, described, driver, play, small
+from tests.runtime.several_hosts import SeveralHosts
 
 REFUSE = {"cfl", "fedamp"}
 """Methods that need every client from the start."""
@@ -82,14 +83,14 @@ class StoppingLate:
 
 
 @pytest.mark.parametrize("method", STRANGE)
-def test_same_bits_on_two_hosts_and_after_a_stop_before_they_join(method, ray_hosts, tmp_path):
+def test_same_bits_on_two_hosts_and_after_a_stop_before_they_join(method, tmp_path):
     config = asked(method, participation=0.5, checkpoint__every=1)
     here = play(config, tmp_path / "here")
     with pytest.raises(Stopped):
         drive(resolve(config), (tmp_path / "stopped"), StoppingLate())  # type: ignore[arg-type]
     assert not (tmp_path / "stopped" / "newcomers.parquet").exists()
     assert play(config, tmp_path / "stopped", resume=True) == here
-    assert play(config, tmp_path / "two", ray_hosts(2)) == here
+    assert play(config, tmp_path / "two", SeveralHosts(2)) == here
     content = [(tmp_path / name / "newcomers.parquet").read_bytes() for name in ("here", "stopped", "two")]
     assert content == content[:1] * 3
 

@@ -27,6 +27,7 @@ from fedbench.studies.load import load_model
 from fedbench.studies.run import Result, run
 from tests.runtime.networks import Parted
 from tests.runtime.rounds import play, small
+from tests.runtime.several_hosts import SeveralHosts
 
 METHODS = [
     "fedavg",
@@ -108,9 +109,9 @@ def test_seeds_lie_side_by_side(tmp_path):
     assert accuracies(result, "after_agg", seed=1).keys() == set(range(10))
 
 
-def test_hosts_change_no_bit(tmp_path, ray_hosts):
+def test_hosts_change_no_bit(tmp_path):
     config = small("fedper").model_copy(update={"save_models": True})
-    for name, hosts in (("here", None), ("there", ray_hosts(2))):
+    for name, hosts in (("here", None), ("there", SeveralHosts(2))):
         play(config, tmp_path / name, hosts)
     here, there = (contents(tmp_path / name / "models") for name in ("here", "there"))
     assert here == there

@@ -15,6 +15,7 @@ from fedbench.runtime.kept_points import KeptPoints
 from fedbench.runtime.kept_predictions import KeptPredictions
 from fedbench.studies.run import Result, run
 from tests.runtime.rounds import play, read, small, stop
+from tests.runtime.several_hosts import SeveralHosts
 
 POINTS = ("after_fit", "after_agg")
 
@@ -65,9 +66,9 @@ def test_seeds_lie_side_by_side(tmp_path):
     assert sorted(path.name for path in (folder / "predictions").iterdir()) == ["seed-0.npz", "seed-1.npz"]
 
 
-def test_hosts_change_no_bit(tmp_path, ray_hosts):
+def test_hosts_change_no_bit(tmp_path):
     config = small("fedper", save_predictions=True)
-    for name, hosts in (("here", None), ("there", ray_hosts(2))):
+    for name, hosts in (("here", None), ("there", SeveralHosts(2))):
         play(config, tmp_path / name, hosts)
     here, there = ((tmp_path / name / "predictions" / "seed-0.npz").read_bytes() for name in ("here", "there"))
     assert here == there

@@ -18,6 +18,7 @@ from fedbench.runtime.exchange import Reply
 from fedbench.runtime.sums import FEW, Total, merged_uploads, upload_shares
 from tests.runtime.accidents import broken
 from tests.runtime.rounds import driver, play, small
+from tests.runtime.several_hosts import SeveralHosts
 
 NEED_ALL = {name for name in names() if not needs_mean_only(load(name))}
 """Methods whose server half looks at single uploads."""
@@ -276,9 +277,9 @@ def test_weights_that_come_too_late_end_the_run(tmp_path):
         driver(resolved, tmp_path).run()
 
 
-def test_same_bits_in_this_process_and_on_two_hosts(tmp_path, ray_hosts):
+def test_same_bits_in_this_process_and_on_two_hosts(tmp_path):
     config = small("fedper", **MANY)
-    assert play(config, tmp_path / "two", ray_hosts(2)) == play(config, tmp_path / "one")
+    assert play(config, tmp_path / "two", SeveralHosts(2)) == play(config, tmp_path / "one")
 
 
 def test_a_total_travels_instead_of_the_uploads(tmp_path):
