@@ -148,12 +148,14 @@ def stricter(one: Contrast, other: Contrast) -> Contrast:
 
 
 def holm(values: Sequence[float]) -> list[float]:
-    """p values adjusted by Holm's step-down method."""
-    if not values:
-        return []
-    from statsmodels.stats.multitest import multipletests
+    """p values adjusted by Holm's step-down method (1979).
 
-    return [float(value) for value in multipletests(values, method="holm")[1]]
+    The function of statsmodels does the same, and collects garbage in every call: half a second beside PyTorch.
+    """
+    order, counts = np.argsort(values), np.arange(len(values), 0, -1)
+    adjusted = np.empty(len(values))
+    adjusted[order] = np.maximum.accumulate(np.asarray(values, dtype=float)[order] * counts).clip(max=1)
+    return adjusted.tolist()
 
 
 def p_of(values: Sequence[float]) -> float | None:

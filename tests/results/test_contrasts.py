@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
+from statsmodels.stats.multitest import multipletests
 
 from fedbench.results.contrasts import (
     Contrast,
@@ -180,6 +181,8 @@ def test_a_pair_in_two_families_has_the_stricter_correction():
 def test_holm_steps_down():
     assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
     assert holm([]) == []
+    values = np.random.default_rng(0).random(12) / 8
+    assert holm(values.tolist()) == multipletests(values, method="holm")[1].tolist()
 
 
 @pytest.mark.parametrize(("values", "p"), [([0.0, 0.0, 0.0], 1.0), ([0.1] * 6, 2**-5), ([0.1, 0.2], None)])
