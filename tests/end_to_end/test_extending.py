@@ -12,7 +12,9 @@ ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "extending.md").read_text()
 SEVERAL = """
 import sys
+import pytest
 from fedbench.cli import main
+print("NEXT" * (pytest.main(["-q", "-p", "no:cacheprovider", "tests/methods/test_pulled.py"]) == 0))
 for line in sys.argv[1:]:
     print("NEXT" * (main(line.split()[1:]) == 0))
 """
@@ -43,13 +45,10 @@ def python(folder: Path, *words: str) -> str:
     return done.stdout
 
 
-def test_the_shown_tests_pass(extended):
-    assert "2 passed" in python(extended, "-m", "pytest", "-p", "no:cacheprovider", "tests/methods/test_pulled.py")
-
-
-def test_the_shown_commands_run(extended):
+def test_the_shown_tests_pass_and_the_commands_run(extended):
     (block,) = re.findall(r"^```sh\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
-    described, trained, _ = python(extended, "-c", SEVERAL, *block.splitlines()).split("NEXT\n")
+    tested, described, trained, _ = python(extended, "-c", SEVERAL, *block.splitlines()).split("NEXT\n")
+    assert "2 passed" in tested
     assert "upper" in described
     assert "pulled" in trained
     assert "report.html" in trained

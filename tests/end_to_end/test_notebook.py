@@ -124,6 +124,7 @@ if __name__ == "__main__":
 )
 
 
+@pytest.mark.night
 def test_a_script_with_arrays_an_instance_and_hosts(tmp_path, monkeypatch):
     (tmp_path / "script.py").write_text(DIGITS)
     done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300)

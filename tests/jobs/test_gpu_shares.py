@@ -145,6 +145,7 @@ def test_shares_that_make_no_sense_together_are_refused(resources, line):
         open_to_trial(Config(resources=resources))
 
 
+@pytest.mark.night
 def test_trials_on_halves_of_a_gpu_leave_the_bits_of_one_process_also_if_its_memory_is_full(local_ray, tmp_path):
     """Ray believes that there is a GPU. The first trial was begun without one; one of them then needs all of it."""
     file, jobs, expected = tmp_path / "full", [], []

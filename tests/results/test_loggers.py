@@ -37,7 +37,7 @@ def test_a_resumed_run_has_every_round_once(tmp_path, name):
     assert logged_rounds(tmp_path, name) == list(range(1, 8))
 
 
-@pytest.mark.parametrize("name", ["wandb", "csv"])
+@pytest.mark.parametrize("name", ["wandb", pytest.param("csv", marks=pytest.mark.night)])
 def test_rounds_that_a_killed_logger_never_wrote_are_filled_from_the_records(tmp_path, name):
     script = f"""
 import os, pathlib, signal

@@ -116,6 +116,7 @@ def asked(experiment: Experiment) -> Iterator[tuple[str, Config]]:
                 yield f"{experiment.id}, {cell.name}, {scale}: {method.label}", method.config(common, point)
 
 
+@pytest.mark.night
 @pytest.mark.parametrize("paper", sorted({name.partition("/")[0] for name in RUN}))
 def test_no_experiment_asks_for_what_its_method_warns_of(paper):
     alike: dict[str, list[tuple[str, Config]]] = {}

@@ -53,6 +53,7 @@ def test_a_host_that_dies_between_two_exchanges_is_made_anew_with_its_states(hos
     assert hosts.remarks == ["host 0 died in exchange 1 and was started again"]
 
 
+@pytest.mark.night
 def test_states_in_memory_die_with_their_host_and_that_is_said(hosts):
     begun(hosts, resources={"states": "memory"})
     kill(trained(hosts, 0, 0))
@@ -71,7 +72,7 @@ def test_a_client_moves_to_another_host_with_its_state(hosts):
         trained(hosts, 2, 2, host=0)
 
 
-@pytest.mark.parametrize("who", ["source", "target"])
+@pytest.mark.parametrize("who", ["source", pytest.param("target", marks=pytest.mark.night)])
 def test_a_host_that_dies_while_a_client_moves(who, hosts):
     begun(hosts)
     source = trained(hosts, 0, 0)
