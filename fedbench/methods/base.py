@@ -82,7 +82,7 @@ class ModelFacts:
     seed: int
     classes: int = 0
     features: int = 0
-    another: Callable[[str | None], nn.Module] | None = None
+    another: Callable[[str | None], nn.Module] = lambda name: nn.Identity()
 
 
 class Method(Generic[OptionsT, StateT, ServerT]):

@@ -68,8 +68,6 @@ def build_learner(run: ResolvedRun, seed: int, device: str = "cpu") -> Learner:
     """The learner of a run with one model; every process builds the same start model from the seed."""
     config, dataset = run.config, run.dataset
     module = _drawn(run, seed)
-    if dataset.fields and not isinstance(module, Network):
-        attach(module, dataset.fields, torch.float64 if config.train.precision == "64-true" else torch.float32)
     copies = copies_in(module)  # before their numbers differ
     if config.train.precision == "64-true":
         module.double()  # before weights of that precision are copied into it
@@ -101,7 +99,11 @@ def _drawn(run: ResolvedRun, seed: int) -> LightningModule:
     """The module with the weights that the model draws with a seed."""
     with seeds.preserved_streams():
         seeds.seed_everything(seed, "model")
-        return build_model(run)
+        module = build_model(run)
+    if run.dataset.fields and not isinstance(module, Network):
+        double = run.config.train.precision == "64-true"
+        attach(module, run.dataset.fields, torch.float64 if double else torch.float32)
+    return module
 
 
 def build_model(run: ResolvedRun) -> LightningModule:

@@ -34,7 +34,7 @@ SENDS_NOTHING = {"local", "centralized"}
 FROZEN_HEAD = {"perfedmask"}
 """Methods whose private part is never trained, so that a client keeps none of it."""
 
-USES_ROUNDS = {"fedphp"}
+USES_ROUNDS = {"fedkd", "fedphp"}
 """Methods whose rounds depend on how many there are."""
 
 AWKWARD = dict(
