@@ -59,7 +59,8 @@ def test_without_distances_it_is_local_beside_fedavg():
     assert torch.equal(run.server.params, fedavg.server.params)
     assert torch.equal(run.server.buffers, fedavg.server.buffers)
     for client in range(3):
-        assert torch.equal(run.personal(client).params[:size], local.personal(client).params)
+        own = run.personal(client).params[:size]  # sums of gradients are rounded in another order
+        torch.testing.assert_close(own, local.personal(client).params, rtol=0, atol=1e-14)
     assert run.log[0].up == fedavg.log[0].up
 
 
