@@ -349,7 +349,9 @@ def assert_near(a: Simulation, b: Simulation, points=("after_fit", "after_agg"),
 def close(vector, values, digits=6) -> bool:
     """Equal to the printed digits."""
     vector = torch.as_tensor(vector, dtype=torch.float64).flatten()
-    return torch.allclose(vector, torch.as_tensor(values, dtype=torch.float64).flatten(), rtol=0, atol=0.51 * 10**-digits)
+    return torch.allclose(
+        vector, torch.as_tensor(values, dtype=torch.float64).flatten(), rtol=0, atol=0.51 * 10**-digits
+    )
 
 
 def accuracy_of(learner: Learner, predictor: Any, data: Data) -> float:
