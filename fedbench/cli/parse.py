@@ -63,8 +63,9 @@ def check_known_names(config: Config) -> None:
     SCHEMES.check_known(config.partition.name)
     if config.data.task not in sources.CHOSEN:
         TASKS.check_known(config.data.task)
-    if config.model.name != "auto":
-        MODELS.check_known(config.model.name)
+    for name in config.model.names:
+        if name != "auto":
+            MODELS.check_known(name)
 
 
 def check_extras(config: Config) -> None:

@@ -179,13 +179,14 @@ class PublicConfig(Section):
 class ModelConfig(OpenSection):
     """Also accepts LightningCLI's `class_path: pkg.mod.Net` and `init_args: {...}`, and in Python an instance.
 
-    An instance is taken as it is: every client starts from its weights, for every seed.
+    An instance is taken as it is: every client starts from its weights, for every seed. A list of models is dealt to
+    the clients in turn, and is kept as their names with commas between them.
     """
 
     name: str = Field(
         "auto",
         description="mlp, avgcnn, resnet8, resnet10, resnet18, alexnet, vit, or package.module:Class of a "
-        "LightningModule; auto: avgcnn, or mlp for images below 16 pixels a side",
+        "LightningModule; auto: avgcnn, or mlp for images below 16 pixels a side; A,B: clients get A and B in turn",
     )
     head: str | None = Field(None, description="dotted name of the classifier submodule (default: the model's own)")
     weights: Path | None = Field(
@@ -209,6 +210,15 @@ class ModelConfig(OpenSection):
     @classmethod
     def _from_instance(cls, value: Any) -> Any:
         return with_model_name(value)
+
+    @property
+    def names(self) -> list[str]:
+        """The n models by name: client c has number c mod n of them."""
+        return self.name.split(",")
+
+    def alone(self, name: str) -> "ModelConfig":
+        """The section with one of its models for all clients."""
+        return self.model_copy(update={"name": name})
 
 
 class TrainConfig(Section):
@@ -400,8 +410,8 @@ class Config(Section):
 
     def __getstate__(self) -> dict[Any, Any]:
         """Includes classes and functions that only this process has, for the receiving process."""
-        names = [str(section.name) for section in (self.method, self.data, self.model, self.aggregator)]
-        names += [self.data.task, *self.evaluate.metrics, *filter(None, [self.evaluate.metric])]
+        names = [str(section.name) for section in (self.method, self.data, self.aggregator)]
+        names += [*self.model.names, self.data.task, *self.evaluate.metrics, *filter(None, [self.evaluate.metric])]
         names += filter(None, [self.data.options.get("collate")])
         return {**super().__getstate__(), "objects": objects_to_send(names)}
 

@@ -49,14 +49,15 @@ def estimated_mb(job: Job) -> float | None:
     config.train.engine = "loop"  # the others keep what they keep, several clients at a time
     try:
         run = ResolvedRun.of(config)
-        learner = build_learner(run, job.seed)
-        per_sample = _bytes_per_sample(run, learner)
+        learners = [build_learner(run.with_model(name), job.seed) for name in dict.fromkeys(config.model.names)]
+        per_sample = max(_bytes_per_sample(run, learner) for learner in learners)
     except ConfigError:
         return None
+    model = sum(learner.layout.size * learner.dtype.itemsize for learner in learners)
     train, dataset = job.config.train, run.dataset
     together = train.width if train.engine in ("auto", "graph", "stack") else 1
     batch = len(dataset.targets) if train.batch_size == "full" else min(train.batch_size, len(dataset.targets))
-    vectors = (MODELS + MODELS_PER_CLIENT * together) * learner.layout.size * learner.dtype.itemsize
+    vectors = (MODELS + MODELS_PER_CLIENT * together) * model
     largest = max(batch * together, job.config.evaluate.batch_size)
     return CONTEXT_MB + (vectors + per_sample * largest + dataset.samples.nbytes) / 2**20
 

@@ -17,7 +17,6 @@ from fedbench.user_code import Code, code_of, different_files, find_outdated, lo
 
 SECTIONS: dict[str, Callable[[str], str]] = {
     "method": METHODS.path,
-    "model": MODELS.path,
     "data": sources.path_of,
     "aggregator": AGGREGATORS.path,
     "partition": SCHEMES.path,
@@ -28,6 +27,9 @@ SECTIONS: dict[str, Callable[[str], str]] = {
 def user_names(config: Config) -> dict[str, str]:
     """The parts of a configuration that are not fedbench's own, as package.module:name, by section."""
     names = {section: path_of(getattr(config, section).name) for section, path_of in SECTIONS.items()}
+    asked = config.model.names
+    names |= {"model" if len(asked) == 1 else f"model {name}": MODELS.path(name) for name in asked}
+    names["shared model"] = MODELS.path(str(config.method.options.get("shared_model")))
     names["task"] = TASKS.path(config.data.task)
     metrics = [*config.evaluate.metrics, *filter(None, [config.evaluate.metric])]
     names |= {f"metric {name}": name for name in metrics if ":" in name}

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Sequence
+from typing import Literal
 
 import torch
 from lightning import LightningModule
@@ -19,6 +20,7 @@ from fedbench.engine.learner import Learner
 from fedbench.engine.probe import probe, probe_logged, probe_metrics
 from fedbench.errors import ConfigError, as_config_error
 from fedbench.installation import install, missing, require
+from fedbench.jobs.own_models import check_alike, check_takes_models
 from fedbench.methods.base import Method
 from fedbench.processor import cores
 from fedbench.runtime.attacks import attackers, check_attack
@@ -54,6 +56,7 @@ def resolve(config: Config) -> ResolvedRun:
     run = ResolvedRun.of(config, dataset)
     _check_sizes(run)
     _check_task(run)
+    check_takes_models(run.method, config.method.name, config.model.names)
     return run
 
 
@@ -84,8 +87,17 @@ def check(run: ResolvedRun, seeds: Sequence[int] | None = None) -> dict[int, Par
     if config.resources.scratch is not None:
         Scratch(config.resources.scratch).close()
     seed = next(iter(partitions))
+    models = dict.fromkeys(config.model.names)
+    own = {name: _check_model(run.with_model(name), partitions[seed], seed) for name in models}
+    check_alike(config.method.name, own)
+    return partitions
+
+
+def _check_model(run: ResolvedRun, partition: Partition, seed: int) -> Method:
+    """Tries a run's model and method on the data; returns the method. Raises ConfigError."""
+    config, dataset = run.config, run.dataset
     learner = build_learner(run, seed)
-    context = make_context(run, partitions[seed], seed, learner)
+    context = make_context(run, partition, seed, learner)
     if "head" in run.method.needs:
         learner.layout.mask("head")
     if learner.layout.has_batchnorm and config.train.batch_size == 1:
@@ -105,13 +117,13 @@ def check(run: ResolvedRun, seeds: Sequence[int] | None = None) -> dict[int, Par
             "support; leave it out"
         )
     _check_gradients(config, method, learner)
-    held = ClientData(config, dataset, partitions[seed], learner.device, learner.dtype)
+    held = ClientData(config, dataset, partition, learner.device, learner.dtype)
     data, test = (held.split([0], part, (seed, 0, 0)) for part in ("train", "test"))
     probe(learner, data, dataset.outputs)
     probe_metrics(learner, test)
     if config.evaluate.module_metrics:
         probe_logged(learner, test)
-    return partitions
+    return method
 
 
 def _check_gradients(config: Config, method: Method, learner: Learner) -> None:
@@ -147,21 +159,36 @@ def model_defaults(config: Config, shape: tuple[int, ...]) -> None:
         config.model.name = models.resolve_model("auto", shape)
         if usual := getattr(models.load(config.model.name), "auto_options", {}):
             config.model = type(config.model)(**usual | config.model.model_dump())
+    config.model.name = ",".join(models.resolve_model(name, shape) for name in config.model.names)
+    kinds = {name: models.load(name) for name in config.model.names}
+    if config.model.weights and len(kinds) > 1:
+        raise ConfigError(f"model.weights = {config.model.weights}: clients have models of their own; leave it out")
     for key in models.SHAPE:
         if key in config.model.options:
             raise ConfigError(f"model.{key}: decided by the data ({config.data.name}); leave it out")
     if config.train.optimizer == "auto":
-        config.train.optimizer = "module" if models.MODELS.path(config.model.name) else "sgd"
-    _check_steps(config)
+        config.train.optimizer = _usual_optimizer(config.model.names)
+    for name, kind in kinds.items():
+        _check_steps(config, name, kind)
     if config.train.memory_format == "auto":
         device = "cuda" if config.resources.gpus_per_host else "cpu"
-        fast = device in getattr(models.load(config.model.name), "channels_last", ())
+        fast = all(device in getattr(kind, "channels_last", ()) for kind in kinds.values())
         config.train.memory_format = "channels_last" if fast else "contiguous"
 
 
-def _check_steps(config: Config) -> None:
+def _usual_optimizer(names: Sequence[str]) -> Literal["module", "sgd"]:
+    """The optimiser of models: their own if they are the user's. Raises ConfigError if only some are."""
+    own = [name for name in names if models.MODELS.path(name)]
+    if own and len(own) < len(names):
+        raise ConfigError(
+            f"model: {own[0]} has an optimiser of its own, and fedbench's models have none: choose one for all, for "
+            "example --train.optimizer sgd"
+        )
+    return "module" if own else "sgd"
+
+
+def _check_steps(config: Config, name: str, kind: type[LightningModule]) -> None:
     """Checks the required methods of a LightningModule, with clearer errors than Lightning's."""
-    kind, name = models.load(config.model.name), config.model.name
     if kind.training_step is LightningModule.training_step:
         raise ConfigError(f"model {name} has no training_step(self, batch, batch_idx) that returns the loss")
     if kind.forward is LightningModule.forward:

@@ -2,7 +2,7 @@
 
 import sys
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Generic, Literal, cast
@@ -73,11 +73,16 @@ class About:
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """What is known of a run when a method adapts the model. features: of the head's input, 0 if it is not Linear."""
+    """What is known of a run when a method adapts the model. features: of the head's input, 0 if it is not Linear.
+
+    another: a model for the run's data by its name, drawn with the run's seed, for methods that train one beside the
+    client's; None names the run's first.
+    """
 
     seed: int
     classes: int = 0
     features: int = 0
+    another: Callable[[str | None], nn.Module] = lambda name: nn.Identity()
 
 
 class Method(Generic[OptionsT, StateT, ServerT]):
@@ -87,7 +92,8 @@ class Method(Generic[OptionsT, StateT, ServerT]):
     checks, a class that defines its own names them: `class Mine(Method["Mine.Options", "Mine.State", "Mine.Server"])`.
 
     Hooks, which default to FedAvg. Client: private, frozen, begin, receive, train, outgoing, personal, idle_model,
-    join; server: start, send, aggregate, weights, global_model, shared_part, welcome; both: check, adapt_model, steps.
+    join; server: start, send, aggregate, weights, global_model, shared_part, welcome; both: check, adapt_model, steps,
+    common_shapes.
 
     Traits, each with its default and, in parentheses, its readers: needs, after_fit, optimizer, also_sends, trainers,
     makes_steps, refuses_newcomers, and two marks of hooks, `uses_aggregator` (aggregate) and `mean_suffices`
@@ -151,7 +157,7 @@ class Method(Generic[OptionsT, StateT, ServerT]):
         )
         self.shared_params = Entries(~(private.params | frozen.params))
         self.shared_buffers = Entries(~(buffers | frozen.buffers))
-        self.private_counters = Entries(counters)
+        self.private_counters, self.shared_counters = Entries(counters), Entries(~counters)
         self.moves = Move(~frozen.params) if frozen.params.any() else None
         """What a fit may move: all but the frozen entries."""
 
@@ -172,6 +178,24 @@ class Method(Generic[OptionsT, StateT, ServerT]):
         What is added is moved to the model's device and type. A change of the forward pass is a hook that is a method
         of an added module (`fedbench.module.additions`), so that copies of the model have copies of it.
         """
+
+    def common_shapes(self) -> list[tuple[int, ...]] | None:
+        """Shapes that must be equal in all models for clients to have models of their own (`model=A,B`).
+
+        Those of what clients exchange, for example `self.shared_shapes()`; an empty list if any models go together.
+        None, the default: all clients have one model.
+        """
+        return None
+
+    def shared_shapes(self) -> list[tuple[int, ...]]:
+        """The shapes of the tensors with shared entries, in the order of the shared vectors."""
+        layout = self.context.layout
+        kinds = (
+            (layout.params, self.shared_params),
+            (layout.buffers, self.shared_buffers),
+            (layout.counters, self.shared_counters),
+        )
+        return [slot.shape for slots, part in kinds for slot in slots if part.mask[slot.start : slot.stop].any()]
 
     @classmethod
     def steps(cls, options: OptionsT, train: TrainConfig, samples: int, public: int) -> int:
@@ -206,7 +230,7 @@ class Method(Generic[OptionsT, StateT, ServerT]):
         return Weights(
             params=self.private_params.put(params, state.params),
             buffers=self.private_buffers.put(buffers, state.buffers),
-            counters=self.private_counters.put(message.counters, self.private_counters.take(counters)),
+            counters=self.shared_counters.put(counters, message.counters),
         )
 
     def train(self, client: Client[StateT], received: Weights) -> Upload:
@@ -244,7 +268,7 @@ class Method(Generic[OptionsT, StateT, ServerT]):
     def start(self, initial: Weights) -> ServerT:
         """The server's initial state."""
         params, buffers = self.shared_params.take(initial.params), self.shared_buffers.take(initial.buffers)
-        return cast("ServerT", self.Server(params, buffers, initial.counters))
+        return cast("ServerT", self.Server(params, buffers, self.shared_counters.take(initial.counters)))
 
     def send(self, server: ServerT, client: int) -> Message:
         """The message to client number `client`. A tensor shared by several clients is sent to a host once."""
@@ -328,7 +352,7 @@ class Method(Generic[OptionsT, StateT, ServerT]):
         fields: dict[str, MessageField] = {
             "params": self.shared_params.take(trained.params),
             "buffers": self.shared_buffers.take(trained.buffers),
-            "counters": uncounted(trained.counters),
+            "counters": uncounted(self.shared_counters.take(trained.counters)),
         }
         return Upload(client.id, client.samples, trained, traces, **{**fields, **more})
 
@@ -351,7 +375,7 @@ class Method(Generic[OptionsT, StateT, ServerT]):
         return Weights(
             params=self.shared_params.put(initial.params, server.params),
             buffers=self.shared_buffers.put(initial.buffers, server.buffers),
-            counters=server.counters,
+            counters=self.shared_counters.put(initial.counters, server.counters),
         )
 
 

@@ -42,7 +42,7 @@ RETURNS: dict[str, tuple[tuple[type, ...], str]] = {
 }
 """The return types of each hook, and their words."""
 OTHER_HOOKS = {
-    *("private", "frozen", "begin", "check", "weights", "steps", "adapt_model"),
+    *("private", "frozen", "begin", "check", "weights", "steps", "adapt_model", "common_shapes"),
     *("trainers", "makes_steps", "refuses_newcomers"),
 }
 TRAITS = {"after_fit": ("fit", "after_agg", "global"), "optimizer": ("run", "own", "plain")}

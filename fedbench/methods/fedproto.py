@@ -86,6 +86,10 @@ class FedProto(Method["FedProto.Options", PrivateState, "FedProto.Server"]):
     def private(self, layout: Layout) -> Masks:
         return layout.everything()
 
+    def common_shapes(self) -> list[tuple[int, ...]]:
+        """The features' shape, which prototypes have."""
+        return [self.context.layout.linear_head()[0].shape[1:]]
+
     def train(self, client: Client, received: Weights) -> Upload:
         prototypes, lam, loss = received_prototypes(client), self.options.lam, None
         if lam and prototypes is not None:

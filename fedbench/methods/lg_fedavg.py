@@ -69,6 +69,10 @@ class LGFedAvg(Method["LGFedAvg.Options", PrivateState, "LGFedAvg.Server"]):
     def private(self, layout: Layout) -> Masks:
         return layout.masks("body") & ~layout.under(self.options.extra_shared)
 
+    def common_shapes(self) -> list[tuple[int, ...]]:
+        """Of the head; of the whole model if it is trained together first."""
+        return (self.fedavg if self.options.pretrain_rounds else self).shared_shapes()
+
     def receive(self, client: Client) -> Weights:
         message = client.message
         if client.round < self.options.pretrain_rounds:
@@ -104,7 +108,7 @@ class LGFedAvg(Method["LGFedAvg.Options", PrivateState, "LGFedAvg.Server"]):
     @uses_aggregator
     def aggregate(self, server: Server, uploads: list[Upload]) -> None:
         if server.round <= self.options.pretrain_rounds:
-            server.params, server.buffers = server.start["params"], server.start["buffers"]
+            server.params, server.buffers, server.counters = server.start.values()
             super().aggregate(server, uploads)
             self._split(server)
             return
@@ -120,3 +124,4 @@ class LGFedAvg(Method["LGFedAvg.Options", PrivateState, "LGFedAvg.Server"]):
         """Saves the server's whole model for clients to start from, and continues with its shared part."""
         server.start = {"params": server.params, "buffers": server.buffers, "counters": server.counters}
         server.params, server.buffers = self.shared_params.take(server.params), self.shared_buffers.take(server.buffers)
+        server.counters = self.shared_counters.take(server.counters)

@@ -28,6 +28,9 @@ class Local(Method[OptionsT, PrivateState, ServerT]):
     def private(self, layout: Layout) -> Masks:
         return layout.everything()
 
+    def common_shapes(self) -> list[tuple[int, ...]]:
+        return self.shared_shapes()
+
     @mean_suffices
     def aggregate(self, server: ServerT, uploads: list[Upload]) -> None:
         """Nothing is sent."""

@@ -133,7 +133,7 @@ class PerFedMask(Method["PerFedMask.Options", PrivateState, "PerFedMask.Server"]
             traces={"trained_share": size / self.body_size},
             params=sparse(self.shared_params.take(trained.params), size),
             buffers=sparse(self.shared_buffers.take(trained.buffers), int(inside.buffers.sum())),
-            counters=uncounted(trained.counters),
+            counters=uncounted(self.shared_counters.take(trained.counters)),
             layers=uncounted(layers),
         )
 

@@ -32,8 +32,8 @@ class Addition(nn.Module):
 
 
 def draw_linear(linear: nn.Linear, stream: torch.Generator) -> None:
-    """Draws weight, then bias, as PyTorch does by default, but from a CPU stream."""
-    for parameter in (linear.weight, linear.bias):
+    """Draws weight, then bias if there is one, as PyTorch does by default, but from a CPU stream."""
+    for parameter in linear.parameters():
         drawn = torch.rand(parameter.shape, generator=stream, dtype=parameter.dtype)
         parameter.data = ((2 * drawn - 1) / sqrt(linear.in_features)).to(parameter.device)
 

@@ -93,9 +93,11 @@ def _training(study: Study, config: Mapping[str, Any], over: Mapping[str, Sequen
     by = f"{optimizer} ({', '.join(filter(None, parts))})" if optimizer != OPTIMISERS["module"] else optimizer
     rounds = plural(config.get("rounds", 0), "round")
     batch = f" in batches of {train['batch_size']}" if train.get("batch_size") else ""
+    names = str(model.get("name")).split(",")
+    which = f"the model {names[0]}" if len(names) == 1 else f"its model (of {', '.join(names)}, dealt in turn)"
     own = " Methods may prescribe other values." if study.compared else ""
     return (
-        f"A run has {rounds}, in each of which a participant trains the model {model.get('name')}"
+        f"A run has {rounds}, in each of which a participant trains {which}"
         f"{layers if widths else ''} for {how('steps' if amount == 'steps' else 'local epochs', amount, first=True)}"
         f"{batch} by {by}.{own}"
     )

@@ -1,7 +1,7 @@
 """Builds the learner, the method and the context of both its halves from a resolved configuration."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any
 
@@ -31,30 +31,43 @@ from fedbench.user_code.given_model import copies_instance
 
 @dataclass(frozen=True)
 class Parts:
-    """The objects of a process in one run."""
+    """The objects of a process in one run, for the clients with one of its models; those of the first are the server's.
+
+    others: the parts for the models after the first, in the order in which clients get them.
+    """
 
     run: ResolvedRun
     seed: int
     learner: Learner
     context: Context
     method: Method
+    model: str
+    others: tuple["Parts", ...] = ()
+
+    @property
+    def models(self) -> tuple["Parts", ...]:
+        return (self, *self.others)
+
+    def of(self, client: int) -> "Parts":
+        """The parts of the model of a client."""
+        return self.models[client % len(self.models)]
 
 
 def build_parts(run: ResolvedRun, partition: Partition, seed: int, device: str = "cpu") -> Parts:
     """The parts of a run for one of its seeds."""
-    learner = build_learner(run, seed, device)
-    context = make_context(run, partition, seed, learner)
-    return Parts(run, seed, learner, context, make_method(run, context))
+    known: dict[str, Parts] = {}
+    for name in dict.fromkeys(run.config.model.names):
+        learner = build_learner(run.with_model(name), seed, device)
+        context = make_context(run.with_model(name), partition, seed, learner)
+        known[name] = Parts(run, seed, learner, context, make_method(run, context), name)
+    first, *others = (known[name] for name in run.config.model.names)
+    return replace(first, others=tuple(others))
 
 
 def build_learner(run: ResolvedRun, seed: int, device: str = "cpu") -> Learner:
-    """The learner; every process builds the same start model from the seed."""
+    """The learner of a run with one model; every process builds the same start model from the seed."""
     config, dataset = run.config, run.dataset
-    with seeds.preserved_streams():
-        seeds.seed_everything(seed, "model")
-        module = build_model(run)
-    if dataset.fields and not isinstance(module, Network):
-        attach(module, dataset.fields, torch.float64 if config.train.precision == "64-true" else torch.float32)
+    module = _drawn(run, seed)
     copies = copies_in(module)  # before their numbers differ
     if config.train.precision == "64-true":
         module.double()  # before weights of that precision are copied into it
@@ -63,7 +76,8 @@ def build_learner(run: ResolvedRun, seed: int, device: str = "cpu") -> Learner:
 
     def adapt(module: nn.Module, layout: Layout) -> None:
         with as_config_error(f"method {config.method.name}: adapt_model fails"):
-            facts = ModelFacts(seed, dataset.classes, features_of(module, layout))
+            beside = lambda name: _drawn(run.with_model(name or run.first_model), seed)  # noqa: E731
+            facts = ModelFacts(seed, dataset.classes, features_of(module, layout), beside)
             run.method.adapt_model(module, layout, run.options, facts)
 
     return Learner(
@@ -79,6 +93,17 @@ def build_learner(run: ResolvedRun, seed: int, device: str = "cpu") -> Learner:
         evaluate_batch=config.evaluate.batch_size,
         by_batches=config.evaluate.accuracy == "batches",
     )
+
+
+def _drawn(run: ResolvedRun, seed: int) -> LightningModule:
+    """The module with the weights that the model draws with a seed."""
+    with seeds.preserved_streams():
+        seeds.seed_everything(seed, "model")
+        module = build_model(run)
+    if run.dataset.fields and not isinstance(module, Network):
+        double = run.config.train.precision == "64-true"
+        attach(module, run.dataset.fields, torch.float64 if double else torch.float32)
+    return module
 
 
 def build_model(run: ResolvedRun) -> LightningModule:

@@ -72,8 +72,8 @@ class Driver:
         lines, sizes = method_warnings(self.method, self.config.method.name), self.context.sizes
         self.warnings = [
             *warnings,
-            *model_warnings(parts.learner, sizes),
-            *warn_of_instance(self.config.model.name),
+            *dict.fromkeys(line for own in parts.models for line in model_warnings(own.learner, sizes)),
+            *(line for name in dict.fromkeys(self.config.model.names) for line in warn_of_instance(name)),
             *warn_of_unused_rates(self.config, self.method),
             *warn_of_unused_fleet_keys(self.config),
         ]
@@ -82,8 +82,8 @@ class Driver:
         self.malicious = attackers(self.seed, self.context.clients, self.config.attack)
         self.everyone = evaluated_clients(self.seed, self.context.clients, self.config.evaluate.clients, self.malicious)
         self.warnings += [
-            *warn_of_schedules(self.method, parts.learner.schedules),
-            *warn_of_tied_head(self.method),
+            *warn_of_schedules(self.method, [*dict.fromkeys(s for own in parts.models for s in own.learner.schedules)]),
+            *dict.fromkeys(line for own in parts.models for line in warn_of_tied_head(own.method)),
             *warn_of_unused_keys(self.method),
         ]
         self.warnings += [*warn_of_engine(self.method), *lines]
@@ -121,7 +121,8 @@ class Driver:
         release_freed_memory()
         known = Prepared.of(dataset) if dataset.folder else None
         parts = build_parts(run, dealt, seed)
-        state_bytes = parts.context.clients * trees.nbytes(parts.learner.initial())
+        largest = max(trees.nbytes(own.learner.initial()) for own in parts.models)
+        state_bytes = parts.context.clients * largest
         setup = Setup(config, seed, dealt, known, state_bytes=state_bytes)
         return cls(parts, setup, hosts, recorder, on_event, [*dataset.remarks, *dealt.warnings])
 

@@ -2,7 +2,8 @@
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from itertools import zip_longest
@@ -12,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fedbench.engine.learner import Learner
 from fedbench.errors import ConfigError, RunError, first_line, place_of_code
 from fedbench.methods.client import Client, Predictor, PrivateState
 from fedbench.methods.contract import call_hook, check_fit, check_shapes, guard_inputs
@@ -33,8 +35,16 @@ from fedbench.runtime.sums import Total
 from fedbench.runtime.turns import Turns
 
 
+class Model:
+    """One of the run's models on a host: its learner, its method, its start, and the turns of clients that have it."""
+
+    def __init__(self, parts: Parts) -> None:
+        self.learner, self.method, self.initial = parts.learner, parts.method, parts.learner.initial()
+        self.turns = Turns(self.learner.row_engine) if self.learner.row_engine else None
+
+
 class Host:
-    """Executes orders, client by client, on one learner.
+    """Executes orders, client by client, on the learner of each client's model.
 
     ship: called after every fit. debug: raise client failures instead of reporting them.
     """
@@ -48,13 +58,17 @@ class Host:
         debug: bool = False,
     ) -> None:
         self.config, self.seed, self.context = parts.run.config, parts.seed, parts.context
-        self.learner, self.method, self.data, self.store = parts.learner, parts.method, data, store
-        self.initial, self.device = self.learner.initial(), self.learner.device
-        self._turns = Turns(self.learner.row_engine) if self.learner.row_engine else None
-        self._clock = self._turns.clock if self._turns else time.perf_counter
+        self.data, self.store, self.device = data, store, parts.learner.device
+        known = {id(own): Model(own) for own in parts.models}
+        self.models = [known[id(own)] for own in parts.models]
+        self._clock = time.perf_counter
         self._ship, self._debug = ship, debug
         self._watched: set[str] = set()
         self._sent: Sent = {}
+
+    def model(self, client: int) -> "Model":
+        """The model of a client."""
+        return self.models[client % len(self.models)]
 
     @classmethod
     def of(cls, setup: Setup, run: ResolvedRun, parts: Parts | None = None, **more: Any) -> "Host":
@@ -70,7 +84,7 @@ class Host:
 
     def client(self, task: ClientTask, round: int) -> Client:
         """The client with the model of a round. Raises StateLostError."""
-        number, state = task.client, self._state(task)
+        number, state, own = task.client, self._state(task), self.model(task.client)
         key = self._key(number, round)
         train, val, test = (self._split(number, part, key) for part in ("train", "val", "test"))
         if task.joining:
@@ -82,23 +96,23 @@ class Host:
             val=val,
             test=test,
             public=self.data.public(key),
-            learner=self.learner,
-            initial=self.initial,
+            learner=own.learner,
+            initial=own.initial,
             seed=self.seed,
             round=round,
-            state=state or self.method.State(),
+            state=state or own.method.State(),
             message=on_device(task.message, self.device, self._sent),
             epochs=task.joining.epochs if task.joining else None,
             work=task.work,
         )
         if state is None:
-            self.method.begin(client)
+            own.method.begin(client)
         return self._set_round(client, round)
 
     def _state(self, task: ClientTask) -> PrivateState | None:
         """The private state; None before the client's first training."""
         found = self.store.load(task.client, task.kept)
-        return self.method.State(**found) if found else None
+        return self.model(task.client).method.State(**found) if found else None
 
     def _split(self, number: int, part: str, key: Key) -> Any:
         if number != POOLED:
@@ -132,17 +146,28 @@ class Host:
         self._total = Total()
         works = [partial(self._next, *both, order) for both in zip_longest(order.tasks, order.tasks[1:])]
         with reporting_full_gpu(), deterministic_kernels(self.device), seeds.preserved_streams():
-            reports = (
-                self._turns.run(works, [task.client for task in order.tasks])
-                if self._turns
-                else [work() for work in works]
-            )
+            reports = self._done(works, [task.client for task in order.tasks])
         busy, cpu = time.perf_counter() - begun, time.process_time() - cpu
         train, evaluate = (sum(getattr(r, f"{part}_seconds") for r in reports) for part in ("train", "eval"))
-        remarks = [*self.learner.row_engine.remarks] if self.learner.row_engine else []
-        uses_rounds = self.context.uses_rounds or self.learner.engine.uses_rounds
+        remarks = [line for own in self.models if own.turns for line in own.turns.engine.remarks]
+        uses_rounds = any(own.method.context.uses_rounds or own.learner.engine.uses_rounds for own in self.models)
         spent = (train, evaluate, busy, cpu, os.getpid(), resident_mb())
         return Reply(reports, *spent, remarks, self._total, uses_rounds, peak_mb(self.device))
+
+    def _done(self, works: Sequence[Callable[[], Report]], clients: Sequence[int]) -> list[Report]:
+        """The reports of pieces of work. Clients that share steps do so with those that have the same model."""
+        places: dict[Turns, list[int]] = defaultdict(list)
+        for place, client in enumerate(clients):
+            if turns := self.model(client).turns:
+                places[turns].append(place)
+        if not places:
+            return [work() for work in works]
+        reports: dict[int, Report] = {}
+        for turns, own in places.items():
+            self._clock = turns.clock
+            done = turns.run([works[place] for place in own], [clients[place] for place in own])
+            reports.update(zip(own, done, strict=True))
+        return [reports[place] for place in range(len(works))]
 
     def _next(self, task: ClientTask, following: ClientTask | None, order: Order) -> Report:
         """Do a task while fetching the state that the following one needs."""
@@ -181,7 +206,7 @@ class Host:
         # A client that trains for its answer uses the rates of the next round.
         client = self._set_round(client, client.round, rate_of=client.round + 1)
         with self._untouched("answer", client):
-            answer = call_hook(self.method, "answer", client)
+            answer = call_hook(self.model(client.id).method, "answer", client)
         if not self._diverged(report, _not_finite(answer, "answer")):
             report.answer = on_cpu(answer)
 
@@ -190,12 +215,13 @@ class Host:
         received = self._called("receive", client)
         if client.epochs:
             self._set_round(client, client.round + 1)
-        self.learner.ledger.clear()
+        client.learner.ledger.clear()
+        method = self.model(client.id).method
         with self._untouched("join", client, received=received):
-            model = call_hook(self.method, "join", client, received)
-        check_shapes(model, self.initial, self.method, "join")
+            model = call_hook(method, "join", client, received)
+        check_shapes(model, client.initial, method, "join")
         if isinstance(model, Weights) and not model.is_finite():
-            report.failure = f"its model holds values that are not finite: lower {self._rate_name()}"
+            report.failure = f"its model holds values that are not finite: lower {rate_name(client.learner)}"
             return
         self._score(task, client, "new_clients", model, report)
 
@@ -222,20 +248,21 @@ class Host:
             self._train(task, self._set_round(client, client.round + 1), received, report)
 
     def _train(self, task: ClientTask, client: Client, received: Weights, report: Report) -> None:
+        learner, method = client.learner, self.model(client.id).method
         with self._measured(report, "train_seconds"):
             client.keeps_optimizers = self.config.train.keep_optimizer
-            self.learner.ledger.clear()
+            learner.ledger.clear()
             with self._untouched("train", client, received=received):
-                upload = call_hook(self.method, "train", client, received)
-                upload = call_hook(self.method, "outgoing", client, received, upload)
-            check_fit(upload, client, self.method)
+                upload = call_hook(method, "train", client, received)
+                upload = call_hook(method, "outgoing", client, received, upload)
+            check_fit(upload, client, method)
             client.keeps_optimizers = False
             make_private(upload, client, self.config.privacy, self.context.drawn)
             if self.config.compression.name != "none":
                 compress_upload(upload, client, self.config.compression, self.config.method.name)
-        if self._diverged(report, self._infinite(upload)):
+        if self._diverged(report, _infinite(upload, learner)):
             return
-        ledger = self.learner.ledger
+        ledger = learner.ledger
         report.loss, report.steps, report.logged = ledger.loss, ledger.steps, dict(ledger.logged)
         if task.after_fit:
             with self._measured(report, "eval_seconds"):
@@ -288,24 +315,25 @@ class Host:
         """Checks that a hook changes nothing; exact once per order, because copying whole models costs time."""
         exact = hook not in self._watched
         self._watched.add(hook)
-        return guard_inputs(self.method, hook, client, exact, **given)
+        return guard_inputs(self.model(client.id).method, hook, client, exact, **given)
 
     def _called(self, hook: str, client: Client) -> Weights:
         """The weights from a hook, which must change nothing."""
+        method = self.model(client.id).method
         with self._untouched(hook, client):
-            found: Weights = call_hook(self.method, hook, client)
-        return check_shapes(found, self.initial, self.method, hook)
+            found: Weights = call_hook(method, hook, client)
+        return check_shapes(found, client.initial, method, hook)
 
     def _look(
         self, task: ClientTask, client: Client, point: str, model: Weights, report: Report
     ) -> Weights | Predictor | None:
         """Evaluate the method's version of a model at a point; before any training, at that of a fit."""
-        message = client.message
+        message, method = client.message, self.model(client.id).method
         if point != "after_agg":
             client.message = Message()
         with self._untouched("personal", client, model=model):
-            found = call_hook(self.method, "personal", client, model, point if point == "after_agg" else "after_fit")
-            personal: Weights | Predictor | None = check_shapes(found, self.initial, self.method, "personal")
+            found = call_hook(method, "personal", client, model, point if point == "after_agg" else "after_fit")
+            personal: Weights | Predictor | None = check_shapes(found, client.initial, method, "personal")
             self._score(task, client, point, personal, report)
         client.message = message
         return personal
@@ -316,50 +344,53 @@ class Host:
             report.failure, report.cause = reason, "not finite"
         return bool(reason)
 
-    def _infinite(self, upload: Upload) -> str | None:
-        ledger = self.learner.ledger
-        if ledger.loss is not None and not torch.isfinite(torch.tensor(ledger.loss)):
-            return f"the training loss became {ledger.loss}: lower {self._rate_name()}"
-        if upload.trained is not None and not upload.trained.is_finite():
-            return f"the trained model holds values that are not finite: lower {self._rate_name()}"
-        return _not_finite(upload, "upload", known=upload.trained)
-
-    def _rate_name(self) -> str:
-        """Names the place where the user sets the learning rate of the steps."""
-        if not self.learner.ledger.own_rate:
-            return "train.lr"
-        return f"the rate in {type(self.learner.module).__name__}.configure_optimizers"
-
     def _score(
         self, task: ClientTask, client: Client, point: str, model: Weights | Predictor | None, report: Report
     ) -> None:
         """Evaluate a model on the client's data, if the point has one."""
         if model is not None:
             keeps = point in task.keep and self.config.save_models
-            if keeps and isinstance(model, Weights) and (state := self.learner.flat.trained_state_dict(model)):
+            if keeps and isinstance(model, Weights) and (state := client.learner.flat.trained_state_dict(model)):
                 report.models[point] = Message(**state)
             predictor = model.scores if isinstance(model, Predictor) else model
             found: Scores = {}
             if len(client.val):
-                found["val"] = self.learner.evaluate(predictor, client.val)
+                found["val"] = client.learner.evaluate(predictor, client.val)
             if len(client.test):
                 groups = self.data.groups(client.test) if self.config.evaluate.by else {}
                 kept: list[tuple[Tensor, Tensor]] | None = None
                 if point in task.keep and self.config.save_predictions:
                     kept = []
-                found["test"] = self.learner.evaluate(predictor, client.test, groups, kept)
+                found["test"] = client.learner.evaluate(predictor, client.test, groups, kept)
                 if kept is not None:
                     outputs, targets = (torch.cat(parts) for parts in zip(*kept, strict=True))
                     whole = {"outputs": outputs.float(), "targets": targets, "rows": client.test.rows}
                     report.predictions[point] = on_cpu(Message(**whole))
             if isinstance(model, Predictor) and model.loss_of is not None:
                 for part, score in found.items():
-                    name = self.learner.task.loss_metric
-                    score[name] = self.learner.evaluate(model.loss_of, getattr(client, part))[name]
+                    name = client.learner.task.loss_metric
+                    score[name] = client.learner.evaluate(model.loss_of, getattr(client, part))[name]
             if self.config.evaluate.module_metrics and isinstance(model, Weights):
                 for part, score in found.items():
-                    score |= self.learner.logged(model, getattr(client, part))
+                    score |= client.learner.logged(model, getattr(client, part))
             report.scores[point] = found
+
+
+def _infinite(upload: Upload, learner: Learner) -> str | None:
+    """Names what is not finite of a fit or its upload."""
+    loss = learner.ledger.loss
+    if loss is not None and not torch.isfinite(torch.tensor(loss)):
+        return f"the training loss became {loss}: lower {rate_name(learner)}"
+    if upload.trained is not None and not upload.trained.is_finite():
+        return f"the trained model holds values that are not finite: lower {rate_name(learner)}"
+    return _not_finite(upload, "upload", known=upload.trained)
+
+
+def rate_name(learner: Learner) -> str:
+    """Names the place where the user sets the learning rate of the steps."""
+    if not learner.ledger.own_rate:
+        return "train.lr"
+    return f"the rate in {type(learner.module).__name__}.configure_optimizers"
 
 
 def _not_finite(message: Message, what: str, known: Weights | None = None) -> str | None:

@@ -21,8 +21,6 @@ from fedbench.runtime.predict_script import from_run
 
 MODELS_FOLDER = "models"
 """A run's folder for these models."""
-BASE = "base.safetensors"
-"""The file of the frozen parameters, which all models of a seed have."""
 GLOBAL, SHARED = "global", "shared"
 """The folders of the server's models, beside those of the clients."""
 
@@ -31,13 +29,14 @@ class KeptModels:
     """Writes the models that hosts send, and the server's, below a run's folder.
 
     points: which they are. parts: of the driver. In a folder for each client lie the trained tensors of each point, as
-    adapters too if the module is one of `peft`; what a module needs besides is written once.
+    adapters too if the module is one of `peft`; what a module needs besides is written once for each model.
     """
 
     def __init__(self, config: Config, seed: int, points: KeptPoints, folder: Path, parts: Parts | None = None) -> None:
         self.points, self.parts = points, parts
         self.wanted, self.name = config.save_models, config.method.name
         self.folder = folder / MODELS_FOLDER / f"seed-{seed}"
+        self._known: dict[str, dict[str, Any]] = {}
 
     def take(self, number: int, reports: Sequence[Report]) -> Iterator[str]:
         """Write the received models; yields a warning for each that could not be written."""
@@ -45,7 +44,8 @@ class KeptModels:
             for name in self.points.asked(report.client, number):
                 for point in self.points.points(name):
                     if name in report.models:
-                        yield from self._write(client_folder(report.client), point, report.models[name].tensors)
+                        own, tensors = self._parts(report.client), report.models[name].tensors
+                        yield from self._write(own, client_folder(report.client), point, tensors)
                     elif name in report.scores:
                         yield (
                             f"save_models: {self.name}'s personal model at {point} is not one state dict of the model, "
@@ -59,16 +59,16 @@ class KeptModels:
 
         part: what `Method.shared_part` returns, if there is no global model.
         """
-        assert self.parts is not None
-        flat, given = self.parts.learner.flat, whole or part
+        parts = self._parts(0)
+        flat, given = parts.learner.flat, whole or part
         tensors = None if given is None else flat.trained_state_dict(given)
         if given is not None and tensors is None:
             yield f"save_models: {self.name}'s global model is not one state dict of the model, so it is not kept"
         elif whole is not None and tensors is not None:
-            yield from self._write(GLOBAL, "after_agg", tensors)
+            yield from self._write(parts, GLOBAL, "after_agg", tensors)
         elif tensors is not None:
             shared = {key: tensor for key, tensor in tensors.items() if unwrapped_name(key) not in self._private}
-            yield from self._write(SHARED, "after_agg", shared, predicts=False)
+            yield from self._write(parts, SHARED, "after_agg", shared, predicts=False)
             yield f"save_models: {self.name} has no global model; models/seed-*/{SHARED} has what its clients share"
         else:
             yield f"save_models: {self.name} has no global model and no part that all clients share"
@@ -90,35 +90,47 @@ class KeptModels:
         kinds = (
             (layout.params, method.shared_params.mask),
             (layout.buffers, method.shared_buffers.mask),
-            (layout.counters, ~method.private_counters.mask),
+            (layout.counters, method.shared_counters.mask),
         )
         return {slot.name for slots, mask in kinds for slot in slots if not mask[slot.start : slot.stop].all()}
 
-    @cached_property
-    def _about(self) -> dict[str, Any]:
+    def _parts(self, client: int) -> Parts:
         assert self.parts is not None
-        return about_model(self.parts.run, self.parts.learner)
+        return self.parts.of(client)
 
-    def _write(self, name: str, point: str, tensors: dict[str, Tensor], predicts: bool = True) -> Iterator[str]:
-        assert self.parts is not None
-        flat, own, script = self.parts.learner.flat, self.folder / name, None
+    def _about(self, parts: Parts) -> dict[str, Any]:
+        if parts.model not in self._known:
+            self._known[parts.model] = about_model(parts.run.with_model(parts.model), parts.learner)
+        return self._known[parts.model]
+
+    def _write(
+        self, parts: Parts, name: str, point: str, tensors: dict[str, Tensor], predicts: bool = True
+    ) -> Iterator[str]:
+        flat, own, script, about = parts.learner.flat, self.folder / name, None, self._about(parts)
         if not (own / ABOUT).exists():
             own.mkdir(parents=True, exist_ok=True)
-            if flat.frozen and not (self.folder / BASE).exists():
+            base = base_file(parts.run.config, parts.model)
+            if flat.frozen and not (self.folder / base).exists():
                 whole = flat.state_dict(flat.initial()) or {}
                 frozen = {key: tensor for key, tensor in whole.items() if key in flat.frozen}
-                write_atomically(self.folder / BASE, encode_state_dict(frozen))
-            if predicts and "no_script" not in self._about:
-                script = from_run(self._about, BASE if flat.frozen else None)
-            write_beside(own, self._about, script)
+                write_atomically(self.folder / base, encode_state_dict(frozen))
+            if predicts and "no_script" not in about:
+                script = from_run(about, base if flat.frozen else None)
+            write_beside(own, about, script)
         write_atomically(own / f"{point}.safetensors", encode_state_dict(tensors))
         if flat.frozen and predicts:
             write_adapters(own, f"{point}-adapter", flat.module, tensors)
-        if predicts and "no_script" in self._about:
+        if predicts and "no_script" in about:
             yield (
-                f"save_models: no predict.py is written, because {self._about['no_script']}: fedbench.load_model gives "
+                f"save_models: no predict.py is written, because {about['no_script']}: fedbench.load_model gives "
                 "the model, and `fedbench export --format torch.export` writes a program"
             )
+
+
+def base_file(config: Config, model: str) -> str:
+    """The file of the frozen parameters, which all clients with a model have in a seed."""
+    names = list(dict.fromkeys(config.model.names))
+    return f"base-{names.index(model)}.safetensors" if len(names) > 1 else "base.safetensors"
 
 
 def client_folder(client: int) -> str:

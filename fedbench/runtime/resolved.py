@@ -20,7 +20,7 @@ class ResolvedRun:
 
     Every process builds it once from the configuration that it is sent, so that its classes come from its own imports.
     config: with every default filled in. options: of the method. dealt: the partitions that
-    this process knows, by seed.
+    this process knows, by seed. first_model: the name of the first model, also in the runs of `with_model`.
     """
 
     config: Config
@@ -30,6 +30,7 @@ class ResolvedRun:
     aggregator: Aggregator
     task: Task
     dealt: Mapping[int, Partition] = field(default_factory=dict)
+    first_model: str = ""
 
     @classmethod
     def of(cls, config: Config, dataset: Dataset | None = None) -> "ResolvedRun":
@@ -45,6 +46,7 @@ class ResolvedRun:
             methods.checked_options(config.method),
             rules.make(config.aggregator),
             load(dataset.task, config.evaluate.model_dump()),
+            first_model=config.model.names[0],
         )
 
     @property
@@ -57,6 +59,11 @@ class ResolvedRun:
         """The partition of the seed, dealt if it is not known: with a million clients that takes seconds."""
         known = self.dealt.get(self.seed)
         return known if known is not None else partition(self.dataset, self.config, self.seed)
+
+    def with_model(self, name: str) -> "ResolvedRun":
+        """The run as the clients with one of its models see it."""
+        config = self.config.model_copy(update={"model": self.config.model.alone(name)})
+        return replace(self, config=config)
 
     def of_seed(self, config: Config) -> "ResolvedRun":
         """The same run with the configuration of a job, which has one of its seeds."""

@@ -204,7 +204,7 @@ class ComparedMethod:
         optimizer = str(self._seen(asked).get("train.optimizer", "auto"))
         if "train.optimizer" in axes:
             return ()
-        if optimizer == "auto" and models.MODELS.path(asked.model.name):
+        if optimizer == "auto" and all(map(models.MODELS.path, asked.model.names)):
             optimizer = "module"
         idle = unused_train_keys(methods.load(self.name), optimizer)
         return tuple(key for key in axes if key in {f"train.{name}" for name in idle})

@@ -130,10 +130,12 @@ class Cost:
     @property
     def seconds(self) -> float:
         """Seconds of training and evaluation on one core, from a step measured now. Raises ConfigError."""
-        pace = self.config.train.model_dump(mode="json", include=PACE_KEYS)
-        asked = Config(data=self.config.data, model=self.config.model, train={**pace, "batch_size": self.batch})
+        pace = {**self.config.train.model_dump(mode="json", include=PACE_KEYS), "batch_size": self.batch}
+        own = self.config.model
+        asked = [Config(data=self.config.data, model=own.alone(name), train=pace) for name in own.names]
+        each = [step_seconds(one.model_dump_json(), self.dataset) for one in asked]
         steps = self.steps + self.joining_steps + FORWARD_SHARE * self.looks / self.batch
-        return step_seconds(asked.model_dump_json(), self.dataset) * steps
+        return sum(each) / len(each) * steps
 
 
 def steps_of(config: Config) -> int:

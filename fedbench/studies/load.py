@@ -13,7 +13,7 @@ from fedbench.results.matrix import is_matrix
 from fedbench.results.plan import Plan
 from fedbench.results.reader import Records
 from fedbench.runtime.build import build_learner
-from fedbench.runtime.kept_models import BASE, GLOBAL, MODELS_FOLDER, SHARED, client_folder
+from fedbench.runtime.kept_models import GLOBAL, MODELS_FOLDER, SHARED, base_file, client_folder
 from fedbench.runtime.resolved import ResolvedRun
 from fedbench.studies.compare import Comparison
 from fedbench.studies.grid import GridResult
@@ -54,7 +54,7 @@ def load_model(folder: str | Path, client: int | str, seed: int | None = None, p
 
 
 def kept_learner(folder: Path, client: int | str, seed: int | None, point: str) -> tuple[ResolvedRun, Learner]:
-    """A run, and its learner with the weights of a kept model. Raises ConfigError if it was not kept."""
+    """A run with the model of a client, and its learner with the kept weights. Raises ConfigError if there are none."""
     config = Config(**Records(folder).config())
     seed = config.seeds[0] if seed is None else seed
     kept = folder / MODELS_FOLDER / f"seed-{seed}"
@@ -63,9 +63,11 @@ def kept_learner(folder: Path, client: int | str, seed: int | None, point: str) 
     if not file.exists() and not before.exists():
         raise ConfigError(f"{file}: no model was kept for this client, seed and point; {_kept_beside(kept, config)}")
     config.resources.hosts = config.resources.gpus_per_host = 0
-    run = resolve(config)
-    learner = build_learner(run, seed)
-    parts = [kept / BASE, file] if (kept / BASE).exists() else [file]
+    whole = resolve(config)
+    names = whole.config.model.names
+    run = whole.with_model(names[0 if client == GLOBAL else int(client) % len(names)])
+    learner, base = build_learner(run, seed), kept / base_file(whole.config, run.config.model.name)
+    parts = [base, file] if base.exists() else [file]
     tensors = [read_state_dict(path) for path in (parts if file.exists() else [before])]
     learner.flat.load_state_dict({key: tensor for own in tensors for key, tensor in own.items()})
     return run, learner

@@ -1,4 +1,4 @@
-"""Models that a user passes as instances: a class whose objects are copies of the instance."""
+"""Models that a user passes as instances: a class whose objects are copies of the instance. Lists of models."""
 
 from collections.abc import Mapping
 from copy import deepcopy
@@ -8,13 +8,14 @@ from typing import Any
 
 from fedbench.errors import ConfigError, first_line
 from fedbench.import_string import AT, keep
+from fedbench.user_code import name_of
 from fedbench.user_code.objects import Walk
 
 MARK = "_copies_an_instance"
 
 
 def with_model_name(value: Any) -> Any:
-    """A model section in which an instance is replaced by its name. Raises ConfigError."""
+    """A model section in which an instance, or a list of models, is replaced by its name. Raises ConfigError."""
     if isinstance(value, Mapping):
         return {**value, "name": _named(value["name"])} if "name" in value else value
     name = _named(value)
@@ -26,8 +27,26 @@ def copies_instance(kind: type) -> bool:
     return MARK in vars(kind)
 
 
+def _joined(models: list[Any]) -> str:
+    """The name of several models, which are names, classes or instances. Raises ConfigError."""
+    names = [name_of(item) if isinstance(item, type) else _named(item) for item in models]
+    for name in names:
+        if not isinstance(name, str) or not name.strip():
+            raise ConfigError(
+                f"model: a list holds the models that clients get in turn, each a name, a class or an instance, not "
+                f"{name!r}; arguments (model.ARGUMENT) are the same for all of them"
+            )
+    if not names:
+        raise ConfigError("model: the list is empty; name one model or more")
+    return ",".join(names)
+
+
 def _named(value: Any) -> Any:
-    """The name of an instance of LightningModule; anything else unchanged. Raises ConfigError."""
+    """The name of an instance of LightningModule, or of a list; anything else unchanged. Raises ConfigError."""
+    if isinstance(value, list | tuple):
+        return _joined([*value])
+    if isinstance(value, str) and "," in value:
+        return ",".join(part.strip() for part in value.split(","))
     kinds = [] if isinstance(value, type) else [kind.__name__ for kind in type(value).__mro__]
     if "LightningModule" in kinds:
         return name_of_instance(value)

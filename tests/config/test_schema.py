@@ -16,6 +16,7 @@ from fedbench.config.schema import YOUNGER
 from fedbench.errors import ConfigError
 from fedbench.import_string import import_string
 from fedbench.methods.fedper import FedPer
+from tests.runtime.networks import Awkward
 
 
 def message(**values):
@@ -201,3 +202,19 @@ def test_options_added_later_leave_the_names_of_earlier_results():
     assert Config(method="fedcac", train={"clip_norm": 1.0}).key() != "c172215ab1df"
     plain = Config().model_dump()
     assert all((plain[section] if section else plain)[key] == default for section, key, default in YOUNGER)
+
+
+def test_several_models_are_one_name_with_commas():
+    forms = (["mlp", "resnet8"], ("mlp", "resnet8"), "mlp, resnet8", {"name": ["mlp", "resnet8"]})
+    configs = [Config(model=form) for form in forms]
+    assert {config.key() for config in configs} == {configs[0].key()}
+    assert configs[0].model.names == ["mlp", "resnet8"]
+    assert configs[0].model.alone("mlp").names == Config(model="mlp").model.names
+    assert Config(model=["mlp"]).key() == Config(model="mlp").key()
+    assert Config(model=[Awkward, "mlp"]).model.names == ["tests.runtime.networks:Awkward", "mlp"]
+
+
+@pytest.mark.parametrize("models", [[], [3], ["mlp", ""], [{"name": "mlp"}]], ids=str)
+def test_a_list_of_models_holds_models(models):
+    with pytest.raises(ConfigError, match=r"model:.*list"):
+        Config(model=models)

@@ -11,6 +11,8 @@ from fedbench.methods.base import Method, takes_aggregators
 from tests.runtime.rounds import driver, play, small, stop
 
 HERE = "tests.conformance.test_aggregators"
+SHORTENS = {"fedkd"}
+"""Methods that send the change of the shared model in low rank, which this step has."""
 OWN_SERVER_HALF = {name for name in names() if not takes_aggregators(load(name))}
 
 
@@ -34,7 +36,8 @@ def test_the_shared_model_is_what_the_aggregator_makes(method, tmp_path):
     start = made.server.params.clone()
     assert len(start)
     made.run()
-    assert torch.equal(made.server.params, start + 0.01 + 0.01)
+    error = {"rtol": 0, "atol": 1e-6 if method in SHORTENS else 0}
+    torch.testing.assert_close(made.server.params, start + 0.01 + 0.01, **error)
 
 
 @pytest.mark.parametrize("method", sorted(OWN_SERVER_HALF))

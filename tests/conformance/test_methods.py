@@ -35,7 +35,7 @@ SENDS_NOTHING = {"local", "centralized"}
 FROZEN_HEAD = {"perfedmask"}
 """Methods whose private part is never trained, so that a client keeps none of it."""
 
-USES_ROUNDS = {"fedphp"}
+USES_ROUNDS = {"fedkd", "fedphp"}
 """Methods whose rounds depend on how many there are."""
 
 ON_RAY = {"centralized", "co-pfl", "ditto", "fedavg", "fedcac", "fedmosaic", "scaffold"}
@@ -201,14 +201,15 @@ def test_hooks_that_look_change_nothing(method, undisturbed):
     assert len(hosts.tasks) == CLIENTS
     for number, task in hosts.tasks.items():
         client = host.client(task, ROUNDS)
-        before = snapshot(vars(client.state)), snapshot(client.message.tensors), snapshot(vars(host.initial))
+        before = snapshot(vars(client.state)), snapshot(client.message.tensors), snapshot(vars(client.initial))
         data = client.test if len(client.test) else client.train
-        received = host.method.receive(client)
-        looks = [partial(host.method.receive, client), partial(host.method.personal, client, received, "after_agg")]
+        own = host.models[0].method
+        received = own.receive(client)
+        looks = [partial(own.receive, client), partial(own.personal, client, received, "after_agg")]
         for look in looks:
             first, second = (scored(host, look(), data) for _ in range(2))
             assert torch.equal(first, second), number
-        after = snapshot(vars(client.state)), snapshot(client.message.tensors), snapshot(vars(host.initial))
+        after = snapshot(vars(client.state)), snapshot(client.message.tensors), snapshot(vars(client.initial))
         assert all(same(a, b) for a, b in zip(before, after, strict=True))
 
 
@@ -255,7 +256,7 @@ class Watching(InProcess):
 
 def scored(host: Host, model: Any, data: Any) -> Tensor:
     """Class scores of a model."""
-    return host.learner.logits(model, data) if isinstance(model, Weights) else model.scores(data)
+    return host.models[0].learner.logits(model, data) if isinstance(model, Weights) else model.scores(data)
 
 
 def snapshot(tree: Any) -> Any:
@@ -313,7 +314,7 @@ def test_who_trains_keeps_what_is_private(method, undisturbed):
     states = {n: hosts.host.client(task, ROUNDS).state for n, task in hosts.tasks.items() if task.kept}
     private = {number for number, state in states.items() if not replace(state, optimizers={}).is_empty}
     trained = {task.client for order in hosts.orders for task in order.tasks if task.train}
-    own, kind = hosts.host.method, load(method)
+    own, kind = hosts.host.models[0].method, load(method)
     entries = (own.private_params, own.private_buffers, own.private_counters)
     keeps = kind.State is not PrivateState or any(part.size for part in entries)
     assert private == (trained if keeps and method not in FROZEN_HEAD else set())

@@ -104,7 +104,7 @@ def test_under_fedavg_a_newcomer_begins_with_the_score_of_the_global_model(tmp_p
     rows = newcomers(tmp_path).query("metric == 'accuracy' and epochs == 0").set_index("client")
     for number in (8, 9):
         data = host.data.split([number], "test", ("test",))
-        right, count = host.learner.evaluate(model, data)["accuracy"]
+        right, count = host.models[0].learner.evaluate(model, data)["accuracy"]
         assert rows["value"][number] == right / count
         assert rows["n"][number] == count == len(run.setup.partition.rows_of(number).test)
 

@@ -108,11 +108,11 @@ def fitted(**data) -> list[float]:
     host = Host.of(Setup(config, 0, partition(dataset, config, 0)), ResolvedRun.of(config, dataset))
     data = host.data.split([3], "train", (0, 3, 1))
     before = torch.get_rng_state()
-    weights = [host.learner.fit(Fit(host.initial, data, p)).params for p in ("fit", "fit", "other")]
+    weights = [host.models[0].learner.fit(Fit(host.models[0].initial, data, p)).params for p in ("fit", "fit", "other")]
     torch.set_rng_state(before)
     assert torch.equal(weights[0], weights[1])
     assert not torch.equal(weights[0], weights[2])
-    accuracy = host.learner.evaluate(host.initial, data)
+    accuracy = host.models[0].learner.evaluate(host.models[0].initial, data)
     return [*weights[0].tolist(), accuracy["loss"][0]]
 
 

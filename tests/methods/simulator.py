@@ -214,7 +214,10 @@ class Simulation(Driver):
         self.train, self.draw = config.train, draw or (lambda t: range(len(clients)))
         chosen = kind.Options(**options)
         built = module or Mlp()
-        adapt = lambda m, layout: kind.adapt_model(m, layout, chosen, ModelFacts(seed, classes, features_of(m, layout)))  # noqa: E731
+        another = lambda name: copy.deepcopy(plain)  # noqa: E731
+        facts = lambda m, layout: ModelFacts(seed, classes, features_of(m, layout), another)  # noqa: E731
+        plain = copy.deepcopy(built)
+        adapt = lambda m, layout: kind.adapt_model(m, layout, chosen, facts(m, layout))  # noqa: E731
         self.learner = Learner(built, self.train, adapt=adapt)
         cast = lambda d: Data(d.x.to(self.learner.dtype), d.labels)  # noqa: E731
         self.data, self.public = [cast(d) for d in clients], public and cast(public)
@@ -231,7 +234,7 @@ class Simulation(Driver):
             draw=lambda seed: self.learner.redraw(self.learner.initial(), "", seed),
         )
         run = ResolvedRun(config, None, kind, chosen, context.aggregator, self.learner.task)  # type: ignore[arg-type]
-        parts = Parts(run, 0, self.learner, context, kind(chosen, context))
+        parts = Parts(run, 0, self.learner, context, kind(chosen, context), "mlp")
         self.host = RecordingHost(parts, HandMadeData(self.data, self.public), MemoryStore())
         setup, recorder = Setup(config, 0, Partition(Clients.of([]))), Recorder(Path("/nowhere"), self.learner.task)
         super().__init__(parts, setup, LocalHosts(self.host), recorder)
@@ -346,7 +349,9 @@ def assert_near(a: Simulation, b: Simulation, points=("after_fit", "after_agg"),
 def close(vector, values, digits=6) -> bool:
     """Equal to the printed digits."""
     vector = torch.as_tensor(vector, dtype=torch.float64).flatten()
-    return torch.allclose(vector, torch.tensor(values, dtype=torch.float64).flatten(), rtol=0, atol=0.51 * 10**-digits)
+    return torch.allclose(
+        vector, torch.as_tensor(values, dtype=torch.float64).flatten(), rtol=0, atol=0.51 * 10**-digits
+    )
 
 
 def accuracy_of(learner: Learner, predictor: Any, data: Data) -> float:

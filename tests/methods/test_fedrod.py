@@ -69,7 +69,7 @@ def test_two_joint_steps(epochs):
     run.learner.fit, fit = lambda f: kept.append(fit(f)) or kept[-1], run.learner.fit
     run.run(1)
     assert close(kept[0].params, STEPS[epochs])
-    assert run.host.learner.ledger.losses.item() == pytest.approx(
+    assert run.host.models[0].learner.ledger.losses.item() == pytest.approx(
         [1.032106 + 0.917817, 1.032106 + 0.917817 + 0.955564 + 0.832367][epochs - 1], abs=2e-6
     )
     assert close(run.log[0].after_agg[0].params[1:3], [a + b for a, b in zip(STEPS[epochs][1:3], STEPS[epochs][3:])])  # noqa: B905

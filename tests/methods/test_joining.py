@@ -17,7 +17,7 @@ EPOCHS = {"fedpac": "body_epochs"}
 LIKE_OTHERS = [
     *("fedavg", "fedprox", "fedbn", "fedper", "lg-fedavg", "local", "scaffold", "feddyn", "moon", "fedala", "fedas"),
     *("apfl", "pfedme", "fedphp", "fedselect", "flute", "floco", "feddpa", "fedobp", "fedrod", "fedcp", "gpfl"),
-    *("feddbe", "fedproto", "pfedfda", "co-pfl", "knn-per", "fedfomo", "fedcac", "fedpac"),
+    *("feddbe", "fedproto", "pfedfda", "co-pfl", "knn-per", "fedfomo", "fedcac", "fedpac", "fml", "fedkd"),
 ]
 OPTIONS = {"floco": {"tau": None, "alpha_sampling": "center"}, "fedfomo": {"val_fraction": 0}}
 STEP = {"lr": 0.1, "momentum": 0, "weight_decay": 0, "batch_size": 1}

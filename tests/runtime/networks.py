@@ -30,6 +30,26 @@ class Awkward(LightningModule):
         return torch.optim.SGD(self.parameters(), lr=0.05, momentum=0.9)
 
 
+class Normed(Awkward):
+    """The same, with its classifier under the usual name, and 12 features."""
+
+    def __init__(self, classes: int) -> None:
+        super().__init__(classes)
+        self.head = self.classifier
+        del self.classifier
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.body(x))
+
+
+class Deep(Normed):
+    """Two hidden layers, no BatchNorm, and 12 features too."""
+
+    def __init__(self, classes: int) -> None:
+        super().__init__(classes)
+        self.body = nn.Sequential(nn.Flatten(), nn.Linear(64, 20), nn.ReLU(), nn.Linear(20, 12), nn.Tanh())
+
+
 class Parted(LightningModule):
     """A network in one part with its classifier, a part that torch.compile may wrap."""
 
