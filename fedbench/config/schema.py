@@ -40,7 +40,8 @@ YOUNGER = (
     ("", "stragglers", StragglersConfig().model_dump()),
     ("", "attack", AttackConfig().model_dump()),
     ("", "compression", CompressionConfig().model_dump()),
-    ("", "privacy", PrivacyConfig().model_dump()),
+    ("privacy", "level", "client"),
+    ("", "privacy", PrivacyConfig().model_dump(exclude={"level"})),
 )
 """Section, key and default of options that do not count by default, so that earlier results keep their names."""
 

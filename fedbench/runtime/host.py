@@ -201,6 +201,7 @@ class Host:
 
     def _task(self, client: Client, task: ClientTask, global_model: Message | None, report: Report) -> None:
         received = personal = None
+        self.learner.ledger.clear()  # the noise of private steps is drawn by their number
         with self._measured(report, "train_seconds" if task.train else "eval_seconds"):
             if task.train or task.after_agg:
                 received = self._called("receive", client)
