@@ -40,8 +40,8 @@ YOUNGER = (
     ("", "stragglers", StragglersConfig().model_dump()),
     ("", "attack", AttackConfig().model_dump()),
     ("", "compression", CompressionConfig().model_dump()),
+    ("", "privacy", PrivacyConfig().model_dump()),
     ("privacy", "level", "client"),
-    ("", "privacy", PrivacyConfig().model_dump(exclude={"level"})),
 )
 """Section, key and default of options that do not count by default, so that earlier results keep their names."""
 
@@ -420,8 +420,8 @@ class Config(Section):
         for key in (*LOGGING, "seeds", "resources", "checkpoint", "keep_results", "name", "out"):
             del tree[key]
         for section, key, default in YOUNGER:
-            held = tree[section] if section else tree
-            if held[key] == default:
+            held = tree.get(section, {}) if section else tree
+            if key in held and held[key] == default:
                 del held[key]
         if tree["train"]["engine"] in ("auto", "loop", "graph"):  # with the same bits
             tree["train"].update(engine="loop", width=TrainConfig().width)
