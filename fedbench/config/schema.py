@@ -31,6 +31,7 @@ LOGGING = ("loggers", "log_clients", "wandb")
 YOUNGER = (
     ("", "save_predictions", False),
     ("evaluate", "module_metrics", False),
+    ("evaluate", "common_test", False),
     ("train", "clip_norm", None),
     ("train", "accumulate", 1),
     ("partition", "new_clients", 0),
@@ -281,6 +282,11 @@ class EvaluateConfig(Section):
         False,
         description="also record what the module logs in its test_step, else its validation_step, per client, in "
         "clients.parquet",
+    )
+    common_test: bool = Field(
+        False,
+        description="also evaluate every model on the test images of all clients together; takes as many times longer "
+        "as there are clients",
     )
     new_clients_epochs: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)] = Field(
         NEW_CLIENTS_EPOCHS,

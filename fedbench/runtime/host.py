@@ -19,6 +19,7 @@ from fedbench.methods.messages import Message, Upload, weights_of
 from fedbench.module import seeds
 from fedbench.module.seeds import Key
 from fedbench.module.weights import Weights
+from fedbench.results.schema import COMMON
 from fedbench.runtime import trees
 from fedbench.runtime.build import Parts, build_parts
 from fedbench.runtime.client_data import ClientData
@@ -360,6 +361,9 @@ class Host:
             if self.config.evaluate.module_metrics and isinstance(model, Weights):
                 for part, score in found.items():
                     score |= self.learner.logged(model, getattr(client, part))
+            if self.config.evaluate.common_test and point != "new_clients" and len(client.test):
+                whole = self.data.split(range(self.context.clients), "test", client.test.key)
+                found[COMMON] = self.learner.evaluate(predictor, whole)
             report.scores[point] = found
 
 
