@@ -23,7 +23,8 @@ class Table:
     what: the kind, for error messages. group: the group of entry points. own: the places of fedbench's own things, as
     `package.module:name`, or as `package.module` from which `extract` takes the thing. extra_names: further valid
     names, which `load` does not know. form: how users write a thing without a name. check: raises ConfigError if a
-    thing that is not fedbench's own is not of this kind.
+    thing that is not fedbench's own is not of this kind. elsewhere: names that one may expect here, and in words what
+    to use instead.
     """
 
     what: str
@@ -33,6 +34,7 @@ class Table:
     extra_names: tuple[str, ...] = ()
     form: str = ""
     check: Callable[[str, Any], None] = lambda name, thing: None
+    elsewhere: Mapping[str, str] = field(default_factory=dict)
 
     def names(self) -> list[str]:
         """All valid names. Imports none of the things."""
@@ -62,6 +64,8 @@ class Table:
             raise self._unknown(name)
 
     def _unknown(self, name: str) -> ConfigError:
+        if name in self.elsewhere:
+            return ConfigError(f"{name} is no {self.what}: {self.elsewhere[name]}")
         form = f" (your own: {self.form})" if self.form else ""
         return ConfigError(f"unknown {self.what} '{name}': {nearest(name, self.names())}{form}")
 

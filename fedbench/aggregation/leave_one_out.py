@@ -9,6 +9,10 @@ import torch
 from torch import Tensor
 
 from fedbench.aggregation.columns import GATHERED, by_columns
+from fedbench.aggregation.means import normalise
+
+LEAST_SCORE = 1e-9
+"""Sum of scores below which they are rounding errors of 0."""
 
 
 def cut_alike(*vectors: Tensor) -> Iterator[tuple[Tensor, ...]]:
@@ -34,6 +38,8 @@ def deviations(start: Tensor, sent: Sequence[Tensor], masks: Sequence[Tensor]) -
     start: `[N]`, the common start; sent: n vectors `[N]`; masks: n bool ones, true where a client sent. The mean of an
     entry is over the others who sent it, and 0 if nobody did.
     """
+    if not len(start):
+        return [1.0] * len(sent)
     parts: dict[int, Tensor] = {}
 
     def part(columns: slice) -> None:
@@ -52,3 +58,8 @@ def one_minus_cosine(product: float, square: float, other: float) -> float:
     norms = sqrt(square) * sqrt(other)
     cosine = product / norms if norms else 0.0
     return 1 - min(1.0, max(-1.0, cosine))
+
+
+def contribution_weights(scores: Sequence[float]) -> list[float]:
+    """Weights in proportion to the clients' scores >= 0 (eq. 10); uniform if all are 0."""
+    return normalise(scores if sum(scores) > LEAST_SCORE else [1.0] * len(scores))

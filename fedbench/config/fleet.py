@@ -58,16 +58,29 @@ class CompressionConfig(Section):
 
 
 class PrivacyConfig(Section):
-    """Client-level differential privacy: updates are shortened to a length, and noise is added to them."""
+    """Differential privacy: updates, or the gradients of single samples, are shortened, and noise is added."""
 
+    level: Literal["client", "sample"] = Field(
+        "client",
+        description="what is protected: client: all data of a client, by noise on its update; sample: every training "
+        "sample, by noise on each gradient step (DP-SGD)",
+    )
     clip: float | None = Field(
-        None, gt=0, description="largest length of an update, what a client sends minus what it received; none: any"
+        None,
+        gt=0,
+        description="largest length of an update, what a client sends minus what it received (level client), or of a "
+        "sample's gradient (sample); none: any",
     )
     noise: float = Field(
         0.0,
         ge=0,
-        description="standard deviation of the noise in the sum of a round's updates, in multiples of clip; 0: none",
+        description="standard deviation of the noise in the sum of a round's updates, or of a batch's gradients, in "
+        "multiples of clip; 0: none",
     )
     delta: float | None = Field(
-        None, gt=0, lt=1, description="delta of the reported epsilon; none: 1 / number of clients"
+        None,
+        gt=0,
+        lt=1,
+        description="delta of the reported epsilon; none: 1 / number of clients, or of the largest client's training "
+        "samples (level sample)",
     )

@@ -31,6 +31,7 @@ LOGGING = ("loggers", "log_clients", "wandb")
 YOUNGER = (
     ("", "save_predictions", False),
     ("evaluate", "module_metrics", False),
+    ("evaluate", "common_test", False),
     ("train", "clip_norm", None),
     ("train", "accumulate", 1),
     ("partition", "new_clients", 0),
@@ -41,6 +42,7 @@ YOUNGER = (
     ("", "attack", AttackConfig().model_dump()),
     ("", "compression", CompressionConfig().model_dump()),
     ("", "privacy", PrivacyConfig().model_dump()),
+    ("privacy", "level", "client"),
 )
 """Section, key and default of options that do not count by default, so that earlier results keep their names."""
 
@@ -291,6 +293,11 @@ class EvaluateConfig(Section):
         description="also record what the module logs in its test_step, else its validation_step, per client, in "
         "clients.parquet",
     )
+    common_test: bool = Field(
+        False,
+        description="also evaluate every model on the test images of all clients together; takes as many times longer "
+        "as there are clients",
+    )
     new_clients_epochs: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)] = Field(
         NEW_CLIENTS_EPOCHS,
         description="local epochs after which newcomers (partition.new_clients) are evaluated, each from the start",
@@ -429,8 +436,8 @@ class Config(Section):
         for key in (*LOGGING, "seeds", "resources", "checkpoint", "keep_results", "name", "out"):
             del tree[key]
         for section, key, default in YOUNGER:
-            held = tree[section] if section else tree
-            if held[key] == default:
+            held = tree.get(section, {}) if section else tree
+            if key in held and held[key] == default:
                 del held[key]
         if tree["train"]["engine"] in ("auto", "loop", "graph"):  # with the same bits
             tree["train"].update(engine="loop", width=TrainConfig().width)

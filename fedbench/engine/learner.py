@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from functools import partial
 from types import MappingProxyType
+from typing import Any, NoReturn
 
 import torch
 from lightning import LightningModule
@@ -15,6 +17,7 @@ from fedbench.engine.fit import AMOUNT, Fit
 from fedbench.engine.graph import Graph
 from fedbench.engine.loop import Loop, Training
 from fedbench.engine.module_optimizer import try_optimizer
+from fedbench.engine.private_loop import PrivateLoop, PrivateSteps, refuse_method
 from fedbench.engine.row_engine import RowEngine
 from fedbench.engine.stack import Stack
 from fedbench.engine.trainer import TrainerEngine
@@ -31,8 +34,8 @@ class Learner:
     """Training and evaluation of a method on a host. Raises ConfigError for unsupported settings.
 
     head, adapt, copies: see `FlatModule`; optimizer, rounds: see `Engine`; task, evaluate_batch, by_batches: see
-    `Evaluator`. schedules: the types of the module's schedulers. looks_again: whether its optimiser evaluates the
-    loss of a batch several times.
+    `Evaluator`; private: how steps are made private (privacy.level = sample). schedules: the types of the module's
+    schedulers. looks_again: whether its optimiser evaluates the loss of a batch several times.
     """
 
     def __init__(
@@ -49,6 +52,7 @@ class Learner:
         task: Task | None = None,
         evaluate_batch: int = 500,
         by_batches: bool = False,
+        private: PrivateSteps | None = None,
     ) -> None:
         hooks = Hooks(module) if train.engine != "trainer" else None
         if overrides(module, "setup"):
@@ -58,7 +62,11 @@ class Learner:
         self.train, self.task = train, task or load("classification")
         self.flat = flat = FlatModule(module, torch.device(device), train.precision, head, adapt, copies)
         self.evaluator = evaluator = Evaluator(flat, self.task, hooks, evaluate_batch, by_batches)
-        self.engine = ENGINES[engine_on(flat.device, train.engine)](flat, train, hooks, optimizer, rounds)
+        given = flat, train, hooks, optimizer, rounds
+        if private is None:
+            self.engine = ENGINES[engine_on(flat.device, train.engine)](*given)
+        else:
+            self.engine = PrivateLoop(*given, private=private)
         self.row_engine = self.engine if isinstance(self.engine, RowEngine) else None
         self.schedules, self.looks_again = try_optimizer(self.engine) if optimizer == "module" else ([], False)
         # The names that methods use.
@@ -68,6 +76,9 @@ class Learner:
         self.logits, self.features, self.forward_order = evaluator.logits, evaluator.features, evaluator.forward_order
         self.gradient, self.full_gradient = evaluator.gradient, evaluator.full_gradient
         self.squared_gradients = evaluator.squared_gradients
+        if private is not None:
+            refused = partial(_refused, private.method)
+            self.loss = self.gradient = self.full_gradient = self.squared_gradients = refused
         self.orders, self.changes_batches = self.engine.orders, self.engine.changes_batches
 
     @property
@@ -86,6 +97,10 @@ class Learner:
     def steps_of(self, samples: int) -> int:
         """Gradient steps of one ordinary fit on `samples` samples."""
         return AMOUNT.steps_on(samples, self.train)
+
+
+def _refused(method: str, *given: Any, **more: Any) -> NoReturn:
+    refuse_method(method, "takes losses or gradients of a client's samples beside its steps")
 
 
 def engine_on(device: torch.device, engine: str) -> str:

@@ -26,8 +26,8 @@ from fedbench.processor import cores
 from fedbench.runtime.attacks import attackers, check_attack
 from fedbench.runtime.build import build_learner, make_context, make_method
 from fedbench.runtime.client_data import ClientData
-from fedbench.runtime.client_privacy import check_privacy
 from fedbench.runtime.compression import check_compression
+from fedbench.runtime.privacy import check_privacy
 from fedbench.runtime.ray import cluster
 from fedbench.runtime.ray.placement_groups import room_on_gpus, share_of_gpu
 from fedbench.runtime.resolved import ResolvedRun

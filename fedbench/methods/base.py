@@ -96,8 +96,8 @@ class Method(Generic[OptionsT, StateT, ServerT]):
     common_shapes.
 
     Traits, each with its default and, in parentheses, its readers: needs, after_fit, optimizer, also_sends, trainers,
-    makes_steps, refuses_newcomers, and two marks of hooks, `uses_aggregator` (aggregate) and `mean_suffices`
-    (aggregate and weights).
+    makes_steps, also_learns, refuses_newcomers, and two marks of hooks, `uses_aggregator` (aggregate) and
+    `mean_suffices` (aggregate and weights).
     """
 
     about: ClassVar[About] = About("")
@@ -137,6 +137,11 @@ class Method(Generic[OptionsT, StateT, ServerT]):
     def makes_steps(cls, options: OptionsT) -> bool:
         """Whether it takes its own steps, by `Client.training`, which other engines cannot (resolve, warnings)."""
         return False
+
+    @classmethod
+    def also_learns(cls, options: OptionsT) -> str:
+        """By what clients learn from samples, beside gradients of the module's loss in `client.fit` (privacy)."""
+        return ""
 
     @classmethod
     def refuses_newcomers(cls, options: OptionsT) -> str:

@@ -31,8 +31,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from fedbench.aggregation.leave_one_out import cut_alike, deviation, deviations, leave_out
-from fedbench.aggregation.means import masked_mean, normalise
+from fedbench.aggregation.leave_one_out import contribution_weights, cut_alike, deviation, deviations, leave_out
+from fedbench.aggregation.means import masked_mean
 from fedbench.aggregation.packed import bits_to_mask, mask_counts, mask_to_bits
 from fedbench.aggregation.ranks import floored_share, largest
 from fedbench.config import TrainConfig
@@ -278,8 +278,7 @@ class CoPFL(Method["CoPFL.Options", "CoPFL.State", "CoPFL.Server"]):
 
     def weights(self, uploads: Sequence[Upload]) -> list[float]:
         """Weights by contribution (eq. 10); uniform without an informative score."""
-        scores = [float(u.score) for u in uploads]
-        return normalise(scores if sum(scores) > 0 else [1.0] * len(scores))
+        return contribution_weights([float(u.score) for u in uploads])
 
     def aggregate(self, server: Server, uploads: list[Upload]) -> None:
         before, size = server.params, len(server.params)

@@ -64,6 +64,10 @@ class FedALA(Method["FedALA.Options", "FedALA.State"]):
         local: Tensor | None = None
         ratios: Tensor | None = None
 
+    @classmethod
+    def also_learns(cls, options: Options) -> str:
+        return "gradients of the weights by which a client mixes models"
+
     def check(self) -> tuple[str, ...]:
         known = len({owner(slot) for slot in self.context.layout.params})
         if self.options.num_layers > known:

@@ -59,6 +59,10 @@ class FedCP(Method["FedCP.Options"]):
     needs = frozenset({"head", "classes"})
 
     @classmethod
+    def also_learns(cls, options: Options) -> str:
+        return "a loss with its policy"
+
+    @classmethod
     def adapt_model(cls, module: nn.Module, layout: Layout, options: Options, facts: ModelFacts) -> None:
         features = layout.linear_head()[0].shape[1]
         if options.policy_form != "personal":

@@ -68,6 +68,10 @@ class FedDBE(ExtraPass["FedDBE.Options", PrivateState, "FedDBE.Server"]):
     needs = frozenset({"head"})
 
     @classmethod
+    def also_learns(cls, options: Options) -> str:
+        return "a loss with its memory of features"
+
+    @classmethod
     def adapt_model(cls, module: nn.Module, layout: Layout, options: Options, facts: ModelFacts) -> None:
         add_before_head(module, layout, MEMORY, BiasMemory(layout.linear_head()[0].shape[1]))
 

@@ -88,6 +88,10 @@ class FedDPA(Method["FedDPA.Options", "FedDPA.State"]):
         local: Tensor | None = None
 
     @classmethod
+    def also_learns(cls, options: Options) -> str:
+        return "squared gradients of single samples"
+
+    @classmethod
     def steps(cls, options: Options, train: TrainConfig, samples: int, public: int) -> int:
         return super().steps(options, train, samples, public) * (2 if options.training == "alternate" else 1)
 

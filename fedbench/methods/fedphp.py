@@ -58,6 +58,10 @@ class FedPHP(Method["FedPHP.Options", "FedPHP.State"]):
         inherited: Weights | None = None
         participations: int = 0
 
+    @classmethod
+    def also_learns(cls, options: Options) -> str:
+        return "a loss with the inherited model" if options.lam else ""
+
     def check(self) -> Iterable[str]:
         for name, value in (("transfer", "kd"), ("predictor", "ensemble")):
             if getattr(self.options, name) == value and not self.context.classes:

@@ -58,6 +58,10 @@ class FedRoD(Method["FedRoD.Options"]):
     needs = frozenset({"head", "classes"})
 
     @classmethod
+    def also_learns(cls, options: Options) -> str:
+        return "losses of its own"
+
+    @classmethod
     def adapt_model(cls, module: nn.Module, layout: Layout, options: Options, facts: ModelFacts) -> None:
         head = deepcopy(module.get_submodule(layout.head_name or ""))
         if options.personal_init == "zero":

@@ -89,6 +89,10 @@ class Floco(ExtraPass["Floco.Options", "Floco.State", "Floco.Server"]):
     needs = frozenset({"head"})
 
     @classmethod
+    def also_learns(cls, options: Options) -> str:
+        return "the loss at random points of a simplex" if options.alpha_sampling == "random" else ""
+
+    @classmethod
     def adapt_model(cls, module: nn.Module, layout: Layout, options: Options, facts: ModelFacts) -> None:
         mix_head(module, layout, options.endpoints, options.endpoint_init, facts.seed)
 

@@ -59,6 +59,10 @@ class GPFL(Method["GPFL.Options"]):
     needs = frozenset({"head", "classes"})
 
     @classmethod
+    def also_learns(cls, options: Options) -> str:
+        return "losses of its own"
+
+    @classmethod
     def adapt_model(cls, module: nn.Module, layout: Layout, options: Options, facts: ModelFacts) -> None:
         classes, features = layout.linear_head()[0].shape
         add_before_head(module, layout, GUIDE, Guide(classes, features, options.cov, facts.seed))

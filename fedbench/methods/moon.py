@@ -52,6 +52,10 @@ class MOON(Method["MOON.Options", "MOON.State"]):
     needs = frozenset({"head"})
 
     @classmethod
+    def also_learns(cls, options: Options) -> str:
+        return "a contrastive loss"
+
+    @classmethod
     def adapt_model(cls, module: nn.Module, layout: Layout, options: Options, facts: ModelFacts) -> None:
         if options.projection:
             with seeds.preserved_torch_stream():

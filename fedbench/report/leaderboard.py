@@ -11,7 +11,7 @@ import pandas as pd
 from fedbench.report import typeset
 from fedbench.report.answer import doubts
 from fedbench.report.race import RACE_HEADS, RaceVerdicts, race_order, race_verdicts
-from fedbench.report.scores import CLIENTS_NOTE
+from fedbench.report.scores import CLIENTS_NOTE, COMMON_NOTE
 from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.tones import tone_of
 from fedbench.report.typeset import Cell, sentence
@@ -21,7 +21,7 @@ from fedbench.results.files import write_atomically
 from fedbench.results.newcomers import after_most_epochs
 from fedbench.results.plan import point_name
 from fedbench.results.statistics import Interval, interval
-from fedbench.results.tables import BASELINE, LAST, REFERENCES, pooled_scores, worst_tenth_over_seeds
+from fedbench.results.tables import BASELINE, LAST, REFERENCES, common_scores, pooled_scores, worst_tenth_over_seeds
 from fedbench.tasks import Metric
 
 
@@ -35,7 +35,8 @@ class LeaderboardRow:
     over_local, behind: against local training and against the best; None for these two themselves. points, chosen: the
     number of tuned points and the best one. steps, traffic (bytes, both ways), seconds of the clock and of all
     processors: of the whole run, per client except for seconds and the steps of a pooled model. newcomers: the score of
-    clients that joined after the last round, after their most local epochs. target_round,
+    clients that joined after the last round, after their most local epochs. common: the score of
+    the clients' models on the test samples of all clients. target_round,
     target_bytes: when the mean curve first reaches local's last score, if ever. verdicts: those of a race, in place of
     both contrasts. tone: the colour of its score (`tones`).
     """
@@ -64,6 +65,7 @@ class LeaderboardRow:
     tone: str
     verdicts: RaceVerdicts | None = None
     newcomers: Interval | None = None
+    common: Interval | None = None
 
     @property
     def tied(self) -> bool:
@@ -152,6 +154,7 @@ def _row(
         _tone(study, label, over_local),
         verdicts=None if study.race is None else race_verdicts(study, study.race, label),
         newcomers=after_most_epochs(study.metric, study.runs[label].newcomers()),
+        common=common_scores(last, study.metric),
     )
 
 
@@ -206,6 +209,7 @@ def leaderboard_frame(rows: Sequence[LeaderboardRow], failures: Mapping[str, str
                 **_ends("worst_tenth", row.worst),
                 "spread": row.spread,
                 **({} if row.newcomers is None else _ends("newcomers", row.newcomers)),
+                **({} if row.common is None else _ends("common", row.common)),
                 "rank": row.rank,
                 **_numbers("over_local", row.over_local),
                 **_ends("better_off", row.over_local.better_off if row.over_local else None),
@@ -244,7 +248,7 @@ def _ends(name: str, found: Interval | None) -> dict[str, float | None]:
 
 
 SCORES = ("method", "score", "sd", "pooled")
-OF_CLIENTS = ("worst tenth", "client sd", "newcomers")
+OF_CLIENTS = ("worst tenth", "client sd", "newcomers", "common test")
 DIFFERENCES = ("over local", "p (adjusted)", "better off")
 COSTS = ("method", "points", "steps", "MB", "seconds", "CPU seconds", "rounds to local", "MB to local")
 OTHER_POINT = {"after_agg": "after_fit", "after_fit": "after_agg"}
@@ -295,7 +299,8 @@ def leaderboard_legend(rows: Sequence[LeaderboardRow], metric: Metric) -> str:
     said = estimator_remark(metric, [row.estimator for row in rows])
     note = RACE_NOTE if any(row.verdicts is not None for row in rows) else LEADERBOARD_NOTE
     later = NEWCOMERS_NOTE if any(row.newcomers is not None for row in rows) else ""
-    return "; ".join(filter(None, [note, later, said]))
+    common = COMMON_NOTE if any(row.common is not None for row in rows) else ""
+    return "; ".join(filter(None, [note, later, common, said]))
 
 
 def _line(row: LeaderboardRow, metric: Metric, place: int) -> list[Cell]:
@@ -309,6 +314,7 @@ def _line(row: LeaderboardRow, metric: Metric, place: int) -> list[Cell]:
         "" if row.worst is None else shown(row.worst, metric.number),
         "" if row.spread is None else metric.number(row.spread),
         "" if row.newcomers is None else shown(row.newcomers, metric.number),
+        "" if row.common is None else shown(row.common, metric.number),
     ]
     if row.verdicts is not None:
         rest += row.verdicts.cells()

@@ -1,8 +1,9 @@
 """The section of a report over settings that shows the score against the values of each key."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
 from itertools import product
+from operator import itemgetter
 from typing import Any
 
 import plotly.graph_objects as go
@@ -10,12 +11,13 @@ import plotly.graph_objects as go
 from fedbench.report.curves import round_values
 from fedbench.report.figures import legend
 from fedbench.report.parts import Part, charts
-from fedbench.report.study import POINT_NAMES
+from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.survey import Survey
 from fedbench.report.theme import LIGHT, axis, dash_of, figure, hover, score_axis, with_opacity
 from fedbench.report.typeset import sentence
 from fedbench.results.matrix import Setting
 from fedbench.results.plan import key_name, point_name, text_of
+from fedbench.results.statistics import Interval
 
 FAR_APART = 10
 """The axis is logarithmic if the largest value is this many times the smallest."""
@@ -42,38 +44,97 @@ def key_charts(survey: Survey) -> Iterator[tuple[str, str, go.Figure, str]]:
             if len(along) > 1:
                 where = f",{point_name(fixed)}" if fixed else ""
                 yield f"over-{key_name(key)}{where}", where.lstrip(","), along_key(survey, key, along), ""
+                spent = along_spent(survey, key, along) if key.partition(".")[0] in SPENT else None
+                if spent is not None:
+                    yield f"spent-{key_name(key)}{where}", where.lstrip(","), spent, ""
 
 
 def along_key(survey: Survey, key: str, settings: Sequence[Setting]) -> go.Figure:
     """The score of every method over the values of a key, with its interval."""
-    metric, colours = survey.first.metric, survey.first.colours
     if all(map(_is_number, (setting.values[key] for setting in settings))):
         settings = sorted(settings, key=lambda setting: float(setting.values[key]))
     places, ticks = axis_places([setting.values[key] for setting in settings])
-    found = {label: [survey.boards[s.name][label].score for s in settings] for label in survey.ordered}
-    ends = {
-        label: [
-            [score.mean if end is None or survey.raced else end for end in (score.low, score.high)] for score in own
-        ]
-        for label, own in found.items()
-    }
-    limits = [metric.factor * value for own in ends.values() for pair in own for value in pair]
     kind = {"type": "log"} if ticks is None else {}
     shown = {"tickvals": places, "ticktext": [escape(text) for text in ticks or map(text_of, places)]}
     xaxis = axis(escape(key_name(key).replace("_", " ")), showgrid=False, **shown, **kind)
+    return score_lines(
+        survey,
+        {
+            label: [(place, survey.boards[s.name][label].score, "") for place, s in zip(places, settings, strict=True)]
+            for label in survey.ordered
+        },
+        xaxis,
+    )
+
+
+def along_spent(survey: Survey, key: str, settings: Sequence[Setting]) -> go.Figure | None:
+    """The score of every method over what each value of a key has cost, on a logarithmic axis; None if nothing has."""
+    title, spent = SPENT[key.partition(".")[0]]
+    points: dict[str, list[Point]] = {}
+    for label in survey.ordered:
+        for setting in settings:
+            cost = spent(survey.studies[setting.name], label)
+            if cost:
+                score = survey.boards[setting.name][label].score
+                points.setdefault(label, []).append((cost, score, f"{key_name(key)}={text_of(setting.values[key])}"))
+    if not points:
+        return None
+    ordered = {label: sorted(own, key=itemgetter(0)) for label, own in points.items()}
+    return score_lines(survey, ordered, axis(title, type="log"))
+
+
+def epsilon_spent(study: Study, label: str) -> float | None:
+    """Epsilon of a method after the last round, mean over seeds; None without noise."""
+    traces = study.runs[label].traces()
+    rows = traces[(traces["name"] == "epsilon") & (traces["client"] < 0)].dropna(subset=["value"])
+    last = rows.sort_values("round").groupby("seed")["value"].last()
+    return float(last.mean()) if len(last) else None
+
+
+def megabytes_sent(study: Study, label: str) -> float | None:
+    """What a client has sent in the whole run, in MB; None if unknown."""
+    sent, rounds = study.summaries[label].get("bytes_up"), study.runs[label].config().get("rounds")
+    return None if sent is None or not rounds else sent * rounds / 1e6
+
+
+SPENT: dict[str, tuple[str, Callable[[Study, str], float | None]]] = {
+    "privacy": ("epsilon after the last round", epsilon_spent),
+    "compression": ("MB sent per client", megabytes_sent),
+}
+"""What the keys of a section trade the score for: the title of the axis, and the number of a method."""
+
+Point = tuple[float, Interval, str]
+"""A place, the score there, and what the tooltip adds."""
+
+
+def score_lines(survey: Survey, points: Mapping[str, Sequence[Point]], xaxis: dict[str, Any]) -> go.Figure:
+    """The scores of every method as a line, with their intervals as bands."""
+    metric, colours = survey.first.metric, survey.first.colours
+    ends = {
+        label: [
+            [score.mean if end is None or survey.raced else end for end in (score.low, score.high)]
+            for _, score, _ in own
+        ]
+        for label, own in points.items()
+    }
+    limits = [metric.factor * value for own in ends.values() for pair in own for value in pair]
     fig = figure(360, xaxis=xaxis, yaxis=score_axis(metric, limits), hovermode="closest")
-    for label in sorted(found, key=lambda label: colours[label] != LIGHT["quiet"]):
+    for label in sorted(points, key=lambda label: colours[label] != LIGHT["quiet"]):
         colour, loud = colours[label], colours[label] != LIGHT["quiet"]
+        places = [place for place, *_ in points[label]]
         low, high = (round_values(metric.factor * pair[i] for pair in ends[label]) for i in (0, 1))
         if loud and low != high:
             band = {"fill": "toself", "fillcolor": with_opacity(colour, 0.14), "mode": "lines", "line": {"width": 0}}
             fig.add_scatter(x=[*places, *reversed(places)], y=[*high, *reversed(low)], **band)
             fig.data[-1].update(hoverinfo="skip", showlegend=False, meta={"method": label, "band": True})
         line = {"color": colour, "width": 2.4 if loud else 1.2, "dash": dash_of(label)}
-        means = round_values(metric.factor * score.mean for score in found[label])
+        means = round_values(metric.factor * score.mean for _, score, _ in points[label])
         fig.add_scatter(x=places, y=means, mode="lines+markers", line=line, name=escape(label), showlegend=loud)
         fig.data[-1].update(meta={"method": label}, marker={"size": 8})
         fig.data[-1].hovertemplate = f"{escape(label)}: {hover(metric)}<extra></extra>"
+        if any(more := [escape(text) for *_, text in points[label]]):
+            fig.data[-1].update(text=more)
+            fig.data[-1].hovertemplate = f"{escape(label)}, %{{text}}: {hover(metric)}<extra></extra>"
     return fig.update_layout(showlegend=True, legend=legend(), margin_t=36)
 
 

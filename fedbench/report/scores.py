@@ -10,6 +10,7 @@ from fedbench.report import typeset
 from fedbench.report.study import POINT_NAMES, Study
 from fedbench.results.estimators import SAMPLES, estimator_marks, estimator_remark
 from fedbench.results.newcomers import case_name
+from fedbench.results.schema import COMMON
 from fedbench.results.tables import CHOICES, LAST
 from fedbench.tasks import Metric
 
@@ -45,15 +46,17 @@ class ScoreTable:
     notes: list[str] = field(default_factory=list)
 
 
-IN_TEXT = ("last round", "sd", "pooled", "worst tenth", "best-val round", "best on test*", "over local")
+IN_TEXT = ("last round", "sd", "pooled", "common test", "worst tenth", "best-val round", "best on test*", "over local")
 CLIENTS_NOTE = (
     "worst tenth: mean of the worst tenth of a seed's clients; client sd: standard deviation over a seed's clients, "
     "how unequally a method serves them; both are means over seeds"
 )
 """What tables say of how clients differ."""
+COMMON_NOTE = "common test: a client's model on the test images of all clients together, mean over clients and seeds"
 EXPLAINED = {
     "sd": "sd over seeds",
     "pooled": "pooled over all test samples",
+    "common test": COMMON_NOTE,
     "best on test*": "* chosen on test: optimistic",
 }
 
@@ -73,6 +76,7 @@ def final(study: Study) -> ScoreTable:
         f"* Best test {study.metric.label} of any round: chosen on test, so optimistic; shown because some papers "
         "report it.",
         "Pooled: over the test samples of all clients." if "pooled" in table.heads else "",
+        f"{typeset.sentence(COMMON_NOTE)}." if "common test" in table.heads else "",
         f"{typeset.sentence(CLIENTS_NOTE)}." if "worst tenth" in table.heads else "",
         f"{typeset.sentence(study.remark)}." if study.remark else "",
         without_validation(study),
@@ -125,6 +129,7 @@ def _cells(metric: Metric, rows: pd.DataFrame) -> dict[str, ScoreCell]:
         "last round": ScoreCell(number(last, "mean"), half(last, "mean", "high"), "strong"),
         "sd": ScoreCell(number(last, "sd")),
         "pooled": ScoreCell(number(last, "pooled")),
+        "common test": ScoreCell(number(last, COMMON)),
         "worst tenth": ScoreCell(number(last, "worst_tenth"), half(last, "worst_tenth", "worst_tenth_high")),
         "client sd": ScoreCell(number(last, "spread")),
         "over local": ScoreCell(number(last, "gain", signed=True), half(last, "gain", "gain_high")),
@@ -135,7 +140,7 @@ def _cells(metric: Metric, rows: pd.DataFrame) -> dict[str, ScoreCell]:
 
 
 def _number(metric: Metric, row: pd.Series | None, name: str, signed: bool = False) -> str:
-    if row is None or pd.isna(row[name]):
+    if row is None or pd.isna(row.get(name)):
         return ""
     return metric.difference(row[name]) if signed else metric.number(row[name])
 

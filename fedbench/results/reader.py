@@ -19,6 +19,7 @@ from fedbench.results.estimators import SAMPLES, estimator
 from fedbench.results.files import concatenate_tables, ends_whole, read_arrays, read_json, read_lines, read_rows
 from fedbench.results.schema import (
     CLIENTS_SCHEMA,
+    COMMON,
     COST_KEYS,
     NEWCOMERS_SCHEMA,
     POINTS,
@@ -69,13 +70,19 @@ class Records:
         return self.task().primary
 
     def metrics(self) -> pd.DataFrame:
-        """metrics.jsonl: one row per seed, round and point, in that order; null is NaN. Cached."""
+        """metrics.jsonl: one row per seed, round and point, in that order; null is NaN. Cached.
+
+        Scores on the common test set are columns only where they were recorded.
+        """
         return self._metrics.copy()
 
     @cached_property
     def _metrics(self) -> pd.DataFrame:
-        numbers, key = [*score_keys(self.task()), *COST_KEYS], ["seed", "round", "point"]
-        lines = [line for line in self._lines("metrics.jsonl") if self._is_sound(line, numbers)]
+        lines, key = self._lines("metrics.jsonl"), ["seed", "round", "point"]
+        known = {name for line in lines for name in line}
+        common = [name for metric in self.task().metrics if (name := f"{COMMON}_{metric.name}") in known]
+        numbers = [*score_keys(self.task()), *COST_KEYS, *common]
+        lines = [line for line in lines if self._is_sound(line, numbers)]
         frame = pd.DataFrame(lines, columns=[*key, *numbers, "clients", "failed"])
         frame = frame.astype(dict.fromkeys(numbers, "float64")).drop_duplicates(key, keep="last")
         order = {point: i for i, point in enumerate(POINTS)}

@@ -20,6 +20,8 @@ from fedbench.tasks import Task
 RecordPoint = Literal["after_fit", "after_agg", "global"]
 POINTS: tuple[RecordPoint, ...] = ("after_fit", "after_agg", "global")
 SPLITS = ("val", "test")
+COMMON = "common"
+"""The split of the test samples of all clients together, which is recorded with `evaluate.common_test`."""
 COST_KEYS = ("train_loss", "steps", "bytes_up", "bytes_down")
 TIMINGS = (
     *("seed", "exchange", "train", "comm", "server", "eval", "log", "total", "cpu", "host_busy"),
@@ -122,7 +124,7 @@ def metrics_line(
     costs: Mapping[str, Any] | None = None,
     failed: Sequence[tuple[int, str]] = (),
 ) -> MetricsLine:
-    """A line with its keys in order.
+    """A line with its keys in order; scores on the common test set come last, if there are any.
 
     scores: means over clients; shares, such as accuracies, are in [0, 1]. costs: of a round, at after_fit only.
     """
@@ -130,7 +132,9 @@ def metrics_line(
         {key: scores.get(key) for key in score_keys(task)},
         {key: (costs or {}).get(key) for key in COST_KEYS},
     )
-    return {"seed": seed, "round": round, "point": point, **known, "clients": clients, **spent, "failed": list(failed)}
+    more = {key: value for key, value in scores.items() if key.startswith(f"{COMMON}_")}
+    line = {"seed": seed, "round": round, "point": point, **known, "clients": clients, **spent, "failed": list(failed)}
+    return line | more
 
 
 def as_json(line: MetricsLine) -> str:

@@ -9,7 +9,7 @@ import pandas as pd
 
 from fedbench.results.estimators import SAMPLES
 from fedbench.results.reader import at_best_round, at_last_round
-from fedbench.results.schema import POINTS
+from fedbench.results.schema import COMMON, POINTS
 from fedbench.results.statistics import (
     Interval,
     client_pairs,
@@ -86,8 +86,9 @@ def final_table(
     default `samples`), seeds (count), round (mean over seeds), mean over clients and seeds, sd (over seeds), low, high
     (95 % Student t over seeds), pooled (over the test samples of all clients), worst_tenth (of a seed's clients, mean
     over seeds) with its interval over seeds, spread (standard deviation over a seed's clients, divisor n, mean over
-    seeds), and against the baseline, paired by client: gain, gain_low, gain_high, share_gains. Unknown numbers are
-    NaN. `best_test` is chosen on test: optimistic.
+    seeds), and against the baseline, paired by client: gain, gain_low, gain_high, share_gains; with
+    `evaluate.common_test` also common, the mean over clients of the score on the test samples of all. Unknown numbers
+    are NaN. `best_test` is chosen on test: optimistic.
     """
     rows = [
         {
@@ -98,7 +99,7 @@ def final_table(
         }
         for place in scores.rows
     ]
-    return pd.DataFrame(rows, columns=TABLE_COLUMNS)
+    return pd.DataFrame(rows, columns=[*TABLE_COLUMNS, *([COMMON] if any(COMMON in row for row in rows) else [])])
 
 
 def chosen_rows(metric: Metric, metrics: pd.DataFrame, point: str, choice: str) -> pd.DataFrame:
@@ -133,7 +134,15 @@ def _reached(scores: FinalScores, place: ScorePlace) -> dict[str, float | None]:
         "worst_tenth_high": None if worst is None else worst.high,
         "spread": rows["test_spread"].mean(),
         **{name: getattr(found, name) for name in ("mean", "sd", "low", "high")},
+        **({} if (common := common_scores(rows, scores.metric)) is None else {COMMON: common.mean}),
     }
+
+
+def common_scores(rows: pd.DataFrame, metric: Metric) -> Interval | None:
+    """The clients' mean score on the test samples of all clients, with its interval over seeds; None if unknown."""
+    name = f"{COMMON}_{metric.name}"
+    known = rows[name].dropna().tolist() if name in rows else []
+    return interval(known) if known else None
 
 
 def worst_tenth_over_seeds(rows: pd.DataFrame) -> Interval | None:

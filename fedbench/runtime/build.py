@@ -10,10 +10,12 @@ from lightning import LightningModule
 from torch import Tensor, nn
 
 from fedbench import models
+from fedbench.config import Config
 from fedbench.config.counts import count_of
 from fedbench.data.dataset import Dataset
 from fedbench.data.partitions import Partition
 from fedbench.engine.learner import Learner
+from fedbench.engine.private_loop import PrivateSteps
 from fedbench.errors import ConfigError, as_config_error
 from fedbench.methods.base import Method, ModelFacts
 from fedbench.methods.contract import hook_error
@@ -92,6 +94,7 @@ def build_learner(run: ResolvedRun, seed: int, device: str = "cpu") -> Learner:
         task=run.task,
         evaluate_batch=config.evaluate.batch_size,
         by_batches=config.evaluate.accuracy == "batches",
+        private=private_steps(config),
     )
 
 
@@ -104,6 +107,14 @@ def _drawn(run: ResolvedRun, seed: int) -> LightningModule:
         double = run.config.train.precision == "64-true"
         attach(module, run.dataset.fields, torch.float64 if double else torch.float32)
     return module
+
+
+def private_steps(config: Config) -> PrivateSteps | None:
+    """How clients make private steps, if they do."""
+    asked = config.privacy
+    if asked.level != "sample" or asked.clip is None:
+        return None
+    return PrivateSteps(asked.clip, asked.noise, config.method.name)
 
 
 def build_model(run: ResolvedRun) -> LightningModule:

@@ -8,6 +8,7 @@ clients weigh the same; then nobody knows who took part either, and sampling cou
 its own noise, from clients that it knows. The accountant is that of the library dp-accounting (Renyi divergences).
 """
 
+from collections.abc import Mapping
 from math import sqrt
 
 import torch
@@ -19,18 +20,16 @@ from fedbench.installation import require
 from fedbench.methods.base import Method, needs_mean_only
 from fedbench.methods.client import Client
 from fedbench.methods.messages import Upload
+from fedbench.runtime.fleet import SERVER
 
 ORDERS = [*(1 + tenth / 10 for tenth in range(1, 10)), *range(2, 33), 40, 48, 64, 96]
 """Orders of the divergences; more of them change the fifth digit and cost ten times as much."""
 
 
-def check_privacy(config: Config, method: Method) -> None:
+def check_client_privacy(config: Config, method: Method) -> None:
     """Raises ConfigError for settings whose budget would not be what is reported."""
     asked, name = config.privacy, config.method.name
-    if asked.noise and asked.clip is None:
-        raise ConfigError(f"privacy.noise = {asked.noise:g}: is in multiples of privacy.clip; set it, for example 1.0")
-    if asked.clip is None:
-        return
+    assert asked.clip is not None
     if method.also_sends:
         raise ConfigError(
             f"privacy.clip = {asked.clip:g}: clients of {name} also send {method.also_sends}, which has no noise; "
@@ -39,7 +38,7 @@ def check_privacy(config: Config, method: Method) -> None:
     if method.shared_buffers.size:
         raise ConfigError(
             f"privacy.clip = {asked.clip:g}: clients also send running statistics, which have no noise; set "
-            "method.buffers = private, or take a model without them (--model.norm group)"
+            "method.buffers = private, or take a model without them (resnets: --model.norm group)"
         )
     for key, value in (("dropout", config.dropout), ("attack.name", config.attack.name)):
         if asked.noise and value not in (0, "none"):
@@ -49,7 +48,7 @@ def check_privacy(config: Config, method: Method) -> None:
 def make_private(upload: Upload, client: Client, asked: PrivacyConfig, participants: int) -> None:
     """Shorten the update of an upload, and add the client's part of the noise."""
     params = upload.tensors.get("params")
-    if asked.clip is None or params is None or not upload.sizes["params"]:
+    if asked.clip is None or asked.level != "client" or params is None or not upload.sizes["params"]:
         return
     received = client.message.params
     update = params.double() - received.double()
@@ -60,17 +59,17 @@ def make_private(upload: Upload, client: Client, asked: PrivacyConfig, participa
     upload.tensors["params"] = (received + update).to(params)
 
 
-def privacy_budget(asked: PrivacyConfig, method: Method) -> "PrivacyBudget | None":
-    """The budget of a run; none without noise, or if clients send nothing."""
-    if not asked.noise or not method.shared_params.size:
+def client_budget(asked: PrivacyConfig, method: Method) -> "ClientBudget | None":
+    """The budget of a run; none if clients send nothing."""
+    if not method.shared_params.size:
         return None
     context = method.context
     same = getattr(method.options, "weighting", None) == "uniform"
     mean_only = same and needs_mean_only(type(method)) and context.aggregator.needs_mean_only
-    return PrivacyBudget(asked, context.clients, context.drawn, mean_only)
+    return ClientBudget(asked, context.clients, context.drawn, mean_only)
 
 
-class PrivacyBudget:
+class ClientBudget:
     """Epsilon after any number of rounds.
 
     clients, drawn: number of all clients, and of a round's. mean_only: whether the server sees only the mean.
@@ -92,6 +91,10 @@ class PrivacyBudget:
             event = library.SampledWithoutReplacementDpEvent(self.clients, self.drawn, event)
         accountant = RdpAccountant(ORDERS, neighboring_relation=library.NeighboringRelation.REPLACE_ONE)
         return float(accountant.compose(event, rounds).get_epsilon(self.delta))
+
+    def traces(self, rounds: int, steps: Mapping[int, int]) -> dict[tuple[int, str], float]:
+        """What is recorded after so many rounds."""
+        return {(SERVER, "epsilon"): self.epsilon(rounds)}
 
     def line(self, rounds: int) -> str:
         """What to say before round 1."""

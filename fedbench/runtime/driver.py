@@ -20,15 +20,15 @@ from fedbench.runtime.allocator import release_freed_memory
 from fedbench.runtime.attacks import attackers, replace_malicious
 from fedbench.runtime.build import Parts, build_parts
 from fedbench.runtime.checkpoint import Checkpoints
-from fedbench.runtime.client_privacy import privacy_budget
 from fedbench.runtime.exchange import POOLED, ClientTask, Joining, Order, Reply, Report, RoundRecord, Scores, Setup
-from fedbench.runtime.fleet import SERVER, fleet_traces, lost_uploads, work_shares
+from fedbench.runtime.fleet import fleet_traces, lost_uploads, work_shares
 from fedbench.runtime.host import resident_mb
 from fedbench.runtime.hosts import Hosts, torch_threads
 from fedbench.runtime.kept_models import KeptModels
 from fedbench.runtime.kept_points import KeptPoints
 from fedbench.runtime.kept_predictions import KeptPredictions
 from fedbench.runtime.placement import ClientCosts, Homes
+from fedbench.runtime.privacy import privacy_budget
 from fedbench.runtime.recorder import Recorder
 from fedbench.runtime.resolved import ResolvedRun
 from fedbench.runtime.sampling import evaluated_clients, participants
@@ -361,8 +361,11 @@ class Driver:
                 logged = {f"logged/{k}": v for k, v in report.logged.items()}
                 self.record.traces.update({(report.client, k): v for k, v in (report.upload.traces | logged).items()})
         lost = {task.client for task in tasks if task.is_lost}
-        if self.budget and self._due(round):
-            self.record.traces[SERVER, "epsilon"] = self.budget.epsilon(round)
+        if self.budget:
+            made = {report.client: before.private_steps.get(report.client, 0) + report.steps for report in fits}
+            self.record.private_steps = before.private_steps | made
+            if self._due(round):
+                self.record.traces |= self.budget.traces(round, self.record.private_steps)
         self.record.traces.update(fleet_traces(self.config, self.seed, {r.client: r.steps for r in fits}, lost))
         if uploads:
             self.server.traced = self._due(round)

@@ -164,7 +164,7 @@ class RoundRecord:
 
     idle: number of rounds so far in which no client took a gradient step. failing: the cause for which all
     participants failed, and the clients it has hit since a client last completed a fit. extra_pass: whether one
-    followed the round.
+    followed the round. private_steps: of every client, in all rounds so far, if epsilon depends on them.
     """
 
     number: int = 0
@@ -178,6 +178,7 @@ class RoundRecord:
     bytes_down: int = 0
     failed: list[tuple[int, str]] = field(default_factory=list)
     traces: dict[tuple[int, str], float] = field(default_factory=dict)
+    private_steps: dict[int, int] = field(default_factory=dict)
 
     def failures_with_round(self) -> list[tuple[int, str]]:
         """The failures of a round that is not evaluated, to be reported with a later one."""

@@ -21,6 +21,7 @@ from fedbench.methods.messages import Message, Upload, weights_of
 from fedbench.module import seeds
 from fedbench.module.seeds import Key
 from fedbench.module.weights import Weights
+from fedbench.results.schema import COMMON
 from fedbench.runtime import trees
 from fedbench.runtime.build import Parts, build_parts
 from fedbench.runtime.client_data import ClientData
@@ -227,6 +228,7 @@ class Host:
 
     def _task(self, client: Client, task: ClientTask, global_model: Message | None, report: Report) -> None:
         received = personal = None
+        client.learner.ledger.clear()  # the noise of private steps is drawn by their number
         with self._measured(report, "train_seconds" if task.train else "eval_seconds"):
             if task.train or task.after_agg:
                 received = self._called("receive", client)
@@ -373,6 +375,9 @@ class Host:
             if self.config.evaluate.module_metrics and isinstance(model, Weights):
                 for part, score in found.items():
                     score |= client.learner.logged(model, getattr(client, part))
+            if self.config.evaluate.common_test and point != "new_clients" and len(client.test):
+                pooled = self.data.split(range(self.context.clients), "test", client.test.key)
+                found[COMMON] = client.learner.evaluate(predictor, pooled)
             report.scores[point] = found
 
 

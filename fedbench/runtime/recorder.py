@@ -90,7 +90,7 @@ class Recorder:
         """The metrics line of one point from its clients' scores: means over the clients that have the split."""
         columns = {
             f"{split}_{metric.name}": sum(values) / len(values)
-            for split in schema.SPLITS
+            for split in (*schema.SPLITS, schema.COMMON)
             for metric in self.task.metrics
             if (values := _values(scores, split, metric.name))
         }

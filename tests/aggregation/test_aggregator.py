@@ -50,6 +50,7 @@ def test_found_by_their_files():
         == files
         >= {
             *("mean", "median", "trimmed-mean", "krum", "fedadam", "geometric-median", "bulyan", "centred-clipping"),
+            "co-pfl",
         }
     )
     assert MEAN == "mean"
@@ -83,6 +84,11 @@ def test_nothing_shared_stays_nothing(name):
     ("asked", "said"),
     [
         ({"name": "medain"}, "unknown aggregator 'medain': did you mean median"),
+        ({"name": "fedcac"}, "fedcac is no aggregator: it makes a model for every client.*; use --method fedcac"),
+        (
+            {"name": "fedmosaic"},
+            "fedmosaic is no aggregator: it weighs votes on public samples.*--method fedmosaic",
+        ),
         ({"name": "mean", "share": 0.1}, "unknown key aggregator.share: aggregator mean takes no options"),
         ({"name": "trimmed-mean", "shar": 0.1}, "unknown key aggregator.shar: aggregator trimmed-mean takes share"),
         ({"name": "trimmed-mean", "share": 0.5}, r"aggregator.share = 0.5: must be a number in \[0, 0.5\)"),

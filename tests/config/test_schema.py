@@ -200,6 +200,7 @@ def test_a_value_may_be_set_later_within_its_range():
 def test_options_added_later_leave_the_names_of_earlier_results():
     assert Config(method="fedcac").key() == "c172215ab1df"
     assert Config(method="fedcac", train={"clip_norm": 1.0}).key() != "c172215ab1df"
+    assert "level" not in Config(privacy={"clip": 1.0}).decisive()["privacy"]
     plain = Config().model_dump()
     assert all((plain[section] if section else plain)[key] == default for section, key, default in YOUNGER)
 

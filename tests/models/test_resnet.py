@@ -73,3 +73,12 @@ def test_resnet18_is_torchvisions():
     assert all(torch.equal(a, b) for a, b in zip(ours.parameters(), theirs.parameters(), strict=True))
     x = torch.randn(4, *RGB)
     assert torch.equal(ours(x), theirs(x))
+
+
+def test_with_groupnorm_no_sample_affects_another_and_no_parameter_is_added():
+    for name in ("resnet8", "resnet18"):
+        assert count(meta(name, norm="group")) == count(meta(name))
+    module = built(0, "resnet8", norm="group").train()
+    assert not [*module.buffers()]
+    x = torch.randn(3, 3, 32, 32)
+    torch.testing.assert_close(module(x)[:1], module(x[:1]), rtol=0, atol=1e-5)

@@ -1,5 +1,6 @@
 """The table of a comparison, and its files."""
 
+import json
 import math
 
 import pandas as pd
@@ -16,6 +17,7 @@ from fedbench.report.leaderboard import (
     write_tables,
 )
 from fedbench.report.page import write_page
+from fedbench.report.scores import final
 from fedbench.report.study import Study
 from fedbench.studies.compare import Comparison
 from tests.report.conftest import add_newcomers
@@ -195,3 +197,19 @@ def test_newcomers_are_a_column_where_there_are_any(make_comparison, tmp_path):
     assert [line[heads.index("newcomers")].text for line in lines] == ["72.0 ± 2.5", ""]
     assert leaderboard_frame(rows).set_index("method")["newcomers"]["fedper"] == pytest.approx(0.72)
     assert "newcomers: clients that joined after the last round" in leaderboard_legend(rows, ACCURACY)
+
+
+def test_the_common_test_set_is_a_column_where_it_was_recorded(make_comparison):
+    folder = make_comparison({"local": 0.6, "fedper": 0.7})
+    assert "common" not in leaderboard_frame(leaderboard(Study.load(folder)))
+    path = folder / "final" / "fedper" / "metrics.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    path.write_text("".join(json.dumps({**line, "common_accuracy": 0.4 + line["seed"] / 100}) + "\n" for line in lines))
+    rows = leaderboard(Study.load(folder))
+    heads, cells = laid_out(rows, ACCURACY)
+    assert [line[heads.index("common test")].text.partition(" ")[0] for line in cells] == ["41.0", ""]
+    assert leaderboard_frame(rows).set_index("method")["common"]["fedper"] == pytest.approx(0.41)
+    assert "common test: a client's model on the test images of all" in leaderboard_legend(rows, ACCURACY)
+    table = final(Study.load(folder))
+    assert "common test" in table.heads
+    assert any("Common test: " in note for note in table.notes)

@@ -1,12 +1,14 @@
 """The score against the values of the keys that vary between settings."""
 
+import json
+
 import plotly.io
 import pytest
 
 from fedbench.report.over_keys import axis_places, keys_part
 from fedbench.report.survey import Survey
 from fedbench.results.matrix import Matrix, settings_of
-from tests.report.conftest import write_comparison
+from tests.report.conftest import BYTES, ROUNDS, write_comparison, write_traces
 
 LEVELS = {"local": 0.7, "fedper": 0.8}
 
@@ -50,3 +52,42 @@ def test_numbers_have_their_places_and_far_ones_a_logarithmic_axis():
     assert axis_places([0.1, 1, 10]) == ([0.1, 1.0, 10.0], None)
     assert axis_places([0, 10]) == ([0.0, 10.0], ["0", "10"])
     assert axis_places(["mnist", None]) == ([0.0, 1.0], ["mnist", "none"])
+
+
+def test_noise_is_also_drawn_by_its_epsilon_and_methods_without_one_are_left_out(tmp_path):
+    over = {"privacy.noise": [0, 1, 4]}
+    survey = surveyed(tmp_path, over, *({"local": 0.6, "fedper": level} for level in (0.9, 0.7, 0.5)))
+    for setting, epsilon in zip(survey.settings[1:], (9.0, 0.5), strict=True):
+        rows = [
+            (seed, r, client, "epsilon", epsilon * r / 6 + seed) for seed in (0, 1) for r in (3, 6) for client in (-1,)
+        ]
+        write_traces(tmp_path / setting.path / "final" / "fedper", [*rows, (0, 6, 3, "client_epsilon", 99.0)])
+    survey = Survey.load(tmp_path)
+    by_noise, by_epsilon = keys_part(survey).charts
+    assert (by_noise.id, by_epsilon.id) == ("over-noise", "spent-noise")
+    figure = plotly.io.from_json(by_epsilon.figure)
+    assert figure.layout.xaxis.type == "log"
+    (line,) = [trace for trace in figure.data if trace.name]
+    assert line.name == "fedper"
+    assert list(line.x) == pytest.approx([1.0, 9.5])  # the last round, mean over the seeds 0 and 1
+    assert list(line.text) == ["noise=4", "noise=1"]
+    means = [survey.boards[name]["fedper"].score.mean for name in ("noise=4", "noise=1")]
+    assert list(line.y) == pytest.approx([100 * mean for mean in means], rel=1e-4)
+
+
+def test_compression_is_also_drawn_by_what_a_client_sends(tmp_path):
+    survey = surveyed(tmp_path, {"compression.name": ["none", "topk"]}, LEVELS, {"local": 0.6, "fedper": 0.7})
+    path = tmp_path / survey.settings[1].path / "final" / "fedper" / "metrics.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    shorter = [{**line, "bytes_up": line["bytes_up"] and line["bytes_up"] // 10} for line in lines]
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in shorter))
+    charts = {chart.id: plotly.io.from_json(chart.figure) for chart in keys_part(Survey.load(tmp_path)).charts}
+    line = next(trace for trace in charts["spent-compression"].data if trace.name == "fedper")
+    sent = BYTES.get("fedper", (26_000, 0))[0] * ROUNDS / 1e6
+    assert list(line.x) == pytest.approx([sent / 10, sent])
+    assert list(line.text) == ["compression=topk", "compression=none"]
+
+
+def test_other_keys_have_one_chart(tmp_path):
+    charts = keys_part(surveyed(tmp_path, {"privacy.noise": [1, 2]}, LEVELS, LEVELS)).charts
+    assert [chart.id for chart in charts] == ["over-noise"], "no run has an epsilon"

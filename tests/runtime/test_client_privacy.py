@@ -11,7 +11,8 @@ from fedbench.config.fleet import PrivacyConfig
 from fedbench.errors import ConfigError
 from fedbench.jobs.resolve import check, resolve
 from fedbench.methods import load, names
-from fedbench.runtime.client_privacy import PrivacyBudget, privacy_budget
+from fedbench.runtime.client_privacy import ClientBudget
+from fedbench.runtime.privacy import privacy_budget
 from tests.runtime.rounds import driver, play, small
 
 CLIPPED = {"clip": 0.1}
@@ -66,19 +67,19 @@ def gaussian_delta(noise: float, epsilon: float) -> float:
 @pytest.mark.parametrize(("noise", "rounds"), [(8.0, 1), (8.0, 16), (20.0, 60)])
 def test_epsilon_of_full_participation_is_a_little_above_the_exact_one(noise, rounds):
     asked = PrivacyConfig(clip=1.0, noise=noise, delta=1e-5)
-    found = PrivacyBudget(asked, 100, 100, mean_only=True).epsilon(rounds)
+    found = ClientBudget(asked, 100, 100, mean_only=True).epsilon(rounds)
     whole = noise / 2 / sqrt(rounds)  # rounds of equal noise are one with less; a neighbour moves the sum by 2 clip
     assert gaussian_delta(whole, found) <= 1e-5 < gaussian_delta(whole, 0.85 * found)
 
 
 def test_sampling_counts_only_where_nobody_sees_who_took_part():
     asked = PrivacyConfig(clip=1.0, noise=2.0, delta=1e-5)
-    sampled, full = (PrivacyBudget(asked, 1000, drawn, mean_only=True).epsilon(100) for drawn in (50, 1000))
+    sampled, full = (ClientBudget(asked, 1000, drawn, mean_only=True).epsilon(100) for drawn in (50, 1000))
     assert sampled == pytest.approx(6.4666, abs=1e-3)  # by the library, noise 1.0 relative to the sensitivity
     assert full > 10 * sampled
-    each = PrivacyBudget(asked, 1000, 50, mean_only=False).epsilon(1)
+    each = ClientBudget(asked, 1000, 50, mean_only=False).epsilon(1)
     assert each == pytest.approx(
-        PrivacyBudget(PrivacyConfig(clip=1, noise=2 / sqrt(50), delta=1e-5), 9, 9, True).epsilon(1)
+        ClientBudget(PrivacyConfig(clip=1, noise=2 / sqrt(50), delta=1e-5), 9, 9, True).epsilon(1)
     )
 
 
@@ -120,7 +121,7 @@ def test_without_noise_there_is_no_budget_and_local_training_needs_none(tmp_path
 @pytest.mark.parametrize(
     ("method", "keys", "line"),
     [
-        ("fedavg", {"privacy": {"noise": 1.0}}, "privacy.noise = 1: is in multiples of privacy.clip; set it"),
+        ("fedavg", {"privacy": {"noise": 1.0}}, "privacy.noise = 1.0: without effect without privacy.clip; set it"),
         ("scaffold", {"privacy": CLIPPED}, "clients of scaffold also send the change of their control variate, which"),
         ("fedavg", {"privacy": NOISY, "dropout": 0.1}, "dropout = 0.1: the noise of clients that fail or cheat"),
         ("fedavg", {"privacy": NOISY, "attack": {"name": "noise"}}, "attack.name = noise: the noise of clients"),
@@ -143,4 +144,4 @@ def test_every_other_method_runs_or_asks_a_question(method, tmp_path):
 def test_without_the_accountant_the_missing_library_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "dp_accounting", None)
     with pytest.raises(ConfigError, match=r"dp-accounting is not installed: pip install 'fedbench-pfl\[privacy\]'"):
-        PrivacyBudget(PrivacyConfig(clip=1.0, noise=1.0), 10, 10, mean_only=True).epsilon(1)
+        ClientBudget(PrivacyConfig(clip=1.0, noise=1.0), 10, 10, mean_only=True).epsilon(1)

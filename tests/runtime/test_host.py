@@ -90,3 +90,25 @@ def test_a_client_that_fails_leaves_no_trace_in_its_state(when, in_files, tmp_pa
 def test_the_rate_to_lower_is_the_one_of_the_steps(method, more, where, tmp_path):
     asked = broken("Diverging", method=method, rounds=1, out=str(tmp_path), **more)
     assert run(asked, report=False).summary["failed"][0][3].endswith(f": lower {where}")
+
+
+def test_the_common_test_set_has_the_test_images_of_all_clients(tmp_path):
+    plain = run(small("local", rounds=1, out=tmp_path / "plain"), report=False).folder
+    for method in ("fedavg", "local"):
+        asked = small(method, rounds=1, evaluate={"common_test": True}, out=tmp_path / method)
+        found = Records(run(asked, report=False).folder)
+        own, common = (found.scores("accuracy", split) for split in ("test", "common"))
+        own, common = (rows[rows["point"] == "after_agg"].set_index("client") for rows in (own, common))
+        assert set(common["n"]) == {own["n"].sum()}
+        pooled = (own["value"] * own["n"]).sum() / own["n"].sum()
+        if method == "fedavg":  # one model, which all clients have
+            assert common["value"].tolist() == pytest.approx([pooled] * 10)
+        else:  # a client's model knows its own classes best
+            assert common["value"].nunique() > 5
+            assert common["value"].mean() < pooled - 0.1
+        metrics = found.metrics().set_index("point")
+        assert metrics.loc["after_agg", "common_accuracy"] == pytest.approx(common["value"].mean())
+    assert (plain / "metrics.jsonl").read_text().count("common") == 0
+    lines = [json.loads(line) for line in (tmp_path / "local" / "metrics.jsonl").read_text().splitlines()]
+    without = [{key: value for key, value in line.items() if not key.startswith("common_")} for line in lines]
+    assert without == [json.loads(line) for line in (plain / "metrics.jsonl").read_text().splitlines()]

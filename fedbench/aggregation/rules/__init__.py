@@ -30,6 +30,13 @@ def _check(name: str, thing: Any) -> None:
         )
 
 
+METHODS_ONLY = {
+    "fedcac": "it makes a model for every client, and aggregators make one for all; use --method fedcac",
+    "fedmosaic": "it weighs votes on public samples, and aggregators combine models; use --method fedmosaic, with "
+    "--method.lambda_mode fixed for FedCT with weighted votes",
+}
+"""Methods whose aggregation is no aggregator, and why."""
+
 AGGREGATORS = Table(
     "aggregator",
     group="fedbench.aggregators",
@@ -37,6 +44,7 @@ AGGREGATORS = Table(
     extract=_class_in,
     form="package.module:function",
     check=_check,
+    elsewhere=METHODS_ONLY,
 )
 
 

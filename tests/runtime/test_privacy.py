@@ -1,0 +1,24 @@
+"""Which level of privacy a run has."""
+
+import pytest
+
+from fedbench.errors import ConfigError
+from fedbench.jobs.resolve import check, resolve
+from fedbench.runtime.client_privacy import ClientBudget
+from fedbench.runtime.privacy import privacy_budget
+from fedbench.runtime.sample_privacy import SampleBudget
+from tests.runtime.rounds import driver, small
+
+
+@pytest.mark.parametrize(("level", "kind"), [("client", ClientBudget), ("sample", SampleBudget)])
+def test_the_level_chooses_the_budget_which_needs_noise(level, kind, tmp_path):
+    noisy = small("fedavg", privacy={"level": level, "clip": 1.0, "noise": 2.0}).privacy
+    run = driver(resolve(small("fedavg")), tmp_path)
+    assert type(privacy_budget(noisy, run.method)) is kind
+    assert privacy_budget(noisy.model_copy(update={"noise": 0.0}), run.method) is None
+
+
+@pytest.mark.parametrize(("key", "value"), [("noise", 1.0), ("level", "sample")])
+def test_nothing_is_private_without_clipping(key, value):
+    with pytest.raises(ConfigError, match=f"privacy.{key} = {value}: without effect without privacy.clip; set it"):
+        check(resolve(small("fedavg", privacy={key: value})))
