@@ -22,12 +22,17 @@ def say_writing() -> None:
 def write_report(folder: str | Path) -> Path:
     """As `make_report`, without a word."""
     from fedbench.plugins import PAGES
-    from fedbench.report import matrix, page
     from fedbench.results.matrix import is_matrix
 
     folder = Path(folder)
     if is_matrix(folder):
+        from fedbench.report import matrix
+
         return matrix.write_matrix(folder)
     added = next((file for file in PAGES.names() if (folder / file).exists()), None)
-    write: Callable[[Path], Path] = PAGES.load(added) if added else page.write_page
+    if added is None:
+        from fedbench.report import page
+
+        return page.write_page(folder)
+    write: Callable[[Path], Path] = PAGES.load(added)
     return write(folder)

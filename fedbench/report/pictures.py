@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
 
 from fedbench.report.curves import UNITS, CostCurves, costs_of, drawing_order
 from fedbench.report.study import POINT_NAMES, Study
@@ -34,6 +35,7 @@ STYLE: dict[Any, Any] = {
 DASHES = {"solid": "-", "dash": "--", "dot": ":"}
 Panel = Callable[[Axes], None]
 WIDTH, HEIGHT, DPI = 9.0, 3.6, 200  # inches, dots per inch
+LETTER, LEGEND_LINE = 0.08, 0.65  # inches, of a letter in the legend, and of its line with its margins
 
 
 def write_pictures(study: Study, folder: Path) -> list[str]:
@@ -53,16 +55,17 @@ def write_pictures(study: Study, folder: Path) -> list[str]:
 
 def _write(study: Study, folder: Path, name: str, panels: list[Panel]) -> list[str]:
     with rc_context(STYLE):
-        fig = Figure(figsize=(WIDTH, HEIGHT), dpi=DPI, layout="constrained")
+        fig = Figure(figsize=(WIDTH, HEIGHT), dpi=DPI)
         for axes, draw in zip(fig.subplots(1, len(panels), sharey=True, squeeze=False)[0], panels, strict=True):
             draw(axes)
         fig.axes[0].set_ylabel(f"test {study.metric.title}")
         named = dict(zip(*reversed(fig.axes[0].get_legend_handles_labels()), strict=True))
         shown = [method for method in study.ordered if method in named]
-        fig.legend([named[method] for method in shown], shown, loc="outside right upper")
+        fig.legend([named[method] for method in shown], shown, loc="upper right")
+        names = LEGEND_LINE + LETTER * max(map(len, shown), default=0)
+        fig.subplots_adjust(left=0.07, right=1 - names / WIDTH, bottom=0.14, top=0.92, wspace=0.05)
         png, svg = BytesIO(), BytesIO()
         FigureCanvasAgg(fig).print_png(png)
-        fig.set_layout_engine("none")  # found with the first file
         FigureCanvasSVG(fig).print_svg(svg, metadata={"Date": None})  # so that the same numbers give the same file
     files = {f"{name}.png": png, f"{name}.svg": svg}
     for file, content in files.items():
@@ -81,6 +84,8 @@ def _over_rounds(study: Study, point: str, axes: Axes) -> None:
 
 def _against(study: Study, costs: CostCurves, axes: Axes) -> None:
     axes.set(xlabel=costs.title, xscale="log" if costs.far else "linear")
+    if costs.far:
+        axes.xaxis.set(major_formatter="{x:g}", minor_formatter=NullFormatter())
     for method in drawing_order(study, costs.curves):
         _line(study, axes, method, costs.curves[method]["spent"], costs.curves[method]["score"])
 

@@ -37,11 +37,12 @@ def cost_so_far(run: Records, scores: pd.DataFrame) -> pd.DataFrame:
     (bytes, both ways), steps (of gradients), score.
     """
     metrics = run.metrics()
-    rows = metrics[(metrics["point"] == "after_fit") & (metrics["round"] > 0)].sort_values(["seed", "round"])
-    rounds = rows.groupby("seed")["round"].diff().fillna(rows["round"])
+    rows = metrics[(metrics["point"] == "after_fit") & (metrics["round"] > 0)]  # in the order of seeds and rounds
+    seeds, rounds = rows["seed"].to_numpy(), rows["round"].to_numpy()
     shares = per_participant(run, run.clients(), run.config(), rows).fillna(0)
-    costs = {"sent": shares["bytes_up"] + shares["bytes_down"], "steps": shares["steps"]}
-    each = rows[["seed", "round"]].assign(**{name: value * rounds for name, value in costs.items()})
-    each[[*costs]] = each.groupby("seed")[[*costs]].cumsum()
-    curve = scores[["round", "mean"]].rename(columns={"mean": "score"})
-    return each.groupby("round")[[*costs]].mean().reset_index().merge(curve, on="round")
+    costs = np.column_stack([shares["bytes_up"] + shares["bytes_down"], shares["steps"]])  # [rows, 2]
+    for own in (seeds == seed for seed in np.unique(seeds)):
+        costs[own] = (costs[own] * np.diff(rounds[own], prepend=0)[:, None]).cumsum(axis=0)
+    means = pd.DataFrame(costs, columns=["sent", "steps"]).groupby(rounds).mean()
+    curve = scores.loc[scores["round"].isin(means.index), ["round", "mean"]].rename(columns={"mean": "score"})
+    return means.loc[curve["round"]].rename_axis("round").reset_index().assign(score=curve["score"].to_numpy())

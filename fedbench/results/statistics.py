@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 import pandas as pd
-from scipy import stats
+from scipy import special
 
 from fedbench.results.rotations import DIGITS
 from fedbench.tasks import Metric
@@ -66,7 +66,7 @@ def interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Interva
     if len(known) == 1:
         return Interval(mean, None, None, known)
     error = float(np.std(known, ddof=1)) / math.sqrt(len(known))
-    half = float(stats.t.ppf((1 + confidence) / 2, len(known) - 1)) * error
+    half = float(special.stdtrit(len(known) - 1, (1 + confidence) / 2)) * error
     return Interval(mean, mean - half, mean + half, known)
 
 

@@ -148,7 +148,7 @@ def counted_participants(clients: pd.DataFrame, config: dict[str, Any], rounds: 
     if (config.get("evaluate") or {}).get("clients") not in (None, "all"):
         return asked
     took_part = clients["participated"].to_numpy(dtype=bool)
-    known = zip(*(clients[name].to_numpy()[took_part].tolist() for name in ("seed", "round", "client")), strict=True)
-    counted = Counter((seed, number) for seed, number, _ in set(known))
+    known = clients.loc[took_part, ["seed", "round", "client"]].drop_duplicates()
+    counted = Counter(zip(known["seed"].tolist(), known["round"].tolist(), strict=True))
     keys = zip(rounds["seed"].tolist(), rounds["round"].tolist(), strict=True)
     return pd.Series([float(counted.get(key, nan)) for key in keys], rounds.index, dtype=float).fillna(asked)

@@ -114,12 +114,11 @@ def _chosen(metric: Metric, at_point: pd.DataFrame, choice: str) -> pd.DataFrame
 
 def clients_at(clients: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
     """The rows of clients.parquet for the seeds, rounds and points of these rows of metrics."""
-    seeds, rounds, points = (clients[name].to_numpy() for name in ("seed", "round", "point"))
-    chosen = np.zeros(len(clients), dtype=bool)
-    for seed, round, point in rows[["seed", "round", "point"]].itertuples(index=False):
-        at = np.flatnonzero((seeds == seed) & (rounds == round))  # texts are slow to compare
-        chosen[at[points[at] == point]] = True
-    return clients[chosen].reset_index(drop=True)
+    names = ("seed", "round", "point")
+    chosen = set(zip(*(rows[name].tolist() for name in names), strict=True))
+    near = clients[np.isin(clients["round"].to_numpy(), rows["round"].to_numpy())]  # texts are slow to compare
+    places = zip(*(near[name].tolist() for name in names), strict=True)
+    return near[np.array([place in chosen for place in places], dtype=bool)].reset_index(drop=True)
 
 
 def _reached(scores: FinalScores, place: ScorePlace) -> dict[str, float | None]:

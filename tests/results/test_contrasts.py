@@ -227,3 +227,9 @@ def test_ranks_are_means_over_seeds_and_ties_share():
 def test_ranks_are_shared_where_scores_differ_by_rounding_errors_only():
     scores = records({"a": [[0.1 + 0.2], [0.4]], "b": [[0.3], [0.4]]})
     assert block_ranks(scores, ["a", "b"], "after_agg") == {"a": 1.5, "b": 1.5}
+
+
+@pytest.mark.parametrize(("effect", "seeds", "level"), [(0.5, 10, 0.05), (1.2, 5, 0.05 / 29), (2.0, 3, 0.01)])
+def test_power_is_that_of_the_noncentral_t(effect: float, seeds: int, level: float) -> None:
+    expected = stats.nct.sf(stats.t.isf(level / 2, seeds - 1), seeds - 1, effect * np.sqrt(seeds))
+    assert power(effect, seeds, level) == pytest.approx(float(expected), rel=1e-9)
