@@ -206,13 +206,13 @@ def leaderboard_frame(rows: Sequence[LeaderboardRow], failures: Mapping[str, str
                 **{part: getattr(row.score, part) for part in ("mean", "sd", "low", "high")},
                 "pooled": row.pooled,
                 OTHER_POINT[row.point]: None if row.other is None else row.other.mean,
-                **_ends("worst_tenth", row.worst),
+                **ends_of("worst_tenth", row.worst),
                 "spread": row.spread,
-                **({} if row.newcomers is None else _ends("newcomers", row.newcomers)),
-                **({} if row.common is None else _ends("common", row.common)),
+                **({} if row.newcomers is None else ends_of("newcomers", row.newcomers)),
+                **({} if row.common is None else ends_of("common", row.common)),
                 "rank": row.rank,
                 **_numbers("over_local", row.over_local),
-                **_ends("better_off", row.over_local.better_off if row.over_local else None),
+                **ends_of("better_off", row.over_local.better_off if row.over_local else None),
                 **_numbers("best_ahead", row.behind),
                 "tied_with_best": row.tied,
                 **({} if row.verdicts is None else row.verdicts.as_columns()),
@@ -235,14 +235,15 @@ def _numbers(name: str, found: Contrast | None) -> dict[str, float | None]:
     """The intervals, p, and detectable size of a difference."""
     low, high = (None, None) if found is None or found.resampled is None else found.resampled
     return {
-        **_ends(name, None if found is None else found.gain),
+        **ends_of(name, None if found is None else found.gain),
         f"{name}_resampled_low": low,
         f"{name}_resampled_high": high,
         **{f"{name}_{part}": getattr(found, part, None) for part in ("p_adjusted", "resolves", "seeds_needed")},
     }
 
 
-def _ends(name: str, found: Interval | None) -> dict[str, float | None]:
+def ends_of(name: str, found: Interval | None) -> dict[str, float | None]:
+    """The columns of an interval."""
     parts = {name: "mean", f"{name}_low": "low", f"{name}_high": "high"}
     return {key: getattr(found, part, None) for key, part in parts.items()}
 

@@ -10,7 +10,7 @@ import yaml
 
 from fedbench.report import typeset
 from fedbench.report.answer import doubts_of_lead
-from fedbench.report.leaderboard import LeaderboardRow, p_text, with_half
+from fedbench.report.leaderboard import NEWCOMERS_NOTE, LeaderboardRow, ends_of, p_text, with_half
 from fedbench.report.matrix_race import (
     MATRIX_RACE_NOTE,
     race_matrix_answer,
@@ -43,11 +43,24 @@ Table = tuple[str, list[str], list[list[Cell]]]
 
 
 def matrix_tables(survey: Survey) -> list[Table]:
-    """One table with ranks; of races the scores and both verdicts."""
-    if not survey.raced:
-        return [("All settings", heads(survey), matrix_lines(survey))]
+    """One table with ranks; of races the scores and both verdicts; and that of newcomers, if any joined."""
     names = ["method", *(setting.name for setting in survey.settings)]
-    return [(title, names, lines) for title, lines in race_tables(survey).items()]
+    if survey.raced:
+        found: list[Table] = [(title, names, lines) for title, lines in race_tables(survey).items()]
+    else:
+        found = [("All settings", heads(survey), matrix_lines(survey))]
+    if lines := newcomer_lines(survey):
+        found.append(("Newcomers", names, lines))
+    return found
+
+
+def newcomer_lines(survey: Survey) -> list[list[Cell]]:
+    """The scores of newcomers by method and setting; empty if none joined."""
+    number, lines = survey.first.metric.number, []
+    for label in survey.ordered:
+        found = [survey.boards[setting.name][label].newcomers for setting in survey.settings]
+        lines.append([Cell(label), *(Cell("" if score is None else with_half(score, number)) for score in found)])
+    return lines if any(cell.text for _, *cells in lines for cell in cells) else []
 
 
 def matrix_lines(survey: Survey) -> list[list[Cell]]:
@@ -87,10 +100,18 @@ def matrix_text(survey: Survey) -> str:
     """The tables for a terminal."""
     if not survey.labels:
         return "nothing was evaluated yet"
-    if not survey.raced:
-        return f"{typeset.plain_table(heads(survey), matrix_lines(survey))}\n{MATRIX_NOTE}"
-    shown = [f"{title}\n{typeset.plain_table(names, lines)}" for title, names, lines in matrix_tables(survey)]
-    return "\n\n".join([*shown, f"{MATRIX_RACE_NOTE}\n"])
+    tables = matrix_tables(survey)
+    shown = [typeset.plain_table(names, lines) for _, names, lines in tables]
+    if len(tables) == 1:
+        return f"{shown[0]}\n{matrix_note(survey)}"
+    titled = [f"{title}\n{table}" for (title, _, _), table in zip(tables, shown, strict=True)]
+    return "\n\n".join([*titled, f"{matrix_note(survey)}\n"])
+
+
+def matrix_note(survey: Survey) -> str:
+    """What the signs in the tables mean."""
+    later = f"; {NEWCOMERS_NOTE}" if newcomer_lines(survey) else ""
+    return (MATRIX_RACE_NOTE if survey.raced else MATRIX_NOTE) + later
 
 
 def matrix_frame(survey: Survey) -> pd.DataFrame:
@@ -117,12 +138,14 @@ def matrix_frame(survey: Survey) -> pd.DataFrame:
 
 def _numbers(survey: Survey, row: LeaderboardRow) -> dict[str, Any]:
     """The columns of a method in a setting."""
+    later = {} if row.newcomers is None else ends_of("newcomers", row.newcomers)
     if row.verdicts is not None:
-        return {"mean": row.score.mean, **row.verdicts.as_columns()}
+        return {"mean": row.score.mean, **later, **row.verdicts.as_columns()}
     return {
         "mean": row.score.mean,
         "low": row.score.low,
         "high": row.score.high,
+        **later,
         "tied_with_best": row.tied,
         "mean_rank": survey.ranking.ranks.get(row.label),
     }
@@ -209,10 +232,11 @@ def critical_difference(survey: Survey) -> go.Figure | None:
 def write_matrix(folder: Path) -> Path:
     """Writes report.html, table.csv, table.md and table.tex into the folder of a study over settings."""
     survey = Survey.load(folder)
-    tables, note = matrix_tables(survey), MATRIX_RACE_NOTE if survey.raced else MATRIX_NOTE
-    named = [f"**{title}**\n\n" if survey.raced else "" for title, _, _ in tables]
+    tables, note = matrix_tables(survey), matrix_note(survey)
+    several = len(tables) > 1
+    named = [f"**{title}**\n\n" if several else "" for title, _, _ in tables]
     shown = [name + typeset.markdown(names, lines) for name, (_, names, lines) in zip(named, tables, strict=True)]
-    titles = [f"% {title}\n" if survey.raced else "" for title, _, _ in tables]
+    titles = [f"% {title}\n" if several else "" for title, _, _ in tables]
     drawn = [title + typeset.latex(names, lines) for title, (_, names, lines) in zip(titles, tables, strict=True)]
     write_atomically(folder / "table.csv", matrix_frame(survey).to_csv(index=False))
     write_atomically(folder / "table.md", "\n\n".join([*shown, f"{note}.\n"]))
@@ -230,7 +254,7 @@ def matrix_values(survey: Survey) -> dict[str, Any]:
     config = survey.matrix.config
     over = [f"{key}: {join_words(list(map(str, asked)))}" for key, asked in survey.matrix.over.items()]
     seeds = race_subtitle(survey) if survey.raced else f"seeds {', '.join(map(str, config.get('seeds') or []))}"
-    note = sentence(MATRIX_RACE_NOTE if survey.raced else MATRIX_NOTE)
+    note = sentence(matrix_note(survey))
     return {
         "kind": "compare",
         "title": " in ".join(counts),

@@ -3,9 +3,17 @@
 import pandas as pd
 import pytest
 
-from fedbench.report.matrix import Survey, matrix_answer, matrix_lines, matrix_notes, matrix_text, matrix_warnings
+from fedbench.report.matrix import (
+    Survey,
+    matrix_answer,
+    matrix_lines,
+    matrix_notes,
+    matrix_text,
+    matrix_warnings,
+    newcomer_lines,
+)
 from fedbench.results.matrix import Matrix, settings_of
-from tests.report.conftest import write_comparison
+from tests.report.conftest import add_newcomers, write_comparison
 from tests.report.reading import page_of
 
 LEVELS = {"local": 0.7, "fedper": 0.8, "fedcac": 0.85, "centralized": 0.95}
@@ -110,3 +118,18 @@ def test_what_is_missing_is_said(tmp_path):
     assert [setting.name for setting in survey.settings] == ["alpha=0.1"]
     assert matrix_warnings(survey) == ["alpha=0.5: nothing was evaluated yet."]
     assert page_of(tmp_path).answer
+
+
+def test_newcomers_of_every_setting_have_a_table(tmp_path):
+    folder = write_matrix(tmp_path, {"local": 0.7, "fedper": 0.8}, {"local": 0.7, "fedper": 0.8})
+    assert newcomer_lines(Survey.load(folder)) == []
+    add_newcomers(folder / "settings" / "alpha=0.1" / "final" / "fedper", 0.7)
+    survey = Survey.load(folder)
+    lines = [[cell.text for cell in line] for line in newcomer_lines(survey)]
+    assert lines == [["fedper", "72.0 ± 2.5", ""], ["local", "", ""]]
+    assert "\n\nNewcomers\n" in matrix_text(survey)
+    assert "newcomers: clients that joined after the last round" in matrix_text(survey)
+    assert "Newcomers" in page_of(folder).text
+    table = pd.read_csv(folder / "table.csv").set_index(["method", "partition.alpha"])
+    assert table["newcomers"].dropna().to_dict() == {("fedper", 0.1): pytest.approx(0.72)}
+    assert "**Newcomers**" in (folder / "table.md").read_text()
