@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 from rich.progress import Progress as Bar
 
-from fedbench.results.quantities import duration
+from fedbench.results.quantities import duration, plural
 from fedbench.tasks import Metric
 
 Clock = Callable[[], float]
@@ -84,15 +84,20 @@ class Progress(Display):
         self._begin(title, rounds * len(self._seeds))
 
     def update(self, event: Mapping[str, Any]) -> None:
-        """Takes an event after an evaluated round, or a warning `{"warning": text}`.
+        """Takes an event after an evaluated round, a warning `{"warning": text}`, or that newcomers begin to join.
 
-        An event is `{"seed", "round", "lines": [lines of metrics.jsonl], "metric": the primary one, "seconds"}`.
+        An event is `{"seed", "round", "lines": [lines of metrics.jsonl], "metric": the primary one, "seconds"}`, or
+        `{"seed", "round", "joining": the number of newcomers}`.
         """
         if "warning" in event:
             self.warn(event["warning"])
             return
         seed, now = event["seed"], event["round"]
         self._now[seed] = now
+        if "joining" in event:
+            told = f"{plural(event['joining'], 'newcomer')} joining"
+            self._show(self._completed(), self._what(seed, now), told, "", self._over())
+            return
         self._first = self._first or (self._clock(), self._completed())
         self._show(self._completed(), self._what(seed, now), _text(event), self._left(event), self._over())
 

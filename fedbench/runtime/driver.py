@@ -219,6 +219,7 @@ class Driver:
             return
         joinings = [Joining(epochs) for epochs in sorted({*asked.new_clients_epochs})]
         joinings += [Joining(joinings[-1].epochs, images) for images in sorted({*asked.new_clients_samples})]
+        self.on_event({"seed": self.seed, "round": last, "joining": later})
         self.server.participants = self.drawn(last + 1)  # as in the messages of the round that would follow
         tasks = []
         for place in evaluated_clients(self.seed, later, asked.clients):

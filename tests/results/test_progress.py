@@ -87,6 +87,14 @@ def test_time_left_of_a_resumed_run_counts_only_what_this_start_did():
     assert progress.console.file.getvalue().splitlines()[-1].endswith("30 s left")
 
 
+def test_newcomers_that_join_are_said():
+    progress = Progress(plain(), Clock())
+    progress.start("fedcac on digits", 10, [0, 1])
+    progress.update({"seed": 0, "round": 10, "joining": 20})
+    progress.stop()
+    assert progress.console.file.getvalue().splitlines()[1:] == ["seed 0  round 10/10  20 newcomers joining"]
+
+
 def test_notes_are_printed_whole():
     progress = Progress(plain(), Clock())
     progress.start("t", 10, [0])
