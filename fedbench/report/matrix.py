@@ -48,7 +48,7 @@ def matrix_tables(survey: Survey) -> list[Table]:
     if survey.raced:
         found: list[Table] = [(title, names, lines) for title, lines in race_tables(survey).items()]
     else:
-        found = [("All settings", heads(survey), matrix_lines(survey))]
+        found = [("Scores", heads(survey), matrix_lines(survey))]
     if lines := newcomer_lines(survey):
         found.append(("Newcomers", names, lines))
     return found
