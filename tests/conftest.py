@@ -40,6 +40,7 @@ def pytest_unconfigure() -> None:
     shutil.rmtree(SCRATCH, ignore_errors=True)
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests that share a Ray run in one process; they come first with other long ones, so that nobody waits at the end.
 

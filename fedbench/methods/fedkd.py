@@ -85,6 +85,10 @@ class FedKD(Method["FedKD.Options", PrivateState, "FedKD.Server"]):
             add_beside(module, PROJECTION, projection := nn.Linear(widths[1], widths[0], bias=False))
             draw_linear(projection, torch.Generator().manual_seed(facts.seed))
 
+    @classmethod
+    def also_learns(cls, options: Options) -> str:
+        return "predictions of another model"
+
     def private(self, layout: Layout) -> Masks:
         return ~layout.under([MENTEE])
 

@@ -59,6 +59,10 @@ class FML(Method["FML.Options"]):
     def adapt_model(cls, module: nn.Module, layout: Layout, options: Options, facts: ModelFacts) -> None:
         add_beside(module, MEME, facts.another(options.shared_model))
 
+    @classmethod
+    def also_learns(cls, options: Options) -> str:
+        return "predictions of another model"
+
     def private(self, layout: Layout) -> Masks:
         return ~layout.under([MEME])
 

@@ -13,6 +13,7 @@ from fedbench.results.reader import Records
 from fedbench.runtime.kept_models import MODELS_FOLDER
 from fedbench.studies.load import load_model
 from tests.runtime.rounds import play, small, stop
+from tests.runtime.several_hosts import SeveralHosts
 
 NORMED, DEEP = "tests.runtime.networks:Normed", "tests.runtime.networks:Deep"
 ABLE = [name for name in names() if takes_models(load(name))]
@@ -37,8 +38,8 @@ def mixed(tmp_path_factory):
 
 
 @every_able_method
-def test_hosts_do_not_change_a_bit(method, mixed, ray_hosts, tmp_path):
-    assert play(asked(method, [NORMED, DEEP]), tmp_path, ray_hosts(2)) == mixed(method)
+def test_hosts_do_not_change_a_bit(method, mixed, tmp_path):
+    assert play(asked(method, [NORMED, DEEP]), tmp_path, SeveralHosts(2)) == mixed(method)
 
 
 @every_able_method

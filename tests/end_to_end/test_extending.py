@@ -14,7 +14,7 @@ SEVERAL = """
 import sys
 import pytest
 from fedbench.cli import main
-print("NEXT" * (pytest.main(["-q", "-p", "no:cacheprovider", "tests/methods/test_pulled.py"]) == 0))
+print("NEXT" * (pytest.main(["-p", "no:cacheprovider", "tests/methods/test_pulled.py"]) == 0))
 for line in sys.argv[1:]:
     print("NEXT" * (main(line.split()[1:]) == 0))
 """

@@ -107,9 +107,9 @@ def test_mistakes():
     ("name", "legal"),
     [
         ("mlp", "hidden"),
-        ("resnet8", "grey, stem"),
-        ("resnet10", "grey, stem"),
-        ("resnet18", "grey, pretrained, stem"),
+        ("resnet8", "grey, norm, stem"),
+        ("resnet10", "grey, norm, stem"),
+        ("resnet18", "grey, norm, pretrained, stem"),
         ("alexnet", "grey, norm, pretrained"),
         ("vit", "grey, pretrained, size"),
     ],

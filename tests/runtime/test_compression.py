@@ -88,7 +88,7 @@ def test_every_method_that_sends_parameters_sends_fewer_bytes(method, tmp_path):
         with pytest.raises(ConfigError, match=f"clients of {method} send .* and no parameters to compress"):
             check(asked)
         return
-    if method in ("co-pfl", "fedselect"):  # which send the entries of their masks only
+    if method in ("co-pfl", "fedkd", "fedselect"):  # which send entries of masks, or factors of matrices
         with pytest.raises(ConfigError, match=f"{method} encodes its parameters itself"):
             play(asked.config, tmp_path)
         return
