@@ -138,7 +138,7 @@ def cut(cosines: np.ndarray, linkage: str) -> tuple[list[int], list[int], float]
     or the smallest (complete). Ties: the groups with the lowest members.
     """
     groups = [[place] for place in range(len(cosines))]
-    between = cosines.astype(np.float64, copy=True)
+    between = cosines.astype(np.float64)
     np.fill_diagonal(between, -np.inf)
     join = np.maximum if linkage == "single" else np.minimum
     while len(groups) > 2:

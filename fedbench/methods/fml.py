@@ -5,6 +5,7 @@ In every step both learn from the batch and from each other's predictions: the o
 plus (1 - alpha) times KL(meme || own), the meme model beta times its loss plus (1 - beta) times KL(own || meme).
 
 Where we decide:
+- This is the method as the paper's abstract and public code show it; its equations were not at hand.
 - Both step at the same time, with one optimiser: the predictions from which a model learns are those before the step,
   and no gradient flows into them. The norm of `train.clip_norm` is that of both gradients together.
 - KL is summed over classes and averaged over images. Popular code averages over classes too, by the default of

@@ -157,7 +157,7 @@ def guided_loss(net: LightningModule, batch: Any, s: Any, guidance: str, form: s
 
 def angle(features: Tensor, embeddings: Tensor, labels: Tensor) -> Tensor:
     """Cross-entropy of the cosines of features `[b, d]` to the embeddings `[C, d]`."""
-    cosines = F.normalize(features, dim=1, eps=1e-12) @ F.normalize(embeddings, dim=1, eps=1e-12).T
+    cosines = F.normalize(features, dim=1) @ F.normalize(embeddings, dim=1).T
     return F.cross_entropy(cosines, labels)
 
 

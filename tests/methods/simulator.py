@@ -218,7 +218,8 @@ class Simulation(Driver):
         facts = lambda m, layout: ModelFacts(seed, classes, features_of(m, layout), another)  # noqa: E731
         plain = copy.deepcopy(built)
         adapt = lambda m, layout: kind.adapt_model(m, layout, chosen, facts(m, layout))  # noqa: E731
-        self.learner = Learner(built, self.train, adapt=adapt)
+        optimizer = "sgd" if self.train.optimizer == "auto" else self.train.optimizer
+        self.learner = Learner(built, self.train, optimizer=optimizer, adapt=adapt)
         cast = lambda d: Data(d.x.to(self.learner.dtype), d.labels)  # noqa: E731
         self.data, self.public = [cast(d) for d in clients], public and cast(public)
         context = Context(

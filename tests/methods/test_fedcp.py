@@ -67,6 +67,16 @@ def test_the_private_head_alone_is_fedper():
     assert [seen.up for seen in run.log] == [seen.up for seen in per.log]
 
 
+@pytest.mark.parametrize("form", ["softmax", "gumbel"])
+def test_gumbel_alone_has_noise_and_in_training_only(form):
+    run = Simulation("fedcp", blobs([9]), policy_form=form)
+    (made,) = (part for part in run.learner.flat.module.modules() if isinstance(part, Policy))
+    features = torch.ones(4, made.vector.numel())
+    shares = [made.train(training).shares(features)[0] for training in (True, False, False)]
+    assert torch.equal(shares[0], shares[1]) == (form == "softmax")
+    assert torch.equal(shares[1], shares[2])
+
+
 @pytest.mark.parametrize("form", ["softmax", "personal"])
 def test_the_first_step_of_a_round_feels_no_discrepancy(form):
     train = PLAIN | {"batch_size": "full", "epochs": 1}

@@ -76,6 +76,20 @@ def test_embeddings_decay_by_themselves():
     assert torch.allclose(run.method.rows(both.log[0].after_fit[0]), rows[1])
 
 
+class OwnSgd(Mlp):
+    """Its optimiser has a decay of its own."""
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1, weight_decay=0.2)
+
+
+def test_the_decay_of_the_module_s_optimizer_counts_besides():
+    train = PLAIN | {"optimizer": "module", "weight_decay": 0.05}
+    run = Simulation("gpfl", blobs([9]), module=OwnSgd(), train=train, guidance="none", mu=0.3).run(1)
+    rows = [run.method.rows(model) for model in (run.initial, run.log[0].after_fit[0])]
+    assert torch.allclose(rows[1], (1 - 0.1 * (0.3 + 0.2)) ** run.log[0].steps[0] * rows[0])
+
+
 def test_conditional_inputs_are_those_of_the_received_embeddings():
     run = Simulation("gpfl", blobs([9, 17, 12]), module=Mlp(norm=True), draw=SOME).run(2)
     for i in range(3):
