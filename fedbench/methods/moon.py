@@ -103,5 +103,5 @@ def contrasted_loss(net: LightningModule, batch: Any, s: Any, taught: Tensor, he
 
 def contrast(features: Tensor, common: Tensor, previous: Tensor, temperature: float | Tensor) -> Tensor:
     """Mean contrastive loss (eq. 3) of features `[b, d]` to those of the received and the previous model."""
-    near, far = (F.cosine_similarity(features, other, dim=1, eps=1e-8) for other in (common, previous))
+    near, far = (F.cosine_similarity(features, other, dim=1) for other in (common, previous))
     return F.softplus((far - near) / temperature).mean()
