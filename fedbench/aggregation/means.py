@@ -25,7 +25,10 @@ def normalise(weights: Sequence[float]) -> list[float]:
 
 
 def weighted_mean(vectors: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
-    """`sum_i weights_i * vectors_i` `[N]`, computed in float64; does not normalise the weights (see `normalised`)."""
+    """`sum_i weights_i * vectors_i` `[N]`, computed in float64; does not normalise the weights (see `normalise`)."""
+    if len(vectors) == 1 and weights[0] == 1:
+        return vectors[0] + 0  # as below, where -0 becomes 0
+
     out = torch.empty_like(vectors[0])
 
     def part(columns: slice) -> None:

@@ -1,6 +1,8 @@
 """One client's part of a data set, as batches of tensors."""
 
+from collections.abc import Sequence
 from copy import copy
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -90,3 +92,15 @@ class Split:
         if x.ndim == 4:
             x = x.contiguous(memory_format=self.memory_format)
         return x, self.targets.index_select(0, index)
+
+
+def joined(splits: Sequence[Any]) -> Split | None:
+    """These parts one after another, as one; None if they are no parts of the same samples."""
+    first = splits[0]
+    if not all(type(s) is Split and s.samples is first.samples and s.augmentation is first.augmentation for s in splits):
+        return None
+    if len(splits) == 1:
+        return first
+    whole = copy(first)
+    whole.rows, whole.targets = (torch.cat([getattr(s, name) for s in splits]) for name in ("rows", "targets"))
+    return whole

@@ -1,5 +1,6 @@
 """One fit of several: its batches in order, its logs and its cost."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -29,14 +30,16 @@ class Batch:
     ends_epoch: bool
 
 
-class Cursor:
-    """A fit in progress. next: the next batch, or None; done: steps; logged: what the module has logged."""
-
-    next: Batch | None
+class Cursor(ABC):
+    """A fit in progress. done: steps; logged: what the module has logged."""
 
     def __init__(self, request: FitRequest) -> None:
         self.request, self.row, self.done = request, request.row, 0
         self.logs, self.logged = Logs(), dict[str, float]()
+
+    @abstractmethod
+    def first(self) -> Batch | None:
+        """The first batch, before any is taken; None without steps."""
 
     def log(
         self, calls: Sequence[tuple[str, dict[str, Any]]], values: Sequence[Tensor], size: int, ends_epoch: bool
@@ -51,7 +54,7 @@ class Cursor:
 
 
 class BatchCursor(Cursor):
-    """Gathers the batches of a fit one by one, in order."""
+    """Gathers the batches of a fit one by one, in order. next: the next batch, or None."""
 
     def __init__(self, engine: Engine, request: FitRequest) -> None:
         super().__init__(request)
@@ -63,6 +66,9 @@ class BatchCursor(Cursor):
         self._data, self._second = engine.training_data(fit), engine.second_batches(fit)
         self._batches = self._walk()
         self.next = next(self._batches, None)
+
+    def first(self) -> Batch | None:
+        return self.next
 
     @property
     def is_full(self) -> bool:

@@ -147,11 +147,13 @@ class Engine:
             raise ConfigError(
                 f"batches of {min(count, size)} image(s) from {count}: this model trains on {least} or more at a time"
             )
+        enough = not count % size or count % size >= least  # images of the last batch
         draw = seeds.generator(*data.key, stream, "order")
         shuffle = self.train.shuffle if amount.shuffle is None else amount.shuffle
         while True:
             order = torch.randperm(count, generator=draw) if shuffle else torch.arange(count)
-            yield [batch for batch in order.to(device or self.flat.device).split(size) if len(batch) >= least]
+            batches = order.to(device or self.flat.device).split(size)
+            yield [*(batches if enough else batches[:-1])]
 
     def training_data(self, fit: Fit) -> Batches:
         """The data of a fit: augmented if possible, with random draws by their key and the stream."""

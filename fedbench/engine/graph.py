@@ -6,21 +6,21 @@ the same operations as the loop on one client's tensors: the bits are those of t
 compared with its replay; if they differ, or it cannot be captured, the loop does these fits and one line says why.
 """
 
-from collections import Counter, defaultdict, deque
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from fedbench.engine.cursor import Batch, Cursor, FitRequest
+from fedbench.engine.cursor import Batch, FitRequest
 from fedbench.engine.engine import Engine
-from fedbench.engine.fit import Fit, Paired
+from fedbench.engine.fit import Fit
 from fedbench.engine.group import Group, Kind
 from fedbench.engine.lane import Lane
 from fedbench.engine.optimizers import rate_tensor
+from fedbench.engine.planned_cursor import PlannedCursor, Size, gather
 from fedbench.engine.row_engine import RowEngine
 from fedbench.engine.row_step import UnsupportedFitError
 from fedbench.errors import first_line
@@ -35,8 +35,9 @@ MOST_BATCHES = 64
 MOST_KINDS = 8
 """Kinds of fits whose graphs are kept."""
 
-Size = tuple[int, ...]
-"""Samples in a batch, of both data sets if they are paired."""
+
+PACE = 8
+"""Replays of a client before the next one's turn: enough to spare Python, too few to leave other clients waiting."""
 
 
 class Graph(RowEngine):
@@ -61,7 +62,7 @@ class Graph(RowEngine):
         return place % self.width
 
 
-class GraphGroup(Group["PlannedCursor"]):
+class GraphGroup(Group[PlannedCursor]):
     """The captured steps of fits of one kind, by row and size of the batch."""
 
     stacked = False
@@ -75,26 +76,33 @@ class GraphGroup(Group["PlannedCursor"]):
     def set_rate(self, rate: float) -> None:
         self.rate.fill_(rate)
 
-    def cursor(self, request: FitRequest) -> "PlannedCursor":
+    def cursor(self, request: FitRequest) -> PlannedCursor:
         return PlannedCursor(self.engine, request)
 
-    def run(self, cursors: Sequence["PlannedCursor"]) -> None:
+    def run(self, cursors: Sequence[PlannedCursor]) -> None:
         for cursor in cursors:
             self._prepare(cursor)
+        going = [cursor for cursor in cursors if cursor.sizes]
+        self._fill(going)
         for cursor in cursors:
             self._lanes[cursor.row].follow()
         try:
-            going = [cursor for cursor in cursors if cursor.sizes]
             while going:
+                if empty := [cursor for cursor in going if self._waits(cursor)]:
+                    for cursor in empty:
+                        self._lanes[cursor.row].lead()
+                    self._fill(empty)
+                    for cursor in empty:
+                        self._lanes[cursor.row].follow()
                 for cursor in going:
-                    self._step(cursor)
+                    self._advance(cursor)
                 going = [cursor for cursor in going if cursor.done < len(cursor.sizes)]
         finally:
             for cursor in cursors:
                 self._lanes[cursor.row].lead()
         self._take_logs(cursors)
 
-    def _prepare(self, cursor: "PlannedCursor") -> None:
+    def _prepare(self, cursor: PlannedCursor) -> None:
         """Captures the steps of this fit that are frequent."""
         for size, count in Counter(cursor.sizes).items():
             key = cursor.row, size
@@ -108,12 +116,30 @@ class GraphGroup(Group["PlannedCursor"]):
             if key in self._steps:
                 self._steps[key].empty()
 
+    def _fill(self, cursors: Sequence[PlannedCursor]) -> None:
+        """Gathers the next batches of these fits into the feeds that are empty, all batches of one size at once."""
+        for size in {size: None for cursor in cursors for size in cursor.waiting}:
+            steps = [(cursor, self._steps.get((cursor.row, size))) for cursor in cursors if cursor.waiting.get(size)]
+            empty = [(cursor, step) for cursor, step in steps if step is not None and not step.left]
+            taken = []
+            for cursor, step in empty:
+                cursor.logs_of[size] += step.logs()
+                taken.append((cursor, cursor.take(size, step.feed.room)))
+                step.filled = step.left = len(taken[-1][1])
+            if taken:
+                fill([step.feed for _, step in empty], [step.filled for _, step in empty], gather(taken))
+
+    def _waits(self, cursor: PlannedCursor) -> bool:
+        """Whether the feed of a fit's next step is empty."""
+        step = self._steps.get((cursor.row, cursor.sizes[cursor.done]))
+        return step is not None and not step.left
+
     def _captured(self, row: int, batch: Batch) -> "CapturedStep":
         """A step that leaves the same bits as its replay. Raises UnsupportedFitError."""
         lane, feed = self._lanes[row], Feed(batch)
         rows = (self.rows.w, self.rows.g, self.rows.momentum, self.rows.losses, *self.rows.buffers, *self.rows.counters)
         state = [whole[row] for whole in (*rows, *self.needs.values())]
-        feed.fill(Batch(batch.index[None], [tensor[None] for tensor in batch.tensors], ends_epoch=False))
+        fill([feed], [1], Batch(batch.index[None], [tensor[None] for tensor in batch.tensors], ends_epoch=False))
         before = [tensor.clone() for tensor in state]
         lane.follow()
 
@@ -150,24 +176,25 @@ class GraphGroup(Group["PlannedCursor"]):
         feed.note(logged)
         feed.at.add_(1)
 
-    def _step(self, cursor: "PlannedCursor") -> None:
-        row, size = cursor.row, cursor.sizes[cursor.done]
-        captured = self._steps.get((row, size))
+    def _advance(self, cursor: PlannedCursor) -> None:
+        """Takes the next steps of a fit, some at a time, until its feed is empty."""
+        row = cursor.row
         with self._lanes[row].entered():
-            if captured is None:
-                batch = cursor.take(size, 1)
-                loss, logged = self.move(row, batch.index[0], [tensor[0] for tensor in batch.tensors])
-                self.rows.losses[row].add_(loss)
-                cursor.logs_of[size].append(as_row(logged))
-            else:
-                if not captured.left:
-                    cursor.logs_of[size] += captured.logs()
-                    captured.fill(cursor.take(size, captured.feed.room))
-                captured.replay()
-                captured.left -= 1
-        cursor.done += 1
+            for size in cursor.sizes[cursor.done : cursor.done + PACE]:
+                captured = self._steps.get((row, size))
+                if captured is None:
+                    batch = gather([(cursor, cursor.take(size, 1))])
+                    loss, logged = self.move(row, batch.index[0], [tensor[0] for tensor in batch.tensors])
+                    self.rows.losses[row].add_(loss)
+                    cursor.logs_of[size].append(as_row(logged))
+                elif captured.left:
+                    captured.replay()
+                    captured.left -= 1
+                else:
+                    return
+                cursor.done += 1
 
-    def _take_logs(self, cursors: Sequence["PlannedCursor"]) -> None:
+    def _take_logs(self, cursors: Sequence[PlannedCursor]) -> None:
         """What the module has logged in the last epochs, whose values replace those of the epochs before."""
         calls = self.step.logs.calls
         cursors = [cursor for cursor in cursors if cursor.sizes]
@@ -195,17 +222,16 @@ class CapturedStep:
     def empty(self) -> None:
         self.filled = self.left = 0
 
-    def fill(self, batches: Batch) -> None:
-        self.feed.fill(batches)
-        self.filled = self.left = len(batches.index)
-
     def logs(self) -> Sequence[Tensor]:
         """The logs `[L]` of the steps since it was filled."""
         return self.feed.logs[: self.filled].clone().unbind(0) if self.feed.logs is not None else ()
 
 
 class Feed:
-    """Memory for `room` batches of one size. at: the number of the next one, int64 `[1]`; logs: `[room, L]`."""
+    """Memory for `room` batches of one size.
+
+    whole: index and tensors `[room, b, ...]`; at: the number of the next batch, int64 `[1]`; logs: `[room, L]`.
+    """
 
     def __init__(self, like: Batch) -> None:
         size = max(1, sum(tensor.nbytes for tensor in like.tensors))
@@ -214,13 +240,11 @@ class Feed:
         self.logs: Tensor | None = None
         self._like = [like.index, *(tensor if is_dense(tensor) else tensor.contiguous() for tensor in like.tensors)]
         self._flat = [tensor.new_zeros(self.room, tensor.numel()) for tensor in self._like]
-
-    def fill(self, batches: Batch) -> None:
-        """Takes batches, `[n, b, ...]`; the next step is on the first."""
-        for flat, like, given in zip(self._flat, self._like, (batches.index, *batches.tensors), strict=True):
-            # In the layout of a single batch, which decides the order of its sums.
-            flat.as_strided((self.room, *like.shape), (flat.stride(0), *like.stride()))[: len(given)].copy_(given)
-        self.at.zero_()
+        # In the layout of a single batch, which decides the order of its sums.
+        self.whole = [
+            flat.as_strided((self.room, *like.shape), (flat.stride(0), *like.stride()))
+            for flat, like in zip(self._flat, self._like, strict=True)
+        ]
 
     def current(self) -> Batch:
         """The next batch, as new tensors."""
@@ -238,71 +262,12 @@ class Feed:
             self.logs.index_copy_(0, self.at, row.unsqueeze(0))
 
 
-class PlannedCursor(Cursor):
-    """The batches of a fit by size. sizes: of all steps, in order; logs_of: by size, the logs `[L]` of its steps."""
-
-    def __init__(self, engine: Engine, request: FitRequest) -> None:
-        super().__init__(request)
-        # On the CPU: many places are sent at once.
-        self._device, cpu = engine.flat.device, torch.device("cpu")
-        plan, data = engine.plan(request.fit, cpu), request.fit.data
-        self._data, self._second = engine.training_data(request.fit), data.second if isinstance(data, Paired) else None
-        draw, seconds = getattr(self._data, "draw", None), engine.second_places(request.fit, cpu)
-        self._last = len(plan[-1]) if plan else 0
-        self.sizes: list[Size] = []
-        self.logs_of: dict[Size, list[Tensor]] = defaultdict(list)
-        self._waiting: dict[Size, deque[Places]] = defaultdict(deque)
-        for index in chain.from_iterable(plan):
-            places = Places(index, next(seconds) if seconds else None, draw(len(index)) if draw else {})
-            self.sizes.append(places.size)
-            self._waiting[places.size].append(places)
-        self.next = self.look(self.sizes[0]) if self.sizes else None
-
-    def look(self, size: Size) -> Batch:
-        """The next batch of a size, which stays the next."""
-        batches = self._gather([self._waiting[size][0]])
-        return Batch(batches.index[0], [tensor[0] for tensor in batches.tensors], ends_epoch=False)
-
-    def take(self, size: Size, most: int) -> Batch:
-        """The next batches of a size, `[n, b, ...]`."""
-        waiting = self._waiting[size]
-        return self._gather([waiting.popleft() for _ in range(min(most, len(waiting)))])
-
-    def _gather(self, all_places: Sequence["Places"]) -> Batch:
-        index = torch.stack([places.index for places in all_places]).to(self._device)
-        names = all_places[0].draws
-        draws = {name: torch.cat([places.draws[name] for places in all_places]) for name in names}
-        tensors = [*(self._data.batch(index.flatten(), draws) if draws else self._data.batch(index.flatten()))]  # type: ignore[call-arg]
-        parts = [tensor.unflatten(0, index.shape) for tensor in tensors]
-        if self._second is not None:
-            seconds = [places.second for places in all_places if places.second is not None]
-            own = torch.stack(seconds).to(self._device)
-            parts += [tensor.unflatten(0, own.shape) for tensor in self._second.batch(own.flatten())]
-        return Batch(index, parts, ends_epoch=False)
-
-    def last_logs(self) -> list[Tensor]:
-        """The logs `[L]` of the steps of the last epoch."""
-        rows = {size: iter(found) for size, found in self.logs_of.items()}
-        return [next(rows[size]) for size in self.sizes][len(self.sizes) - self._last :]
-
-    def end(self, calls: Sequence[tuple[str, dict[str, Any]]], logs: Tensor) -> None:
-        """Notes the logs `[steps, L]` of the last epoch. calls: the names and options of the values."""
-        sizes = self.sizes[len(self.sizes) - self._last :]
-        for place, (size, row) in enumerate(zip(sizes, logs, strict=True)):
-            self.log(calls, row.unbind(0), size[0], ends_epoch=place + 1 == len(sizes))
-
-
-@dataclass(frozen=True)
-class Places:
-    """The places of a step's batch, those of the second data set, and the random numbers of its augmentation."""
-
-    index: Tensor
-    second: Tensor | None
-    draws: dict[str, Tensor]
-
-    @property
-    def size(self) -> Size:
-        return (len(self.index),) if self.second is None else (len(self.index), len(self.second))
+def fill(feeds: Sequence[Feed], counts: Sequence[int], batches: Batch) -> None:
+    """Gives each feed so many of the batches `[n, b, ...]`; its next step is on the first of them."""
+    for place, given in enumerate((batches.index, *batches.tensors)):
+        room = [feed.whole[place][:count] for feed, count in zip(feeds, counts, strict=True)]
+        torch._foreach_copy_(room, given.split(list(counts)))
+    torch._foreach_zero_([feed.at for feed in feeds])
 
 
 def as_row(logged: Sequence[Tensor]) -> Tensor:

@@ -173,11 +173,12 @@ class Group(ABC, Generic[C]):
 
     def _check(self, cursors: Sequence[C]) -> None:
         """Tries the step on a first batch, once for all fits of this kind. Raises UnsupportedFitError."""
-        first = next(((cursor.row, cursor.next) for cursor in cursors if cursor.next is not None), None)
-        if first is None:
-            return
-        key, (row, batch) = self.kind.step_key, first
+        key = self.kind.step_key
         if key not in self._refusals:
+            found = ((cursor.row, batch) for cursor in cursors if (batch := cursor.first()) is not None)
+            row, batch = next(found, (0, None))
+            if batch is None:
+                return
             try:
                 check_step(self.step, self._inputs(row, batch.index, batch.tensors), self.stacked)
                 self._refusals[key] = None

@@ -34,4 +34,4 @@ class Weights:
         """Whether every parameter is finite and no buffer NaN; constant buffers, such as masks, may be infinite."""
         # A sum detects every NaN and infinity in one pass; if float32 overflows, float64 decides.
         finite = torch.isfinite(self.params.sum()) or torch.isfinite(self.params.sum(dtype=torch.float64))
-        return bool(finite) and not bool(self.buffers.isnan().any())
+        return bool(finite) and not (self.buffers.numel() and bool(self.buffers.isnan().any()))

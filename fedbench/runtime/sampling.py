@@ -1,7 +1,10 @@
 """Draws the participants of a round, a pure function of seed and round that is the same for every method."""
 
 from collections.abc import Collection
+from functools import lru_cache
 from typing import Literal
+
+import numpy as np
 
 from fedbench.config.counts import count_of
 from fedbench.module import seeds
@@ -10,10 +13,13 @@ from fedbench.module import seeds
 def participants(seed: int, round: int, clients: int, participation: float) -> list[int]:
     """The clients drawn for a round, ascending, uniformly without replacement."""
     count = count_of(clients, participation)
-    if count == clients:
-        return list(range(clients))
+    return list(range(clients)) if count == clients else _drawn(seed, round, clients, count).tolist()
+
+
+@lru_cache(maxsize=64)  # in every round a driver asks again who takes part in the next ones
+def _drawn(seed: int, round: int, clients: int, count: int) -> np.ndarray:
     draw = seeds.numpy_generator(seed, round, "participants")
-    return sorted(draw.choice(clients, count, replace=False).tolist())
+    return np.sort(draw.choice(clients, count, replace=False))
 
 
 def evaluated_clients(
