@@ -9,7 +9,9 @@ steps     gradient steps of many clients: the bare loop of PyTorch, and fedbench
 rounds    whole rounds of W0 and W1 (benchmarks/throughput.py), evaluation off, against the bare loop in this process
 cifar10   1,500 rounds of 50 clients with 50 images, batches of 10, one epoch (pfl-research's benchmark), minutes
 busy      time of all kernels over that of rounds of W1 (above 1: streams overlap), and what the processor does most
+evaluation  forward passes of 100 clients' models over their own 100 test images beside those of the bare loop
 hosts     two rounds of some models dealt to 1, 2 and 4 hosts on one device, by both engines: the same bits?
+ray       W1 on 1, 2 and 4 hosts of Ray that share the device: seconds a round, memory, the same bits? (needs Ray)
 methods   two rounds of all methods on the device and on the processor: accuracies in points, and what fails
 With `--device cpu --quick` all of it runs on any machine, to see that it does.
 """
@@ -25,6 +27,9 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
+from hashlib import sha256
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -50,9 +55,11 @@ ENGINES: dict[str, dict[str, Any]] = {
     "graph of 1": {"engine": "graph", "width": 1},
     "graph of 10": {"engine": "graph", "width": 10},
     "graph of 10, channels_last": {"engine": "graph", "width": 10, "memory_format": "channels_last"},
-    "graph of 32": {"engine": "graph", "width": 32},
+    "graph of 50": {"engine": "graph", "width": 50},
     "stack of 10": {"engine": "stack", "width": 10},
 }
+ONLY: list[str] = []
+"""Methods of the part `methods`; none: all."""
 WARM_UP = 3
 """Rounds after which all steps are captured."""
 
@@ -101,6 +108,14 @@ class Bare:
                     F.cross_entropy(self.model(self.images[index]), self.labels[index]).backward()
                     optimizer.step()
 
+    def evaluate(self, clients: int) -> None:
+        self.model.eval()
+        for _ in range(clients):
+            self.model.load_state_dict(self.start)
+            with torch.no_grad():
+                outputs = self.model(self.images)
+                float(F.cross_entropy(outputs, self.labels)), int((outputs.argmax(1) == self.labels).sum())
+
 
 class Ours:
     """Rounds of fedbench in this process, evaluation off."""
@@ -128,7 +143,7 @@ class Ours:
 def engines(device: str, clients: int) -> Iterator[tuple[str, dict[str, Any]]]:
     """Those that can train so many clients on the device, with their configurations."""
     for name, train in ENGINES.items():
-        if train.get("width", 1) <= clients and (train["engine"] != "graph" or device == "cuda"):
+        if train.get("width", 1) // 2 <= clients and (train["engine"] != "graph" or device == "cuda"):
             yield name, train
 
 
@@ -193,6 +208,27 @@ def busy(device: str, quick: bool) -> Iterator[dict[str, Any]]:
         yield {"what": event.key, "calls": event.count, "processor s": event.self_cpu_time_total / 1e6}
 
 
+def evaluate_all(learner: Any, weights: Any, data: Any, clients: int) -> None:
+    for _ in range(clients):
+        learner.evaluate(weights, data)
+
+
+def evaluation(device: str, quick: bool) -> Iterator[dict[str, Any]]:
+    """Every client's own model on its own images, as after local fits."""
+    from fedbench.data.split import Split
+
+    for model in ("avgcnn", "resnet18"):
+        clients = 10 if quick else 100
+        workload = Workload(model, (3, 32, 32), 100, clients, clients, 50, 1)
+        hosts: Any = Ours(workload, device).run.hosts
+        bare, learner = Bare(workload, device), hosts._host.models[0].learner
+        split = Split(bare.images, torch.arange(100, device=device), bare.labels, None, (0, 0))
+
+        ours = partial(evaluate_all, learner, learner.initial(), split, clients)
+        base, own = seconds(partial(bare.evaluate, clients), device, 3), seconds(ours, device, 3)
+        yield {"what": model, "bare ms a client": 1000 * base / clients, "fedbench": base / own}
+
+
 class Several:
     """Hosts in one process, each with a learner of its own; for methods without private states."""
 
@@ -230,11 +266,29 @@ def hosts(device: str, quick: bool) -> Iterator[dict[str, Any]]:
         yield {"what": model, **{name: str(torch.equal(first, other)) for name, other in found.items()}}
 
 
+def ray(device: str, quick: bool) -> Iterator[dict[str, Any]]:
+    from fedbench import run
+
+    first, rounds = "", 8 if quick else 40
+    for count in (1, 2) if quick else (1, 2, 4):
+        resources = {"hosts": count, "gpus_per_host": 1 / count if device == "cuda" else 0}
+        folder = Path(tempfile.mkdtemp(prefix="fedbench-gpu-"))
+        config = asked(WORKLOADS["W1"], {}, resources).model_copy(update={"rounds": rounds, "out": folder / "results"})
+        result = run(config.model_copy(update={"save_models": True}), report=False)
+        lines = [json.loads(line) for line in (result.folder / "timings.jsonl").read_text().splitlines()]
+        models = sorted(path for path in result.folder.rglob("*.safetensors"))
+        bits = sha256(b"".join(path.read_bytes() for path in models)).hexdigest()
+        first = first or bits
+        one = statistics.median(line["total"] for line in lines[WARM_UP + 1 : -1])
+        memory = max(line["gpu_mb"] for line in lines)
+        yield {"what": f"{count} hosts", "ms a round": 1000 * one, "GPU MB": memory, "same bits": str(bits == first)}
+
+
 def methods(device: str, quick: bool) -> Iterator[dict[str, Any]]:
     from fedbench import Config, run
     from fedbench import methods as known
 
-    for name in known.names():
+    for name in ONLY or known.names():
         needs = {"public": {"size": 40}} if "public" in known.load(name).needs else {}
         found: dict[str, Any] = {}
         row: dict[str, Any] = {"what": name}
@@ -269,7 +323,9 @@ PARTS: dict[str, Callable[[str, bool], Iterator[dict[str, Any]]]] = {
     "rounds": rounds,
     "cifar10": cifar10,
     "busy": busy,
+    "evaluation": evaluation,
     "hosts": hosts,
+    "ray": ray,
     "methods": methods,
 }
 MEANS = {
@@ -277,6 +333,8 @@ MEANS = {
     "rounds": "above 1: faster than the bare loop",
     "cifar10": "whole rounds, evaluation off",
     "busy": "",
+    "evaluation": "above 1: faster than the bare loop",
+    "ray": "",
     "hosts": "whether the model is the same as by the loop on one host",
     "methods": "largest difference to the loop on the processor, in points",
 }
@@ -302,6 +360,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", help=f"of {', '.join(PARTS)}; none: all")
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
+    parser.add_argument("--only", nargs="+", default=[], metavar="METHOD", help="those of the part methods")
     parser.add_argument("--quick", action="store_true", help="few repeats of small work")
     parser.add_argument("--check", action="store_true", help="all parts and the tests that need a GPU")
     parser.add_argument("--json", type=Path, help="also write all numbers to this file")
@@ -311,12 +370,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error(f"no part {unknown[0]}: one of {', '.join(PARTS)}")
     if given.device == "cuda" and not torch.cuda.is_available():
         parser.error("no GPU is here: --device cpu --quick shows what would be measured")
+    ONLY[:] = given.only
     os.chdir(ROOT)
     torch.set_num_threads(1)
     status = tests() if given.check else 0
     found: dict[str, Any] = {"machine": machine(given.device)}
     print(", ".join(f"{key} {value}" for key, value in found["machine"].items()), flush=True)
-    for part in given.parts or PARTS:
+    for part in given.parts or [part for part in PARTS if part != "ray" or find_spec("ray")]:
         begun = time.perf_counter()
         print(f"{part}{': ' if MEANS[part] else ''}{MEANS[part]}", flush=True)
         rows = found[part] = []
