@@ -303,7 +303,11 @@ def methods(device: str, quick: bool) -> Iterator[dict[str, Any]]:
                         model={"name": "mlp", "hidden": [16]},
                         train={"epochs": 2, "batch_size": 16, "lr": 0.1, "engine": engine},
                         rounds=2,
-                        resources={"hosts": 0, "gpus_per_host": 1 if place == "cuda" else 0},
+                        resources={
+                            "hosts": 0,
+                            "gpus_per_host": 1 if place == "cuda" else 0,
+                            "states": "memory" if engine == "loop" else "disk",
+                        },
                         out=Path(tempfile.mkdtemp(prefix="fedbench-gpu-")),
                         **needs,
                     )

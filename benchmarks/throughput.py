@@ -57,7 +57,7 @@ def random_images(images: int = 100, shape: Any = (3, 32, 32)) -> tuple[Any, Any
     draw, (channels, height, width) = np.random.default_rng(0), shape
     pixels = lambda: draw.integers(0, 256, (height, width, channels), np.uint8)  # noqa: E731
     part = lambda n: [(pixels(), int(draw.integers(10))) for _ in range(n)]  # noqa: E731
-    return part(images), part(200)
+    return part(images), part(max(200, images // 50))
 
 
 def bare_worker(pipe: Any, workload: Workload, clients: int) -> None:

@@ -27,9 +27,10 @@ KINDS = {"start": Weights, "amount": Amount, "move": Move, "loss": Loss, "step":
 class PrivateState(Declared):
     """State that a client keeps between rounds; a method adds fields, each with a default.
 
-    Fields hold tensors, weights, numbers, strings, and lists, tuples and dicts of these; nothing else is kept. params,
-    buffers, counters: the private entries of its last trained model. optimizers: optimiser states by stream, with
-    `train.keep_optimizer`. residual: what compression has left out of its updates so far, with error feedback.
+    Fields hold tensors, weights, numbers, strings, and lists, tuples and dicts of these; nothing else is kept.
+    Vectors come on the device of the client's models. params, buffers, counters: the private entries of its last
+    trained model. optimizers: optimiser states by stream, with `train.keep_optimizer`. residual: what compression has
+    left out of its updates so far, with error feedback.
     """
 
     params: Tensor | None = None

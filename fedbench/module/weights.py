@@ -11,7 +11,7 @@ class Weights:
     """A module's numbers as flat vectors.
 
     params: trainable parameters `[N]`; buffers: floating-point buffers `[M]` (running statistics);
-    counters: integer buffers `[c]`, int64, never averaged.
+    counters: integer buffers `[c]`, int64, on the CPU, never averaged.
     """
 
     params: Tensor

@@ -111,8 +111,8 @@ class Host:
         return self._set_round(client, round)
 
     def _state(self, task: ClientTask) -> PrivateState | None:
-        """The private state; None before the client's first training."""
-        found = self.store.load(task.client, task.kept)
+        """The private state on the host's device; None before the client's first training."""
+        found = trees.on_device(self.store.load(task.client, task.kept), self.device)
         return self.model(task.client).method.State(**found) if found else None
 
     def _split(self, number: int, part: str, key: Key) -> Any:
@@ -421,7 +421,7 @@ Sent = dict[tuple[Any, ...], tuple[Tensor, Tensor]]
 
 
 def on_device(message: Message, device: torch.device, sent: Sent) -> Message:
-    """The message with its tensors on the device; what several messages of an order share is copied once.
+    """The message with its tensors on the device, counters aside; what messages of an order share is copied once.
 
     On a CPU their places in memory are as good as those of new tensors, on which the bits of products depend.
     """
@@ -429,6 +429,8 @@ def on_device(message: Message, device: torch.device, sent: Sent) -> Message:
         message.tensors = {name: trees.with_aligned_memory(tensor) for name, tensor in message.tensors.items()}
         return message
     for name, tensor in message.tensors.items():
+        if name.rpartition(".")[2] == "counters":  # those of a model, which are on the CPU
+            continue
         place = tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
         if place not in sent:
             sent[place] = tensor, tensor.to(device)

@@ -128,3 +128,17 @@ def test_a_changed_bit_is_noticed_in_a_file_that_is_kept(tmp_path):
     path.write_bytes(content)
     with pytest.raises(OSError, match="has changed since it was written"):
         trees.read(path)
+
+
+def test_vectors_go_to_the_device_and_counters_and_numbers_stay():
+    def on(tree):
+        return trees.on_device(tree, torch.device("meta"))
+
+    vector, counters = torch.zeros(3), torch.zeros(2, dtype=torch.int64)
+    found = on({"a": [vector, {"b": (vector, 1)}], "w": Weights(vector, vector, counters), "counters": counters})
+    assert found["a"][0].is_meta
+    assert found["a"][1]["b"][0].is_meta
+    assert [value.is_meta for value in vars(found["w"]).values()] == [True, True, False]
+    assert not found["counters"].is_meta
+    assert not on({"step": torch.tensor(2.0)})["step"].is_meta, "torch.optim counts steps on the CPU"
+    assert on(("text", None, 2)) == ("text", None, 2)
