@@ -97,7 +97,8 @@ class Split:
 def joined(splits: Sequence[Any]) -> Split | None:
     """These parts one after another, as one; None if they are no parts of the same samples."""
     first = splits[0]
-    if not all(type(s) is Split and s.samples is first.samples and s.augmentation is first.augmentation for s in splits):
+    alike = lambda s: type(s) is Split and s.samples is first.samples and s.augmentation is first.augmentation  # noqa: E731
+    if not all(map(alike, splits)):
         return None
     if len(splits) == 1:
         return first

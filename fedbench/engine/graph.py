@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from fedbench.engine.cursor import Batch, FitRequest
-from fedbench.engine.engine import Engine
 from fedbench.engine.fit import Fit
 from fedbench.engine.group import Group, Kind
 from fedbench.engine.lane import Lane

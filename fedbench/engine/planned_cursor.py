@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedbench.data.split import Split, joined
+from fedbench.data.split import joined
 from fedbench.engine.cursor import Batch, Cursor, FitRequest
 from fedbench.engine.engine import Engine
 from fedbench.engine.fit import Batches, Paired

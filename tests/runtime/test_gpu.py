@@ -7,7 +7,7 @@ import torch
 
 from fedbench.errors import RunError
 from fedbench.methods.fedavg import FedAvg
-from fedbench.runtime.gpu import GpuFullError, limit_memory, limit_of, peak_mb, reporting_full_gpu
+from fedbench.runtime.gpu import CONTEXT_MB, GpuFullError, limit_memory, limit_of, peak_mb, reporting_full_gpu
 from tests.runtime.rounds import play, small
 
 FULL = "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 24 GiB."
