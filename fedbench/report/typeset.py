@@ -20,6 +20,7 @@ class Cell:
 
 
 TextLine = Sequence[Cell]
+MINUS = "\u2212"
 LATEX = {
     **{sign: rf"\{sign}" for sign in "%_#$&{}"},
     "\\": r"\textbackslash{}",
@@ -30,7 +31,7 @@ LATEX = {
     "±": r"$\pm$",
     "×": r"$\times$",
     "λ": r"$\lambda$",
-    "\u2212": "$-$",
+    MINUS: "$-$",
     "\u00a0": "~",
     "*": r"$^{\ast}$",
     "†": r"$^{\dagger}$",
@@ -39,8 +40,8 @@ SPECIAL = re.compile("|".join(map(re.escape, LATEX)))
 
 
 def plain_table(heads: Sequence[str], lines: Sequence[TextLine], left: int = 1) -> str:
-    """Aligned columns, the first `left` ones left-aligned; `=` marks a tie."""
-    rows = [list(heads), *([cell.text + " =" * cell.tied for cell in line] for line in lines)]
+    """Aligned columns for a terminal, the first `left` ones left-aligned; `=` marks a tie."""
+    rows = [list(heads), *([cell.text.replace(MINUS, "-") + " =" * cell.tied for cell in line] for line in lines)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     text = [
         "  ".join([*map(str.ljust, row[:left], widths), *map(str.rjust, row[left:], widths[left:])]).rstrip()

@@ -48,6 +48,11 @@ def write_published(folder: Path) -> Path:
     return folder / "report.html"
 
 
+def signed(value: float, digits: int) -> str:
+    """A number with its sign."""
+    return f"{value:+.{digits}f}".replace("-", typeset.MINUS)
+
+
 def line(one: ComparedNumber) -> list[Cell]:
     """A published number as text."""
     published = f"{one.published:.2f}" + ("" if one.deviation is None else f" ± {one.deviation:.2f}")
@@ -61,8 +66,8 @@ def line(one: ComparedNumber) -> list[Cell]:
                 one.method,
                 published,
                 ours or "not run",
-                "" if one.difference is None else f"{one.difference:+.2f}",
-                "" if one.errors is None else f"{one.errors:+.1f}",
+                "" if one.difference is None else signed(one.difference, 2),
+                "" if one.errors is None else signed(one.errors, 1),
                 "" if one.ours is None else str(len(one.ours.values)),
                 POINT_NAMES.get(one.point, ""),
                 one.scored,
@@ -75,7 +80,7 @@ def traced_line(one: ComparedTrace) -> list[Cell]:
     """A published count as text."""
     ours = "not run" if one.ours is None else f"{one.ours.mean:.6g}"
     ours += "" if one.ours is None or one.ours.half is None else f" ± {one.ours.half:.2g}"
-    difference = "" if one.ours is None else f"{one.ours.mean - one.published:+.3g}"
+    difference = "" if one.ours is None else f"{one.ours.mean - one.published:+.3g}".replace("-", typeset.MINUS)
     seeds = "" if one.ours is None else str(len(one.ours.values))
     texts = (one.cell, one.method, one.what, one.table, f"{one.published:.6g}", ours, difference, seeds)
     return list(map(Cell, texts))

@@ -40,7 +40,7 @@ def test_numbers_stand_side_by_side(folder):
     lines = {one.method: [cell.text for cell in line(one)] for one in found}
     assert lines["fedper"][2] == "81.00 ± 1.00"
     assert lines["ditto"][3:] == ["not run", "", "", "", "", ""]
-    assert float(lines["local"][4]) == pytest.approx(0, abs=3)
+    assert float(lines["local"][4].replace("\u2212", "-")) == pytest.approx(0, abs=3)
     assert reproduction_text(folder).splitlines()[-1] == reproduction_answer(ReproductionRecord.read(folder), found)
 
 
@@ -92,7 +92,7 @@ def test_traced_counts_stand_beside_published_ones(tmp_path):
     assert (found["ditto"], found["fedper"]) == (None, None)
     page = page_of(out)
     assert "traced" in page.sections
-    assert "-2.25" in page.text
+    assert "\u22122.25" in page.text
     assert "-2.25" in reproduction_text(out)
     assert (out / "traced.csv").read_text().startswith("cell,method,what,table,published,ours,low,high,seeds")
 
