@@ -26,7 +26,9 @@ def _check(name: str, thing: Any) -> None:
     from fedbench.methods.contract import check_class
 
     if not (isinstance(thing, type) and issubclass(thing, Method)):
-        raise ConfigError(f"method '{name}' is not a subclass of fedbench.methods.base.Method")
+        raise ConfigError(
+            f"method '{name}' is not a subclass of fedbench.methods.base.Method, as docs/own.md shows one"
+        )
     check_class(thing)
 
 

@@ -93,8 +93,9 @@ def final_table_text(table: pd.DataFrame, metric: Metric) -> str:
         by_head = dict(zip(heads, line.cells, strict=True))
         rows.append([typeset.Cell(text) for text in (line.label, point, *(_ascii(by_head[head]) for head in shown))])
     what = f"{metric.label} in %" if metric.share else metric.label
+    intervals = ", +- 95 % interval over seeds" if any("+-" in cell.text for row in rows for cell in row) else ""
     notes = [
-        f"test {what}, mean over clients and seeds, +- 95 % interval over seeds",
+        f"test {what}, mean over clients and seeds{intervals}",
         *(EXPLAINED[head] for head in shown if head in EXPLAINED),
         estimator_remark(metric, table["estimator"].tolist()),
     ]

@@ -95,7 +95,10 @@ class TuningStudy:
         remarks = dict.fromkeys(self._untuned())
         provenance.refresh_fingerprints(self.config, *(method.name for method in self.compared))
         for method in self.compared:
-            run, lines = self._check_first_legal_point(method)
+            try:
+                run, lines = self._check_first_legal_point(method)
+            except ConfigError as error:
+                raise self._with_name(method, error) from error
             remarks |= dict.fromkeys(lines)
         for line in remarks:
             log.warning("%s", line)
@@ -127,6 +130,17 @@ class TuningStudy:
                 first = first or error
         assert first is not None
         raise first
+
+    def _with_name(self, method: ComparedMethod, error: ConfigError) -> ConfigError:
+        """The error of a method, with its name if the last of the compared methods, a baseline, has no error."""
+        last = self.compared[-1]
+        if last is method or type(error) is not ConfigError or method.label in str(error):
+            return error
+        try:
+            self._check_first_legal_point(last)
+        except ConfigError:
+            return error
+        return ConfigError(f"{method.label}: {error}")
 
     def candidates(self) -> list[Job]:
         """The jobs of the first stage: every point of every method that has a choice, on the first tuning seed.

@@ -192,3 +192,18 @@ def test_what_is_not_tuned_is_said_before_the_first_trial(tmp_path, caplog):
     plan = Plan("compare", None, config.model_dump(mode="json"), [])
     TuningStudy(plan, config, [method], tmp_path, tmp_path, (90,)).check()
     assert any(line.startswith("not tuned: train.lr, which the model's own") for line in caplog.messages)
+
+
+@pytest.mark.parametrize(
+    ("asked", "line"),
+    [
+        ({"train": {"optimizer": "adam"}}, "scaffold: train.optimizer = adam"),
+        ({"model": {"name": "avgcnn"}}, "model avgcnn needs images of 16x16 or more"),  # everybody's
+    ],
+)
+def test_a_refusal_of_one_method_among_several_begins_with_its_name(tmp_path, asked, line):
+    compared = [ComparedMethod(name, name) for name in ("scaffold", "fedavg", "local")]
+    config = Config(seeds=[0], **({"model": "mlp"} | asked))
+    with pytest.raises(ConfigError) as refused:
+        TuningStudy(Plan("compare", None, {}, []), config, compared, tmp_path, tmp_path, [90]).check()
+    assert str(refused.value).startswith(line)

@@ -111,9 +111,9 @@ def _of_whole(values: np.ndarray) -> tuple[str, str]:
 def _of_rows(values: np.ndarray) -> tuple[str, str]:
     """Several values per sample: a class as a one-hot row, multiple labels, or numbers."""
     kind, shape = values.dtype.kind, list(values.shape[1:])
-    understood = "a row of 0 and 1 for several labels at once, or (--task regression) numbers are understood"
+    understood = "pass one class, a row of 0 and 1 for several labels at once, or (--task regression) numbers"
     if kind in "US":
-        raise ConfigError(f"the targets are {shape} texts for each sample: one class, {understood}")
+        raise ConfigError(f"the targets are {shape} texts for each sample: {understood}")
     otherwise = "--task regression if they are not"
     if rows_of_bits(values).all():
         if (values.sum(axis=1) == 1).all():
@@ -121,8 +121,8 @@ def _of_rows(values: np.ndarray) -> tuple[str, str]:
             return "classification", said + otherwise
         return "multilabel", "the targets are rows of 0 and 1: {count} labels, several at once; " + otherwise
     if kind != "f":
-        several = ", a token at each place (--task next-token)" if len(shape) == 1 else ""
-        several = ", a class at each pixel (--task segmentation)" if len(shape) == 2 else several
+        several = ", or a token at each place (--task next-token)" if len(shape) == 1 else ""
+        several = ", or a class at each pixel (--task segmentation)" if len(shape) == 2 else several
         raise ConfigError(f"the targets are {shape} whole numbers for each sample: {understood}{several}")
     if ((values >= 0) & (values <= 1)).all() and np.allclose(values.sum(axis=1), 1, atol=1e-4):
         raise ConfigError(
