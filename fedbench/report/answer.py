@@ -59,6 +59,8 @@ def subtitle(study: Study) -> str:
     parts += [f"model {_name(config, 'model')}"] if _name(config, "model") else []
     parts += [plural(config["rounds"], "round")] if config.get("rounds") else []
     seeds = study.plan.config.get("seeds") or config.get("seeds") or []
+    if study.race is not None:
+        seeds = sorted({*seeds, *(entry.seed for entry in study.plan.entries if entry.role == "final")})
     parts += [f"{'seeds' if len(seeds) > 1 else 'seed'} {', '.join(map(str, seeds))}"] if seeds else []
     if tried := study.plan.points():
         space = " × ".join(key.removeprefix("method.") for key in study.plan.spaces[study.method])

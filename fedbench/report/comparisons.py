@@ -32,9 +32,8 @@ VALUES = ("95 % interval over seeds", "over seeds and clients", "p (adjusted)", 
 def forest(study: Study, rows: Sequence[LeaderboardRow]) -> go.Figure | None:
     """The difference of each method to local training."""
     if study.race is not None:
-        return _race_forest(
-            study, {(row.label, BASELINE): row.verdicts.over_local for row in rows if row.verdicts}, OVER_LOCAL
-        )
+        over_local = {(row.label, BASELINE): row.verdicts.over_local for row in rows if row.verdicts}
+        return _race_forest(study, over_local, OVER_LOCAL, [method for method, _ in over_local])
     found = {row.label: row.over_local for row in rows if row.over_local is not None}
     return _forest(study, found, OVER_LOCAL)
 
@@ -44,7 +43,7 @@ def behind_best(study: Study, rows: Sequence[LeaderboardRow]) -> go.Figure | Non
     if study.race is not None:
         best = f"better than {escape(rows[0].label)}"
         known = {(rows[0].label, row.label): row.verdicts.from_best for row in rows if row.verdicts}
-        return _race_forest(study, known, best)
+        return _race_forest(study, known, best, [method for _, method in known])
     found = {row.label: row.behind for row in rows if row.behind is not None}
     if rows[0].label == BASELINE or not set(found) - {BASELINE}:
         return None
@@ -72,13 +71,15 @@ def _forest(study: Study, contrasts: Mapping[str, Contrast], what: str) -> go.Fi
     return fig
 
 
-def _race_forest(study: Study, found: Mapping[tuple[str, str], Bound | None], what: str) -> go.Figure | None:
-    """Differences of pairs with their simultaneous intervals; colours follow the verdicts."""
+def _race_forest(
+    study: Study, found: Mapping[tuple[str, str], Bound | None], what: str, labels: Sequence[str]
+) -> go.Figure | None:
+    """Differences of pairs with their simultaneous intervals; colours follow the verdicts. labels: of the pairs."""
+    names = [escape(label) for label, bound in zip(labels, found.values(), strict=True) if bound is not None]
     known = {pair: bound for pair, bound in found.items() if bound is not None}
     if not known:
         return None
     metric, bounds = study.metric, [*known.values()]
-    names = [escape(one if what == OVER_LOCAL else other) for one, other in known]
     title = f"{what} by, {'points' if metric.share else metric.label}"
     fig = figure(height_of(len(names)), xaxis=axis(title, zeroline=True))
     fig.update_layout(yaxis=axis(showgrid=False, type="category", autorange="reversed"))

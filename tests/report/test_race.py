@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from fedbench.report.answer import subtitle
+from fedbench.report.comparisons import behind_best, forest
 from fedbench.report.leaderboard import laid_out, leaderboard, leaderboard_frame
 from fedbench.report.page import page_text
 from fedbench.report.race import RACE_HEADS, race_order
@@ -121,6 +123,20 @@ def test_the_page_has_the_answer_and_the_bars(raced):
     assert "Bars: the simultaneous interval at the look that decided" in text
     assert "Holm" not in text
     assert "Colours show what was decided" in text
+
+
+def test_each_difference_to_the_best_has_the_name_of_the_other_method(raced):
+    study = raced(levels={"local": 0.8, "fedper": 0.7, "fedcac": 0.6})
+    rows = leaderboard(study)
+    assert rows[0].label == "local"
+    for drawn in (forest(study, rows), behind_best(study, rows)):
+        assert [*drawn.data[-1].y] == [one for one, *_ in drawn.layout.meta["table"]["rows"]] == ["fedper", "fedcac"]
+
+
+def test_seeds_that_were_added_are_named(raced):
+    study = raced()
+    study.plan.config = {**study.plan.config, "seeds": [0, 1, 2, 3, 4]}
+    assert "seeds 0, 1, 2, 3, 4, 5, 6, 7" in subtitle(study)
 
 
 def test_the_page_of_a_grid_has_the_same_answer(raced):
