@@ -94,7 +94,7 @@ class Split:
         return x, self.targets.index_select(0, index)
 
 
-def joined(splits: Sequence[Any]) -> Split | None:
+def join_splits(splits: Sequence[Any]) -> Split | None:
     """These parts one after another, as one; None if they are no parts of the same samples."""
     first = splits[0]
     alike = lambda s: type(s) is Split and s.samples is first.samples and s.augmentation is first.augmentation  # noqa: E731

@@ -19,7 +19,7 @@ from fedbench.engine.fit import Fit
 from fedbench.engine.group import Group, Kind
 from fedbench.engine.lane import Lane
 from fedbench.engine.optimizers import rate_tensor
-from fedbench.engine.planned_cursor import PlannedCursor, Size, gather
+from fedbench.engine.planned_cursor import PlannedCursor, Size, gather_batches
 from fedbench.engine.row_engine import RowEngine
 from fedbench.engine.row_step import UnsupportedFitError
 from fedbench.errors import first_line
@@ -126,7 +126,7 @@ class GraphGroup(Group[PlannedCursor]):
                 taken.append((cursor, cursor.take(size, step.feed.room)))
                 step.filled = step.left = len(taken[-1][1])
             if taken:
-                fill([step.feed for _, step in empty], [step.filled for _, step in empty], gather(taken))
+                fill_feeds([step.feed for _, step in empty], [step.filled for _, step in empty], gather_batches(taken))
 
     def _waits(self, cursor: PlannedCursor) -> bool:
         """Whether the feed of a fit's next step is empty."""
@@ -138,7 +138,7 @@ class GraphGroup(Group[PlannedCursor]):
         lane, feed = self._lanes[row], Feed(batch)
         rows = (self.rows.w, self.rows.g, self.rows.momentum, self.rows.losses, *self.rows.buffers, *self.rows.counters)
         state = [whole[row] for whole in (*rows, *self.needs.values())]
-        fill([feed], [1], Batch(batch.index[None], [tensor[None] for tensor in batch.tensors], ends_epoch=False))
+        fill_feeds([feed], [1], Batch(batch.index[None], [tensor[None] for tensor in batch.tensors], ends_epoch=False))
         before = [tensor.clone() for tensor in state]
         lane.follow()
 
@@ -182,7 +182,7 @@ class GraphGroup(Group[PlannedCursor]):
             for size in cursor.sizes[cursor.done : cursor.done + PACE]:
                 captured = self._steps.get((row, size))
                 if captured is None:
-                    batch = gather([(cursor, cursor.take(size, 1))])
+                    batch = gather_batches([(cursor, cursor.take(size, 1))])
                     loss, logged = self.move(row, batch.index[0], [tensor[0] for tensor in batch.tensors])
                     self.rows.losses[row].add_(loss)
                     cursor.logs_of[size].append(as_row(logged))
@@ -261,7 +261,7 @@ class Feed:
             self.logs.index_copy_(0, self.at, row.unsqueeze(0))
 
 
-def fill(feeds: Sequence[Feed], counts: Sequence[int], batches: Batch) -> None:
+def fill_feeds(feeds: Sequence[Feed], counts: Sequence[int], batches: Batch) -> None:
     """Gives each feed so many of the batches `[n, b, ...]`; its next step is on the first of them."""
     for place, given in enumerate((batches.index, *batches.tensors)):
         room = [feed.whole[place][:count] for feed, count in zip(feeds, counts, strict=True)]

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedbench.data.split import joined
+from fedbench.data.split import join_splits
 from fedbench.engine.cursor import Batch, Cursor, FitRequest
 from fedbench.engine.engine import Engine
 from fedbench.engine.fit import Batches, Paired
@@ -59,7 +59,7 @@ class PlannedCursor(Cursor):
 
     def look(self, size: Size) -> Batch:
         """The next batch of a size, which stays the next."""
-        batches = gather([(self, [self.waiting[size][0]])])
+        batches = gather_batches([(self, [self.waiting[size][0]])])
         return Batch(batches.index[0], [tensor[0] for tensor in batches.tensors], ends_epoch=False)
 
     def take(self, size: Size, most: int) -> list[Places]:
@@ -79,21 +79,21 @@ class PlannedCursor(Cursor):
             self.log(calls, row.unbind(0), size[0], ends_epoch=place + 1 == len(sizes))
 
 
-def gather(taken: Sequence[tuple[PlannedCursor, Sequence[Places]]]) -> Batch:
+def gather_batches(taken: Sequence[tuple[PlannedCursor, Sequence[Places]]]) -> Batch:
     """The batches at places of several fits, all of one size: `[n, b, ...]`, one fit after another."""
     cursors, device = [cursor for cursor, _ in taken], taken[0][0].device
     counts, places = [len(own) for _, own in taken], [place for _, own in taken for place in own]
     draws = {name: torch.cat([place.draws[name] for place in places]) for name in places[0].draws}
     firsts = [place.index for place in places]
-    index, tensors = _gather_from([cursor.data for cursor in cursors], counts, firsts, draws, device)
+    index, tensors = _gather([cursor.data for cursor in cursors], counts, firsts, draws, device)
     seconds = [place.second for place in places if place.second is not None]
     if seconds:
         sets = [cursor.second for cursor in cursors if cursor.second is not None]
-        tensors += _gather_from(sets, counts, seconds, {}, device)[1]
+        tensors += _gather(sets, counts, seconds, {}, device)[1]
     return Batch(index, tensors, ends_epoch=False)
 
 
-def _gather_from(
+def _gather(
     sets: Sequence[Batches],
     counts: Sequence[int],
     places: Sequence[Tensor],
@@ -102,7 +102,7 @@ def _gather_from(
 ) -> tuple[Tensor, list[Tensor]]:
     """So many batches of each data set: their places in it `[n, b]`, and their tensors `[n, b, ...]`."""
     index = torch.stack([*places])
-    whole = joined(sets)
+    whole = join_splits(sets)
     if whole is not None:
         starts = torch.tensor([0, *accumulate(len(data) for data in sets[:-1])]).repeat_interleave(torch.tensor(counts))
         index, sent = torch.stack([index, index + starts[:, None]]).to(device).unbind()

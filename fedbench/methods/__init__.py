@@ -27,7 +27,7 @@ def _check(name: str, thing: Any) -> None:
 
     if not (isinstance(thing, type) and issubclass(thing, Method)):
         raise ConfigError(
-            f"method '{name}' is not a subclass of fedbench.methods.base.Method, as docs/own.md shows one"
+            f"method '{name}' is not a subclass of fedbench.methods.base.Method; docs/own.md shows how to write one"
         )
     check_class(thing)
 

@@ -112,7 +112,7 @@ class Host:
 
     def _state(self, task: ClientTask) -> PrivateState | None:
         """The private state on the host's device; None before the client's first training."""
-        found = trees.on_device(self.store.load(task.client, task.kept), self.device)
+        found = trees.move_vectors(self.store.load(task.client, task.kept), self.device)
         return self.model(task.client).method.State(**found) if found else None
 
     def _split(self, number: int, part: str, key: Key) -> Any:

@@ -64,15 +64,15 @@ def with_aligned_memory(tensor: Tensor) -> Tensor:
     return tensor.clone() if tensor.numel() and tensor.data_ptr() % ALIGNMENT else tensor
 
 
-def on_device(tree: Any, device: torch.device) -> Any:
+def move_vectors(tree: Any, device: torch.device) -> Any:
     """The tree with its vectors on a device; numbers and the counters of models stay where they are, on the CPU."""
     if isinstance(tree, Tensor):
         return tree.to(device) if tree.dim() else tree
     if type(tree) is Weights:
         return tree.replace(params=tree.params.to(device), buffers=tree.buffers.to(device))
     if isinstance(tree, dict):
-        return {key: item if key == "counters" else on_device(item, device) for key, item in tree.items()}
-    return type(tree)(on_device(item, device) for item in tree) if isinstance(tree, list | tuple) else tree
+        return {key: item if key == "counters" else move_vectors(item, device) for key, item in tree.items()}
+    return type(tree)(move_vectors(item, device) for item in tree) if isinstance(tree, list | tuple) else tree
 
 
 def refusal(tree: Any, place: str) -> str | None:

@@ -15,7 +15,7 @@ from fedbench.data.augmentation import Augmentation
 from fedbench.data.split import Split
 from fedbench.engine.cursor import Batch
 from fedbench.engine.fit import Fit, Step
-from fedbench.engine.graph import MOST_KINDS, CapturedStep, Feed, fill
+from fedbench.engine.graph import MOST_KINDS, CapturedStep, Feed, fill_feeds
 from fedbench.engine.learner import Learner, engine_on
 from tests.engine.test_stack import NAMES, There, assert_needs_are_same, assert_same, fits, learner_of, normed, trained
 
@@ -211,7 +211,7 @@ def test_a_feed_gives_batches_in_order_and_in_their_layout():
     batches = [torch.rand(4, 2, 3, 3).to(memory_format=torch.channels_last) for _ in range(5)]
     index = torch.arange(20).view(5, 4)
     feed = Feed(Batch(index[0], [batches[0], index[0]], ends_epoch=False))
-    fill([feed], [5], Batch(index, [torch.stack(batches), index], ends_epoch=False))
+    fill_feeds([feed], [5], Batch(index, [torch.stack(batches), index], ends_epoch=False))
     for number, x in enumerate(batches):
         batch = feed.current()
         assert torch.equal(batch.index, index[number])

@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from fedbench.data.augmentation import Augmentation
-from fedbench.data.split import Split, joined
+from fedbench.data.split import Split, join_splits
 from fedbench.engine.cursor import BatchCursor, FitRequest
 from fedbench.engine.fit import Fit, Paired
-from fedbench.engine.planned_cursor import PlannedCursor, gather
+from fedbench.engine.planned_cursor import PlannedCursor, gather_batches
 from tests.engine.test_stack import learner_of
 
 SAMPLES = torch.randint(0, 256, (60, 2, 6, 6), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
@@ -35,7 +35,7 @@ def test_batches_of_several_fits_are_those_of_each_alone(name, net):
     planned = [PlannedCursor(learner.engine, request) for request in requests]
     size = planned[0].sizes[0]
     taken = [(cursor, cursor.take(size, 3 - place)) for place, cursor in enumerate(planned)]  # three, two and one
-    found = gather(taken)
+    found = gather_batches(taken)
     expected = []
     for request, (_, places) in zip(requests, taken, strict=True):
         cursor = BatchCursor(learner.engine, request)
@@ -62,9 +62,13 @@ def test_a_look_takes_nothing(net):
 
 
 def test_parts_of_other_samples_are_not_joined():
-    assert joined([split(0), split(1)]).targets.tolist() == [*split(0).targets.tolist(), *split(1).targets.tolist()]
-    assert joined([split(0), split(1, SAMPLES.clone())]) is None
-    assert joined([split(0), split(1, augmentation=CHANGE)]) is None
-    assert joined([object()]) is None
+    whole = join_splits([split(0), split(1)])
+    assert whole.targets.tolist() == [*split(0).targets.tolist(), *split(1).targets.tolist()]
+        *split(0).targets.tolist(),
+        *split(1).targets.tolist(),
+    ]
+    assert join_splits([split(0), split(1, SAMPLES.clone())]) is None
+    assert join_splits([split(0), split(1, augmentation=CHANGE)]) is None
+    assert join_splits([object()]) is None
     alone = split(0)
-    assert joined([alone]) is alone
+    assert join_splits([alone]) is alone

@@ -132,7 +132,7 @@ def test_a_changed_bit_is_noticed_in_a_file_that_is_kept(tmp_path):
 
 def test_vectors_go_to_the_device_and_counters_and_numbers_stay():
     def on(tree):
-        return trees.on_device(tree, torch.device("meta"))
+        return trees.move_vectors(tree, torch.device("meta"))
 
     vector, counters = torch.zeros(3), torch.zeros(2, dtype=torch.int64)
     found = on({"a": [vector, {"b": (vector, 1)}], "w": Weights(vector, vector, counters), "counters": counters})
