@@ -58,8 +58,11 @@ class Printed(SystemExit):
     """Exit after printing, for example after --help."""
 
 
-def command(body: Main) -> Callable[..., int]:
-    """Wraps a command's main: reports a user's mistake in one line on stderr and always returns an exit code."""
+def command(body: Main, continues: bool = False) -> Callable[..., int]:
+    """Wraps a command's main: reports a user's mistake in one line on stderr and always returns an exit code.
+
+    continues: whether the same command continues what a signal has ended.
+    """
 
     @wraps(body)
     def main(argv: Sequence[str] | None = None) -> int:
@@ -81,7 +84,7 @@ def command(body: Main) -> Callable[..., int]:
             return MISTAKE
         except KeyboardInterrupt:
             with suppress(OSError):  # the terminal may be closed
-                print(f"fedbench: {signals.line}", file=sys.stderr)
+                print(f"fedbench: {signals.line}{f'; {AGAIN}' if continues else ''}", file=sys.stderr)
             return SIGNALLED + signals.number
         except BrokenPipeError:  # for example `| head`
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

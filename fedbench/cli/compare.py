@@ -2,6 +2,7 @@
 
 from argparse import Namespace
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,7 +57,7 @@ FLAGS = (
 )
 
 
-@command
+@partial(command, continues=True)
 def main(argv: list[str]) -> int:
     """Runs or continues a comparison; prints its table, the answer and the paths of the results."""
     config, asked = parse(argv, FLAGS, prog="fedbench compare", preview=preview, check=check_trials)

@@ -2,6 +2,7 @@
 
 from argparse import Namespace
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from fedbench.cli import FAILED, OK, command
@@ -34,7 +35,7 @@ FLAGS = (
 )
 
 
-@command
+@partial(command, continues=True)
 def main(argv: list[str]) -> int:
     """Runs or continues a grid; prints the final table, failed and stopped trials, and the paths of the results."""
     config, asked = parse(argv, FLAGS, prog="fedbench grid", preview=preview, check=check_trials)

@@ -1,6 +1,7 @@
 """`fedbench run`: one run."""
 
 import sys
+from functools import partial
 
 from fedbench.cli import OK, command
 from fedbench.cli.flags import Flag
@@ -9,7 +10,7 @@ from fedbench.cli.parse import parse
 FLAGS = (Flag("resume", "continue the run in the output folder; an error if there is none"),)
 
 
-@command
+@partial(command, continues=True)
 def main(argv: list[str]) -> int:
     """Runs the configuration; prints the final table and the paths of the results."""
     config, asked = parse(argv, FLAGS, prog="fedbench run")

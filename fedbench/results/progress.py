@@ -171,4 +171,5 @@ class GridProgress(Display):
         over = done + sum(running.values())
         fresh = over - self._skipped
         pace = (self._clock() - self._started) / fresh if fresh else 0.0
-        self._show(over, what, text, time_left(pace, self.total - over), done >= self.total)
+        left = time_left(pace, self.total - over)
+        self._show(over, what, text, left and f"{left} in this stage", done >= self.total)

@@ -59,8 +59,13 @@ def cost(studies: Sequence[Planned]) -> Iterator[str]:
     """Runs, their gradient steps and estimated time, and what a race adds to these. Raises ConfigError."""
     runs = [config for study in studies for config in study.expected()]
     steps, hours = sum(map(steps_of, runs)), hours_of(runs)
-    yield f"{plural(len(runs), 'run')}, {steps:.2g} gradient steps, about {duration(hours * 3600)}, one run per core"
-    yield from _cost_of_races([study for study in studies if study.plan.race is not None])
+    racing = [study for study in studies if study.plan.race is not None]
+    first = f" for the first {len(racing[0].config.seeds)} seeds" if racing else ""
+    yield (
+        f"{plural(len(runs), 'run')}{first}, {float(f'{steps:.2g}'):,.0f} gradient steps: "
+        f"about {duration(hours * 3600)}, one run per core"
+    )
+    yield from _cost_of_races(racing)
 
 
 def _cost_of_races(studies: Sequence[Planned]) -> Iterator[str]:
@@ -77,8 +82,8 @@ def _cost_of_races(studies: Sequence[Planned]) -> Iterator[str]:
         low += seconds * max(0.0, few - first * len(racing))
         high += seconds * max(0.0, many - first * len(racing))
     yield (
-        f"that is for the first {first} seeds; until it is decided, usually {duration(low)} to {duration(high)} more, "
-        f"where methods differ by some {TYPICAL:g} points, and at most {duration(most)}, up to {race['most']:.0f} seeds"
+        f"until it is decided, usually {duration(low)} to {duration(high)} more if methods differ by some {TYPICAL:g} "
+        f"points; at most {duration(most)} more, for {race['most']:.0f} seeds; plus points past the ends of ranges"
     )
 
 

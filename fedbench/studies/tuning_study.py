@@ -35,12 +35,10 @@ from fedbench.tasks import Metric
 
 log = logging.getLogger("fedbench")
 
-MOST_EXTENSIONS = 2
-"""Times that a race tries points past the ends of a method's values."""
-
-TUNING, PAST_ENDS, FINALS = "tuning", "points past the ends of their values", "final runs over the seeds"
+TUNING, FINALS = "tuning", "final runs over the seeds"
 BETTER_HALF = "tuning on {} seeds, the better half of the points"
-"""Names of stages."""
+PAST_ENDS = ("points past the ends of their ranges", "points past these")
+"""Names of stages; how often a race tries points past the ends of a method's range."""
 StudyWatch = Callable[[str, dict[str, Outcome], JobProgress], None]
 """Gets the name of a stage, the outcome of each of its jobs so far, and the progress of running jobs."""
 TUNE = "tune"
@@ -362,8 +360,8 @@ def run_studies(
                 stages.run(BETTER_HALF.format(place + 1), better, **tuning)
             for study, metric in pairs:
                 study.choose(metric)
-            for _ in range(MOST_EXTENSIONS):
-                if not stages.run(PAST_ENDS, [study.trials_past_ends() for study in studies]):
+            for stage in PAST_ENDS:
+                if not stages.run(stage, [study.trials_past_ends() for study in studies]):
                     break
                 for study, metric in pairs:
                     study.choose(metric)

@@ -3,6 +3,7 @@
 import textwrap
 from argparse import Namespace
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from fedbench.cli import OK, command
@@ -48,7 +49,7 @@ CONDITIONS = {"rounds", "seeds"}
 """Keys of the configuration that all rows can be tested with, like --scale."""
 
 
-@command
+@partial(command, continues=True)
 def main(argv: list[str]) -> int:
     """list the papers' claims with their cost, or test them at small scale with a verdict for each"""
     if "-h" in argv or "--help" in argv:

@@ -38,7 +38,7 @@ or draws a figure from our runs.
 An experiment sets many keys itself, overriding the defaults below: --print-config shows them."""
 
 
-@command
+@partial(command, continues=True)
 def main(argv: list[str]) -> int:
     """reproduce the papers' tables, with our numbers next to the published ones"""
     word, rest = (argv[0], argv[1:]) if argv and not argv[0].startswith("-") else (None, argv)

@@ -36,6 +36,15 @@ def test_a_signal_is_one_line_and_an_exit_code_after_all_is_cleaned_up(number, l
     assert [signal.getsignal(number) for number in ENDING] == [signal.SIG_DFL] * 2
 
 
+def test_a_training_command_says_that_it_can_be_repeated(capsys):
+    def interrupted(argv):
+        raise KeyboardInterrupt
+
+    assert command(interrupted, continues=True)([]) == 130
+    line = "fedbench: interrupted; repeat the command: it continues from the last checkpoint\n"
+    assert capsys.readouterr().err == line
+
+
 def test_a_signal_that_the_process_ignores_stays_ignored():
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     with interruption():

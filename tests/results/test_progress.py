@@ -124,6 +124,6 @@ def test_grid_lines_name_what_runs():
     assert progress.console.file.getvalue().splitlines() == [
         "grid of 4",
         "trials 0/4  running tau=0.3",
-        "trials 2/4  1 failed  running tau=0.5 (50%)  18 s left",
+        "trials 2/4  1 failed  running tau=0.5 (50%)  18 s left in this stage",
         "trials 4/4  1 failed",
     ]

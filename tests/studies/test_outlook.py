@@ -21,6 +21,7 @@ def test_the_runs_of_a_race_are_those_of_its_first_look_and_what_it_adds_is_said
     config = tuning.with_final_seeds(Config(rounds=1))
     studies, _, _ = plan_comparisons(config, ["fedper"], tuning)
     runs, race = cost(studies)
-    assert runs.startswith("20 runs, ")
-    assert race.startswith("that is for the first 5 seeds; until it is decided, usually ")
-    assert race.endswith("up to 40 seeds")
+    assert runs.startswith("20 runs for the first 5 seeds, ")
+    assert " gradient steps: about " in runs
+    assert race.startswith("until it is decided, usually ")
+    assert race.endswith(" more, for 40 seeds; plus points past the ends of ranges")
