@@ -38,7 +38,7 @@ TUNING = (
     ),
     Flag(
         "final-val",
-        "share of training images held out in final runs; 0: train on all [number in [0, 1); default data.val]",
+        "share of training samples held out in final runs; 0: train on all [number in [0, 1); default data.val]",
         "SHARE",
     ),
     Flag(

@@ -81,7 +81,7 @@ class DataConfig(OpenSection):
         0.1,
         ge=0,
         lt=1,
-        description="share of each client's training images held out for validation, unless the data have a "
+        description="share of each client's training samples held out for validation, unless the data have a "
         "validation part; 0: no validation, such a part is used for training",
     )
     mean: list[float] = Field([], description="mean of pixels in [0, 1], one or per channel; empty: the set's own")
@@ -124,30 +124,30 @@ class PartitionConfig(OpenSection):
         description="how classes are assigned to clients: even: each class equally often, no duplicates per client; "
         "shuffled: duplicates are possible; random: each client draws its own",
     )
-    images: PositiveInt | None = Field(None, description="training images per class and client; none: all")
-    test_images: PositiveInt | None = Field(None, description="test images per class and client; none: all")
+    images: PositiveInt | None = Field(None, description="training samples per class and client; none: all")
+    test_images: PositiveInt | None = Field(None, description="test samples per class and client; none: all")
     reuse: bool = Field(
         False,
-        description="share images between clients if there are too few, but never between train and test",
+        description="share samples between clients if there are too few, but never between train and test",
     )
     alpha: float = Field(0.5, gt=0, description="concentration per class")
-    min_images: int = Field(10, ge=1, description="fewest images per client, all its parts: drawn again below it")
+    min_images: int = Field(10, ge=1, description="fewest samples per client, all its parts: drawn again below it")
     train_size: PositiveInt | None = Field(
-        None, description="training images per client; none: all, or as many as the scheme says"
+        None, description="training samples per client; none: all, or as many as the scheme says"
     )
     test_size: PositiveInt | None = Field(
-        None, description="test images per client; none: all, or as many as the scheme says; 100 if test = drawn"
+        None, description="test samples per client; none: all, or as many as the scheme says; 100 if test = drawn"
     )
     total: PositiveInt | None = Field(
-        None, description="total number of images of the train part (pooled: of both); none: all"
+        None, description="total number of samples of the train part (pooled: of both); none: all"
     )
     test: Literal["auto", "part", "pooled", "drawn"] = Field(
         "auto",
-        description="test images: part: the data set's test part; pooled: both parts merged, test_share held out; "
+        description="test samples: part: the data set's test part; pooled: both parts merged, test_share held out; "
         "drawn: test_size of the test part in each client's class proportions (dirichlet, practical); auto: pooled "
         "for dirichlet and practical or if one part is empty, else part",
     )
-    test_share: float = Field(0.25, gt=0, lt=1, description="share of test images if test = pooled")
+    test_share: float = Field(0.25, gt=0, lt=1, description="share of test samples if test = pooled")
     max_draws: PositiveInt = Field(10_000, description="maximum number of draws of a partition")
     path: Path | None = Field(
         None, description="file with the rows of each client: a run's partition.json or partition.npz"
@@ -166,15 +166,15 @@ class PartitionConfig(OpenSection):
 
 
 class PublicConfig(Section):
-    size: int = Field(0, ge=0, description="unlabelled public images, taken from the train part before partitioning")
+    size: int = Field(0, ge=0, description="unlabelled public samples, taken from the train part before partitioning")
     balance: Literal["classes", "domains", "dirichlet", "none"] = Field(
         "classes",
         description="classes: equally many of each; domains: of each domain and class; dirichlet: classes skewed by "
-        "alpha; none: any images",
+        "alpha; none: any samples",
     )
     alpha: float = Field(0.5, gt=0, description="Dirichlet concentration per class if balance = dirichlet")
     reserve: PositiveInt | None = Field(
-        None, description="images withheld from clients, including the public set; none: size"
+        None, description="samples withheld from clients, including the public set; none: size"
     )
 
 
@@ -235,7 +235,7 @@ class TrainConfig(Section):
         None, gt=0, description="largest norm of the gradient of a step, which is scaled down to it; none: no clipping"
     )
     lr_decay: float = Field(1.0, gt=0, le=1, description="learning rates of round t are multiplied by lr_decay^(t-1)")
-    batch_size: PositiveInt | Literal["full"] = Field(50, description="images per gradient step, or full")
+    batch_size: PositiveInt | Literal["full"] = Field(50, description="samples per gradient step, or full")
     accumulate: PositiveInt = Field(
         1,
         description="batches per step of the optimiser, by their mean gradient; the rest of an epoch makes one too; "
@@ -243,7 +243,7 @@ class TrainConfig(Section):
     )
     epochs: int = Field(5, ge=0, description="local epochs per round")
     steps: PositiveInt | None = Field(None, description="local gradient steps per round, instead of epochs")
-    shuffle: bool = Field(True, description="shuffle a client's images every epoch")
+    shuffle: bool = Field(True, description="shuffle a client's samples every epoch")
     keep_optimizer: bool = Field(
         False, description="keep the client's optimiser state and learning-rate schedule across rounds"
     )
@@ -273,12 +273,12 @@ class AggregatorConfig(OpenSection):
 
 class EvaluateConfig(Section):
     every: PositiveInt = Field(1, description="evaluate every N rounds and after the last")
-    batch_size: PositiveInt = Field(500, description="images per evaluation batch")
+    batch_size: PositiveInt = Field(500, description="samples per evaluation batch")
     clients: PositiveInt | Literal["all"] | None = Field(
         None, description="evaluate a fixed random sample of N clients, or all; none: all, or 1000 if there are more"
     )
     accuracy: Literal["samples", "batches"] = Field(
-        "samples", description="average accuracy over images or over batches"
+        "samples", description="average accuracy over samples or over batches"
     )
     metrics: list[str] = Field(
         [],
@@ -295,7 +295,7 @@ class EvaluateConfig(Section):
     )
     common_test: bool = Field(
         False,
-        description="also evaluate every model on the test images of all clients together; takes as many times longer "
+        description="also evaluate every model on the test samples of all clients together; takes as many times longer "
         "as there are clients",
     )
     new_clients_epochs: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)] = Field(
@@ -304,7 +304,7 @@ class EvaluateConfig(Section):
     )
     new_clients_samples: list[PositiveInt] = Field(
         NEW_CLIENTS_SAMPLES,
-        description="also evaluate newcomers that have only so many training images, drawn at random, after the most "
+        description="also evaluate newcomers that have only so many training samples, drawn at random, after the most "
         "of these epochs",
     )
     by: list[Literal["class", "domain"]] = Field(
@@ -367,7 +367,7 @@ class Config(Section):
     )
     save_predictions: bool = Field(
         False,
-        description="save the outputs of every evaluated client's model on its test images, at both points, for "
+        description="save the outputs of every evaluated client's model on its test samples, at both points, for "
         "`fedbench metrics`",
     )
     loggers: list[str] = Field([], description="wandb, csv, tensorboard, or package.module:Class of a Lightning Logger")

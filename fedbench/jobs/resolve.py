@@ -101,7 +101,7 @@ def _check_model(run: ResolvedRun, partition: Partition, seed: int) -> Method:
     if "head" in run.method.needs:
         learner.layout.mask("head")
     if learner.layout.has_batchnorm and config.train.batch_size == 1:
-        raise ConfigError("train.batch_size = 1: the model has BatchNorm layers, which need 2 or more images per batch")
+        raise ConfigError("train.batch_size = 1: the model has BatchNorm layers, which need 2 or more samples a batch")
     if not learner.layout.size:
         raise ConfigError(f"model {config.model.name} has no trainable parameters")
     with as_config_error(f"method {config.method.name} fails"):

@@ -40,7 +40,7 @@ class APFL(Method["APFL.Options", "APFL.State"]):
 
     class Options(Method.Options):
         weighting: Literal["uniform", "samples"] = Field(
-            "uniform", description="weight of a client in the mean: the same for all, or its training images"
+            "uniform", description="weight of a client in the mean: the same for all, or its training samples"
         )
         alpha: float = Field(0.5, ge=0, le=1, description="first weight of the personal vector in the mixture")
         alpha_update: Literal["round", "step", "off"] = Field(

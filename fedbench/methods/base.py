@@ -108,7 +108,7 @@ class Method(Generic[OptionsT, StateT, ServerT]):
         model_config = ConfigDict(validate_default=True)
 
         weighting: Literal["samples", "uniform"] = Field(
-            "samples", description="weight of a client in the mean: its training images, or the same for all"
+            "samples", description="weight of a client in the mean: its training samples, or the same for all"
         )
         buffers: Literal["average", "private"] = Field(
             "average", description="running statistics: averaged with the parameters, or never leave the client"

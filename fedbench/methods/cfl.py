@@ -38,7 +38,7 @@ class CFL(Method["CFL.Options", PrivateState, "CFL.Server"]):
 
     class Options(Method.Options):
         weighting: Literal["uniform", "samples"] = Field(
-            "uniform", description="weight of a client in the mean: the same for all, or its training images"
+            "uniform", description="weight of a client in the mean: the same for all, or its training samples"
         )
         eps1: float = Field(0.4, ge=0, description="a cluster is cut if the norm of its mean update is below")
         eps2: float = Field(1.6, ge=0, description="and if the norm of a member's update is above")

@@ -40,7 +40,7 @@ class PublicExchange(Local[ExchangeOptions, ServerT]):
 
     class Options(Local.Options):
         public_batch_size: int | None = Field(
-            None, ge=1, description="public images per step; none: the batch size, or all if that is full"
+            None, ge=1, description="public samples per step; none: the batch size, or all if that is full"
         )
         first_vote: int = Field(1, ge=1, description="rounds of local training before the first exchange")
 
@@ -191,7 +191,7 @@ def public_batch(asked: int | None, context: Context) -> int:
     """Public images per step; asked: `method.public_batch_size`. Raises ConfigError if there are fewer."""
     size, images = context.train.batch_size, context.public
     if asked and asked > images:
-        raise ConfigError(f"method.public_batch_size = {asked}: there are {images} public images")
+        raise ConfigError(f"method.public_batch_size = {asked}: there are {images} public samples")
     return asked or (images if size == "full" else min(int(size), images))
 
 

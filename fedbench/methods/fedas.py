@@ -51,7 +51,8 @@ class FedAS(Method["FedAS.Options", "FedAS.State"]):
 
     class Options(Method.Options):
         weighting: Literal["fisher", "samples", "uniform"] = Field(  # type: ignore[assignment]
-            "fisher", description="weight of a client in the mean: trace of its Fisher information, images, or the same"
+            "fisher",
+            description="weight of a client in the mean: trace of Fisher information, samples, or the same",
         )
         align_epochs: int = Field(1, ge=0, description="epochs of the alignment; 0: none")
         align_lr: float = Field(0.01, gt=0, description="learning rate of the alignment")
@@ -64,7 +65,7 @@ class FedAS(Method["FedAS.Options", "FedAS.State"]):
         first: Literal["initial", "skip"] = Field(
             "initial", description="before a client has trained: aligned to the start model's features, or not"
         )
-        fisher: Literal["batch", "sample"] = Field("batch", description="squared gradients of batches, or of images")
+        fisher: Literal["batch", "sample"] = Field("batch", description="squared gradients of batches, or of samples")
 
     @dataclass
     class State(PrivateState):

@@ -70,7 +70,7 @@ class FedCAC(Method["FedCAC.Options", PrivateState, "FedCAC.Server"]):
             "critical", description="running statistics: averaged among collaborators, never sent, or among all"
         )
         weighting: Literal["uniform", "samples"] = Field(
-            "uniform", description="weight of a client in the mean of all: the same, or its training images"
+            "uniform", description="weight of a client in the mean of all: the same, or its training samples"
         )
 
     @dataclass

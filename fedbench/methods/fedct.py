@@ -39,14 +39,14 @@ from fedbench.module.weights import Weights
 class FedCT(CoTraining["FedCT.Options"]):
     """Training on private images and on public ones with the clients' voted labels."""
 
-    about = About("clients vote on labels of public images", "co-training", "Abourayya et al., AAAI", 2025)
+    about = About("clients vote on labels of public samples", "co-training", "Abourayya et al., AAAI", 2025)
     needs = frozenset({"public", "classes"})
     also_sends = "their votes"
 
     class Options(CoTraining.Options):
         combine: Literal["union", "paired", "sum"] = Field(
             "union",
-            description="private and public images: one pool (paper), a batch of each joined (code), or two losses",
+            description="private and public samples: one pool (paper), a batch of each joined (code), or two losses",
         )
         public_weight: float = Field(1.0, ge=0, description="weight of the public loss with combine=sum")
 
@@ -59,7 +59,7 @@ class FedCT(CoTraining["FedCT.Options"]):
         if options.combine != "sum" and options.public_weight != 1:
             raise ConfigError(
                 f"method.public_weight = {options.public_weight}: combine={options.combine} has one loss for all "
-                "images, set method.combine=sum"
+                "samples, set method.combine=sum"
             )
         if options.combine == "union" and options.public_batch_size is not None:
             raise ConfigError(

@@ -55,7 +55,7 @@ class FedDBE(ExtraPass["FedDBE.Options", PrivateState, "FedDBE.Server"]):
         mu: float = Field(1.0, gt=0, le=1, description="share of the newest batch in the moving mean of features")
         init_epochs: int = Field(1, ge=0, description="epochs of the pass before round 1")
         init_mean: Literal["running", "full"] = Field(
-            "running", description="what it reports: the moving mean, or that of all images by the trained model"
+            "running", description="what it reports: the moving mean, or that of all samples by the trained model"
         )
         bias_lr: float | None = Field(None, ge=0, description="learning rate of the vector; none: the run's; 0: fixed")
 

@@ -38,7 +38,7 @@ class FedDyn(Method["FedDyn.Options", "FedDyn.State", "FedDyn.Server"]):
 
     class Options(Method.Options):
         weighting: Literal["samples", "uniform"] = Field(
-            "samples", description="alpha of a client: divided by its share of the images, or the same for all"
+            "samples", description="alpha of a client: divided by its share of the samples, or the same for all"
         )
         alpha: float = Field(0.01, gt=0, description="weight of the pull, Algorithm 1")
         evaluate: Literal["server", "active"] = Field(

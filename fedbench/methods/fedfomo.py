@@ -57,7 +57,7 @@ class FedFomo(Method["FedFomo.Options", "FedFomo.State", "FedFomo.Server"]):
         weighting: ClassVar[Any] = None  # type: ignore[misc] # no option: no mean is formed
         buffers: ClassVar[Any] = None  # type: ignore[misc] # no option: models are mixed whole
         models: int = Field(5, ge=0, description="models of other clients that a client gets, M")
-        val_fraction: float = Field(0.2, ge=0, lt=1, description="share of images held out; 0: all serve for both")
+        val_fraction: float = Field(0.2, ge=0, lt=1, description="share of samples held out; 0: all serve for both")
         val_pick: Literal["random", "tail"] = Field("random", description="which: drawn once, or the last ones")
         epsilon: float = Field(0.3, ge=0, le=1, description="probability of a random model in round 1")
         epsilon_decay: float = Field(0.05, ge=0, description="what it falls by in every round")

@@ -45,7 +45,7 @@ class FedMosaic(CoTraining["FedMosaic.Options"]):
     """Local training with labels of public images, which the clients vote on as experts."""
 
     about = About(
-        "clients vote on labels of public images and trust the vote as far as it helps",
+        "clients vote on labels of public samples and trust the vote as far as it helps",
         "co-training",
         "anonymous submission",
         2025,

@@ -61,7 +61,7 @@ class FedProto(Method["FedProto.Options", PrivateState, "FedProto.Server"]):
     class Options(Method.Options):
         buffers: ClassVar[Any] = None  # type: ignore[misc] # no option: no model is sent
         weighting: Literal["samples", "uniform"] = Field(
-            "samples", description="weight of a client's prototype: its images of the class, or the same for all"
+            "samples", description="weight of a client's prototype: its samples of the class, or the same for all"
         )
         lam: float = Field(1.0, ge=0, description="weight of the pull to the global prototypes, eq. 7")
         align: Literal["mean", "sum", "prototype"] = Field(

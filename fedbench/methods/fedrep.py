@@ -38,7 +38,7 @@ class FedRep(Method["FedRep.Options"]):
 
     class Options(Method.Options):
         weighting: Literal["uniform", "samples"] = Field(
-            "uniform", description="weight of a client in the mean: the same for all, or its training images"
+            "uniform", description="weight of a client in the mean: the same for all, or its training samples"
         )
         head_epochs: int = Field(10, ge=0, description="epochs of the head phase, Algorithm 1")
         body_epochs: int = Field(1, ge=0, description="epochs of the body phase, Algorithm 1")

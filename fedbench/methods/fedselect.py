@@ -78,7 +78,7 @@ class FedSelect(Method["FedSelect.Options", "FedSelect.State"]):
         )
         clip_norm: float | None = Field(None, gt=0, description="largest norm of a gradient; none: not clipped")
         weighting: Literal["samples", "uniform"] = Field(
-            "uniform", description="weight of a client where it shares: the same, or its training images"
+            "uniform", description="weight of a client where it shares: the same, or its training samples"
         )
         buffers: Literal["average", "private"] = Field(
             "private", description="running statistics: never leave the client, or averaged with the parameters"

@@ -52,7 +52,7 @@ class IFCA(Method["IFCA.Options", PrivateState, "IFCA.Server"]):
     class Options(Method.Options):
         buffers: ClassVar[Any] = None  # type: ignore[misc] # no option: a client has no model of its own
         weighting: Literal["uniform", "samples"] = Field(
-            "uniform", description="weight of a client in the mean: the same for all, or its training images"
+            "uniform", description="weight of a client in the mean: the same for all, or its training samples"
         )
         clusters: int = Field(3, ge=1, description="models, k")
         average: Literal["models", "gradients"] = Field(

@@ -41,21 +41,21 @@ SMALLEST = 1e-12
 class KNNPer(Method["KNNPer.Options"]):
     """The global model's prediction is mixed with that of the nearest own training images."""
 
-    about = About("the global model, mixed with the nearest own images", "local memory", "Marfoq et al., ICML", 2022)
+    about = About("the global model, mixed with the nearest own samples", "local memory", "Marfoq et al., ICML", 2022)
 
     class Options(Method.Options):
-        k: int = Field(10, ge=1, description="nearest images that vote")
+        k: int = Field(10, ge=1, description="nearest samples that vote")
         lam: Annotated[float, Field(ge=0, le=1)] | Literal["auto"] = Field(
-            0.5, description="weight of the neighbours; auto: the best of 0, 0.1, ..., 1 on held-out images"
+            0.5, description="weight of the neighbours; auto: the best of 0, 0.1, ..., 1 on held-out samples"
         )
         scale: float = Field(1.0, gt=0, description="width of the kernel, times the number of features")
         distance: Literal["squared", "euclidean"] = Field("squared", description="distance in the kernel")
         mixing: Literal["probabilities", "logits"] = Field(
             "probabilities", description="what is mixed: probabilities, or the neighbours' shares with class scores"
         )
-        capacity: float = Field(1.0, ge=0, le=1, description="share of the training images in the memory")
+        capacity: float = Field(1.0, ge=0, le=1, description="share of the training samples in the memory")
         memory_pick: Literal["random", "head"] = Field("random", description="which: drawn once, or the first ones")
-        val_fraction: float = Field(0.2, gt=0, lt=1, description="share of images held out with lam=auto")
+        val_fraction: float = Field(0.2, gt=0, lt=1, description="share of samples held out with lam=auto")
         val_pick: Literal["random", "tail"] = Field("random", description="which: drawn once, or the last ones")
 
     needs = frozenset({"head", "classes"})

@@ -51,7 +51,7 @@ class PerFedAvg(Method["PerFedAvg.Options"]):
         delta: float = Field(1e-3, gt=0, description="reach of the difference of variant=hf")
         adapt_steps: int = Field(1, ge=0, description="steps of adaptation before a model is evaluated")
         weighting: Literal["uniform", "samples"] = Field(
-            "uniform", description="weight of a client in the mean: the same (Algorithm 1), or its training images"
+            "uniform", description="weight of a client in the mean: the same (Algorithm 1), or its training samples"
         )
 
     train_defaults: ClassVar[dict[str, Any]] = {"momentum": 0.0, "weight_decay": 0.0}

@@ -37,10 +37,10 @@ class PerFedCKT(PublicExchange["PerFedCKT.Options", "PerFedCKT.Server"]):
     """Local training, pulled to the mean logits of similar clients on public images."""
 
     about = About(
-        "clusters of clients share their logits on public images", "distillation", "Cho et al., preprint", 2021
+        "clusters of clients share their logits on public samples", "distillation", "Cho et al., preprint", 2021
     )
     needs = frozenset({"public", "classes"})
-    also_sends = "their outputs on the public images"
+    also_sends = "their outputs on the public samples"
 
     class Options(PublicExchange.Options):
         lam: float = Field(0.1, ge=0, description="weight of the squared distance to the cluster's signal")

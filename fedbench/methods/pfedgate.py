@@ -66,7 +66,7 @@ class PFedGate(Method["PFedGate.Options", "PFedGate.State"]):
             "switch", description="normalisation of images before the gate: switchable, or none"
         )
         gate_eval: Literal["batch", "client"] = Field(
-            "batch", description="factors when evaluating: of each evaluation batch, or of the client's training images"
+            "batch", description="factors when evaluating: of each evaluation batch, or of all training samples"
         )
         alternation: Literal["epoch", "joint"] = Field(
             "epoch", description="a gate epoch before each model epoch, or one pass that trains both"
@@ -108,7 +108,7 @@ class PFedGate(Method["PFedGate.Options", "PFedGate.State"]):
         if min(listed) < 1 and not options.gate:
             raise ConfigError("method.sparsity < 1 with method.gate = false: no gate selects the blocks to keep")
         if options.gate and self.context.train.batch_size == 1:
-            raise ConfigError("train.batch_size = 1: the gate has BatchNorm and trains on 2 images or more at a time")
+            raise ConfigError("train.batch_size = 1: the gate has BatchNorm and trains on 2 samples or more at a time")
         if options.gate and self.context.samples in ("token", "fields"):
             raise ConfigError(
                 "method pfedgate needs real-valued samples, but those of the data are tokens: choose another method"

@@ -50,7 +50,7 @@ class PFedHN(Method["PFedHN.Options", PrivateState, "PFedHN.Server"]):
     class Options(Method.Options):
         buffers: ClassVar[Any] = None  # type: ignore[misc] # no option: they stay at the client
         weighting: Literal["uniform", "samples"] = Field(
-            "uniform", description="weight of a client's move: the same for all, or its training images"
+            "uniform", description="weight of a client's move: the same for all, or its training samples"
         )
         variant: Literal["full", "pc"] = Field("full", description="generated: the whole model, or all but the head")
         embed_dim: int | None = Field(

@@ -53,7 +53,7 @@ class PFedMe(Method["PFedMe.Options", "PFedMe.State"]):
         )
         inner_weight_decay: float = Field(0.0, ge=0, description="decay of theta; 1e-3 in the authors' code")
         weighting: Literal["uniform", "samples"] = Field(
-            "uniform", description="weight of a client in the mean: the same (Algorithm 1), or its training images"
+            "uniform", description="weight of a client in the mean: the same (Algorithm 1), or its training samples"
         )
         update_all: bool = Field(
             False, description="everybody trains in every round and only the participants upload, Algorithm 1"

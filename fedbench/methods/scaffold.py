@@ -41,7 +41,7 @@ class SCAFFOLD(Method["SCAFFOLD.Options", "SCAFFOLD.State", "SCAFFOLD.Server"]):
 
     class Options(Method.Options):
         weighting: Literal["uniform", "samples"] = Field(
-            "uniform", description="weight of a client in both means: the same for all, or its training images"
+            "uniform", description="weight of a client in both means: the same for all, or its training samples"
         )
         control: Literal["II", "I"] = Field(
             "II", description="new control, eq. 4: mean gradient of the steps (II), or that at the received model (I)"

@@ -84,7 +84,7 @@ def partition_words(config: dict[str, Any], environment: dict[str, Any]) -> str:
     headline = environment.get("partition_headline")
     shown = headline if isinstance(headline, list) else []
     keys = [f"{key} {value}" for key, value in values.items() if key in shown and value is not None]
-    keys += ["clients may share images"] if values.get("reuse") else []
+    keys += ["clients may share samples"] if values.get("reuse") else []
     if later := newcomer_count(values.get("clients") or 0, values.get("new_clients") or 0):
         keys.append(f"{later} join after the last round")
     details = f" ({', '.join(keys)})" if keys else ""

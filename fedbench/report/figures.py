@@ -138,7 +138,7 @@ def partition_dots(study: Study) -> go.Figure | None:
     dots = {"size": list(numbers), "sizemode": "area", "sizeref": max(numbers) / 20**2, "sizemin": 1.5, "line_width": 0}
     fig.add_scatter(x=list(classes), y=list(clients), mode="markers", marker={**dots, "color": colours})
     fig.data[-1].update(
-        customdata=list(numbers), hovertemplate="client %{y}, class %{x}: %{customdata} images<extra></extra>"
+        customdata=list(numbers), hovertemplate="client %{y}, class %{x}: %{customdata} samples<extra></extra>"
     )
     return fig
 

@@ -305,7 +305,7 @@ def _partition_part(study: Study) -> Part:
     most = max((max(row, default=0) for row in counts), default=0)
     more = f" The first {figures.MOST_ROWS} of {len(counts)} clients." if len(counts) > figures.MOST_ROWS else ""
     seed = next(iter(study.partition), "")
-    intro = f"Training images per client and class, seed {seed}; the largest dot is {most} images.{more}"
+    intro = f"Training samples per client and class, seed {seed}; the largest dot is {most} samples.{more}"
     return Part("partition", "Partition", charts(("partition", "", dots, ""), wide=True), intro)
 
 

@@ -62,7 +62,7 @@ def _clients(study: Study, config: Mapping[str, Any], over: Mapping[str, Sequenc
     dealt = partition_words(dict(config), run.environment() if run else {}).replace(", ", " by the scheme ", 1)
     said = f"The data are divided among {dealt}" if dealt else "Every client has its own data"
     public = int((config.get("public") or {}).get("size") or 0)
-    said += f"; {public} public images belong to no client" if public else ""
+    said += f"; {public} public samples belong to no client" if public else ""
     share = config.get("participation", 1.0)
     if "participation" in over:
         return f"{said}."

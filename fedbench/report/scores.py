@@ -52,7 +52,7 @@ CLIENTS_NOTE = (
     "how unequally a method serves them; both are means over seeds"
 )
 """What tables say of how clients differ."""
-COMMON_NOTE = "common test: a client's model on the test images of all clients together, mean over clients and seeds"
+COMMON_NOTE = "common test: a client's model on the test samples of all clients together, mean over clients and seeds"
 EXPLAINED = {
     "sd": "sd over seeds",
     "pooled": "pooled over all test samples",
@@ -157,10 +157,10 @@ def without_validation(study: Study) -> str:
         return ""
     if tuned and any(entry.role == "candidate" for entry in study.plan.entries):
         return (
-            "Final runs train on all training images, so there is no best-val round; points were tuned with "
+            "Final runs train on all training samples, so there is no best-val round; points were tuned with "
             f"{100 * tuned:g} % of them held out."
         )
-    return "No images are held out for validation, so there is no best-val round."
+    return "No samples are held out for validation, so there is no best-val round."
 
 
 def of_groups(study: Study) -> list[ScoreTable]:
@@ -177,7 +177,7 @@ def of_newcomers(study: Study) -> ScoreTable:
     count = study.newcomers["newcomers"].max() if lines else 0
     intro = (
         f"Test {study.metric.title} of {count:.0f} clients that took no part in training, after local epochs on all "
-        "their training images, or on a few of them: mean over newcomers and seeds ± half of the 95 % interval over "
+        "their training samples, or on a few of them: mean over newcomers and seeds ± half of the 95 % interval over "
         "seeds."
     )
     table = ScoreTable("newcomers", "Newcomers", intro, heads, notes=[f"{typeset.sentence(FEW_IMAGES_NOTE)}."])
@@ -198,7 +198,7 @@ def newcomers_text(table: pd.DataFrame, metric: Metric) -> str:
 
 
 FEW_IMAGES_NOTE = (
-    "with few images: after the most of these epochs; newcomers with fewer training images have all of theirs"
+    "with few samples: after the most of these epochs; newcomers with fewer training samples have all of theirs"
 )
 
 

@@ -59,7 +59,7 @@ def newcomer_curve(metric: Metric, frame: pd.DataFrame) -> pd.DataFrame:
 
 def case_name(epochs: int, images: int) -> str:
     """`1 epoch`, `10 epochs`, or `5 images`."""
-    return plural(epochs, "epoch") if images == ALL else plural(images, "image")
+    return plural(epochs, "epoch") if images == ALL else plural(images, "sample")
 
 
 def _cases(metric: Metric, frame: pd.DataFrame) -> Iterator[tuple[int, int, pd.DataFrame]]:

@@ -106,5 +106,5 @@ class ClientBudget:
         )
         return (
             f"client-level differential privacy: after {rounds} rounds epsilon is {self.epsilon(rounds):.3g} at delta "
-            f"= {self.delta:.2g} ({seen}); scores, public images and tuning are not part of it"
+            f"= {self.delta:.2g} ({seen}); scores, public samples and tuning are not part of it"
         )

@@ -108,7 +108,7 @@ class SampleBudget:
         return (
             f"sample-level differential privacy: after {rounds} rounds epsilon is {self.largest(steps):.3g} at delta = "
             f"{self.delta:.2g}, the largest of clients that take part in all (Poisson batches); scores, "
-            "losses, public images and tuning are not part of it"
+            "losses, public samples and tuning are not part of it"
         )
 
 

@@ -131,7 +131,7 @@ def warn_of_engine(method: Method) -> list[str]:
     if method.makes_steps(method.options):
         return [f"train.engine = stack: {type(method).__name__} makes its steps itself, one client after another"]
     if train.batch_size != "full" and most < train.batch_size:
-        line = f"no client has the {train.batch_size} images of a whole batch, and smaller ones are stepped alone"
+        line = f"no client has the {train.batch_size} samples of a whole batch, and smaller ones are stepped alone"
         return [f"train.engine = stack: without effect: {line}"]
     return []
 

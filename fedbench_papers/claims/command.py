@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 FLAGS = (
     Flag("only", "ids of rows to run or continue, or all; without it all rows are listed", "ID,...", many=True),
-    Flag("scale", "factor on the training images of every client [number > 0; default 1]", "S"),
+    Flag("scale", "factor on the training samples of every client [number > 0; default 1]", "S"),
     Flag("sources", "where the image sets are: see below", "DIR | NAME=WHERE ...", many=True),
     side_by_side("runs"),
 )

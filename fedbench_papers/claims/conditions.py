@@ -24,7 +24,7 @@ class Conditions:
 
     def __post_init__(self) -> None:
         if not 0 < self.scale < float("inf"):
-            raise ConfigError(f"--scale {self.scale:g}: must be above 0; it multiplies every client's training images")
+            raise ConfigError(f"--scale {self.scale:g}: must be above 0; it multiplies every client's training samples")
         if clash := sorted(set(TUNE_SEEDS) & set(self.seeds or ())):
             raise ConfigError(f"--seeds {clash[0]}: the seed for tuning and choosing; use others")
 

@@ -188,7 +188,7 @@ def _scored(cell: CellRecord, run: Records) -> str:
     """How ours is scored, unless by the plain mean over clients in the last round."""
     asked = run.config().get("evaluate") or {}
     said = [f"mean over batches of {asked.get('batch_size')}"] if asked.get("accuracy") == "batches" else []
-    said += ["pooled over all test images"] if cell.pooled else []
+    said += ["pooled over all test samples"] if cell.pooled else []
     said += [f"client {cell.client}"] if cell.client is not None else []
     said += ["best round on test"] if cell.choice != LAST else []
     return ", ".join(said)

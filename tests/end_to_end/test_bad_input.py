@@ -220,7 +220,7 @@ def test_unknown_names(refused, line, parts):
         (f"--data {ROOT}/pyproject.toml", "write package.module:factory, a function that returns the data"),
         ("--data some/table.csv.gz", "write csv:some/table.csv.gz"),
         ("--data folder:", "--data folder: has no path"),
-        ("--public.size 5000", "at most 1270 class-balanced images are there"),
+        ("--public.size 5000", "at most 1270 class-balanced samples are there"),
     ],
 )
 def test_values(refused, line, told):
@@ -230,7 +230,7 @@ def test_values(refused, line, told):
 @pytest.mark.parametrize(
     ("line", "parts"),
     [
-        ("shards --partition.images 500", ["class 0 has 151 training images", "2 clients x 500 need 1000", "lower"]),
+        ("shards --partition.images 500", ["class 0 has 151 training samples", "2 clients x 500 need 1000", "lower"]),
         ("shards --partition.classes 11", ["partition.classes = 11", "10 classes"]),
         ("pathological --partition.train_size 5000", ["a client needs 2500 of it", "lower partition.train_size"]),
         ("iid --partition.clients 1000", ["1000 clients", "there are 359", "lower partition.clients"]),
@@ -242,7 +242,7 @@ def test_values(refused, line, told):
             "dirichlet --partition.alpha 0.001 --partition.clients 50 --partition.max_draws 20",
             ["none of 20 draws with alpha 0.001 gave each of 50 clients", "raise partition.alpha"],
         ),
-        ("practical --partition.total 2000", ["partition.total = 2000", "there are 1797 images"]),
+        ("practical --partition.total 2000", ["partition.total = 2000", "there are 1797 samples"]),
         ("domain", ["the data set has 0 domains"]),
         ("file", ["set partition.path", "--partition.path"]),
         ("file --partition.path none.json", ["none.json: cannot be read (No such file or directory)"]),

@@ -626,7 +626,7 @@ def test_a_share_for_each_client():
         ({"sparsity": [0.5, 1.0, 1.0]}, "blocks_per_tensor"),
         ({"sparsity": [0.5, 1.0], "blocks_per_tensor": 2}, "2 shares for 3 clients"),
         ({"sparsity": 0.5, "blocks_per_tensor": 2, "gate": False}, "gate"),
-        ({"batch_size": 1}, "2 images or more"),
+        ({"batch_size": 1}, "2 samples or more"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(options, words):

@@ -101,7 +101,7 @@ def test_a_run_that_is_not_over_says_how_far_it_is(make_run: Make) -> None:
 @pytest.mark.parametrize("reuse", [False, True])
 def test_clients_that_share_images_are_said_under_the_title(make_run: Make, reuse: bool) -> None:
     folder = make_run(seeds=(0,), partition_keys={"name": "shards", "images": 50, "reuse": reuse})
-    said = "images 50, clients may share images)" if reuse else "images 50)"
+    said = "images 50, clients may share samples)" if reuse else "images 50)"
     assert said in subtitle(Study.load(folder))
 
 

@@ -209,7 +209,7 @@ def test_the_common_test_set_is_a_column_where_it_was_recorded(make_comparison):
     heads, cells = laid_out(rows, ACCURACY)
     assert [line[heads.index("common test")].text.partition(" ")[0] for line in cells] == ["41.0", ""]
     assert leaderboard_frame(rows).set_index("method")["common"]["fedper"] == pytest.approx(0.41)
-    assert "common test: a client's model on the test images of all" in leaderboard_legend(rows, ACCURACY)
+    assert "common test: a client's model on the test samples of all" in leaderboard_legend(rows, ACCURACY)
     table = final(Study.load(folder))
     assert "common test" in table.heads
     assert any("Common test: " in note for note in table.notes)

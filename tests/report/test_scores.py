@@ -133,7 +133,7 @@ def test_without_such_records_there_is_no_section_and_no_file(make_run: Make) ->
     ("share", "said"),
     [
         (0.1, ""),
-        (0.0, "Final runs train on all training images, so there is no best-val round; points were tuned with 10 %"),
+        (0.0, "Final runs train on all training samples, so there is no best-val round; points were tuned with 10 %"),
     ],
 )
 def test_a_missing_best_val_round_is_explained(make_comparison: Make, share: float, said: str) -> None:
@@ -144,7 +144,7 @@ def test_a_missing_best_val_round_is_explained(make_comparison: Make, share: flo
 
 def test_a_run_without_validation_images_says_so(make_run: Make) -> None:
     study = Study.load(make_run(data={"name": "digits", "val": 0}))
-    assert without_validation(study) == "No images are held out for validation, so there is no best-val round."
+    assert without_validation(study) == "No samples are held out for validation, so there is no best-val round."
 
 
 def test_newcomers_have_a_table_by_epochs_and_by_images(make_run: Make) -> None:
@@ -155,7 +155,7 @@ def test_newcomers_have_a_table_by_epochs_and_by_images(make_run: Make) -> None:
     study = Study.load(folder)
     table = of_newcomers(study)
     (line,) = table.parts["after the last round"]
-    assert table.heads == ["0 epochs", "1 epoch", "2 epochs", "1 image"]
+    assert table.heads == ["0 epochs", "1 epoch", "2 epochs", "1 sample"]
     assert [cell.text for cell in line.cells] == ["52.0", "62.0", "72.0", "62.0"]  # 0.5 to 0.52, and 0.52 to 0.54
     assert line.cells[2].small == f"± {4.302653 * 1 / 3**0.5:.1f}"  # t of 2 degrees of freedom, points
     assert line.cells[0].title == "standard deviation over newcomers 1.0"

@@ -63,4 +63,4 @@ def test_the_curve_is_as_shown(rows):
 
 def test_names_of_cases():
     cases = [(0, 0), (1, 0), (10, 1), (10, 20)]
-    assert [case_name(*case) for case in cases] == ["0 epochs", "1 epoch", "1 image", "20 images"]
+    assert [case_name(*case) for case in cases] == ["0 epochs", "1 epoch", "1 sample", "20 samples"]

@@ -117,7 +117,7 @@ def test_a_sample_of_the_clients_is_said():
         (
             "fedavg",
             {"engine": "stack", "batch_size": 5000},
-            "train.engine = stack: without effect: no client has the 5000 images of a whole batch, "
+            "train.engine = stack: without effect: no client has the 5000 samples of a whole batch, "
             "and smaller ones are stepped alone",
         ),
         ("apfl", {}, None),

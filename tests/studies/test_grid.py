@@ -178,7 +178,9 @@ def test_final_runs_train_on_all_images_and_the_page_says_so(retrained):
     assert final[0].values == found.choices["fedprox"]
     page = (retrained / "report.html").read_text()
     assert "chosen on validation accuracy after local training" in page
-    assert "Final runs train on all training images, so there is no best-val round; points were tuned with 10 %" in page
+    assert (
+        "Final runs train on all training samples, so there is no best-val round; points were tuned with 10 %" in page
+    )
     assert "best-val round</th>" not in page
 
 

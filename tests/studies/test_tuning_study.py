@@ -43,7 +43,9 @@ def test_what_is_to_be_known_of_the_partition_is_said_once_before_anything_is_ru
     both = [ComparedMethod(name, name) for name in ("local", "fedavg")]
     TuningStudy(Plan("compare", None, {}, []), asked, both, tmp_path, tmp_path, [90]).check()
     (line,) = caplog.messages
-    assert line.startswith("partition.path: 1 of 2 test images (the first: row 1500) are training or validation images")
+    assert line.startswith(
+        "partition.path: 1 of 2 test samples (the first: row 1500) are training or validation samples"
+    )
 
 
 @pytest.mark.parametrize(

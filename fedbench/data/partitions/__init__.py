@@ -71,7 +71,7 @@ def partition(dataset: Dataset, config: Config, seed: int) -> Partition:
         image = scheme.image(source)
         warnings += [*shared_image_warnings(train, "training", image), *shared_image_warnings(test, "test", image)]
     if source.one_part:
-        share = f"{options.test_share:.0%} of its images"
+        share = f"{options.test_share:.0%} of its samples"
         warnings.insert(0, f"the data set has no test part: {share} are held out for testing")
     dealt = Partition(client_rows(train, val, test, options.clients), public, tuple(warnings), seed)
     return with_newcomers(dealt, options)

@@ -106,7 +106,7 @@ def merges_parts(source: SamplePool, options: PartitionConfig) -> bool:
     """Whether parts are merged and test images held out again. Raises ConfigError if the data lack a part."""
     if source.one_part and options.test != "pooled":
         part = "test" if len(source.train) else "training"
-        raise ConfigError(f"partition.test = {options.test}: the data have 0 {part} images; set partition.test pooled")
+        raise ConfigError(f"partition.test = {options.test}: the data have 0 {part} samples; set partition.test pooled")
     return options.test == "pooled"
 
 
@@ -130,7 +130,7 @@ def draw_total(source: SamplePool, options: PartitionConfig, rng: np.random.Gene
     if total is None:
         return source
     if total > len(rows):
-        raise ConfigError(f"partition.total = {total}: there are {len(rows)} images; choose at most that many")
+        raise ConfigError(f"partition.total = {total}: there are {len(rows)} samples; choose at most that many")
     cells = source.cells(rows)
     sizes = np.bincount(cells)
     counts = apportion(sizes, np.zeros(len(sizes), np.int64), np.array([total]), rng)
@@ -280,7 +280,7 @@ def shared_image_warnings(hands: Assignment, part: str, image: np.ndarray) -> It
     holders = np.bincount(held)
     if holders.max(initial=0) > 1:
         yield (
-            f"partition.reuse: {(holders > 1).sum()} of {(holders > 0).sum()} {part} images are held by several "
+            f"partition.reuse: {(holders > 1).sum()} of {(holders > 0).sum()} {part} samples are held by several "
             f"clients (up to {holders.max()})"
         )
 
@@ -291,4 +291,4 @@ def repeated_image_warnings(
     """One sentence if a client holds an image more than once."""
     twice = np.unique(hands.owners[repeated_positions(hands.owners, hands.rows)])
     if len(twice):
-        yield f"{len(twice)} clients (the first: {twice[0]}) hold some {part} images more than once{why}"
+        yield f"{len(twice)} clients (the first: {twice[0]}) hold some {part} samples more than once{why}"

@@ -139,5 +139,5 @@ def check_reuse(options: PartitionConfig, what: str, images: int, holders: np.nd
     if not images or most <= images:  # fewer holders would suffice
         remedy += ", partition.clients or partition.classes"
     if most <= images:
-        remedy = f"set partition.reuse true, so that clients share images, or {remedy}"
-    raise ConfigError(f"partition {options.name}: {what} has {images} {part} images, and {need}; {remedy}")
+        remedy = f"set partition.reuse true, so that clients share samples, or {remedy}"
+    raise ConfigError(f"partition {options.name}: {what} has {images} {part} samples, and {need}; {remedy}")

@@ -42,10 +42,10 @@ def cut_by_shares(source: SamplePool, options: PartitionConfig, rng: np.random.G
         if train.sum(axis=0).min() >= options.min_images and test.min() >= 1:
             break
     else:
-        images = f"{options.min_images} {'images' if anew else 'training images'}"
+        images = f"{options.min_images} {'samples' if anew else 'training samples'}"
         raise ConfigError(
             f"partition {options.name}: none of {options.max_draws} draws with alpha {options.alpha} gave each of "
-            f"{options.clients} clients {images} and a test image; raise partition.alpha, lower partition.min_images "
+            f"{options.clients} clients {images} and a test sample; raise partition.alpha, lower partition.min_images "
             "or partition.clients, or raise partition.max_draws"
         )
     hands = deal_pieces(source, source.train, train, rng)

@@ -19,7 +19,7 @@ def draw_public(source: SamplePool, options: PublicConfig, seed: int) -> tuple[n
         return public, public
     if reserve < options.size:
         raise ConfigError(
-            f"public.reserve = {reserve}: the public set has {options.size} images; reserve at least them"
+            f"public.reserve = {reserve}: the public set has {options.size} samples; reserve at least them"
         )
     even = options.model_copy(update={"balance": "classes"}) if options.balance == "dirichlet" else options
     aside = _drawn(source.train, source, even, reserve, random_stream(seed, "public"))  # the same classes give one more
@@ -32,7 +32,7 @@ def _drawn(
     """`size` of these rows, ascending: equally many per class, or per domain and class, or any."""
     if options.balance == "none":
         if size > len(rows):
-            raise ConfigError(f"public.size = {size}: there are {len(rows)} training images")
+            raise ConfigError(f"public.size = {size}: there are {len(rows)} training samples")
         return np.sort(rng.permutation(rows)[:size])
     by_domain = options.balance == "domains"
     if by_domain and not source.domain_names:
@@ -66,8 +66,8 @@ def _too_few(
         remedy = f"raise public.alpha ({options.alpha:g}), lower public.size or take another seed"
     else:
         kind = "domain- and class-balanced" if options.balance == "domains" else "class-balanced"
-        remedy = f"at most {int(available.min()) * len(available)} {kind} images are there"
+        remedy = f"at most {int(available.min()) * len(available)} {kind} samples are there"
     return ConfigError(
         f"public.size = {size}: class {source.numbers[label]}{where} would give {wanted[cell]} of its "
-        f"{available[cell]} training images; {remedy}"
+        f"{available[cell]} training samples; {remedy}"
     )

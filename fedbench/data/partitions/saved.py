@@ -56,8 +56,8 @@ def _learnt_elsewhere(train: Assignment, test: Assignment) -> Iterator[str]:
     both = np.intersect1d(train.rows, test.rows)
     if len(both):
         yield (
-            f"partition.path: {len(both)} of {len(np.unique(test.rows))} test images (the first: row {both[0]}) are "
-            "training or validation images of another client: what is shared may have learnt them"
+            f"partition.path: {len(both)} of {len(np.unique(test.rows))} test samples (the first: row {both[0]}) are "
+            "training or validation samples of another client: what is shared may have learnt them"
         )
 
 

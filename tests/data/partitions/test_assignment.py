@@ -46,5 +46,5 @@ def test_what_is_dealt_again_is_dealt_evenly_and_to_different_owners():
 def test_what_several_clients_hold_is_counted_once_for_each_of_them():
     hands, image = Assignment(np.array([0, 0, 1, 2, 3, 3]), np.array([0, 4, 1, 2, 3, 3])), np.array([0, 1, 0, 2])
     (line,) = shared_image_warnings(hands, "test", image)
-    assert line == "partition.reuse: 1 of 3 test images are held by several clients (up to 3)"
+    assert line == "partition.reuse: 1 of 3 test samples are held by several clients (up to 3)"
     assert not list(shared_image_warnings(Assignment(hands.rows[2:], hands.owners[2:]), "test", np.arange(4)))

@@ -43,6 +43,6 @@ def test_a_class_dealt_twice_is_two_pieces_of_it():
 def test_a_class_without_images():
     lacking = made([10, 0, 10], [5, 5, 5])
     assert "class 1 has no training image" in refused(lacking, name="dirichlet-fixed", train_size=5, test_size=5)
-    assert "class 1 has 0 training images" in refused(lacking, name="shards", clients=3)
-    assert "class 1 would give 1 of its 0 training images" in refused(lacking, public=3)
+    assert "class 1 has 0 training samples" in refused(lacking, name="shards", clients=3)
+    assert "class 1 would give 1 of its 0 training samples" in refused(lacking, public=3)
     assert len(deal(lacking, name="dirichlet", clients=2, min_images=1).clients) == 2

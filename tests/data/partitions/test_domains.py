@@ -19,7 +19,7 @@ from tests.data.toys import FOUR
         ),
         (
             {"name": "domain-shards", "clients": 8, "test_images": 13},
-            "has 12 test images, and 1 clients x 13 need 13",
+            "has 12 test samples, and 1 clients x 13 need 13",
         ),
         ({"name": "corruption", "clients": 4}, "the 4 domains do not hold the same images in the same order (420 to"),
     ],

@@ -78,12 +78,12 @@ def test_skews_from_one_reserve_leave_the_clients_as_they_are():
 @pytest.mark.parametrize(
     ("public", "numbers"),
     [
-        ({"size": 1001}, "public.size = 1001: class 0 would give 101 of its 100 training images; at most 1000"),
-        ({"size": 1001, "balance": "none"}, "public.size = 1001: there are 1000 training images"),
+        ({"size": 1001}, "public.size = 1001: class 0 would give 101 of its 100 training samples; at most 1000"),
+        ({"size": 1001, "balance": "none"}, "public.size = 1001: there are 1000 training samples"),
         ({"size": 10, "balance": "domains"}, "public.balance = domains: the data set has 0 domains"),
-        ({"size": 900, "balance": "dirichlet", "alpha": 0.1}, "of its 100 training images; raise public.alpha (0.1)"),
-        ({"size": 10, "reserve": 9}, "public.reserve = 9: the public set has 10 images"),
-        ({"size": 10, "reserve": 1001}, "would give 101 of its 100 training images"),
+        ({"size": 900, "balance": "dirichlet", "alpha": 0.1}, "of its 100 training samples; raise public.alpha (0.1)"),
+        ({"size": 10, "reserve": 9}, "public.reserve = 9: the public set has 10 samples"),
+        ({"size": 10, "reserve": 1001}, "would give 101 of its 100 training samples"),
     ],
 )
 def test_impossible_requests_name_the_numbers(public, numbers):
@@ -94,5 +94,5 @@ def test_impossible_requests_name_the_numbers(public, numbers):
 
 
 def test_a_domain_without_enough_images_is_named():
-    with pytest.raises(ConfigError, match="of domain a would give 2 of its 1 training images; at most 4 domain- and"):
+    with pytest.raises(ConfigError, match="of domain a would give 2 of its 1 training samples; at most 4 domain- and"):
         deal(made([1, 1], [9, 9], ("a", "b")), size=8, balance="domains")

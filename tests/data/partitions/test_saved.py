@@ -51,7 +51,7 @@ def test_test_images_that_another_client_trains_on_are_counted(tmp_path, suffix)
         np.savez(path, **{name: np.concatenate(rows) for name, rows in arrays.items()}, **sizes)
     dealt = deal(path, None if suffix == "npz" else {"clients": elsewhere}, clients=3)
     assert dealt.warnings == (
-        "partition.path: 3 of 5 test images (the first: row 7) are training or validation images of another client: "
+        "partition.path: 3 of 5 test samples (the first: row 7) are training or validation samples of another client: "
         "what is shared may have learnt them",
     )
 
@@ -59,8 +59,8 @@ def test_test_images_that_another_client_trains_on_are_counted(tmp_path, suffix)
 def test_images_that_a_client_holds_twice_are_named(path):
     dealt = deal(path, {"clients": [{"train": [5, 0, 5], "test": [1000]}, {"train": [2], "test": [1001, 1001]}]})
     assert dealt.warnings == (
-        "1 clients (the first: 0) hold some training images more than once",
-        "1 clients (the first: 1) hold some test images more than once",
+        "1 clients (the first: 0) hold some training samples more than once",
+        "1 clients (the first: 1) hold some test samples more than once",
     )
 
 

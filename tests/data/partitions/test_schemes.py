@@ -14,7 +14,7 @@ from tests.data.toys import EVEN, FOUR, corrupted, made
 def test_without_a_test_part_every_scheme_holds_out_its_own(name):
     one_part = made([40] * 10, [0] * 10)
     dealt = deal(one_part, name=name, clients=5, train_size=20, test_size=4, min_images=4, val=0)
-    assert dealt.warnings[0] == "the data set has no test part: 25% of its images are held out for testing"
+    assert dealt.warnings[0] == "the data set has no test part: 25% of its samples are held out for testing"
     for client in dealt.clients:
         assert len(client.test)
         assert not np.intersect1d(client.train, client.test).size
@@ -53,25 +53,25 @@ def test_seed_and_partition_seed():
         ({"name": "pathological", "classes": 11}, "partition.classes = 11: the data set has 10 classes"),
         (
             {"name": "shards", "images": 51},
-            "has 100 training images, and 2 clients x 51 need 102; set partition.reuse true, so that clients share",
+            "has 100 training samples, and 2 clients x 51 need 102; set partition.reuse true, so that clients share",
         ),
         (
             {"name": "shards", "test_images": 11},
-            "has 20 test images, and 2 clients x 11 need 22; set partition.reuse true, so that clients share images, "
+            "has 20 test samples, and 2 clients x 11 need 22; set partition.reuse true, so that clients share samples, "
             "or lower partition.test_images",
         ),
         (
             {"name": "shards", "images": 101},
-            "has 100 training images, and 2 clients x 101 need 202; lower partition.images",
+            "has 100 training samples, and 2 clients x 101 need 202; lower partition.images",
         ),
         (
             {"name": "shards", "images": 101, "reuse": True},
-            "has 100 training images, and a client needs 101 different ones; lower partition.images",
+            "has 100 training samples, and a client needs 101 different ones; lower partition.images",
         ),
-        ({"name": "shards", "clients": 200}, "has 20 test images, and 40 clients x 1 need 40"),
+        ({"name": "shards", "clients": 200}, "has 20 test samples, and 40 clients x 1 need 40"),
         (
             {"name": "pathological", "train_size": 202},
-            "has 100 train images, a client needs 101 of it (202 of 2 classes)",
+            "has 100 train samples, a client needs 101 of it (202 of 2 classes)",
         ),
         ({"name": "pathological", "train_size": 2, "test_size": 1}, "partition.test_size = 1: a client has 2 classes"),
         ({"name": "dirichlet", "min_images": 121}, "10 clients with at least 121 training or test image(s) each need"),
@@ -81,14 +81,14 @@ def test_seed_and_partition_seed():
         ),
         (
             {"name": "dirichlet", "min_images": 115, "max_draws": 17},
-            "none of 17 draws with alpha 0.5 gave each of 10 clients 115 images and a test image",
+            "none of 17 draws with alpha 0.5 gave each of 10 clients 115 samples and a test sample",
         ),
         (
             {"name": "practical", "min_images": 95, "max_draws": 17, "test": "part"},
-            "none of 17 draws with alpha 0.5 gave each of 10 clients 95 training images and a test image",
+            "none of 17 draws with alpha 0.5 gave each of 10 clients 95 training samples and a test sample",
         ),
-        ({"name": "dirichlet", "total": 1201}, "partition.total = 1201: there are 1200 images; choose"),
-        ({"name": "iid", "total": 1001}, "partition.total = 1001: there are 1000 images; choose"),
+        ({"name": "dirichlet", "total": 1201}, "partition.total = 1201: there are 1200 samples; choose"),
+        ({"name": "iid", "total": 1001}, "partition.total = 1001: there are 1000 samples; choose"),
         ({"name": "iid", "train_size": 101}, "10 clients with at least 101 training image(s) each need 1010"),
         ({"name": "shards", "test": "drawn"}, "partition.test = drawn: shards does not support it"),
         ({"name": "domain"}, "partition domain: the data set has 0 domains"),
@@ -97,7 +97,7 @@ def test_seed_and_partition_seed():
         ({"noise_clients": [10]}, "partition.noise_clients: client 10 does not exist; clients are 0 to 9"),
         ({"flip_clients": [3, 10]}, "partition.flip_clients: client 10 does not exist; clients are 0 to 9"),
         ({"flip_clients": [-1]}, "client -1 does not exist"),
-        ({"public": 1001}, "at most 1000 class-balanced images are there"),
+        ({"public": 1001}, "at most 1000 class-balanced samples are there"),
         ({"name": "iid", "public": 1000}, "each need 10, there are 0"),
     ],
 )
@@ -106,5 +106,5 @@ def test_impossible_requests_name_the_numbers(options, numbers):
 
 
 def test_a_missing_part_is_pooled_only_unless_told_otherwise():
-    assert "the data have 0 test images; set partition.test pooled" in refused(made([9], [0]), name="iid", test="part")
-    assert "the data have 0 training images" in refused(made([0], [9]), name="iid", test="part")
+    assert "the data have 0 test samples; set partition.test pooled" in refused(made([9], [0]), name="iid", test="part")
+    assert "the data have 0 training samples" in refused(made([0], [9]), name="iid", test="part")

@@ -59,7 +59,7 @@ def test_pooled_and_single_clients_are_other_numbers(folder):
         cell = CellRecord("d, s", "cells/x", client, pooled, "last", made.cells[0].numbers)
         found = ReproductionRecord("a", "b", "full", [], {}, None, [cell]).compared(folder)[0]
         values[name] = found.ours.mean, found.scored
-    assert values["pooled"][1] == "pooled over all test images"
+    assert values["pooled"][1] == "pooled over all test samples"
     assert values["one"][1] == "client 3"
     assert values["one"][0] != values["plain"][0]
 

@@ -13,7 +13,7 @@ from fedbench.errors import ConfigError
 
 class Options(PartitionConfig):
     counts: list[list[Annotated[int, Field(ge=0)]]] = Field(
-        [], description="training images (including validation) of every client: a list with one number per class"
+        [], description="training samples (including validation) of every client: a list with one number per class"
     )
 
 
@@ -60,7 +60,7 @@ def check_enough_of_classes(counts: np.ndarray, source: SamplePool, rows: np.nda
     if (most > sizes).any():
         label = int(np.argmax(most > sizes))
         raise ConfigError(
-            f"partition counts: class {source.numbers[label]} has {sizes[label]} {part} images, a client wants "
+            f"partition counts: class {source.numbers[label]} has {sizes[label]} {part} samples, a client wants "
             f"{most[label]} of it; lower partition.counts or partition.test_size"
         )
     return counts

@@ -48,7 +48,7 @@ def choose_equally(
     if (most > sizes).any():
         label = int(np.argmax(most > sizes))
         raise ConfigError(
-            f"partition pathological: class {source.numbers[label]} has {sizes[label]} {part} images, a client needs "
+            f"partition pathological: class {source.numbers[label]} has {sizes[label]} {part} samples, a client needs "
             f"{most[label]} of it ({size} of {len(each)} classes); lower partition.{part}_size"
         )
     return draw_for_clients(source, rows, counts, rng)

@@ -42,7 +42,7 @@ def test_cifar10c_of_co_pfl_with_fifty_clients_needs_photographs_twice():
     assert not np.intersect1d(train, test).size
     assert np.bincount(train).max() == 3
     assert {len(np.unique(c.train)) for c in dealt.clients} == {16}
-    assert dealt.warnings[0].endswith("of 400 training images are held by several clients (up to 3)")
+    assert dealt.warnings[0].endswith("of 400 training samples are held by several clients (up to 3)")
 
 
 def test_corrupted_test_images_alone_are_split_by_photograph():

@@ -14,7 +14,7 @@ def test_everybody_gets_what_is_written():
     assert found == COUNTS
     tests = [np.bincount(EVEN.labels[client.test], minlength=10).tolist() for client in clients]
     assert tests[0] == [8, 0, 2, 0, 0, 0, 0, 0, 0, 0]
-    assert sorted(tests[1]) == [0] * 7 + [3, 3, 4], "10 test images of three equal classes"
+    assert sorted(tests[1]) == [0] * 7 + [3, 3, 4], "10 test samples of three equal classes"
     assert len(np.unique(clients[0].train)) == 50
     assert clients[0].train.tolist() != clients[2].train.tolist(), "independent draws"
 
@@ -24,6 +24,6 @@ def test_what_cannot_be_dealt_is_told():
     assert "client 0 has 2 numbers with the sum 3" in refused(name="counts", clients=1, counts=[[1, 2]])
     assert "sum 0" in refused(name="counts", clients=1, counts=[[0] * 10])
     few = refused(name="counts", clients=1, counts=[[101] + [0] * 9], test_size=10)
-    assert "class 0 has 100 training images, a client wants 101 of it" in few
-    assert "20 test images, a client wants 50" in refused(name="counts", clients=1, counts=[[5, 5] + [0] * 8])
+    assert "class 0 has 100 training samples, a client wants 101 of it" in few
+    assert "20 test samples, a client wants 50" in refused(name="counts", clients=1, counts=[[5, 5] + [0] * 8])
     assert "partition.counts" in refused(name="counts", clients=1, counts=[[-1] + [1] * 9])

@@ -36,7 +36,7 @@ def test_dirichlet_fixed_largest_share_is_as_simulated_for_the_paper():
 
 def test_dirichlet_fixed_says_when_a_client_holds_images_twice():
     dealt = deal(name="dirichlet-fixed", clients=3, train_size=900, alpha=0.05, val=0.2)
-    assert "hold some training images more than once" in dealt.warnings[0]
+    assert "hold some training samples more than once" in dealt.warnings[0]
     for client in dealt.clients:
         assert len(client.train) + len(client.val) == 900
         assert not np.intersect1d(client.train, client.val).size, "all copies are on one side"

@@ -15,4 +15,4 @@ def test_pathological_of_fedcac():
         assert len(np.unique(client.train)) == 100
     assert len({tuple(classes_of(c.train)) for c in clients}) > 10
     everything = np.concatenate([c.train for c in clients])
-    assert len(np.unique(everything)) < len(everything), "clients may share images"
+    assert len(np.unique(everything)) < len(everything), "clients may share samples"
