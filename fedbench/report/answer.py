@@ -12,7 +12,7 @@ from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.typeset import join_words
 from fedbench.results.estimators import SAMPLES
 from fedbench.results.plan import point_name
-from fedbench.results.quantities import plural, size
+from fedbench.results.quantities import plural, seed_range, size
 from fedbench.results.statistics import LEAST_SEEDS, Interval
 from fedbench.results.tables import BASELINE, LAST
 from fedbench.tasks import Metric
@@ -61,7 +61,7 @@ def subtitle(study: Study) -> str:
     seeds = study.plan.config.get("seeds") or config.get("seeds") or []
     if study.race is not None:
         seeds = sorted({*seeds, *(entry.seed for entry in study.plan.entries if entry.role == "final")})
-    parts += [f"{'seeds' if len(seeds) > 1 else 'seed'} {', '.join(map(str, seeds))}"] if seeds else []
+    parts += [seed_range(seeds)] if seeds else []
     if tried := study.plan.points():
         space = " × ".join(key.removeprefix("method.") for key in study.plan.spaces[study.method])
         where = f"chosen on validation {study.metric.label} {POINT_NAMES[study.point]}{seeds_remark(study)}"

@@ -29,7 +29,7 @@ from fedbench.report.tones import RACE_TONES, TONES
 from fedbench.report.typeset import Cell, join_words, sentence
 from fedbench.results.contrasts import ALPHA
 from fedbench.results.files import write_atomically
-from fedbench.results.quantities import plural
+from fedbench.results.quantities import plural, seed_range
 from fedbench.results.tables import BASELINE, REFERENCES
 
 MATRIX_NOTE = (
@@ -253,12 +253,12 @@ def matrix_values(survey: Survey) -> dict[str, Any]:
     counts = plural(len(survey.labels), "method"), plural(len(survey.settings), "setting")
     config = survey.matrix.config
     over = [f"{key}: {join_words(list(map(str, asked)))}" for key, asked in survey.matrix.over.items()]
-    seeds = race_subtitle(survey) if survey.raced else f"seeds {', '.join(map(str, config.get('seeds') or []))}"
+    seeds = race_subtitle(survey) if survey.raced else seed_range(config.get("seeds") or [])
     note = sentence(matrix_note(survey))
     return {
         "kind": "compare",
         "title": " in ".join(counts),
-        "asked": "; ".join([*over, seeds]),
+        "asked": "; ".join(filter(None, [*over, seeds])),
         "answer": matrix_answer(survey),
         "besides": matrix_notes(survey),
         "tables": matrix_tables(survey),

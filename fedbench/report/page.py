@@ -33,6 +33,7 @@ from fedbench.report.tones import RACE_TONES, TONES
 from fedbench.report.tuning_budget import budget_charts
 from fedbench.report.typeset import sentence
 from fedbench.results.files import write_atomically
+from fedbench.results.quantities import seed_range
 from fedbench.results.tables import BASELINE
 
 log = logging.getLogger("fedbench")
@@ -348,9 +349,8 @@ def study_warnings(study: Study) -> list[str]:
         elif not summary["complete"]:
             found.append(f"{method}: this run is not complete; the numbers are preliminary.")
         if seeds := study.diverged(method):
-            named = f"{'seeds' if len(seeds) > 1 else 'seed'} {', '.join(map(str, seeds))}"
             what = f"no finite test {study.metric.label} at the last evaluated round"
-            found.append(f"{method}: {what} of {named}; tables omit it.")
+            found.append(f"{method}: {what} of {seed_range(seeds)}; tables omit it.")
     return found + searches.search_notes(study.plan) + study.problems
 
 

@@ -27,7 +27,7 @@ from fedbench.results.contrasts import ALPHA, Contrast, family
 from fedbench.results.estimators import estimator_remark
 from fedbench.results.matrix import Setting, is_matrix
 from fedbench.results.plan import key_name, text_of
-from fedbench.results.quantities import plural
+from fedbench.results.quantities import plural, seed_range
 from fedbench.results.statistics import LEAST_SEEDS
 from fedbench.results.tables import BASELINE, LAST, REFERENCES, FinalScores
 
@@ -385,8 +385,8 @@ def _of_hyperparameters(studies: Sequence[Study], choice: Choice, rows: Sequence
     how = {"grid": "of its space", "random": "drawn at random from its space", "optuna": "proposed by Optuna"}
     notes = [
         f"Points: number of points {how[plan.search]} that were tried; chosen is the best mean validation "
-        f"{first.metric.label} {POINT_NAMES[first.point]} over tuning {'seeds' if len(seeds) > 1 else 'seed'} "
-        f"{', '.join(map(str, seeds))}" if tuned else "No method was tuned",
+        f"{first.metric.label} {POINT_NAMES[first.point]} over tuning {seed_range(seeds)}"
+        if tuned else "No method was tuned",
         "Keys without tried values were not tuned" if tuned and any(not row["tried"] for row in rows) else "",
     ]  # fmt: skip
     frame = pd.DataFrame(rows).assign(tried=[" ".join(map(text_of, row["tried"])) for row in rows])

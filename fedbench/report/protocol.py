@@ -12,7 +12,7 @@ from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.typeset import escape_latex, join_words
 from fedbench.results.matrix import is_matrix
 from fedbench.results.plan import Plan, key_name, text_of
-from fedbench.results.quantities import plural
+from fedbench.results.quantities import plural, ranges, seed_range
 from fedbench.results.statistics import LEAST_SEEDS
 from fedbench.results.tables import BASELINE
 
@@ -152,8 +152,8 @@ def _tuning(study: Study, plan: Plan, config: Mapping[str, Any]) -> str:
     budgets = " Budgets are equal in gradient steps." if plan.budgets else ""
     return (
         f"The hyperparameters of each method are chosen among {how} by the mean validation {study.metric.label} "
-        f"{POINT_NAMES[study.point]}{val}, over tuning {'seeds' if len(seeds) > 1 else 'seed'} "
-        f"{', '.join(map(str, seeds))}{each}, {apart} of the final runs{early}.{budgets}"
+        f"{POINT_NAMES[study.point]}{val}, over tuning {seed_range(seeds)}"
+        f"{each}, {apart} of the final runs{early}.{budgets}"
     )
 
 
@@ -165,7 +165,7 @@ def _scores(study: Study, plan: Plan, config: Mapping[str, Any]) -> str:
     seeds = [*dict.fromkeys(entry.seed for label in plan.labels() for entry in plan.final(label))]
     seeds = list(plan.config.get("seeds") or config.get("seeds") or seeds)
     same = "; methods share the partition, the initial model and the batches of a seed" if study.compared else ""
-    return f"{last}, as mean over clients and {plural(len(seeds), 'seed')} ({', '.join(map(str, seeds))}){same}."
+    return f"{last}, as mean over clients and {plural(len(seeds), 'seed')} ({ranges(seeds)}){same}."
 
 
 def _tests(study: Study) -> str:

@@ -1,5 +1,7 @@
 """Formats numbers with units."""
 
+from collections.abc import Iterable, Sequence
+
 
 def duration(seconds: float) -> str:
     """`50 s`, `12 min`, `3 h 05 min`."""
@@ -12,6 +14,22 @@ def duration(seconds: float) -> str:
 def plural(count: int, noun: str) -> str:
     """`1 run`, `2 runs`."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def seed_range(seeds: Sequence[int]) -> str:
+    """`seed 3`, `seeds 0, 1, 2`, `seeds 0 to 9, 20`; empty if there are none."""
+    return f"{'seeds' if len(seeds) > 1 else 'seed'} {ranges(seeds)}" if seeds else ""
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """`0, 1, 2`, `0 to 9, 20`: of four or more in a row the first and the last."""
+    rows: list[list[int]] = []
+    for number in numbers:
+        if rows and number == rows[-1][-1] + 1:
+            rows[-1].append(number)
+        else:
+            rows.append([number])
+    return ", ".join(f"{row[0]} to {row[-1]}" if len(row) > 3 else ", ".join(map(str, row)) for row in rows)
 
 
 def size(count: float) -> str:

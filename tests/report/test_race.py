@@ -136,7 +136,7 @@ def test_each_difference_to_the_best_has_the_name_of_the_other_method(raced):
 def test_seeds_that_were_added_are_named(raced):
     study = raced()
     study.plan.config = {**study.plan.config, "seeds": [0, 1, 2, 3, 4]}
-    assert "seeds 0, 1, 2, 3, 4, 5, 6, 7" in subtitle(study)
+    assert "seeds 0 to 7" in subtitle(study)
 
 
 def test_the_page_of_a_grid_has_the_same_answer(raced):

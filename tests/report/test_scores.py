@@ -161,5 +161,5 @@ def test_newcomers_have_a_table_by_epochs_and_by_images(make_run: Make) -> None:
     assert line.cells[0].title == "standard deviation over newcomers 1.0"
     assert "of 2 clients that took no part in training" in table.intro
     text = newcomers_text(study.newcomers, study.metric).splitlines()
-    assert text[0].split() == ["newcomers", "0", "epochs", "1", "epoch", "2", "epochs", "1", "image"]
+    assert text[0].split() == ["newcomers", "0", "epochs", "1", "epoch", "2", "epochs", "1", "sample"]
     assert text[2].startswith("fedcac     52.0 +- 2.5  ")

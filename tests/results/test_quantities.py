@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedbench.results.quantities import duration, plural, size
+from fedbench.results.quantities import duration, plural, seed_range, size
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(5, "5 s"), (99, "99 s"), (600, "10 min"), (11_100, "3 h 05 min")])
@@ -17,3 +17,11 @@ def test_bytes_in_words():
 
 def test_one_is_singular():
     assert [plural(count, "run") for count in (0, 1, 2)] == ["0 runs", "1 run", "2 runs"]
+
+
+@pytest.mark.parametrize(
+    ("seeds", "text"),
+    [([], ""), ([3], "seed 3"), ([0, 1, 2], "seeds 0, 1, 2"), ([0, 1, 2, 3, 7, 90, 91], "seeds 0 to 3, 7, 90, 91")],
+)
+def test_many_seeds_in_a_row_are_a_range(seeds, text):
+    assert seed_range(seeds) == text
