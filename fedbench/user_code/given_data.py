@@ -148,7 +148,8 @@ def _joined(part: str, samples: Any, target: Any, users: Any = None) -> Any:
     for key, values in added.items():
         if len(values) != len(samples):
             raise ConfigError(
-                f"data, {part} items: arrays of {len(samples)} and {len(values)} rows; all must have the same number"
+                f"data, {part} items: {len(samples)} rows of samples and {len(values)} rows of {key}s; "
+                "all must have the same number"
             )
         if key in samples.columns:
             raise ConfigError(

@@ -130,7 +130,7 @@ def test_what_is_understood(value, kind, parts):
         (iter(ITEMS), "data is an iterator without a length (list(...) reads all of its items); (X, y), (X, y, users)"),
         (Module, "data is the class Module; pass an instance, Module(...)"),
         (LightningDataModule(), "data: a part train is needed, and there is none"),
-        ((TEXTS, Y[:3]), "data, train items: arrays of 20 and 3 rows; all must have the same number"),
+        ((TEXTS, Y[:3]), "data, train items: 20 rows of samples and 3 rows of labels; all must have the same number"),
         ((TEXTS.rename(columns={"b": "label"}), Y), "the samples have a column label, and it is not the label"),
         ((TEXTS, X), "which takes one label per row, not 2; encode these columns as numbers"),
         (torch.nn.Sequential(torch.nn.Flatten()), "data is a Sequential; (X, y), (X, y, users) or "),

@@ -238,7 +238,7 @@ def items_of_columns(data: Any, where: str) -> Any:
     if isinstance(data, DataLoader):
         raise ConfigError(f"{where}s: a DataLoader; pass its data set, loader.dataset")
     if isinstance(data, dict) and data and all(isinstance(name, str) for name in data):
-        return [dict(zip(data, row, strict=True)) for row in zip(*arrays_of(data.values(), where), strict=True)]
+        return [dict(zip(data, row, strict=True)) for row in zip(*arrays_of(data, where), strict=True)]
     if not isinstance(data, tuple | list) or len(data) not in (2, 3):
         return data
     first, *others = data
@@ -247,15 +247,20 @@ def items_of_columns(data: Any, where: str) -> Any:
         return data
     if not all(isinstance(own, np.ndarray | torch.Tensor | list) or hasattr(own, "to_numpy") for own in others):
         return data
-    return list(zip(*arrays_of(data, where), strict=True))
+    return list(zip(*arrays_of(named_columns(data), where), strict=True))
 
 
-def arrays_of(columns: Iterable[Any], where: str) -> list[Any]:
+def named_columns(columns: Sequence[Any]) -> dict[str, Any]:
+    """Columns by what they hold, in the order in which one passes them."""
+    return dict(zip(("samples", "targets", "domains"), columns, strict=False))
+
+
+def arrays_of(columns: Mapping[str, Any], where: str) -> list[Any]:
     """The columns as arrays, or as pandas tables. Raises ConfigError if they have different numbers of rows."""
-    found = [dense_rows(own, where) for own in columns]
-    sizes = [len(own) for own in found]
-    if len(set(sizes)) > 1:
-        raise ConfigError(f"{where}s: arrays of {' and '.join(map(str, sizes))} rows; all must have the same number")
+    found = [dense_rows(own, where) for own in columns.values()]
+    if len({len(own) for own in found}) > 1:
+        sizes = " and ".join(f"{len(own)} rows of {name}" for name, own in zip(columns, found, strict=True))
+        raise ConfigError(f"{where}s: {sizes}; all must have the same number")
     return found
 
 

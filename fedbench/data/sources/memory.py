@@ -15,7 +15,7 @@ from pydantic import ConfigDict
 from fedbench.config import DataConfig, Section
 from fedbench.data.cache import Content, OnProgress, Source
 from fedbench.data.reading.images import is_test_row
-from fedbench.data.reading.items import GivenPart, Keys, arrays_of
+from fedbench.data.reading.items import GivenPart, Keys, arrays_of, named_columns
 from fedbench.data.reading.tables import TableOptions, TableReader, TableRows
 from fedbench.data.sources import checked_data_options, factory
 from fedbench.errors import ConfigError
@@ -127,7 +127,7 @@ def source_of_items(config: DataConfig, given: GivenData) -> Source:
 def make_part(name: str, part: str, data: Any, keys: Keys) -> GivenPart:
     """Raises ConfigError."""
     if isinstance(data, tuple):  # columns, also of lists
-        data = list(zip(*arrays_of(data, f"data {name}, {part} item"), strict=True))
+        data = list(zip(*arrays_of(named_columns(data), f"data {name}, {part} item"), strict=True))
     return GivenPart.of(name, part, data, keys)
 
 

@@ -80,12 +80,12 @@ def test_whole_numbers_written_as_floats_are_domains():
 
 def test_columns_of_other_kinds_become_arrays():
     frame = pd.DataFrame({"a": [1.5, 2], "b": pd.array([1, None], "Int64"), "c": [True, False]})
-    found, matrix = arrays_of((frame, np.eye(2).view(np.matrix)), "item")
+    found, matrix = arrays_of({"samples": frame, "targets": np.eye(2).view(np.matrix)}, "item")
     np.testing.assert_array_equal(found, [[1.5, 1, 1], [2, np.nan, 0]])
     assert type(matrix) is np.ndarray
     for sparse, remedy in ((scipy.sparse.eye(2, format="csr"), "toarray"), (torch.eye(2).to_sparse(), "to_dense")):
         with pytest.raises(ConfigError, match=rf"items: a sparse .*; pass it dense, X\.{remedy}\(\)"):
-            arrays_of((sparse, [0, 1]), "item")
+            arrays_of({"samples": sparse, "targets": [0, 1]}, "item")
 
 
 @pytest.mark.parametrize(

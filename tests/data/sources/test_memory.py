@@ -102,7 +102,7 @@ def test_tables_of_several_parts_with_named_columns():
 @pytest.mark.parametrize(
     ("data", "options", "line"),
     [
-        ((X, Y[:3]), {}, "train items: arrays of 20 and 3 rows; all must have the same number"),
+        ((X, Y[:3]), {}, "train items: 20 rows of samples and 3 rows of targets; all must have the same number"),
         ((X, [0, 1] * 9 + [1, None]), {}, ", item 19: the label is missing"),
         ((X, Y), {"lable": 1}, "unknown key data.lable: "),
         ((X, Y), {"kind": "image"}, ", item 0: float32 [3] is not an image"),
