@@ -368,6 +368,7 @@ NEWCOMERS_NOTE = "newcomers: clients that joined after the last round, after the
 RACE_NOTE = (
     f"sd over seeds; {CLIENTS_NOTE}; "
     "methods have different numbers of seeds and are ordered by their paired difference from the first; "
+    "differences are those of the seeds that decided them, later seeds change the scores only; "
     "in brackets simultaneous intervals; = may be the best"
 )
 SPENT = (

@@ -27,11 +27,12 @@ from fedbench.studies.compared_methods import (
     require_distinct,
 )
 from fedbench.studies.cost import steps_of
+from fedbench.studies.run_studies import StudyWatch, run_studies
 from fedbench.studies.search import Search
 from fedbench.studies.space import Space
 from fedbench.studies.study_result import StudyResult
 from fedbench.studies.tuning import Tuning, require_validation
-from fedbench.studies.tuning_study import StudyWatch, TuningStudy, run_studies
+from fedbench.studies.tuning_study import TuningStudy
 
 SETTING_SECTIONS = (
     *("data", "partition", "public", "model", "train", "rounds", "participation"),

@@ -24,11 +24,12 @@ from fedbench.studies.compared_methods import (
     names_of,
     require_distinct,
 )
+from fedbench.studies.run_studies import StudyWatch, run_studies
 from fedbench.studies.search import Search
 from fedbench.studies.space import Space, Values, check_space, check_values
 from fedbench.studies.study_result import StudyResult
 from fedbench.studies.tuning import Tuning, require_validation
-from fedbench.studies.tuning_study import StudyWatch, TuningStudy, run_studies
+from fedbench.studies.tuning_study import TuningStudy
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,10 @@ from fedbench.results.files import read_json
 from fedbench.results.plan import Plan, is_study
 from fedbench.results.reader import Records
 from fedbench.studies.cost import hours_of, steps_of
+from fedbench.studies.run_studies import StudyWatch, run_studies
 from fedbench.studies.space import Values
 from fedbench.studies.study_result import StudyResult
-from fedbench.studies.tuning_study import StudyWatch, TuningStudy, run_studies
+from fedbench.studies.tuning_study import TuningStudy
 from fedbench_papers import TUNE_SEEDS
 from fedbench_papers.claims.conditions import Conditions
 from fedbench_papers.claims.cost import new_runs

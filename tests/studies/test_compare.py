@@ -14,9 +14,10 @@ from fedbench.results.reader import Records
 from fedbench.studies.compare import ComparisonSpec, compare, over_by_name, plan_comparisons
 from fedbench.studies.compared_methods import BASELINES, ComparedMethod
 from fedbench.studies.outlook import outlook
+from fedbench.studies.run_studies import run_studies
 from fedbench.studies.space import Space
 from fedbench.studies.tuning import Tuning
-from fedbench.studies.tuning_study import TuningStudy, run_studies
+from fedbench.studies.tuning_study import TuningStudy
 from tests.runtime.rounds import small
 
 pytestmark = pytest.mark.xdist_group("compare")

@@ -116,7 +116,7 @@ def test_a_finished_grid_given_again_runs_nothing(folder):
 
 def test_a_second_command_waits_for_the_first_one(folder, monkeypatch):
     waits = Event()
-    monkeypatch.setattr("fedbench.studies.tuning_study.log.warning", lambda line, *more: waits.set())
+    monkeypatch.setattr("fedbench.studies.run_studies.log.warning", lambda line, *more: waits.set())
     with ThreadPoolExecutor(1) as pool:
         with locked_folder(folder):
             second = pool.submit(grid, asked(folder), **ASKED)

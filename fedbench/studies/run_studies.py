@@ -1,0 +1,172 @@
+"""Runs studies stage by stage: tuning, points past the ends of ranges, final runs, and the looks of a race."""
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from fedbench.errors import ConfigError
+from fedbench.jobs import run_folder
+from fedbench.jobs.gpu_shares import GpuShares
+from fedbench.jobs.job import Job, Outcome
+from fedbench.jobs.schedule import ray_for, run_jobs
+from fedbench.jobs.tune_callbacks import JobProgress, MoreJobs
+from fedbench.results import loggers
+from fedbench.results.plan import is_study, study_name
+from fedbench.runtime.ray.liveness import ray_restarts
+from fedbench.studies.outlook import cost
+from fedbench.studies.stages import Stages, in_notebook
+from fedbench.studies.tuning import is_count
+from fedbench.studies.tuning_study import TuningStudy
+from fedbench.tasks import Metric
+
+log = logging.getLogger("fedbench")
+
+TUNING, FINALS = "tuning", "final runs over the seeds"
+BETTER_HALF = "tuning on {} seeds, the better half of the points"
+PAST_ENDS = ("points past the ends of their ranges", "points past these")
+"""Names of stages; how often a race tries points past the ends of a method's range."""
+StudyWatch = Callable[[str, dict[str, Outcome], JobProgress], None]
+"""Gets the name of a stage, the outcome of each of its jobs so far, and the progress of running jobs."""
+TUNE = "tune"
+"""The folder of a study with Ray Tune's own records of its trials, which TensorBoard and `ResultGrid` read."""
+
+
+def run_studies(
+    studies: Sequence[TuningStudy],
+    at_once: int | None = None,
+    watch: StudyWatch | None = None,
+    hours: float | None = None,
+) -> bool:
+    """Run the missing jobs of studies side by side, tuning first, and write the pages; returns whether any was missing.
+
+    watch: gets the progress, which a notebook shows otherwise. hours: the time after which races get no more seeds.
+    Raises ConfigError before the first trial.
+    """
+    if at_once is not None and not (is_count(at_once) and at_once >= 1):
+        raise ConfigError(f"at_once = {at_once!r}: must be a whole number >= 1, or None for all that fit")
+    until = None if hours is None else time.monotonic() + 3600 * hours
+    if watch is None and in_notebook():
+        watch = Stages(study_name(studies[0].folder), studies[0].config).update
+    from fedbench.report import make_report
+
+    new = False
+    for attempt in ray_restarts(log.warning):
+        with attempt, ExitStack() as stack:
+            for study in studies:
+                stack.enter_context(run_folder.writable(study.folder))
+            metrics = [study.check() for study in studies]
+            for study in studies:
+                stack.enter_context(run_folder.folder_in_turn(study.folder, log.warning))
+            if fresh := [study for study in studies if not is_study(study.folder)]:
+                for line in cost(fresh):
+                    log.info("%s", line)
+            early = any(study.plan.scheduler != "none" for study in studies)
+            stack.enter_context(ray_for([studies[0].first()], at_once, early))
+            for study in studies:
+                study.recall()
+            stages, pairs = _StageRunner(studies, at_once, watch), list(zip(studies, metrics, strict=True))
+            tuning: dict[str, Any] = {"early": early, "tune_folder": studies[0].folder / TUNE}
+            proposes = any(method.samples for study in studies for method in study.compared)
+            more: MoreJobs = partial(_propose, studies, metrics) if proposes else tuple
+            stages.run(TUNING, [study.candidates() for study in studies], more=more, **tuning)
+            for place in range(1, max(len(study.tune_seeds) for study in studies)):
+                better = [study.better_candidates(place, metric) for study, metric in pairs]
+                stages.run(BETTER_HALF.format(place + 1), better, **tuning)
+            for study, metric in pairs:
+                study.choose(metric)
+            for stage in PAST_ENDS:
+                if not stages.run(stage, [study.trials_past_ends() for study in studies]):
+                    break
+                for study, metric in pairs:
+                    study.choose(metric)
+            stages.run(FINALS, [study.finals() for study in studies])
+            while until is None or time.monotonic() < until:
+                looks = [study.next_look(metric) for study, metric in pairs]
+                if not any(looks):
+                    break
+                stages.run(_race_so_far(studies), looks)
+            for study in studies:
+                study.write()
+            new |= stages.has_run
+    for study in studies:
+        make_report(study.folder)
+        if new:
+            loggers.log_page(study.folder, study.jobs[0].config)
+    return new
+
+
+@dataclass
+class _StageRunner:
+    """Runs the jobs of studies stage by stage. has_run: whether any of them was missing."""
+
+    studies: Sequence[TuningStudy]
+    at_once: int | None
+    watch: StudyWatch | None
+    has_run: bool = False
+    shares: GpuShares = field(default_factory=GpuShares)
+
+    def run(self, stage: str, jobs: Sequence[Sequence[Job]], **how: Any) -> bool:
+        """Take the next jobs of every study into its plan and run what is missing; returns whether there are jobs.
+
+        how: as in `run_jobs`.
+        """
+        for study, own in zip(self.studies, jobs, strict=True):
+            study.begin(own)
+        every = [job for own in jobs for job in own]
+        if not every:
+            return False
+        run_folder.warn_about_changes([(job.folder, job.config) for job in every])
+        self.has_run |= any(job.outcome().status != "done" for job in every)
+        told = partial(_write_and_tell, self.studies, self.shares, self.watch, stage)
+        scratch = self.studies[0].folder / ".tune"
+        known = run_jobs(every, scratch, self.at_once, told, shares=self.shares, **how)
+        self.has_run |= len(known) > len(every)
+        for study in self.studies:
+            study.write()
+        return True
+
+
+def _write_and_tell(
+    studies: Sequence[TuningStudy],
+    shares: GpuShares,
+    watch: StudyWatch | None,
+    stage: str,
+    outcomes: dict[str, Outcome],
+    progress: JobProgress,
+) -> None:
+    for study in studies:
+        study.plan.gpus = shares.note or study.plan.gpus
+        study.plan.gpu_full |= shares.too_small(study.folder)
+        study.write()
+    if watch is not None:
+        watch(stage, outcomes, progress)
+
+
+def _race_so_far(studies: Sequence[TuningStudy]) -> str:
+    """What is decided, and which runs come next, as the name of a stage."""
+    from fedbench.report.race import race_answer, race_next
+    from fedbench.report.study import Study
+    from fedbench.report.typeset import join_words
+
+    found = [Study.load(study.folder) for study in studies]
+    races = [(study, study.race) for study in found if study.race is not None]
+    if len(races) == 1:
+        (study, race) = races[0]
+        waiting = [method for method in race.undecided if method not in race.given_up]
+        against = f" Undecided against local training: {join_words(waiting)}." if race.look and waiting else ""
+        return f"{race_answer(study, race)}{against}\nup to {race_next(race)}"
+    over = sum(race.is_over for _, race in races)
+    return f"decided in {over} of {len(races)} settings, more seeds in the others"
+
+
+def _propose(studies: Sequence[TuningStudy], metrics: Sequence[Metric]) -> list[Job]:
+    """Further jobs of the first study that proposes some."""
+    for study, metric in zip(studies, metrics, strict=True):
+        if added := study.propose(metric):
+            study.begin(added)
+            return added
+    return []

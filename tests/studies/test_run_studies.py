@@ -1,0 +1,26 @@
+"""Studies run stage by stage, each with a name of its own, by which its progress is shown."""
+
+from fedbench.studies.grid import grid
+from fedbench.studies.run_studies import BETTER_HALF, FINALS, PAST_ENDS, TUNING
+from tests.runtime.rounds import small
+
+
+def test_points_past_the_ends_of_ranges_are_tried_twice_and_every_stage_has_a_name_of_its_own(tmp_path):
+    stages = dict[str, list[str]]()
+
+    def watch(stage, outcomes, running):
+        assert stages.setdefault(stage, list(outcomes)) == list(outcomes)
+
+    # With rates as low as these the largest is the best, whichever are tried.
+    asked = small("fedper", rounds=1, train={"epochs": 5}, out=str(tmp_path), seeds=[0, 1, 2, 3, 4])
+    race = {"until_told": True, "margin": 100.0, "max_seeds": 5}
+    grid(
+        asked,
+        space={"train.lr": [1e-3, 3e-3, 1e-2]},
+        baselines=["local"],
+        tune_seeds=[90, 91],
+        at_once=1,
+        watch=watch,
+        **race,
+    )
+    assert list(stages)[:5] == [TUNING, BETTER_HALF.format(2), *PAST_ENDS, FINALS]
