@@ -17,19 +17,19 @@ def plural(count: int, noun: str) -> str:
 
 
 def seed_range(seeds: Sequence[int]) -> str:
-    """`seed 3`, `seeds 0, 1, 2`, `seeds 0 to 9, 20`; empty if there are none."""
+    """`seed 3`, `seeds 0, 1`, `seeds 0 to 9, 20`; empty if there are none."""
     return f"{'seeds' if len(seeds) > 1 else 'seed'} {ranges(seeds)}" if seeds else ""
 
 
 def ranges(numbers: Iterable[int]) -> str:
-    """`0, 1, 2`, `0 to 9, 20`: of four or more in a row the first and the last."""
+    """`0, 1`, `0 to 9, 20`: of three or more in a row the first and the last."""
     rows: list[list[int]] = []
     for number in numbers:
         if rows and number == rows[-1][-1] + 1:
             rows[-1].append(number)
         else:
             rows.append([number])
-    return ", ".join(f"{row[0]} to {row[-1]}" if len(row) > 3 else ", ".join(map(str, row)) for row in rows)
+    return ", ".join(f"{row[0]} to {row[-1]}" if len(row) > 2 else ", ".join(map(str, row)) for row in rows)
 
 
 def size(count: float) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from fedbench.report.template import render
 from fedbench.results.files import write_atomically
-from fedbench.results.quantities import plural
+from fedbench.results.quantities import plural, ranges
 from fedbench_papers.claims.conditions import Conditions
 from fedbench_papers.claims.record import CLAIMS_FILE, ClaimsRecord
 from fedbench_papers.claims.verdicts import AGAINST, FAILS, HOLDS, IDENTITY, TOWARDS, UNDECIDED, WEAKER, corrected
@@ -164,7 +164,7 @@ def row_facts(row: Tree) -> list[tuple[str, str]]:
         for label, values in own.items()
         if values
     )
-    seeds = seed_range(row["seeds"])
+    seeds = ranges(row["seeds"])
     runs = f"{row.get('runs', 0)} own runs, {row.get('minutes') or 0:.1f} minutes of work, seeds {seeds}"
     runs += f", judged on {row['made']}" if row.get("made") else ""
     listed = [
@@ -200,11 +200,6 @@ def arms(row: Tree) -> Iterator[str]:
         found = row.get("levels", {}).get(label)
         ends = f": {found['agg']:.1f}, {found['fit']:.1f}, {found['steps']:g}" if found else ""
         yield label + (f" ({keys})" if keys else "") + ends
-
-
-def seed_range(values: Sequence[int]) -> str:
-    whole = list(range(values[0], values[0] + len(values))) == list(values) and len(values) > 2
-    return f"{values[0]} to {values[-1]}" if whole else ", ".join(map(str, values))
 
 
 def row_verdicts(row: Tree) -> list[str]:

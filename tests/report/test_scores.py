@@ -48,7 +48,7 @@ def test_one_seed_has_no_spread(make_run: Make) -> None:
 def test_batches_are_said_wherever_their_mean_is_shown(make_run: Make) -> None:
     folder = make_run(**BATCHES)
     page, table = page_of(folder), final(Study.load(folder))
-    assert "seeds 0, 1, 2; accuracy as mean over batches of 32" in page.text
+    assert "seeds 0 to 2; accuracy as mean over batches of 32" in page.text
     assert "Accuracy as mean over batches of 32." in table.notes
     assert "pooled" not in table.heads
 

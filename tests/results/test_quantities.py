@@ -21,7 +21,7 @@ def test_one_is_singular():
 
 @pytest.mark.parametrize(
     ("seeds", "text"),
-    [([], ""), ([3], "seed 3"), ([0, 1, 2], "seeds 0, 1, 2"), ([0, 1, 2, 3, 7, 90, 91], "seeds 0 to 3, 7, 90, 91")],
+    [([], ""), ([3], "seed 3"), ([0, 1], "seeds 0, 1"), ([0, 1, 2, 7, 90, 91], "seeds 0 to 2, 7, 90, 91")],
 )
 def test_many_seeds_in_a_row_are_a_range(seeds, text):
     assert seed_range(seeds) == text

@@ -8,7 +8,7 @@ import pytest
 
 from fedbench.report import make_report
 from fedbench_papers.claims.conditions import Conditions
-from fedbench_papers.claims.page import bar, row_verdicts, seed_range, tally, tone, write_claims
+from fedbench_papers.claims.page import bar, row_verdicts, tally, tone, write_claims
 from fedbench_papers.claims.record import ClaimsRecord
 from tests.report.reading import Page
 
@@ -123,4 +123,3 @@ def test_words():
     words = ("holds, weaker than published", "true by construction", "does not hold", "leans against the claim", "x")
     assert [tone(word) for word in words] == ["holds", "identity", "fails", "leans against", "none"]
     assert tone("undecided") == "open"
-    assert [seed_range(own) for own in ([0, 1, 2], [0], [3, 5])] == ["0 to 2", "0", "3, 5"]
