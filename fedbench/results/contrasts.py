@@ -175,18 +175,14 @@ def p_of(values: Sequence[float]) -> float | None:
     return float(2 * special.stdtr(len(rounded) - 1, -abs(t)))
 
 
-def resampled_interval(seeds: Sequence[np.ndarray], draws: int = DRAWS) -> tuple[float, float] | None:
-    """95 % percentile interval of the mean of the seeds' means; resamples seeds and then their clients.
-
-    seeds: differences of each seed's clients. None with one seed.
-    """
-    return resampled_intervals([seeds], draws)[0]
-
-
 def resampled_intervals(
     contrasts: Sequence[Sequence[np.ndarray]], draws: int = DRAWS
 ) -> list[tuple[float, float] | None]:
-    """The same of each contrast. Those with the same numbers of clients share the draws, which take the time."""
+    """95 % percentile interval of the mean of the seeds' means of each contrast; resamples seeds and then their clients.
+
+    A contrast: differences of each seed's clients. None with one seed. Those with the same numbers of clients share the
+    draws, which take the time.
+    """
     sizes = [tuple(map(len, seeds)) for seeds in contrasts]
     found: list[tuple[float, float] | None] = [None] * len(sizes)
     for own in {counts for counts in sizes if len(counts) > 1}:

@@ -18,7 +18,7 @@ from fedbench.results.contrasts import (
     holm,
     p_of,
     power,
-    resampled_interval,
+    resampled_intervals,
     resolution,
     seeds_for,
     stricter,
@@ -193,12 +193,13 @@ def test_values_without_spread_have_the_p_of_their_signs(values, p):
 def test_resampling_knows_clients_and_seeds_and_repeats_itself():
     draw = np.random.default_rng(1)
     seeds = [draw.normal(0.1, 0.2, 50) for _ in range(4)]
-    found = resampled_interval(seeds)
-    assert found == resampled_interval(seeds)
+    (found,) = resampled_intervals([seeds])
+    assert resampled_intervals([seeds]) == [found]
     assert found[0] < np.mean([own.mean() for own in seeds]) < found[1]
     equal = [np.full(5, 0.1), np.full(5, 0.1)]
-    assert resampled_interval(equal) == pytest.approx((0.1, 0.1))
-    assert resampled_interval(seeds[:1]) is None
+    even, one = resampled_intervals([equal, seeds[:1]])
+    assert even == pytest.approx((0.1, 0.1))
+    assert one is None
 
 
 def test_so_many_seeds_tell_a_difference_in_four_of_five_studies():

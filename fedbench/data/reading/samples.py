@@ -4,7 +4,7 @@ Tensors, arrays, lists and PIL images of the same numbers give the same bits.
 """
 
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -14,7 +14,6 @@ from fedbench.data.reading.images import GREY, Item, check_format, pixels
 from fedbench.errors import ConfigError
 
 SampleKind = Literal["image", "feature", "token"]
-SAMPLE_KINDS = get_args(SampleKind)
 COLOURS = (1, 3)
 """Usual numbers of channels of images."""
 EXACT = 2**24
