@@ -178,7 +178,7 @@ def p_of(values: Sequence[float]) -> float | None:
 def resampled_intervals(
     contrasts: Sequence[Sequence[np.ndarray]], draws: int = DRAWS
 ) -> list[tuple[float, float] | None]:
-    """95 % percentile interval of the mean of the seeds' means of each contrast; resamples seeds and then their clients.
+    """95 % percentile interval of the mean over seeds of each contrast; resamples seeds, and then their clients.
 
     A contrast: differences of each seed's clients. None with one seed. Those with the same numbers of clients share the
     draws, which take the time.
