@@ -72,6 +72,7 @@ def test_a_host_the_driver_and_ray_are_killed(undisturbed, tmp_path):
     assert read(out) == undisturbed
     assert "the driver died" in command.said()
     assert "Ray died on this machine (raylet): starting it again" in command.said()
+    assert "Raylet is terminated" not in command.said()
     assert Records(out).summary()["complete"]
 
 

@@ -32,7 +32,12 @@ MOST_NAMED_MACHINES = 8
 """Number of a cluster's machines that are listed one by one."""
 COMMAND = "FEDBENCH_COMMAND"
 """Environment variable that passes the user's command line to the processes of a local Ray."""
-QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+QUIET = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    # Each comes with 20 lines of a log, and fedbench has a line of its own.
+    "RAY_DEDUP_LOGS_SKIP_REGEX": "Raylet is terminated|memory pressure|running low on memory",
+}
 LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 """Gives a Ray that no other machine may join a local address, on Linux too."""
 START = 15.0
