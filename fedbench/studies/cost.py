@@ -35,6 +35,8 @@ EVALUATED_MODELS = 2
 """Number of evaluated models per client."""
 FORWARD_SHARE = 1 / 3
 """Work of a forward pass, as a share of that of a gradient step on the same image."""
+VISIT, RUN = 0.001, 0.5
+"""Measured seconds besides steps: of a client in a round or an evaluation, and of a run."""
 MEASURED = 12
 """Maximum number of timed steps."""
 MOST = 0.3
@@ -66,12 +68,17 @@ class Cost:
         """Gradient steps, each of one batch, as the method counts them."""
         config, clients = self.config, self.config.partition.trained_clients
         kind, options = methods.load(config.method.name), methods.checked_options(config.method)
-        trainers = kind.trainers(options)
-        fits = {"all": clients, "pooled": 1, "drawn": count_of(clients, config.participation)}[trainers]
-        held = self.images * (1 - config.data.val) * (clients if trainers == "pooled" else 1)
+        held = self.images * (1 - config.data.val) * (clients if kind.trainers(options) == "pooled" else 1)
         with as_config_error(f"{kind.__name__}.steps fails"):
             own = kind.steps(options, config.train, max(1, round(held)), config.public.size)
-        return config.rounds * fits * own
+        return self.fits * own
+
+    @property
+    def fits(self) -> int:
+        """Number of fits in all rounds."""
+        config, clients = self.config, self.config.partition.trained_clients
+        trainers = methods.load(config.method.name).trainers(methods.checked_options(config.method))
+        return config.rounds * {"all": clients, "pooled": 1, "drawn": count_of(clients, config.participation)}[trainers]
 
     @property
     def joining_steps(self) -> int:
@@ -116,10 +123,14 @@ class Cost:
     @property
     def looks(self) -> float:
         """Number of images in all evaluations."""
+        return self.evaluations * (self.tests + self.images * self.config.data.val) * EVALUATED_MODELS
+
+    @property
+    def evaluations(self) -> int:
+        """Number of evaluated clients in all rounds."""
         config, clients, sample = self.config, self.config.partition.trained_clients, self.config.evaluate.clients
         seen = min(clients, sample if isinstance(sample, int) else clients)
-        each = self.tests + self.images * config.data.val
-        return ceil(config.rounds / config.evaluate.every) * seen * each * EVALUATED_MODELS
+        return ceil(config.rounds / config.evaluate.every) * seen
 
     @property
     def batch(self) -> int:
@@ -135,7 +146,7 @@ class Cost:
         asked = [Config(data=self.config.data, model=own.alone(name), train=pace) for name in own.names]
         each = [step_seconds(one.model_dump_json(), self.dataset) for one in asked]
         steps = self.steps + self.joining_steps + FORWARD_SHARE * self.looks / self.batch
-        return sum(each) / len(each) * steps
+        return sum(each) / len(each) * steps + VISIT * (self.fits + self.evaluations) + RUN
 
 
 def steps_of(config: Config) -> int:
