@@ -16,8 +16,8 @@ from torch import Tensor
 
 from fedbench.engine.cursor import Batch, FitRequest
 from fedbench.engine.fit import Fit
+from fedbench.engine.graph_stream import GraphStream
 from fedbench.engine.group import Group, Kind
-from fedbench.engine.lane import Lane
 from fedbench.engine.optimizers import rate_tensor
 from fedbench.engine.planned_cursor import PlannedCursor, Size, gather_batches
 from fedbench.engine.row_engine import RowEngine
@@ -46,7 +46,7 @@ class Graph(RowEngine):
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
-        self.lanes = [Lane(self.flat.device) for _ in range(self.width)]
+        self.streams = [GraphStream(self.flat.device) for _ in range(self.width)]
         self._groups: dict[Kind, GraphGroup] = {}
 
     def group(self, kind: Kind, like: Fit) -> "GraphGroup":
@@ -69,7 +69,7 @@ class GraphGroup(Group[PlannedCursor]):
     def __init__(self, engine: Graph, kind: Kind, like: Fit) -> None:
         super().__init__(engine, engine.rows, kind, like, engine.refusals)
         self.rate: Tensor = rate_tensor(engine.flat.device)
-        self._lanes, self._steps = engine.lanes, dict[tuple[int, Size], CapturedStep]()
+        self._streams, self._steps = engine.streams, dict[tuple[int, Size], CapturedStep]()
         self._seen = Counter[tuple[int, Size]]()
 
     def set_rate(self, rate: float) -> None:
@@ -84,21 +84,21 @@ class GraphGroup(Group[PlannedCursor]):
         going = [cursor for cursor in cursors if cursor.sizes]
         self._fill(going)
         for cursor in cursors:
-            self._lanes[cursor.row].follow()
+            self._streams[cursor.row].follow()
         try:
             while going:
                 if empty := [cursor for cursor in going if self._waits(cursor)]:
                     for cursor in empty:
-                        self._lanes[cursor.row].lead()
+                        self._streams[cursor.row].lead()
                     self._fill(empty)
                     for cursor in empty:
-                        self._lanes[cursor.row].follow()
+                        self._streams[cursor.row].follow()
                 for cursor in going:
                     self._advance(cursor)
                 going = [cursor for cursor in going if cursor.done < len(cursor.sizes)]
         finally:
             for cursor in cursors:
-                self._lanes[cursor.row].lead()
+                self._streams[cursor.row].lead()
         self._take_logs(cursors)
 
     def _prepare(self, cursor: PlannedCursor) -> None:
@@ -135,12 +135,12 @@ class GraphGroup(Group[PlannedCursor]):
 
     def _captured(self, row: int, batch: Batch) -> "CapturedStep":
         """A step that leaves the same bits as its replay. Raises UnsupportedFitError."""
-        lane, feed = self._lanes[row], Feed(batch)
+        stream, feed = self._streams[row], Feed(batch)
         rows = (self.rows.w, self.rows.g, self.rows.momentum, self.rows.losses, *self.rows.buffers, *self.rows.counters)
         state = [whole[row] for whole in (*rows, *self.needs.values())]
         fill_feeds([feed], [1], Batch(batch.index[None], [tensor[None] for tensor in batch.tensors], ends_epoch=False))
         before = [tensor.clone() for tensor in state]
-        lane.follow()
+        stream.follow()
 
         def step() -> None:
             self._move_on(row, feed)
@@ -154,15 +154,15 @@ class GraphGroup(Group[PlannedCursor]):
             return found
 
         try:
-            with lane.entered():
-                with lane.without_waiting():
+            with stream.entered():
+                with stream.without_waiting():
                     expected = after(step)
-                replay = lane.capture(step)
+                replay = stream.capture(step)
                 found = after(replay)
         except RuntimeError as error:
             raise UnsupportedFitError(f"its step cannot be captured: {first_line(error)}") from error
         finally:
-            lane.lead()
+            stream.lead()
         if not all(torch.equal(a.nan_to_num(), b.nan_to_num()) for a, b in zip(expected, found, strict=True)):
             raise UnsupportedFitError("a replay of its step gives other bits than the step")
         return CapturedStep(feed, replay)
@@ -178,7 +178,7 @@ class GraphGroup(Group[PlannedCursor]):
     def _advance(self, cursor: PlannedCursor) -> None:
         """Takes the next steps of a fit, some at a time, until its feed is empty."""
         row = cursor.row
-        with self._lanes[row].entered():
+        with self._streams[row].entered():
             for size in cursor.sizes[cursor.done : cursor.done + PACE]:
                 captured = self._steps.get((row, size))
                 if captured is None:

@@ -24,7 +24,7 @@ on_every_device = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda",
 
 
 class Repeats:
-    """In place of a lane where no GPU is: a replay does the work again. captures: how often something was captured."""
+    """In place of a stream where no GPU is: a replay does the work again. captures: how often work was captured."""
 
     captures = 0
 
@@ -48,9 +48,9 @@ class Repeats:
 
 
 @pytest.fixture(autouse=True)
-def lanes(request: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def streams(request: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     if "cuda" not in request.node.name:
-        monkeypatch.setattr(graph, "Lane", type("Counted", (Repeats,), {}))
+        monkeypatch.setattr(graph, "GraphStream", type("Counted", (Repeats,), {}))
         monkeypatch.setattr("fedbench.engine.learner.engine_on", lambda device, engine: engine)
 
 
@@ -167,7 +167,7 @@ def test_a_replay_with_other_bits_is_not_used(net, blobs, monkeypatch):
         return lambda: None
 
     loop, other = pair(net, "cpu")
-    monkeypatch.setattr(graph.Lane, "capture", capture)
+    monkeypatch.setattr(graph.GraphStream, "capture", capture)
     for a, b in zip(*(trained(own, fits("plain", own, blobs))[0] for own in (loop, other)), strict=True):
         assert_same(a, b)
     (line,) = other.row_engine.remarks

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 import torch
 
 
-class Lane:
+class GraphStream:
     """A stream and the memory of its graphs, which are replayed one after another and therefore share it."""
 
     def __init__(self, device: torch.device) -> None:
