@@ -55,7 +55,7 @@ def require(extra: str, instead: str = "") -> None:
         raise ConfigError(f"{said}, or {instead}" if instead else said)
 
 
-def stranger() -> str | None:
+def other_fedbench() -> str | None:
     """One line if the index's other project `fedbench` is installed: its files replace ours of the same names."""
     if (found := version_of("fedbench")) is None:
         return None

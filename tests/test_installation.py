@@ -7,7 +7,7 @@ import pytest
 from fedbench import cli, installation
 from fedbench.cli import doctor
 from fedbench.errors import ConfigError
-from fedbench.installation import DISTRIBUTION, EXTRAS, missing, require, stranger, version
+from fedbench.installation import DISTRIBUTION, EXTRAS, missing, other_fedbench, require, version
 from tests.packaging.sites import PROJECT
 
 
@@ -58,7 +58,7 @@ def test_a_stranger_under_the_import_name_is_told(installed, capsys):
         "pip install --force-reinstall --no-deps fedbench-pfl"
     )
     installed("fedbench")
-    assert stranger() == line
+    assert other_fedbench() == line
     assert cli.main(["--version"]) == 0
     assert capsys.readouterr().err == f"fedbench: warning: {line}\n"
     findings = [str(finding) for finding in doctor.check_packages()]
@@ -70,7 +70,7 @@ def test_others_are_no_strangers(installed, capsys, monkeypatch):
     known = {"fedbench-pfl", "fedbench-lab"}
     installed("fedbench-lab")
     monkeypatch.setattr(metadata, "version", lambda name: "0.1.3" if name in known else _unknown(name))
-    assert stranger() is None
+    assert other_fedbench() is None
     assert cli.main(["--version"]) == 0
     assert capsys.readouterr() == ("fedbench 0.1.3\n", "")
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from fedbench.cli.lines import log_to_stderr
 from fedbench.cli.signals import interruption
 from fedbench.errors import ConfigError, RunError, first_line
-from fedbench.installation import stranger, version
+from fedbench.installation import other_fedbench, version
 from fedbench.plugins import Table
 from fedbench.user_code import told_exit
 
@@ -166,7 +166,7 @@ def usage() -> str:
 @command
 def main(argv: list[str]) -> int:
     """`fedbench COMMAND ...`."""
-    if line := stranger():
+    if line := other_fedbench():
         print(f"fedbench: warning: {line}", file=sys.stderr)
     if not argv or argv[0] in ("-h", "--help", "help"):
         print(usage())

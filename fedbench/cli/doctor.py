@@ -13,7 +13,7 @@ from fedbench import processor
 from fedbench.cli import FAILED, OK, command
 from fedbench.cli.lines import loading
 from fedbench.errors import ConfigError
-from fedbench.installation import DISTRIBUTION, EXTRAS, install, missing, stranger, version, version_of
+from fedbench.installation import DISTRIBUTION, EXTRAS, install, missing, other_fedbench, version, version_of
 
 USAGE = (
     "usage: fedbench doctor\n\n"
@@ -72,7 +72,7 @@ def check_packages() -> Iterator[Finding]:
     known, python = version(), f"Python {platform.python_version()}"
     remedy = "" if known else f"pip install {DISTRIBUTION}, or in a checkout pip install -e ."
     yield Finding("fedbench", f"{known or 'not installed as a package'}, {python}", remedy)
-    if line := stranger():
+    if line := other_fedbench():
         said, _, todo = line.partition(": ")
         yield Finding("fedbench", said, todo, is_wrong=True)
     yield Finding("packages", ", ".join(f"{name} {found}" for name in SHOWN if (found := version_of(name))))

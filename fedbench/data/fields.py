@@ -57,7 +57,7 @@ class Fields:
         return max((leaf.stop for _, leaf in named_leaves(self.sample)), default=0)
 
     @property
-    def described(self) -> str:
+    def description(self) -> str:
         """The structure of a batch, for errors."""
         if self.label is None:
             return "(sample, target), whose sample is a tuple or dict as in the data"

@@ -29,7 +29,7 @@ class Prepared:
         assert dataset.folder is not None
         return cls(dataset.folder, cache.digest_of(dataset.folder), dataset.mean, dataset.std)
 
-    def found(self) -> Dataset | None:
+    def find(self) -> Dataset | None:
         """The data set on this machine: in the same place, for example on a shared path, or in its own cache."""
         for folder in (self.folder, self._own, self._copied):
             if cache.is_usable(folder) and cache.digest_of(folder) == self.digest:
@@ -43,12 +43,12 @@ class Prepared:
     def written(self, files: Mapping[str, np.ndarray]) -> Dataset:
         """Writes the files to this machine's cache and opens the data set. Raises ConfigError."""
         with cache.hold_lock(self._copied.with_name(f"{self._copied.name}.lock")):
-            if (here := self.found()) is not None:
+            if (here := self.find()) is not None:
                 return here
             with cache.refuse_disk_errors(self._copied.parent), cache.replace_folder(self._copied) as part:
                 for name, content in files.items():
                     content.tofile(part / name)
-        here = self.found()
+        here = self.find()
         if here is None:
             raise ConfigError(f"{self._copied}: incomplete copy from another machine; delete it and start again")
         return here

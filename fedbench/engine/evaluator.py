@@ -84,12 +84,12 @@ class Evaluator:
             predictions = list(zip(predictor(data).split(size), targets.split(size), strict=True))
         if kept is not None:
             kept += predictions
-        score = self.task.scored(predictions, self.flat.dtype, self.by_batches)
+        score = self.task.score_all(predictions, self.flat.dtype, self.by_batches)
         if groups:
             outputs, targets = (torch.cat(parts) for parts in zip(*predictions, strict=True))
             primary = self.task.primary.name
             for name, own in groups.items():
-                part = self.task.scored([(outputs[own], targets[own])], self.flat.dtype)
+                part = self.task.score_all([(outputs[own], targets[own])], self.flat.dtype)
                 if primary in part:
                     score[f"{primary}/{name}"] = part[primary]
         return score

@@ -30,7 +30,7 @@ def probe(learner: Learner, data: Batches, outputs: int) -> None:
     with as_config_error(failure), learner.evaluator.evaluating(flat.initial()), torch.no_grad(), flat.autocast():
         output = flat.module(x)
     check_outputs(learner, output, len(x), outputs, tuple(y.shape[1:]))
-    batches = f" on batches {inputs.fields.described}" if inputs else ""
+    batches = f" on batches {inputs.fields.description}" if inputs else ""
     with as_config_error(f"model {name} fails in training{batches}"), seeds.preserved_streams():
         learner.fit(Fit(flat.initial(), data, "probe", Amount(steps=1)))
     learner.ledger.clear()

@@ -77,7 +77,7 @@ class Supplies:
         import ray
 
         prepared = self.data[_data_key(config)]
-        if (here := prepared.found()) is not None:
+        if (here := prepared.find()) is not None:
             return here
         files = ray.get(self.server.data.remote(prepared))
         return prepared.written(dict(zip(files, ray.get(list(files.values())), strict=True)))

@@ -103,7 +103,7 @@ class CFL(Method["CFL.Options", PrivateState, "CFL.Server"]):
         if not (due and known and mean < options.eps1 and largest > options.eps2):
             return [members]
         cosines = cosines_of([server.updates[i] for i in members])
-        *halves, across = cut(cosines, options.linkage)
+        *halves, across = split_in_two(cosines, options.linkage)
         server.trace(f"cosine_across/{members[0]}", across)
         if options.gamma_max is not None and not across < 1 - 2 * options.gamma_max**2:
             return [members]
@@ -131,7 +131,7 @@ def cosines_of(updates: Sequence[Tensor]) -> np.ndarray:
     return found
 
 
-def cut(cosines: np.ndarray, linkage: str) -> tuple[list[int], list[int], float]:
+def split_in_two(cosines: np.ndarray, linkage: str) -> tuple[list[int], list[int], float]:
     """Two groups of places, the one with the lowest first, and the largest cosine across.
 
     Groups with the largest cosine between them are merged until two are left: the largest of their members' (single),

@@ -138,7 +138,7 @@ class CoTraining(PublicExchange[VoteOptions, "CoTraining.Server"]):
             return []
         return [f"{name}: one upload spends epsilon {each:.6g}, all {uploads} of them {uploads * each:.6g}"]
 
-    def spent(self, uploads: int) -> dict[str, float]:
+    def privacy_spent(self, uploads: int) -> dict[str, float]:
         """Budget spent by a client's uploads, for traces; empty without noise."""
         each = self.label_noise.budget
         return {"epsilon": uploads * each} if each else {}
@@ -160,7 +160,7 @@ class CoTraining(PublicExchange[VoteOptions, "CoTraining.Server"]):
         if self.exchanges(server.round):
             self._vote(server, uploads)
         for client in server.participants:
-            for name, value in self.spent(server.uploads.get(client, 0)).items():
+            for name, value in self.privacy_spent(server.uploads.get(client, 0)).items():
                 server.trace(name, value, client)
 
     def _vote(self, server: Server, uploads: list[Upload]) -> None:

@@ -30,7 +30,7 @@ from fedbench.engine.fit import Batches, Loss, Step
 from fedbench.engine.losses import outputs_of
 from fedbench.methods.base import About, Method, Point
 from fedbench.methods.client import Client, Predictor, PrivateState
-from fedbench.methods.messages import Message, Upload, numbered, weights_of
+from fedbench.methods.messages import Message, Upload, number_models, weights_of
 from fedbench.methods.server import ServerState
 from fedbench.module.weights import Weights
 
@@ -93,7 +93,7 @@ class FedEM(Method["FedEM.Options", "FedEM.State", "FedEM.Server"]):
         return server
 
     def send(self, server: Server, client: int) -> Message:
-        return super().send(server, client).add(**numbered("other", server.others))
+        return super().send(server, client).add(**number_models("other", server.others))
 
     def receive(self, client: Client[State]) -> Components:
         return Components.of([super().receive(client), *client.message.models("other")])
@@ -115,7 +115,7 @@ class FedEM(Method["FedEM.Options", "FedEM.State", "FedEM.Server"]):
             for number, (model, own) in enumerate(zip(received.all, shares.T, strict=True))
         ]
         traces = {f"mixture/{number}": value for number, value in enumerate(client.state.mixture.tolist(), 1)}
-        upload = self.upload(client, trained[0], traces=traces, **numbered("other", trained[1:]))
+        upload = self.upload(client, trained[0], traces=traces, **number_models("other", trained[1:]))
         upload.trained = Components.of(trained)
         return upload
 

@@ -27,7 +27,7 @@ from fedbench.aggregation.means import weighted_mean
 from fedbench.config import TrainConfig
 from fedbench.methods.base import About, Method
 from fedbench.methods.client import Client, PrivateState, held_count
-from fedbench.methods.messages import Message, Upload, encoded, numbered, uncounted
+from fedbench.methods.messages import Message, Upload, encoded, number_models, uncounted
 from fedbench.methods.server import UNSET, ServerState
 from fedbench.module.layout import Layout
 from fedbench.module.masks import Masks
@@ -123,7 +123,11 @@ class FedFomo(Method["FedFomo.Options", "FedFomo.State", "FedFomo.Server"]):
     def send(self, server: Server, client: int) -> Message:
         chosen = self.chosen(server, client)
         others = uncounted(torch.tensor(chosen, dtype=torch.int64))
-        return super().send(server, client).add(others=others, **numbered("model", [server.models[j] for j in chosen]))
+        return (
+            super()
+            .send(server, client)
+            .add(others=others, **number_models("model", [server.models[j] for j in chosen]))
+        )
 
     def chosen(self, server: Server, client: int) -> list[int]:
         """The clients whose models a client gets in this round."""

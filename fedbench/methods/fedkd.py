@@ -102,12 +102,12 @@ class FedKD(Method["FedKD.Options", PrivateState, "FedKD.Server"]):
         function = partial(distilled_loss, heads=heads, task=client.learner.task, hidden=options.hidden)
         trained = client.fit(received, client.train, loss=Loss(function))
         before, after = self.shared_params.take(received.params), self.shared_params.take(trained.params)
-        update, nbytes = self.shortened(after - before, client.round)
+        update, nbytes = self.compress(after - before, client.round)
         upload = self.upload(client, trained)
         upload.add(params=Encoded(before + update, nbytes))
         return upload
 
-    def shortened(self, update: Tensor, round: int) -> tuple[Tensor, int]:
+    def compress(self, update: Tensor, round: int) -> tuple[Tensor, int]:
         """An update of the mentee `[n]`, its matrices in low rank, and its bytes."""
         options, found, numbers, start = self.options, update.clone(), len(update), 0
         energy = threshold(options.energy_start, options.energy_end, (round - 1) / self.context.rounds)
@@ -129,7 +129,7 @@ class FedKD(Method["FedKD.Options", PrivateState, "FedKD.Server"]):
     def aggregate(self, server: Server, uploads: list[Upload]) -> None:
         before = server.params
         super().aggregate(server, uploads)
-        update, nbytes = self.shortened(server.params - before, server.round)
+        update, nbytes = self.compress(server.params - before, server.round)
         server.params = before + update
         server.holds.update(dict.fromkeys(server.participants, len(server.sizes)))
         server.sizes.append(nbytes)

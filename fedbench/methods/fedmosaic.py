@@ -168,8 +168,8 @@ class FedMosaic(CoTraining["FedMosaic.Options"]):
         noise = NumberNoise(options.expertise_sigma, most, self.context.public, options.privacy_delta)
         return Account(self.label_noise, noise, expertise_sent=options.expertise != "equal")
 
-    def spent(self, uploads: int) -> dict[str, float]:
-        return self.account.spent(uploads)
+    def privacy_spent(self, uploads: int) -> dict[str, float]:
+        return self.account.privacy_spent(uploads)
 
     def budget_lines(self) -> list[str]:
         return self.account.lines(self.most_uploads)
@@ -242,7 +242,7 @@ class Account:
             return "expertise is sent without noise (method.expertise_sigma, or method.expertise=equal)"
         return None
 
-    def spent(self, uploads: int) -> dict[str, float]:
+    def privacy_spent(self, uploads: int) -> dict[str, float]:
         """epsilon: of all uploads, at the expertise's delta; epsilon_basic, delta_basic: the paper's times uploads.
 
         Infinite if only one of labels and expertise has noise; empty if neither has.
@@ -274,7 +274,7 @@ class Account:
             f"{expertise:.6g}) with delta {delta:g}, all {uploads} of them {uploads} times both by basic composition"
         ]
         if (clear := self.in_the_clear) is None:
-            spent = self.spent(uploads)["epsilon"]
+            spent = self.privacy_spent(uploads)["epsilon"]
             lines[0] += f", and epsilon {spent:.6g} with delta {delta:g} by Rényi accounting"
         else:
             lines.append(f"fedmosaic: {clear}, so a whole upload has no privacy guarantee")

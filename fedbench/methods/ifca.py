@@ -29,7 +29,7 @@ from fedbench.config import TrainConfig
 from fedbench.engine.fit import Amount, Step
 from fedbench.methods.base import About, Method
 from fedbench.methods.client import Client, PrivateState
-from fedbench.methods.messages import Message, Upload, encoded, numbered
+from fedbench.methods.messages import Message, Upload, encoded, number_models
 from fedbench.methods.server import ServerState
 from fedbench.module.masks import Entries
 from fedbench.module.weights import Weights
@@ -92,7 +92,7 @@ class IFCA(Method["IFCA.Options", PrivateState, "IFCA.Server"]):
     def send(self, server: Server, client: int) -> Message:
         message, others = super().send(server, client), server.models[1:]
         if self.options.shared == "none":
-            return message.add(**numbered("other", others))
+            return message.add(**number_models("other", others))
         return message.add(**{f"head{place}": self.part.take(model.params) for place, model in enumerate(others)})
 
     def models(self, client: Client) -> list[Weights]:

@@ -116,7 +116,7 @@ def model_message(params: Field, buffers: Field, counters: Tensor, **more: Field
     return Message(params=params, buffers=buffers, counters=uncounted(counters), **more)
 
 
-def numbered(name: str, models: Iterable[Weights]) -> dict[str, Field]:
+def number_models(name: str, models: Iterable[Weights]) -> dict[str, Field]:
     """Several models as the fields NAME0, NAME1, ..., for `Message.models`."""
     return {f"{name}{place}": model for place, model in enumerate(models)}
 

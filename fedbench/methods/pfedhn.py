@@ -144,7 +144,7 @@ class PFedHN(Method["PFedHN.Options", PrivateState, "PFedHN.Server"]):
         return super().idle_model(client).replace(params=self.shared_params.put(client.initial.params, first))
 
     @cached_property
-    def drawn(self) -> tuple[Tensor, list[Tensor]]:
+    def initial_draw(self) -> tuple[Tensor, list[Tensor]]:
         """First embeddings and network of `hyper_init=random`; the output layers are joined."""
         stream = torch.Generator().manual_seed(self.context.seed)
         dtype = torch.float64 if self.context.train.precision == "64-true" else torch.float32
@@ -162,14 +162,14 @@ class PFedHN(Method["PFedHN.Options", PrivateState, "PFedHN.Server"]):
 
     def first_network(self, start: Tensor) -> list[Tensor]:
         """The network before round 1; start: the generated part of the run's model."""
-        phi, init = self.drawn[1], self.options.hyper_init
+        phi, init = self.initial_draw[1], self.options.hyper_init
         if init == "constant":
             phi = [torch.zeros_like(part) for part in phi]
         return phi if init == "random" else [*phi[:-1], start]
 
     def start(self, initial: Weights) -> Server:
         server = super().start(initial)
-        server.embeddings, server.phi = self.drawn[0], self.first_network(server.params)
+        server.embeddings, server.phi = self.initial_draw[0], self.first_network(server.params)
         server.embedding_velocity = torch.zeros_like(server.embeddings)
         server.velocity = [torch.zeros_like(part) for part in server.phi]
         return server

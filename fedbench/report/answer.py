@@ -32,7 +32,7 @@ class Tile:
 
 def possible(metric: Metric, value: float) -> str:
     """The end of an interval, clipped to the range of a share."""
-    return metric.shown(min(1.0, max(0.0, value)) if metric.share else value)
+    return metric.with_unit(min(1.0, max(0.0, value)) if metric.share else value)
 
 
 def points(metric: Metric) -> str:
@@ -104,7 +104,7 @@ def run_answer(study: Study) -> str:
         return f"{study.method} has not been evaluated yet."
     found = study.summaries[study.method]["points"]
     said = [
-        f"{study.metric.shown(score['mean'])} {POINT_NAMES[point]} ({span(score, partial(possible, study.metric))})"
+        f"{study.metric.with_unit(score['mean'])} {POINT_NAMES[point]} ({span(score, partial(possible, study.metric))})"
         for point in ("after_agg", "after_fit")
         if (score := found.get(point, {}).get("last", {}).get(study.test))
     ]
@@ -133,12 +133,12 @@ def compared_answer(study: Study) -> str:
     winner = f"{study.method} with {settings(chosen)}" if chosen else study.method
     if study.method not in study.metrics or study.last(study.method).empty:
         value = next((entry.scores.get("val") for entry in tried if entry.values == chosen), None)
-        found = study.metric.shown(value) if value is not None else f"{study.metric.label} unknown"
+        found = study.metric.with_unit(value) if value is not None else f"{study.metric.label} unknown"
         lack = "failed" if study.method in study.lost else "are not finished yet"
         ties = len(plan.as_good(study.method))
         led = f"is the first of {ties + 1} points with the same score on validation" if ties else "won on validation"
         return f"{winner} {led} ({found}); its final runs {lack}."
-    reached = study.metric.shown(study.last(study.method)[study.test].mean())
+    reached = study.metric.with_unit(study.last(study.method)[study.test].mean())
     ties = len(plan.as_good(study.method))
     first = f"is the first of {ties + 1} points of the grid with the same validation score and reached"
     won = first if ties else "won the grid with" if tried else "reached"
@@ -277,7 +277,7 @@ def answer_tiles(study: Study) -> list[Tile]:
 def _score_tile(metric: Metric, row: Any, name: str, column: str = "mean", ends: str = "") -> Tile:
     """A score with its interval. ends: how the columns of its ends begin."""
     low, high = (possible(metric, row[ends + end]) if pd.notna(row[ends + end]) else "" for end in ("low", "high"))
-    return Tile(metric.shown(row[column]), name, f"{low} to {high}" if low else "one seed")
+    return Tile(metric.with_unit(row[column]), name, f"{low} to {high}" if low else "one seed")
 
 
 def _gain_tile(metric: Metric, row: pd.Series) -> Tile:

@@ -169,7 +169,7 @@ def costs_of(study: Study, cost: str) -> CostCurves | None:
 
     Its last score is drawn from the start, because it costs nothing.
     """
-    known = {method: so_far[[cost, "score"]] for method, so_far in study.spent.items() if len(so_far)}
+    known = {method: so_far[[cost, "score"]] for method, so_far in study.costs.items() if len(so_far)}
     paid = {method: so_far for method, so_far in known.items() if so_far[cost].iloc[-1] > 0}
     if not paid:
         return None

@@ -81,7 +81,7 @@ def _value(metric: Metric, entry: Entry | None) -> float | None:
 
 def _test(metric: Metric, entry: Entry | None) -> str:
     value = None if entry is None else entry.scores.get("test")
-    return "unknown" if value is None else metric.shown(value)
+    return "unknown" if value is None else metric.with_unit(value)
 
 
 def _mark(metric: Metric, fig: go.Figure, entry: Entry, row: int, column: int, best: Sequence[str]) -> None:

@@ -103,7 +103,7 @@ class ShownMethods:
 EVERYTHING = ShownMethods()
 
 
-def drawn(figure: go.Figure, shown: ShownMethods = EVERYTHING, width: float = COLUMN) -> Figure:
+def in_matplotlib(figure: go.Figure, shown: ShownMethods = EVERYTHING, width: float = COLUMN) -> Figure:
     """A figure of a report as matplotlib's, which belongs to no window. width: in inches."""
     with rc_context(STYLE):
         made = Figure(layout="constrained")

@@ -12,7 +12,7 @@ import plotly.io
 
 from fedbench.errors import ConfigError
 from fedbench.installation import require
-from fedbench.report.leaderboard import laid_out, leaderboard
+from fedbench.report.leaderboard import leaderboard, score_table
 from fedbench.report.matrix import Survey, heads, matrix_answer, matrix_lines, matrix_parts
 from fedbench.report.page import parts
 from fedbench.report.parts import Chart, Part
@@ -48,7 +48,7 @@ def shown_table(folder: Path) -> pd.DataFrame:
         names, lines = heads(survey), matrix_lines(survey)
     else:
         study = Study.load(folder)
-        names, lines = laid_out(leaderboard(study), study.metric, study.failures)
+        names, lines = score_table(leaderboard(study), study.metric, study.failures)
     return pd.DataFrame([[cell.text for cell in line] for line in lines], columns=names)
 
 
@@ -70,13 +70,13 @@ def figure_of_matplotlib(
     are called; width: in inches. Raises ConfigError if there is no such figure or method.
     """
     require("plots")
-    from fedbench.report.in_matplotlib import COLUMN, ShownMethods, drawn
+    from fedbench.report.in_matplotlib import COLUMN, ShownMethods, in_matplotlib
 
     known, labels = _charts(folder, methods)
     require_known("methods", methods, labels)
     require_known("names", [*names], labels)
     name = name or next((n for n in (*known, "") if n.startswith(SCORES_OVER)), "") or next(iter(known), "")
-    figure = drawn(_figure(known, name), ShownMethods(methods, names, labels), width or COLUMN)
+    figure = in_matplotlib(_figure(known, name), ShownMethods(methods, names, labels), width or COLUMN)
     part, chart = known[name]
     return name, figure, " ".join(filter(None, (chart.caption, part.intro)))
 

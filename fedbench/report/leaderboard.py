@@ -183,7 +183,7 @@ def first_reaching(study: Study, label: str, target: float) -> tuple[int, float 
     if good.empty:
         return None
     number = int(good["round"].iloc[0])
-    sent = study.spent[label].set_index("round")["sent"]
+    sent = study.costs[label].set_index("round")["sent"]
     return number, float(sent[number]) if number in sent.index else None
 
 
@@ -256,7 +256,7 @@ OTHER_POINT = {"after_agg": "after_fit", "after_fit": "after_agg"}
 """The evaluation point that the answer does not use."""
 
 
-def laid_out(
+def score_table(
     rows: Sequence[LeaderboardRow], metric: Metric, failures: Mapping[str, str] = NONE
 ) -> tuple[list[str], list[list[Cell]]]:
     """Heads and rows of the table, without empty columns. Failed methods come last."""
@@ -271,7 +271,7 @@ def laid_out(
     return [heads[i] for i in kept], [[line[i] for i in kept] for line in lines]
 
 
-def spent(rows: Sequence[LeaderboardRow]) -> tuple[list[str], list[list[Cell]]]:
+def cost_table(rows: Sequence[LeaderboardRow]) -> tuple[list[str], list[list[Cell]]]:
     """Heads and rows of the cost table, without empty columns."""
     lines = [
         [
@@ -356,7 +356,7 @@ def p_text(p: float) -> str:
 def leaderboard_text(rows: Sequence[LeaderboardRow], metric: Metric, failures: Mapping[str, str] = NONE) -> str:
     """Aligned plain text; `=` marks methods that cannot be told from the best."""
     what = f"{metric.label} in %" if metric.share else metric.label
-    scores, costs = typeset.plain_table(*laid_out(rows, metric, failures)), typeset.plain_table(*spent(rows))
+    scores, costs = typeset.plain_table(*score_table(rows, metric, failures)), typeset.plain_table(*cost_table(rows))
     return f"{scores}\ntest {what}{where(rows)}; {leaderboard_legend(rows, metric)}\n\n{costs}\n{SPENT}"
 
 
@@ -382,9 +382,9 @@ def write_tables(
     rows: Sequence[LeaderboardRow], metric: Metric, folder: Path, failures: Mapping[str, str] = NONE
 ) -> None:
     """Writes table.csv, table.md and table.tex."""
-    heads, table = laid_out(rows, metric, failures)
+    heads, table = score_table(rows, metric, failures)
     said = "; ".join([f"Test {metric.label}{where(rows)}", leaderboard_legend(rows, metric), *reasons(failures)])
-    costs = typeset.markdown(*spent(rows))
+    costs = typeset.markdown(*cost_table(rows))
     write_atomically(folder / "table.csv", leaderboard_frame(rows, failures).to_csv(index=False))
     write_atomically(
         folder / "table.md", f"{typeset.markdown(heads, table)}\n\n{said}.\n\n{costs}\n\n{sentence(SPENT)}.\n"

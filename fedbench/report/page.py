@@ -18,10 +18,10 @@ from fedbench.report.comparisons import behind_best, client_gains, forest, tunin
 from fedbench.report.leaderboard import (
     SPENT,
     LeaderboardRow,
-    laid_out,
+    cost_table,
     leaderboard,
     leaderboard_legend,
-    spent,
+    score_table,
     where,
     write_tables,
 )
@@ -72,8 +72,8 @@ def page_text(study: Study, rows: Sequence[LeaderboardRow] = ()) -> str:
     """The HTML of the report. rows: the leaderboard, if there is no subject."""
     alike = study.plan.subject is None
     said, besides = verdicts.said_of(study, rows)
-    heads, lines = laid_out(rows, study.metric)
-    cost_heads, cost_lines = spent(rows)
+    heads, lines = score_table(rows, study.metric)
+    cost_heads, cost_lines = cost_table(rows)
     what = f"{len(study.plan.labels())} methods" if alike else study.method
     return page_of(
         "page.html.j2",

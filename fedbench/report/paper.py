@@ -229,14 +229,14 @@ def study_scores(study: Study, choice: Choice) -> PaperTable:
         *(f"{choice.name(label)} failed: {why}" for label, why in study.failures.items()),
     ]
     frame = leaderboard_frame([rows[label] for label in shown], study.failures)
-    return PaperTable("scores", caption_of(study), heads, lines, notes, named(frame, choice))
+    return PaperTable("scores", caption_of(study), heads, lines, notes, with_shown_names(frame, choice))
 
 
 def caption_of(study: Study) -> str:
     return f"Test {study.metric.label} {POINT_NAMES[study.point]}{' in %' if study.metric.share else ''}, last round."
 
 
-def named(frame: pd.DataFrame, choice: Choice) -> pd.DataFrame:
+def with_shown_names(frame: pd.DataFrame, choice: Choice) -> pd.DataFrame:
     return frame.assign(method=frame["method"].map(choice.name))
 
 
@@ -308,7 +308,7 @@ def with_mark(cell: Cell, seeds: str) -> Cell:
 
 def survey_numbers(survey: Survey, choice: Choice, shown: Sequence[str]) -> pd.DataFrame:
     frame = matrix_frame(survey)
-    return named(frame[frame["method"].isin(shown)], choice)
+    return with_shown_names(frame[frame["method"].isin(shown)], choice)
 
 
 def shown_name(setting: Setting) -> str:
@@ -391,7 +391,7 @@ def _of_hyperparameters(studies: Sequence[Study], choice: Choice, rows: Sequence
     ]  # fmt: skip
     frame = pd.DataFrame(rows).assign(tried=[" ".join(map(text_of, row["tried"])) for row in rows])
     left = heads.index("tried")
-    return PaperTable("hyperparameters", "Hyperparameters.", heads, lines, notes, named(frame, choice), left)
+    return PaperTable("hyperparameters", "Hyperparameters.", heads, lines, notes, with_shown_names(frame, choice), left)
 
 
 def tried_text(values: Sequence[Any]) -> str:

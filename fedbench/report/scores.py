@@ -249,5 +249,5 @@ def _group_cell(metric: Metric, row: pd.Series | None) -> ScoreCell:
     if row is None:
         return ScoreCell()
     told = f"{row['samples']:.0f} samples of {row['clients']:.0f} clients"
-    told += f"; mean over clients {metric.shown(row['client_mean'])}"
+    told += f"; mean over clients {metric.with_unit(row['client_mean'])}"
     return ScoreCell(_number(metric, row, "mean"), _half(metric, row, "mean", "high"), title=told)

@@ -94,7 +94,7 @@ class Study:
         return {(method, p): seed_curve(self.metric, frame, p) for method, frame in frames for p in POINT_NAMES}
 
     @cached_property
-    def spent(self) -> dict[str, pd.DataFrame]:
+    def costs(self) -> dict[str, pd.DataFrame]:
         """By method, what a participant has spent so far, beside the score at the study's point."""
         return {method: cost_so_far(self.runs[method], self.curves[method, self.point]) for method in self.metrics}
 

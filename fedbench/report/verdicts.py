@@ -41,7 +41,7 @@ def comparison_answer(study: Study, rows: Sequence[LeaderboardRow]) -> str:
     if not rows:
         return "Every method failed." if study.lost else "No method has been evaluated yet."
     first = rows[0]
-    reached = f"{first.label} reached {study.metric.shown(first.score.mean)} {POINT_NAMES[study.point]}"
+    reached = f"{first.label} reached {study.metric.with_unit(first.score.mean)} {POINT_NAMES[study.point]}"
     if not rivals or rivals[0].behind is None:
         return f"{reached}; there is nothing to compare it with{'' if study.lost else ' yet'}."
     ahead = f"{reached}, the best of {len(rivals) + 1} methods and {lead(study.metric, rivals[0].behind)}"

@@ -61,7 +61,7 @@ class Checkpoints:
 
     def shards(self, kept: dict[str, Any]) -> list[Path]:
         """The files with the states of a loaded checkpoint. Raises ConfigError if one is missing."""
-        return self._shards.named(kept["shards"])
+        return self._shards.paths_of(kept["shards"])
 
 
 def save(folder: Path, round: int, content: dict[str, Any]) -> None:

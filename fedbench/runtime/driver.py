@@ -92,7 +92,7 @@ class Driver:
         if self.budget:
             self.warnings.append(self.budget.line(self.config.rounds))
         self.costs, self.homes = ClientCosts(sizes), Homes(hosts.count)
-        trainers = lambda round: self._trainers(self.drawn(round))  # noqa: E731
+        trainers = lambda round: self._trainers(self.participants(round))  # noqa: E731
         wanted = self.config.save_models or self.config.save_predictions
         self.points = KeptPoints(wanted, self.config.rounds, self.method.after_fit, trainers)
         kept = self.config, self.seed, self.points, recorder.folder
@@ -162,7 +162,7 @@ class Driver:
         last = number == self.config.rounds
         # 1. choose who trains and who is evaluated
         self.server.round = number + 1
-        self.server.participants = [] if last else self.drawn(number + 1)
+        self.server.participants = [] if last else self.participants(number + 1)
         trainers = [] if last else self._trainers(self.server.participants)
         evaluate = self.everyone if self._due(number) else []
         # 2. prepare the messages with the model
@@ -220,7 +220,7 @@ class Driver:
         joinings = [Joining(epochs) for epochs in sorted({*asked.new_clients_epochs})]
         joinings += [Joining(joinings[-1].epochs, images) for images in sorted({*asked.new_clients_samples})]
         self.on_event({"seed": self.seed, "round": last, "joining": later})
-        self.server.participants = self.drawn(last + 1)  # as in the messages of the round that would follow
+        self.server.participants = self.participants(last + 1)  # as in the messages of the round that would follow
         tasks = []
         for place in evaluated_clients(self.seed, later, asked.clients):
             client = self.context.clients + place
@@ -245,7 +245,7 @@ class Driver:
             who = f"{plural(len(clients), 'newcomer')} (the first: client {min(clients)})"
             self.warn(f"seed {self.seed}: scores of {who} are missing: {reason}")
 
-    def drawn(self, round: int) -> list[int]:
+    def participants(self, round: int) -> list[int]:
         return participants(self.seed, round, self.context.clients, self.config.participation)
 
     def _trainers(self, drawn: list[int]) -> list[int]:
@@ -260,7 +260,7 @@ class Driver:
         """The clients whose model of this round is still their newest when after_fit is next reported."""
         while clients and not self._due(round):
             round += 1
-            clients = clients.difference(self.drawn(round))
+            clients = clients.difference(self.participants(round))
         return clients
 
     def _tasks(self, number: int, trainers: Sequence[int], evaluate: Sequence[int]) -> list[ClientTask]:
@@ -278,13 +278,13 @@ class Driver:
             ClientTask(
                 client,
                 self._server_half("send", self.server, client),
-                self.homes.kept(client),
+                self.homes.round_saved(client),
                 idle_model=client in seen and fit_counts and client not in self.last_fit,
                 after_agg=client in seen,
                 global_model=client in seen and has_global,
                 train=client in drawn,
                 after_fit=client in shown,
-                keep=self.points.asked(client, number),
+                keep=self.points.models_to_keep(client, number),
                 share=shares.get(client),
                 work=work.get(client, 1.0),
                 is_lost=client in lost,
@@ -314,7 +314,7 @@ class Driver:
             raise ConfigError(
                 f"privacy.clip: {name} asks all clients a question, whose answers have no noise; leave it out"
             )
-        tasks = [ClientTask(client, question, self.homes.kept(client)) for client in range(self.context.clients)]
+        tasks = [ClientTask(client, question, self.homes.round_saved(client)) for client in range(self.context.clients)]
         dealt, _ = self.homes.deal(tasks, self.costs.of, movable=False)
         orders = [Order(number, own, extra=True, gone=self.homes.take_departed(host)) for host, own in enumerate(dealt)]
         replies = self.hosts.exchange(orders)

@@ -41,7 +41,7 @@ class KeptModels:
     def take(self, number: int, reports: Sequence[Report]) -> Iterator[str]:
         """Write the received models; yields a warning for each that could not be written."""
         for report in reports if self.wanted else ():
-            for name in self.points.asked(report.client, number):
+            for name in self.points.models_to_keep(report.client, number):
                 for point in self.points.points(name):
                     if name in report.models:
                         own, tensors = self._parts(report.client), report.models[name].tensors

@@ -14,7 +14,7 @@ class KeptPoints:
     def __init__(self, wanted: bool, rounds: int, after_fit: str, drawn: Callable[[int], Iterable[int]]) -> None:
         self.wanted, self.rounds, self.after_fit, self._drawn = wanted, rounds, after_fit, drawn
 
-    def asked(self, client: int, number: int) -> Sequence[str]:
+    def models_to_keep(self, client: int, number: int) -> Sequence[str]:
         """The models to keep of a client in this exchange, among those evaluated in it."""
         if not self.wanted:
             return ()

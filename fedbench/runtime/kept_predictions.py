@@ -30,7 +30,7 @@ class KeptPredictions:
         """Store what was received; yields a warning for each client that has none at a point."""
         arrays: dict[str, np.ndarray] = {}
         for report in reports if self.wanted else ():
-            for name in self.points.asked(report.client, number):
+            for name in self.points.models_to_keep(report.client, number):
                 for point in self.points.points(name):
                     if name in report.predictions:
                         held = report.predictions[name].tensors.items()

@@ -81,7 +81,7 @@ class Homes:
     of: dict[int, Home] = field(default_factory=dict)
     gone: dict[int, list[int]] = field(default_factory=dict)
 
-    def kept(self, client: int) -> int:
+    def round_saved(self, client: int) -> int:
         """The round in which the client's state was saved; 0 before the first."""
         return self.of[client].kept if client in self.of else 0
 

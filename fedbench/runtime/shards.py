@@ -55,7 +55,7 @@ class Shards:
         for path in set(self.folder.glob("*")) - self._held.keys():
             path.unlink(missing_ok=True)
 
-    def named(self, names: Iterable[str]) -> list[Path]:
+    def paths_of(self, names: Iterable[str]) -> list[Path]:
         """The shards of a checkpoint. Raises ConfigError if one is missing."""
         paths = [self.folder / name for name in names]
         for path in paths:

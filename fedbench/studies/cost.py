@@ -91,7 +91,7 @@ class Cost:
     @property
     def images(self) -> float:
         """Training images of a client, including validation: the requested number, or an even share."""
-        asked, pooled = self.dealt, self.dealt.test == "pooled"
+        asked, pooled = self.partition, self.partition.test == "pooled"
         if counts := asked.options.get("counts"):
             return sum(map(sum, counts)) / len(counts)
         if asked.images is not None:
@@ -105,7 +105,7 @@ class Cost:
     @property
     def tests(self) -> float:
         """Test images of a client: the requested number, or its share of the test part."""
-        asked = self.dealt
+        asked = self.partition
         if asked.test_images is not None:
             return asked.test_images * asked.classes
         if asked.test_size is not None:
@@ -115,13 +115,13 @@ class Cost:
         return self.images * self.dataset.test_rows / self.dataset.train_rows
 
     @property
-    def dealt(self) -> PartitionConfig:
+    def partition(self) -> PartitionConfig:
         """The partition without the keys that its scheme does not read."""
         asked, defaults = self.config.partition, PartitionConfig()
         return asked.model_copy(update={key: getattr(defaults, key) for key in ignored_keys(asked)})
 
     @property
-    def looks(self) -> float:
+    def evaluated_images(self) -> float:
         """Number of images in all evaluations."""
         return self.evaluations * (self.tests + self.images * self.config.data.val) * EVALUATED_MODELS
 
@@ -145,7 +145,7 @@ class Cost:
         own = self.config.model
         asked = [Config(data=self.config.data, model=own.alone(name), train=pace) for name in own.names]
         each = [step_seconds(one.model_dump_json(), self.dataset) for one in asked]
-        steps = self.steps + self.joining_steps + FORWARD_SHARE * self.looks / self.batch
+        steps = self.steps + self.joining_steps + FORWARD_SHARE * self.evaluated_images / self.batch
         return sum(each) / len(each) * steps + VISIT * (self.fits + self.evaluations) + RUN
 
 

@@ -55,7 +55,7 @@ def summary(folder: str | Path, table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _score(task: Task, found: Predictions) -> Score:
-    return task.scored([(torch.from_numpy(found.outputs), torch.from_numpy(found.targets))], torch.float32)
+    return task.score_all([(torch.from_numpy(found.outputs), torch.from_numpy(found.targets))], torch.float32)
 
 
 def _runs(folder: Path) -> Iterator[tuple[str, Path]]:

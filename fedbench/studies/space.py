@@ -248,7 +248,7 @@ GEOMETRIC = 10
 """Ratio of the largest to the smallest value from which on an axis of positive numbers is extended by a factor."""
 
 
-def beyond(tried: Sequence[Any], whole: Any, best: Any) -> Any:
+def next_past_end(tried: Sequence[Any], whole: Any, best: Any) -> Any:
     """The next value past the end of the tried ones at which the best lies: of the whole axis, or by its last step."""
     own = numbers_in(tried)
     numbers = sorted({*own, *(numbers_in(whole) if isinstance(whole, list) else ())})

@@ -39,7 +39,7 @@ class Metric:
         """The value as shown, without its unit: one decimal in percent, else three significant digits."""
         return f"{100 * value:.1f}" if self.share else f"{value:.3g}"
 
-    def shown(self, value: float) -> str:
+    def with_unit(self, value: float) -> str:
         return self.number(value) + self.unit
 
     def difference(self, value: float) -> str:

@@ -55,7 +55,7 @@ class Task(ABC):
         task.metrics = tuple(sorted(every, key=lambda metric: metric.name != primary))
         return task
 
-    def scored(
+    def score_all(
         self, batches: Sequence[tuple["Tensor", "Tensor"]], dtype: "torch.dtype", by_batches: bool = False
     ) -> Score:
         """The score, with additional metrics, each computed over all samples."""

@@ -26,7 +26,7 @@ def elsewhere(tmp_path, monkeypatch):
 
 
 def test_the_same_machine_finds_the_same_folder_with_the_constants_in_use(digits):
-    found = Prepared.of(digits).found()
+    found = Prepared.of(digits).find()
     assert found.folder == digits.folder
     assert found.mean == (0.25,)
 
@@ -35,12 +35,12 @@ def test_another_machine_has_it_once_it_was_sent(digits, elsewhere):
     here = Prepared.of(digits)
     files = here.files()
     there = elsewhere(here)
-    assert there.found() is None
+    assert there.find() is None
     written = there.written(files)
     assert np.array_equal(written.samples, digits.samples)
     assert np.array_equal(written.targets, digits.targets)
     assert written.mean == (0.25,)
-    assert there.found().folder == written.folder
+    assert there.find().folder == written.folder
     assert there.written({}).folder == written.folder  # nothing is written twice
 
 
@@ -50,4 +50,4 @@ def test_a_folder_of_the_same_name_with_other_content_is_another_data_set(digits
     files = here.files()
     with pytest.raises(ConfigError, match="incomplete copy from another machine"):
         there.written(files)
-    assert there.found() is None
+    assert there.find() is None

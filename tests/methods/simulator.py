@@ -260,7 +260,7 @@ class Simulation(Driver):
 
     def client(self, number: int, round: int) -> Client:
         """A client as it stands with its message after a round."""
-        return self.host.client(ClientTask(number, self.message(number), self.homes.kept(number)), round)
+        return self.host.client(ClientTask(number, self.message(number), self.homes.round_saved(number)), round)
 
     def message(self, number: int) -> Message:
         """What a client is sent now, as for the round after this one."""

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedbench.methods.cfl import cosines_of, cut, update_norms
+from fedbench.methods.cfl import cosines_of, split_in_two, update_norms
 from tests.methods.simulator import Mlp, Simulation, assert_same, blobs
 
 UPDATES = [torch.tensor(u, dtype=torch.float64) for u in ((3, 4), (4, 3), (-3, -3.9), (-4, -3))]
@@ -19,7 +19,7 @@ def test_norms_and_cosines_on_paper():
     cosines = cosines_of(UPDATES)
     assert [cosines[0, j] for j in (1, 2, 3)] == pytest.approx([0.96, -0.999926, -0.96], abs=5e-7)
     for linkage in ("single", "complete"):
-        one, other, across = cut(cosines, linkage)
+        one, other, across = split_in_two(cosines, linkage)
         assert (one, other) == ([0, 1], [2, 3])
         assert across == pytest.approx(-0.96)
     assert cosines_of([torch.zeros(2), torch.ones(2)])[0, 1] == 0
@@ -30,8 +30,8 @@ def test_both_linkages_on_paper():
     cosines = np.eye(5)
     for i, j in combinations(range(5), 2):
         cosines[i, j] = cosines[j, i] = next(values)
-    assert cut(cosines, "single") == ([0, 4], [1, 2, 3], 0.4)
-    assert cut(cosines, "complete") == ([0, 2, 4], [1, 3], 0.6)
+    assert split_in_two(cosines, "single") == ([0, 4], [1, 2, 3], 0.4)
+    assert split_in_two(cosines, "complete") == ([0, 2, 4], [1, 3], 0.6)
 
 
 def test_single_linkage_finds_the_cut_of_the_least_cosine():
@@ -41,7 +41,7 @@ def test_single_linkage_finds_the_cut_of_the_least_cosine():
         cosines = (cosines + cosines.T) / 2
         halves = [set(h) | {0} for n in range(5) for h in combinations(range(1, 6), n)]
         best = min(max(cosines[i, j] for i in half for j in range(6) if j not in half) for half in halves)
-        assert cut(cosines, "single")[2] == pytest.approx(best)
+        assert split_in_two(cosines, "single")[2] == pytest.approx(best)
 
 
 ALWAYS = {"eps1": 1e30, "eps2": 0, "start_round": 0, "min_cluster_size": 1}

@@ -468,7 +468,10 @@ def test_the_budget_is_said():
     assert "labels 2," in said_of(public=100, label_privacy="xor", label_epsilon=2.0)[0]
     both = said_of(public=100, expertise_sigma=50, **SOME_NOISE)
     assert len(both) == 1
-    assert f"epsilon {method(public=100, expertise_sigma=50, **SOME_NOISE).spent(10)['epsilon']:.6g} with" in both[0]
+    assert (
+        f"epsilon {method(public=100, expertise_sigma=50, **SOME_NOISE).privacy_spent(10)['epsilon']:.6g} with"
+        in both[0]
+    )
     half = [said_of(public=100, expertise_sigma=50), said_of(public=100, **SOME_NOISE)]
     assert [lines[1].split(",")[0] for lines in half] == [
         "fedmosaic: labels are sent without noise (method.label_privacy)",
@@ -486,13 +489,13 @@ SOME_NOISE = {"label_privacy": "krr", "label_epsilon": 0.1, "label_sensitivity":
 
 def test_what_is_spent_grows_slower_than_the_sum():
     made = method(10, 100, expertise_sigma=50, **SOME_NOISE)
-    assert made.spent(0) == {"epsilon": 0, "epsilon_basic": 0, "delta_basic": 0}
-    assert made.spent(20)["epsilon"] == pytest.approx(4.405586829, abs=1e-9)
-    assert made.spent(20)["epsilon_basic"] == pytest.approx(20 * (0.2 + 0.968961), abs=1e-4)
-    assert made.spent(20)["delta_basic"] == pytest.approx(2e-4)
-    spent = [made.spent(k)["epsilon"] for k in range(1, 40)]
+    assert made.privacy_spent(0) == {"epsilon": 0, "epsilon_basic": 0, "delta_basic": 0}
+    assert made.privacy_spent(20)["epsilon"] == pytest.approx(4.405586829, abs=1e-9)
+    assert made.privacy_spent(20)["epsilon_basic"] == pytest.approx(20 * (0.2 + 0.968961), abs=1e-4)
+    assert made.privacy_spent(20)["delta_basic"] == pytest.approx(2e-4)
+    spent = [made.privacy_spent(k)["epsilon"] for k in range(1, 40)]
     assert spent == sorted(spent)
-    assert all(e < made.spent(k)["epsilon_basic"] for k, e in enumerate(spent, 1))
+    assert all(e < made.privacy_spent(k)["epsilon_basic"] for k, e in enumerate(spent, 1))
 
 
 @pytest.mark.parametrize(
@@ -514,7 +517,7 @@ def test_what_is_spent_grows_slower_than_the_sum():
 )
 def test_the_epsilon_of_two_uploads(options, epsilon):
     """The numbers are again those of dp-accounting."""
-    assert method(10, 100, **options).spent(2)["epsilon"] == pytest.approx(epsilon, abs=1e-6)
+    assert method(10, 100, **options).privacy_spent(2)["epsilon"] == pytest.approx(epsilon, abs=1e-6)
 
 
 def test_what_is_spent_is_traced_every_round():
@@ -524,7 +527,7 @@ def test_what_is_spent_is_traced_every_round():
     for seen, expected in zip(mine.log, counts, strict=True):
         for name in ("epsilon", "epsilon_basic", "delta_basic"):
             found = {i: value for (i, traced), value in seen.traces.items() if traced == name}
-            assert found == {i: mine.method.spent(count)[name] for i, count in expected.items()}
+            assert found == {i: mine.method.privacy_spent(count)[name] for i, count in expected.items()}
     assert not any("epsilon" in name for seen in run().log for _, name in seen.traces)
     before = run(rounds=2, draw=lambda t: [0, 1], **options).server.state()
     assert before["uploads"] == {0: 1, 1: 1}

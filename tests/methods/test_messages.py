@@ -6,7 +6,16 @@ import pickle
 import pytest
 import torch
 
-from fedbench.methods.messages import Message, Upload, encoded, model_message, numbered, sparse, uncounted, weights_of
+from fedbench.methods.messages import (
+    Message,
+    Upload,
+    encoded,
+    model_message,
+    number_models,
+    sparse,
+    uncounted,
+    weights_of,
+)
 from fedbench.module.weights import Weights
 
 ROW = torch.arange(10.0)
@@ -70,7 +79,7 @@ def test_a_model_travels_whole_and_its_counters_are_not_counted():
 
 def test_models_travel_under_names_of_their_own():
     one, two = (Weights(ROW * k, ROW[:2], torch.ones(1, dtype=torch.int64)) for k in (1, 2))
-    message = Message(**numbered("model", [one, two]), old=one)
+    message = Message(**number_models("model", [one, two]), old=one)
     assert message.nbytes == 3 * 48
     assert torch.equal(message.old.params, ROW)
     assert [float(model.params[1]) for model in message.models("model")] == [1.0, 2.0]

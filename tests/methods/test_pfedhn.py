@@ -92,7 +92,7 @@ def test_a_client_gets_what_its_embedding_says_with_its_own_head_and_statistics(
 
 def test_absent_embeddings_stay_and_newcomers_have_the_first_network():
     run = Simulation("pfedhn", blobs([9, 17]), train=LOCAL, draw=lambda t: [0]).run(2)
-    first = run.method.drawn
+    first = run.method.initial_draw
     assert torch.equal(run.server.embeddings[1], first[0][1])
     assert not torch.equal(run.server.embeddings[0], first[0][0])
     assert torch.equal(run.method.idle_model(run.client(1, 2)).params, generate(first[0][1], first[1]))

@@ -7,7 +7,7 @@ import pytest
 from matplotlib.colors import to_rgba
 
 from fedbench.errors import ConfigError
-from fedbench.report.in_matplotlib import COLUMN, ShownMethods, drawn, picture_format, save_picture
+from fedbench.report.in_matplotlib import COLUMN, ShownMethods, in_matplotlib, picture_format, save_picture
 from fedbench.report.theme import LIGHT
 
 
@@ -26,7 +26,7 @@ def curves() -> go.Figure:
 
 
 def test_numbers_names_bands_and_axes_are_plotly_s():
-    made = drawn(curves())
+    made = in_matplotlib(curves())
     (axes,) = made.axes
     assert [line.get_xydata().tolist() for line in axes.lines] == [[[1, 2], [2, 3]], [[1, 1], [2, 1]], [[2, 1]]]
     (band,) = axes.patches
@@ -40,16 +40,16 @@ def test_numbers_names_bands_and_axes_are_plotly_s():
 
 
 def test_without_colour_methods_have_markers_and_baselines_dashes():
-    first, local, quiet = drawn(curves()).axes[0].lines
+    first, local, quiet = in_matplotlib(curves()).axes[0].lines
     assert (first.get_marker(), local.get_marker(), quiet.get_marker()) == ("o", "None", "None")
     assert (first.get_linestyle(), local.get_linestyle()) == ("-", "--")
     pair = curves().add_scatter(x=[1, 2], y=[4, 4], name="c", line={"color": "#00ff00"}, meta={"method": "c"})
-    assert [line.get_marker() for line in drawn(pair).axes[0].lines] == ["o", "None", "None", "s"]
+    assert [line.get_marker() for line in in_matplotlib(pair).axes[0].lines] == ["o", "None", "None", "s"]
 
 
 def test_chosen_methods_are_shown_in_their_order_by_their_names():
     shown = ShownMethods(["local", "a & b"], {"a & b": "AB", "quiet": "Q"}, ["a & b", "local", "quiet"])
-    made = drawn(curves(), shown, width=5.0)
+    made = in_matplotlib(curves(), shown, width=5.0)
     assert len(made.axes[0].lines) == 2
     assert [text.get_text() for text in made.legends[0].get_texts()] == ["local", "AB"]
     assert made.axes[0].get_ylabel() == "score of Q, %"
@@ -64,13 +64,13 @@ def rows() -> go.Figure:
 
 
 def test_rows_have_names_and_grey_marks_where_nothing_was_decided():
-    made = drawn(rows())
+    made = in_matplotlib(rows())
     (axes,) = made.axes
     assert [label.get_text() for label in axes.get_yticklabels()] == ["a", "b"]
     assert axes.yaxis_inverted()
     (marks,) = axes.collections
     assert marks.get_facecolors()[:, :3].tolist() == [list(to_rgba("#ff0033")[:3]), list(to_rgba(LIGHT["quiet"])[:3])]
-    only = drawn(rows(), ShownMethods(["b"], {}, ["a", "b"]))
+    only = in_matplotlib(rows(), ShownMethods(["b"], {}, ["a", "b"]))
     assert [label.get_text() for label in only.axes[0].get_yticklabels()] == ["b"]
     assert only.get_size_inches()[1] < made.get_size_inches()[1]
 
@@ -79,14 +79,14 @@ def test_bars_are_stacked_and_cells_have_their_numbers():
     bars = go.Figure(layout={"yaxis": {"type": "category"}, "showlegend": True})
     for name, seconds in (("train", [1.0, 2.0]), ("eval", [0.5, 0.25])):
         bars.add_bar(y=["a", "b"], x=seconds, orientation="h", name=name, marker_color="#123456")
-    boxes = drawn(bars).axes[0].patches
+    boxes = in_matplotlib(bars).axes[0].patches
     assert [(box.get_x(), box.get_width()) for box in boxes] == [(0, 1), (0, 2), (1, 0.5), (2, 0.25)]
     cells = go.Figure(layout={"xaxis": {"type": "category"}, "yaxis": {"type": "category"}})
     scale = [(0, "#ffffff"), (1, "#000000")]
     cells.add_heatmap(
         x=["1", "2"], y=["3"], z=[[0.25, None]], texttemplate="%{z:.1f}", colorscale=scale, zmin=0, zmax=1
     )
-    assert [text.get_text() for text in drawn(cells).axes[0].texts] == ["0.2"]
+    assert [text.get_text() for text in in_matplotlib(cells).axes[0].texts] == ["0.2"]
 
 
 def test_files_have_the_format_that_is_asked_for_or_of_their_name(tmp_path):
@@ -102,6 +102,6 @@ def test_files_have_the_format_that_is_asked_for_or_of_their_name(tmp_path):
             picture_format(Path(file), asked)
     for kind, begin in (("pdf", b"%PDF"), ("svg", b"<?xml"), ("png", b"\x89PNG")):
         for name in ("one", "two"):
-            save_picture(drawn(curves()), tmp_path / name, kind)
+            save_picture(in_matplotlib(curves()), tmp_path / name, kind)
         assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
         assert (tmp_path / "one").read_bytes().startswith(begin)

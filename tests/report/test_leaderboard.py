@@ -9,11 +9,11 @@ import pytest
 from fedbench.cli.compare import outcome
 from fedbench.report.leaderboard import (
     first_reaching,
-    laid_out,
     leaderboard,
     leaderboard_frame,
     leaderboard_legend,
     leaderboard_text,
+    score_table,
     write_tables,
 )
 from fedbench.report.page import write_page
@@ -62,7 +62,7 @@ def test_the_point_of_the_study_comes_first_and_the_other_one_beside_it(make_com
         write_tables(rows, study.metric, tmp_path)
         tables[point] = pd.read_csv(tmp_path / "table.csv").set_index("method")
         assert set(tables[point]["point"]) == {point}
-        assert laid_out(rows, study.metric)[0][4] == other.replace("_", " ")
+        assert score_table(rows, study.metric)[0][4] == other.replace("_", " ")
     first, second = tables.values()
     assert first["after_fit"].to_dict() == pytest.approx(second["mean"].to_dict())
     assert second["after_agg"].to_dict() == pytest.approx(first["mean"].to_dict())
@@ -89,7 +89,7 @@ def test_the_share_that_is_better_off_stays_within_0_and_100(make_comparison):
 
 def test_columns_of_spread_and_of_all_samples(study):
     rows = leaderboard(study)
-    heads, lines = laid_out(rows, study.metric)
+    heads, lines = score_table(rows, study.metric)
     assert heads[:4] == ["method", "score", "sd", "pooled"]
     texts = [cell.text for cell in lines[0]]
     assert texts[2:4] == [f"{100 * rows[0].score.sd:.1f}", f"{100 * rows[0].pooled:.1f}"]
@@ -99,7 +99,7 @@ def test_columns_of_spread_and_of_all_samples(study):
 def test_how_clients_differ_is_shown_with_its_meaning(study, tmp_path):
     rows = leaderboard(study)
     last = study.last("fedcac")
-    heads, lines = laid_out(rows, study.metric)
+    heads, lines = score_table(rows, study.metric)
     shown = dict(zip(heads, (cell.text for cell in lines[0]), strict=True))
     half = 4.302653 * last["test_worst_tenth"].sem()  # t of 2 degrees of freedom
     assert shown["worst tenth"] == f"{100 * last['test_worst_tenth'].mean():.1f} ± {100 * half:.1f}"
@@ -113,7 +113,7 @@ def test_how_clients_differ_is_shown_with_its_meaning(study, tmp_path):
 
 def test_columns_that_nobody_fills_are_left_out(make_comparison):
     lone = Study.load(make_comparison(LEVELS, seeds=(0,)))
-    heads, lines = laid_out(leaderboard(lone), lone.metric)
+    heads, lines = score_table(leaderboard(lone), lone.metric)
     assert not {"sd", "p (adjusted)"} & set(heads)
     assert {len(line) for line in lines} == {len(heads)}
 
@@ -124,7 +124,7 @@ def test_text_says_what_cannot_be_told_apart(make_comparison):
     text = leaderboard_text(rows, metric).splitlines()
     assert " = " in text[3]
     assert " = " not in text[2]
-    lines = laid_out(rows, metric)[1]
+    lines = score_table(rows, metric)[1]
     assert [line[1].tied for line in lines][:2] == [False, True]
     assert [line[1].place for line in lines] == [1, 2, 0]
 
@@ -137,7 +137,7 @@ def test_what_failed_is_named_with_its_reason_and_who_lacks_seeds_is_marked(lost
     left = [label for label in ("fedcac", "fedper", "local", "centralized") if label != lost]
     assert [row.label for row in rows] == left
     assert len(rows[0].over_local.gain.values) == 2
-    named = [line[0].text for line in laid_out(rows, study.metric, study.failures)[1]]
+    named = [line[0].text for line in score_table(rows, study.metric, study.failures)[1]]
     assert named == ["fedcac (2 of 3 seeds)", *left[1:], lost]
     write_page(folder)
     table = Comparison(folder).table.set_index("method")
@@ -189,11 +189,11 @@ def test_a_pair_has_one_p_wherever_it_is_shown(make_comparison, alone):
 
 def test_newcomers_are_a_column_where_there_are_any(make_comparison, tmp_path):
     folder = make_comparison({"local": 0.6, "fedper": 0.7})
-    assert "newcomers" not in laid_out(leaderboard(Study.load(folder)), ACCURACY)[0]
+    assert "newcomers" not in score_table(leaderboard(Study.load(folder)), ACCURACY)[0]
     assert "newcomers" not in leaderboard_frame(leaderboard(Study.load(folder)))
     add_newcomers(folder / "final" / "fedper", 0.7)
     rows = leaderboard(Study.load(folder))
-    heads, lines = laid_out(rows, ACCURACY)
+    heads, lines = score_table(rows, ACCURACY)
     assert [line[heads.index("newcomers")].text for line in lines] == ["72.0 ± 2.5", ""]
     assert leaderboard_frame(rows).set_index("method")["newcomers"]["fedper"] == pytest.approx(0.72)
     assert "newcomers: clients that joined after the last round" in leaderboard_legend(rows, ACCURACY)
@@ -206,7 +206,7 @@ def test_the_common_test_set_is_a_column_where_it_was_recorded(make_comparison):
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     path.write_text("".join(json.dumps({**line, "common_accuracy": 0.4 + line["seed"] / 100}) + "\n" for line in lines))
     rows = leaderboard(Study.load(folder))
-    heads, cells = laid_out(rows, ACCURACY)
+    heads, cells = score_table(rows, ACCURACY)
     assert [line[heads.index("common test")].text.partition(" ")[0] for line in cells] == ["41.0", ""]
     assert leaderboard_frame(rows).set_index("method")["common"]["fedper"] == pytest.approx(0.41)
     assert "common test: a client's model on the test samples of all" in leaderboard_legend(rows, ACCURACY)

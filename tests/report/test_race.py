@@ -6,7 +6,7 @@ import pytest
 
 from fedbench.report.answer import subtitle
 from fedbench.report.comparisons import behind_best, forest
-from fedbench.report.leaderboard import laid_out, leaderboard, leaderboard_frame
+from fedbench.report.leaderboard import leaderboard, leaderboard_frame, score_table
 from fedbench.report.page import page_text
 from fedbench.report.race import RACE_HEADS, race_order
 from fedbench.report.study import Study
@@ -75,7 +75,7 @@ def test_before_the_first_look_nothing_is_said(raced):
 def test_verdicts_stand_in_the_table_in_place_of_p_values(raced):
     study = raced()
     rows = leaderboard(study)
-    heads, lines = laid_out(rows, study.metric)
+    heads, lines = score_table(rows, study.metric)
     assert set(RACE_HEADS) <= set(heads)
     assert not any("Holm" in head for head in heads)
     by_label = {line[0].text: dict(zip(heads, line, strict=True)) for line in lines}

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from fedbench.report.leaderboard import laid_out, leaderboard
+from fedbench.report.leaderboard import leaderboard, score_table
 from fedbench.report.matrix import Survey, matrix_lines
 from fedbench.report.study import Study
 from fedbench.report.theme import LIGHT
@@ -59,7 +59,7 @@ def test_leaderboards_and_tables_over_settings_show_it(tmp_path):
     write_comparison(tmp_path / "one", LEVELS)
     study = Study.load(tmp_path / "one")
     rows = leaderboard(study)
-    _, board = laid_out(rows, study.metric)
+    _, board = score_table(rows, study.metric)
     assert {line[0].text: line[1].tone for line in board} == COLOURS
     signs = {row.label: row.over_local.sign for row in rows if row.over_local}
     assert signs == {"centralized": 1, "fedper": 1, "fedcac": 0, "fedavg": -1}

@@ -68,7 +68,7 @@ def test_without_error_feedback_nothing_is_kept(tmp_path):
     asked = {"name": "topk", "share": 0.1, "feedback": False}
     run = driver(resolve(small("fedavg", compression=asked, rounds=1)), tmp_path)
     run.run()
-    assert not any(run.homes.kept(client) for client in range(10))
+    assert not any(run.homes.round_saved(client) for client in range(10))
 
 
 def test_all_of_it_is_what_is_sent_without_compression(tmp_path):

@@ -8,14 +8,14 @@ DRAWN = {1: [0, 1], 2: [1], 3: [0]}
 
 
 def test_who_is_asked_and_when():
-    asked = KeptPoints(True, 3, "fit", DRAWN.__getitem__).asked
+    asked = KeptPoints(True, 3, "fit", DRAWN.__getitem__).models_to_keep
     assert [list(asked(client, 0)) for client in (0, 1, 2)] == [[], [], ["idle_model"]], "2 never trains"
     assert [list(asked(client, 1)) for client in (0, 1, 2)] == [[], ["after_fit"], ["idle_model"]]
     assert [list(asked(client, 3)) for client in (0, 1, 2)] == [["after_agg", "idle_model"]] * 3
 
 
 def test_nobody_is_asked_unless_something_is_kept():
-    assert KeptPoints(False, 3, "fit", DRAWN.__getitem__).asked(0, 3) == ()
+    assert KeptPoints(False, 3, "fit", DRAWN.__getitem__).models_to_keep(0, 3) == ()
 
 
 @pytest.mark.parametrize(

@@ -120,8 +120,8 @@ def test_moves_make_hosts_more_even(seed):
 def test_states_that_were_saved_say_where_clients_are_at_home():
     own = Homes(2)
     own.learn(3, 1, [Report(5, kept=100), Report(6)])
-    assert (own.kept(5), own.kept(6)) == (3, 0)
+    assert (own.round_saved(5), own.round_saved(6)) == (3, 0)
     assert own.of == {5: Home(1, 3, 100)}
     own.settle({7: (2, 10), 8: (2, 10)}, ClientCosts([1] * 9))
     assert {own.of[7].host, own.of[8].host} == {0, 1}
-    assert own.kept(8) == 2
+    assert own.round_saved(8) == 2

@@ -45,7 +45,7 @@ def test_what_has_not_changed_since_the_last_checkpoint_is_not_written_again(tmp
     names = kept(shards, 3, [{0: 1, 2: 3}, {1: 1, 3: 2}], hosts)
     assert hosts.written[1] == {"000003-0.safetensors": {2: 3}, "000003-1.safetensors": {3: 2}}
     assert len(names) == 4
-    assert shards.named(names) == [tmp_path / "states" / name for name in names]
+    assert shards.paths_of(names) == [tmp_path / "states" / name for name in names]
 
 
 def test_who_has_moved_with_an_unchanged_state_is_not_written_again(tmp_path, hosts):
@@ -87,7 +87,7 @@ def test_nothing_goes_before_the_new_checkpoint_counts(tmp_path, hosts):
     shards = Shards(tmp_path)
     before = kept(shards, 1, [{0: 1}], hosts)
     shards.write(2, [{0: 2}], hosts)
-    assert shards.named(before)
+    assert shards.paths_of(before)
 
 
 def test_a_new_attempt_writes_all_and_clears_what_was_left(tmp_path, hosts):
@@ -101,4 +101,4 @@ def test_a_shard_that_is_gone_is_named(tmp_path, hosts):
     names = kept(shards, 1, [{0: 1}, {1: 1}], hosts)
     (shards.folder / names[1]).unlink()
     with pytest.raises(ConfigError, match=f"{names[1]}: missing, the checkpoint needs it; .* delete .*/run to run it"):
-        shards.named(names)
+        shards.paths_of(names)

@@ -86,9 +86,9 @@ def test_test_images_of_a_client(more, images):
 
 def test_evaluations_look_at_validation_and_test_images_at_both_points():
     asked = Config(**ASKED, rounds=25, evaluate={"every": 10})
-    assert Cost.of(asked).looks == pytest.approx(3 * 10 * (20 + 10) * 2)
+    assert Cost.of(asked).evaluated_images == pytest.approx(3 * 10 * (20 + 10) * 2)
     sampled = asked.model_copy(update={"evaluate": asked.evaluate.model_copy(update={"clients": 4})})
-    assert Cost.of(sampled).looks == pytest.approx(Cost.of(asked).looks * 0.4)
+    assert Cost.of(sampled).evaluated_images == pytest.approx(Cost.of(asked).evaluated_images * 0.4)
     assert hours_of([sampled]) < hours_of([asked])
 
 

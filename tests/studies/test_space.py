@@ -8,7 +8,15 @@ import pytest
 from ray import tune
 
 from fedbench.errors import ConfigError
-from fedbench.studies.space import Space, at_an_end, beyond, check_space, check_values, distribution, distribution_text
+from fedbench.studies.space import (
+    Space,
+    at_an_end,
+    check_space,
+    check_values,
+    distribution,
+    distribution_text,
+    next_past_end,
+)
 
 AXES = {"method.tau": [0.1, 0.5, 0.9], "train.lr": [0.01, 0.1]}
 
@@ -225,7 +233,7 @@ def test_the_end_of_the_space_is_one_however_few_points_were_tried(tried, best, 
     ],
 )
 def test_the_next_value_past_an_end(tried, whole, best, found):
-    assert beyond(tried, whole, best) == pytest.approx(found)
+    assert next_past_end(tried, whole, best) == pytest.approx(found)
 
 
 @pytest.mark.parametrize("axes", [{"train.lr": 0.1}, {"train.lr": "0.1,0.2"}, {1: [1, 2]}])

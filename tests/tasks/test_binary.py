@@ -28,7 +28,7 @@ def test_scores_on_paper():
 @pytest.mark.parametrize("kind", [torch.int64, torch.float32])
 def test_scores_are_those_of_scikit_learn(shape, kind):
     task = load("binary", {"metrics": ["auroc", "f1", "average_precision"]})
-    score = task.scored([(LOGITS.view(shape), TARGETS.to(kind))], torch.float32)
+    score = task.score_all([(LOGITS.view(shape), TARGETS.to(kind))], torch.float32)
     true, given = TARGETS.numpy(), LOGITS.view(-1).numpy()
     assert mean_of(score, "accuracy") == pytest.approx(sklearn_metrics.accuracy_score(true, given > 0))
     assert mean_of(score, "auroc") == pytest.approx(sklearn_metrics.roc_auc_score(true, given))
@@ -40,7 +40,7 @@ def test_scores_are_those_of_scikit_learn(shape, kind):
 
 def test_what_one_class_alone_leaves_unknown():
     task = load("binary", {"metrics": ["auroc", "f1", "average_precision"]})
-    score = task.scored([(-torch.ones(3, 1), torch.zeros(3))], torch.float32)
+    score = task.score_all([(-torch.ones(3, 1), torch.zeros(3))], torch.float32)
     assert set(score) == {"accuracy", "loss"}
     assert isnan(mean_of(score, "auroc"))
 

@@ -64,7 +64,7 @@ def gives_none(scores, labels):
 def test_a_function_that_fails_is_named_with_its_line(name, text):
     task = load("classification", {"metrics": [f"{__name__}:{name}"]})
     with pytest.raises(RunError, match=text) as found:
-        task.scored([(torch.from_numpy(SCORES), torch.from_numpy(LABELS))], torch.float32)
+        task.score_all([(torch.from_numpy(SCORES), torch.from_numpy(LABELS))], torch.float32)
     assert found.value.place.startswith("test_further.py:")
 
 
@@ -83,10 +83,10 @@ def test_a_task_is_judged_by_any_of_them():
     assert [metric.name for metric in task.metrics] == ["auroc", "accuracy", "loss", "f1_macro", own]
     assert load("classification").metrics[0].name == "accuracy"
     batches = [(torch.from_numpy(SCORES[part]), torch.from_numpy(LABELS[part])) for part in (slice(25), slice(25, 60))]
-    score = task.scored(batches, torch.float32)
+    score = task.score_all(batches, torch.float32)
     assert score["auroc"] == pytest.approx((60 * auroc(SCORES, LABELS), 60))
     assert mean_of(score, own) == 3
-    assert set(task.scored([(batches[0][0], torch.zeros(25, dtype=torch.int64))], torch.float32)) == {
+    assert set(task.score_all([(batches[0][0], torch.zeros(25, dtype=torch.int64))], torch.float32)) == {
         "accuracy", "loss", "f1_macro", own,
     }  # fmt: skip
 

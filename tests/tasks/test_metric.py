@@ -8,8 +8,8 @@ SHARE, ERROR = Metric("accuracy", "accuracy", share=True), Metric("mse", "mean s
 
 
 def test_shares_are_shown_in_percent_and_other_numbers_with_three_digits():
-    assert (SHARE.shown(0.8421), SHARE.number(0.8421), SHARE.title) == ("84.2\u00a0%", "84.2", "accuracy, %")
-    assert (ERROR.shown(0.57349), ERROR.number(12345.0), ERROR.title) == ("0.573", "1.23e+04", "mean squared error")
+    assert (SHARE.with_unit(0.8421), SHARE.number(0.8421), SHARE.title) == ("84.2\u00a0%", "84.2", "accuracy, %")
+    assert (ERROR.with_unit(0.57349), ERROR.number(12345.0), ERROR.title) == ("0.573", "1.23e+04", "mean squared error")
 
 
 def test_differences_have_a_sign():

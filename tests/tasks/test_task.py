@@ -70,7 +70,9 @@ OUTPUTS, TARGETS = torch.tensor([[1.0], [2.0], [4.0]]), torch.tensor([[1.0], [0.
 def test_a_task_needs_a_loss_alone():
     task = tasks.load(f"{__name__}:Scaled")
     assert (task.name, task.primary.name) == (f"{__name__}:Scaled", "loss")
-    assert task.scored([(OUTPUTS[:2], TARGETS[:2]), (OUTPUTS[2:], TARGETS[2:])], torch.float32) == {"loss": (13.0, 3)}
+    assert task.score_all([(OUTPUTS[:2], TARGETS[:2]), (OUTPUTS[2:], TARGETS[2:])], torch.float32) == {
+        "loss": (13.0, 3)
+    }
     check_score(task, {"loss": (1.0, 2)})
 
 
@@ -113,7 +115,9 @@ def test_the_example_of_the_docs_is_a_task(monkeypatch):
     (code,) = re.findall(r"```python\n(from torch import maximum.*?)```", text, re.DOTALL)
     exec(code, names := {"__name__": __name__})
     monkeypatch.setitem(globals(), "Quantile", names["Quantile"])
-    score = tasks.load(f"{__name__}:Quantile").scored([(torch.zeros(2, 1), torch.tensor([4.0, -4.0]))], torch.float32)
+    score = tasks.load(f"{__name__}:Quantile").score_all(
+        [(torch.zeros(2, 1), torch.tensor([4.0, -4.0]))], torch.float32
+    )
     assert score == {"pinball": (0.75 * 4 + 0.25 * 4, 2)}
 
 
@@ -137,7 +141,7 @@ ODD = {"none": lambda values: values, "short": lambda values: Targets(values[:1]
 def test_scores_and_losses_of_other_forms_are_one_line():
     task = tasks.load(f"{__name__}:Odd")
     with pytest.raises(RunError, match=r"one number for every sample, shape \[batch\]; it returned \[\]"):
-        task.scored([(OUTPUTS, TARGETS)], torch.float32)
+        task.score_all([(OUTPUTS, TARGETS)], torch.float32)
     wrong: list[tuple[object, str]] = [
         ({"loss": 3.0}, "must return a dict of pairs"),
         ({"loss": (3.0, 1), "misses": (3, 1)}, "returns misses, which is none of its metrics loss, hits"),

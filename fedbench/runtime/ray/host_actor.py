@@ -126,5 +126,5 @@ def _dataset(setup: Setup, files: Mapping[str, Any] | None) -> Dataset | None:
 
     assert setup.data is not None
     if files is None:
-        return setup.data.found()
+        return setup.data.find()
     return setup.data.written(dict(zip(files, ray.get(list(files.values())), strict=True)))

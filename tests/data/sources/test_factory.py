@@ -188,7 +188,7 @@ def test_a_part_may_be_arrays(mine):
         assert (dataset.train_rows, dataset.classes, dataset.shape) == (10, 2, (4,))
         np.testing.assert_array_equal(dataset.samples[:10], x.astype(np.float32))
     mine.make = lambda: ((x, y[:9]), (x, y))
-    assert "arrays of 10 and 9 rows" in refused()
+    assert "10 rows of samples and 9 rows of targets" in refused()
 
 
 def test_items_may_be_dicts(mine):
