@@ -255,7 +255,7 @@ class Simulation(Driver):
         nbytes = self.host.store.save(client, round, vars(self.method.State(**state)))
         self.homes.of[client] = Home(0, round, nbytes)
 
-    def drawn(self, round: int) -> list[int]:
+    def participants(self, round: int) -> list[int]:
         return sorted(self.draw(round))
 
     def client(self, number: int, round: int) -> Client:
