@@ -123,11 +123,8 @@ class FedFomo(Method["FedFomo.Options", "FedFomo.State", "FedFomo.Server"]):
     def send(self, server: Server, client: int) -> Message:
         chosen = self.chosen(server, client)
         others = uncounted(torch.tensor(chosen, dtype=torch.int64))
-        return (
-            super()
-            .send(server, client)
-            .add(others=others, **number_models("model", [server.models[j] for j in chosen]))
-        )
+        models = number_models("model", [server.models[j] for j in chosen])
+        return super().send(server, client).add(others=others, **models)
 
     def chosen(self, server: Server, client: int) -> list[int]:
         """The clients whose models a client gets in this round."""

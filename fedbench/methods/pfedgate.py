@@ -66,7 +66,7 @@ class PFedGate(Method["PFedGate.Options", "PFedGate.State"]):
             "switch", description="normalisation of images before the gate: switchable, or none"
         )
         gate_eval: Literal["batch", "client"] = Field(
-            "batch", description="factors when evaluating: of each evaluation batch, or of all training samples"
+            "batch", description="factors when evaluating: of each evaluation batch, or of the client's samples"
         )
         alternation: Literal["epoch", "joint"] = Field(
             "epoch", description="a gate epoch before each model epoch, or one pass that trains both"

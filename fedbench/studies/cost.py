@@ -91,7 +91,7 @@ class Cost:
     @property
     def images(self) -> float:
         """Training images of a client, including validation: the requested number, or an even share."""
-        asked, pooled = self.partition, self.partition.test == "pooled"
+        asked, pooled = self.effective_partition, self.effective_partition.test == "pooled"
         if counts := asked.options.get("counts"):
             return sum(map(sum, counts)) / len(counts)
         if asked.images is not None:
@@ -105,7 +105,7 @@ class Cost:
     @property
     def tests(self) -> float:
         """Test images of a client: the requested number, or its share of the test part."""
-        asked = self.partition
+        asked = self.effective_partition
         if asked.test_images is not None:
             return asked.test_images * asked.classes
         if asked.test_size is not None:
@@ -115,7 +115,7 @@ class Cost:
         return self.images * self.dataset.test_rows / self.dataset.train_rows
 
     @property
-    def partition(self) -> PartitionConfig:
+    def effective_partition(self) -> PartitionConfig:
         """The partition without the keys that its scheme does not read."""
         asked, defaults = self.config.partition, PartitionConfig()
         return asked.model_copy(update={key: getattr(defaults, key) for key in ignored_keys(asked)})

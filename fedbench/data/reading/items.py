@@ -251,8 +251,9 @@ def items_of_columns(data: Any, where: str) -> Any:
 
 
 def named_columns(columns: Sequence[Any]) -> dict[str, Any]:
-    """Columns by what they hold, in the order in which one passes them."""
-    return dict(zip(("samples", "targets", "domains"), columns, strict=False))
+    """Columns by what they hold, in the order in which one passes them; those that have no meaning by their place."""
+    names = ("samples", "targets", "domains")
+    return {names[i] if i < len(names) else f"column {i + 1}": column for i, column in enumerate(columns)}
 
 
 def arrays_of(columns: Mapping[str, Any], where: str) -> list[Any]:
