@@ -103,7 +103,7 @@ def test_tables_of_several_parts_with_named_columns():
     ("data", "options", "line"),
     [
         ((X, Y[:3]), {}, "train items: 20 rows of samples and 3 rows of targets; all must have the same number"),
-        ({"train": ([*X], [*Y], [*Y], [*Y])}, {}, "train item 0: a tuple of 4; "),
+        ({"train": ([*X], [*Y], [*Y], [*Y])}, {}, " item 0: a tuple of 4; "),
         ((X, [0, 1] * 9 + [1, None]), {}, ", item 19: the label is missing"),
         ((X, Y), {"lable": 1}, "unknown key data.lable: "),
         ((X, Y), {"kind": "image"}, ", item 0: float32 [3] is not an image"),
