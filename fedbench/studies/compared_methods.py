@@ -105,7 +105,8 @@ class ComparedMethod:
         A key without a section belongs to the method. Raises ConfigError.
         """
         name, colon, options = text.rpartition(":") if "=" in text.rpartition(":")[2] else (text, "", "")
-        if colon and not name:
+        base, more, _ = name.partition(":")
+        if (colon and not name) or (more and base in methods.names()):
             raise ConfigError(f"methods: {text}: a variant is written NAME:key=value")
         methods.load(name)
         fixed: Values = {}

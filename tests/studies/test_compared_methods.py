@@ -29,7 +29,9 @@ def test_names_and_variants(text, label, method, fixed):
     assert (found.label, found.name, found.fixed) == (label, method, fixed)
 
 
-@pytest.mark.parametrize("text", ["fedcac:tau=", "fedcac:tau=0.3,beta", "fedcac:tau=0.3,tau=0.5", ":tau=0.3"])
+@pytest.mark.parametrize(
+    "text", ["fedcac:", "fedcac:tau", "fedcac:tau=", "fedcac:tau=0.3,beta", "fedcac:tau=0.3,tau=0.5", ":tau=0.3"]
+)
 def test_mistakes_are_one_line(text):
     with pytest.raises(ConfigError, match="methods: "):
         ComparedMethod.parse(text)
