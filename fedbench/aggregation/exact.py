@@ -4,6 +4,8 @@ A term, weight times number, is rounded to a multiple of 2^-54 (5.6e-17), so N t
 Weights sum to at most 1, so a sum is at most the largest number, and 64 bits suffice for numbers below 2^8.
 """
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -29,6 +31,26 @@ def add_term(total: Tensor, vector: Tensor, weight: float) -> None:
         part = slice(start, start + size)
         term = own[part].to(torch.float64, copy=True).mul_(weight * SCALE)
         sums[part].add_(term.round_().to(torch.int64))
+
+
+def add_terms(total: Tensor, vectors: Sequence[Tensor], weights: Sequence[float]) -> list[bool]:
+    """Adds `weight * vector` of every vector that fits, and says which do.
+
+    On a GPU all at once: its time goes into starting operations, and into waiting for what they have found.
+    """
+    if total.device.type == "cpu":
+        fitting = [fits(vector) for vector in vectors]
+        for vector, weight, own in zip(vectors, weights, fitting, strict=True):
+            if own:
+                add_term(total, vector, weight)
+        return fitting
+    rows = torch.stack([vector.detach().reshape(-1) for vector in vectors])
+    fitting = (rows.abs().amax(1) < LIMIT).tolist() if rows.numel() else [True] * len(vectors)
+    places = [place for place, own in enumerate(fitting) if own]
+    scales = torch.tensor([weights[place] * SCALE for place in places], dtype=torch.float64).to(rows.device)
+    terms = (rows if all(fitting) else rows[places]).to(torch.float64).mul_(scales[:, None]).round_()
+    total.view(-1).add_(terms.to(torch.int64).sum(0))
+    return fitting
 
 
 def value(total: Tensor) -> Tensor:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from itertools import chain
 from typing import Any
+from weakref import ref
 
 import torch
 from torch import Tensor
@@ -30,14 +31,17 @@ class Ledger:
 
     def __init__(self, device: torch.device) -> None:
         self.losses = torch.zeros((), dtype=torch.float64, device=device)
+        self.known = 0
         self.clear()
 
     def clear(self) -> None:
         """Starts a new count."""
-        self.losses.zero_()
+        if self.known:
+            self.losses.zero_()
         self._loss: float | None = None
         self.steps, self.known, self.own_rate = 0, 0, False
         self.logged: dict[str, float] = {}
+        self._finite: list[tuple[ref[Weights], int]] = []
 
     def add(self, loss: Tensor) -> None:
         """Counts a gradient step with this loss."""
@@ -49,11 +53,21 @@ class Ledger:
         self.losses.add_(loss.detach().reshape(()))
         self.known, self._loss = self.known + 1, None
 
-    def take(self, losses: Tensor, steps: int, logged: dict[str, float]) -> None:
-        """Counts steps, all with a known loss. losses: the new sum."""
-        self.losses.copy_(losses)
-        self.steps, self.known, self._loss = self.steps + steps, self.known + steps, None
+    def take(self, total: float, steps: int, logged: dict[str, float]) -> None:
+        """Counts steps, all with a known loss. total: the sum of all losses, which `losses` holds already."""
+        self.steps, self.known = self.steps + steps, self.known + steps
+        self._loss = total / self.known if self.known else None
         self.logged.update(logged)
+
+    def note_finite(self, weights: Weights) -> None:
+        """Notes that the parameters are finite, so that nobody has to wait for the device to know it."""
+        self._finite.append((ref(weights), weights.params._version))
+
+    def is_finite(self, weights: Weights) -> bool:
+        """Whether every parameter is finite and no buffer NaN."""
+        if any(known() is weights and version == weights.params._version for known, version in self._finite):
+            return not (weights.buffers.numel() and bool(weights.buffers.isnan().any()))
+        return weights.is_finite()
 
     @property
     def loss(self) -> float | None:

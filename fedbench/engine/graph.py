@@ -122,7 +122,8 @@ class GraphGroup(Group[PlannedCursor]):
             empty = [(cursor, step) for cursor, step in steps if step is not None and not step.left]
             taken = []
             for cursor, step in empty:
-                cursor.logs_of[size] += step.logs()
+                if step.filled:
+                    cursor.logs_of[size] += [logs.clone() for logs in step.logs()]  # its memory is used again
                 taken.append((cursor, cursor.take(size, step.feed.room)))
                 step.filled = step.left = len(taken[-1][1])
             if taken:
@@ -222,8 +223,8 @@ class CapturedStep:
         self.filled = self.left = 0
 
     def logs(self) -> Sequence[Tensor]:
-        """The logs `[L]` of the steps since it was filled."""
-        return self.feed.logs[: self.filled].clone().unbind(0) if self.feed.logs is not None else ()
+        """The logs `[L]` of the steps since it was filled, in the feed's memory."""
+        return self.feed.logs[: self.filled].unbind(0) if self.feed.logs is not None else ()
 
 
 class Feed:

@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import isfinite
 from types import FunctionType, SimpleNamespace
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -16,9 +17,9 @@ from fedbench.engine.fit import Fit, Loss, Paired, Step
 from fedbench.engine.module_optimizer import own_optimizer
 from fedbench.engine.optimizers import clip_gradient, rate_of, step_sgd
 from fedbench.engine.row_step import RowStep, UnsupportedFitError, check_step
-from fedbench.engine.rows import Rows
+from fedbench.engine.rows import Rows, copy_to_rows
 from fedbench.module.layout import Slot
-from fedbench.module.masks import choose, holds_one
+from fedbench.module.masks import choose, slots_with_one
 from fedbench.module.weights import Weights
 
 C = TypeVar("C", bound=Cursor)
@@ -56,22 +57,30 @@ class Kind:
         return *function, *moving, self.single_sample, self.paired
 
 
-def kind_of(engine: Engine, fit: Fit) -> Kind:
-    """Raises UnsupportedFitError for a fit that cannot be stacked."""
+def check_engine(engine: Engine) -> None:
+    """Raises UnsupportedFitError if no fit of this engine can be done in rows."""
     assert engine.hooks is not None
-    reasons = {
-        "the model's own optimiser makes the steps": own_optimizer(engine, fit),
-        "the method sets the optimiser": fit.step.rule is not None,
-        "the method steps parts of the model by settings of their own": bool(fit.step.parts),
-        f"train.accumulate = {engine.train.accumulate}": engine.train.accumulate > 1,
-        f"train.optimizer = {engine.optimizer}": engine.optimizer != "sgd",
-        "train.batch_size = full: batches of several clients have no size in common": engine.train.batch_size == "full",
-        f"the model overrides {', '.join(engine.hooks.calls)}": bool(engine.hooks.calls),
-        "the model has hooks on gradients": has_gradient_hooks(engine.flat.module),
-    }
-    for reason, holds in reasons.items():
-        if holds:
-            raise UnsupportedFitError(reason)
+    _refuse_first(
+        {
+            f"train.accumulate = {engine.train.accumulate}": engine.train.accumulate > 1,
+            f"train.optimizer = {engine.optimizer}": engine.optimizer != "sgd",
+            "train.batch_size = full: batches of several clients have no size in common": engine.train.batch_size
+            == "full",
+            f"the model overrides {', '.join(engine.hooks.calls)}": bool(engine.hooks.calls),
+            "the model has hooks on gradients": has_gradient_hooks(engine.flat.module),
+        }
+    )
+
+
+def kind_of(engine: Engine, fit: Fit) -> Kind:
+    """Raises UnsupportedFitError for a fit that cannot be done in rows."""
+    _refuse_first(
+        {
+            "the model's own optimiser makes the steps": own_optimizer(engine, fit),
+            "the method sets the optimiser": fit.step.rule is not None,
+            "the method steps parts of the model by settings of their own": bool(fit.step.parts),
+        }
+    )
     needs = vars(fit.needs(engine.flat.w))
     tensors = {name: value for name, value in needs.items() if isinstance(value, Tensor)}
     constants = {name: value for name, value in needs.items() if name not in tensors}
@@ -86,7 +95,7 @@ def kind_of(engine: Engine, fit: Fit) -> Kind:
         constants=tuple(sorted(constants.items())),
         needs=tuple(need for need in shapes if need[0] in own),
         edit_needs=tuple(need for need in shapes if need[0] not in own),
-        moving=tuple(mask is None or holds_one(mask[slot.start : slot.stop]) for slot in engine.flat.layout.params),
+        moving=slots_with_one(mask, engine.flat.layout.params),
         masked=mask is not None,
         frozen="train" if fit.move is None else fit.move.frozen,
         single_sample=len(data) == 1 or (isinstance(data, Paired) and len(data.second) == 1),
@@ -94,6 +103,12 @@ def kind_of(engine: Engine, fit: Fit) -> Kind:
         edit=fit.step.edit and identity_of(fit.step.edit, "edit"),
         rate=rate_of(engine, fit),
     )
+
+
+def _refuse_first(reasons: dict[str, bool]) -> None:
+    for reason, holds in reasons.items():
+        if holds:
+            raise UnsupportedFitError(reason)
 
 
 def has_gradient_hooks(module: nn.Module) -> bool:
@@ -152,12 +167,11 @@ class Group(ABC, Generic[C]):
         self.set_rate(rate_of(self.engine, requests[0].fit))
         with self.engine.in_train_mode(requests[0].fit):
             cursors = [self.cursor(request) for request in requests]
-            for cursor in cursors:
-                self._load(cursor)
+            self._load(cursors)
             self._check(cursors)
             with self.step.entered():
                 self.run(cursors)
-        return [self._finish(cursor) for cursor in cursors]
+        return self._finish(cursors)
 
     def set_rate(self, rate: float) -> None:
         """Sets the learning rate of the next steps."""
@@ -187,16 +201,16 @@ class Group(ABC, Generic[C]):
         if (refusal := self._refusals[key]) is not None:
             raise refusal
 
-    def _load(self, cursor: C) -> None:
-        row, fit = cursor.row, cursor.request.fit
-        momentum = (fit.memory or {}).get("optimizer", {}).get(MOMENTUM)
-        self.rows.load(row, fit.start, momentum, cursor.request.ledger.losses)
-        needs = vars(fit.needs(self.rows.w))
+    def _load(self, cursors: Sequence[C]) -> None:
+        rows, fits = [cursor.row for cursor in cursors], [cursor.request.fit for cursor in cursors]
+        momenta = [(fit.memory or {}).get("optimizer", {}).get(MOMENTUM) for fit in fits]
+        self.rows.load(rows, [fit.start for fit in fits], momenta, [cursor.request.ledger.losses for cursor in cursors])
+        needs = [vars(fit.needs(self.rows.w)) for fit in fits]
         for name, whole in self.needs.items():
-            whole[row].copy_(needs[name])
-        if self.mask is not None and self.start is not None and fit.move is not None:
-            self.mask[row].copy_(fit.move.mask)
-            self.start[row].copy_(fit.start.params)
+            copy_to_rows(whole, rows, [own[name] for own in needs])
+        if self.mask is not None and self.start is not None:
+            copy_to_rows(self.mask, rows, [fit.move.mask for fit in fits if fit.move is not None])
+            copy_to_rows(self.start, rows, [fit.start.params for fit in fits])
 
     def move(self, row: int | None, index: Tensor, tensors: Sequence[Tensor]) -> tuple[Tensor, Sequence[Tensor]]:
         """A gradient step of one row or of all: returns the loss and the module's logs."""
@@ -234,9 +248,22 @@ class Group(ABC, Generic[C]):
             return {name: value[row] for name, value in self.needs.items()}
         return {name: value.unsqueeze(-1) if value.dim() == 1 else value for name, value in self.needs.items()}
 
-    def _finish(self, cursor: C) -> Weights:
-        """Copies back what the fit has changed."""
-        row, fit, ledger = cursor.row, cursor.request.fit, cursor.request.ledger
+    def _finish(self, cursors: Sequence[C]) -> list[Weights]:
+        """The trained weights, and what the fits have changed copied back."""
+        rows = [cursor.row for cursor in cursors]
+        found, ledgers = self.rows.weights(rows), [cursor.request.ledger for cursor in cursors]
+        torch._foreach_copy_([ledger.losses for ledger in ledgers], [self.rows.losses[row] for row in rows])
+        # The device is waited for once.
+        losses, sums = torch.stack([self.rows.losses, self.rows.w.sum(1).double()]).tolist()
+        for cursor, weights, ledger in zip(cursors, found, ledgers, strict=True):
+            self._copy_back(cursor)
+            ledger.take(losses[cursor.row], cursor.done, cursor.logged)
+            if isfinite(sums[cursor.row]):
+                ledger.note_finite(weights)
+        return found
+
+    def _copy_back(self, cursor: C) -> None:
+        row, fit = cursor.row, cursor.request.fit
         needs = {**fit.step.needs, **(fit.loss.needs if fit.loss else {})}
         for name in self.written:
             if isinstance(needs[name], Tensor):
@@ -251,6 +278,3 @@ class Group(ABC, Generic[C]):
                     torch.zeros_like(momentum) if before is None else before,
                 )
             fit.memory["optimizer"] = {MOMENTUM: momentum} if self.engine.train.momentum else {}
-        found = self.rows.weights(row)
-        ledger.take(self.rows.losses[row], cursor.done, cursor.logged)
-        return found

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from fedbench.engine.cursor import FitRequest
 from fedbench.engine.fit import Fit
-from fedbench.engine.group import Group, Kind, kind_of
+from fedbench.engine.group import Group, Kind, check_engine, kind_of
 from fedbench.engine.loop import Loop
 from fedbench.engine.row_step import UnsupportedFitError
 from fedbench.engine.rows import Rows
@@ -54,8 +54,11 @@ class RowEngine(Loop):
         """The trained weights of every fit, or its error. No two fits have the same row."""
         answers: dict[int, Weights | BaseException] = {}
         groups: dict[Kind, list[int]] = defaultdict(list)
+        refusal = self._refusal()
         for place, request in enumerate(requests):
             try:
+                if refusal is not None:
+                    raise refusal
                 groups[kind_of(self, request.fit)].append(place)
             except UnsupportedFitError as error:
                 self._remark(error)
@@ -63,6 +66,13 @@ class RowEngine(Loop):
         for kind, places in groups.items():
             answers.update(zip(places, self._fit_group(kind, [requests[place] for place in places]), strict=True))
         return [answers[place] for place in range(len(requests))]
+
+    def _refusal(self) -> UnsupportedFitError | None:
+        try:
+            check_engine(self)
+        except UnsupportedFitError as error:
+            return error
+        return None
 
     def _fit_group(self, kind: Kind, requests: Sequence[FitRequest]) -> list[Weights | BaseException]:
         """Fits of one kind. If one fails, each is run alone, so that its result does not depend on the others."""

@@ -50,27 +50,41 @@ class Rows:
         whole = torch.zeros(self.count, room, dtype=dtype, device=self.device)
         return whole[:, :size].unflatten(1, shape) if shape else whole[:, 0]
 
-    def load(self, row: int, weights: Weights, momentum: Tensor | None, losses: Tensor) -> None:
-        """Sets a row to the start of a fit."""
-        self.w[row].copy_(weights.params)
-        for wholes, vector, slots in (
-            (self.buffers, weights.buffers, self.layout.buffers),
-            (self.counters, weights.counters, self.layout.counters),
+    def load(
+        self,
+        rows: Sequence[int],
+        weights: Sequence[Weights],
+        momenta: Sequence[Tensor | None],
+        losses: Sequence[Tensor],
+    ) -> None:
+        """Sets rows to the starts of their fits."""
+        copy_to_rows(self.w, rows, [own.params for own in weights])
+        copy_to_rows(self.losses, rows, losses)
+        for wholes, vectors, slots in (
+            (self.buffers, [own.buffers for own in weights], self.layout.buffers),
+            (self.counters, [own.counters for own in weights], self.layout.counters),
         ):
             if slots:
-                parts = split_vector(vector.to(self.device), slots)
-                torch._foreach_copy_([whole[row] for whole in wholes], parts)
-        self.momentum[row].zero_() if momentum is None else self.momentum[row].copy_(momentum)
-        self.losses[row].copy_(losses)
+                parts = [split_vector(vector.to(self.device), slots) for vector in vectors]
+                for whole, own in zip(wholes, zip(*parts, strict=True), strict=True):
+                    copy_to_rows(whole, rows, own)
+        known = [(row, momentum) for row, momentum in zip(rows, momenta, strict=True) if momentum is not None]
+        torch._foreach_zero_([self.momentum[row] for row in rows])
+        copy_to_rows(self.momentum, [row for row, _ in known], [momentum for _, momentum in known])
 
-    def weights(self, row: int) -> Weights:
-        """A copy of a row's current weights."""
+    def weights(self, rows: Sequence[int]) -> list[Weights]:
+        """Copies of the current weights of rows."""
+        params = [torch.empty_like(self.w[row]) for row in rows]
+        torch._foreach_copy_(params, [self.w[row] for row in rows])
+        return [Weights(own, *self._rest(row)) for own, row in zip(params, rows, strict=True)]
+
+    def _rest(self, row: int) -> tuple[Tensor, Tensor]:
+        """Copies of a row's buffers and counters."""
         buffers = [whole[row].flatten().to(self.w.dtype) for whole in self.buffers]
         counters = [whole[row].flatten().to(torch.int64) for whole in self.counters]
-        return Weights(
-            params=self.w[row].clone(),
-            buffers=torch.cat([self.w.new_zeros(0), *buffers]),
-            counters=torch.cat(counters).cpu() if counters else torch.zeros(0, dtype=torch.int64),
+        return (
+            torch.cat(buffers) if buffers else self.w.new_empty(0),
+            torch.cat(counters).cpu() if counters else torch.empty(0, dtype=torch.int64),
         )
 
     def views(self, moving: tuple[bool, ...], row: int | None) -> Views:
@@ -85,6 +99,12 @@ class Rows:
                 buffers=[whole if row is None else whole[row] for whole in (*self.buffers, *self.counters)],
             )
         return self._views[key]
+
+
+def copy_to_rows(whole: Tensor, rows: Sequence[int], tensors: Sequence[Tensor]) -> None:
+    """Copies a tensor into each of these rows, all in one call."""
+    if rows:
+        torch._foreach_copy_([whole[row] for row in rows], list(tensors))
 
 
 def cut_out(whole: Tensor, slot: Slot, row: int | None) -> Tensor:

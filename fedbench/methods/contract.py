@@ -1,7 +1,7 @@
 """Checks of the code of a method: its class, what its hooks return, and what they must not change."""
 
 import inspect
-from collections.abc import Iterator, Set
+from collections.abc import Iterable, Iterator, Set
 from contextlib import contextmanager
 from dataclasses import MISSING, fields
 from functools import cache, cached_property
@@ -252,6 +252,7 @@ def guard_inputs(method: Method, hook: str, client: Client, exact: bool = True, 
         raise hook_error(method, hook, f"writes to {place}, which it must not change: {why}")
 
 
+PLAIN = frozenset((Tensor, int, float, bool, str, type(None)))
 Leaf = tuple[tuple[Any, ...], Any, int]
 """A leaf of a tree: its place, its value, and the number of writes to it if it is a tensor."""
 
@@ -283,20 +284,28 @@ def _leaves(tree: Any) -> list[Leaf]:
 
 
 def _gather(tree: Any, place: tuple[Any, ...], found: list[Leaf]) -> None:
-    if isinstance(tree, Tensor):
-        found.append((place, tree, 0 if tree.is_inference() else tree._version))
-    elif isinstance(tree, (Weights, PrivateState)):  # a union would be rebuilt at every call
-        _gather(vars(tree), place, found)
+    items: Iterable[tuple[Any, Any]]
+    if isinstance(tree, (Weights, PrivateState)):  # a union would be rebuilt at every call
+        items = vars(tree).items()
     elif isinstance(tree, dict):
-        for key, item in tree.items():
-            _gather(item, (*place, key), found)
+        items = tree.items()
     elif isinstance(tree, Message):
-        _gather(tree.tensors, place, found)
+        items = tree.tensors.items()
     elif isinstance(tree, (list, tuple)):
-        for number, item in enumerate(tree):
-            _gather(item, (*place, number), found)
+        items = enumerate(tree)
     else:
-        found.append((place, tree, 0))
+        found.append((place, tree, _writes(tree)))
+        return
+    for key, item in items:
+        if type(item) in PLAIN:  # most are, and a call for each would take most of the time
+            found.append(((*place, key), item, _writes(item)))
+        else:
+            _gather(item, (*place, key), found)
+
+
+def _writes(value: Any) -> int:
+    """The number of writes to a tensor, as far as PyTorch counts them."""
+    return value._version if isinstance(value, Tensor) and not value.is_inference() else 0
 
 
 def _same(one: Leaf, other: Leaf) -> bool:

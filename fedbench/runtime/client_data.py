@@ -17,6 +17,8 @@ from fedbench.data.split import Split, scale_and_shift
 from fedbench.module.seeds import Key
 from fedbench.runtime.gpu import free_bytes
 
+PARTS = "train", "val", "test"
+
 
 class ClientData:
     """Gathers normalised batches of clients' parts from one copy of the data set."""
@@ -36,12 +38,15 @@ class ClientData:
     def split(self, clients: Sequence[int], part: str, key: Key) -> Split:
         """Part 'train', 'val' or 'test' of these clients, concatenated."""
         if self.device.type == "cpu" or len(clients) != 1:
-            return self._gatherer(*self._places(clients, part), key)
+            return self._gatherer(*map(self._there, self._places(clients, part)), key)
         # Sending these few numbers in every round would take longer than training on a small model.
         own = clients[0], part
         if own not in self._on_gpu:
-            rows, targets = self._places(clients, part)
-            self._on_gpu[own] = self._there(rows), self._there(targets)
+            places = [self._places(clients, name) for name in PARTS]
+            both = [self._there(torch.cat(numbers)) for numbers in zip(*places, strict=True)]
+            sizes = [len(rows) for rows, _ in places]
+            split = zip(*(numbers.split(sizes) for numbers in both), strict=True)
+            self._on_gpu.update(((clients[0], name), found) for name, found in zip(PARTS, split, strict=True))
         return self._gatherer(*self._on_gpu[own], key)
 
     def _places(self, clients: Sequence[int], part: str) -> tuple[Tensor, Tensor]:
@@ -62,7 +67,7 @@ class ClientData:
             return None
         rows = self.partition.public
         unknown = np.zeros_like(self.dataset.targets, shape=(len(rows), *self.dataset.targets.shape[1:]))
-        return self._gatherer(torch.from_numpy(rows), torch.from_numpy(unknown), key)
+        return self._gatherer(*map(self._there, (torch.from_numpy(rows), torch.from_numpy(unknown))), key)
 
     def groups(self, split: Split) -> dict[str, Tensor]:
         """The groups of `evaluate.by` in a part, such as `class=3` or `domain=photo`: bool [n] each."""
@@ -82,8 +87,8 @@ class ClientData:
         channels_last = self.config.train.memory_format == "channels_last"
         return Split(
             self._samples,
-            self._there(rows),
-            self._there(targets),
+            rows,
+            targets,
             self._factors,
             key,
             memory_format=torch.channels_last if channels_last else torch.contiguous_format,

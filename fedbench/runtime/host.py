@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from itertools import zip_longest
-from pathlib import Path
+from math import isfinite
 from typing import Any
 
 import torch
@@ -34,6 +34,11 @@ from fedbench.runtime.resolved import ResolvedRun
 from fedbench.runtime.store import ClientStore, StateLostError, open_store
 from fedbench.runtime.sums import Total
 from fedbench.runtime.turns import Turns
+
+WATCH_EVERY = 10
+"""Orders after which hooks are checked exactly again, see `_untouched`."""
+ADD_BYTES = 32 << 20
+"""Bytes of uploads that a GPU adds up at once."""
 
 
 class Model:
@@ -66,6 +71,9 @@ class Host:
         self._ship, self._debug = ship, debug
         self._watched: set[str] = set()
         self._sent: Sent = {}
+        self._pending: list[tuple[Report, float]] = []
+        """Reports whose uploads are not yet in the host's sum, and their shares."""
+        self._add_bytes = ADD_BYTES if self.device.type == "cuda" else 0
 
     def model(self, client: int) -> "Model":
         """The model of a client."""
@@ -140,14 +148,16 @@ class Host:
     def work(self, order: Order) -> Reply:
         """Do the tasks of an order one after another. A client that fails is reported and changes nothing."""
         begun, cpu = time.perf_counter(), time.process_time()
-        self._watched.clear()
+        if order.number % WATCH_EVERY == 0:
+            self._watched.clear()
         self._sent.clear()
         for client in order.gone:
             self.store.drop(client)
-        self._total = Total()
+        self._total, self._pending = Total(), []
         works = [partial(self._next, *both, order) for both in zip_longest(order.tasks, order.tasks[1:])]
         with reporting_full_gpu(), deterministic_kernels(self.device), seeds.preserved_streams():
             reports = self._done(works, [task.client for task in order.tasks])
+            self._add_pending()
         busy, cpu = time.perf_counter() - begun, time.process_time() - cpu
         train, evaluate = (sum(getattr(r, f"{part}_seconds") for r in reports) for part in ("train", "eval"))
         remarks = [line for own in self.models if own.turns for line in own.turns.engine.remarks]
@@ -280,19 +290,35 @@ class Host:
             if task.is_lost:
                 return
             upload.trained, report.upload = None, upload
-            if task.share is not None:
-                self._add(upload, client, task.share)
-            if upload.tensors:
-                on_cpu(upload)
-                self._ship(report)
+            if task.share is None:
+                self._send(report)
+            else:
+                self._add(report, client, task.share)
 
-    def _add(self, upload: Upload, client: Client, share: float) -> None:
-        if upload.samples != client.samples:
+    def _add(self, report: Report, client: Client, share: float) -> None:
+        """Add an upload to the host's sum, on a GPU several at once."""
+        assert report.upload is not None
+        if report.upload.samples != client.samples:
             raise ConfigError(
-                f"the upload of client {client.id} reports {upload.samples} samples of {client.samples}, but hosts "
-                "weight uploads before: override aggregate in the method's class, without @mean_suffices"
+                f"the upload of client {client.id} reports {report.upload.samples} samples of {client.samples}, but "
+                "hosts weight uploads before: override aggregate in the method's class, without @mean_suffices"
             )
-        self._total.take(upload, share)
+        self._pending.append((report, share))
+        if len(self._pending) * report.upload.nbytes >= self._add_bytes:
+            self._add_pending()
+
+    def _add_pending(self) -> None:
+        pending, self._pending = self._pending, []
+        if pending:
+            self._total.take([report.upload for report, _ in pending if report.upload], [share for _, share in pending])
+        for report, _ in pending:
+            self._send(report)
+
+    def _send(self, report: Report) -> None:
+        """Send what is left of an upload."""
+        if report.upload is not None and report.upload.tensors:
+            on_cpu(report.upload)
+            self._ship(report)
 
     def _saved(self, client: Client) -> int:
         """Save the private state; returns its bytes.
@@ -314,7 +340,7 @@ class Host:
         setattr(report, name, getattr(report, name) + self._clock() - begun)
 
     def _untouched(self, hook: str, client: Client, **given: Weights) -> AbstractContextManager[None]:
-        """Checks that a hook changes nothing; exact once per order, because copying whole models costs time."""
+        """Checks that a hook changes nothing; exact once in some orders, because copying whole models costs time."""
         exact = hook not in self._watched
         self._watched.add(hook)
         return guard_inputs(self.model(client.id).method, hook, client, exact, **given)
@@ -384,9 +410,9 @@ class Host:
 def _infinite(upload: Upload, learner: Learner) -> str | None:
     """Names what is not finite of a fit or its upload."""
     loss = learner.ledger.loss
-    if loss is not None and not torch.isfinite(torch.tensor(loss)):
+    if loss is not None and not isfinite(loss):
         return f"the training loss became {loss}: lower {rate_name(learner)}"
-    if upload.trained is not None and not upload.trained.is_finite():
+    if upload.trained is not None and not learner.ledger.is_finite(upload.trained):
         return f"the trained model holds values that are not finite: lower {rate_name(learner)}"
     return _not_finite(upload, "upload", known=upload.trained)
 
@@ -412,7 +438,8 @@ def _not_finite(message: Message, what: str, known: Weights | None = None) -> st
 
 def resident_mb() -> float:
     """Resident memory of this process in megabytes."""
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    with open("/proc/self/statm", "rb", buffering=0) as file:
+        pages = int(file.read().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 

@@ -12,7 +12,7 @@ from math import fsum
 import torch
 from torch import Tensor
 
-from fedbench.aggregation.exact import add_term, fits, value
+from fedbench.aggregation.exact import add_terms, value
 from fedbench.errors import ConfigError, first_line
 from fedbench.methods.base import Method, needs_mean_only
 from fedbench.methods.messages import Message, Upload
@@ -36,25 +36,36 @@ class Total:
     message: Message = field(default_factory=Message)
     kinds: Kinds = field(default_factory=dict)
 
-    def take(self, upload: Upload, share: float) -> None:
-        """Move the fields of an upload into the sums; a field with too large a number stays in the upload, whole.
+    def take(self, uploads: Sequence[Upload], shares: Sequence[float]) -> None:
+        """Move the fields of uploads into the sums; a field with too large a number stays in its upload, whole.
 
         Raises ConfigError, which ends the run, because a partial addition cannot be undone.
         """
-        kinds = {name: (tensor.shape, tensor.dtype) for name, tensor in upload.tensors.items()}
-        self.kinds = _alike(self.kinds or kinds, kinds)
+        for upload in uploads:
+            kinds = {name: (tensor.shape, tensor.dtype) for name, tensor in upload.tensors.items()}
+            self.kinds = _alike(self.kinds or kinds, kinds)
         try:
-            for name, tensor in list(upload.tensors.items()):
-                if not tensor.is_floating_point():
-                    self._put(name, upload.tensors.pop(name))
-                elif fits(tensor):
-                    if name not in self.message:
-                        whole = torch.zeros(tensor.shape, dtype=torch.int64, device=tensor.device)
-                        self.message.tensors[name] = whole
-                    add_term(self.message.tensors[name], upload.tensors.pop(name), share)
+            for name, (_, kind) in self.kinds.items():
+                if kind.is_floating_point:
+                    self._add(name, uploads, shares)
+                else:
+                    for upload in uploads:
+                        self._put(name, upload.tensors.pop(name))
         except Exception as error:
-            line = f"the upload of client {upload.client} cannot be added to others: {first_line(error)}"
+            line = f"the upload of {clients_in_words(uploads)} cannot be added to others: {first_line(error)}"
             raise ConfigError(line) from error
+
+    def _add(self, name: str, uploads: Sequence[Upload], shares: Sequence[float]) -> None:
+        fields = [upload.tensors[name] for upload in uploads]
+        whole = self.message.tensors.get(name)
+        if whole is None:
+            whole = torch.zeros(fields[0].shape, dtype=torch.int64, device=fields[0].device)
+        fitting = add_terms(whole, fields, shares)
+        if any(fitting):
+            self.message.tensors[name] = whole
+        for upload, fits in zip(uploads, fitting, strict=True):
+            if fits:
+                del upload.tensors[name]
 
     def joined(self, other: "Total") -> "Total":
         """The total of both. Raises ConfigError if their uploads differ."""
@@ -74,6 +85,11 @@ class Total:
             known[name] = known[name] + tensor
         else:
             known[name] = torch.maximum(known[name], tensor)
+
+
+def clients_in_words(uploads: Sequence[Upload]) -> str:
+    clients = sorted(upload.client for upload in uploads)
+    return f"client {clients[0]}" if len(clients) == 1 else f"one of clients {clients[0]} to {clients[-1]}"
 
 
 def _alike(one: Kinds, other: Kinds) -> Kinds:

@@ -1,16 +1,17 @@
 """Lets clients take turns on one engine, so that their fits are trained together.
 
-A method's code blocks in every fit. Here each client has a thread, and one thread runs at a time, in the order of the
-clients, until it requests a fit and waits for it. When all wait, their fits go to the stack together, and each thread
-continues with its own result. A finished client makes room for the next.
+A method's code blocks in every fit. Here each client has a greenlet, which is a function that can wait in the middle:
+one runs at a time, in the order of the clients, until it requests a fit. When all wait, their fits go to the engine
+together, and each continues with its own result. A finished client makes room for the next.
 """
 
-import threading
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Generic, TypeVar
+
+import torch
+from greenlet import getcurrent, greenlet
 
 from fedbench.engine.cursor import FitRequest
 from fedbench.engine.engine import Ledger
@@ -37,45 +38,37 @@ class Turn(Generic[T]):
         self.answer: Weights | BaseException | None = None
         self.error: BaseException | None = None
         self.result: T
-        self._go, self._back = threading.Semaphore(0), threading.Event()
+        self._greenlet = greenlet(self._go, getcurrent())
 
-    def go(self) -> None:
-        """Do all of the work. Called in the turn's own thread."""
-        self._go.acquire()
-        try:
-            self.result = self.work()
-        except BaseException as error:
-            self.error = error
-        self.fit = None
-        self._back.set()
+    def run(self) -> None:
+        """Let it run until it waits for a fit or is done. Called from outside."""
+        with torch.enable_grad():  # whatever holds where it waits
+            self._greenlet.switch()
 
     def ask(self, fit: Fit) -> Weights:
-        """Wait for the trained weights. Called in the turn's own thread."""
-        self.fit = fit
-        self._back.set()
-        self._go.acquire()
+        """Wait for the trained weights. Called in its work."""
+        self.fit, gradients = fit, torch.is_grad_enabled()
+        self._greenlet.parent.switch()
+        torch.set_grad_enabled(gradients)
         self.fit = None
         if isinstance(self.answer, BaseException):
             raise self.answer
         assert self.answer is not None
         return self.answer
 
-    def run(self) -> None:
-        """Let it run until it waits for a fit or is done. Called from outside."""
-        self._back.clear()
-        self._go.release()
+    def _go(self) -> None:
         try:
-            self._back.wait()
-        except BaseException:  # Ctrl-C: it works until it waits, and must not continue by itself
-            self._back.wait()
-            raise
+            self.result = self.work()
+        except BaseException as error:
+            self.error = error
+        self.fit = None
 
 
 class Turns:
     """Runs pieces of work that request fits from the engine, at most `width` at a time."""
 
     def __init__(self, engine: RowEngine) -> None:
-        self.engine, self._threads = engine, ThreadPoolExecutor(engine.width)
+        self.engine = engine
         self._now: Turn | None = None
         self._begun = 0.0
 
@@ -104,7 +97,6 @@ class Turns:
                 while free := self._free(waiting, active):
                     turn = turns[min(waiting[row][0] for row in free)]
                     waiting[turn.row].popleft()
-                    self._threads.submit(turn.go)
                     active.append(turn)
                     self._let(turn)
                     active = [turn for turn in active if turn.fit is not None]

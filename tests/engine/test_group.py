@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fedbench.config import TrainConfig
 from fedbench.engine.fit import Fit, Loss, Move, Paired, Step
-from fedbench.engine.group import is_constant, kind_of
+from fedbench.engine.group import check_engine, is_constant, kind_of
 from fedbench.engine.learner import Learner
 from fedbench.engine.losses import task_loss
 from fedbench.engine.row_step import UnsupportedFitError
@@ -102,6 +102,7 @@ def test_who_cannot_be_stacked(net, stacking, blobs):
     ]
     for learner, one, why in asked:
         with pytest.raises(UnsupportedFitError, match=f"{why}$"):
+            check_engine(learner.engine)
             kind_of(learner.engine, one)
 
 

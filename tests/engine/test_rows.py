@@ -30,9 +30,9 @@ def weights_of(flat: FlatModule, number: int) -> Weights:
 def test_a_row_gives_back_what_was_loaded(flat, same):
     rows, momentum = Rows(flat, 3, aligned=False), torch.ones(flat.layout.size)
     for row in range(3):
-        rows.load(row, weights_of(flat, row), momentum * row if row else None, torch.tensor(float(row)))
+        rows.load([row], [weights_of(flat, row)], [momentum * row if row else None], [torch.tensor(float(row))])
     for row in range(3):
-        assert same(rows.weights(row), weights_of(flat, row))
+        assert same(rows.weights([row])[0], weights_of(flat, row))
     assert rows.momentum.unique(dim=1).flatten().tolist() == [0, 1, 2]
     assert rows.losses.tolist() == [0, 1, 2]
 

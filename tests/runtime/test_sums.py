@@ -48,7 +48,7 @@ def added(uploads: list[Upload], weights: dict[int, float], hosts: int) -> Uploa
     """As if so many hosts had added them up, each from its last client to its first."""
     totals = [Total() for _ in range(hosts)]
     for upload in reversed(uploads):
-        totals[upload.client % hosts].take(upload, weights[upload.client])
+        totals[upload.client % hosts].take([upload], [weights[upload.client]])
     (mean,) = merged_uploads(uploads, totals, weights)
     return mean
 
@@ -137,8 +137,7 @@ def test_who_did_not_come_has_no_part_in_the_mean():
 
 def total_of(uploads, weights) -> Total:
     total = Total()
-    for upload in uploads:
-        total.take(upload, weights[upload.client])
+    total.take(uploads, [weights[upload.client] for upload in uploads])
     assert not any(upload.tensors for upload in uploads)
     return total
 
@@ -166,7 +165,7 @@ def test_numbers_too_large_for_a_sum_travel_and_count(all_of_them):
 def test_only_the_field_with_a_large_number_travels():
     upload = uploads_of(1)[0]
     upload.tensors["buffers"][0] = -LIMIT
-    Total().take(upload, 1.0)
+    Total().take([upload], [1.0])
     assert [*upload.tensors] == ["buffers"]
 
 
@@ -193,11 +192,11 @@ def test_an_error_while_adding_ends_the_run_because_half_of_an_upload_is_in_the_
     upload = uploads_of(1)[0]
     upload.add(odd=torch.zeros(2, dtype=torch.complex64))
     total = Total()
-    total.take(upload, 0.5)
+    total.take([upload], [0.5])
     upload = uploads_of(1)[0]
     upload.add(odd=torch.zeros(2, dtype=torch.complex64))
     with pytest.raises(ConfigError, match="the upload of client 0 cannot be added to others: "):
-        total.take(upload, 0.5)
+        total.take([upload], [0.5])
 
 
 @pytest.mark.parametrize("turned", [lambda rows: rows.T, lambda rows: rows[:, ::2], lambda rows: rows[0].expand(3, 8)])

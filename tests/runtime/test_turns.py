@@ -2,12 +2,12 @@
 
 import os
 import signal
-import threading
 import time
 from functools import partial
 from typing import Any
 
 import pytest
+import torch
 
 from fedbench.config import TrainConfig
 from fedbench.engine.engine import Ledger
@@ -51,20 +51,19 @@ def test_one_runs_at_a_time_in_order_and_who_is_done_makes_place(learner):
             told.append((number, turn))
             learner.fit(fit(learner, number))
         told.append((number, "end"))
-        return number, learner.ledger.steps, threading.current_thread()
+        return number, learner.ledger.steps
 
     asked = [2, 1, 1, 0, 1]
     found = Turns(learner.row_engine).run(
         [lambda n=n, fits=fits: work(n, fits) for n, fits in enumerate(asked)], range(5)
     )
-    assert [(number, steps) for number, steps, _ in found] == [(n, 2 * fits) for n, fits in enumerate(asked)]
+    assert found == [(n, 2 * fits) for n, fits in enumerate(asked)]
     first = [(0, 0), (1, 0), (2, 0)]
     second = [(0, 1), (1, "end"), (2, "end"), (3, 0)]
     assert told[:3] == first
     assert [entry for entry in told if entry[0] == 0] == [(0, 0), (0, 1), (0, "end")]
     assert set(second) - {(3, 0)} <= set(told)
     assert learner.met == [3, 2]
-    assert threading.current_thread() not in {thread for *_, thread in found}
 
 
 def test_everyone_has_an_account_and_a_clock_of_his_own(learner):
@@ -82,6 +81,22 @@ def test_everyone_has_an_account_and_a_clock_of_his_own(learner):
     assert learner.ledger is before
     assert slow > 0.5
     assert slow - max(quick, last) > 0.25, "others do not count the time in which they wait"
+
+
+def test_gradients_are_off_where_one_waits_and_nowhere_else(learner):
+    def work(off: bool) -> Any:
+        before = torch.is_grad_enabled()
+        with torch.set_grad_enabled(not off):
+            trained = learner.fit(fit(learner, 0))
+            inside = torch.is_grad_enabled()
+        return before, inside, torch.is_grad_enabled(), trained
+
+    with torch.no_grad():
+        found = Turns(learner.row_engine).run([partial(work, off) for off in (True, False, True)], range(3))
+        assert not torch.is_grad_enabled()
+    assert [modes for *modes, _ in found] == [[True, False, True], [True, True, True], [True, False, True]]
+    assert all(torch.equal(trained.params, found[0][3].params) for *_, trained in found)
+    assert learner.met == [3]
 
 
 def test_a_fit_outside_of_turns_is_done_at_once(learner):
