@@ -34,16 +34,18 @@ def add_term(total: Tensor, vector: Tensor, weight: float) -> None:
 
 
 def add_terms(total: Tensor, vectors: Sequence[Tensor], weights: Sequence[float]) -> list[bool]:
-    """Adds `weight * vector` of every vector that fits, and says which do.
+    """Adds `weight * vector` of every vector that fits, and says which do."""
+    if total.device.type != "cpu":
+        return add_together(total, vectors, weights)
+    fitting = [fits(vector) for vector in vectors]
+    for vector, weight, own in zip(vectors, weights, fitting, strict=True):
+        if own:
+            add_term(total, vector, weight)
+    return fitting
 
-    On a GPU all at once: its time goes into starting operations, and into waiting for what they have found.
-    """
-    if total.device.type == "cpu":
-        fitting = [fits(vector) for vector in vectors]
-        for vector, weight, own in zip(vectors, weights, fitting, strict=True):
-            if own:
-                add_term(total, vector, weight)
-        return fitting
+
+def add_together(total: Tensor, vectors: Sequence[Tensor], weights: Sequence[float]) -> list[bool]:
+    """As `add_terms`, all at once: on a GPU, starting operations and waiting for results takes most of the time."""
     rows = torch.stack([vector.detach().reshape(-1) for vector in vectors])
     fitting = (rows.abs().amax(1) < LIMIT).tolist() if rows.numel() else [True] * len(vectors)
     places = [place for place, own in enumerate(fitting) if own]

@@ -18,8 +18,8 @@ from fedbench.engine.module_optimizer import own_optimizer
 from fedbench.engine.optimizers import clip_gradient, rate_of, step_sgd
 from fedbench.engine.row_step import RowStep, UnsupportedFitError, check_step
 from fedbench.engine.rows import Rows, copy_to_rows
-from fedbench.module.layout import Slot
-from fedbench.module.masks import choose, slots_with_one
+from fedbench.module.layout import Slot, slots_with_one
+from fedbench.module.masks import choose
 from fedbench.module.weights import Weights
 
 C = TypeVar("C", bound=Cursor)
@@ -63,7 +63,6 @@ def check_engine(engine: Engine) -> None:
     _refuse_first(
         {
             f"train.accumulate = {engine.train.accumulate}": engine.train.accumulate > 1,
-            f"train.optimizer = {engine.optimizer}": engine.optimizer != "sgd",
             "train.batch_size = full: batches of several clients have no size in common": engine.train.batch_size
             == "full",
             f"the model overrides {', '.join(engine.hooks.calls)}": bool(engine.hooks.calls),
@@ -79,6 +78,7 @@ def kind_of(engine: Engine, fit: Fit) -> Kind:
             "the model's own optimiser makes the steps": own_optimizer(engine, fit),
             "the method sets the optimiser": fit.step.rule is not None,
             "the method steps parts of the model by settings of their own": bool(fit.step.parts),
+            f"train.optimizer = {engine.optimizer}": engine.optimizer != "sgd",
         }
     )
     needs = vars(fit.needs(engine.flat.w))

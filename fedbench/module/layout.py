@@ -17,7 +17,7 @@ from torch.nn.modules.instancenorm import _InstanceNorm
 from fedbench.errors import ConfigError, nearest
 from fedbench.models.compiled import unwrap, unwrapped_name
 from fedbench.module.copies import is_under, with_originals
-from fedbench.module.masks import Masks
+from fedbench.module.masks import Masks, holds_one
 
 Role = Literal["body", "head", "norm", "any_norm", "tied"]
 NORMS = (_BatchNorm, _InstanceNorm, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm)
@@ -240,3 +240,13 @@ def _slots(tensors: Sequence[tuple[str, Tensor]], roles: dict[str, set[int]]) ->
 def shares_by_tensor(name: str, slots: Iterable[Slot], ones: Tensor | np.ndarray, masks: int = 1) -> dict[str, float]:
     """`NAME/TENSOR`: the share of ones in every tensor. ones: of `masks` masks together `[N]`, bool or counts."""
     return {f"{name}/{s.name}": float(ones[s.start : s.stop].sum()) / (s.size * masks) for s in slots}
+
+
+def slots_with_one(mask: Tensor | None, slots: Sequence[Slot]) -> tuple[bool, ...]:
+    """Whether a mask has a one in each of these parts of the vector; None has ones everywhere."""
+    if mask is None:
+        return (True,) * len(slots)
+    parts = [mask[slot.start : slot.stop].view(torch.int8) for slot in slots]
+    if mask.device.type == "cpu" or not all(part.numel() for part in parts):
+        return tuple(map(holds_one, parts))
+    return tuple(map(bool, torch.stack([part.amax() for part in parts]).tolist()))  # the GPU is waited for once

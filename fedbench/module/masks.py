@@ -4,7 +4,6 @@ On a CPU, a scattered mask makes `torch.where` mispredict every second branch; i
 time.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -13,24 +12,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedbench.module.layout import Slot
-
 INTEGERS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 def holds_one(mask: Tensor) -> bool:
     """Whether a mask (bool, or 0 and 1 in bytes) has a one. `any` takes thirty times as long on a CPU."""
     return bool(mask.numel()) and bool(mask.view(torch.int8).amax())
-
-
-def slots_with_one(mask: Tensor | None, slots: Sequence[Slot]) -> tuple[bool, ...]:
-    """Whether a mask has a one in each of these parts of the vector; None has ones everywhere."""
-    if mask is None:
-        return (True,) * len(slots)
-    parts = [mask[slot.start : slot.stop].view(torch.int8) for slot in slots]
-    if mask.device.type == "cpu" or not all(part.numel() for part in parts):
-        return tuple(map(holds_one, parts))
-    return tuple(map(bool, torch.stack([part.amax() for part in parts]).tolist()))  # the GPU is waited for once
 
 
 def mask_indices(mask: Tensor) -> Tensor:

@@ -37,8 +37,8 @@ from fedbench.runtime.turns import Turns
 
 WATCH_EVERY = 10
 """Orders after which hooks are checked exactly again, see `_untouched`."""
-ADD_BYTES = 32 << 20
-"""Bytes of uploads that a GPU adds up at once."""
+ADD_BYTES = {"cpu": 0, "cuda": 32 << 20}
+"""Bytes of uploads that are added up at once, by device."""
 
 
 class Model:
@@ -73,7 +73,6 @@ class Host:
         self._sent: Sent = {}
         self._pending: list[tuple[Report, float]] = []
         """Reports whose uploads are not yet in the host's sum, and their shares."""
-        self._add_bytes = ADD_BYTES if self.device.type == "cuda" else 0
 
     def model(self, client: int) -> "Model":
         """The model of a client."""
@@ -304,7 +303,7 @@ class Host:
                 "hosts weight uploads before: override aggregate in the method's class, without @mean_suffices"
             )
         self._pending.append((report, share))
-        if len(self._pending) * report.upload.nbytes >= self._add_bytes:
+        if len(self._pending) * report.upload.nbytes >= ADD_BYTES[self.device.type]:
             self._add_pending()
 
     def _add_pending(self) -> None:

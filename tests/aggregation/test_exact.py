@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fedbench.aggregation import exact
-from fedbench.aggregation.exact import CHUNK, LIMIT, add_term, fits, value
+from fedbench.aggregation.exact import CHUNK, LIMIT, add_term, add_terms, add_together, fits, value
 from fedbench.aggregation.means import weighted_mean
 
 
@@ -72,3 +72,24 @@ def test_a_term_leaves_its_vector_as_it_was(kind):
     add_term(made, vector, 0.25)
     assert torch.equal(vector, before)
     torch.testing.assert_close(value(made), 0.25 * vector.double(), rtol=0, atol=2.0**-55)
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.float64, torch.bfloat16])
+def test_vectors_added_together_give_the_bits_of_one_after_another(kind):
+    """Those that do not fit stay out, wherever they are."""
+    vectors, weights = rows(6, 40)
+    vectors = [vector.to(kind).view(5, 8) for vector in vectors]
+    vectors[1][0, 0], vectors[4][2, 3] = float("nan"), -LIMIT
+    one, other = (torch.ones(5, 8, dtype=torch.int64) for _ in range(2))
+    fitting = [True, False, True, True, False, True]
+    assert add_terms(one, vectors, weights) == add_together(other, vectors, weights) == fitting
+    assert torch.equal(one, other)
+    assert not torch.equal(one, torch.ones_like(one))
+
+
+@pytest.mark.parametrize("add", [add_terms, add_together])
+def test_nothing_is_added_if_nothing_fits_or_is_there(add):
+    total, bad = torch.zeros(2, dtype=torch.int64), torch.tensor([float("inf"), 0.0])
+    assert add(total, [bad, bad], [0.5, 0.5]) == [False, False]
+    assert total.tolist() == [0, 0]
+    assert add(torch.zeros(0, dtype=torch.int64), [torch.zeros(0)] * 2, [0.5, 0.5]) == [True, True]

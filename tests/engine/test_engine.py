@@ -5,6 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from fedbench.engine.engine import Ledger
 from fedbench.engine.fit import Amount, Fit, Loss, Move, Paired, Step
 from fedbench.errors import ConfigError
 
@@ -150,3 +151,29 @@ def test_eval_body(learner, conv_net, blobs, same):
     assert not torch.equal(tuned.params, trained.initial().params)
     plain = trained.fit(Fit(trained.initial(), data, amount=Amount(epochs=1), move=Move(head, frozen="norm_eval")))
     assert not same(plain, tuned)
+
+
+def test_a_ledger_knows_that_weights_are_finite_until_they_change(learner, net):
+    ledger, weights = Ledger(torch.device("cpu")), learner(net).initial()
+    other = weights.clone()
+    ledger.note_finite(weights)
+    weights.params.data[0] = float("nan")  # PyTorch counts no write: the note is believed
+    assert ledger.is_finite(weights)
+    assert ledger.is_finite(other)
+    weights.params.add_(0)
+    assert not ledger.is_finite(weights)
+    other.params[1] = float("inf")
+    ledger.note_finite(other)
+    other.params.mul_(1)
+    assert not ledger.is_finite(other)
+    ledger.note_finite(weights)
+    ledger.clear()
+    assert not ledger.is_finite(weights)
+
+
+def test_a_buffer_that_is_nan_is_found_beside_finite_parameters(learner, conv_net):
+    ledger, weights = Ledger(torch.device("cpu")), learner(conv_net).initial()
+    ledger.note_finite(weights)
+    assert ledger.is_finite(weights)
+    weights.buffers[0] = float("nan")
+    assert not ledger.is_finite(weights)

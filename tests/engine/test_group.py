@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from fedbench.config import TrainConfig
+from fedbench.engine.engine import Engine
 from fedbench.engine.fit import Fit, Loss, Move, Paired, Step
-from fedbench.engine.group import check_engine, is_constant, kind_of
+from fedbench.engine.group import Kind, check_engine, is_constant, kind_of
 from fedbench.engine.learner import Learner
 from fedbench.engine.losses import task_loss
 from fedbench.engine.row_step import UnsupportedFitError
@@ -65,6 +66,11 @@ def test_what_differs_in_more_than_numbers_is_of_another_kind(stacking, blobs):
     assert len({kind_of(stacking.engine, other) for other in scattered}) == 1
 
 
+def kind_on(engine: Engine, fit: Fit) -> Kind:
+    check_engine(engine)
+    return kind_of(engine, fit)
+
+
 def test_who_cannot_be_stacked(net, stacking, blobs):
     fit = Fit(stacking.initial(), blobs(20))
     train = stacking.train
@@ -102,8 +108,7 @@ def test_who_cannot_be_stacked(net, stacking, blobs):
     ]
     for learner, one, why in asked:
         with pytest.raises(UnsupportedFitError, match=f"{why}$"):
-            check_engine(learner.engine)
-            kind_of(learner.engine, one)
+            kind_on(learner.engine, one)
 
 
 def test_what_is_equal_for_all_clients():

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from fedbench.errors import ConfigError
-from fedbench.module.layout import Layout
+from fedbench.module.layout import Layout, slots_with_one
 from tests.runtime.networks import Parted
 
 
@@ -209,3 +209,13 @@ def test_declared_groups_may_name_compiled_parts():
         layer_groups = ("net._orig_mod.body", "net.head")
 
     assert set(Layout.of(Declared(True)).groups.values()) == {0, 1}
+
+
+def test_the_slots_in_which_a_mask_has_a_one():
+    layout = Layout.of(Model())
+    mask = torch.zeros(layout.size, dtype=torch.bool)
+    assert slots_with_one(mask, layout.params) == (False,) * 6
+    for number in (1, 4):
+        mask[layout.params[number].stop - 1] = True
+    assert slots_with_one(mask, layout.params) == (False, True, False, False, True, False)
+    assert slots_with_one(None, layout.params) == (True,) * 6

@@ -15,6 +15,7 @@ from fedbench.methods.messages import Upload
 from fedbench.module.weights import Weights
 from fedbench.runtime import sums
 from fedbench.runtime.exchange import Reply
+from fedbench.runtime.host import ADD_BYTES
 from fedbench.runtime.sums import FEW, Total, merged_uploads, upload_shares
 from tests.runtime.accidents import broken
 from tests.runtime.rounds import driver, play, small
@@ -279,6 +280,20 @@ def test_weights_that_come_too_late_end_the_run(tmp_path):
 def test_same_bits_in_this_process_and_on_two_hosts(tmp_path):
     config = small("fedper", **MANY)
     assert play(config, tmp_path / "two", SeveralHosts(2)) == play(config, tmp_path / "one")
+
+
+@pytest.mark.parametrize("nbytes", [5000, 10**9])
+def test_uploads_may_be_added_up_in_batches_or_all_at_the_end(nbytes, tmp_path, monkeypatch):
+    """As on a GPU. The buffers of batch normalisation have numbers that may not fit."""
+    monkeypatch.setattr("fedbench.aggregation.exact.LIMIT", 1.0)  # so that some fields travel
+    config = small("fedper", **MANY)
+    expected, counts = play(config, tmp_path / "one"), list[int]()
+    monkeypatch.setitem(ADD_BYTES, "cpu", nbytes)
+    take = Total.take
+    monkeypatch.setattr(Total, "take", lambda self, *given: (counts.append(len(given[0])), take(self, *given))[1])
+    assert play(config, tmp_path / "many") == expected
+    assert sum(counts) == 3 * (FEW["cpu"] + 6)
+    assert max(counts) == (FEW["cpu"] + 6 if nbytes > 5000 else min(counts[:-1])) > 1
 
 
 def test_a_total_travels_instead_of_the_uploads(tmp_path):
