@@ -23,6 +23,7 @@ from fedbench.engine.planned_cursor import PlannedCursor, Size, gather_batches
 from fedbench.engine.row_engine import RowEngine
 from fedbench.engine.row_step import UnsupportedFitError
 from fedbench.errors import first_line
+from fedbench.module.weights import Weights
 
 FREQUENT = 4
 """Batches of a size that a row has to have seen before its step is captured."""
@@ -46,6 +47,7 @@ class Graph(RowEngine):
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
+        self.lot = -(-self.width // 2)  # while one half computes, Python prepares the other
         self.streams = [GraphStream(self.flat.device) for _ in range(self.width)]
         self._groups: dict[Kind, GraphGroup] = {}
 
@@ -70,10 +72,14 @@ class GraphGroup(Group[PlannedCursor]):
         super().__init__(engine, engine.rows, kind, like, engine.refusals)
         self.rate: Tensor = rate_tensor(engine.flat.device)
         self._streams, self._steps = engine.streams, dict[tuple[int, Size], CapturedStep]()
-        self._seen = Counter[tuple[int, Size]]()
+        self._seen, self._last_rate = Counter[tuple[int, Size]](), 0.0
 
     def set_rate(self, rate: float) -> None:
-        self.rate.fill_(rate)
+        if rate != self._last_rate:
+            for stream in self._streams:  # steps under way read the last one
+                stream.lead()
+            self.rate.fill_(rate)
+            self._last_rate = rate
 
     def cursor(self, request: FitRequest) -> PlannedCursor:
         return PlannedCursor(self.engine, request)
@@ -88,18 +94,26 @@ class GraphGroup(Group[PlannedCursor]):
         try:
             while going:
                 if empty := [cursor for cursor in going if self._waits(cursor)]:
-                    for cursor in empty:
-                        self._streams[cursor.row].lead()
+                    self._wait(empty)
                     self._fill(empty)
                     for cursor in empty:
                         self._streams[cursor.row].follow()
                 for cursor in going:
                     self._advance(cursor)
                 going = [cursor for cursor in going if cursor.done < len(cursor.sizes)]
-        finally:
-            for cursor in cursors:
-                self._streams[cursor.row].lead()
+        except BaseException:
+            self._wait(cursors)
+            raise
+
+    def end(self, cursors: Sequence[PlannedCursor]) -> list[Weights]:
+        self._wait(cursors)
         self._take_logs(cursors)
+        return super().end(cursors)
+
+    def _wait(self, cursors: Sequence[PlannedCursor]) -> None:
+        """Has the current stream wait for the steps of these fits."""
+        for cursor in cursors:
+            self._streams[cursor.row].lead()
 
     def _prepare(self, cursor: PlannedCursor) -> None:
         """Captures the steps of this fit that are frequent."""

@@ -1,5 +1,6 @@
 """A stream of work on a GPU, with the CUDA graphs that are replayed on it."""
 
+import gc
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -27,9 +28,14 @@ class GraphStream:
 
     def capture(self, work: Callable[[], None]) -> Callable[[], None]:
         """The work as a function that repeats it, on the same memory. Does not do it yet. Called in `entered`."""
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, self._pool, self._stream, capture_error_mode="thread_local"):
-            work()
+        graph, collects = torch.cuda.CUDAGraph(), gc.isenabled()
+        gc.disable()  # a graph that nobody needs any more must not be deleted during a capture, which would fail
+        try:
+            with torch.cuda.graph(graph, self._pool, self._stream, capture_error_mode="thread_local"):
+                work()
+        finally:
+            if collects:
+                gc.enable()
         return graph.replay
 
     @contextmanager

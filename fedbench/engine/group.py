@@ -162,8 +162,11 @@ class Group(ABC, Generic[C]):
         loss = like.loss and Loss(like.loss.function)
         self.step = RowStep(engine.flat.module, loss, names, needs, dict(kind.constants), engine.flat.autocast)
 
-    def train(self, requests: Sequence[FitRequest]) -> list[Weights]:
-        """The trained weights of all. Raises UnsupportedFitError if the steps cannot be taken in rows."""
+    def begin(self, requests: Sequence[FitRequest]) -> list[C]:
+        """Begins these fits, whose rows nobody else uses until they have ended.
+
+        Raises UnsupportedFitError if the steps cannot be taken in rows.
+        """
         self.set_rate(rate_of(self.engine, requests[0].fit))
         with self.engine.in_train_mode(requests[0].fit):
             cursors = [self.cursor(request) for request in requests]
@@ -171,7 +174,7 @@ class Group(ABC, Generic[C]):
             self._check(cursors)
             with self.step.entered():
                 self.run(cursors)
-        return self._finish(cursors)
+        return cursors
 
     def set_rate(self, rate: float) -> None:
         """Sets the learning rate of the next steps."""
@@ -183,7 +186,7 @@ class Group(ABC, Generic[C]):
 
     @abstractmethod
     def run(self, cursors: Sequence[C]) -> None:
-        """Takes all steps of all fits."""
+        """Takes all steps of all fits; on a GPU they may still be under way."""
 
     def _check(self, cursors: Sequence[C]) -> None:
         """Tries the step on a first batch, once for all fits of this kind. Raises UnsupportedFitError."""
@@ -248,12 +251,12 @@ class Group(ABC, Generic[C]):
             return {name: value[row] for name, value in self.needs.items()}
         return {name: value.unsqueeze(-1) if value.dim() == 1 else value for name, value in self.needs.items()}
 
-    def _finish(self, cursors: Sequence[C]) -> list[Weights]:
-        """The trained weights, and what the fits have changed copied back."""
+    def end(self, cursors: Sequence[C]) -> list[Weights]:
+        """The trained weights of fits that `begin` has begun; what they have changed is copied back."""
         rows = [cursor.row for cursor in cursors]
         found, ledgers = self.rows.weights(rows), [cursor.request.ledger for cursor in cursors]
         torch._foreach_copy_([ledger.losses for ledger in ledgers], [self.rows.losses[row] for row in rows])
-        # The device is waited for once.
+        # The device is waited for once. Of other rows, whose fits may be under way, the numbers say nothing.
         losses, sums = torch.stack([self.rows.losses, self.rows.w.sum(1).double()]).tolist()
         for cursor, weights, ledger in zip(cursors, found, ledgers, strict=True):
             self._copy_back(cursor)

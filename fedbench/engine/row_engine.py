@@ -3,6 +3,7 @@
 from abc import abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from fedbench.engine.cursor import FitRequest
@@ -17,11 +18,15 @@ FAILURES = (Exception, SystemExit)
 """Exceptions of users' code; a model that calls sys.exit must not end the run."""
 
 
+Answer = Weights | BaseException
+"""The trained weights of a fit, or its error."""
+
+
 class RowEngine(Loop):
     """Fits of several clients at once, in groups of one kind.
 
-    aligned: see `Rows`. answer: how a fit gets its weights: at once, or together with alternating clients. remarks: why
-    fits were run by the loop.
+    aligned: see `Rows`. lot: the number of fits that begin together, if so many wait. answer: how a fit gets its
+    weights: at once, or together with alternating clients. remarks: why fits were run by the loop.
     """
 
     aligned: ClassVar[bool] = False
@@ -29,6 +34,7 @@ class RowEngine(Loop):
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
         self.width, self.rows = self.train.width, Rows(self.flat, self.train.width, self.aligned)
+        self.lot = self.width
         self.answer: Callable[[Fit], Weights] = self._answer_at_once
         self.refusals: dict[Any, UnsupportedFitError | None] = {}
         self.remarks: dict[str, None] = {}
@@ -50,10 +56,13 @@ class RowEngine(Loop):
             raise answer
         return answer
 
-    def fit_together(self, requests: Sequence[FitRequest]) -> list[Weights | BaseException]:
+    def fit_together(self, requests: Sequence[FitRequest]) -> list[Answer]:
         """The trained weights of every fit, or its error. No two fits have the same row."""
-        answers: dict[int, Weights | BaseException] = {}
-        groups: dict[Kind, list[int]] = defaultdict(list)
+        return self.end_together(self.begin_together(requests))
+
+    def begin_together(self, requests: Sequence[FitRequest]) -> "BegunFits":
+        """Begins fits, whose rows nobody else uses until they have ended."""
+        begun, groups = BegunFits(requests), defaultdict[Kind, list[int]](list)
         refusal = self._refusal()
         for place, request in enumerate(requests):
             try:
@@ -62,10 +71,26 @@ class RowEngine(Loop):
                 groups[kind_of(self, request.fit)].append(place)
             except UnsupportedFitError as error:
                 self._remark(error)
-                answers[place] = self._fit_by_loop(request)
+                begun.answers[place] = self._fit_by_loop(request)
         for kind, places in groups.items():
-            answers.update(zip(places, self._fit_group(kind, [requests[place] for place in places]), strict=True))
-        return [answers[place] for place in range(len(requests))]
+            own = [requests[place] for place in places]
+            try:
+                group = self.group(kind, own[0].fit)
+                begun.groups.append((group, places, group.begin(own)))
+            except FAILURES as error:
+                begun.answers.update(zip(places, self._fit_apart(kind, own, error), strict=True))
+        return begun
+
+    def end_together(self, begun: "BegunFits") -> list[Answer]:
+        """The answers to fits that have begun."""
+        answers = begun.answers
+        for group, places, cursors in begun.groups:
+            try:
+                answers.update(zip(places, group.end(cursors), strict=True))
+            except FAILURES as error:
+                own = [begun.requests[place] for place in places]
+                answers.update(zip(places, self._fit_apart(group.kind, own, error), strict=True))
+        return [answers[place] for place in range(len(begun.requests))]
 
     def _refusal(self) -> UnsupportedFitError | None:
         try:
@@ -74,18 +99,22 @@ class RowEngine(Loop):
             return error
         return None
 
-    def _fit_group(self, kind: Kind, requests: Sequence[FitRequest]) -> list[Weights | BaseException]:
-        """Fits of one kind. If one fails, each is run alone, so that its result does not depend on the others."""
-        try:
-            return [*self.group(kind, requests[0].fit).train(requests)]
-        except FAILURES as error:
-            if len(requests) > 1:
-                return [answer for request in requests for answer in self._fit_group(kind, [request])]
+    def _fit_apart(self, kind: Kind, requests: Sequence[FitRequest], error: BaseException) -> list[Answer]:
+        """Fits of one kind of which one has failed, each alone, so that its result does not depend on the others."""
+        if len(requests) == 1:
             if isinstance(error, UnsupportedFitError):
                 self._remark(error)
             return [self._fit_by_loop(requests[0])]
+        answers: list[Answer] = []
+        for request in requests:
+            try:
+                group = self.group(kind, request.fit)
+                answers += group.end(group.begin([request]))
+            except FAILURES as own:
+                answers += self._fit_apart(kind, [request], own)
+        return answers
 
-    def _fit_by_loop(self, request: FitRequest) -> Weights | BaseException:
+    def _fit_by_loop(self, request: FitRequest) -> Answer:
         before, self.ledger = self.ledger, request.ledger
         try:
             return super()._fit(request.fit)
@@ -97,3 +126,12 @@ class RowEngine(Loop):
     def _remark(self, error: UnsupportedFitError) -> None:
         engine = self.train.engine
         self.remarks[f"train.engine = {engine}: fits are done one client after another: {error}"] = None
+
+
+@dataclass
+class BegunFits:
+    """Fits under way. groups: those in rows, with their places among the requests; answers: of the others, by place."""
+
+    requests: Sequence[FitRequest]
+    groups: list[tuple[Group[Any], list[int], Sequence[Any]]] = field(default_factory=list)
+    answers: dict[int, Answer] = field(default_factory=dict)

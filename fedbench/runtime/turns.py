@@ -7,7 +7,8 @@ together, and each continues with its own result. A finished client makes room f
 
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Generic, TypeVar
 
 import torch
@@ -16,7 +17,7 @@ from greenlet import getcurrent, greenlet
 from fedbench.engine.cursor import FitRequest
 from fedbench.engine.engine import Ledger
 from fedbench.engine.fit import Fit
-from fedbench.engine.row_engine import RowEngine
+from fedbench.engine.row_engine import BegunFits, RowEngine
 from fedbench.module.weights import Weights
 
 T = TypeVar("T")
@@ -65,7 +66,10 @@ class Turn(Generic[T]):
 
 
 class Turns:
-    """Runs pieces of work that request fits from the engine, at most `width` at a time."""
+    """Runs pieces of work that request fits from the engine, at most `width` at a time.
+
+    If the engine takes fits in smaller lots, pieces of work go on while fits of others are under way.
+    """
 
     def __init__(self, engine: RowEngine) -> None:
         self.engine = engine
@@ -88,53 +92,70 @@ class Turns:
             Turn(work, Ledger(engine.flat.device), engine.row_of(client, place))
             for place, (work, client) in enumerate(zip(works, clients, strict=True))
         ]
-        waiting, active = defaultdict[int, deque[int]](deque), list[Turn[T]]()
+        waiting = defaultdict[int, deque[int]](deque)
         for place, turn in enumerate(turns):
             waiting[turn.row].append(place)
+        free = set(waiting)  # rows that nobody has and somebody waits for
+        ready, begun = list[Turn[T]](), deque[tuple[list[Turn[T]], BegunFits]]()
         engine.answer = self._ask
         try:
-            while active or any(waiting.values()):
-                while free := self._free(waiting, active):
-                    turn = turns[min(waiting[row][0] for row in free)]
-                    waiting[turn.row].popleft()
-                    active.append(turn)
-                    self._let(turn)
-                    active = [turn for turn in active if turn.fit is not None]
-                self._train(active)
-                for turn in active:
-                    self._let(turn)
-                active = [turn for turn in active if turn.fit is not None]
+            while True:
+                if free and len(ready) < engine.lot:
+                    own = [turns[min(waiting[row][0] for row in free)]]
+                    waiting[own[0].row].popleft()
+                    free.remove(own[0].row)
+                elif ready and (len(ready) >= engine.lot or not begun):
+                    begun.append((ready, self._begin(ready)))
+                    ready = []
+                    continue
+                elif begun:
+                    self._end(*begun[0])
+                    own, _ = begun.popleft()
+                else:
+                    return [turn.result for turn in turns]
+                self._let(own)
+                ready += [turn for turn in own if turn.fit is not None]
+                free.update(turn.row for turn in own if turn.fit is None and waiting[turn.row])
         finally:
+            for _, fits in begun:
+                engine.end_together(fits)  # nobody may write to their rows before
             for turn in turns:
                 while turn.fit is not None:
                     turn.answer = EndedError()
                     turn.run()
             engine.answer, engine.ledger, self._now = answer, ledger, None
-        return [turn.result for turn in turns]
 
-    @staticmethod
-    def _free(waiting: Mapping[int, deque[int]], active: Sequence[Turn[T]]) -> set[int]:
-        """Free rows that somebody waits for."""
-        return {row for row, places in waiting.items() if places} - {turn.row for turn in active}
+    def _let(self, turns: Sequence[Turn[T]]) -> None:
+        """Let them run, one after another, until they wait for a fit or are done."""
+        for turn in turns:
+            self._now, self.engine.ledger, self._begun = turn, turn.ledger, time.perf_counter()
+            turn.run()
+            turn.seconds += time.perf_counter() - self._begun
+            self._now = None
+            if turn.error is not None:
+                raise turn.error
 
-    def _let(self, turn: Turn[T]) -> None:
-        self._now, self.engine.ledger, self._begun = turn, turn.ledger, time.perf_counter()
-        turn.run()
-        turn.seconds += time.perf_counter() - self._begun
-        self._now = None
-        if turn.error is not None:
-            raise turn.error
+    def _begin(self, turns: Sequence[Turn[T]]) -> BegunFits:
+        """Begin the fits that they wait for."""
+        with self._shared(turns):
+            return self.engine.begin_together(
+                [FitRequest(turn.fit, turn.ledger, turn.row) for turn in turns if turn.fit is not None]
+            )
 
-    def _train(self, turns: Sequence[Turn[T]]) -> None:
-        """Train the fits of all waiting turns."""
-        if not turns:
-            return
+    def _end(self, turns: Sequence[Turn[T]], begun: BegunFits) -> None:
+        """Wait for their fits."""
+        with self._shared(turns):
+            for turn, answer in zip(turns, self.engine.end_together(begun), strict=True):
+                turn.answer = answer
+
+    @contextmanager
+    def _shared(self, turns: Sequence[Turn[T]]) -> Iterator[None]:
+        """Adds the seconds of a block to these turns, the same share to each."""
         begun = time.perf_counter()
-        requests = [FitRequest(turn.fit, turn.ledger, turn.row) for turn in turns if turn.fit is not None]
-        answers = self.engine.fit_together(requests)
+        yield
         share = (time.perf_counter() - begun) / len(turns)
-        for turn, answer in zip(turns, answers, strict=True):
-            turn.answer, turn.seconds = answer, turn.seconds + share
+        for turn in turns:
+            turn.seconds += share
 
     def _ask(self, fit: Fit) -> Weights:
         assert self._now is not None

@@ -30,8 +30,8 @@ class Meetings(Learner):
         super().__init__(Net(), TrainConfig(engine="stack", width=WIDTH, epochs=1, batch_size=4), optimizer="sgd")
         self.met: list[int] = []
         assert self.row_engine is not None
-        train = self.row_engine.fit_together
-        self.row_engine.fit_together = lambda asked: (self.met.append(len(asked)), train(asked))[1]  # type: ignore[method-assign]
+        train = self.row_engine.begin_together
+        self.row_engine.begin_together = lambda asked: (self.met.append(len(asked)), train(asked))[1]  # type: ignore[method-assign]
 
 
 @pytest.fixture
@@ -81,6 +81,50 @@ def test_everyone_has_an_account_and_a_clock_of_his_own(learner):
     assert learner.ledger is before
     assert slow > 0.5
     assert slow - max(quick, last) > 0.25, "others do not count the time in which they wait"
+
+
+def test_clients_go_on_while_the_fits_of_others_are_under_way(learner):
+    """An engine that takes fits in smaller lots, as on a GPU; a fit more changes nothing."""
+    engine, told = learner.row_engine, list[Any]()
+    begin, end = engine.begin_together, engine.end_together
+    engine.lot = 2
+    engine.begin_together = lambda asked: (told.append(("begin", [one.row for one in asked])), begin(asked))[1]
+    engine.end_together = lambda fits: (told.append(("end", [one.row for one in fits.requests])), end(fits))[1]
+
+    def work(number: int) -> Any:
+        for turn in range(2 if number == 0 else 1):
+            told.append(number)
+            trained = learner.fit(Fit(learner.initial(), Blobs(8, key=(number, turn))))
+        return trained
+
+    found = Turns(engine).run([partial(work, number) for number in range(5)], range(5))
+    assert told[:6] == [0, 1, ("begin", [0, 1]), 2, ("end", [0, 1]), 0]
+    assert told[6:9] == [("begin", [2, 0]), 4, ("end", [2, 0])]
+    assert {entry for entry in told if isinstance(entry, int)} == set(range(5))
+    engine.lot = 3
+    again = Turns(engine).run([partial(work, number) for number in range(5)], range(5))
+    for one, other in zip(found, again, strict=True):
+        assert torch.allclose(one.params, other.params)
+
+
+@pytest.mark.parametrize("who", [0, 1, 2])
+def test_fits_under_way_end_before_an_error_is_raised(who, learner):
+    """Nobody may write to their rows in the meantime."""
+    engine, under_way = learner.row_engine, set[int]()
+    begin, end = engine.begin_together, engine.end_together
+    engine.lot = 1
+    engine.begin_together = lambda asked: (under_way.update(one.row for one in asked), begin(asked))[1]
+    engine.end_together = lambda fits: (under_way.difference_update(one.row for one in fits.requests), end(fits))[1]
+
+    def work(number: int) -> None:
+        for _ in range(2):
+            learner.fit(fit(learner, number))
+            if number == who:
+                raise ConfigError("no more")
+
+    with pytest.raises(ConfigError, match="no more"):
+        Turns(engine).run([partial(work, number) for number in range(3)], range(3))
+    assert not under_way
 
 
 def test_gradients_are_off_where_one_waits_and_nowhere_else(learner):
@@ -138,8 +182,8 @@ def test_an_interrupt_ends_whoever_is_at_work_too(learner):
 def test_a_client_waits_until_its_row_is_free(learner):
     """Clients 0, 2 and 4 have a row in common at a width of 2; who else is there has the other one."""
     rows: list[list[int]] = []
-    learner.row_engine.width, train = 2, learner.row_engine.fit_together
-    learner.row_engine.fit_together = lambda asked: (rows.append([one.row for one in asked]), train(asked))[1]  # type: ignore
+    learner.row_engine.width, train = 2, learner.row_engine.begin_together
+    learner.row_engine.begin_together = lambda asked: (rows.append([one.row for one in asked]), train(asked))[1]  # type: ignore
     work = lambda number: learner.fit(fit(learner, number)) and number  # noqa: E731
     assert Turns(learner.row_engine).run([partial(work, n) for n in (0, 2, 4, 1)], (0, 2, 4, 1)) == [0, 2, 4, 1]
     assert rows == [[0, 1], [0], [0]]
