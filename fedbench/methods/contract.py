@@ -252,7 +252,6 @@ def guard_inputs(method: Method, hook: str, client: Client, exact: bool = True, 
         raise hook_error(method, hook, f"writes to {place}, which it must not change: {why}")
 
 
-PLAIN = frozenset((Tensor, int, float, bool, str, type(None)))
 Leaf = tuple[tuple[Any, ...], Any, int]
 """A leaf of a tree: its place, its value, and the number of writes to it if it is a tensor."""
 
@@ -297,10 +296,15 @@ def _gather(tree: Any, place: tuple[Any, ...], found: list[Leaf]) -> None:
         found.append((place, tree, _writes(tree)))
         return
     for key, item in items:
-        if type(item) in PLAIN:  # most are, and a call for each would take most of the time
-            found.append(((*place, key), item, _writes(item)))
-        else:
+        if _has_parts(type(item)):
             _gather(item, (*place, key), found)
+        else:
+            found.append(((*place, key), item, _writes(item)))
+
+
+@cache
+def _has_parts(kind: Any) -> bool:
+    return issubclass(kind, (Weights, PrivateState, dict, Message, list, tuple))
 
 
 def _writes(value: Any) -> int:

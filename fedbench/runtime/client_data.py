@@ -38,7 +38,8 @@ class ClientData:
     def split(self, clients: Sequence[int], part: str, key: Key) -> Split:
         """Part 'train', 'val' or 'test' of these clients, concatenated."""
         if self.device.type == "cpu" or len(clients) != 1:
-            return self._gatherer(*map(self._there, self._places(clients, part)), key)
+            rows, targets = map(self._there, self._places(clients, part))
+            return self._gatherer(rows, targets, key)
         # Sending these few numbers in every round would take longer than training on a small model.
         own = clients[0], part
         if own not in self._on_gpu:
@@ -67,7 +68,7 @@ class ClientData:
             return None
         rows = self.partition.public
         unknown = np.zeros_like(self.dataset.targets, shape=(len(rows), *self.dataset.targets.shape[1:]))
-        return self._gatherer(*map(self._there, (torch.from_numpy(rows), torch.from_numpy(unknown))), key)
+        return self._gatherer(self._there(torch.from_numpy(rows)), self._there(torch.from_numpy(unknown)), key)
 
     def groups(self, split: Split) -> dict[str, Tensor]:
         """The groups of `evaluate.by` in a part, such as `class=3` or `domain=photo`: bool [n] each."""

@@ -92,6 +92,7 @@ class Driver:
         if self.budget:
             self.warnings.append(self.budget.line(self.config.rounds))
         self.costs, self.homes = ClientCosts(sizes), Homes(hosts.count)
+        self.record, self._participants = RoundRecord(), dict[int, list[int]]()
         trainers = lambda round: self._trainers(self.participants(round))  # noqa: E731
         wanted = self.config.save_models or self.config.save_predictions
         self.points = KeptPoints(wanted, self.config.rounds, self.method.after_fit, trainers)
@@ -102,7 +103,6 @@ class Driver:
         self.checkpoints = Checkpoints(recorder.folder / "checkpoint", checkpoints.every, rounds, checkpoints.keep)
         self.last_fit: dict[int, tuple[int, Scores]] = {}
         """Of every client: the round of its last fit, 0 before the first, and the scores of that model."""
-        self.record = RoundRecord()
         self.curves: list[LoggedRow] = []
         """Scores of clients for loggers that want them, of the round in progress."""
         self.uses_rounds = False
@@ -246,7 +246,13 @@ class Driver:
             self.warn(f"seed {self.seed}: scores of {who} are missing: {reason}")
 
     def participants(self, round: int) -> list[int]:
-        return participants(self.seed, round, self.context.clients, self.config.participation)
+        """The participants of a round. Every round asks again for those of many that follow."""
+        if round not in self._participants:
+            for past in [known for known in self._participants if known < self.record.number]:
+                del self._participants[past]
+            given = self.seed, round, self.context.clients, self.config.participation
+            self._participants[round] = participants(*given)
+        return [*self._participants[round]]
 
     def _trainers(self, drawn: list[int]) -> list[int]:
         everybody = {"drawn": drawn, "all": [*range(self.context.clients)], "pooled": [POOLED]}

@@ -1,7 +1,6 @@
 """Draws the participants of a round, a pure function of seed and round that is the same for every method."""
 
 from collections.abc import Collection
-from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -13,13 +12,11 @@ from fedbench.module import seeds
 def participants(seed: int, round: int, clients: int, participation: float) -> list[int]:
     """The clients drawn for a round, ascending, uniformly without replacement."""
     count = count_of(clients, participation)
-    return list(range(clients)) if count == clients else _drawn(seed, round, clients, count).tolist()
-
-
-@lru_cache(maxsize=64)  # in every round a driver asks again who takes part in the next ones
-def _drawn(seed: int, round: int, clients: int, count: int) -> np.ndarray:
-    draw = seeds.numpy_generator(seed, round, "participants")
-    return np.sort(draw.choice(clients, count, replace=False))
+    if count == clients:
+        return list(range(clients))
+    draw = seeds.numpy_generator(seed, round, "participants").choice(clients, count, replace=False)
+    found: list[int] = np.sort(draw).tolist()
+    return found
 
 
 def evaluated_clients(
