@@ -29,7 +29,7 @@ class Attached:
 
 @dataclass
 class PackedOrder:
-    """An order in transit, with places and slots for tensors. files: arena files free for uploads."""
+    """An order in transit, with places and slots for tensors. files: arena files free for uploads and their total."""
 
     order: Order
     arrays: list[np.ndarray]
@@ -66,8 +66,9 @@ class DriverEnd:
             references.append(found)
             return Attached(len(references) - 1, referred=True)
 
-        uploads = sum(task.train and task.share is None for task in order.tasks) if near else 0
-        files = [self._arena.take(self._upload_bytes) for _ in range(uploads)]
+        alone = sum(task.train and task.share is None for task in order.tasks)
+        total = any(task.share is not None for task in order.tasks)
+        files = [self._arena.take(self._upload_bytes) for _ in range(alone + total if near else 0)]
         return PackedOrder(with_tensors(order, change), arrays, files), references
 
     def _stored(self, tensor: Tensor, near: bool) -> Any:
@@ -126,9 +127,10 @@ class HostEnd:
 
         return with_tensors(packed.order, change)
 
-    def ship(self, report: Any) -> None:
-        """Put the large tensors of a new upload into the arena, where the driver reads them."""
-        large = {n: t for n, t in report.upload.tensors.items() if t.nbytes >= SMALLEST_SHARED}
+    def ship(self, message: Message) -> None:
+        """Put the large tensors of an upload or a total into the arena, where the driver reads them."""
+        held: dict[str, Any] = message.tensors
+        large = {name: tensor for name, tensor in held.items() if tensor.nbytes >= SMALLEST_SHARED}
         if not large or not self._free:
             return
         try:
@@ -136,7 +138,7 @@ class HostEnd:
         except OSError:  # shared memory is full: send with the reply
             return
         self._free.pop()
-        report.upload.tensors.update(zip(large, places, strict=True))
+        held.update(zip(large, places, strict=True))
 
     def packed(self, reply: Reply) -> tuple[Reply, list[np.ndarray]]:
         """A reply whose tensors are in the list of arrays or already in the arena."""

@@ -52,7 +52,8 @@ class Model:
 class Host:
     """Executes orders, client by client, on the learner of each client's model.
 
-    ship: called after every fit. debug: raise client failures instead of reporting them.
+    ship: called with every upload, and with their total: it may put what stands for a tensor in its place. debug: raise
+    client failures instead of reporting them.
     """
 
     def __init__(
@@ -60,7 +61,7 @@ class Host:
         parts: Parts,
         data: Any,
         store: ClientStore,
-        ship: Callable[[Report], None] = lambda report: None,
+        ship: Callable[[Message], None] = lambda message: None,
         debug: bool = False,
     ) -> None:
         self.config, self.seed, self.context = parts.run.config, parts.seed, parts.context
@@ -157,6 +158,8 @@ class Host:
         with reporting_full_gpu(), deterministic_kernels(self.device), seeds.preserved_streams():
             reports = self._done(works, [task.client for task in order.tasks])
             self._add_pending()
+            if self._total.message.tensors:
+                self._ship(self._total.message)
         busy, cpu = time.perf_counter() - begun, time.process_time() - cpu
         train, evaluate = (sum(getattr(r, f"{part}_seconds") for r in reports) for part in ("train", "eval"))
         remarks = [line for own in self.models if own.turns for line in own.turns.engine.remarks]
@@ -316,8 +319,8 @@ class Host:
     def _send(self, report: Report) -> None:
         """Send what is left of an upload."""
         if report.upload is not None and report.upload.tensors:
+            self._ship(report.upload)
             on_cpu(report.upload)
-            self._ship(report)
 
     def _saved(self, client: Client) -> int:
         """Save the private state; returns its bytes.
@@ -465,5 +468,9 @@ def on_device(message: Message, device: torch.device, sent: Sent) -> Message:
 
 
 def on_cpu(message: Any) -> Any:
-    message.tensors = {name: trees.with_aligned_memory(tensor.cpu()) for name, tensor in message.tensors.items()}
+    """The message with its tensors on the CPU; those that were shipped are there already."""
+    message.tensors = {
+        name: trees.with_aligned_memory(tensor.cpu()) if isinstance(tensor, Tensor) else tensor
+        for name, tensor in message.tensors.items()
+    }
     return message

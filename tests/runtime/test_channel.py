@@ -9,6 +9,7 @@ from fedbench.methods.messages import Message, Upload, uncounted
 from fedbench.runtime.arena import SMALLEST_SHARED
 from fedbench.runtime.channel import DriverEnd, HostEnd, PackedOrder
 from fedbench.runtime.exchange import ClientTask, Order, Reply, Report
+from fedbench.runtime.sums import Total
 
 LARGE = torch.arange(5000, dtype=torch.float32)
 SMALL = torch.arange(3)
@@ -45,7 +46,7 @@ def exchange(driver: DriverEnd, host: HostEnd, order: Order, near: bool, uploads
 def arrived_reports(driver: DriverEnd, host: HostEnd, packed: PackedOrder, uploads: list[Upload]) -> list[Report]:
     reports = [Report(upload.client, upload=upload) for upload in uploads]
     for report in reports:
-        host.ship(report)
+        host.ship(report.upload)
     reply, arrays = host.packed(Reply(reports, 0, 0, 0, 0, 0, 0))
     return driver.opened(packed, reply, arrays).reports
 
@@ -76,6 +77,25 @@ def test_there_and_back(near, tmp_path):
             for name, tensor in tensors.items():
                 assert torch.equal(report.upload.tensors[name], tensor)
                 report.upload.tensors[name].zero_()  # the server's own
+
+
+def test_a_total_lies_in_shared_memory_too(near, tmp_path):
+    driver, host = DriverEnd(tmp_path, lambda array: array), HostEnd(tmp_path)
+    order = Order(1, [ClientTask(client, message(), train=True, share=0.5) for client in range(2)])
+    for round in range(3):
+        driver.begin_exchange()
+        packed, references = driver.packed(order, near)
+        host.opened(packed, references)
+        total = Total()
+        total.take([Upload(client, 1, params=LARGE / 100 + round, counters=SMALL) for client in range(2)], [0.5, 0.5])
+        expected = dict(total.message.tensors)
+        host.ship(total.message)
+        reply, arrays = host.packed(Reply([], 0, 0, 0, 0, 0, 0, total=total))
+        if near and any(tmp_path.iterdir()):
+            assert sum(array.nbytes for array in arrays) < SMALLEST_SHARED
+        arrived = driver.opened(packed, reply, arrays).total
+        assert arrived.message.tensors.keys() == expected.keys()
+        assert all(torch.equal(tensor, expected[name]) for name, tensor in arrived.message.tensors.items())
 
 
 def test_what_is_kept_is_not_written_over_and_what_is_not_is_used_again(tmp_path):
