@@ -296,14 +296,15 @@ def _gather(tree: Any, place: tuple[Any, ...], found: list[Leaf]) -> None:
         found.append((place, tree, _writes(tree)))
         return
     for key, item in items:
-        if _has_parts(type(item)):
+        kind: Any = type(item)
+        if _has_parts(kind):
             _gather(item, (*place, key), found)
         else:
             found.append(((*place, key), item, _writes(item)))
 
 
 @cache
-def _has_parts(kind: Any) -> bool:
+def _has_parts(kind: type) -> bool:
     return issubclass(kind, (Weights, PrivateState, dict, Message, list, tuple))
 
 
