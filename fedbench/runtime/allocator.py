@@ -1,6 +1,7 @@
-"""Controls how the C library handles freed memory."""
+"""The memory of this process: how much it has, and how the C library handles what is freed."""
 
 import ctypes
+import os
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 KEPT = 1 << 28
@@ -27,3 +28,10 @@ def release_freed_memory() -> None:
         ctypes.CDLL(None).malloc_trim(0)
     except (AttributeError, OSError, TypeError):  # not glibc
         return
+
+
+def resident_mb() -> float:
+    """Resident memory of this process in megabytes."""
+    with open("/proc/self/statm", "rb", buffering=0) as file:
+        pages = int(file.read().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20

@@ -16,13 +16,12 @@ from fedbench.results.logged import LoggedRow, client_curves
 from fedbench.results.quantities import plural
 from fedbench.results.schema import COST_KEYS, MetricsLine
 from fedbench.runtime import trees
-from fedbench.runtime.allocator import release_freed_memory
+from fedbench.runtime.allocator import release_freed_memory, resident_mb
 from fedbench.runtime.attacks import attackers, replace_malicious
 from fedbench.runtime.build import Parts, build_parts
 from fedbench.runtime.checkpoint import Checkpoints
 from fedbench.runtime.exchange import POOLED, ClientTask, Joining, Order, Reply, Report, RoundRecord, Scores, Setup
 from fedbench.runtime.fleet import fleet_traces, lost_uploads, work_shares
-from fedbench.runtime.host import resident_mb
 from fedbench.runtime.hosts import Hosts, torch_threads
 from fedbench.runtime.kept_models import KeptModels
 from fedbench.runtime.kept_points import KeptPoints
@@ -31,7 +30,7 @@ from fedbench.runtime.placement import ClientCosts, Homes
 from fedbench.runtime.privacy import privacy_budget
 from fedbench.runtime.recorder import Recorder
 from fedbench.runtime.resolved import ResolvedRun
-from fedbench.runtime.sampling import evaluated_clients, participants
+from fedbench.runtime.sampling import Calendar, evaluated_clients
 from fedbench.runtime.store import Versions
 from fedbench.runtime.sums import Total, merged_uploads, upload_shares
 from fedbench.runtime.warnings import (
@@ -80,20 +79,20 @@ class Driver:
         self.initial = parts.learner.initial()
         self.server = self._server_half("start", self.initial)
         self.malicious = attackers(self.seed, self.context.clients, self.config.attack)
-        self.everyone = evaluated_clients(self.seed, self.context.clients, self.config.evaluate.clients, self.malicious)
+        self.calendar = Calendar(self.config, self.seed, self.context.clients, self.method, self.malicious)
         self.warnings += [
             *warn_of_schedules(self.method, [*dict.fromkeys(s for own in parts.models for s in own.learner.schedules)]),
             *dict.fromkeys(line for own in parts.models for line in warn_of_tied_head(own.method)),
             *warn_of_unused_keys(self.method),
         ]
         self.warnings += [*warn_of_engine(self.method), *lines]
-        self.warnings += warn_of_sample(len(self.everyone), self.context.clients - len(self.malicious))
+        self.warnings += warn_of_sample(len(self.calendar.evaluated), self.context.clients - len(self.malicious))
         self.budget = privacy_budget(self.config.privacy, self.method)
         if self.budget:
             self.warnings.append(self.budget.line(self.config.rounds))
         self.costs, self.homes = ClientCosts(sizes), Homes(hosts.count)
-        self.record, self._participants = RoundRecord(), dict[int, list[int]]()
-        trainers = lambda round: self._trainers(self.participants(round))  # noqa: E731
+        self.record = RoundRecord()
+        trainers = lambda round: self.calendar.trainers(self.calendar.participants(round))  # noqa: E731
         wanted = self.config.save_models or self.config.save_predictions
         self.points = KeptPoints(wanted, self.config.rounds, self.method.after_fit, trainers)
         kept = self.config, self.seed, self.points, recorder.folder
@@ -162,9 +161,9 @@ class Driver:
         last = number == self.config.rounds
         # 1. choose who trains and who is evaluated
         self.server.round = number + 1
-        self.server.participants = [] if last else self.participants(number + 1)
-        trainers = [] if last else self._trainers(self.server.participants)
-        evaluate = self.everyone if self._due(number) else []
+        self.server.participants = [] if last else self.calendar.participants(number + 1)
+        trainers = [] if last else self.calendar.trainers(self.server.participants)
+        evaluate = self.calendar.evaluated if self.calendar.is_evaluated(number) else []
         # 2. prepare the messages with the model
         tasks = self._tasks(number, trainers, evaluate)
         dealt, moves = self.homes.deal(tasks, self.costs.of, self.costs.measured)
@@ -220,7 +219,9 @@ class Driver:
         joinings = [Joining(epochs) for epochs in sorted({*asked.new_clients_epochs})]
         joinings += [Joining(joinings[-1].epochs, images) for images in sorted({*asked.new_clients_samples})]
         self.on_event({"seed": self.seed, "round": last, "joining": later})
-        self.server.participants = self.participants(last + 1)  # as in the messages of the round that would follow
+        self.server.participants = self.calendar.participants(
+            last + 1
+        )  # as in the messages of the round that would follow
         tasks = []
         for place in evaluated_clients(self.seed, later, asked.clients):
             client = self.context.clients + place
@@ -245,35 +246,13 @@ class Driver:
             who = f"{plural(len(clients), 'newcomer')} (the first: client {min(clients)})"
             self.warn(f"seed {self.seed}: scores of {who} are missing: {reason}")
 
-    def participants(self, round: int) -> list[int]:
-        """The participants of a round. Every round asks again for those of many that follow."""
-        if round not in self._participants:
-            for past in [known for known in self._participants if known < self.record.number]:
-                del self._participants[past]
-            given = self.seed, round, self.context.clients, self.config.participation
-            self._participants[round] = participants(*given)
-        return [*self._participants[round]]
-
-    def _trainers(self, drawn: list[int]) -> list[int]:
-        everybody = {"drawn": drawn, "all": [*range(self.context.clients)], "pooled": [POOLED]}
-        return everybody[self.method.trainers(self.method.options)]
-
-    def _due(self, round: int) -> bool:
-        """Whether this round's models are evaluated."""
-        return round >= 1 and (round % self.config.evaluate.every == 0 or round == self.config.rounds)
-
-    def _last_fits(self, clients: set[int], round: int) -> set[int]:
-        """The clients whose model of this round is still their newest when after_fit is next reported."""
-        while clients and not self._due(round):
-            round += 1
-            clients = clients.difference(self.participants(round))
-        return clients
-
     def _tasks(self, number: int, trainers: Sequence[int], evaluate: Sequence[int]) -> list[ClientTask]:
         has_global = bool(evaluate) and self._global_model() is not None
         fit_counts = self.method.after_fit == "fit"
         seen, drawn = set(evaluate), set(trainers)
-        shown = self._last_fits(drawn.intersection(self.everyone), number + 1) if fit_counts else set()
+        shown = (
+            self.calendar.last_fits(drawn.intersection(self.calendar.evaluated), number + 1) if fit_counts else set()
+        )
         fleet = self.seed, number + 1, self.server.participants
         lost = lost_uploads(*fleet, self.config.dropout)
         work = work_shares(*fleet, self.config.stragglers)
@@ -357,7 +336,7 @@ class Driver:
             steps=sum(report.steps for report in fits),
             bytes_up=asked.bytes_up + sum(upload.nbytes for upload in uploads),
             bytes_down=asked.bytes_down + sum(task.message.nbytes for task in tasks if task.train),
-            failed=[*([] if self._due(before.number) else before.failures_with_round()), *failed],
+            failed=[*([] if self.calendar.is_evaluated(before.number) else before.failures_with_round()), *failed],
         )
         for report in reports:
             self.costs.learn(report)
@@ -371,11 +350,11 @@ class Driver:
         if self.budget:
             made = {report.client: before.private_steps.get(report.client, 0) + report.steps for report in fits}
             self.record.private_steps = before.private_steps | made
-            if self._due(round):
+            if self.calendar.is_evaluated(round):
                 self.record.traces |= self.budget.traces(round, self.record.private_steps)
         self.record.traces.update(fleet_traces(self.config, self.seed, {r.client: r.steps for r in fits}, lost))
         if uploads:
-            self.server.traced = self._due(round)
+            self.server.traced = self.calendar.is_evaluated(round)
             shares = {task.client: task.share for task in tasks if task.share is not None}
             if self.malicious:
                 sent = {task.client: task.message for task in tasks}
@@ -430,7 +409,9 @@ class Driver:
         for report in reports:
             if "idle_model" in report.scores:
                 self.last_fit[report.client] = 0, report.scores["idle_model"]
-        trained = {client: last for client in self.everyone if (last := self.last_fit.get(client, (0, {}))[1])}
+        trained = {
+            client: last for client in self.calendar.evaluated if (last := self.last_fit.get(client, (0, {}))[1])
+        }
         fit = {"fit": trained, "after_agg": agg, "global": whole}[self.method.after_fit]
         costs = {name: getattr(record, name) for name in COST_KEYS}
         lines = []
@@ -498,7 +479,7 @@ class Driver:
     def _lengthen(self) -> None:
         """Forget what a shorter run has evaluated and kept because it was to end sooner."""
         for client, (round, _) in self.last_fit.items():
-            if round and not self._last_fits({client}, round):
+            if round and not self.calendar.last_fits({client}, round):
                 self.last_fit[client] = round, {}
         self.models.forget_after(self.record.number)
 

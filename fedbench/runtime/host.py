@@ -7,32 +7,33 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from itertools import zip_longest
-from math import isfinite
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from fedbench.engine.learner import Learner
 from fedbench.errors import ConfigError, RunError, first_line, place_of_code
 from fedbench.methods.client import Client, Predictor, PrivateState
 from fedbench.methods.contract import call_hook, check_fit, check_shapes, guard_inputs
-from fedbench.methods.messages import Message, Upload, weights_of
+from fedbench.methods.messages import Message, weights_of
 from fedbench.module import seeds
 from fedbench.module.seeds import Key
 from fedbench.module.weights import Weights
 from fedbench.results.schema import COMMON
 from fedbench.runtime import trees
+from fedbench.runtime.allocator import resident_mb
 from fedbench.runtime.build import Parts, build_parts
 from fedbench.runtime.client_data import ClientData
 from fedbench.runtime.client_privacy import make_private
 from fedbench.runtime.compression import compress_upload
 from fedbench.runtime.determinism import deterministic_kernels
 from fedbench.runtime.exchange import POOLED, ClientTask, Order, Reply, Report, Scores, Setup
+from fedbench.runtime.finite import rate_name, what_diverged, what_is_not_finite
 from fedbench.runtime.gpu import GpuFullError, limit_memory, peak_mb, reporting_full_gpu
 from fedbench.runtime.resolved import ResolvedRun
 from fedbench.runtime.store import ClientStore, StateLostError, open_store
 from fedbench.runtime.sums import Total
+from fedbench.runtime.transfer import Sent, on_cpu, on_device
 from fedbench.runtime.turns import Turns
 
 WATCH_EVERY = 10
@@ -220,7 +221,7 @@ class Host:
         client = self._set_round(client, client.round, rate_of=client.round + 1)
         with self._untouched("answer", client):
             answer = call_hook(self.model(client.id).method, "answer", client)
-        if not self._diverged(report, _not_finite(answer, "answer")):
+        if not self._diverged(report, what_is_not_finite(answer, "answer")):
             report.answer = on_cpu(answer)
 
     def _join(self, task: ClientTask, client: Client, report: Report) -> None:
@@ -274,7 +275,7 @@ class Host:
             make_private(upload, client, self.config.privacy, self.context.drawn)
             if self.config.compression.name != "none":
                 compress_upload(upload, client, self.config.compression, self.config.method.name)
-        if self._diverged(report, _infinite(upload, learner)):
+        if self._diverged(report, what_diverged(upload, learner)):
             return
         ledger = learner.ledger
         report.loss, report.steps, report.logged = ledger.loss, ledger.steps, dict(ledger.logged)
@@ -407,70 +408,3 @@ class Host:
                 pooled = self.data.split(range(self.context.clients), "test", client.test.key)
                 found[COMMON] = client.learner.evaluate(predictor, pooled)
             report.scores[point] = found
-
-
-def _infinite(upload: Upload, learner: Learner) -> str | None:
-    """Names what is not finite of a fit or its upload."""
-    loss = learner.ledger.loss
-    if loss is not None and not isfinite(loss):
-        return f"the training loss became {loss}: lower {rate_name(learner)}"
-    if upload.trained is not None and not learner.ledger.is_finite(upload.trained):
-        return f"the trained model holds values that are not finite: lower {rate_name(learner)}"
-    return _not_finite(upload, "upload", known=upload.trained)
-
-
-def rate_name(learner: Learner) -> str:
-    """Names the place where the user sets the learning rate of the steps."""
-    if not learner.ledger.own_rate:
-        return "train.lr"
-    return f"the rate in {type(learner.module).__name__}.configure_optimizers"
-
-
-def _not_finite(message: Message, what: str, known: Weights | None = None) -> str | None:
-    """Names a tensor of a message with values that are not finite. known: weights already checked."""
-    for name, tensor in message.tensors.items():
-        seen = known is not None and tensor.data_ptr() == known.params.data_ptr()
-        if not tensor.is_floating_point() or not tensor.numel() or seen:
-            continue
-        # A constant buffer, such as a mask, may be infinite.
-        if bool(tensor.isnan().any()) if name == "buffers" else not bool(torch.isfinite(tensor.sum())):
-            return f"the {what}'s {name} holds values that are not finite"
-    return None
-
-
-def resident_mb() -> float:
-    """Resident memory of this process in megabytes."""
-    with open("/proc/self/statm", "rb", buffering=0) as file:
-        pages = int(file.read().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
-
-
-Sent = dict[tuple[Any, ...], tuple[Tensor, Tensor]]
-"""Tensors of an order and their copies on the device, by their place in memory."""
-
-
-def on_device(message: Message, device: torch.device, sent: Sent) -> Message:
-    """The message with its tensors on the device, counters aside; what messages of an order share is copied once.
-
-    On a CPU their places in memory are as good as those of new tensors, on which the bits of products depend.
-    """
-    if device.type == "cpu":
-        message.tensors = {name: trees.with_aligned_memory(tensor) for name, tensor in message.tensors.items()}
-        return message
-    for name, tensor in message.tensors.items():
-        if name.rpartition(".")[2] == "counters":  # those of a model, which are on the CPU
-            continue
-        place = tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
-        if place not in sent:
-            sent[place] = tensor, tensor.to(device)
-        message.tensors[name] = sent[place][1]
-    return message
-
-
-def on_cpu(message: Any) -> Any:
-    """The message with its tensors on the CPU; those that were shipped are there already."""
-    message.tensors = {
-        name: trees.with_aligned_memory(tensor.cpu()) if isinstance(tensor, Tensor) else tensor
-        for name, tensor in message.tensors.items()
-    }
-    return message

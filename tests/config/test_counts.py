@@ -21,7 +21,7 @@ def test_halves_are_rounded_up(share, count):
 def test_a_run_its_estimate_and_its_summary_agree(share, count):
     resolved = resolve(small(participation=share))
     config = resolved.config
-    assert len(driver(resolved).participants(1)) == count
+    assert len(driver(resolved).calendar.participants(1)) == count
     assert steps_of(config) == steps_of(resolve(small()).config) * count // 10
     rounds = pd.DataFrame({"seed": [0, 0], "round": [1, 2], "clients": [10, 10]})
     asked = {"participation": share, "partition": {"clients": 10}, "evaluate": {"clients": 3}}

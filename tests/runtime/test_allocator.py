@@ -38,7 +38,7 @@ def test_freed_memory_leaves_the_process():
     script = (
         "import numpy as np\n"
         "from fedbench.runtime.allocator import release_freed_memory\n"
-        "from fedbench.runtime.host import resident_mb\n"
+        "from fedbench.runtime.allocator import resident_mb\n"
         "held = [np.ones(100_000, np.uint8) for _ in range(1000)]\n"
         "del held[:-1]\n"
         "before = resident_mb()\n"

@@ -309,6 +309,6 @@ def test_a_longer_run_has_no_score_of_a_fit_that_it_would_not_have_evaluated():
     score = {"test": {"accuracy": (1.0, 2.0)}}
     longer.last_fit = {client: (5 if client < 9 else 0, score) for client in range(10)}
     longer._lengthen()
-    again = set().union(*map(longer.participants, (6, 7, 8)))
+    again = set().union(*map(longer.calendar.participants, (6, 7, 8)))
     assert {client for client, (_, scores) in longer.last_fit.items() if not scores} == again - {9}
     assert again - {9} < set(range(9))

@@ -45,7 +45,7 @@ def test_epsilon_is_traced_by_client_and_survives_a_round_without_the_client(tmp
     steps, last = dict.fromkeys(range(4), 0), 0.0
     for number in range(3):
         run.exchange(number)
-        for client in run.participants(number + 1):
+        for client in run.calendar.participants(number + 1):
             steps[client] += -(-run.context.sizes[client] // 50)  # batches of 50 in one epoch
         traces = run.record.traces
         known = {client: value for (client, name), value in traces.items() if name == "client_epsilon"}

@@ -4,7 +4,10 @@ import pytest
 import torch
 
 from fedbench.config.counts import count_of
-from fedbench.runtime.sampling import evaluated_clients, participants
+from fedbench.jobs.resolve import resolve
+from fedbench.runtime.exchange import POOLED
+from fedbench.runtime.sampling import Calendar, evaluated_clients, participants
+from tests.runtime.rounds import driver, small
 
 
 def test_everybody_without_a_share():
@@ -49,3 +52,27 @@ def test_who_is_evaluated_is_fixed_for_the_run():
     assert len(set(sample)) == 7
     assert sample == sorted(sample) == evaluated_clients(0, 100, 7)
     assert sample != evaluated_clients(1, 100, 7)
+
+
+def calendar(**more) -> Calendar:
+    return driver(resolve(small(**dict(partition={"name": "iid", "clients": 6}) | more))).calendar
+
+
+def test_rounds_that_are_evaluated():
+    found = calendar(rounds=7, evaluate={"every": 3})
+    assert [round for round in range(9) if found.is_evaluated(round)] == [3, 6, 7]
+
+
+def test_whose_model_is_still_the_newest_when_scores_are_next_reported():
+    found = calendar(rounds=20, evaluate={"every": 5}, participation=0.34)
+    for round in (*range(1, 21), 3):  # also if it is asked again for an earlier round
+        trained = set(found.participants(round))
+        later = next(number for number in range(round, 21) if found.is_evaluated(number))
+        again = {client for number in range(round + 1, later + 1) for client in found.participants(number)}
+        assert found.last_fits(trained, round) == trained - again
+
+
+def test_who_trains_in_a_round():
+    drawn = [1, 4]
+    assert calendar().trainers(drawn) == drawn
+    assert [*calendar(method="centralized").trainers(drawn)] == [POOLED]

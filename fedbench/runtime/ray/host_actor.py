@@ -95,7 +95,7 @@ class HostActor:
         return self._scratch.folder
 
     def work(self, packed: PackedOrder, *references: np.ndarray) -> tuple[Reply, list[np.ndarray]]:
-        from fedbench.runtime.host import on_cpu
+        from fedbench.runtime.transfer import on_cpu
 
         reply = self._host.work(self._channel.opened(packed, references))
         on_cpu(reply.total.message)

@@ -1,0 +1,38 @@
+"""What is not finite of a client's result, which is then left out."""
+
+from math import isfinite
+
+import torch
+
+from fedbench.engine.learner import Learner
+from fedbench.methods.messages import Message, Upload
+from fedbench.module.weights import Weights
+
+
+def what_diverged(upload: Upload, learner: Learner) -> str | None:
+    """Names what is not finite of a fit or its upload."""
+    loss = learner.ledger.loss
+    if loss is not None and not isfinite(loss):
+        return f"the training loss became {loss}: lower {rate_name(learner)}"
+    if upload.trained is not None and not learner.ledger.is_finite(upload.trained):
+        return f"the trained model holds values that are not finite: lower {rate_name(learner)}"
+    return what_is_not_finite(upload, "upload", known=upload.trained)
+
+
+def rate_name(learner: Learner) -> str:
+    """Names the place where the user sets the learning rate of the steps."""
+    if not learner.ledger.own_rate:
+        return "train.lr"
+    return f"the rate in {type(learner.module).__name__}.configure_optimizers"
+
+
+def what_is_not_finite(message: Message, what: str, known: Weights | None = None) -> str | None:
+    """Names a tensor of a message with values that are not finite. known: weights already checked."""
+    for name, tensor in message.tensors.items():
+        seen = known is not None and tensor.data_ptr() == known.params.data_ptr()
+        if not tensor.is_floating_point() or not tensor.numel() or seen:
+            continue
+        # A constant buffer, such as a mask, may be infinite.
+        if bool(tensor.isnan().any()) if name == "buffers" else not bool(torch.isfinite(tensor.sum())):
+            return f"the {what}'s {name} holds values that are not finite"
+    return None
