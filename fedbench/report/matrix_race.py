@@ -107,8 +107,10 @@ def race_matrix_notes(survey: Survey) -> list[str]:
                 elif told.verdict == verdict:
                     fine.setdefault(method, []).append(name)
         if fine:
-            listed = sorted(fine.items(), key=lambda item: -len(item[1]))
-            shown = [f"{method} in {_where(names, len(every))}" for method, names in listed]
+            together: dict[tuple[str, ...], list[str]] = {}
+            for method in sorted(fine, key=lambda method: (-len(fine[method]), survey.ordered.index(method))):
+                together.setdefault(tuple(fine[method]), []).append(method)
+            shown = [f"{join_words(them)} in {_where(names, len(every))}" for names, them in together.items()]
             lines.append(f"{sentence(words.format(margin=margin))}: {'; '.join(shown)}.")
         for (method, doubt), names in doubtful.items():
             lines.append(f"{method} in {join_words(names)}: {words.format(margin=margin)}, but {doubt}.")

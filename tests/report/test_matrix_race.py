@@ -56,6 +56,13 @@ def test_the_answer_is_that_of_the_verdicts(survey):
     assert "of all 2 together with at most 10\u00a0%" in promise
 
 
+def test_methods_with_the_same_verdict_in_the_same_settings_are_named_together(survey):
+    own = survey.studies[FIRST].race
+    told = {**own.over_local, "fedper": own.over_local["fedcac"]}
+    both = judged(survey, *survey.studies, race=replace(own, over_local=told))
+    assert matrix_notes(both)[0] == "Better than local training: fedcac and fedper in every setting."
+
+
 def test_marks_and_colours_follow_verdicts(survey):
     scores = cells(survey, SCORES)
     assert [cell.place for cell in scores["fedcac"]] == [1, 1]
