@@ -144,10 +144,9 @@ class BiasMemory(Addition):
 def drawn_loss(net: LightningModule, batch: Any, s: Any, mu: float) -> Tensor:
     """The client's own loss plus kappa times the regulariser of the moving mean of features, which moves on."""
     loss, features, _ = task_loss_through(net, batch, MEMORY)
-    with torch.autocast(loss.device.type, enabled=False):
-        mean = moving_mean(s.mean, features.flatten(1).to(s.mean), mu)
-        s.mean.copy_(mean.detach())
-        return loss.to(mean) + s.kappa * regulariser(mean, s.target)
+    mean = moving_mean(s.mean, features.flatten(1).to(s.mean), mu)
+    s.mean.copy_(mean.detach())
+    return loss.to(mean) + s.kappa * regulariser(mean, s.target)
 
 
 def moving_mean(mean: Tensor, features: Tensor, mu: float) -> Tensor:
