@@ -66,7 +66,8 @@ class ComparedMethod:
 
     trial: keys set while points are tried, such as fewer rounds. seeds: of its final runs; empty: the study's. space:
     source of the points. samples: number of points proposed one after another, of which `points` has the first.
-    refused: invalid points, and why. untuned: keys of its space that have no effect on it.
+    refused: invalid points, and why. untuned: keys of its space that have no effect on it. optional: whether it may be
+    left out where it cannot run, because nobody asked for it.
     """
 
     label: str
@@ -79,6 +80,7 @@ class ComparedMethod:
     space: Space | None = None
     refused: tuple[tuple[Values, str], ...] = ()
     untuned: tuple[str, ...] = ()
+    optional: bool = False
 
     @property
     def tries(self) -> int:
@@ -128,7 +130,8 @@ class ComparedMethod:
     @classmethod
     def baseline(cls, name: str) -> "ComparedMethod":
         """A method added to the requested ones, with their aggregator if it averages. Raises ConfigError."""
-        return cls(name, name, {} if takes_aggregators(methods.load(name)) else {"aggregator.name": MEAN})
+        fixed = {} if takes_aggregators(methods.load(name)) else {"aggregator.name": MEAN}
+        return cls(name, name, fixed, optional=name != BASELINES[0])
 
     def config(self, config: Config, values: Values | None = None) -> Config:
         """The common configuration for this method at a point. Options of another method are dropped."""

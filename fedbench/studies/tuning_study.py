@@ -71,18 +71,25 @@ class TuningStudy:
         return self._job(method, method.points[0], self.config.seeds[0])
 
     def check(self) -> Metric:
-        """Check the first valid point of every method; returns the metric used for choosing. Raises ConfigError."""
-        remarks = dict.fromkeys(self._untuned())
+        """Check the first valid point of every method; returns the metric used for choosing. Raises ConfigError.
+
+        A baseline that nobody asked for is left out if it cannot run.
+        """
+        remarks, runs = dict.fromkeys(self._untuned()), dict[str, ResolvedRun]()
         provenance.refresh_fingerprints(self.config, *(method.name for method in self.compared))
         for method in self.compared:
             try:
-                run, lines = self._check_first_legal_point(method)
+                runs[method.label], lines = self._check_first_legal_point(method)
             except ConfigError as error:
-                raise self._with_name(method, error) from error
+                if not (method.optional and runs):
+                    raise self._with_name(method, error) from error
+                lines = [f"the baseline {method.label} is left out: {error}"]
             remarks |= dict.fromkeys(lines)
         for line in remarks:
             log.warning("%s", line)
-        return run.task.primary
+        self.compared = [method for method in self.compared if method.label in runs]
+        self._note_spaces()
+        return next(iter(runs.values())).task.primary
 
     def _untuned(self) -> Iterator[str]:
         """Warns of keys that are not tuned because they have no effect on the steps."""
