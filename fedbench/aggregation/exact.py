@@ -35,7 +35,7 @@ def add_term(total: Tensor, vector: Tensor, weight: float) -> None:
 
 def add_terms(total: Tensor, vectors: Sequence[Tensor], weights: Sequence[float]) -> list[bool]:
     """Adds `weight * vector` of every vector that fits, and says which do."""
-    if total.device.type != "cpu":
+    if total.device.type != "cpu" and len(vectors) > 1:
         return add_together(total, vectors, weights)
     fitting = [fits(vector) for vector in vectors]
     for vector, weight, own in zip(vectors, weights, fitting, strict=True):

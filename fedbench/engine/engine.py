@@ -41,7 +41,7 @@ class Ledger:
         self._loss: float | None = None
         self.steps, self.known, self.own_rate = 0, 0, False
         self.logged: dict[str, float] = {}
-        self._finite: list[tuple[ref[Weights], int]] = []
+        self._finite: list[tuple[ref[Tensor], int]] = []
 
     def add(self, loss: Tensor) -> None:
         """Counts a gradient step with this loss."""
@@ -61,11 +61,12 @@ class Ledger:
 
     def note_finite(self, weights: Weights) -> None:
         """Notes that the parameters are finite, so that nobody has to wait for the device to know it."""
-        self._finite.append((ref(weights), weights.params._version))
+        self._finite.append((ref(weights.params), weights.params._version))
 
     def is_finite(self, weights: Weights) -> bool:
         """Whether every parameter is finite and no buffer NaN."""
-        if any(known() is weights and version == weights.params._version for known, version in self._finite):
+        params = weights.params
+        if any(known() is params and version == params._version for known, version in self._finite):
             return not (weights.buffers.numel() and bool(weights.buffers.isnan().any()))
         return weights.is_finite()
 
@@ -75,6 +76,18 @@ class Ledger:
         if self._loss is None and self.known:
             self._loss = float(self.losses) / self.known
         return self._loss
+
+
+@contextmanager
+def plain_modes(device: torch.device) -> Iterator[None]:
+    """PyTorch's modes as at the start of a thread."""
+    before = torch.is_autocast_enabled(device.type)
+    torch.set_autocast_enabled(device.type, False)  # `torch.autocast` would keep its cache of weights between steps
+    try:
+        with torch.inference_mode(False), torch.enable_grad():
+            yield
+    finally:
+        torch.set_autocast_enabled(device.type, before)
 
 
 class Engine:
@@ -95,10 +108,11 @@ class Engine:
         self._batchnorms = {n: m for n, m in flat.module.named_modules() if isinstance(m, _BatchNorm)}
 
     def fit(self, fit: Fit) -> Weights:
-        """The trained weights."""
+        """The trained weights, the same whether it is called within `torch.no_grad`, autocast or inference mode."""
         if fit.move is not None and not holds_one(fit.move.mask):
             return fit.start.clone()
-        return self._fit(fit)
+        with plain_modes(self.flat.device):
+            return self._fit(fit)
 
     def _fit(self, fit: Fit) -> Weights:
         with self.entered(fit) as plan:

@@ -94,7 +94,7 @@ class GraphGroup(Group[PlannedCursor]):
         try:
             while going:
                 if empty := [cursor for cursor in going if self._waits(cursor)]:
-                    self._wait(empty)
+                    self.wait(empty)
                     self._fill(empty)
                     for cursor in empty:
                         self._streams[cursor.row].follow()
@@ -102,16 +102,15 @@ class GraphGroup(Group[PlannedCursor]):
                     self._advance(cursor)
                 going = [cursor for cursor in going if cursor.done < len(cursor.sizes)]
         except BaseException:
-            self._wait(cursors)
+            self.wait(cursors)
             raise
 
-    def end(self, cursors: Sequence[PlannedCursor]) -> list[Weights]:
-        self._wait(cursors)
+    def end(self, cursors: Sequence[PlannedCursor]) -> list[Weights | BaseException]:
+        self.wait(cursors)
         self._take_logs(cursors)
         return super().end(cursors)
 
-    def _wait(self, cursors: Sequence[PlannedCursor]) -> None:
-        """Has the current stream wait for the steps of these fits."""
+    def wait(self, cursors: Sequence[PlannedCursor]) -> None:
         for cursor in cursors:
             self._streams[cursor.row].lead()
 
@@ -124,7 +123,7 @@ class GraphGroup(Group[PlannedCursor]):
                 try:
                     self._steps[key] = self._captured(cursor.row, cursor.look(size))
                 except UnsupportedFitError as error:
-                    self._refusals[self.kind.step_key] = error  # is not tried again in every round
+                    self._refusals[self.kind.step_key] = str(error)  # is not tried again in every round
                     raise
             if key in self._steps:
                 self._steps[key].empty()

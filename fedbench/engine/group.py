@@ -145,9 +145,7 @@ class Group(ABC, Generic[C]):
 
     stacked: ClassVar[bool]
 
-    def __init__(
-        self, engine: Engine, rows: Rows, kind: Kind, like: Fit, refusals: dict[Any, UnsupportedFitError | None]
-    ) -> None:
+    def __init__(self, engine: Engine, rows: Rows, kind: Kind, like: Fit, refusals: dict[Any, str | None]) -> None:
         self.engine, self.rows, self.kind, self._refusals = engine, rows, kind, refusals
         self.rate: float | Tensor = kind.rate
         self._edit = Step(like.step.edit)
@@ -200,9 +198,9 @@ class Group(ABC, Generic[C]):
                 check_step(self.step, self._inputs(row, batch.index, batch.tensors), self.stacked)
                 self._refusals[key] = None
             except UnsupportedFitError as error:
-                self._refusals[key] = error
+                self._refusals[key] = str(error)
         if (refusal := self._refusals[key]) is not None:
-            raise refusal
+            raise UnsupportedFitError(refusal)  # a new one each time, since an error keeps the frames it went through
 
     def _load(self, cursors: Sequence[C]) -> None:
         rows, fits = [cursor.row for cursor in cursors], [cursor.request.fit for cursor in cursors]
@@ -251,19 +249,31 @@ class Group(ABC, Generic[C]):
             return {name: value[row] for name, value in self.needs.items()}
         return {name: value.unsqueeze(-1) if value.dim() == 1 else value for name, value in self.needs.items()}
 
-    def end(self, cursors: Sequence[C]) -> list[Weights]:
-        """The trained weights of fits that `begin` has begun; what they have changed is copied back."""
+    def end(self, cursors: Sequence[C]) -> list[Weights | BaseException]:
+        """The trained weights of fits that `begin` has begun, or their errors; what they have changed is copied back.
+
+        If it raises, nothing has been counted or copied back.
+        """
         rows = [cursor.row for cursor in cursors]
-        found, ledgers = self.rows.weights(rows), [cursor.request.ledger for cursor in cursors]
-        torch._foreach_copy_([ledger.losses for ledger in ledgers], [self.rows.losses[row] for row in rows])
+        found = self.rows.weights(rows)
         # The device is waited for once. Of other rows, whose fits may be under way, the numbers say nothing.
         losses, sums = torch.stack([self.rows.losses, self.rows.w.sum(1).double()]).tolist()
+        ledgers = [cursor.request.ledger for cursor in cursors]
+        torch._foreach_copy_([ledger.losses for ledger in ledgers], [self.rows.losses[row] for row in rows])
+        answers = list[Weights | BaseException]()
         for cursor, weights, ledger in zip(cursors, found, ledgers, strict=True):
-            self._copy_back(cursor)
             ledger.take(losses[cursor.row], cursor.done, cursor.logged)
             if isfinite(sums[cursor.row]):
                 ledger.note_finite(weights)
-        return found
+            try:
+                self._copy_back(cursor)
+                answers.append(weights)
+            except Exception as error:
+                answers.append(error)
+        return answers
+
+    def wait(self, cursors: Sequence[C]) -> None:
+        """Has the device's next work wait for the steps of these fits."""
 
     def _copy_back(self, cursor: C) -> None:
         row, fit = cursor.row, cursor.request.fit

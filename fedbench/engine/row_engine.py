@@ -36,7 +36,7 @@ class RowEngine(Loop):
         self.width, self.rows = self.train.width, Rows(self.flat, self.train.width, self.aligned)
         self.lot = self.width
         self.answer: Callable[[Fit], Weights] = self._answer_at_once
-        self.refusals: dict[Any, UnsupportedFitError | None] = {}
+        self.refusals: dict[Any, str | None] = {}
         self.remarks: dict[str, None] = {}
 
     @abstractmethod
@@ -72,14 +72,23 @@ class RowEngine(Loop):
             except UnsupportedFitError as error:
                 self._remark(error)
                 begun.answers[place] = self._fit_by_loop(request)
-        for kind, places in groups.items():
-            own = [requests[place] for place in places]
-            try:
-                group = self.group(kind, own[0].fit)
-                begun.groups.append((group, places, group.begin(own)))
-            except FAILURES as error:
-                begun.answers.update(zip(places, self._fit_apart(kind, own, error), strict=True))
+        try:
+            for kind, places in groups.items():
+                own = [requests[place] for place in places]
+                try:
+                    group = self.group(kind, own[0].fit)
+                    begun.groups.append((group, places, group.begin(own)))
+                except FAILURES as error:
+                    begun.answers.update(zip(places, self._fit_apart(kind, own, error), strict=True))
+        except BaseException:
+            self.wait(begun)
+            raise
         return begun
+
+    def wait(self, begun: "BegunFits") -> None:
+        """Has the device's next work wait for fits that nobody will ask for, because something has failed."""
+        for group, _, cursors in begun.groups:
+            group.wait(cursors)
 
     def end_together(self, begun: "BegunFits") -> list[Answer]:
         """The answers to fits that have begun."""

@@ -75,6 +75,7 @@ class Host:
         self._sent: Sent = {}
         self._pending: list[tuple[Report, float]] = []
         """Reports whose uploads are not yet in the host's sum, and their shares."""
+        self._pending_bytes = 0
 
     def model(self, client: int) -> "Model":
         """The model of a client."""
@@ -154,7 +155,7 @@ class Host:
         self._sent.clear()
         for client in order.gone:
             self.store.drop(client)
-        self._total, self._pending = Total(), []
+        self._total, self._pending, self._pending_bytes = Total(), [], 0
         works = [partial(self._next, *both, order) for both in zip_longest(order.tasks, order.tasks[1:])]
         with reporting_full_gpu(), deterministic_kernels(self.device), seeds.preserved_streams():
             reports = self._done(works, [task.client for task in order.tasks])
@@ -307,15 +308,21 @@ class Host:
                 "hosts weight uploads before: override aggregate in the method's class, without @mean_suffices"
             )
         self._pending.append((report, share))
-        if len(self._pending) * report.upload.nbytes >= ADD_BYTES[self.device.type]:
+        self._pending_bytes += sum(tensor.nbytes for tensor in report.upload.tensors.values())
+        if self._pending_bytes >= ADD_BYTES[self.device.type]:
             self._add_pending()
 
     def _add_pending(self) -> None:
-        pending, self._pending = self._pending, []
-        if pending:
-            self._total.take([report.upload for report, _ in pending if report.upload], [share for _, share in pending])
-        for report, _ in pending:
-            self._send(report)
+        """Add the uploads up that wait for it. An error ends the run: it is not that of the client whose turn it is."""
+        pending, self._pending, self._pending_bytes = self._pending, [], 0
+        if not pending:
+            return
+        self._total.take([report.upload for report, _ in pending if report.upload], [share for _, share in pending])
+        try:
+            for report, _ in pending:
+                self._send(report)
+        except Exception as error:
+            raise GpuFullError.behind(error) or ConfigError(f"uploads cannot be sent: {first_line(error)}") from error
 
     def _send(self, report: Report) -> None:
         """Send what is left of an upload."""
@@ -343,7 +350,7 @@ class Host:
         setattr(report, name, getattr(report, name) + self._clock() - begun)
 
     def _untouched(self, hook: str, client: Client, **given: Weights) -> AbstractContextManager[None]:
-        """Checks that a hook changes nothing; exact once in some orders, because copying whole models costs time."""
+        """Checks that a hook changes nothing, exactly for its first call in ten orders: copies of models cost time."""
         exact = hook not in self._watched
         self._watched.add(hook)
         return guard_inputs(self.model(client.id).method, hook, client, exact, **given)

@@ -34,7 +34,7 @@ class Total:
     """
 
     message: Message = field(default_factory=Message)
-    kinds: Kinds = field(default_factory=dict)
+    kinds: Kinds | None = None
 
     def take(self, uploads: Sequence[Upload], shares: Sequence[float]) -> None:
         """Move the fields of uploads into the sums; a field with too large a number stays in its upload, whole.
@@ -43,9 +43,9 @@ class Total:
         """
         for upload in uploads:
             kinds = {name: (tensor.shape, tensor.dtype) for name, tensor in upload.tensors.items()}
-            self.kinds = _alike(self.kinds or kinds, kinds)
+            self.kinds = _alike(kinds if self.kinds is None else self.kinds, kinds)
         try:
-            for name, (_, kind) in self.kinds.items():
+            for name, (_, kind) in (self.kinds or {}).items():
                 if kind.is_floating_point:
                     self._add(name, uploads, shares)
                 else:
@@ -69,8 +69,8 @@ class Total:
 
     def joined(self, other: "Total") -> "Total":
         """The total of both. Raises ConfigError if their uploads differ."""
-        if not (self.kinds and other.kinds):
-            return other if other.kinds else self
+        if self.kinds is None or other.kinds is None:
+            return self if other.kinds is None else other
         both = Total(Message(), _alike(self.kinds, other.kinds))
         for total in (self, other):
             for name, tensor in total.message.tensors.items():
@@ -81,7 +81,7 @@ class Total:
         known = self.message.tensors
         if name not in known:
             known[name] = tensor
-        elif self.kinds[name][1].is_floating_point:
+        elif (self.kinds or {})[name][1].is_floating_point:
             known[name] = known[name] + tensor
         else:
             known[name] = torch.maximum(known[name], tensor)
@@ -121,7 +121,7 @@ def merged_uploads(uploads: Sequence[Upload], totals: Sequence[Total], shares: M
     total = reduce(Total.joined, totals)
     part = fsum(shares[upload.client] for upload in uploads) / fsum(shares.values())
     mean = Upload(uploads[0].client, sum(upload.samples for upload in uploads))
-    for name, (shape, kind) in total.kinds.items():
+    for name, (shape, kind) in (total.kinds or {}).items():
         found = total.message.tensors.get(name)
         if kind.is_floating_point:
             whole = torch.zeros(shape, dtype=torch.float64) if found is None else value(found)

@@ -1,7 +1,7 @@
 """Lets clients take turns on one engine, so that their fits are trained together.
 
 A method's code blocks in every fit. Here each client has a greenlet, which is a function that can wait in the middle:
-one runs at a time, in the order of the clients, until it requests a fit. When all wait, their fits go to the engine
+one runs at a time, in the order of the clients, until it requests a fit. When enough wait, their fits go to the engine
 together, and each continues with its own result. A finished client makes room for the next.
 """
 
@@ -9,13 +9,13 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Generic, TypeVar
 
-import torch
 from greenlet import getcurrent, greenlet
 
 from fedbench.engine.cursor import FitRequest
-from fedbench.engine.engine import Ledger
+from fedbench.engine.engine import Ledger, plain_modes
 from fedbench.engine.fit import Fit
 from fedbench.engine.row_engine import BegunFits, RowEngine
 from fedbench.module.weights import Weights
@@ -34,32 +34,31 @@ class Turn(Generic[T]):
     """
 
     def __init__(self, work: Callable[[], T], ledger: Ledger, row: int) -> None:
-        self.work, self.ledger, self.row, self.seconds = work, ledger, row, 0.0
+        self.ledger, self.row, self.seconds = ledger, row, 0.0
         self.fit: Fit | None = None
         self.answer: Weights | BaseException | None = None
         self.error: BaseException | None = None
         self.result: T
-        self._greenlet = greenlet(self._go, getcurrent())
+        self._greenlet = greenlet(partial(self._go, work), getcurrent())
 
     def run(self) -> None:
         """Let it run until it waits for a fit or is done. Called from outside."""
-        with torch.enable_grad():  # whatever holds where it waits
-            self._greenlet.switch()
+        self._greenlet.switch()
 
     def ask(self, fit: Fit) -> Weights:
-        """Wait for the trained weights. Called in its work."""
-        self.fit, gradients = fit, torch.is_grad_enabled()
+        """Wait for the trained weights. Called in its work, in PyTorch's plain modes, which all greenlets share."""
+        self.fit = fit
         self._greenlet.parent.switch()
-        torch.set_grad_enabled(gradients)
         self.fit = None
-        if isinstance(self.answer, BaseException):
-            raise self.answer
-        assert self.answer is not None
-        return self.answer
+        answer, self.answer = self.answer, None  # is not kept until the others are done
+        if isinstance(answer, BaseException):
+            raise answer
+        assert answer is not None
+        return answer
 
-    def _go(self) -> None:
+    def _go(self, work: Callable[[], T]) -> None:
         try:
-            self.result = self.work()
+            self.result = work()
         except BaseException as error:
             self.error = error
         self.fit = None
@@ -86,6 +85,10 @@ class Turns:
 
         clients: those of the work. A client waits until its row is free.
         """
+        with plain_modes(self.engine.flat.device):
+            return self._run(works, clients)
+
+    def _run(self, works: Sequence[Callable[[], T]], clients: Sequence[int]) -> list[T]:
         engine = self.engine
         answer, ledger = engine.answer, engine.ledger
         turns = [
@@ -109,8 +112,7 @@ class Turns:
                     ready = []
                     continue
                 elif begun:
-                    self._end(*begun[0])
-                    own, _ = begun.popleft()
+                    own = [*self._end(*begun.popleft())]
                 else:
                     return [turn.result for turn in turns]
                 self._let(own)
@@ -118,12 +120,14 @@ class Turns:
                 free.update(turn.row for turn in own if turn.fit is None and waiting[turn.row])
         finally:
             for _, fits in begun:
-                engine.end_together(fits)  # nobody may write to their rows before
-            for turn in turns:
-                while turn.fit is not None:
-                    turn.answer = EndedError()
-                    turn.run()
-            engine.answer, engine.ledger, self._now = answer, ledger, None
+                engine.wait(fits)
+            try:
+                for turn in turns:
+                    while turn.fit is not None:
+                        turn.answer = EndedError()
+                        turn.run()
+            finally:
+                engine.answer, engine.ledger, self._now = answer, ledger, None
 
     def _let(self, turns: Sequence[Turn[T]]) -> None:
         """Let them run, one after another, until they wait for a fit or are done."""
@@ -142,11 +146,17 @@ class Turns:
                 [FitRequest(turn.fit, turn.ledger, turn.row) for turn in turns if turn.fit is not None]
             )
 
-    def _end(self, turns: Sequence[Turn[T]], begun: BegunFits) -> None:
-        """Wait for their fits."""
+    def _end(self, turns: Sequence[Turn[T]], begun: BegunFits) -> Sequence[Turn[T]]:
+        """The turns, with their trained weights."""
         with self._shared(turns):
-            for turn, answer in zip(turns, self.engine.end_together(begun), strict=True):
+            try:
+                answers = self.engine.end_together(begun)
+            except BaseException:
+                self.engine.wait(begun)
+                raise
+            for turn, answer in zip(turns, answers, strict=True):
                 turn.answer = answer
+        return turns
 
     @contextmanager
     def _shared(self, turns: Sequence[Turn[T]]) -> Iterator[None]:

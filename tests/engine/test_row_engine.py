@@ -1,11 +1,18 @@
 """Engines of rows: fits are grouped by kind, and the loop does what cannot be done in rows."""
 
+import gc
+from weakref import WeakSet
+
 import pytest
 import torch
 
 from fedbench.config import TrainConfig
+from fedbench.engine.cursor import FitRequest
+from fedbench.engine.engine import Ledger
 from fedbench.engine.fit import Fit, Step
+from fedbench.engine.group import Group
 from fedbench.engine.learner import Learner
+from fedbench.module.weights import Weights
 from tests.engine.test_stack import assert_same, learner_of, trained
 
 
@@ -32,6 +39,41 @@ def test_the_loop_counts_a_fit_once_that_fails_in_rows(net, blobs, monkeypatch):
     (a, one), (b, other) = (trained(own, [Fit(own.initial(), blobs(20))]) for own in (loop, stack))
     assert_same(a[0], b[0])
     assert (one[0].loss, one[0].steps) == (other[0].loss, other[0].steps)
+
+
+def test_who_fails_after_its_steps_is_counted_once_and_the_others_too(net, blobs, monkeypatch):
+    loop, stack = (learner_of(net, engine, 3) for engine in ("loop", "stack"))
+    group, seen = Group._copy_back, list[object]()
+
+    def copy_back(self, cursor):
+        seen.append(cursor)
+        return group(self, cursor) if len(seen) != 2 else 1 / 0
+
+    monkeypatch.setattr(Group, "_copy_back", copy_back)
+    asked = [Fit(stack.initial(), blobs(20, key=(n,))) for n in range(3)]
+    ledgers = [Ledger(stack.device) for _ in asked]
+    found = stack.row_engine.fit_together(
+        [FitRequest(f, own, n) for n, (f, own) in enumerate(zip(asked, ledgers, strict=True))]
+    )
+    assert isinstance(found[1], ZeroDivisionError)
+    _, costs = trained(loop, asked)
+    assert [(own.steps, pytest.approx(own.loss)) for own in ledgers] == [(own.steps, own.loss) for own in costs]
+
+
+def test_a_refusal_keeps_nothing_of_the_fits_that_it_was_for(net, blobs):
+    class Random(net):
+        def training_step(self, batch, batch_idx):
+            return super().training_step(batch, batch_idx) + 0 * torch.rand(())
+
+    stack, kept = learner_of(Random, "stack", 3), WeakSet[Weights]()
+    for _ in range(3):
+        asked = [Fit(stack.initial(), blobs(20, key=(n,))) for n in range(3)]
+        kept.update(fit.start for fit in asked)
+        trained(stack, asked)
+    assert stack.row_engine.remarks
+    del asked
+    gc.collect()
+    assert not kept
 
 
 def test_a_client_has_a_row_by_its_number_in_a_stack(net):

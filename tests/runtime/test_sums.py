@@ -189,6 +189,15 @@ def test_uploads_that_differ_end_the_run_in_one_line(change, hosts):
         added(uploads, dict.fromkeys(range(4), 0.25), hosts)
 
 
+@pytest.mark.parametrize("together", [False, True])
+def test_an_upload_without_fields_differs_from_those_that_have_some(together):
+    nothing, full = Upload(0, 1), uploads_of(2)[1]
+    with pytest.raises(ConfigError, match="differ in fields"):
+        total = Total()
+        for some in [[nothing, full]] if together else [[nothing], [full]]:
+            total.take(some, [0.5] * len(some))
+
+
 def test_an_error_while_adding_ends_the_run_because_half_of_an_upload_is_in_the_sum():
     upload = uploads_of(1)[0]
     upload.add(odd=torch.zeros(2, dtype=torch.complex64))

@@ -3,8 +3,10 @@
 import os
 import signal
 import time
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
+from weakref import WeakSet
 
 import pytest
 import torch
@@ -111,10 +113,12 @@ def test_clients_go_on_while_the_fits_of_others_are_under_way(learner):
 def test_fits_under_way_end_before_an_error_is_raised(who, learner):
     """Nobody may write to their rows in the meantime."""
     engine, under_way = learner.row_engine, set[int]()
-    begin, end = engine.begin_together, engine.end_together
+    begin, end, wait = engine.begin_together, engine.end_together, engine.wait
+    rows = lambda asked: {one.row for one in asked}  # noqa: E731
     engine.lot = 1
-    engine.begin_together = lambda asked: (under_way.update(one.row for one in asked), begin(asked))[1]
-    engine.end_together = lambda fits: (under_way.difference_update(one.row for one in fits.requests), end(fits))[1]
+    engine.begin_together = lambda asked: (under_way.update(rows(asked)), begin(asked))[1]
+    engine.end_together = lambda fits: (under_way.difference_update(rows(fits.requests)), end(fits))[1]
+    engine.wait = lambda fits: (under_way.difference_update(rows(fits.requests)), wait(fits))[1]
 
     def work(number: int) -> None:
         for _ in range(2):
@@ -141,6 +145,45 @@ def test_gradients_are_off_where_one_waits_and_nowhere_else(learner):
     assert [modes for *modes, _ in found] == [[True, False, True], [True, True, True], [True, False, True]]
     assert all(torch.equal(trained.params, found[0][3].params) for *_, trained in found)
     assert learner.met == [3]
+
+
+def test_fits_do_not_depend_on_the_modes_in_which_others_wait(learner):
+    def work(mode: Any) -> Any:
+        with mode() if mode else nullcontext():
+            trained = learner.fit(fit(learner, 0))
+            inside = torch.is_autocast_enabled("cpu"), torch.is_inference_mode_enabled()
+        return trained, inside, torch.is_autocast_enabled("cpu"), torch.is_inference_mode_enabled()
+
+    autocast = partial(torch.autocast, "cpu", torch.bfloat16)
+    alone = Turns(learner.row_engine).run([partial(work, None)], [0])[0][0]
+    found = Turns(learner.row_engine).run([partial(work, m) for m in (autocast, torch.inference_mode, None)], range(3))
+    assert [inside for _, inside, *_ in found] == [(True, False), (False, True), (False, False)]
+    assert [after for *_, after, _ in found] == [*(after for *_, after in found)] == [False] * 3
+    for trained, *_ in found:
+        torch.testing.assert_close(trained.params, alone.params, rtol=0, atol=1e-7)
+
+
+def test_trained_weights_are_not_kept_until_all_are_done(learner):
+    kept, most = WeakSet[Any](), list[int]()
+
+    def work(number: int) -> None:
+        kept.add(learner.fit(fit(learner, number)))
+        most.append(len(kept))
+
+    Turns(learner.row_engine).run([partial(work, number) for number in range(12)], range(12))
+    assert max(most) <= 2 * WIDTH
+
+
+def test_a_second_interrupt_leaves_the_engine_as_it_was(learner):
+    engine = learner.row_engine
+
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    engine.end_together = engine.wait = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        Turns(engine).run([partial(learner.fit, fit(learner, 0))], [0])
+    assert engine.answer == engine._answer_at_once
 
 
 def test_a_fit_outside_of_turns_is_done_at_once(learner):
