@@ -52,9 +52,7 @@ def test_who_fails_after_its_steps_is_counted_once_and_the_others_too(net, blobs
     monkeypatch.setattr(Group, "_copy_back", copy_back)
     asked = [Fit(stack.initial(), blobs(20, key=(n,))) for n in range(3)]
     ledgers = [Ledger(stack.device) for _ in asked]
-    found = stack.row_engine.fit_together(
-        [FitRequest(f, own, n) for n, (f, own) in enumerate(zip(asked, ledgers, strict=True))]
-    )
+    found = stack.row_engine.fit_together([FitRequest(asked[n], ledgers[n], n) for n in range(3)])
     assert isinstance(found[1], ZeroDivisionError)
     _, costs = trained(loop, asked)
     assert [(own.steps, pytest.approx(own.loss)) for own in ledgers] == [(own.steps, own.loss) for own in costs]

@@ -191,11 +191,12 @@ def test_uploads_that_differ_end_the_run_in_one_line(change, hosts):
 
 @pytest.mark.parametrize("together", [False, True])
 def test_an_upload_without_fields_differs_from_those_that_have_some(together):
-    nothing, full = Upload(0, 1), uploads_of(2)[1]
+    nothing, full, total = Upload(0, 1), uploads_of(2)[1], Total()
+    if not together:
+        total.take([nothing], [0.5])
+    rest = [nothing, full] if together else [full]
     with pytest.raises(ConfigError, match="differ in fields"):
-        total = Total()
-        for some in [[nothing, full]] if together else [[nothing], [full]]:
-            total.take(some, [0.5] * len(some))
+        total.take(rest, [0.5] * len(rest))
 
 
 def test_an_error_while_adding_ends_the_run_because_half_of_an_upload_is_in_the_sum():
