@@ -178,5 +178,6 @@ def test_a_plan_of_another_shape_is_one_line(tmp_path, damage, said):
 
 
 def test_a_section_s_name_stands_for_the_section():
-    assert point_name({"aggregator.name": "median", "attack.share": 0.1}) == "aggregator=median,share=0.1"
+    assert point_name({"aggregator.name": "median", "attack.share": 0.1}) == "aggregator=median,attack.share=0.1"
     assert (key_name("partition.alpha"), key_name("data.name"), key_name("data")) == ("alpha", "data", "data")
+    assert (key_name("attack.share"), key_name("method.share")) == ("attack.share", "share")
