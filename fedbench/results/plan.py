@@ -206,7 +206,7 @@ def point_name(values: dict[str, Any]) -> str:
 
 
 def key_name(key: str) -> str:
-    """`partition.alpha` -> `alpha`; `data` and `data.name` -> `data`; `attack.share` stays, as there are other shares."""
+    """`partition.alpha` -> `alpha`; `data` and `data.name` -> `data`; `attack.share` stays: there are other shares."""
     section, _, name = key.removesuffix(".name").rpartition(".")
     return f"{section}.{name}" if name == "share" and section != "method" else name
 

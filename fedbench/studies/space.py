@@ -4,7 +4,8 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
-from typing import Any
+from types import MappingProxyType
+from typing import Any, get_args
 
 import numpy as np
 
@@ -248,8 +249,11 @@ GEOMETRIC = 10
 """Ratio of the largest to the smallest value from which on an axis of positive numbers is extended by a factor."""
 
 
-def next_past_end(tried: Sequence[Any], whole: Any, best: Any) -> Any:
-    """The next value past the end of the tried ones at which the best lies: of the whole axis, or by its last step."""
+def next_past_end(tried: Sequence[Any], whole: Any, best: Any, limits: Mapping[str, Any] = MappingProxyType({})) -> Any:
+    """The next value past the end of the tried ones at which the best lies: of the whole axis, or by its last step.
+
+    limits: see `limits_of`; a step beyond one ends there.
+    """
     own = numbers_in(tried)
     numbers = sorted({*own, *(numbers_in(whole) if isinstance(whole, list) else ())})
     is_top = best == numbers[-1] or (best != numbers[0] and best == own[-1])
@@ -258,6 +262,7 @@ def next_past_end(tried: Sequence[Any], whole: Any, best: Any) -> Any:
     before = numbers[-2] if is_top else numbers[1]
     is_geometric = numbers[0] > 0 and numbers[-1] / numbers[0] >= GEOMETRIC
     found = best * best / before if is_geometric else 2 * best - before
+    found = min(found, limits.get("le", found)) if is_top else max(found, limits.get("ge", found))
     if all(isinstance(number, int) for number in numbers):
         return max(1, round(found)) if numbers[0] > 0 else round(found)
     return float(f"{found:.{DIGITS}g}")
@@ -273,7 +278,24 @@ def _is_end(method: str, key: str, values: Any, best: Any) -> bool:
     numbers = numbers_in(values if isinstance(values, list) else [])
     if len(numbers) < FEWEST_ON_A_SCALE or best not in numbers or numbers[0] < best < numbers[-1]:
         return False
+    return best != limits_of(method, key).get("ge" if best == numbers[0] else "le")
+
+
+def limits_of(method: str, key: str) -> dict[str, Any]:
+    """The least (ge) and the largest (le) legal value of a number among the keys that a space may have."""
     section, _, name = key.partition(".")
     kind = methods.load(method).Options if section == "method" else type(Config().train)
-    bound = "ge" if best == numbers[0] else "le"
-    return best not in [getattr(limit, bound, None) for limit in kind.model_fields[name].metadata]
+    field = kind.model_fields[name]
+    among = [limit for part in get_args(field.annotation) for limit in _limits_in(part)]
+    return {
+        bound: getattr(limit, bound)
+        for limit in (*field.metadata, *among)
+        for bound in ("ge", "le")
+        if getattr(limit, bound, None) is not None
+    }
+
+
+def _limits_in(annotation: Any) -> list[Any]:
+    """The limits of a type, `Annotated[float, Field(ge=0)]`."""
+    given = getattr(annotation, "__metadata__", ())
+    return [limit for one in given for limit in (one, *getattr(one, "metadata", ()))]

@@ -21,7 +21,7 @@ from fedbench.results.tables import FinalScores
 from fedbench.runtime.resolved import ResolvedRun
 from fedbench.studies.compared_methods import TUNE_SEEDS, ComparedMethod
 from fedbench.studies.search import Tried, propose
-from fedbench.studies.space import Values, at_an_end, next_past_end
+from fedbench.studies.space import Values, at_an_end, limits_of, next_past_end
 from fedbench.tasks import Metric
 
 log = logging.getLogger("fedbench")
@@ -242,7 +242,8 @@ class TuningStudy:
             tried, best = self.points[method.label], self.plan.choices[method.label]
             for key in self.plan.ends.get(method.label, ()):
                 whole = method.space.axes.get(key) if method.space else None
-                point = {**best, key: next_past_end([values[key] for values in tried], whole, best[key])}
+                limits = limits_of(method.name, key)
+                point = {**best, key: next_past_end([values[key] for values in tried], whole, best[key], limits)}
                 if point not in self.points[method.label] and self._is_legal(method, point):
                     self.points[method.label].append(point)
                     jobs += self._trials(method, point, self.tune_seeds)

@@ -15,6 +15,7 @@ from fedbench.studies.space import (
     check_values,
     distribution,
     distribution_text,
+    limits_of,
     next_past_end,
 )
 
@@ -247,3 +248,13 @@ def test_values_are_lists_arrays_and_distributions():
     check_values(axes)
     assert Space(axes).axes["train.lr"] == [0.1, 0.2]
     assert type(Space({"train.epochs": np.array([1, 2])}).axes["train.epochs"][0]) is int  # goes into JSON
+
+
+def test_a_step_past_an_end_stops_at_the_limit_of_the_key():
+    limits = limits_of("knn-per", "method.lam")
+    assert limits == {"ge": 0, "le": 1}
+    assert next_past_end([0.5, 0.7, 0.9], None, 0.9, limits) == 1
+    assert next_past_end([0.1, 0.3, 0.5], None, 0.1, limits) == 0
+    assert next_past_end([0.2, 0.3, 0.4], None, 0.4, limits) == pytest.approx(0.5)
+    assert not at_an_end("knn-per", {}, [{"method.lam": lam} for lam in (0.5, 0.7, 1.0)], {"method.lam": 1.0})
+    assert "le" not in limits_of("fedavg", "train.lr")
