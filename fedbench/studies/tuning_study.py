@@ -87,8 +87,9 @@ class TuningStudy:
             remarks |= dict.fromkeys(lines)
         for line in remarks:
             log.warning("%s", line)
-        self.compared = [method for method in self.compared if method.label in runs]
-        self._note_spaces()
+        if len(runs) < len(self.compared):
+            self.compared = [method for method in self.compared if method.label in runs]
+            self._note_spaces()
         return next(iter(runs.values())).task.primary
 
     def _untuned(self) -> Iterator[str]:

@@ -239,6 +239,7 @@ class Simulation(Driver):
         self.host = RecordingHost(parts, HandMadeData(self.data, self.public), MemoryStore())
         setup, recorder = Setup(config, 0, Partition(Clients.of([]))), Recorder(Path("/nowhere"), self.learner.task)
         super().__init__(parts, setup, LocalHosts(self.host), recorder)
+        self.calendar.participants = lambda round: sorted(self.draw(round))  # type: ignore[method-assign]
         self.log: list[Round] = []
         self.host.seen = Round()
         self._extra_pass(0)
@@ -254,9 +255,6 @@ class Simulation(Driver):
         round = max(1, self.record.number)
         nbytes = self.host.store.save(client, round, vars(self.method.State(**state)))
         self.homes.of[client] = Home(0, round, nbytes)
-
-    def participants(self, round: int) -> list[int]:
-        return sorted(self.draw(round))
 
     def client(self, number: int, round: int) -> Client:
         """A client as it stands with its message after a round."""
