@@ -60,11 +60,11 @@ class Kind:
 def check_engine(engine: Engine) -> None:
     """Raises UnsupportedFitError if no fit of this engine can be done in rows."""
     assert engine.hooks is not None
+    is_full = engine.train.batch_size == "full"
     _refuse_first(
         {
             f"train.accumulate = {engine.train.accumulate}": engine.train.accumulate > 1,
-            "train.batch_size = full: batches of several clients have no size in common": engine.train.batch_size
-            == "full",
+            "train.batch_size = full: batches of several clients have no size in common": is_full,
             f"the model overrides {', '.join(engine.hooks.calls)}": bool(engine.hooks.calls),
             "the model has hooks on gradients": has_gradient_hooks(engine.flat.module),
         }

@@ -119,9 +119,9 @@ class Turns:
                 ready += [turn for turn in own if turn.fit is not None]
                 free.update(turn.row for turn in own if turn.fit is None and waiting[turn.row])
         finally:
-            for _, fits in begun:
-                engine.wait(fits)
             try:
+                for _, fits in begun:
+                    engine.wait(fits)
                 for turn in turns:
                     while turn.fit is not None:
                         turn.answer = EndedError()

@@ -58,7 +58,8 @@ def run_studies(
         with attempt, ExitStack() as stack:
             for study in studies:
                 stack.enter_context(run_folder.writable(study.folder))
-            metrics = [study.check() for study in studies]
+            told = set[str]()
+            metrics = [study.check(told) for study in studies]
             for study in studies:
                 stack.enter_context(run_folder.folder_in_turn(study.folder, log.warning))
             if fresh := [study for study in studies if not is_study(study.folder)]:

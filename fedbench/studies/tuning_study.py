@@ -70,11 +70,12 @@ class TuningStudy:
         method = self.compared[0]
         return self._job(method, method.points[0], self.config.seeds[0])
 
-    def check(self) -> Metric:
+    def check(self, told: set[str] | None = None) -> Metric:
         """Check the first valid point of every method; returns the metric used for choosing. Raises ConfigError.
 
-        A baseline that nobody asked for is left out if it cannot run.
+        A baseline that nobody asked for is left out if it cannot run. told: lines that the user has read already.
         """
+        told = set() if told is None else told
         remarks, runs = dict.fromkeys(self._untuned()), dict[str, ResolvedRun]()
         provenance.refresh_fingerprints(self.config, *(method.name for method in self.compared))
         for method in self.compared:
@@ -86,7 +87,9 @@ class TuningStudy:
                 lines = [f"the baseline {method.label} is left out: {error}"]
             remarks |= dict.fromkeys(lines)
         for line in remarks:
-            log.warning("%s", line)
+            if line not in told:
+                log.warning("%s", line)
+        told.update(remarks)
         if len(runs) < len(self.compared):
             self.compared = [method for method in self.compared if method.label in runs]
             self._note_spaces()

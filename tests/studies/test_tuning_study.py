@@ -14,7 +14,7 @@ from fedbench.jobs.job import Job
 from fedbench.jobs.run_folder import changed_keys
 from fedbench.results.files import write_json_atomically
 from fedbench.results.plan import Entry, Plan
-from fedbench.studies.compared_methods import ComparedMethod
+from fedbench.studies.compared_methods import BASELINES, ComparedMethod
 from fedbench.studies.search import Search
 from fedbench.studies.space import Space
 from fedbench.studies.tuning_study import TuningStudy
@@ -46,6 +46,28 @@ def test_what_is_to_be_known_of_the_partition_is_said_once_before_anything_is_ru
     assert line.startswith(
         "partition.path: 1 of 2 test samples (the first: row 1500) are training or validation samples"
     )
+
+
+def private(tmp_path, *named: str) -> TuningStudy:
+    """A comparison with sample-level privacy, which refuses the pooled data, and the baselines that it adds."""
+    asked = Config(seeds=[0], model="mlp", privacy={"level": "sample", "clip": 1.0, "noise": 1.0})
+    compared = [*map(ComparedMethod.parse, named), *map(ComparedMethod.baseline, sorted({*BASELINES} - {*named}))]
+    return TuningStudy(Plan("compare", None, {}, []), asked, compared, tmp_path, tmp_path, [90])
+
+
+def test_a_baseline_that_cannot_run_is_left_out_and_the_user_told_once(tmp_path, caplog):
+    told = set[str]()
+    for _ in range(2):
+        made = private(tmp_path, "fedavg")
+        assert made.check(told).name == "accuracy"
+        assert [method.label for method in made.compared] == ["fedavg", "fedavg-ft", "local"]
+    (line,) = [line for line in caplog.messages if "left out" in line]
+    assert line.startswith("the baseline centralized is left out: privacy.level = sample: centralized trains on")
+
+
+def test_a_baseline_that_was_asked_for_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match="centralized trains on the pooled data"):
+        private(tmp_path, "fedavg", "centralized").check()
 
 
 @pytest.mark.parametrize(
