@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -115,7 +116,8 @@ def serve(pipe: Any, config: dict[str, Any]) -> None:
         resolved = resolve(asked)
         asked = resolved.config
         hosts = hosts or InProcess()
-        describe_run(folder, resolved, check(resolved))
+        resolved = replace(resolved, dealt=check(resolved))
+        describe_run(folder, resolved, resolved.dealt)
         driver = Driver.of(resolved, hosts, Recorder(folder, resolved.task))
         driver.begin()
         pipe.send((time.perf_counter() - begun, time.process_time() - clock))

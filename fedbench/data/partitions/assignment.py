@@ -53,9 +53,9 @@ class SamplePool:
     def of(cls, dataset: Dataset) -> "SamplePool":
         rows, named = np.arange(len(dataset.targets)), dataset.domains is not None
         nought = np.zeros(len(rows), np.int64)
-        numbers, labels = np.unique(dataset.labels if dataset.classes else nought, return_inverse=True)
+        numbers, labels = distinct_values(dataset.labels if dataset.classes else nought)
         return cls(
-            labels.reshape(-1).astype(np.int64),
+            labels,
             np.asarray(dataset.domains) if named else nought,
             numbers,
             tuple(dataset.domain_names) if named else (),
@@ -143,6 +143,15 @@ def draw_held_out(holdings: Assignment, share: float, rng: np.random.Generator) 
     return random_ranks(holdings.owners, rng) < (sizes * share).astype(np.int64)[holdings.owners]
 
 
+def distinct_values(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The different values, ascending, and the position of each value among them, int64 [n].
+
+    values: integers >= 0 [n] that are not much larger than n: this counts them, which is faster than to sort them.
+    """
+    counts = np.bincount(values)
+    return np.flatnonzero(counts), (np.cumsum(counts > 0) - 1)[values]
+
+
 def random_ranks(groups: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """A random order within each group: 0, 1, ... for its elements, int64 [n]. groups: integers >= 0 [n]."""
     order = np.argsort(
@@ -168,10 +177,21 @@ def apportion(sizes: np.ndarray, owners: np.ndarray, wanted: np.ndarray, rng: np
     # In units of 1 / total, so that remainders are integers and compare exactly.
     counts, remainders = np.divmod(sizes * wanted[owners], totals[owners])
     missing = wanted - np.bincount(owners, weights=counts, minlength=len(wanted)).astype(np.int64)
-    order = np.lexsort((rng.random(len(sizes)), -remainders, owners))
+    order = _by_owner_and_remainder(owners, remainders, rng.random(len(sizes)))
     lucky = positions_in_runs(owners[order]) < missing[owners[order]]
     counts[order[lucky]] += 1
     return counts
+
+
+def _by_owner_and_remainder(owners: np.ndarray, remainders: np.ndarray, chance: np.ndarray) -> np.ndarray:
+    """The order by owner, then from the largest remainder to the smallest, then by chance; int64 [groups]."""
+    width = int(remainders.max(initial=0)) + 1
+    if (int(owners.max(initial=0)) + 1) * width * len(owners) >= 2**63:
+        return np.lexsort((chance, -remainders, owners))
+    # One key per group, which sorts in a fraction of the time of three.
+    ranks = np.empty(len(owners), np.int64)
+    ranks[np.argsort(chance, kind="stable")] = np.arange(len(owners))
+    return np.argsort((owners * width + (width - 1 - remainders)) * len(owners) + ranks)
 
 
 def draw_for_clients(source: SamplePool, rows: np.ndarray, counts: np.ndarray, rng: np.random.Generator) -> Assignment:

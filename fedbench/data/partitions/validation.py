@@ -3,7 +3,7 @@
 import numpy as np
 
 from fedbench.config import Config
-from fedbench.data.partitions.assignment import Assignment, SamplePool, apportion, random_ranks
+from fedbench.data.partitions.assignment import Assignment, SamplePool, apportion, distinct_values, random_ranks
 
 
 def draw_validation(train: Assignment, labels: np.ndarray, share: float, rng: np.random.Generator) -> np.ndarray:
@@ -19,7 +19,7 @@ def draw_validation(train: Assignment, labels: np.ndarray, share: float, rng: np
     wanted = np.minimum(np.maximum(1, (share * images + 0.5).astype(np.int64)), images - 1)
     wanted = np.where((share == 0) | (images < 2), 0, wanted)
     classes = int(labels.max()) + 1
-    cells, group = np.unique(owners[first] * classes + labels[rows[first]], return_inverse=True)
+    cells, group = distinct_values(owners[first] * classes + labels[rows[first]])
     counts = apportion(np.bincount(group), cells // classes, wanted, rng)
     chosen = random_ranks(group, rng) < counts[group]
     held = np.empty(len(rows), bool)
