@@ -75,10 +75,11 @@ class CoTraining(PublicExchange[VoteOptions, "CoTraining.Server"]):
 
     @dataclass
     class Server(ServerState):
-        """labels: the newest ones `[U]`; voted: their round; holds: the round of each client's labels; uploads: of each
-        client, so far."""
+        """labels: the newest ones `[U]`; labels_before: those of the vote before; voted: the round of the newest; holds:
+        the round of each client's labels; uploads: of each client, so far."""
 
         labels: Tensor | None = None
+        labels_before: Tensor | None = None
         voted: int = 0
         holds: dict[int, int] = field(default_factory=dict)
         uploads: dict[int, int] = field(default_factory=dict)
@@ -167,7 +168,7 @@ class CoTraining(PublicExchange[VoteOptions, "CoTraining.Server"]):
         """Computes the new labels; traces their accuracy, margin, agreement and changes."""
         ballots = [self.ballot(u) for u in uploads]
         scores = vote(ballots, [self.weight(u) for u in uploads])
-        before, server.labels, server.voted = server.labels, plurality(scores), server.round
+        server.labels_before, server.labels, server.voted = server.labels, plurality(scores), server.round
         best = scores.topk(2, dim=1).values
         if self.context.grade:
             server.trace("consensus_accuracy", self.context.grade(server.labels))
@@ -175,8 +176,8 @@ class CoTraining(PublicExchange[VoteOptions, "CoTraining.Server"]):
         for u, ballot in zip(uploads, ballots, strict=True):
             server.trace("agreement", float(ballot.gather(1, server.labels[:, None]).double().mean()), u.client)
             server.uploads[u.client] = server.uploads.get(u.client, 0) + 1
-        if before is not None:
-            server.trace("changed", float((before != server.labels).sum()))
+        if server.labels_before is not None:
+            server.trace("changed", float((server.labels_before != server.labels).sum()))
 
     def ballot(self, upload: Upload) -> Tensor:
         """A client's votes `[U, C]`: 1 at the classes that it votes for."""

@@ -15,6 +15,9 @@ Where we decide:
 - The paper gives the budget of one upload and composes nothing. Each round we trace what a client has spent so far:
   `epsilon` with delta `privacy_delta` by Rényi accounting, and the sums of the paper's figures (`epsilon_basic`,
   `delta_basic`), of which the expertise's is proved up to 1 only.
+- `trace_bound` traces the terms of proposition 1 at the received model: the squared norm of the gradient of both losses,
+  the variances of the gradients of single images, and `label_drift`, by how much the newest vote changes the weighted
+  public loss. lambda is fixed within a round there, as in the proof.
 """
 
 from collections.abc import Iterable
@@ -36,7 +39,7 @@ from fedbench.errors import ConfigError
 from fedbench.methods.base import About
 from fedbench.methods.client import Client
 from fedbench.methods.cotraining import CoTraining, Relabelled, public_batch, weighted_sum
-from fedbench.methods.messages import Encoded, Upload, encoded
+from fedbench.methods.messages import Encoded, Message, Upload, encoded, uncounted
 from fedbench.methods.messages import Field as MessageField
 from fedbench.module.weights import Weights
 
@@ -69,6 +72,7 @@ class FedMosaic(CoTraining["FedMosaic.Options"]):
         expertise_sigma: float = Field(0.0, ge=0, description="standard deviation of Gaussian noise on expertise")
         privacy_delta: float = Field(1e-5, gt=0, lt=1, description="delta of the budgets that are reported")
         expertise_bits: int = Field(32, ge=1, le=32, description="bits counted for one expertise number")
+        trace_bound: bool = Field(False, description="also trace gradients and what bounds them by proposition 1")
 
     @classmethod
     def makes_steps(cls, options: Options) -> bool:
@@ -84,6 +88,11 @@ class FedMosaic(CoTraining["FedMosaic.Options"]):
             )
         if options.expertise == "equal" and options.expertise_sigma:
             raise ConfigError("method.expertise_sigma > 0: equal expertise is not sent and gets no noise, set it to 0")
+        if options.trace_bound and options.lambda_update != "round":
+            raise ConfigError(
+                f"method.trace_bound = true: proposition 1 needs one lambda per round, and method.lambda_update is "
+                f"{options.lambda_update}; set it to round"
+            )
         return lines
 
     def learn(self, client: Client, received: Weights, public: Relabelled | None) -> tuple[Weights, dict[str, float]]:
@@ -97,7 +106,26 @@ class FedMosaic(CoTraining["FedMosaic.Options"]):
             trained = client.fit(received, client.train)
         else:
             trained = client.fit(received, Paired(client.train, public, self._public_batch), loss=loss)
-        return trained, means.traces()
+        traces = means.traces()
+        if self.options.trace_bound and public is not None:
+            traces |= self._bound_terms(client, received, public, traces["lambda"])
+        return trained, traces
+
+    def _bound_terms(self, client: Client, received: Weights, public: Relabelled, lam: float) -> dict[str, float]:
+        """The terms of proposition 1 at the received model."""
+        learner, parts = client.learner, (client.train, public)
+        slopes = [learner.full_gradient(received, data) for data in parts]
+        own, others = (
+            variance(slope, learner.squared_gradients(received, data))
+            for slope, data in zip(slopes, parts, strict=True)
+        )
+        norm = float((slopes[0] + lam * slopes[1]).square().sum())
+        terms = {"gradient_norm_squared": norm, "variance_private": own, "variance_public": others}
+        if "labels_before" in client.message:
+            earlier = Relabelled(client.public, client.message.labels_before)
+            drift = learner.loss(received, public) - learner.loss(received, earlier)
+            terms["label_drift"] = lam * abs(drift)
+        return terms
 
     def _loss(self, client: Client, received: Weights, public: Relabelled, means: "RoundMeans") -> Loss | None:
         """The loss of every step of a round; None, the client's own, if lambda is 0."""
@@ -158,6 +186,12 @@ class FedMosaic(CoTraining["FedMosaic.Options"]):
             expertise += sigma * torch.randn(len(expertise), dtype=torch.float64, generator=stream)
         return encoded(expertise.clamp(min=floor), self.options.expertise_bits)
 
+    def send(self, server: CoTraining.Server, client: int) -> Message:
+        message = super().send(server, client)
+        if self.options.trace_bound and server.labels_before is not None:
+            message.add(labels_before=uncounted(server.labels_before))
+        return message
+
     def weight(self, upload: Upload) -> Tensor:
         return upload.expertise if "expertise" in upload else super().weight(upload)
 
@@ -181,6 +215,11 @@ TRACED = ("lambda", "loss_private", "loss_public")
 def trust(private: float, public: float, eps: float) -> float:
     """lambda in [0, e): 1 if both losses are equal, less if the public loss is larger (eq. 3)."""
     return exp(-(public - private) / (private + eps))
+
+
+def variance(mean: Tensor, squares: Tensor) -> float:
+    """The variance of gradients, summed over all parameters, from their mean and mean square `[N]`."""
+    return float((squares - mean.square()).sum().clamp(min=0))
 
 
 class RoundMeans:

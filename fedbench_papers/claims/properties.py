@@ -198,6 +198,39 @@ def fewer_bytes(arms: Arms, point: str, small: Sequence[str], large: str, factor
     return identity_of(flags, note="; ".join(said))
 
 
+def bytes_between(arms: Arms, point: str, first: str, second: str, factors: Sequence[float]) -> Verdict:
+    """A client sends so many times the bytes of another arm in a round; factors: the least and the most."""
+    others, (least, most) = _bytes_up(arms[second]), factors
+    ratios = {seed: own / others[seed] for seed, own in _bytes_up(arms[first]).items()}
+    said = "factor " + ", ".join(f"{ratio:.4f}" for ratio in ratios.values())
+    return identity_of({seed: least <= ratio <= most for seed, ratio in ratios.items()}, note=said)
+
+
+def bounded_gradients(
+    arms: Arms, point: str, label: str, rate: float, images: int, public: int, steps: int
+) -> Verdict:
+    """The mean over rounds of every client's squared gradient norm is at most the bound of FedMosaic's proposition 1.
+
+    The bound is 4 L loss / T + variance_private / (2 L images) + e^2 variance_public / (2 L public) + 2 drift, with the
+    loss of the first round, the largest variances and drift of all, and L = 1 / (2 rate), the largest that the rate
+    allows. rate: of the steps; images: of a client; public: their number; steps: of a client in a round.
+    """
+    names = ("gradient_norm_squared", "lambda", "loss_private", "loss_public")
+    squares, lam, private, others = (trust_table(arms[label], name) for name in names)
+    worst = ("variance_private", "variance_public", "label_drift")
+    flags, said = {}, []
+    for seed in squares.index.unique("seed"):
+        most = {name: trust_table(arms[label], name).loc[seed].max() for name in worst}
+        begun = (private + lam * others).loc[seed].iloc[0]
+        noise = rate * (most["variance_private"] / images + np.e**2 * most["variance_public"] / public)
+        own = pd.DataFrame(squares.loc[seed])
+        bound = 2 * begun / (rate * steps * len(own)) + noise + 2 * most["label_drift"]
+        shares = own.mean() / bound
+        flags[int(seed)] = bool((shares <= 1).all())
+        said.append(f"{shares.median():.2g} (largest {shares.max():.2g})")
+    return property_of(flags, note="mean squared gradient over the bound, median client: " + ", ".join(said))
+
+
 def _bytes_up(runs: Frames) -> dict[int, float]:
     """Bytes of a client in the last round, by seed."""
     rows = runs.at("fit").dropna(subset=["bytes_up"]).groupby("seed").last()
@@ -285,6 +318,8 @@ PROPERTIES: dict[str, Callable[..., Verdict]] = {
         shut_out,
         others_trust,
         fewer_bytes,
+        bytes_between,
+        bounded_gradients,
         points_differ,
         estimators_differ,
         means_differ,

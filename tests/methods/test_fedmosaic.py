@@ -544,11 +544,49 @@ def test_what_is_spent_is_traced_every_round():
         {"lambda_value": 0.5},
         {"expertise": "equal", "expertise_sigma": 1.0},
         {"public_batch_size": 5},
+        {"trace_bound": True, "lambda_update": "epoch"},
     ],
 )
 def test_options_that_contradict_each_other_are_refused(options):
     with pytest.raises(ConfigError, match=r"method\."):
         method(**options)
+
+
+def gradients(mine: Simulation, weights, x, labels) -> torch.Tensor:
+    """The gradient of every image's loss `[n, N]`, image by image."""
+    module = Mlp()
+    torch.nn.utils.vector_to_parameters(weights.params, module.parameters())
+    rows = []
+    for image, label in zip(x, labels, strict=True):
+        value = F.cross_entropy(module.double()(image[None].double()), label[None])
+        rows.append(torch.cat([g.flatten() for g in torch.autograd.grad(value, [*module.parameters()])]))
+    return torch.stack(rows)
+
+
+def test_the_terms_of_proposition_1():
+    mine = run(rounds=3, train={"lr": 0.5}, trace_bound=True)
+    received, labels = mine.log[1].after_fit[1], mine.server.labels_before
+    traces, lam = mine.log[2].traces, mine.log[2].traces[1, "lambda"]
+    own = gradients(mine, received, mine.data[1].x, mine.data[1].labels)
+    others = gradients(mine, received, mine.public.x, labels)
+    slope = own.mean(0) + lam * others.mean(0)
+    spread = lambda rows: float(rows.var(0, unbiased=False).sum())  # noqa: E731
+    assert traces[1, "gradient_norm_squared"] == pytest.approx(float(slope.square().sum()), rel=1e-4)
+    assert traces[1, "variance_private"] == pytest.approx(spread(own), rel=1e-4)
+    assert traces[1, "variance_public"] == pytest.approx(spread(others), rel=1e-4)
+    before = Relabelled(mine.public, first_consensus(mine))
+    drift = mine.learner.loss(received, Relabelled(mine.public, labels)) - mine.learner.loss(received, before)
+    assert drift, "the second vote changed labels"
+    assert traces[1, "label_drift"] == pytest.approx(lam * abs(drift))
+    assert (1, "label_drift") not in mine.log[1].traces, "there was one vote"
+    assert (1, "gradient_norm_squared") not in mine.log[0].traces
+
+
+def test_tracing_the_bound_changes_no_model_and_no_byte():
+    plain, traced = run(), run(trace_bound=True)
+    assert_same(plain, traced)
+    assert [r.up for r in plain.log] == [r.up for r in traced.log]
+    assert [r.down for r in plain.log] == [r.down for r in traced.log]
 
 
 def test_a_client_with_permuted_labels_stops_trusting_the_others():

@@ -120,6 +120,43 @@ def test_bytes():
     assert "few: 10 bytes against 2,000, factor 200" in found.note
 
 
+def test_bytes_of_two_arms():
+    arms = {"masked": frames(agg=level(0.5), up=4125.0), "plain": frames(agg=level(0.5), up=4000.0)}
+    found = properties.bytes_between(arms, "agg", "masked", "plain", [1.03, 1.035])
+    assert found.word == IDENTITY
+    assert "factor 1.0312" in found.note
+    assert properties.bytes_between(arms, "agg", "masked", "plain", [1.032, 1.1]).word == FAILS
+    assert properties.bytes_between(arms, "agg", "masked", "plain", [1.0, 1.03]).word == FAILS
+
+
+def test_gradients_below_the_bound():
+    values = {
+        "lambda": (0.5, 0.5),
+        "loss_private": (1.0, 0.1),
+        "loss_public": (2.0, 0.1),
+        "variance_private": (3.0, 6.0),
+        "variance_public": (5.0, 1.0),
+        "label_drift": (0.01, 0.02),
+    }
+    bound = 4 * 5 * 2 / 8 + 6 / (10 * 60) + np.e**2 * 5 / (10 * 50) + 0.04  # L = 5, T = 8
+
+    def judge(mean: float):
+        squares = {"gradient_norm_squared": (2 * mean, 0.0)}
+        rows = [
+            (seed, t, client, name, both[t - 2])
+            for seed in SEEDS
+            for t in (2, 3)
+            for client in (0, 1)
+            for name, both in (values | squares).items()
+        ]
+        arms = {"x": frames(agg=level(0.5, 0.5, 0.5), traces=rows)}
+        return properties.bounded_gradients(arms, "agg", "x", rate=0.1, images=60, public=50, steps=4)
+
+    assert judge(0.999 * bound).word == HOLDS
+    assert judge(1.001 * bound).word == FAILS
+    assert "median client: 1 (largest 1)" in judge(bound).note
+
+
 def test_points_that_change_the_order():
     def judge(agg: float, fit: float, seeds: int = 3):
         others = {"agg": level(*[0.7] * seeds), "fit": level(*[0.7] * seeds)}
