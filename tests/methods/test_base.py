@@ -74,6 +74,7 @@ def test_a_counter_is_private_where_its_statistics_are(method, options, private)
         ("fedmosaic", {"lambda_update": "epoch"}),
         ("fedpac", {"head_epochs": 2, "body_epochs": 3}),
         ("fedrep", {"head_epochs": 0}),
+        ("fedrod", {"personal_training": "after"}),
         ("floco", {"endpoints": 2, "personal_epochs": 3}),
         ("flute", {"rep_epochs": 1}),
         ("per-fedavg", {"variant": "hf"}),

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from tests.methods.simulator import Mlp, Product, Simulation, assert_same, blobs, close, equal, targets
+from fedbench.errors import ConfigError
+from tests.methods.simulator import Mlp, Product, Quadratic, Simulation, assert_same, blobs, close, equal, targets
 
 ONE_STEP = {"lr": 0.1, "momentum": 0, "weight_decay": 0, "batch_size": 1}
 
@@ -121,3 +122,9 @@ def test_a_newcomer_is_tuned_for_its_epochs_and_not_for_those_of_evaluation():
     assert close(product().joined(newcomer, 0).params, [1, 1])
     assert close(product().joined(newcomer, 2).params, [1.1869, 1.1869])
     assert close(product(ft_scope="head").joined(newcomer, 1).params, [1, 1.1])
+
+
+def test_only_a_tuned_head_needs_one():
+    with pytest.raises(ConfigError, match=r"--model.head"):
+        Simulation("fedavg-ft", targets(1.0), module=Quadratic(), ft_scope="head")
+    Simulation("fedavg-ft", targets(1.0), module=Quadratic(), ft_scope="all")

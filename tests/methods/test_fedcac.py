@@ -113,6 +113,7 @@ def test_exact_zeros():
     assert critical(received, trained, tau=0.5) == "110100"
     assert critical(received, trained, tau=0.5, ties="threshold") == "000100"
     assert text(above_threshold(torch.zeros(4), 2)) == "1111"
+    assert text(above_threshold(torch.tensor([0.5, 0.25, 0.125]), 2)) == "110", "only a least score of 0 counts as none"
 
 
 def test_layers_are_masked_one_by_one_and_the_count_is_truncated():

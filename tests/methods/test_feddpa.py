@@ -99,6 +99,8 @@ def test_noise_is_a_clients_own_in_every_round():
     first = [noisy.log[0].uploads[i].params - plain.log[0].uploads[i].params for i in range(3)]
     assert all(float(n.std()) == pytest.approx(9 * 0.5 / 3**0.5, rel=0.4) for n in first)
     assert not torch.allclose(first[0], first[1])
+    drawn = torch.randn(len(first[0]), dtype=torch.float64, generator=noisy.client(0, 1).generator("noise"))
+    assert torch.allclose(first[0], 9 * 0.5 / 3**0.5 * drawn, atol=1e-9)
     second = noisy.log[1].uploads[0].params - (noisy.log[1].after_fit[0].params - server_before(noisy, 1))
     assert not torch.allclose(first[0], second)
 

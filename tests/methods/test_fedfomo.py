@@ -90,6 +90,9 @@ def test_the_next_round_starts_from_what_was_evaluated_and_one_row_changes():
     assert torch.allclose(run.server.affinity[1, others], kept[1, others] + weights)
     assert equal(run.personal(0), run.personal(0))
     assert run.server.last == [1]
+    assert run.log[2].traces[1, "affinity/0"] == float(run.server.affinity[1, 0])
+    assert (1, "affinity/1") not in run.log[2].traces
+    assert (0, "affinity/1") not in run.log[2].traces
     assert torch.equal(run.server.models[1].params, run.log[2].after_fit[1].params)
 
 

@@ -16,7 +16,7 @@ from fedbench.engine.losses import prediction_loss
 from fedbench.errors import ConfigError
 from fedbench.methods.fedobp import mask_traces
 from fedbench.methods.messages import Message
-from tests.methods.simulator import Mlp, Simulation, assert_same, blobs, close, equal
+from tests.methods.simulator import Mlp, Quadratic, Simulation, assert_same, blobs, close, equal, targets
 
 LOCAL = [0.5, -0.25, 0.375, 0, 1, -0.625]
 GLOBAL = [0.375, 0.25, 0.375, -0.125, 0.75, -0.375]
@@ -390,3 +390,9 @@ def test_a_quantile_that_leaves_nothing_personal_is_warned_of():
     assert "59 numbers" in next(iter(run(rounds=0).method.check()))
     for options in ({"quantile": 0.9}, {"quantile": 1}, {"quantile_rule": "linear"}):
         assert list(run(rounds=0, **options).method.check()) == []
+
+
+def test_only_the_scope_of_the_head_needs_one():
+    with pytest.raises(ConfigError, match=r"--model.head"):
+        Simulation("fedobp", targets(1.0), module=Quadratic(), scope="head")
+    Simulation("fedobp", targets(1.0), module=Quadratic(), scope="all")

@@ -312,3 +312,9 @@ def test_a_head_without_a_bias():
     plain.head = nn.Linear(5, 4, bias=False)
     made = Simulation("flute", blobs(SIZES), module=plain).run(2)
     assert set(made.log[1].down.values()) == {4 * made.context.layout.size}
+
+
+def test_a_class_with_one_image_is_there():
+    images = blobs([3])[0]
+    client = replace(images, labels=torch.tensor([0, 0, 2]))
+    assert Simulation("flute", [client]).run(1).log[0].uploads[0].present.tolist() == [True, False, True, False]
