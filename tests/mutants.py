@@ -5,8 +5,8 @@
 A mutant is a method's file with one small change of its syntax tree: a comparison or a sign flipped, a number or truth
 value changed, an argument left out or exchanged with its neighbour, a statement left out. Which ones are tried is drawn
 by their own text, so that every run tries the same. Each is tried in a copy of the project by the method's own tests,
-and where these pass by those of conformance and of the contract. Ends with 1 where a mutant survives that `tests/equivalent.yaml` does not
-explain.
+and where these pass by those of conformance and of the contract. Ends with 1 where a mutant survives that
+`tests/equivalent.yaml` does not explain.
 """
 
 import argparse
