@@ -75,8 +75,10 @@ class CoTraining(PublicExchange[VoteOptions, "CoTraining.Server"]):
 
     @dataclass
     class Server(ServerState):
-        """labels: the newest ones `[U]`; labels_before: those of the vote before; voted: the round of the newest; holds:
-        the round of each client's labels; uploads: of each client, so far."""
+        """labels: the newest ones `[U]`; labels_before: those of the vote before; voted: the round of the newest.
+
+        holds: the round of each client's labels; uploads: of each client, so far.
+        """
 
         labels: Tensor | None = None
         labels_before: Tensor | None = None

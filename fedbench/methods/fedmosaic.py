@@ -15,9 +15,9 @@ Where we decide:
 - The paper gives the budget of one upload and composes nothing. Each round we trace what a client has spent so far:
   `epsilon` with delta `privacy_delta` by Rényi accounting, and the sums of the paper's figures (`epsilon_basic`,
   `delta_basic`), of which the expertise's is proved up to 1 only.
-- `trace_bound` traces the terms of proposition 1 at the received model: the squared norm of the gradient of both losses,
-  the variances of the gradients of single images, and `label_drift`, by how much the newest vote changes the weighted
-  public loss. lambda is fixed within a round there, as in the proof.
+- `trace_bound` traces the terms of proposition 1 at the received model: the squared norm of the gradient of both
+  losses, the variances of the gradients of single images, and `label_drift`, by how much the newest vote changes the
+  weighted public loss. lambda is fixed within a round there, as in the proof.
 """
 
 from collections.abc import Iterable

@@ -206,9 +206,7 @@ def bytes_between(arms: Arms, point: str, first: str, second: str, factors: Sequ
     return identity_of({seed: least <= ratio <= most for seed, ratio in ratios.items()}, note=said)
 
 
-def bounded_gradients(
-    arms: Arms, point: str, label: str, rate: float, images: int, public: int, steps: int
-) -> Verdict:
+def bounded_gradients(arms: Arms, point: str, label: str, rate: float, images: int, public: int, steps: int) -> Verdict:
     """The mean over rounds of every client's squared gradient norm is at most the bound of FedMosaic's proposition 1.
 
     The bound is 4 L loss / T + variance_private / (2 L images) + e^2 variance_public / (2 L public) + 2 drift, with the
