@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from fedbench.aggregation.rules.fedadam import FedAdam
 from fedbench.errors import ConfigError
 from fedbench.methods.fedper import FedPer
 from fedbench.methods.messages import Upload
@@ -111,6 +112,15 @@ def test_the_first_fit_after_pretraining_is_fedavgs_next():
     fedavg = Simulation("fedavg", blobs([9, 17]), module=Mlp(norm=True)).run(3)
     assert all(equal(run.log[2].after_fit[i], fedavg.log[2].after_fit[i]) for i in (0, 1))
     assert not equal(run.log[2].after_agg[0], fedavg.log[2].after_agg[0])
+
+
+def test_an_aggregator_forgets_the_whole_model_with_the_first_round_of_heads():
+    rule = FedAdam(FedAdam.Options(), "fedadam")
+    run = Simulation("lg-fedavg", blobs([9, 17]), pretrain_rounds=2, aggregator=rule).run(2)
+    assert {len(moment) for moment in run.server.aggregator.values()} == {run.context.layout.size}
+    assert {len(moment) for moment in run.run(1).server.aggregator.values()} == {24}
+    before = {key: moment.clone() for key, moment in run.server.aggregator.items()}
+    assert any(not torch.equal(before[key], moment) for key, moment in run.run(1).server.aggregator.items())
 
 
 def test_bytes_of_pretraining_are_fedavgs():
