@@ -122,3 +122,12 @@ def test_a_newcomer_trains_the_model_of_its_cluster_also_where_gradients_are_ave
     train = {"lr": 0.1, "momentum": 0, "weight_decay": 0, "batch_size": 1}
     run = Simulation("ifca", targets(1.0), module=Product(), train=train, clusters=1, average="gradients")
     assert close(run.joined(targets(1.0)[0], 2).params, [1.1869, 1.1869])
+
+
+def test_the_choice_of_a_client_and_the_sizes_of_clusters_are_traced():
+    run = Simulation("ifca", blobs([9, 17, 12]), clusters=2, seed=1).run(2)
+    seen = run.log[-1]
+    chosen = {client: int(upload.cluster) for client, upload in seen.uploads.items()}
+    assert {client: seen.traces[client, "cluster"] - 1 for client in chosen} == chosen
+    sizes = [seen.traces[-1, f"cluster_size/{number}"] for number in (1, 2)]
+    assert sizes == [[*chosen.values()].count(number) for number in (0, 1)]

@@ -111,3 +111,11 @@ def test_the_memory_helps_where_labels_are_skewed():
     own = accuracy_of(run.learner, run.log[-1].after_agg[0].scores, tests[0])
     common = accuracy_of(plain.learner, plain.log[-1].after_agg[0], tests[0])
     assert own > common + 0.1
+
+
+def test_uniform_weights_and_those_of_one_client():
+    run = Simulation("knn-per", blobs([9, 17]), weighting="uniform").run(1)
+    uploads = list(run.log[0].uploads.values())
+    assert run.method.weights(uploads) == [0.5, 0.5]
+    alone = Simulation("knn-per", blobs([9]), weighting="samples").run(1)
+    assert alone.method.weights(list(alone.log[0].uploads.values())) == [1.0]

@@ -132,6 +132,13 @@ def test_a_huge_network_is_said():
     assert "numbers, twice with momentum" in next(iter(method.check()))
 
 
+def test_the_size_of_the_network_is_said(monkeypatch):
+    monkeypatch.setattr("fedbench.methods.pfedhn.MANY", 0)
+    made = Simulation("pfedhn", blobs([9] * 8), embed_dim=3)
+    size = sum(part.numel() for part in made.server.phi) + made.server.embeddings.numel()
+    assert f"has {size} numbers" in next(iter(made.method.check()))
+
+
 def test_a_newcomer_fits_its_embedding_under_the_network_as_it_is():
     """A quadratic loss with target b: the model moves by lr (theta - b) in one step."""
     train = {"epochs": 1, "steps": None, "lr": 0.1, "momentum": 0, "weight_decay": 0, "precision": "64-true"}

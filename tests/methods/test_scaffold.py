@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fedbench.errors import ConfigError
-from fedbench.methods.scaffold import velocity_weights
+from fedbench.methods.scaffold import velocity_weights, whole_gradient
 from tests.methods.simulator import Mlp, Quadratic, Simulation, assert_near, assert_same, blobs, close, targets
 
 PLAIN = {"lr": 0.1, "momentum": 0, "weight_decay": 0, "batch_size": "full", "epochs": 2, "precision": "64-true"}
@@ -134,3 +134,9 @@ def test_moves_that_are_no_sums_of_gradients_are_refused(train):
 
 def test_gradients_at_the_received_model_go_with_any_optimiser():
     assert Simulation("scaffold", blobs([9]), train={"optimizer": "adam"}, control="I").run(1).log
+
+
+def test_the_gradient_of_all_images_takes_them_in_stored_order():
+    run = Simulation("scaffold", blobs([17]), module=Mlp(norm=True), control="I")  # BatchNorm sees what is in a batch
+    first, second = (whole_gradient(run.client(0, round), run.initial) for round in (1, 2))
+    assert torch.equal(first, second)
