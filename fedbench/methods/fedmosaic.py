@@ -1,4 +1,4 @@
-"""FedMosaic, personalised federated co-training ("Whom to trust?", anonymous submission 2025; builds on FedCT).
+"""FedMosaic, personalised federated co-training (Abourayya, Kleesiek, Rao, Kamp; preprint 2025; builds on FedCT).
 
 Private: everything; no parameter is sent. Up: a class index and an expertise number per public image; down: a
 class index per public image, which the clients voted for. Training is local training plus a loss on the voted labels,
@@ -50,7 +50,7 @@ class FedMosaic(CoTraining["FedMosaic.Options"]):
     about = About(
         "clients vote on labels of public samples and trust the vote as far as it helps",
         "co-training",
-        "anonymous submission",
+        "Abourayya et al., preprint",
         2025,
     )
     needs = frozenset({"public", "classes"})

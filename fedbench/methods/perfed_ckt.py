@@ -1,4 +1,4 @@
-"""PerFed-CKT (Cho, Wang, Chirvolu, Joshi; preprint 2021, journal version "COMET"): clustered co-distillation.
+"""PerFed-CKT (Cho, Wang, Chiruvolu, Joshi; preprint 2021, journal version "COMET"): clustered co-distillation.
 
 Private: the whole model; architectures may differ. Up: the client's logits on the public images; down: the mean logits
 of the nearest cluster of clients, of the same size. No parameter is sent. Training is local training plus lam times
