@@ -78,7 +78,7 @@ def figure_of_matplotlib(
     name = name or next((n for n in (*known, "") if n.startswith(SCORES_OVER)), "") or next(iter(known), "")
     figure = in_matplotlib(_figure(known, name), ShownMethods(methods, names, labels), width or COLUMN)
     part, chart = known[name]
-    return name, figure, " ".join(filter(None, (chart.caption, part.intro)))
+    return name, figure, " ".join(filter(None, (chart.caption, "" if chart.apart else part.intro)))
 
 
 def require_known(key: str, asked: Sequence[str], labels: Sequence[str]) -> None:

@@ -134,7 +134,9 @@ def parts(study: Study, rows: Sequence[LeaderboardRow]) -> Iterator[Part]:
 CONTRASTS_INTRO = (
     "Paired by seed and client. Thick: 95 % interval over seeds (Student t); thin: over resampled seeds and "
     "clients. Filled dot: clear after the correction for the number of comparisons (blue: better, red: worse); "
-    "hollow: clear by itself only; grey: open or in doubt. "
+    "hollow: clear by itself only; grey: open or in doubt."
+)
+CONTRASTS_ASIDE = (
     "Values: both intervals, the smallest difference that these seeds can detect, and how many seeds would tell "
     "the observed one with a probability of 80 %, after the correction."
 )
@@ -145,7 +147,7 @@ RACE_INTRO = (
 
 
 def _difference_part(study: Study, rows: Sequence[LeaderboardRow]) -> Part:
-    intro = RACE_INTRO if study.race is not None else CONTRASTS_INTRO
+    intro, aside = (RACE_INTRO, "") if study.race is not None else (CONTRASTS_INTRO, CONTRASTS_ASIDE)
     of_clients = "Thin: from the smallest to the largest gain of a client; thick: the middle half; dot: the median."
     made = charts(
         ("forest", "", forest(study, rows), ""),
@@ -153,7 +155,9 @@ def _difference_part(study: Study, rows: Sequence[LeaderboardRow]) -> Part:
         ("gains", "Gains of clients", client_gains(study, rows), of_clients),
         wide=True,
     )
-    return Part("differences", "Differences to local training and to the best", made, intro)
+    for chart in made:
+        chart.apart = chart.id == "gains"
+    return Part("differences", "Differences to local training and to the best", made, intro, aside)
 
 
 def _tuning_part(study: Study, rows: Sequence[LeaderboardRow]) -> Part:

@@ -347,7 +347,7 @@ def hyperparameters(study: Study, label: str) -> list[dict[str, Any]]:
     fixed = {key: value for key, value in own.items() if key not in space}
     budget = len(plan.points(label)) if space else 0
     rows = [
-        {"method": label, "key": key, "tried": values, "chosen": chosen.get(key), "points": budget}
+        {"method": label, "key": key, "tried": by_size(values), "chosen": chosen.get(key), "points": budget}
         for key, values in space.items()
     ]
     rows += [{"method": label, "key": k, "tried": [], "chosen": v, "points": 0} for k, v in fixed.items()]
@@ -392,6 +392,11 @@ def _of_hyperparameters(studies: Sequence[Study], choice: Choice, rows: Sequence
     frame = pd.DataFrame(rows).assign(tried=[" ".join(map(text_of, row["tried"])) for row in rows])
     left = heads.index("tried")
     return PaperTable("hyperparameters", "Hyperparameters.", heads, lines, notes, with_shown_names(frame, choice), left)
+
+
+def by_size(values: Sequence[Any]) -> list[Any]:
+    """Numbers from the smallest on; other values, which have no order, before them as they come."""
+    return [*(v for v in values if not _is_number(v)), *sorted(v for v in values if _is_number(v))]
 
 
 def tried_text(values: Sequence[Any]) -> str:

@@ -18,7 +18,8 @@ LEAST_CHOSEN = 3
 class Chart:
     """A figure as JSON, `height` pixels high; `words` describe it; `wide` charts take a whole row.
 
-    method: of which it is the only one, so that the chart is hidden with it.
+    method: of which it is the only one, so that the chart is hidden with it. apart: the introduction of its section is
+    not about it.
     """
 
     id: str
@@ -29,16 +30,21 @@ class Chart:
     height: int = 0
     words: str = ""
     method: str = ""
+    apart: bool = False
 
 
 @dataclass
 class Part:
-    """A section of charts; files: the same content as files next to the report."""
+    """A section of charts; files: the same content as files next to the report.
+
+    aside: the end of the introduction, which is about the page and not about the figures.
+    """
 
     id: str
     title: str
     charts: list[Chart] = field(default_factory=list)
     intro: str = ""
+    aside: str = ""
     small: bool = False
     files: Sequence[str] = ()
 

@@ -144,7 +144,7 @@ def _tuning(study: Study, plan: Plan, config: Mapping[str, Any]) -> str:
         "optuna": f"{many} points proposed by Optuna's TPE",
     }[plan.search]
     seeds = sorted({entry.seed for entry in plan.entries if entry.role == "candidate"})
-    each = ", after each of which the better half stays" if plan.drops_points_early else ""
+    halves = "; after each of them the better half of the points stays" if plan.drops_points_early else ""
     apart = "none of which is a seed" if len(seeds) > 1 else "which is no seed"
     early = "; ASHA stops trials that fall behind" if plan.scheduler == "asha" else ""
     held = (plan.config.get("data") or {}).get("val")
@@ -153,7 +153,7 @@ def _tuning(study: Study, plan: Plan, config: Mapping[str, Any]) -> str:
     return (
         f"The hyperparameters of each method are chosen among {how} by the mean validation {study.metric.label} "
         f"{POINT_NAMES[study.point]}{val}, over tuning {seed_range(seeds)}"
-        f"{each}, {apart} of the final runs{early}.{budgets}"
+        f", {apart} of the final runs{halves}{early}.{budgets}"
     )
 
 

@@ -10,7 +10,7 @@ import yaml
 
 from fedbench.errors import ConfigError
 from fedbench.report.leaderboard import leaderboard
-from fedbench.report.paper import Choice, PaperTable, paper_table
+from fedbench.report.paper import Choice, PaperTable, by_size, paper_table
 from fedbench.report.study import Study
 from fedbench.report.typeset import Cell
 from fedbench.results.matrix import Matrix, settings_of
@@ -146,6 +146,13 @@ def test_hyperparameters_are_the_tried_and_the_chosen_ones(tmp_path):
     assert is_latex(table.typeset("latex"))
     numbers = pd.read_csv(StringIO(table.typeset("csv"))).set_index("key")
     assert numbers.loc["method.tau", ["method", "tried", "chosen"]].tolist() == ["fedcac", "0.1 0.3 0.5", 0.3]
+
+
+def test_tried_numbers_come_by_size(tmp_path):
+    folder = write_grid(tmp_path / "grid", space={"method.tau": [0.3, 0.1, 0.5], "train.lr": [0.05, 0.01]})
+    table = paper_table(folder, "hyperparameters", Choice(["fedcac"]))
+    assert [line[2].text for line in table.lines[:2]] == ["0.1, 0.3, 0.5", "0.01, 0.05"]
+    assert by_size([2, "none", 0.5, 1]) == ["none", 0.5, 1, 2]
 
 
 def test_without_tuning_the_numbers_are_those_of_the_runs(tmp_path):

@@ -45,6 +45,15 @@ def test_a_comparison_says_how_methods_are_tuned_and_tested(tmp_path):
     assert "for 5 local epochs unless tuned in batches" in said
 
 
+def test_what_is_said_of_the_seeds_of_tuning_is_not_said_of_the_points_that_stay(tmp_path):
+    folder = write_comparison(tmp_path, {"local": 0.7, "fedper": 0.8})
+    plan = Plan.read(folder)
+    first = next(entry for entry in plan.entries if (entry.role, entry.label) == ("candidate", "fedper"))
+    replace(plan, entries=[*plan.entries, replace(first, seed=91)]).write(folder)
+    words = "none of which is a seed of the final runs; after each of them the better half of the points stays."
+    assert words in protocol(folder, {})
+
+
 def test_a_grid_and_settings_are_said(tmp_path):
     said = protocol(write_grid(tmp_path / "grid"), {})
     assert "chosen among 24 points" in said
