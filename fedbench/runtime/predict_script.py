@@ -7,14 +7,19 @@ from typing import Any
 About = Mapping[str, Any]
 """The content of model.json (`about_model`)."""
 POINT = ['point = sys.argv[2] if len(sys.argv) > 2 else "after_agg"']
+ONE = [
+    "x = numpy.load(sys.argv[1])",
+    'assert (x.dtype, [*x.shape[1:]]) == (about["dtype"], about["shape"]), f"SAMPLES are {x.dtype} {[*x.shape]}"',
+]
+"""Samples on another scale would be predicted, too, but wrongly."""
 WITHOUT_GRADIENT = "with torch.no_grad():"
 
 
 @dataclass(frozen=True)
 class Way:
-    """A way to make a model. load: the lines that define `model`; array: how it reads a NumPy array.
+    """A way to make a model. load: the lines that define `model`; array: how it reads one of several NumPy arrays.
 
-    scores: the lines that compute `scores` of samples `x`.
+    scores: the lines that compute `scores` of samples `x`, which are a NumPy array if they are one.
     """
 
     imports: Sequence[str]
@@ -38,7 +43,7 @@ def from_weights(about: About, file: str) -> str:
 def from_program(about: About, file: str) -> str:
     """The script beside a program of torch.export, which normalises its input."""
     load = [f'model = torch.export.load(here / "{file}").module()']
-    return _script(about, Way(["import torch"], load, [WITHOUT_GRADIENT, "    scores = model(x)"]))
+    return _script(about, Way(["import torch"], load, [WITHOUT_GRADIENT, f"    scores = model({_tensors(about)})"]))
 
 
 def from_onnx(about: About, file: str) -> str:
@@ -52,11 +57,11 @@ def from_onnx(about: About, file: str) -> str:
 def _built(about: About, weights: str, before: Sequence[str] = ()) -> Way:
     load = [*before, *["torch.set_default_dtype(torch.float64)"] * about["double"], f"model = {about['build']}.eval()"]
     load += [*(f"model.{call}" for call in about["calls"]), f"model.load_state_dict({weights})"]
-    given, scores = {"keywords": "**x", "arguments": "*x"}.get(about.get("call", ""), "x"), list[str]()
+    given, scores = {"keywords": "**x", "arguments": "*x"}.get(about.get("call", ""), _tensors(about)), list[str]()
     if about["mean"]:
         places = ", ".join(["-1", *["1"] * (len(about["shape"]) - 1)])
         scores = [f'mean, std = (torch.tensor(about[key]).view({places}) for key in ("mean", "std"))']
-        given = '(x / about["unit"] - mean) / std'
+        given = f'({_tensors(about)} / about["unit"] - mean) / std'
     scores += [WITHOUT_GRADIENT, f"    scores = model({given})"]
     if not about["plain"]:
         scores.append("if not torch.is_tensor(scores):")
@@ -66,7 +71,7 @@ def _built(about: About, weights: str, before: Sequence[str] = ()) -> Way:
 
 def _script(about: About, way: Way, usage: str = "", more: str = "") -> str:
     packages = dict.fromkeys(line.split()[1].partition(".")[0] for line in ["import numpy", *way.imports])
-    suffix, read = ("npz", _arrays(about, way)) if _structure(about) else ("npy", [_one(way)])
+    suffix, read = ("npz", _arrays(about, way)) if _structure(about) else ("npy", ONE)
     return "\n".join(
         [
             f'"""Predicts by the model in this folder: python predict.py SAMPLES.{suffix}{usage}',
@@ -99,8 +104,8 @@ def _structure(about: About) -> str:
     return next(iter((about.get("fields") or {}).get("sample") or {}), "")
 
 
-def _one(way: Way) -> str:
-    return f"x = {way.array.format('numpy.load(sys.argv[1])')}"
+def _tensors(about: About) -> str:
+    return "x" if _structure(about) else "torch.from_numpy(x)"
 
 
 def _arrays(about: About, way: Way) -> list[str]:
@@ -122,5 +127,5 @@ def _samples(about: About) -> str:
 
 def _printed(about: About) -> list[str]:
     if about["task"] == "classification":
-        return ["for best in scores.argmax(1).tolist():", '    print(about["classes"][best])']
+        return ['print(*(about["classes"][best] for best in scores.argmax(1)), sep="\\n")']
     return ["print(scores.tolist())"]

@@ -50,7 +50,14 @@ def test_normalised_samples_give_classes_or_numbers(task, said, tmp_path, monkey
     x = np.array([[3, 2, 9], [1, 4, 9]], np.float32)
     text = from_weights(ABOUT | {"task": task}, "model.safetensors")
     assert printed(text, tmp_path, x, monkeypatch, capsys) == said
-    assert len(text.partition("\nhere = ")[2].strip().splitlines()) == (10 if task == "classification" else 9)
+    assert len(text.partition("\nhere = ")[2].strip().splitlines()) == 10
+
+
+@pytest.mark.parametrize("samples", [np.ones((2, 3)), np.ones((2, 4), np.float32)], ids=["type", "shape"])
+def test_samples_that_are_not_as_in_the_data_are_refused(samples, tmp_path, monkeypatch, capsys):
+    save_file(WEIGHTS, tmp_path / "model.safetensors")
+    with pytest.raises(AssertionError, match=r"SAMPLES are float(32|64) \[2, [34]\]"):
+        printed(from_weights(ABOUT, "model.safetensors"), tmp_path, samples, monkeypatch, capsys)
 
 
 def test_in_a_run_a_point_is_chosen_and_frozen_parameters_lie_above(tmp_path, monkeypatch, capsys):
