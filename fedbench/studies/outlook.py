@@ -47,7 +47,7 @@ def outlook(studies: Sequence[Planned]) -> Iterator[str]:
             lent = method.space.lent if method.space else ""
             whose = f", the space of its base method {lent}" if lent else ""
             yield f"{inside}{method.label}: {plural(count, 'point')} of {keys}{whose}"
-            points = study.points[method.label] if count > 1 else []
+            points = [point for point in study.points[method.label] if point]
             yield from (f"  {point_name(point)}" for point in points[:MOST_LISTED])
             if len(points) > MOST_LISTED:
                 yield f"  and {len(points) - MOST_LISTED} more"

@@ -2,7 +2,7 @@
 
 from fedbench.config import Config
 from fedbench.studies.compare import plan_comparisons
-from fedbench.studies.outlook import cost, expected_runs
+from fedbench.studies.outlook import cost, expected_runs, outlook
 from fedbench.studies.tuning import Tuning
 
 
@@ -25,3 +25,11 @@ def test_the_runs_of_a_race_are_those_of_its_first_look_and_what_it_adds_is_said
     assert " gradient steps: about " in runs
     assert race.startswith("until it is decided, usually ")
     assert race.endswith(" more, for 40 seeds; plus points past the ends of ranges")
+
+
+def test_a_single_point_is_listed_too_unless_it_is_the_defaults():
+    studies, _, _ = plan_comparisons(Config(rounds=1, seeds=[0]), ["fedper"], Tuning(1))
+    lines = list(outlook(studies))
+    assert lines[:2] == ["fedper: 1 point of train.lr, train.epochs", "  lr=0.01,epochs=5"]
+    studies, _, _ = plan_comparisons(Config(rounds=1, seeds=[0]), ["fedper"], Tuning(0))
+    assert list(outlook(studies))[:2] == ["fedper: 1 point of its defaults", "local: 1 point of its defaults"]
