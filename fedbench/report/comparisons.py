@@ -107,11 +107,14 @@ def _state(study: Study, one: str, other: str, sign: int, alone: int, gain: floa
 def _spans(
     fig: go.Figure, names: Sequence[str], ends: Sequence[tuple[float, float]], width: float, opacity: float
 ) -> None:
-    """One trace with a horizontal line per row."""
+    """One trace with a horizontal line per row. The axis ends beyond the lines, which would look cut off otherwise."""
     x = [value for pair in ends for value in (*round_values(pair), None)]
     y = [name for name in names for _ in range(3)]
     line = {"color": with_opacity(LIGHT["muted"], opacity), "width": width}
     fig.add_scatter(x=x, y=y, mode="lines", line=line, hoverinfo="skip", showlegend=False)
+    drawn = [value for trace in fig.data for value in trace.x if value is not None]
+    air = 0.03 * (max(drawn) - min(drawn))
+    fig.update_xaxes(autorangeoptions={"include": [min(drawn) - air, max(drawn) + air]})
 
 
 def client_gains(study: Study, rows: Sequence[LeaderboardRow]) -> go.Figure | None:

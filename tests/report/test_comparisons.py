@@ -39,6 +39,14 @@ def test_a_difference_has_two_intervals_and_a_point(page):
         assert low < mean < high
 
 
+def test_no_interval_ends_at_the_end_of_its_axis(page):
+    for name in ("forest", "behind", "gains"):
+        chart = page.charts[name]
+        ends = [x for trace in chart["data"] for x in trace["x"] if x is not None]
+        low, high = chart["layout"]["xaxis"]["autorangeoptions"]["include"]
+        assert low < min(ends) < max(ends) < high
+
+
 def test_both_intervals_p_and_what_seeds_resolve_are_told_of_every_method(page, folder):
     charts = page.charts
     table = pd.read_csv(folder / "table.csv").set_index("method")

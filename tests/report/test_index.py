@@ -41,7 +41,7 @@ def test_every_study_and_run_has_a_line_and_broken_ones_are_named(results, capsy
     }
     assert 'href="compare/two/report.html">2 methods on digits</a>' in rows["compare/two"]
     assert "fedper reached" in rows["compare/two"]
-    assert "<td>2</td>" in rows["compare/two"], "seeds"
+    assert '<td data-head="seeds">2</td>' in rows["compare/two"]
     assert "local, fedper" in rows["compare/two"]
     assert "damaged (" in rows["grid/broken"]
     assert "href" not in rows["grid/broken"]
