@@ -39,8 +39,8 @@ def make_pages(folder: Path) -> None:
     """Writes all pages into a folder, which is emptied before."""
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "methods").mkdir(parents=True)
-    for picture in DOCS.glob("*.png"):
-        shutil.copy(picture, folder)
+    for file in (*DOCS.glob("*.png"), DOCS / "site.css"):
+        shutil.copy(file, folder)
     for page in DOCS.glob("*.md"):
         text = OUTSIDE.sub(_path_in_checkout, page.read_text(encoding="utf-8"))
         (folder / page.name).write_text(with_empty_lines(text), encoding="utf-8")

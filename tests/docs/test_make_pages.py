@@ -109,6 +109,8 @@ def test_the_site_is_built_strictly(pages):
     assert '>>> result = run({"method": "fedper"' in words
     assert "The model evaluated at a point" in words
     assert "<table>" in made["fedcac"]
+    assert '"../../site.css"' in made["fedcac"]
+    assert (checkout / "site" / "site.css").exists()
     assert (checkout / "site" / "search.json").stat().st_size > 100_000
 
 
