@@ -30,7 +30,7 @@ def workspace(study: WandbStudy, entity: str) -> ws.Workspace:
         ),
         _section("Clients, one line per client", [client_panel(name) for name in client_curve_names(study)]),
         _section("Traces, one line per client", [client_panel(name) for name in trace_names(study)]),
-        _section("Tables", [wr.WeavePanelSummaryTable(table_name=name) for name in ("final_table", "clients")]),
+        _section("Tables", [wr.WeavePanelSummaryTable(table_name=name) for name in table_names(study)]),
     ]
     return ws.Workspace(
         entity=entity,
@@ -74,6 +74,12 @@ def trace_names(study: WandbStudy) -> list[str]:
     rows = [run.traces() for run in firsts.values()]
     found = {str(name) for frame in rows for name in frame.loc[frame["client"] >= 0, "name"].unique()}
     return sorted((name for name in found if "/" not in name), key=lambda name: (name != "lambda", name))
+
+
+def table_names(study: WandbStudy) -> list[str]:
+    """The tables in the summaries of runs; one of newcomers where clients join after training."""
+    joined = any(seed.config.partition.new_clients for seed in study.seeds)
+    return ["final_table", "clients", *["newcomers"] * joined]
 
 
 def workspace_lines(made: ws.Workspace) -> Iterator[str]:

@@ -69,6 +69,12 @@ def test_clients_have_a_line_each_where_runs_log_them(study):
     assert panel["metricRegex"] == "^after_agg_test_accuracy/client_[0-9]+$"
 
 
+def test_newcomers_have_a_table_where_there_are_any(study):
+    for seed in study.seeds:
+        seed.config.partition.new_clients = 2
+    assert list(workspace_lines(workspace(study, "me")))[-1] == "Tables: final_table, clients, newcomers"
+
+
 def test_every_section_is_told_in_a_line(study):
     lines = list(workspace_lines(workspace(study, "me")))
     assert lines[0] == "Curves by method: after_agg/test_accuracy against round, after_fit/test_accuracy against round"
