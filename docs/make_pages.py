@@ -2,9 +2,9 @@
 
     python docs/make_pages.py [FOLDER]
 
-FOLDER is build/docs by default and is replaced. GitHub shows docs/ as it lies; the site needs two changes: links to
-files outside of docs/ become the paths of these files, and a list that follows a line of text gets the empty line that
-Python-Markdown asks for.
+FOLDER is build/docs by default and is replaced. GitHub shows docs/ as it lies; the site needs three changes: links to
+files outside of docs/ become the paths of these files, links that show the name of a file show the title of its page,
+and a list that follows a line of text gets the empty line that Python-Markdown asks for.
 """
 
 import inspect
@@ -31,6 +31,7 @@ DOCS = Path(__file__).parent
 ROOT = DOCS.parent
 FENCE = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
 OUTSIDE = re.compile(r"\[([^\[\]\n]+)\]\(\.\./([^)#\n]+)[^)\n]*\)")
+NAMED = re.compile(r"\[([a-z]+\.md)\](?=\(\1[)#])")
 LIST_AFTER_TEXT = re.compile(r"^(?![-#|> ]|\d+\. )(.+)\n(?=- |1\. )", re.MULTILINE)
 RESULTS = "results.md"
 
@@ -43,7 +44,7 @@ def make_pages(folder: Path) -> None:
         shutil.copy(file, folder)
     for page in DOCS.glob("*.md"):
         text = OUTSIDE.sub(_path_in_checkout, page.read_text(encoding="utf-8"))
-        (folder / page.name).write_text(with_empty_lines(text), encoding="utf-8")
+        (folder / page.name).write_text(with_empty_lines(with_titles(text)), encoding="utf-8")
     (folder / "keys.md").write_text(keys_page(), encoding="utf-8")
     kinds = {name: methods.load(name) for name in methods.names()}
     found = results_of(kinds, (DOCS / RESULTS).read_text(encoding="utf-8"))
@@ -52,6 +53,15 @@ def make_pages(folder: Path) -> None:
         (folder / "methods" / f"{name}.md").write_text(page_of_method, encoding="utf-8")
     index = methods_page({name: about_of(kind) for name, kind in kinds.items()})
     (folder / "methods" / "index.md").write_text(index, encoding="utf-8")
+
+
+def with_titles(text: str) -> str:
+    """The page with the titles of other pages in place of the names of their files, which the site does not have."""
+    return NAMED.sub(lambda link: f"[{_title(DOCS / link[1])}]", text)
+
+
+def _title(page: Path) -> str:
+    return page.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
 
 
 def with_empty_lines(text: str) -> str:

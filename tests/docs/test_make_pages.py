@@ -49,6 +49,14 @@ def test_links_out_of_docs_become_paths():
     assert found == "See `fedbench/methods/scaffold.py`, this (`a.yaml` in the checkout) and [data](data.md)."
 
 
+def test_links_show_the_titles_of_pages():
+    text = "[own.md](own.md#a-method), [faq.md](faq.md) and [the words](glossary.md)."
+    found = (
+        "[Your own method, model, data and metric](own.md#a-method), [Questions](faq.md) and [the words](glossary.md)."
+    )
+    assert make_pages.with_titles(text) == found
+
+
 def test_lists_after_text_get_an_empty_line_and_code_does_not():
     text = "Text:\n- one\n- two\n  more\n- three\n\n```yaml\na:\n- b\n```\n"
     assert make_pages.with_empty_lines(text) == text.replace("Text:\n", "Text:\n\n")
