@@ -1,6 +1,5 @@
 """Reads the files of runs."""
 
-from collections.abc import Sequence
 from functools import cached_property
 from math import nan
 from pathlib import Path
@@ -28,12 +27,12 @@ from fedbench.results.schema import (
     TRACES_SCHEMA,
     ConfigShape,
     DealtShape,
-    LineShape,
+    line_shape,
     score_keys,
 )
 from fedbench.tasks import Metric, Task
 
-SOUND, CONFIG, DEALT = TypeAdapter(LineShape), TypeAdapter(ConfigShape), TypeAdapter(DealtShape)
+CONFIG, DEALT = TypeAdapter(ConfigShape), TypeAdapter(DealtShape)
 CLIENT = ["seed", "round", "client", "point", "participated"]
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """The C loader is ten times as fast, and a report reads the configuration of every run."""
@@ -82,11 +81,12 @@ class Records:
         known = {name for line in lines for name in line}
         common = [name for metric in self.task().metrics if (name := f"{COMMON}_{metric.name}") in known]
         numbers = [*score_keys(self.task()), *COST_KEYS, *common]
+        shape = line_shape(numbers)
         order = {point: place for place, point in enumerate(POINTS)}
         last = {
             (line["seed"], line["round"], order.get(point := line["point"], len(order)), point): line
             for line in lines
-            if self._is_sound(line, numbers)
+            if self._is_sound(line, shape)
         }
         rows = [last[place] for place in sorted(last)]
         columns = {name: [row.get(name) for row in rows] for name in (*key, *numbers, "clients", "failed")}
@@ -148,7 +148,11 @@ class Records:
         return rows.sort_values(key, ignore_index=True)
 
     def timings(self) -> pd.DataFrame:
-        """timings.jsonl: seconds per seed and exchange, `cpu` of processors; `host_busy` is a list."""
+        """timings.jsonl: seconds per seed and exchange, `cpu` of processors; `host_busy` is a list. Cached."""
+        return self._timings.copy()
+
+    @cached_property
+    def _timings(self) -> pd.DataFrame:
         key = ["seed", "exchange"]
         lines = [line for line in self._lines("timings.jsonl") if all(isinstance(line.get(k), int) for k in key)]
         frame = pd.DataFrame(lines, columns=list(TIMINGS)).drop_duplicates(key, keep="last")
@@ -222,11 +226,10 @@ class Records:
     def _lines(self, name: str) -> list[dict[str, Any]]:
         return [row for folder in self.folders for row in read_lines(folder / name, self.problems)]
 
-    def _is_sound(self, line: dict[str, Any], numbers: Sequence[str]) -> bool:
+    def _is_sound(self, line: dict[str, Any], shape: TypeAdapter[dict[str, Any]]) -> bool:
         """Whether a line of metrics.jsonl has valid values; if not, adds it to `problems`."""
         try:
-            told = {**line, "numbers": {name: line.get(name) for name in numbers}}
-            SOUND.validate_python(told, strict=True)
+            shape.validate_python(line, strict=True)
         except ValidationError as error:
             where = f"seed {line.get('seed')}, round {line.get('round')}"
             wrong = error.errors()[0]["loc"][-1]

@@ -2,17 +2,18 @@
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import (
     Annotated,
     Any,
     Literal,
     NotRequired,  # pydantic requires these below Python 3.12
+    get_type_hints,
 )
 
 import pyarrow as pa
-from pydantic import Field
+from pydantic import Field, TypeAdapter
 from typing_extensions import TypedDict
 
 from fedbench.tasks import Task
@@ -69,13 +70,18 @@ MetricsLine = dict[str, Any]
 
 
 class LineShape(TypedDict):
-    """The required keys of a line of metrics.jsonl. numbers: scores and costs; failed: pairs of client and reason."""
+    """The required keys of a line of metrics.jsonl, besides numbers. failed: pairs of client and reason."""
 
     seed: int
     round: int
     point: str
-    numbers: dict[str, float | None]
     failed: NotRequired[list[Annotated[list[int | str], Field(min_length=2, max_length=2)]]]
+
+
+def line_shape(numbers: Iterable[str]) -> TypeAdapter[dict[str, Any]]:
+    """What a line of metrics.jsonl has to look like. numbers: the names of scores and costs, which may be missing."""
+    fields = {**get_type_hints(LineShape, include_extras=True), **dict.fromkeys(numbers, NotRequired[float | None])}
+    return TypeAdapter(TypedDict("Line", fields))  # type: ignore[operator]
 
 
 ConfigSection = dict[str, Any] | None
