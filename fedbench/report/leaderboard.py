@@ -344,8 +344,9 @@ def _mean_alone(found: Interval, number: Callable[[float], str]) -> str:
 
 
 def share_text(found: Interval) -> str:
-    """`58 % (36 to 78)`, because the interval of a share is lopsided, or the mean alone."""
-    ends = "" if found.low is None or found.high is None else f" ({100 * found.low:.0f} to {100 * found.high:.0f})"
+    """`58 % (36 to 78)`, because the interval of a share is lopsided; the mean alone where all seeds agree."""
+    low, high = found.low, found.high
+    ends = "" if low is None or high is None or low == high else f" ({100 * low:.0f} to {100 * high:.0f})"
     return f"{100 * found.mean:.0f} %{ends}"
 
 
@@ -362,7 +363,7 @@ def leaderboard_text(rows: Sequence[LeaderboardRow], metric: Metric, failures: M
 
 LEADERBOARD_NOTE = (
     f"± half of the 95 % interval over seeds, sd over seeds; pooled over all test samples; {CLIENTS_NOTE}; better off "
-    "with its 95 % interval; p adjusted for the number of comparisons, = cannot be told from the best by it"
+    "with its 95 % interval, if seeds differ; p adjusted for the number of comparisons, = cannot be told from the best by it"
 )
 NEWCOMERS_NOTE = "newcomers: clients that joined after the last round, after their most local epochs"
 RACE_NOTE = (

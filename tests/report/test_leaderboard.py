@@ -14,11 +14,13 @@ from fedbench.report.leaderboard import (
     leaderboard_legend,
     leaderboard_text,
     score_table,
+    share_text,
     write_tables,
 )
 from fedbench.report.page import write_page
 from fedbench.report.scores import final
 from fedbench.report.study import Study
+from fedbench.results.statistics import share_interval
 from fedbench.studies.compare import Comparison
 from tests.report.conftest import add_newcomers
 from tests.results.tabled import ACCURACY
@@ -213,3 +215,8 @@ def test_the_common_test_set_is_a_column_where_it_was_recorded(make_comparison):
     table = final(Study.load(folder))
     assert "common test" in table.heads
     assert any("Common test: " in note for note in table.notes)
+
+
+def test_a_share_without_spread_over_seeds_has_no_interval():
+    assert share_text(share_interval([0.5, 0.6, 0.7])).startswith("60 % (")
+    assert share_text(share_interval([0.7, 0.7, 0.7])) == "70 %"
