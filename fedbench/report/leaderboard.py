@@ -1,5 +1,6 @@
 """The table of a comparison: scores, comparisons with local and the best, and costs."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -346,7 +347,7 @@ def _mean_alone(found: Interval, number: Callable[[float], str]) -> str:
 def share_text(found: Interval) -> str:
     """`58 % (36 to 78)`, because the interval of a share is lopsided; the mean alone where all seeds agree."""
     low, high = found.low, found.high
-    ends = "" if low is None or high is None or low == high else f" ({100 * low:.0f} to {100 * high:.0f})"
+    ends = "" if low is None or high is None or math.isclose(low, high) else f" ({100 * low:.0f} to {100 * high:.0f})"
     return f"{100 * found.mean:.0f} %{ends}"
 
 

@@ -660,7 +660,11 @@ def check_comparison(found: Check, page: Page, table: pd.DataFrame, records: Rec
         texts = {"over local": "", "p (adjusted)": "", "better off": ""}
         if gain is not None:
             mean, low, high = wilson((gain.pairs > 0).groupby("seed").mean())
-            ends = f" ({100 * low:.7f} to {100 * high:.7f})" if len(gain.values) > 1 and low < high else ""
+            ends = (
+                f" ({100 * low:.7f} to {100 * high:.7f})"
+                if len(gain.values) > 1 and not math.isclose(low, high)
+                else ""
+            )
             texts = {
                 "over local": plus_minus(gain.values, signed),
                 "p (adjusted)": "" if gain.p is None else p_text(gain.p),
