@@ -250,8 +250,8 @@ def few_seeds(count: int) -> list[str]:
     if not 2 <= count < ENOUGH_SEEDS:
         return []
     return [
-        "In a simulation with three seeds, 95\u00a0% intervals over seeds contained the true value in 95\u00a0% of cases, "
-        "but only in 89\u00a0% if one seed in ten is an outlier."
+        "In a simulation with three seeds, 95\u00a0% intervals over seeds contained the true value in 95\u00a0% of "
+        "cases, but only in 89\u00a0% if one seed in ten is an outlier."
     ]
 
 

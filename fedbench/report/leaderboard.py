@@ -364,7 +364,8 @@ def leaderboard_text(rows: Sequence[LeaderboardRow], metric: Metric, failures: M
 
 LEADERBOARD_NOTE = (
     f"± half of the 95 % interval over seeds, sd over seeds; pooled over all test samples; {CLIENTS_NOTE}; better off "
-    "with its 95 % interval, if seeds differ; p adjusted for the number of comparisons, = cannot be told from the best by it"
+    "with its 95 % interval, if seeds differ; p adjusted for the number of comparisons, = cannot be told from the best "
+    "by it"
 )
 NEWCOMERS_NOTE = "newcomers: clients that joined after the last round, after their most local epochs"
 RACE_NOTE = (

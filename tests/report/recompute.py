@@ -660,11 +660,8 @@ def check_comparison(found: Check, page: Page, table: pd.DataFrame, records: Rec
         texts = {"over local": "", "p (adjusted)": "", "better off": ""}
         if gain is not None:
             mean, low, high = wilson((gain.pairs > 0).groupby("seed").mean())
-            ends = (
-                f" ({100 * low:.7f} to {100 * high:.7f})"
-                if len(gain.values) > 1 and not math.isclose(low, high)
-                else ""
-            )
+            alone = len(gain.values) < 2 or np.isclose(low, high, rtol=1e-9, atol=0)
+            ends = "" if alone else f" ({100 * low:.7f} to {100 * high:.7f})"
             texts = {
                 "over local": plus_minus(gain.values, signed),
                 "p (adjusted)": "" if gain.p is None else p_text(gain.p),
