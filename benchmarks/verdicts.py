@@ -19,7 +19,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from fedbench.results.race import Bound, Race, Rules, judge
-from fedbench.results.rotations import ROTATIONS, Rotated
+from fedbench.results.rotations import ROTATIONS, RotatedScores
 from fedbench.results.tables import BASELINE
 
 DIGITS = (92.5, 96.0, 96.0, 95.9, 95.8, 95.7, 95.6, 95.3, 95.3, 94.7, 93.8, 92.8)
@@ -224,7 +224,7 @@ def two_seeds(methods: list[int], studies: int, rotations: int) -> Iterator[Line
         told = np.zeros(3)
         for study in range(studies):
             scores = truth.scores(seeds, np.random.default_rng([study, 6]))
-            rotated, best = Rotated(scores.T, rotations), int(scores.mean(1).argmax())
+            rotated, best = RotatedScores(scores.T, rotations), int(scores.mean(1).argmax())
             p = [rotated.adjusted_p([i for i in range(12) if i != minus], minus).min() for minus in (0, best)]
             race = judge(dict(zip(names(12), scores, strict=True)), Rules(1.0, 40), rotations=rotations)
             told += [p[0] < 0.05, min(p) < 0.05, bool(race.over_local or race.out)]

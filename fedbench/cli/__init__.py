@@ -15,7 +15,7 @@ from fedbench.cli.signals import interruption
 from fedbench.errors import ConfigError, RunError, first_line
 from fedbench.installation import other_fedbench, version
 from fedbench.plugins import Table
-from fedbench.user_code import told_exit
+from fedbench.user_code import exit_text
 
 COMMANDS = {
     "run": "run one method on one data set and partition, with one or more seeds",
@@ -54,7 +54,7 @@ LEAST_MEMORY = "4 GB"
 Main = Callable[[list[str]], int]
 
 
-class Printed(SystemExit):
+class PrintedExit(SystemExit):
     """Exit after printing, for example after --help."""
 
 
@@ -89,12 +89,12 @@ def command(body: Main, continues: bool = False) -> Callable[..., int]:
         except BrokenPipeError:  # for example `| head`
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return OK
-        except Printed:
+        except PrintedExit:
             return OK
         except SystemExit as stop:  # a user's code exited, so the command has not finished
             if "--debug" in arguments:
                 traceback.print_exc()
-            print(f"fedbench: error: {told_exit(stop)}", file=sys.stderr)
+            print(f"fedbench: error: {exit_text(stop)}", file=sys.stderr)
             return MISTAKE
         except OSError as error:
             if error.errno == errno.ENAMETOOLONG and not debug:

@@ -42,8 +42,8 @@ def main(argv: list[str]) -> int:
         raise ConfigError(f"--{next(iter(pairs))}: export takes {', '.join(f'--{flag.name}' for flag in FLAGS)}")
     if asked.client is None:
         raise ConfigError(f"export: whose model? fedbench export {folder} --client 3, or --client global")
-    client = asked.client if asked.client == "global" else number("client", asked.client)
-    seed = None if asked.seed is None else number("seed", asked.seed)
+    client = asked.client if asked.client == "global" else whole_number("client", asked.client)
+    seed = None if asked.seed is None else whole_number("seed", asked.seed)
     loading("reading the model")
     from fedbench.studies.export import export
 
@@ -58,7 +58,7 @@ def main(argv: list[str]) -> int:
     return OK
 
 
-def number(flag: str, text: str) -> int:
+def whole_number(flag: str, text: str) -> int:
     """Reads a whole number from 0. Raises ConfigError."""
     if not text.isdecimal():
         more = " or global" if flag == "client" else ""

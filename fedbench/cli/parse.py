@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from fedbench.aggregation.rules import AGGREGATORS
-from fedbench.cli import OK, Printed
+from fedbench.cli import OK, PrintedExit
 from fedbench.cli.flags import COMMON, Flag, merge_layers, read
 from fedbench.cli.help import config_text, help_text
 from fedbench.cli.lines import loading
@@ -40,7 +40,7 @@ def parse(
     if asked.help or asked.help_all:
         named = {section: pairs.get(f"{section}.name") for section in ("method", "aggregator", "data")}
         print(help_text(prog, extra_flags, named, about, asked.help_all))
-        raise Printed(OK)
+        raise PrintedExit(OK)
     config = Config(**nest(merge_layers(asked.preset, asked.config, pairs)))
     check_known_names(config)
     keep_piped_files(config)
@@ -51,7 +51,7 @@ def parse(
     if asked.print_config:
         shown, lines = preview(config, asked)
         print("\n".join([config_text(shown), *(f"# {line}" for line in lines)]))
-        raise Printed(OK)
+        raise PrintedExit(OK)
     return config, asked
 
 

@@ -12,7 +12,7 @@ from fedbench.errors import ConfigError
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedDataset:
     """A folder of a cache. digest: of samples, targets and domains, which identifies copies elsewhere.
 
     mean, std: the constants in use, which may differ from the folder's.
@@ -24,7 +24,7 @@ class Prepared:
     std: tuple[float, ...]
 
     @classmethod
-    def of(cls, dataset: Dataset) -> "Prepared":
+    def of(cls, dataset: Dataset) -> "PreparedDataset":
         """Describes a data set in the cache."""
         assert dataset.folder is not None
         return cls(dataset.folder, cache.digest_of(dataset.folder), dataset.mean, dataset.std)
@@ -40,7 +40,7 @@ class Prepared:
         """The contents of the folder's files by name, uint8, memory-mapped."""
         return {path.name: np.memmap(path, np.uint8, "r") for path in sorted(self.folder.iterdir())}
 
-    def written(self, files: Mapping[str, np.ndarray]) -> Dataset:
+    def copy_here(self, files: Mapping[str, np.ndarray]) -> Dataset:
         """Writes the files to this machine's cache and opens the data set. Raises ConfigError."""
         with cache.hold_lock(self._copied.with_name(f"{self._copied.name}.lock")):
             if (here := self.find()) is not None:

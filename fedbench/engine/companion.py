@@ -40,7 +40,7 @@ class Companion:
         assert engine.hooks is not None
         self._silence = engine.hooks.logs.silence
         self._streams = seeds.TorchStream(*fit.data.key, fit.stream)
-        with self._entered():
+        with self._with_own_weights():
             self._stepper = make_stepper(engine, self._fit, steps)
         self._stepped = False
 
@@ -71,7 +71,7 @@ class Companion:
                     edit(engine.flat.g, engine.flat.w)
             return self._loss
 
-        with self._entered(), self._streams.entered(), self._silence():
+        with self._with_own_weights(), self._streams.active(), self._silence():
             for own, followed in zip(
                 stepper.optimizer.param_groups, self._followed.optimizer.param_groups, strict=True
             ):
@@ -92,7 +92,7 @@ class Companion:
         return found
 
     @contextmanager
-    def _entered(self) -> Iterator[None]:
+    def _with_own_weights(self) -> Iterator[None]:
         """The module with this model's weights, which are updated at the end; then the training's are restored."""
         engine = self.engine
         self.other = engine.flat.weights()

@@ -26,20 +26,20 @@ BatchPlan = list[list[Tensor]]
 class Ledger:
     """Cost and losses of the fits of a client.
 
-    steps: gradient steps; losses: sum of the `known` losses; own_rate: whether the module's own optimiser made steps.
+    steps: gradient steps; losses: sum of `loss_count` losses; own_rate: whether the module's own optimiser made steps.
     """
 
     def __init__(self, device: torch.device) -> None:
         self.losses = torch.zeros((), dtype=torch.float64, device=device)
-        self.known = 0
+        self.loss_count = 0
         self.clear()
 
     def clear(self) -> None:
         """Starts a new count."""
-        if self.known:
+        if self.loss_count:
             self.losses.zero_()
         self._loss: float | None = None
-        self.steps, self.known, self.own_rate = 0, 0, False
+        self.steps, self.loss_count, self.own_rate = 0, 0, False
         self.logged: dict[str, float] = {}
         self._finite: list[tuple[ref[Tensor], int]] = []
 
@@ -51,12 +51,12 @@ class Ledger:
     def note(self, loss: Tensor) -> None:
         """Adds a loss, one number, which stays on its device."""
         self.losses.add_(loss.detach().reshape(()))
-        self.known, self._loss = self.known + 1, None
+        self.loss_count, self._loss = self.loss_count + 1, None
 
     def take(self, total: float, steps: int, logged: dict[str, float]) -> None:
         """Counts steps, all with a known loss. total: the sum of all losses, which `losses` holds already."""
-        self.steps, self.known = self.steps + steps, self.known + steps
-        self._loss = total / self.known if self.known else None
+        self.steps, self.loss_count = self.steps + steps, self.loss_count + steps
+        self._loss = total / self.loss_count if self.loss_count else None
         self.logged.update(logged)
 
     def note_finite(self, weights: Weights) -> None:
@@ -73,8 +73,8 @@ class Ledger:
     @property
     def loss(self) -> float | None:
         """Mean training loss over the gradient steps; None if it is unknown. Read from the device once."""
-        if self._loss is None and self.known:
-            self._loss = float(self.losses) / self.known
+        if self._loss is None and self.loss_count:
+            self._loss = float(self.losses) / self.loss_count
         return self._loss
 
 
@@ -115,7 +115,7 @@ class Engine:
             return self._fit(fit)
 
     def _fit(self, fit: Fit) -> Weights:
-        with self.entered(fit) as plan:
+        with self.prepare(fit) as plan:
             self.run(fit, plan)
         self.flat.check()
         return self.flat.weights()
@@ -125,7 +125,7 @@ class Engine:
         raise NotImplementedError
 
     @contextmanager
-    def entered(self, fit: Fit) -> Iterator[BatchPlan]:
+    def prepare(self, fit: Fit) -> Iterator[BatchPlan]:
         """Prepares the module for a fit (weights, modes, random streams); yields the places of all batches."""
         self.flat.load(fit.start)
         with self.flat.trainable(None if fit.move is None else fit.move.mask), self.in_train_mode(fit):

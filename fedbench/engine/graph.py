@@ -168,7 +168,7 @@ class GraphGroup(Group[PlannedCursor]):
             return found
 
         try:
-            with stream.entered():
+            with stream.active():
                 with stream.without_waiting():
                     expected = after(step)
                 replay = stream.capture(step)
@@ -192,7 +192,7 @@ class GraphGroup(Group[PlannedCursor]):
     def _advance(self, cursor: PlannedCursor) -> None:
         """Takes the next steps of a fit, some at a time, until its feed is empty."""
         row = cursor.row
-        with self._streams[row].entered():
+        with self._streams[row].active():
             for size in cursor.sizes[cursor.done : cursor.done + PACE]:
                 captured = self._steps.get((row, size))
                 if captured is None:

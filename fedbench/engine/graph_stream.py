@@ -14,7 +14,7 @@ class GraphStream:
     def __init__(self, device: torch.device) -> None:
         self._stream, self._pool = torch.cuda.Stream(device), torch.cuda.graph_pool_handle()
 
-    def entered(self) -> AbstractContextManager[None]:
+    def active(self) -> AbstractContextManager[None]:
         """A block whose work goes to this stream."""
         return torch.cuda.stream(self._stream)
 
@@ -27,7 +27,7 @@ class GraphStream:
         torch.cuda.current_stream().wait_stream(self._stream)
 
     def capture(self, work: Callable[[], None]) -> Callable[[], None]:
-        """The work as a function that repeats it, on the same memory. Does not do it yet. Called in `entered`."""
+        """The work as a function that repeats it, on the same memory. Does not do it yet. Called in `active`."""
         graph, collects = torch.cuda.CUDAGraph(), gc.isenabled()
         gc.disable()  # a graph that nobody needs any more must not be deleted during a capture, which would fail
         try:

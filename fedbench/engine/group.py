@@ -170,7 +170,7 @@ class Group(ABC, Generic[C]):
             cursors = [self.cursor(request) for request in requests]
             self._load(cursors)
             self._check(cursors)
-            with self.step.entered():
+            with self.step.active():
                 self.run(cursors)
         return cursors
 

@@ -34,7 +34,7 @@ class Loop(Engine):
     @contextmanager
     def training(self, fit: Fit) -> Iterator["Training"]:
         """A fit whose steps the caller takes, batch by batch. Its `weights` are the trained weights afterwards."""
-        with self.entered(fit) as plan:
+        with self.prepare(fit) as plan:
             training = Training(self, fit, plan)
             yield training
             training.finish()

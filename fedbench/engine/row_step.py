@@ -26,7 +26,7 @@ class UnsupportedFitError(Exception):
     """Says in one line why an engine of rows cannot run a fit."""
 
 
-class Undefined:
+class Varying:
     """Replaces a value that differs between the clients of a step. Raises UnsupportedFitError when used."""
 
     def __init__(self, what: str) -> None:
@@ -103,7 +103,7 @@ class RowStep:
             if self.loss is not None:
                 output = self.loss.function(self.module, seen, state)
             elif takes_index(self.module):
-                output = self.module.training_step(batch_for(self.module, seen), Undefined("the number of the batch"))
+                output = self.module.training_step(batch_for(self.module, seen), Varying("the number of the batch"))
             else:
                 output = self.module.training_step(batch_for(self.module, seen))
         loss = output.get("loss") if isinstance(output, dict) and self.loss is None else output
@@ -126,10 +126,10 @@ class RowStep:
                 held[name] = tensor
 
     @contextmanager
-    def entered(self) -> Iterator[None]:
+    def active(self) -> Iterator[None]:
         """The module logs to this step, and access to its trainer is refused."""
         own = self.module.__dict__
-        given = dict(log=self.logs.log, log_dict=self.logs.log_dict, _trainer=Undefined("self.trainer"))
+        given = dict(log=self.logs.log, log_dict=self.logs.log_dict, _trainer=Varying("self.trainer"))
         kept = {name: own.get(name) for name in given}
         own.update(given)
         try:
@@ -162,7 +162,7 @@ def check_step(step: RowStep, example: Sequence[Tensors], stacked: bool) -> None
         raise UnsupportedFitError(f"the module cannot be copied ({type(error).__name__}: {error})") from error
     trial = RowStep(twin, step.loss, step.names, step.needs, step.constants, step.autocast, randomness="different")
     before = _attributes(twin)
-    with seeds.preserved_streams(), trial.entered():
+    with seeds.preserved_streams(), trial.active():
         drawn = _random_states()
         losses = [_try(trial, example, stacked) for _ in range(2)]
         if _random_states() != drawn:

@@ -10,7 +10,7 @@ from typing import Any
 
 from fedbench.config import Config
 from fedbench.data.dataset import Dataset
-from fedbench.data.prepared import Prepared
+from fedbench.data.prepared import PreparedDataset
 from fedbench.jobs.job import Job
 from fedbench.results.files import write_atomically
 from fedbench.results.loggers import account_variables
@@ -25,9 +25,9 @@ class FileServer:
     """An actor on the command's machine that reads and writes files for other machines."""
 
     def __init__(self) -> None:
-        self._data: dict[Prepared, dict[str, Any]] = {}
+        self._data: dict[PreparedDataset, dict[str, Any]] = {}
 
-    def data(self, prepared: Prepared) -> dict[str, Any]:
+    def data(self, prepared: PreparedDataset) -> dict[str, Any]:
         """References to the files of a data set, put into Ray's object store once for all machines."""
         import ray
 
@@ -64,7 +64,7 @@ class Supplies:
 
     server: Any
     mark: Path
-    data: Mapping[str, Prepared]
+    data: Mapping[str, PreparedDataset]
     environment: Mapping[str, str]
 
     @property
@@ -80,7 +80,7 @@ class Supplies:
         if (here := prepared.find()) is not None:
             return here
         files = ray.get(self.server.data.remote(prepared))
-        return prepared.written(dict(zip(files, ray.get(list(files.values())), strict=True)))
+        return prepared.copy_here(dict(zip(files, ray.get(list(files.values())), strict=True)))
 
 
 @contextmanager
@@ -91,7 +91,7 @@ def supplies_for(ray: Any, jobs: Sequence[Job]) -> Iterator[Supplies | None]:
         yield None
         return
     sections = {_data_key(job.config): job.config.data for job in jobs}
-    data = {key: Prepared.of(Dataset.load(section)) for key, section in sections.items()}
+    data = {key: PreparedDataset.of(Dataset.load(section)) for key, section in sections.items()}
     typed = {COMMAND: os.environ[COMMAND]} if COMMAND in os.environ else {}
     with file_server(ray, jobs[0].folder.parent) as (server, mark):
         yield Supplies(server, mark, data, {**typed, **account_variables(config.loggers)})

@@ -33,7 +33,7 @@ from fedbench.runtime.ray.placement_groups import room_on_gpus, share_of_gpu
 from fedbench.runtime.resolved import ResolvedRun
 from fedbench.runtime.scratch import Scratch
 from fedbench.runtime.warnings import method_warnings
-from fedbench.user_code import exits_refused
+from fedbench.user_code import refuse_exits
 
 log = logging.getLogger("fedbench")
 
@@ -43,7 +43,7 @@ FEW_SAMPLES = 100
 """Number of samples by which a task refuses data."""
 
 
-@exits_refused()
+@refuse_exits()
 def resolve(config: Config) -> ResolvedRun:
     """The requested run with every default filled in. Raises ConfigError."""
     config = with_defaults(config)
@@ -74,7 +74,7 @@ def with_defaults(config: Config) -> Config:
     return config
 
 
-@exits_refused()
+@refuse_exits()
 def check(run: ResolvedRun, seeds: Sequence[int] | None = None) -> dict[int, Partition]:
     """The partitions of a run; tries model and method on the data. Raises ConfigError.
 

@@ -25,7 +25,7 @@ from fedbench.runtime.ray import cluster
 from fedbench.runtime.ray.driver_actor import drive_on_ray
 from fedbench.runtime.ray.hosts import RayHosts
 from fedbench.runtime.resolved import ResolvedRun
-from fedbench.user_code import exits_refused
+from fedbench.user_code import refuse_exits
 
 SYNC_EVERY = 5.0
 """Seconds between two copies of a job's folder from another machine to the results folder."""
@@ -48,7 +48,7 @@ def run_job(job: Job, supplies: Supplies | None = None, watch: Watcher = lambda 
             watch(event)
 
         try:
-            with exits_refused():
+            with refuse_exits():
                 run = ResolvedRun.of(job.config, supplies.dataset(job.config) if supplies else None)
             run_seeds(run, [here], check(run), watch_and_send)
         except Exception as error:
@@ -77,7 +77,7 @@ def run_seeds(
             left[event["task"]].handle(event)
 
         tasks = {number: job.task for number, job in left.items()}
-        with exits_refused():
+        with refuse_exits():
             if run.config.resources.hosts == 0 or cluster.inside_a_trial():
                 resources = run.config.resources
                 share = float(resources.gpus_per_host) if cluster.inside_a_trial() else 1.0

@@ -76,9 +76,9 @@ def run_jobs(
     left = left or list(further())
     if left:
         with ray_for(left, at_once, early) as ray:
-            told: OnJobProgress = lambda progress: watch(_outcomes(every), progress)  # noqa: E731
+            tell: OnJobProgress = lambda progress: watch(_outcomes(every), progress)  # noqa: E731
             if ray is None:
-                _run_one_by_one(left, further, told)
+                _run_one_by_one(left, further, tell)
             else:
                 ended = [job for job in every if _has_ended(job, early)]
                 shares = shares or GpuShares()
@@ -90,7 +90,7 @@ def run_jobs(
                         asha_per_method(ended) if early else None,
                         tune_folder or scratch,
                         at_once or max_trials(ray, left[0].config),
-                        [progress_callback(told), *(_record_callbacks() if tune_folder else [])],
+                        [progress_callback(tell), *(_record_callbacks() if tune_folder else [])],
                         supplies,
                     )
                     # Tune prints stack traces of killed processes; the relevant part is logged here.

@@ -101,13 +101,15 @@ class CoTraining(PublicExchange[VoteOptions, "CoTraining.Server"]):
         return super().exchanges(round) and round % self.options.communication_period == 0
 
     def train(self, client: Client, received: Weights) -> Upload:
-        public = Relabelled(client.public, client.message.labels) if "labels" in client.message else None
+        public = PublicLabels(client.public, client.message.labels) if "labels" in client.message else None
         trained, traces = self.learn(client, received, public)
         votes = self.votes(client, trained) if self.exchanges(client.round) else {}
         return self.upload(client, trained, traces=traces, **votes)
 
     @abstractmethod
-    def learn(self, client: Client, received: Weights, public: "Relabelled | None") -> tuple[Weights, dict[str, float]]:
+    def learn(
+        self, client: Client, received: Weights, public: "PublicLabels | None"
+    ) -> tuple[Weights, dict[str, float]]:
         """The trained model and the round's traces; public: the public images with the newest labels, if any."""
 
     def votes(self, client: Client, trained: Weights) -> dict[str, MessageField]:
@@ -199,7 +201,7 @@ def public_batch(asked: int | None, context: Context) -> int:
 
 
 @dataclass
-class Relabelled:
+class PublicLabels:
     """The public images with other labels."""
 
     images: Batches

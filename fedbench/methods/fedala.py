@@ -32,7 +32,7 @@ from fedbench.module.weights import Weights
 
 
 @dataclass(eq=False)
-class Mixed(Weights):
+class AlaStart(Weights):
     """A client's start, its learned weights `[N_p]`, and the passes over its images."""
 
     ratios: Tensor
@@ -88,7 +88,7 @@ class FedALA(Method["FedALA.Options", "FedALA.State"]):
         chosen = layer_names(layout, client.learner.forward_order(client.train))[-self.options.num_layers :]
         return Entries(torch.cat([torch.full((slot.size,), owner(slot) in chosen) for slot in layout.params]))
 
-    def _mixed(self, client: Client[State], shared: Weights, local: Tensor) -> Mixed:
+    def _mixed(self, client: Client[State], shared: Weights, local: Tensor) -> AlaStart:
         """The first learning runs until the loss settles; later ones run one pass per participation."""
         options, before, top = self.options, client.state.ratios, self.top(client)
         own, received = top.take(local), top.take(shared.params)
@@ -110,7 +110,7 @@ class FedALA(Method["FedALA.Options", "FedALA.State"]):
             threshold=options.threshold,
         )
         params = top.put(shared.params, mix(own, received, ratios))
-        return Mixed(params, shared.buffers, shared.counters, ratios, passes)
+        return AlaStart(params, shared.buffers, shared.counters, ratios, passes)
 
     def _batches(self, client: Client[State]) -> Sequence[Tensor]:
         """Places of a random part of the training images, batch by batch."""
@@ -121,7 +121,7 @@ class FedALA(Method["FedALA.Options", "FedALA.State"]):
 
     def train(self, client: Client[State], received: Weights) -> Upload:
         trained, traces = client.fit(received, client.train), {}
-        if isinstance(received, Mixed):
+        if isinstance(received, AlaStart):
             client.state.ratios = received.ratios
             traces = {"aggregation_weight": float(received.ratios.mean()), "passes": float(received.passes)}
         client.state.local = trained.params

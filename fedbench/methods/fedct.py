@@ -31,7 +31,7 @@ from fedbench.engine.losses import task_loss
 from fedbench.errors import ConfigError
 from fedbench.methods.base import About
 from fedbench.methods.client import Client
-from fedbench.methods.cotraining import CoTraining, Relabelled, public_batch, weighted_sum
+from fedbench.methods.cotraining import CoTraining, PublicLabels, public_batch, weighted_sum
 from fedbench.module.seeds import Key
 from fedbench.module.weights import Weights
 
@@ -68,7 +68,7 @@ class FedCT(CoTraining["FedCT.Options"]):
             )
         return lines
 
-    def learn(self, client: Client, received: Weights, public: Relabelled | None) -> tuple[Weights, dict[str, float]]:
+    def learn(self, client: Client, received: Weights, public: PublicLabels | None) -> tuple[Weights, dict[str, float]]:
         options = self.options
         data: Batches = client.train
         loss = None

@@ -35,7 +35,7 @@ from fedbench.module.weights import Weights
 
 
 @dataclass(eq=False)
-class Mixed(Weights):
+class FomoStart(Weights):
     """A client's start, and the signed weights of its own and the received models `[1 + M]`."""
 
     weights: Tensor
@@ -95,17 +95,17 @@ class FedFomo(Method["FedFomo.Options", "FedFomo.State", "FedFomo.Server"]):
             return client.train, client.train
         return client.split(self.options.val_fraction, "validation" if self.options.val_pick == "random" else None)
 
-    def receive(self, client: Client[State]) -> Mixed:
+    def receive(self, client: Client[State]) -> FomoStart:
         own, held, loss = super().receive(client), self.parts(client)[1], client.learner.loss
         base = own if self.options.baseline == "trained" else client.state.start or client.initial
         candidates = [own, *client.message.models("model")]
         losses = [loss(model, held) for model in candidates]
         distances = [distance(model.params, base.params, self.options.norm) for model in candidates]
         weights = first_order_weights(loss(base, held), losses, distances)
-        return Mixed(**vars(mixture(base, candidates, weights)), weights=torch.tensor(weights, dtype=torch.float64))
+        return FomoStart(**vars(mixture(base, candidates, weights)), weights=torch.tensor(weights, dtype=torch.float64))
 
     def train(self, client: Client[State], received: Weights) -> Upload:
-        assert isinstance(received, Mixed)
+        assert isinstance(received, FomoStart)
         start = Weights(received.params, received.buffers, received.counters)
         trained = client.fit(start, self.parts(client)[0])
         client.state.start, weights = start, received.weights

@@ -110,7 +110,7 @@ class FedKD(Method["FedKD.Options", PrivateState, "FedKD.Server"]):
     def compress(self, update: Tensor, round: int) -> tuple[Tensor, int]:
         """An update of the mentee `[n]`, its matrices in low rank, and its bytes."""
         options, found, numbers, start = self.options, update.clone(), len(update), 0
-        energy = threshold(options.energy_start, options.energy_end, (round - 1) / self.context.rounds)
+        energy = energy_threshold(options.energy_start, options.energy_end, (round - 1) / self.context.rounds)
         for slot in (s for s in self.context.layout.params if self.shared_params.mask[s.start]):
             part = slice(start, start := start + slot.size)
             if len(slot.shape) > 1:
@@ -140,7 +140,7 @@ def head_of(mentee: nn.Module, layout: Layout) -> str:
     return "head" if hasattr(mentee, "head") else layout.head_name or ""
 
 
-def threshold(start: float, end: float, over: float) -> float:
+def energy_threshold(start: float, end: float, over: float) -> float:
     """The share of energy that updates keep when a share `over` of the rounds is over."""
     return start + (end - start) * over
 

@@ -38,7 +38,7 @@ from fedbench.engine.losses import task_loss
 from fedbench.errors import ConfigError
 from fedbench.methods.base import About
 from fedbench.methods.client import Client
-from fedbench.methods.cotraining import CoTraining, Relabelled, public_batch, weighted_sum
+from fedbench.methods.cotraining import CoTraining, PublicLabels, public_batch, weighted_sum
 from fedbench.methods.messages import Encoded, Message, Upload, encoded, uncounted
 from fedbench.methods.messages import Field as MessageField
 from fedbench.module.weights import Weights
@@ -95,7 +95,7 @@ class FedMosaic(CoTraining["FedMosaic.Options"]):
             )
         return lines
 
-    def learn(self, client: Client, received: Weights, public: Relabelled | None) -> tuple[Weights, dict[str, float]]:
+    def learn(self, client: Client, received: Weights, public: PublicLabels | None) -> tuple[Weights, dict[str, float]]:
         """The trained model, and the round's means of lambda and its two losses."""
         means = RoundMeans(client.learner.device)
         if public is None:
@@ -111,7 +111,7 @@ class FedMosaic(CoTraining["FedMosaic.Options"]):
             traces |= self._bound_terms(client, received, public, traces["lambda"])
         return trained, traces
 
-    def _bound_terms(self, client: Client, received: Weights, public: Relabelled, lam: float) -> dict[str, float]:
+    def _bound_terms(self, client: Client, received: Weights, public: PublicLabels, lam: float) -> dict[str, float]:
         """The terms of proposition 1 at the received model."""
         learner, parts = client.learner, (client.train, public)
         slopes = [learner.full_gradient(received, data) for data in parts]
@@ -122,12 +122,12 @@ class FedMosaic(CoTraining["FedMosaic.Options"]):
         norm = float((slopes[0] + lam * slopes[1]).square().sum())
         terms = {"gradient_norm_squared": norm, "variance_private": own, "variance_public": others}
         if "labels_before" in client.message:
-            earlier = Relabelled(client.public, client.message.labels_before)
+            earlier = PublicLabels(client.public, client.message.labels_before)
             drift = learner.loss(received, public) - learner.loss(received, earlier)
             terms["label_drift"] = lam * abs(drift)
         return terms
 
-    def _loss(self, client: Client, received: Weights, public: Relabelled, means: "RoundMeans") -> Loss | None:
+    def _loss(self, client: Client, received: Weights, public: PublicLabels, means: "RoundMeans") -> Loss | None:
         """The loss of every step of a round; None, the client's own, if lambda is 0."""
         if self.options.lambda_update == "step":
             eps = torch.full_like(means.count, self.options.lambda_eps)
@@ -135,7 +135,7 @@ class FedMosaic(CoTraining["FedMosaic.Options"]):
         lam = self._trust(client, received, public, means)
         return Loss(weighted_sum, lam=lam) if lam > 0 else None
 
-    def _by_epoch(self, client: Client, received: Weights, public: Relabelled, means: "RoundMeans") -> Weights:
+    def _by_epoch(self, client: Client, received: Weights, public: PublicLabels, means: "RoundMeans") -> Weights:
         """If lambda is 0, public images are skipped for the epoch and continue after it."""
         s_lam = received.params.new_zeros(())
         orders = client.learner.orders(public, "public", self._public_batch)

@@ -134,7 +134,7 @@ class FedPAC(Method["FedPAC.Options", PrivateState, "FedPAC.Server"]):
         centroids, (own, _) = client.message.centroids, class_means(features, labels, self.context.classes)
         targets = torch.where(centroids.isnan(), own.to(centroids.dtype), centroids)
         weight = self.options.lam * (targets.shape[1] if self.options.align_reduction == "sum" else 1)
-        return statistics, Loss(aligned_loss, targets=targets, weight=weight, head=self.context.layout.head_name)
+        return statistics, Loss(feature_target_loss, targets=targets, weight=weight, head=self.context.layout.head_name)
 
     def features(self, client: Client, weights: Weights) -> tuple[Tensor, Tensor]:
         """z `[n, d]` of the training images in evaluation mode, float64, and their labels."""
@@ -209,7 +209,7 @@ def global_centroids(centroids: Sequence[Tensor], counts: Sequence[Tensor]) -> T
     return (total / images[:, None]).to(centroids[0].dtype)
 
 
-def aligned_loss(net: LightningModule, batch: Any, s: Any) -> Tensor:
+def feature_target_loss(net: LightningModule, batch: Any, s: Any) -> Tensor:
     """The client's own loss plus lambda times the mean squared distance of features to their class's target."""
     loss, features, _ = task_loss_through(net, batch, s.head)
     return loss + s.weight * F.mse_loss(features.flatten(1), s.targets[batch[1]])

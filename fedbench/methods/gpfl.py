@@ -149,13 +149,13 @@ def guided_loss(net: LightningModule, batch: Any, s: Any, guidance: str, form: s
     with torch.autocast(loss.device.type, enabled=False):
         guided = guide.valve(features.flatten(1).to(s.anchors), s.common)
         if guidance in ("both", "angle"):
-            loss = loss + angle(guided, guide.embeddings, batch[1])
+            loss = loss + angle_loss(guided, guide.embeddings, batch[1])
         if guidance in ("both", "magnitude"):
             loss = loss + s.lam * magnitude(guided - s.anchors[batch[1]], form)
         return loss
 
 
-def angle(features: Tensor, embeddings: Tensor, labels: Tensor) -> Tensor:
+def angle_loss(features: Tensor, embeddings: Tensor, labels: Tensor) -> Tensor:
     """Cross-entropy of the cosines of features `[b, d]` to the embeddings `[C, d]`."""
     cosines = F.normalize(features, dim=1) @ F.normalize(embeddings, dim=1).T
     return F.cross_entropy(cosines, labels)

@@ -98,10 +98,10 @@ def contrasted_loss(net: LightningModule, batch: Any, s: Any, taught: Tensor, he
     loss, features, _ = task_loss_through(net, batch, head)
     with torch.autocast(taught.device.type, enabled=False):
         features = features.flatten(1).to(taught)
-        return loss.to(taught) + s.mu * contrast(features, taught[:, 0], taught[:, 1], s.temperature)
+        return loss.to(taught) + s.mu * contrastive_loss(features, taught[:, 0], taught[:, 1], s.temperature)
 
 
-def contrast(features: Tensor, common: Tensor, previous: Tensor, temperature: float | Tensor) -> Tensor:
+def contrastive_loss(features: Tensor, common: Tensor, previous: Tensor, temperature: float | Tensor) -> Tensor:
     """Mean contrastive loss (eq. 3) of features `[b, d]` to those of the received and the previous model."""
     near, far = (F.cosine_similarity(features, other, dim=1) for other in (common, previous))
     return F.softplus((far - near) / temperature).mean()

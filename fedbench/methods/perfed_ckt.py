@@ -27,7 +27,7 @@ from fedbench.engine.fit import Batches, Loss, Paired
 from fedbench.engine.losses import task_loss
 from fedbench.methods.base import About
 from fedbench.methods.client import Client
-from fedbench.methods.cotraining import PublicExchange, Relabelled, public_batch
+from fedbench.methods.cotraining import PublicExchange, PublicLabels, public_batch
 from fedbench.methods.messages import Message, Upload
 from fedbench.methods.server import ServerState
 from fedbench.module.weights import Weights
@@ -60,7 +60,7 @@ class PerFedCKT(PublicExchange["PerFedCKT.Options", "PerFedCKT.Server"]):
         options, loss = self.options, None
         data: Batches = client.train
         if "target" in client.message and options.lam:
-            public = Relabelled(client.public, client.message.target)
+            public = PublicLabels(client.public, client.message.target)
             data = Paired(client.train, public, public_batch(options.public_batch_size, self.context))
             loss = Loss(pull_of_probs if options.signal == "probs" else pull_of_logits, lam=options.lam)
         trained = client.fit(received, data, loss=loss)
@@ -96,16 +96,16 @@ def pull_of_logits(net: LightningModule, batch: Any, s: Any) -> Tensor:
     """The client's own loss plus lam times the distance of its logits; two forward passes, private first."""
     private, (images, target) = batch
     own = task_loss(net, private)
-    return own + s.lam * distance(net(images), target)
+    return own + s.lam * signal_distance(net(images), target)
 
 
 def pull_of_probs(net: LightningModule, batch: Any, s: Any) -> Tensor:
     """The same for the softmax of the logits."""
     private, (images, target) = batch
     own = task_loss(net, private)
-    return own + s.lam * distance(net(images).softmax(1), target)
+    return own + s.lam * signal_distance(net(images).softmax(1), target)
 
 
-def distance(signal: Tensor, target: Tensor) -> Tensor:
+def signal_distance(signal: Tensor, target: Tensor) -> Tensor:
     """Squared distance of two signals `[b, C]`, summed over classes, averaged over images."""
     return (signal - target).square().sum(1).mean()

@@ -73,7 +73,7 @@ class TorchStream:
         self._left: TorchStates | None = None
 
     @contextmanager
-    def entered(self) -> Iterator[None]:
+    def active(self) -> Iterator[None]:
         with preserved_torch_stream():
             if self._left is None:
                 seed_torch(self._seed)

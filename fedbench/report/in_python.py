@@ -15,7 +15,7 @@ from fedbench.installation import require
 from fedbench.report.leaderboard import leaderboard, score_table
 from fedbench.report.matrix import Survey, heads, matrix_answer, matrix_lines, matrix_parts
 from fedbench.report.page import parts
-from fedbench.report.parts import Chart, Part
+from fedbench.report.parts import Chart, ChartSection
 from fedbench.report.study import Study
 from fedbench.report.verdicts import said_of
 from fedbench.results.matrix import is_matrix
@@ -100,7 +100,7 @@ def figure_names(folder: Path) -> list[str]:
     return [*_charts(folder)[0]]
 
 
-Charts = dict[str, tuple[Part, Chart]]
+Charts = dict[str, tuple[ChartSection, Chart]]
 
 
 def _figure(known: Charts, name: str) -> go.Figure:

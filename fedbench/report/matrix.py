@@ -20,7 +20,7 @@ from fedbench.report.matrix_race import (
 )
 from fedbench.report.over_keys import keys_part
 from fedbench.report.over_settings import FILE, summary_frame, summary_part
-from fedbench.report.parts import LEAST_CHOSEN, Part, charts
+from fedbench.report.parts import LEAST_CHOSEN, ChartSection, charts
 from fedbench.report.study import POINT_NAMES
 from fedbench.report.survey import Survey
 from fedbench.report.template import page_of
@@ -274,16 +274,16 @@ def matrix_values(survey: Survey) -> dict[str, Any]:
     }
 
 
-def matrix_parts(survey: Survey) -> list[Part]:
+def matrix_parts(survey: Survey) -> list[ChartSection]:
     """The sections with figures."""
     return [part for part in [rank_part(survey), keys_part(survey), summary_part(survey)] if part.charts]
 
 
-def rank_part(survey: Survey) -> Part:
+def rank_part(survey: Survey) -> ChartSection:
     if survey.raced:
-        return Part("ranks", "Ranks")
+        return ChartSection("ranks", "Ranks")
     intro = "Mean rank over settings and seeds, best to the left. A bar joins methods that cannot be told apart."
-    return Part("ranks", "Ranks", charts(("ranks", "", critical_difference(survey), ""), wide=True), intro)
+    return ChartSection("ranks", "Ranks", charts(("ranks", "", critical_difference(survey), ""), wide=True), intro)
 
 
 def matrix_warnings(survey: Survey) -> list[str]:

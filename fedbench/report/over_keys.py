@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 
 from fedbench.report.curves import round_values
 from fedbench.report.figures import legend
-from fedbench.report.parts import Part, charts
+from fedbench.report.parts import ChartSection, charts
 from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.survey import Survey
 from fedbench.report.theme import LIGHT, axis, dash_of, figure, hover, score_axis, with_opacity
@@ -23,14 +23,14 @@ FAR_APART = 10
 """The axis is logarithmic if the largest value is this many times the smallest."""
 
 
-def keys_part(survey: Survey) -> Part:
+def keys_part(survey: Survey) -> ChartSection:
     """One chart for every key and every combination of the other keys."""
     if not survey.settings:
-        return Part("over", "Scores over settings")
+        return ChartSection("over", "Scores over settings")
     bands = "" if survey.raced else "; bands: 95\u00a0% interval over seeds"
     intro = f"Test {survey.first.metric.label} {POINT_NAMES[survey.first.point]}, mean over clients and seeds{bands}."
     made = charts(*key_charts(survey))
-    return Part("over", f"{sentence(survey.first.metric.label)} over settings", made, intro)
+    return ChartSection("over", f"{sentence(survey.first.metric.label)} over settings", made, intro)
 
 
 def key_charts(survey: Survey) -> Iterator[tuple[str, str, go.Figure, str]]:

@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 from fedbench.report.comparisons import height_of
 from fedbench.report.curves import round_values
 from fedbench.report.figures import legend
-from fedbench.report.parts import Part, charts
+from fedbench.report.parts import ChartSection, charts
 from fedbench.report.survey import Survey
 from fedbench.report.theme import LIGHT, axis, figure, with_opacity
 from fedbench.results.over_settings import Estimate, OverSettings
@@ -19,11 +19,11 @@ from fedbench.tasks import Metric
 FILE = "over_settings.csv"
 
 
-def summary_part(survey: Survey) -> Part:
+def summary_part(survey: Survey) -> ChartSection:
     """Interquartile means, probabilities of improvement and performance profiles."""
     found = survey.summary
     if found is None:
-        return Part("over-settings", "Gains over all settings")
+        return ChartSection("over-settings", "Gains over all settings")
     metric, colours = survey.first.metric, survey.first.colours
     made = charts(
         ("middle-gains", "Interquartile mean", middle_gains(found, metric), "Mean of the middle half of all runs."),
@@ -43,7 +43,7 @@ def summary_part(survey: Survey) -> Part:
         ),
         wide=True,
     )
-    return Part("over-settings", "Gains over all settings", made, intro(found, metric), files=[FILE])
+    return ChartSection("over-settings", "Gains over all settings", made, intro(found, metric), files=[FILE])
 
 
 def intro(found: OverSettings, metric: Metric) -> str:

@@ -25,7 +25,7 @@ from fedbench.report.leaderboard import (
     where,
     write_tables,
 )
-from fedbench.report.parts import LEAST_CHOSEN, Part, charts
+from fedbench.report.parts import LEAST_CHOSEN, ChartSection, charts
 from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.template import page_of
 from fedbench.report.theme import LIGHT
@@ -113,7 +113,7 @@ def chips(study: Study) -> list[str]:
     return study.ordered if len(study.ordered) >= LEAST_CHOSEN else []
 
 
-def parts(study: Study, rows: Sequence[LeaderboardRow]) -> Iterator[Part]:
+def parts(study: Study, rows: Sequence[LeaderboardRow]) -> Iterator[ChartSection]:
     """The sections with figures in order; sections without data have no charts."""
     if rows:
         yield _difference_part(study, rows)
@@ -146,7 +146,7 @@ RACE_INTRO = (
 )
 
 
-def _difference_part(study: Study, rows: Sequence[LeaderboardRow]) -> Part:
+def _difference_part(study: Study, rows: Sequence[LeaderboardRow]) -> ChartSection:
     intro, aside = (RACE_INTRO, "") if study.race is not None else (CONTRASTS_INTRO, CONTRASTS_ASIDE)
     of_clients = "Thin: from the smallest to the largest gain of a client; thick: the middle half; dot: the median."
     made = charts(
@@ -157,10 +157,10 @@ def _difference_part(study: Study, rows: Sequence[LeaderboardRow]) -> Part:
     )
     for chart in made:
         chart.apart = chart.id == "gains"
-    return Part("differences", "Differences to local training and to the best", made, intro, aside)
+    return ChartSection("differences", "Differences to local training and to the best", made, intro, aside)
 
 
-def _tuning_part(study: Study, rows: Sequence[LeaderboardRow]) -> Part:
+def _tuning_part(study: Study, rows: Sequence[LeaderboardRow]) -> ChartSection:
     spent = sum(len(study.plan.points(row.label)) for row in rows)
     intro = (
         f"{spent} points in total, chosen on validation {POINT_NAMES[study.point]}{answer.seeds_remark(study)}; "
@@ -168,10 +168,10 @@ def _tuning_part(study: Study, rows: Sequence[LeaderboardRow]) -> Part:
         "A wide spread means that the method is sensitive to its tuning."
     )
     made = charts(("tuning", "", tuning_strip(study, rows), ""), wide=True) + budget_charts(study)
-    return Part("tuning", "Effect of tuning", made, intro)
+    return ChartSection("tuning", "Effect of tuning", made, intro)
 
 
-def _choice_part(study: Study) -> Part:
+def _choice_part(study: Study) -> ChartSection:
     panels = list(grids.grid_panels(study))
     made = charts(*((f"grid-{i}", title, fig, "") for i, (title, fig) in enumerate(panels)), wide=len(panels) == 1)
     over = "Every point over rounds; hover over a grey curve to see its name."
@@ -180,15 +180,15 @@ def _choice_part(study: Study) -> Part:
     intro = f"Validation {study.metric.title} {POINT_NAMES[study.point]}; the chosen point is marked."
     if study.plan.as_good(study.method):
         intro += " Dotted frames, or the same colour: points with exactly the same score."
-    return Part("grid", "The grid", made, intro)
+    return ChartSection("grid", "The grid", made, intro)
 
 
-def _search_part(study: Study) -> Part:
+def _search_part(study: Study) -> ChartSection:
     intro = searches.intro(study.plan)
-    return Part("search", "Effect of the hyperparameters", charts(*searches.search_charts(study)), intro)
+    return ChartSection("search", "Effect of the hyperparameters", charts(*searches.search_charts(study)), intro)
 
 
-def _curve_part(study: Study) -> Part:
+def _curve_part(study: Study) -> ChartSection:
     if len(study.metrics) == 1:
         made = charts(("curve", "", curves.point_curves(study), ""), wide=True)
     else:
@@ -200,7 +200,7 @@ def _curve_part(study: Study) -> Part:
     band = "; bands: lowest to highest seed" if several else ""
     intro = f"Mean over clients and seeds{band}."
     title, files = f"{sentence(study.metric.label)} over rounds", _pictures(study.folder, "curves")
-    return Part("curves", title, made, intro, files=files)
+    return ChartSection("curves", title, made, intro, files=files)
 
 
 def _pictures(folder: Path, name: str) -> list[str]:
@@ -208,8 +208,8 @@ def _pictures(folder: Path, name: str) -> list[str]:
     return [file for kind in ("png", "svg") if (folder / (file := f"{name}.{kind}")).exists()]
 
 
-def _client_part(study: Study) -> Part:
-    part = Part("clients", "Clients")
+def _client_part(study: Study) -> ChartSection:
+    part = ChartSection("clients", "Clients")
     shown = [m for m in study.ordered if m != BASELINE][:MOST_SLOPES]
     paired = {m: rows for m in shown if len(rows := _paired(study, m))}
     if paired:
@@ -237,25 +237,25 @@ def _slope(study: Study, method: str, paired: pd.DataFrame, limits: list[float])
     return method, figures.slopes(study.metric, paired, study.colours[method], limits), caption
 
 
-def _newcomer_part(study: Study) -> Part:
+def _newcomer_part(study: Study) -> ChartSection:
     intro = (
         "Test score of clients that took no part in training and joined after the last round. Mean over newcomers and "
         "seeds, each number of epochs from the start."
     )
     made = charts(("newcomers", "", curves.newcomer_curves(study), ""), wide=True)
-    return Part("joining", "Newcomers over their local epochs", made, intro)
+    return ChartSection("joining", "Newcomers over their local epochs", made, intro)
 
 
-def _lambda_part(study: Study) -> Part:
+def _lambda_part(study: Study) -> ChartSection:
     lines = traces.lambda_lines(study)
     made = charts(("lambda", "λ per client", lines, "")) + charts(
         ("losses", "Loss on private and on public data", traces.loss_lines(study), "")
     )
     intro = "Weight of the consensus in each client's loss; near 0 the client trains alone. Mean over seeds."
-    return Part("lambda", "Trust in the consensus", made if lines else [], intro)
+    return ChartSection("lambda", "Trust in the consensus", made if lines else [], intro)
 
 
-def _mask_part(study: Study) -> Part:
+def _mask_part(study: Study) -> ChartSection:
     name = next((name for name in traces.SHARES if (study.traces["name"] == name).any()), "")
     share = traces.share_lines(study, name, f"{traces.SHARES.get(name)} of the parameters, %")
     layers = traces.layer_bars(study, name, f"{traces.SHARES.get(name)} of the layer, %")
@@ -282,10 +282,10 @@ def _mask_part(study: Study) -> Part:
         ),
         *((f"trace-{i}", name, lines, "") for i, (name, lines) in enumerate(traces.other_lines(study))),
     )
-    return Part("inside", f"Inside {study.method}", made, "Mean over clients; bands: lowest to highest client.")
+    return ChartSection("inside", f"Inside {study.method}", made, "Mean over clients; bands: lowest to highest client.")
 
 
-def _cost_part(study: Study) -> Part:
+def _cost_part(study: Study) -> ChartSection:
     made = charts(
         (
             "traffic",
@@ -301,17 +301,17 @@ def _cost_part(study: Study) -> Part:
         ),
         ("seconds", "Seconds per round", figures.time_bars(study), "Mean over rounds and seeds, on this machine."),
     )
-    return Part("cost", "Cost", made, files=_pictures(study.folder, "costs"))
+    return ChartSection("cost", "Cost", made, files=_pictures(study.folder, "costs"))
 
 
-def _partition_part(study: Study) -> Part:
+def _partition_part(study: Study) -> ChartSection:
     dots = figures.partition_dots(study)
     counts = (next(iter(study.partition.values()), None) or {}).get("class_counts") or []
     most = max((max(row, default=0) for row in counts), default=0)
     more = f" The first {figures.MOST_ROWS} of {len(counts)} clients." if len(counts) > figures.MOST_ROWS else ""
     seed = next(iter(study.partition), "")
     intro = f"Training samples per client and class, seed {seed}; the largest dot is {most} samples.{more}"
-    return Part("partition", "Partition", charts(("partition", "", dots, ""), wide=True), intro)
+    return ChartSection("partition", "Partition", charts(("partition", "", dots, ""), wide=True), intro)
 
 
 def changed_settings(config: dict[str, Any]) -> list[tuple[str, Any, Any]]:

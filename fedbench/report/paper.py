@@ -128,7 +128,7 @@ def paper_table(folder: Path, what: str, choice: Choice) -> PaperTable:
 
 
 @dataclass(frozen=True)
-class Marked:
+class Marks:
     """What a study decides for a table. rows: its leaderboard; reference: the method that marks compare with."""
 
     study: Study
@@ -136,7 +136,7 @@ class Marked:
     reference: str
 
     @classmethod
-    def of(cls, study: Study, rows: Mapping[str, LeaderboardRow], reference: str) -> "Marked":
+    def of(cls, study: Study, rows: Mapping[str, LeaderboardRow], reference: str) -> "Marks":
         """Raises ConfigError for a race, which tests against local training alone."""
         if study.race is not None and reference != BASELINE:
             raise ConfigError(f"reference = {reference}: a comparison with --until-told tests against {BASELINE} only")
@@ -200,7 +200,7 @@ def shown_interval(row: LeaderboardRow) -> Callable[..., str]:
 def study_scores(study: Study, choice: Choice) -> PaperTable:
     """Scores at both evaluation points, of the worst clients, and the difference to the reference."""
     rows, metric = {row.label: row for row in leaderboard(study)}, study.metric
-    shown, marked = choice.of([*rows]), Marked.of(study, rows, choice.reference or BASELINE)
+    shown, marked = choice.of([*rows]), Marks.of(study, rows, choice.reference or BASELINE)
     over = f"over {choice.name(choice.reference or BASELINE)}{', points' if metric.share else ''}"
     heads = ["method", metric.title, POINT_NAMES[OTHER_POINT[study.point]], "worst tenth", "client sd", over]
     lines = []
@@ -254,7 +254,7 @@ def marks_note(choice: Choice, how: str, marks: Sequence[str]) -> str:
     return how and f"{said or 'No method is significantly better or worse'} than {reference}: {how}"
 
 
-def bold_note(marked: Marked, choice: Choice) -> str:
+def bold_note(marked: Marks, choice: Choice) -> str:
     """What bold means, or why nothing is bold."""
     rows = [*marked.rows.values()]
     if len([row for row in rows if row.label not in REFERENCES]) < 2 or marked.study.plan.subject is not None:
@@ -274,7 +274,7 @@ def survey_scores(survey: Survey, choice: Choice) -> PaperTable:
     """Methods by setting, with their mean ranks."""
     shown = choice.of(survey.ordered)
     marked = {
-        setting.name: Marked.of(survey.studies[setting.name], survey.boards[setting.name], choice.reference or BASELINE)
+        setting.name: Marks.of(survey.studies[setting.name], survey.boards[setting.name], choice.reference or BASELINE)
         for setting in survey.settings
     }
     ranks = {} if survey.raced else survey.ranking.ranks

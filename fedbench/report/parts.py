@@ -34,7 +34,7 @@ class Chart:
 
 
 @dataclass
-class Part:
+class ChartSection:
     """A section of charts; files: the same content as files next to the report.
 
     aside: the end of the introduction, which is about the page and not about the figures.

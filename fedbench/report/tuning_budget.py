@@ -10,7 +10,7 @@ from fedbench.report.curves import round_values
 from fedbench.report.parts import Chart, charts
 from fedbench.report.study import Study
 from fedbench.report.theme import LIGHT, axis, dash_of, figure, hover, label_ends, score_axis
-from fedbench.results.tuning_budget import Budget, tuning_budget
+from fedbench.results.tuning_budget import BudgetCurve, tuning_budget
 
 
 def budget_charts(study: Study) -> list[Chart]:
@@ -34,7 +34,7 @@ def budget_charts(study: Study) -> list[Chart]:
     )
 
 
-def budgets(study: Study) -> dict[str, Budget]:
+def budgets(study: Study) -> dict[str, BudgetCurve]:
     """The expected scores of every method with two finished points or more."""
     found = {}
     for label in study.plan.labels():

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from scipy import special
 
-from fedbench.results.rotations import DIGITS, Rotated
+from fedbench.results.rotations import DIGITS, RotatedScores
 from fedbench.results.statistics import CONFIDENCE, LEAST_SEEDS, Interval, interval, share_interval
 from fedbench.results.tables import LAST, FinalScores
 
@@ -117,7 +117,7 @@ def by_rotations(tested: Sequence[Contrast]) -> list[Contrast]:
     """Contrasts over the same seeds with p values and intervals that heed how they are correlated."""
     own = np.array([made.p for made in tested], dtype=float)
     differences = np.array([made.gain.values for made in tested]).T  # [seeds, contrasts]
-    rotated, of = Rotated(np.column_stack([np.zeros(len(differences)), differences])), range(1, len(tested) + 1)
+    rotated, of = RotatedScores(np.column_stack([np.zeros(len(differences)), differences])), range(1, len(tested) + 1)
     _, errors = rotated.differences(of, 0)
     adjusted = np.maximum(own, rotated.adjusted_p(of, 0))
     halves = errors * rotated.critical(of, 0, ALPHA)

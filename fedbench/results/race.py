@@ -16,7 +16,7 @@ import numpy as np
 from scipy import special
 
 from fedbench.results.plan import Plan
-from fedbench.results.rotations import DIGITS, ROTATIONS, Rotated
+from fedbench.results.rotations import DIGITS, ROTATIONS, RotatedScores
 from fedbench.results.tables import BASELINE, LAST, REFERENCES, FinalScores
 
 LOOKS = (5, 8, 12, 18, 27, 40, 60, 90)
@@ -151,7 +151,7 @@ class _Look:
     """Scores after a look, with the intervals of their paired differences."""
 
     def __init__(self, scores: np.ndarray, running: Sequence[str], rotations: int) -> None:
-        self.rotated, self.seeds = Rotated(scores, rotations), len(scores)
+        self.rotated, self.seeds = RotatedScores(scores, rotations), len(scores)
         self.place = {method: number for number, method in enumerate(running)}
         self._kept_means, self._kept_errors = _without_outliers(self.rotated.scores)
 
@@ -216,10 +216,10 @@ def _look_over_local(race: Race, look: _Look, wanted: Sequence[str], rules: Rule
     for method in wanted:
         race.withheld.pop(("local", method), None)
         race.undecided[method] = bound = look.cautious(method, baseline, critical)
-        if verdict := verdict_of(bound, rules.margin):
+        if verdict := interval_verdict(bound, rules.margin):
             race.over_local[method] = Told(verdict, bound)
             del race.undecided[method]
-        elif verdict := verdict_of(look.bound(method, baseline, critical), rules.margin):
+        elif verdict := interval_verdict(look.bound(method, baseline, critical), rules.margin):
             race.withheld["local", method] = verdict
         elif GIVING_UP_FROM <= look.seeds < rules.looks()[-1][0]:
             chance = _chance_over_local(bound, family, rules)
@@ -273,7 +273,7 @@ def _ending(race: Race, seeds: int, rules: Rules) -> Ending | None:
     return "within" if within else "open"
 
 
-def verdict_of(bound: Bound, margin: float) -> Verdict | None:
+def interval_verdict(bound: Bound, margin: float) -> Verdict | None:
     """What an interval says about a difference."""
     if bound.low > 0:
         return "better"

@@ -25,7 +25,7 @@ def directions(seeds: int, count: int = ROTATIONS) -> np.ndarray:
     return (drawn / np.linalg.norm(drawn, axis=0)).astype(np.float32)
 
 
-class Rotated:
+class RotatedScores:
     """Scores of K methods on n common seeds, `[n, K]`, with their rotations.
 
     means: of the methods, `[K]`. errors: standard errors of all paired differences, `[K, K]`. A difference that is the

@@ -13,14 +13,14 @@ import numpy as np
 
 
 @dataclass(frozen=True)
-class Budget:
+class BudgetCurve:
     """Expected scores after k = 1, ..., n points, `[n]`: validation of the best, and test of that point, if known."""
 
     validation: np.ndarray
     test: np.ndarray | None
 
 
-def tuning_budget(validation: Sequence[float], test: Sequence[float] | None = None, higher: bool = True) -> Budget:
+def tuning_budget(validation: Sequence[float], test: Sequence[float] | None = None, higher: bool = True) -> BudgetCurve:
     """Expected scores of the point that is best on validation, among k of these n points.
 
     Of equal points the first one counts as the best, as in a study.
@@ -30,7 +30,7 @@ def tuning_budget(validation: Sequence[float], test: Sequence[float] | None = No
     order = np.lexsort((-np.arange(len(values)), values if higher else -values))
     chances = chances_of_best(len(values))
     tested = None if test is None else chances @ np.asarray(test, dtype=float)[order]
-    return Budget(chances @ values[order], tested)
+    return BudgetCurve(chances @ values[order], tested)
 
 
 def chances_of_best(points: int) -> np.ndarray:

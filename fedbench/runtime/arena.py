@@ -51,24 +51,24 @@ class Files:
             place = TensorPlace(file, align_up(end), tuple(tensor.shape), tensor.dtype)
             places.append(place)
             end = place.end
-        mapped = torch.from_numpy(self.mapped(file, end))
+        mapped = torch.from_numpy(self.mapping(file, end))
         for tensor, place in zip(tensors, places, strict=True):
             view_of(mapped, place).copy_(tensor)
         return places
 
     def read(self, place: TensorPlace) -> Tensor:
         """The tensor at a place: a view of the file. Raises RunError if the file was deleted."""
-        return view_of(torch.from_numpy(self.written(place.file, place.end)), place)
+        return view_of(torch.from_numpy(self.existing_mapping(place.file, place.end)), place)
 
-    def mapped(self, file: int, size: int) -> np.ndarray:
+    def mapping(self, file: int, size: int) -> np.ndarray:
         """A uint8 view of a whole file of at least `size` bytes; the same array until the file grows."""
         known = self._mapped.get(file)
         if known is None or len(known) < size:
             known = self._mapped[file] = self._map(file, size, os.O_RDWR | os.O_CREAT)
         return known
 
-    def written(self, file: int, size: int) -> np.ndarray:
-        """As `mapped`, of a file that another process has written. Raises RunError if the file was deleted."""
+    def existing_mapping(self, file: int, size: int) -> np.ndarray:
+        """As `mapping`, of a file that another process has written. Raises RunError if the file was deleted."""
         known = self._mapped.get(file)
         if known is None or len(known) < size:
             try:
@@ -132,7 +132,7 @@ class Arena:
     def read(self, places: Sequence[TensorPlace]) -> list[Tensor]:
         """The tensors at places of one taken file, which is free again when all are gone."""
         file, end = places[0].file, max(place.end for place in places)
-        whole = self._files.written(file, end)
+        whole = self._files.existing_mapping(file, end)
         if len(whole) != self._sizes[file]:  # it has grown and moved
             self._at = {at: known for at, known in self._at.items() if known != file}
             self._at[whole.ctypes.data], self._sizes[file] = file, len(whole)

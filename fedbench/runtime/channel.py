@@ -20,11 +20,11 @@ from fedbench.runtime.exchange import Order, Reply
 
 
 @dataclass(frozen=True)
-class Attached:
+class TensorIndex:
     """Index of a packed tensor among the arrays that come with the message, or the references after it."""
 
     index: int
-    referred: bool = False
+    by_reference: bool = False
 
 
 @dataclass
@@ -56,15 +56,15 @@ class DriverEnd:
         arrays: list[np.ndarray] = []
         references: list[Any] = []
 
-        def change(tensor: Tensor) -> TensorPlace | Attached:
+        def change(tensor: Tensor) -> TensorPlace | TensorIndex:
             if tensor.nbytes < SMALLEST_SHARED:
                 arrays.append(tensor.contiguous().numpy())
-                return Attached(len(arrays) - 1)
+                return TensorIndex(len(arrays) - 1)
             found = self._stored(tensor, near)
             if isinstance(found, TensorPlace):
                 return found
             references.append(found)
-            return Attached(len(references) - 1, referred=True)
+            return TensorIndex(len(references) - 1, by_reference=True)
 
         alone = sum(task.train and task.share is None for task in order.tasks)
         total = any(task.share is not None for task in order.tasks)
@@ -103,7 +103,7 @@ class DriverEnd:
                 self._upload_bytes = max(place.end for place in places.values())
                 unused -= {place.file for place in places.values()}
             message.tensors = {
-                n: as_tensor(arrays[t.index]).clone() if isinstance(t, Attached) else t for n, t in held.items()
+                n: as_tensor(arrays[t.index]).clone() if isinstance(t, TensorIndex) else t for n, t in held.items()
             }
         for file in unused:
             self._arena.give_back(file)
@@ -123,7 +123,7 @@ class HostEnd:
         def change(found: Any) -> Tensor:
             if isinstance(found, TensorPlace):
                 return self._files.read(found)
-            return as_tensor((references if found.referred else packed.arrays)[found.index])
+            return as_tensor((references if found.by_reference else packed.arrays)[found.index])
 
         return with_tensors(packed.order, change)
 
@@ -148,7 +148,7 @@ class HostEnd:
             if isinstance(found, TensorPlace):
                 return found
             arrays.append(found.contiguous().numpy())
-            return Attached(len(arrays) - 1)
+            return TensorIndex(len(arrays) - 1)
 
         for message in reply.messages():
             message.tensors = {n: change(t) for n, t in message.tensors.items()}

@@ -31,7 +31,7 @@ class Checkpoints:
         self._shards = Shards(folder)
         self._ended, self._took = time.perf_counter(), 0.0
 
-    def due(self, round: int) -> bool:
+    def is_due(self, round: int) -> bool:
         """Whether a checkpoint is due after a round. The choice of rounds does not affect results."""
         if round == self._rounds:
             return self._keep_last

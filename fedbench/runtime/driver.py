@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fedbench.data.prepared import Prepared
+from fedbench.data.prepared import PreparedDataset
 from fedbench.engine.probe import model_warnings
 from fedbench.errors import ConfigError, RunError, place_of_code
 from fedbench.methods.base import ExtraPass, Method
@@ -93,8 +93,8 @@ class Driver:
         self.costs, self.homes = ClientCosts(sizes), Homes(hosts.count)
         self.record = RoundRecord()
         trainers = lambda round: self.calendar.trainers(self.calendar.participants(round))  # noqa: E731
-        wanted = self.config.save_models or self.config.save_predictions
-        self.points = KeptPoints(wanted, self.config.rounds, self.method.after_fit, trainers)
+        keeps_any = self.config.save_models or self.config.save_predictions
+        self.points = KeptPoints(keeps_any, self.config.rounds, self.method.after_fit, trainers)
         kept = self.config, self.seed, self.points, recorder.folder
         self.models = KeptModels(*kept, parts)
         self.predictions = KeptPredictions(*kept)
@@ -118,7 +118,7 @@ class Driver:
         config, dataset, seed = run.config, run.dataset, run.seed
         dealt = run.partition()
         release_freed_memory()
-        known = Prepared.of(dataset) if dataset.folder else None
+        known = PreparedDataset.of(dataset) if dataset.folder else None
         parts = build_parts(run, dealt, seed)
         largest = max(trees.nbytes(own.learner.initial()) for own in parts.models)
         state_bytes = parts.context.clients * largest
@@ -169,7 +169,7 @@ class Driver:
         dealt, moves = self.homes.deal(tasks, self.costs.of, self.costs.measured)
         global_model = self._global_model() if evaluate else None
         orders = [
-            Order(number, own, global_model, gone=self.homes.take_departed(host)) for host, own in enumerate(dealt)
+            Order(number, own, global_model, moved_away=self.homes.take_moved(host)) for host, own in enumerate(dealt)
         ]
         sent = time.perf_counter()
         # 3. the hosts work
@@ -301,7 +301,9 @@ class Driver:
             )
         tasks = [ClientTask(client, question, self.homes.round_saved(client)) for client in range(self.context.clients)]
         dealt, _ = self.homes.deal(tasks, self.costs.of, movable=False)
-        orders = [Order(number, own, extra=True, gone=self.homes.take_departed(host)) for host, own in enumerate(dealt)]
+        orders = [
+            Order(number, own, extra=True, moved_away=self.homes.take_moved(host)) for host, own in enumerate(dealt)
+        ]
         replies = self.hosts.exchange(orders)
         self.uses_rounds |= any(reply.uses_rounds for reply in replies)
         reports = [report for reply in replies for report in reply.reports]
@@ -436,7 +438,7 @@ class Driver:
     def _checkpoint(self) -> None:
         """Write a checkpoint if one is due; if the disk is full, the run continues without it."""
         round = self.record.number
-        if self.checkpoints.due(round):
+        if self.checkpoints.is_due(round):
             try:
                 self.checkpoints.keep(round, self._content, self._versions(), self.hosts.snapshot)
             except OSError as error:

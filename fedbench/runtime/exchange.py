@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from fedbench.config import Config
 from fedbench.data.partitions import Partition
-from fedbench.data.prepared import Prepared
+from fedbench.data.prepared import PreparedDataset
 from fedbench.methods.messages import Message, Upload
 from fedbench.runtime.sums import Total
 from fedbench.tasks import Score
@@ -42,7 +42,7 @@ class Setup:
     config: Config
     seed: int
     partition: Partition
-    data: Prepared | None = None
+    data: PreparedDataset | None = None
     states: Path | None = None
     state_bytes: int = 0
     device: str = "cpu"
@@ -80,14 +80,14 @@ class Order:
     """The message to a host. number: of the exchange.
 
     global_model: evaluated if a task asks for it. extra: whether this is an extra pass, in which clients answer.
-    gone: clients that have moved to another host since the last exchange.
+    moved_away: clients that have moved to another host since the last exchange.
     """
 
     number: int
     tasks: list[ClientTask]
     global_model: Message | None = None
     extra: bool = False
-    gone: Sequence[int] = ()
+    moved_away: Sequence[int] = ()
 
 
 @dataclass

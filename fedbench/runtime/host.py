@@ -153,7 +153,7 @@ class Host:
         if order.number % WATCH_EVERY == 0:
             self._watched.clear()
         self._sent.clear()
-        for client in order.gone:
+        for client in order.moved_away:
             self.store.drop(client)
         self._total, self._pending, self._pending_bytes = Total(), [], 0
         works = [partial(self._next, *both, order) for both in zip_longest(order.tasks, order.tasks[1:])]

@@ -34,13 +34,13 @@ class KeptModels:
 
     def __init__(self, config: Config, seed: int, points: KeptPoints, folder: Path, parts: Parts | None = None) -> None:
         self.points, self.parts = points, parts
-        self.wanted, self.name = config.save_models, config.method.name
+        self.saves, self.name = config.save_models, config.method.name
         self.folder = folder / MODELS_FOLDER / f"seed-{seed}"
         self._known: dict[str, dict[str, Any]] = {}
 
     def take(self, number: int, reports: Sequence[Report]) -> Iterator[str]:
         """Write the received models; yields a warning for each that could not be written."""
-        for report in reports if self.wanted else ():
+        for report in reports if self.saves else ():
             for name in self.points.models_to_keep(report.client, number):
                 for point in self.points.points(name):
                     if name in report.models:

@@ -7,16 +7,16 @@ from functools import cached_property
 class KeptPoints:
     """Names the models of an exchange that have the scores of the last round.
 
-    wanted: whether anything is kept. rounds: of the run. after_fit: origin of the method's models of this point
+    keeps_any: whether anything is kept. rounds: of the run. after_fit: origin of the method's models of this point
     (`Method.after_fit`). drawn: the participants of a round.
     """
 
-    def __init__(self, wanted: bool, rounds: int, after_fit: str, drawn: Callable[[int], Iterable[int]]) -> None:
-        self.wanted, self.rounds, self.after_fit, self._drawn = wanted, rounds, after_fit, drawn
+    def __init__(self, keeps_any: bool, rounds: int, after_fit: str, drawn: Callable[[int], Iterable[int]]) -> None:
+        self.keeps_any, self.rounds, self.after_fit, self._drawn = keeps_any, rounds, after_fit, drawn
 
     def models_to_keep(self, client: int, number: int) -> Sequence[str]:
         """The models to keep of a client in this exchange, among those evaluated in it."""
-        if not self.wanted:
+        if not self.keeps_any:
             return ()
         last, ends = self.last.get(client, 0), number == self.rounds
         when = {

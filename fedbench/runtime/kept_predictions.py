@@ -23,13 +23,13 @@ class KeptPredictions:
     """
 
     def __init__(self, config: Config, seed: int, points: KeptPoints, folder: Path) -> None:
-        self.points, self.wanted, self.name = points, config.save_predictions, config.method.name
+        self.points, self.saves, self.name = points, config.save_predictions, config.method.name
         self.folder, self.file = folder, seed_file(folder, seed)
 
     def take(self, number: int, reports: Sequence[Report]) -> Iterator[str]:
         """Store what was received; yields a warning for each client that has none at a point."""
         arrays: dict[str, np.ndarray] = {}
-        for report in reports if self.wanted else ():
+        for report in reports if self.saves else ():
             for name in self.points.models_to_keep(report.client, number):
                 for point in self.points.points(name):
                     if name in report.predictions:
@@ -41,7 +41,7 @@ class KeptPredictions:
             pieces = self.folder / PIECES
             pieces.mkdir(parents=True, exist_ok=True)
             write_arrays_atomically(pieces / f"exchange-{number:06d}.npz", arrays)
-        if self.wanted and number == self.points.rounds:
+        if self.saves and number == self.points.rounds:
             self._write_all()
 
     def _write_all(self) -> None:

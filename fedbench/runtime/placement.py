@@ -74,12 +74,12 @@ class Home:
 class Homes:
     """The homes of clients: a client with a private state is at home on its host, and moves only together with it.
 
-    gone: by host, the clients that have left it since its last order.
+    moved_away: by host, the clients that have left it since its last order.
     """
 
     hosts: int
     of: dict[int, Home] = field(default_factory=dict)
-    gone: dict[int, list[int]] = field(default_factory=dict)
+    moved_away: dict[int, list[int]] = field(default_factory=dict)
 
     def round_saved(self, client: int) -> int:
         """The round in which the client's state was saved; 0 before the first."""
@@ -102,9 +102,9 @@ class Homes:
         """The clients at home on a host, with the rounds of their states."""
         return {client: home.kept for client, home in sorted(self.of.items()) if home.host == host}
 
-    def take_departed(self, host: int) -> list[int]:
+    def take_moved(self, host: int) -> list[int]:
         """The clients that have left a host since the last call."""
-        return self.gone.pop(host, [])
+        return self.moved_away.pop(host, [])
 
     def deal(
         self, tasks: Sequence[ClientTask], costs: Callable[[ClientTask], float], movable: bool
@@ -150,7 +150,7 @@ class Homes:
             moves.append(Relocation(client, self.of[client].kept, most, least))
             moved.add(client)
             self.of[client].host = least
-            self.gone.setdefault(most, []).append(client)
+            self.moved_away.setdefault(most, []).append(client)
             dealt[most].remove(best)
             dealt[least].append(best)
             loads[most] -= cost[client]

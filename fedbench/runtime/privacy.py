@@ -11,7 +11,7 @@ from fedbench.runtime.client_privacy import check_client_privacy, client_budget
 from fedbench.runtime.sample_privacy import SampleBudget, check_sample_privacy
 
 
-class Budget(Protocol):
+class PrivacyBudget(Protocol):
     """Epsilon over the rounds of a run."""
 
     def traces(self, rounds: int, steps: Mapping[int, int]) -> dict[tuple[int, str], float]:
@@ -37,7 +37,7 @@ def check_privacy(config: Config, method: Method) -> None:
         check_client_privacy(config, method)
 
 
-def privacy_budget(asked: PrivacyConfig, method: Method) -> Budget | None:
+def privacy_budget(asked: PrivacyConfig, method: Method) -> PrivacyBudget | None:
     """The budget of a run; none without noise, or if clients send nothing."""
     if not asked.noise:
         return None

@@ -36,7 +36,7 @@ TRACED, CHECKED = 2, 32
 
 
 @dataclass(frozen=True)
-class Exported:
+class ExportedModel:
     """An exported model. missing: why there is no predict.py; empty if there is one.
 
     difference: the largest one between a program's outputs and fedbench's, over `samples` samples; None if unknown.
@@ -55,7 +55,7 @@ def export(
     point: str = "after_agg",
     seed: int | None = None,
     out: str | Path | None = None,
-) -> Exported:
+) -> ExportedModel:
     """Exports the model of a client, or the `"global"` one, that a run kept. Raises ConfigError.
 
     format: safetensors, a whole state dict beside a script that imports the model's class; torch.export or onnx, a
@@ -75,7 +75,7 @@ def export(
         missing, found = NESTED if is_nested(run.dataset.fields) else "", _write_program(file, run.dataset, learner)
     (target / SCRIPT).unlink(missing_ok=True)
     write_beside(target, about, None if missing else SCRIPTS[format](about, file.name))
-    return Exported(file, missing, *found)
+    return ExportedModel(file, missing, *found)
 
 
 class Program(nn.Module):

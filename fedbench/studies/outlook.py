@@ -23,7 +23,7 @@ MOST_LISTED = 24
 """Points of a method that are listed one by one."""
 
 
-class Planned(Protocol):
+class PlannedStudy(Protocol):
     """What is asked of a study: its methods with their points, and the configurations of its runs."""
 
     plan: Plan
@@ -37,7 +37,7 @@ class Planned(Protocol):
     def final_config(self, method: ComparedMethod) -> Config: ...
 
 
-def outlook(studies: Sequence[Planned]) -> Iterator[str]:
+def outlook(studies: Sequence[PlannedStudy]) -> Iterator[str]:
     """Lines about a planned study: points, runs, and estimated time."""
     for study in studies:
         inside = f"{study.setting}: " if study.setting else ""
@@ -55,7 +55,7 @@ def outlook(studies: Sequence[Planned]) -> Iterator[str]:
     yield from cost(studies)
 
 
-def cost(studies: Sequence[Planned]) -> Iterator[str]:
+def cost(studies: Sequence[PlannedStudy]) -> Iterator[str]:
     """Runs, their gradient steps and estimated time, and what a race adds to these. Raises ConfigError."""
     runs = [config for study in studies for config in study.expected()]
     steps, hours = sum(map(steps_of, runs)), hours_of(runs)
@@ -68,7 +68,7 @@ def cost(studies: Sequence[Planned]) -> Iterator[str]:
     yield from _cost_of_races(racing)
 
 
-def _cost_of_races(studies: Sequence[Planned]) -> Iterator[str]:
+def _cost_of_races(studies: Sequence[PlannedStudy]) -> Iterator[str]:
     """How much longer studies take that add seeds until they are decided."""
     if not studies:
         return

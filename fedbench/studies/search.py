@@ -56,7 +56,7 @@ class Search:
 
 
 @dataclass(frozen=True)
-class Tried:
+class TriedPoint:
     """A point of a search. score: higher is better; the last one of a stopped trial; None: no score yet."""
 
     values: Values
@@ -64,7 +64,7 @@ class Tried:
     stopped: bool = False
 
 
-def propose(space: Space, tried: Sequence[Tried], takes: Callable[[Values], bool]) -> Values | None:
+def propose(space: Space, tried: Sequence[TriedPoint], takes: Callable[[Values], bool]) -> Values | None:
     """Optuna's next point; None if it finds no valid new point.
 
     The point depends only on the number of tried points and their scores, so that an interrupted search continues
@@ -77,7 +77,7 @@ def propose(space: Space, tried: Sequence[Tried], takes: Callable[[Values], bool
         return _proposed(OptunaSearch, space, tried, takes)
 
 
-def _proposed(kind: Any, space: Space, tried: Sequence[Tried], takes: Callable[[Values], bool]) -> Values | None:
+def _proposed(kind: Any, space: Space, tried: Sequence[TriedPoint], takes: Callable[[Values], bool]) -> Values | None:
     domains, known = _domains(space), {point_name(point.values) for point in tried}
     try:
         own = kind.convert_search_space(domains)
@@ -95,7 +95,7 @@ def _proposed(kind: Any, space: Space, tried: Sequence[Tried], takes: Callable[[
     return None
 
 
-def _tell(search: Any, point: Tried) -> None:
+def _tell(search: Any, point: TriedPoint) -> None:
     if point.score is None or not isfinite(point.score):
         return
     if point.stopped:

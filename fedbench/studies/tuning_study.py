@@ -20,7 +20,7 @@ from fedbench.results.race import race_of
 from fedbench.results.tables import FinalScores
 from fedbench.runtime.resolved import ResolvedRun
 from fedbench.studies.compared_methods import TUNE_SEEDS, ComparedMethod
-from fedbench.studies.search import Tried, propose
+from fedbench.studies.search import TriedPoint, propose
 from fedbench.studies.space import Values, at_an_end, limits_of, next_past_end
 from fedbench.tasks import Metric
 
@@ -213,15 +213,15 @@ class TuningStudy:
     def _has_missing_jobs(self, method: ComparedMethod, values: Values) -> bool:
         return any(job.outcome().status == "missing" for job in self._jobs_of(method, values))
 
-    def _score_of_point(self, method: ComparedMethod, values: Values, metric: Metric) -> Tried:
+    def _score_of_point(self, method: ComparedMethod, values: Values, metric: Metric) -> TriedPoint:
         """A point with its mean score over the tuning seeds, higher is better; of stopped jobs their last score."""
         jobs = self._jobs_of(method, values)
         stopped = [found.score for job in jobs if (found := job.outcome()).score is not None]
         if stopped:
-            return Tried(values, fmean(stopped), stopped=True)
+            return TriedPoint(values, fmean(stopped), stopped=True)
         scores = [job.entry(self.folder).scores.get("val") for job in jobs]
         known = [score if metric.higher else -score for score in scores if score is not None]
-        return Tried(values, fmean(known) if jobs and len(known) == len(jobs) else None)
+        return TriedPoint(values, fmean(known) if jobs and len(known) == len(jobs) else None)
 
     def choose(self, metric: Metric) -> None:
         """Choose the best point of every method. Raises ConfigError if the required one has none."""

@@ -52,7 +52,7 @@ class Binary(Task):
     metrics = (Metric("accuracy", "accuracy", share=True), Metric("loss", "binary cross-entropy", higher=False))
     meaning = "0 or 1 for one logit"
     outputs_are = "logits"
-    known = {  # noqa: RUF012
+    optional_metrics = {  # noqa: RUF012
         "auroc": FurtherMetric(Metric("auroc", "AUROC", share=True, over_samples=False), binary_auroc),
         "f1": FurtherMetric(Metric("f1", "F1", share=True, over_samples=False), f1),
         "average_precision": FurtherMetric(

@@ -21,7 +21,7 @@ class Classification(Task):
     meaning = "classes"
     outputs_are = "class scores"
     classes = True
-    known = OF_CLASSES
+    optional_metrics = OF_CLASSES
 
     def read_targets(self, values: "Array", names: Sequence[str] = (), classes: int | None = None) -> Targets:
         from fedbench.tasks.class_numbers import read_classes

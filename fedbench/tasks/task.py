@@ -27,7 +27,7 @@ class Task(ABC):
     name: as it is asked for. metrics: of a score, the primary one first, which tables, reports and choices use.
     loss_metric: the mean loss. meaning, outputs_are: what targets and outputs are, in errors. classes: whether targets
     are class numbers, int64 `[b]`, and outputs class scores `[b, C]`. by_label: whether a score also has single labels,
-    as `PRIMARY/label=3`. known: optional metrics by name; further: those that are recorded.
+    as `PRIMARY/label=3`. optional_metrics: optional metrics by name; further: those that are recorded.
     """
 
     name: str = ""
@@ -37,7 +37,7 @@ class Task(ABC):
     outputs_are: str = "numbers"
     classes: bool = False
     by_label: bool = False
-    known: dict[str, FurtherMetric] = {}  # noqa: RUF012
+    optional_metrics: dict[str, FurtherMetric] = {}  # noqa: RUF012
     further: tuple[FurtherMetric, ...] = ()
 
     @property
@@ -49,7 +49,7 @@ class Task(ABC):
         own = [metric.name for metric in self.metrics]
         asked = [*names, *([primary] if primary and primary not in (*own, *names) else [])]
         task = copy(self)
-        new = tuple(further_metric(name, self.known) for name in asked if name not in own)
+        new = tuple(further_metric(name, self.optional_metrics) for name in asked if name not in own)
         task.further = (*self.further, *new)
         every = (*self.metrics, *(more.metric for more in new))
         task.metrics = tuple(sorted(every, key=lambda metric: metric.name != primary))

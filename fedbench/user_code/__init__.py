@@ -36,7 +36,7 @@ class Code:
 
 
 @dataclass(frozen=True)
-class Outdated:
+class OutdatedCode:
     """Why the code of a class or function differs from its files.
 
     files: those that differ. names: what differs. modules: to be imported again, in this order.
@@ -131,7 +131,7 @@ def look_again(path: str) -> None:
         thing.look_again()
 
 
-def find_outdated(path: str) -> Outdated | None:
+def find_outdated(path: str) -> OutdatedCode | None:
     """How `package.module:name` in this process differs from its files, or None."""
     modules, now = with_imports(_roots(path), _as_loaded), with_imports(_roots(path), on_disk)
     found = code_differences(modules)
@@ -139,7 +139,7 @@ def find_outdated(path: str) -> Outdated | None:
     files = {file for name in {*written, *(one.source for one in found)} for file in modules[name].files}
     again = _with_importers({*written, *(one.module for one in found)}, modules)
     names = sorted({one.name for one in found if one.module not in written})
-    return Outdated(sorted(files), names, _in_order(again, modules)) if files else None
+    return OutdatedCode(sorted(files), names, _in_order(again, modules)) if files else None
 
 
 def different_files(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
@@ -211,15 +211,15 @@ def _in_order(names: set[str], modules: Mapping[str, Module]) -> list[str]:
 
 
 @contextmanager
-def exits_refused() -> Iterator[None]:
+def refuse_exits() -> Iterator[None]:
     """A block that runs user code. Raises ConfigError if it tries to exit the process."""
     try:
         yield
     except SystemExit as stop:
-        raise ConfigError(told_exit(stop)) from stop
+        raise ConfigError(exit_text(stop)) from stop
 
 
-def told_exit(stop: SystemExit) -> str:
+def exit_text(stop: SystemExit) -> str:
     """The line of user code that tried to exit the process."""
     frames = traceback.extract_tb(stop.__traceback__)
     own = [frame for frame in frames if is_own(Path(frame.filename))] or frames

@@ -17,7 +17,7 @@ SCALARS = (*TEXTS, bytes, bytearray, int, float, complex, np.generic)
 class PlainValue(NamedTuple):
     """A value without parts: its identity in words and as bytes, and the count of its numbers."""
 
-    described: Any
+    description: Any
     whole: Any = b""
     numbers: int = 0
 
@@ -28,7 +28,7 @@ def add_memory(value: Any, digest: Any, inside: tuple[int, ...] = ()) -> int:
     inside: the identities of the enclosing objects. Returns the count of numbers, including bytes.
     """
     if own := plain_value(value):
-        digest.update(repr(own.described).encode())
+        digest.update(repr(own.description).encode())
         digest.update(own.whole)
         return own.numbers
     parts = None if id(value) in inside else parts_held(value)
@@ -54,9 +54,9 @@ def plain_value(value: Any) -> PlainValue | None:
         content = value.tobytes()
         return PlainValue((value.size, value.mode), content, len(content))
     if isinstance(value, SCALARS):
-        return PlainValue(value, numbers=numbers_in([value]))
+        return PlainValue(value, numbers=count_numbers([value]))
     if isinstance(value, list | tuple) and all(issubclass(kind, SCALARS) for kind in kinds_of(value)):
-        return PlainValue([*value], numbers=numbers_in(value))
+        return PlainValue([*value], numbers=count_numbers(value))
     return None
 
 
@@ -70,7 +70,7 @@ def kinds_of(values: Sequence[Any]) -> set[type]:
     return set(map(type, values))
 
 
-def numbers_in(values: Sequence[Any]) -> int:
+def count_numbers(values: Sequence[Any]) -> int:
     """The count of numbers or bytes; 0 if there are texts among them."""
     kinds = kinds_of(values)
     if kinds <= {bytes, bytearray}:

@@ -63,13 +63,13 @@ def main(argv: list[str]) -> int:
     from fedbench_papers.claims.page import tally
     from fedbench_papers.claims.record import CLAIMS_FILE, ClaimsRecord
     from fedbench_papers.claims.rows import DATA
-    from fedbench_papers.claims.study import claims, cost_table, read_entries, verdict_line
+    from fedbench_papers.claims.study import claims, read_entries, rows_table, verdict_line
     from fedbench_papers.image_sources import read_sources
 
     sources = read_sources(split_words(asked.sources), list(DATA))
     only = rows_named(asked)
     if not asked.only:
-        print("\n".join(text_lines(cost_table(sources, config.out, conditions).to_dict("records"), conditions)))
+        print("\n".join(text_lines(rows_table(sources, config.out, conditions).to_dict("records"), conditions)))
         return OK
     stages = Stages("claims", config)
     try:

@@ -110,20 +110,20 @@ def cells(part: Tree) -> list[str]:
     name = f"{part['part']}: {part['case']}" if part["case"] else part["part"]
     rule = ", ".join(filter(None, (RULE_WORDS[part["rule"]], POINT_WORDS[part["point"]])))
     rule += " (shown, not judged)" if not part["judged"] and part["rule"] != "shown" and not part["case"] else ""
-    values = ", ".join(number(value) for value in part["values"])
+    values = ", ".join(two_digits(value) for value in part["values"])
     said = corrected_verdict(part)
-    return [name, rule, said, estimate(part), number(part["delta"]), p_words(part), values, remarks_on(part)]
+    return [name, rule, said, estimate(part), two_digits(part["delta"]), p_words(part), values, part_remarks(part)]
 
 
 def estimate(part: Tree) -> str:
     """`+1.2 (0.3 to 2.1)`."""
     if part["mean"] is None:
         return ""
-    ends = "" if part["low"] is None else f" ({number(part['low'])} to {number(part['high'])})"
+    ends = "" if part["low"] is None else f" ({two_digits(part['low'])} to {two_digits(part['high'])})"
     return f"{part['mean']:+.2f}{ends}"
 
 
-def remarks_on(part: Tree) -> str:
+def part_remarks(part: Tree) -> str:
     said = [part["note"]]
     if corrected_verdict(part) != part["verdict"]:
         said.append("holds before the correction, not after it")
@@ -152,7 +152,7 @@ def corrected_verdict(part: Tree) -> str:
     return corrected(part["verdict"], adjusted_p(part))
 
 
-def number(value: float | None) -> str:
+def two_digits(value: float | None) -> str:
     return "" if value is None else f"{value:.2f}"
 
 
@@ -216,14 +216,14 @@ def tally(rows: Sequence[Tree]) -> str:
     done = sum(bool(row["parts"]) for row in rows)
     if not done:
         return f"None of {len(rows)} rows was run yet."
-    kinds = [kind_of(part) for part in parts]
+    kinds = [counted_verdict(part) for part in parts]
     tests = sum(part["p"] is not None for part in parts)
     counts = ", ".join(f"{said}: {kinds.count(kind)}" for kind, said in TALLY.items() if kind in kinds)
     of = f"{done} of {len(rows)} rows were run, with {plural(len(parts), 'part')} and {plural(tests, 'test')}."
     return f"{of} {counts[:1].upper()}{counts[1:]}."
 
 
-def kind_of(part: Tree) -> str:
+def counted_verdict(part: Tree) -> str:
     """The verdict of a part as counted: what holds by a corrected test counts apart from a property without a test."""
     said = corrected_verdict(part)
     return said if said not in (HOLDS, WEAKER) else HOLDS if part["p"] is not None else PROPERTY

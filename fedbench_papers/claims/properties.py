@@ -16,7 +16,7 @@ from fedbench_papers.claims.verdicts import (
     Verdict,
     above,
     has_too_few,
-    identity_of,
+    identity_verdict,
     of_seeds,
     property_of,
 )
@@ -87,7 +87,7 @@ def same_numbers(arms: Arms, point: str, first: str, second: str) -> Verdict:
         and of_seed(one.traces, seed).equals(of_seed(other.traces, seed))
         for seed in sorted(set(one.metrics["seed"]) & set(other.metrics["seed"]))
     }
-    return identity_of(flags)
+    return identity_verdict(flags)
 
 
 def of_seed(table: pd.DataFrame, seed: int) -> pd.DataFrame:
@@ -195,7 +195,7 @@ def fewer_bytes(arms: Arms, point: str, small: Sequence[str], large: str, factor
             ratio = most[seed] / own
             flags[seed] = flags.get(seed, True) and ratio > factor
             said.append(f"{label}: {own:,.0f} bytes against {most[seed]:,.0f}, factor {ratio:,.0f}")
-    return identity_of(flags, note="; ".join(said))
+    return identity_verdict(flags, note="; ".join(said))
 
 
 def bytes_between(arms: Arms, point: str, first: str, second: str, factors: Sequence[float]) -> Verdict:
@@ -203,7 +203,7 @@ def bytes_between(arms: Arms, point: str, first: str, second: str, factors: Sequ
     others, (least, most) = _bytes_up(arms[second]), factors
     ratios = {seed: own / others[seed] for seed, own in _bytes_up(arms[first]).items()}
     said = "factor " + ", ".join(f"{ratio:.4f}" for ratio in ratios.values())
-    return identity_of({seed: least <= ratio <= most for seed, ratio in ratios.items()}, note=said)
+    return identity_verdict({seed: least <= ratio <= most for seed, ratio in ratios.items()}, note=said)
 
 
 def bounded_gradients(arms: Arms, point: str, label: str, rate: float, images: int, public: int, steps: int) -> Verdict:

@@ -74,7 +74,7 @@ def claims(
                 if not is_finished(folder / name):
                     run_row(rows[name], folder, at_once, watch)
             run_row(row, folder, at_once, watch)
-        write_entries(folder, rows, {row.id: entry_of(row, folder)}, conditions)
+        write_entries(folder, rows, {row.id: row_entry(row, folder)}, conditions)
     return Claims(folder)
 
 
@@ -164,7 +164,7 @@ class RowRuns:
         ]
 
 
-def entry_of(row: Row, folder: Path) -> dict[str, Any]:
+def row_entry(row: Row, folder: Path) -> dict[str, Any]:
     """A row of the table, with its parts."""
     if row.reason:
         return {"status": row.reason, "parts": []}
@@ -268,7 +268,7 @@ def adjust_p_values(parts: Sequence[dict[str, Any]]) -> None:
         part["p_adjusted"] = next(values) if own else None
 
 
-def cost_table(
+def rows_table(
     sources: Mapping[str, str] | None = None, out: Path | str | None = None, conditions: Conditions | None = None
 ) -> pd.DataFrame:
     """Every row with its cost beyond the rows before it, and its verdict so far.

@@ -198,7 +198,7 @@ def property_of(flags: Mapping[int, bool], least: int | None = None, note: str =
     return Verdict(FAILS if right < len(flags) / 2 else UNDECIDED, note=said)
 
 
-def identity_of(flags: Mapping[int, bool], note: str = "") -> Verdict:
+def identity_verdict(flags: Mapping[int, bool], note: str = "") -> Verdict:
     """Of what must be true: one seed shows it, and one seed in which it is false is a mistake of the implementation."""
     right = sum(flags.values())
     said = f"true in {right} of {len(flags)} seeds" + (f"; {note}" if note else "")

@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 from fedbench.report import typeset
 from fedbench.report.curves import round_values, thin_out
 from fedbench.report.figures import legend
-from fedbench.report.parts import Part, charts
+from fedbench.report.parts import ChartSection, charts
 from fedbench.report.study import POINT_NAMES
 from fedbench.report.template import page_of
 from fedbench.report.theme import LIGHT, METHOD_COLOURS, axis, figure, round_axis, score_axis
@@ -185,7 +185,7 @@ def write_figure(made: ReproductionRecord, folder: Path) -> Path:
         heads=HEADS,
         lines=lines,
         pages=[(cell.name, f"{cell.path}/report.html") for cell in made.cells],
-        parts=[Part("figure", "Figure", pictures, picture_words(made))] if pictures else [],
+        parts=[ChartSection("figure", "Figure", pictures, picture_words(made))] if pictures else [],
         open=made.open,
     )
     write_atomically(folder / "report.html", page)

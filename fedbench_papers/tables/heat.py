@@ -32,7 +32,7 @@ def heat_maps(found: Sequence[ComparedNumber]) -> list[Chart]:
 
 def two_options(methods: Sequence[str]) -> dict[str, Options] | None:
     """The options by method, if all methods are one with the same two options, of two or more values each."""
-    found = {method: options_of(method) for method in methods}
+    found = {method: options_in_name(method) for method in methods}
     names = {(method.partition(" ")[0], *own) for method, own in found.items()}
     keys = next(iter(names))[1:] if len(names) == 1 else ()
     if len(keys) != 2 or any(len({own[key] for own in found.values()}) < 2 for key in keys):
@@ -40,7 +40,7 @@ def two_options(methods: Sequence[str]) -> dict[str, Options] | None:
     return found
 
 
-def options_of(method: str) -> Options:
+def options_in_name(method: str) -> Options:
     """`co-pfl grad_score=off pred_score=on` -> `{"grad_score": "off", "pred_score": "on"}`."""
     return dict(pair.split("=", 1) for pair in method.split(" ")[1:])
 

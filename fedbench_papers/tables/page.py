@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 from scipy import stats
 
 from fedbench.report import typeset
-from fedbench.report.parts import Part, charts
+from fedbench.report.parts import ChartSection, charts
 from fedbench.report.study import POINT_NAMES
 from fedbench.report.template import page_of
 from fedbench.report.theme import LIGHT, axis, figure
@@ -196,8 +196,8 @@ def reproduction_values(
     intro = "A point is a number of the paper; on the line both agree. Bars: half of our 95 % interval over seeds."
     maps = "Test accuracy in %. Each map has colours of its own, from its lowest to its highest number."
     parts = [
-        Part("against", "Ours against the paper's", charts(("against", "", against(found), "")), intro),
-        Part("heat", "Accuracy over two options", heat_maps(found), maps),
+        ChartSection("against", "Ours against the paper's", charts(("against", "", against(found), "")), intro),
+        ChartSection("heat", "Accuracy over two options", heat_maps(found), maps),
     ]
     return {
         "kind": "reproduce",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fedbench.cli import COMMANDS, Printed, command, main
+from fedbench.cli import COMMANDS, PrintedExit, command, main
 from fedbench.errors import ConfigError
 
 ROOT = Path(__file__).parents[2]
@@ -78,7 +78,13 @@ def test_a_module_that_ends_the_process_is_a_mistake_and_no_silent_success(tmp_p
 
 @pytest.mark.parametrize(
     ("error", "code"),
-    [(ConfigError("x"), 2), (KeyboardInterrupt(), 130), (RuntimeError("x"), 1), (Printed(), 0), (SystemExit(0), 2)],
+    [
+        (ConfigError("x"), 2),
+        (KeyboardInterrupt(), 130),
+        (RuntimeError("x"), 1),
+        (PrintedExit(), 0),
+        (SystemExit(0), 2),
+    ],
 )
 def test_exit_codes(error, code):
     @command

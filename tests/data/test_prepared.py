@@ -5,7 +5,7 @@ import pytest
 
 from fedbench.config import Config
 from fedbench.data.dataset import Dataset
-from fedbench.data.prepared import Prepared
+from fedbench.data.prepared import PreparedDataset
 from fedbench.errors import ConfigError
 
 
@@ -18,36 +18,36 @@ def digits() -> Dataset:
 def elsewhere(tmp_path, monkeypatch):
     """Another machine: its cache is empty, and it does not see the driver's."""
 
-    def move(prepared: Prepared) -> Prepared:
+    def move(prepared: PreparedDataset) -> PreparedDataset:
         monkeypatch.setenv("FEDBENCH_CACHE", str(tmp_path / "far"))
-        return Prepared(tmp_path / "unseen" / prepared.folder.name, prepared.digest, prepared.mean, prepared.std)
+        return PreparedDataset(tmp_path / "unseen" / prepared.folder.name, prepared.digest, prepared.mean, prepared.std)
 
     return move
 
 
 def test_the_same_machine_finds_the_same_folder_with_the_constants_in_use(digits):
-    found = Prepared.of(digits).find()
+    found = PreparedDataset.of(digits).find()
     assert found.folder == digits.folder
     assert found.mean == (0.25,)
 
 
 def test_another_machine_has_it_once_it_was_sent(digits, elsewhere):
-    here = Prepared.of(digits)
+    here = PreparedDataset.of(digits)
     files = here.files()
     there = elsewhere(here)
     assert there.find() is None
-    written = there.written(files)
+    written = there.copy_here(files)
     assert np.array_equal(written.samples, digits.samples)
     assert np.array_equal(written.targets, digits.targets)
     assert written.mean == (0.25,)
     assert there.find().folder == written.folder
-    assert there.written({}).folder == written.folder  # nothing is written twice
+    assert there.copy_here({}).folder == written.folder  # nothing is written twice
 
 
 def test_a_folder_of_the_same_name_with_other_content_is_another_data_set(digits, elsewhere):
-    here = Prepared.of(digits)
-    there = elsewhere(Prepared(here.folder, "0" * 64, here.mean, here.std))
+    here = PreparedDataset.of(digits)
+    there = elsewhere(PreparedDataset(here.folder, "0" * 64, here.mean, here.std))
     files = here.files()
     with pytest.raises(ConfigError, match="incomplete copy from another machine"):
-        there.written(files)
+        there.copy_here(files)
     assert there.find() is None

@@ -8,7 +8,7 @@ import pytest
 from ray.util import placement_group_table, remove_placement_group
 
 from fedbench.config import Config
-from fedbench.data.prepared import Prepared
+from fedbench.data.prepared import PreparedDataset
 from fedbench.jobs.job import Job, Outcome
 from fedbench.jobs.resolve import resolve
 from fedbench.jobs.schedule import bundles, run_jobs
@@ -39,7 +39,7 @@ def ray(machines) -> Iterator[Any]:
 def test_three_machines_give_the_bits_of_one_process(methods, ray, machines, tmp_path):
     """They begin with empty caches, and hold afterwards what the driver's holds."""
     assert compared(methods, tmp_path, ["on 3 machines"]) == {"on 3 machines": []}
-    known = Prepared.of(resolve(small()).dataset)
+    known = PreparedDataset.of(resolve(small()).dataset)
     for worker in ("worker-0", "worker-1"):
         (copy,) = (machines.folder / worker / "decoded").glob("digits-*/")
         assert sorted(path.name for path in copy.iterdir()) == sorted(known.files())

@@ -10,7 +10,20 @@ from pathlib import Path
 
 import pytest
 
-from fedbench.cli import COMMANDS, Printed, compare, data, export, figure, flags, grid, main, table, wandb, watch
+from fedbench.cli import (
+    COMMANDS,
+    PrintedExit,
+    compare,
+    data,
+    export,
+    figure,
+    flags,
+    grid,
+    main,
+    table,
+    wandb,
+    watch,
+)
 from fedbench.cli import run as run_command
 from fedbench.cli.parse import parse
 from fedbench_papers.claims import command as claims
@@ -126,10 +139,10 @@ def test_every_command_line_is_legal(page):
         assert name in {*COMMANDS, "claims", "reproduce"}, line
         if name in {"run", "grid", "compare", "claims"}:
             own = {"run": run_command, "grid": grid, "compare": compare, "claims": claims}[name].FLAGS
-            with suppress(Printed):  # of --print-config and --help
+            with suppress(PrintedExit):  # of --print-config and --help
                 parse(rest, own)
         elif name == "data":
-            with suppress(Printed):
+            with suppress(PrintedExit):
                 parse(["--data", *rest], data.FLAGS)
         elif name == "methods":
             assert len(rest) <= 1, line

@@ -32,10 +32,10 @@ class Repeats:
         pass
 
     @contextmanager
-    def entered(self) -> Iterator[None]:
+    def active(self) -> Iterator[None]:
         yield
 
-    without_waiting = entered
+    without_waiting = active
 
     def follow(self) -> None:
         pass

@@ -11,7 +11,7 @@ pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(),
 def test_a_replay_repeats_the_work():
     stream, count = GraphStream(torch.device("cuda")), torch.zeros((), device="cuda")
     stream.follow()
-    with stream.entered():
+    with stream.active():
         replay = stream.capture(lambda: count.add_(1))
         assert float(count) == 0
         for _ in range(3):

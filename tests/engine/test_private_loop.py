@@ -127,7 +127,7 @@ def test_batches_are_poisson_samples():
 def test_the_sum_is_divided_by_the_expected_size_of_a_batch():
     learner = private(Squares(START), clip=5.0, batch_size=2, precision="64-true")
     fit = Fit(learner.initial(), Rows(X.repeat(2, 1)))
-    with learner.engine.entered(fit):
+    with learner.engine.prepare(fit):
         learner.engine.run(fit, [[torch.tensor([0, 1, 2])]])  # three of four samples, where two are expected
         assert learner.flat.w.tolist() == [1 - 6.25 / 2, -8.0 / 2]
 
@@ -135,7 +135,7 @@ def test_the_sum_is_divided_by_the_expected_size_of_a_batch():
 def test_an_empty_batch_is_a_step_of_noise_and_counts():
     learner = private(Squares(torch.zeros(3)), noise=1.0, batch_size=1)
     fit = Fit(learner.initial(), Rows(torch.zeros(4, 3)))
-    with learner.engine.entered(fit):
+    with learner.engine.prepare(fit):
         learner.engine.run(fit, [[torch.tensor([], dtype=torch.int64)]])
         assert learner.ledger.steps == 1
         assert learner.ledger.loss is None

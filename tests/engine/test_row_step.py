@@ -34,7 +34,7 @@ def stack_of(parts: list[list[Tensor]], width: int) -> list[list[Tensor]]:
 
 def run(step: RowStep, parts: list[list[Tensor]], stacked: bool = False) -> Any:
     moving, *others = parts
-    with step.entered():
+    with step.active():
         return step([[tensor.requires_grad_() for tensor in moving], *others], stacked=stacked)
 
 

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from lightning import LightningModule
 from torch import nn
 
-from fedbench.methods.fedkd import MENTEE, PROJECTION, distilled_loss, threshold
+from fedbench.methods.fedkd import MENTEE, PROJECTION, distilled_loss, energy_threshold
 from fedbench.tasks import load
 from tests.methods.simulator import Simulation, blobs, close
 
@@ -77,7 +77,7 @@ def test_both_models_may_have_learnt_all():
 
 
 def test_the_threshold_rises_with_the_rounds():
-    assert [threshold(0.95, 0.98, over) for over in (0, 0.5, 1)] == pytest.approx([0.95, 0.965, 0.98])
+    assert [energy_threshold(0.95, 0.98, over) for over in (0, 0.5, 1)] == pytest.approx([0.95, 0.965, 0.98])
 
 
 def test_twins_that_start_alike_are_local_beside_fedavg_in_the_first_round():

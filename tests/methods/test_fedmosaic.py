@@ -17,7 +17,7 @@ from fedbench.aggregation.votes import plurality, vote
 from fedbench.config import TrainConfig
 from fedbench.errors import ConfigError
 from fedbench.jobs.resolve import check, resolve
-from fedbench.methods.cotraining import Relabelled, weighted_sum
+from fedbench.methods.cotraining import PublicLabels, weighted_sum
 from fedbench.methods.fedmosaic import FedMosaic, certainty, step_trusted_loss, trust
 from fedbench.methods.messages import Message, Upload
 from fedbench.methods.server import Context
@@ -67,7 +67,7 @@ def test_lambda_is_between_0_and_e(private, public):
 def test_lambda_comes_from_the_received_model_and_all_images():
     mine = run(rounds=2)
     before, labels = mine.log[0].after_fit[1], mine.log[1].traces
-    consensus = Relabelled(mine.public, first_consensus(mine))
+    consensus = PublicLabels(mine.public, first_consensus(mine))
     own = mine.learner.loss(before, mine.client(1, 2).train)
     others = mine.learner.loss(before, consensus)
     assert labels[1, "loss_private"] == own
@@ -232,13 +232,13 @@ def seen_of_public_images(**options) -> tuple[list[list[int]], list[list[int]]]:
     """The public images that client 0 scores and steps on in round 2, by batch."""
     seen: list[list[int]] = []
     mine = run(rounds=1, public_batch_size=16, **options)
-    batch = Relabelled.batch
+    batch = PublicLabels.batch
     try:
-        Relabelled.batch = lambda self, index: seen.append(index.tolist()) or batch(self, index)
+        PublicLabels.batch = lambda self, index: seen.append(index.tolist()) or batch(self, index)
         client = mine.client(0, 2)
         mine.method.train(client, mine.method.receive(client))
     finally:
-        Relabelled.batch = batch
+        PublicLabels.batch = batch
     return [index for index in seen if len(index) == 40], [index for index in seen if len(index) < 40]
 
 
@@ -574,8 +574,8 @@ def test_the_terms_of_proposition_1():
     assert traces[1, "gradient_norm_squared"] == pytest.approx(float(slope.square().sum()), rel=1e-4)
     assert traces[1, "variance_private"] == pytest.approx(spread(own), rel=1e-4)
     assert traces[1, "variance_public"] == pytest.approx(spread(others), rel=1e-4)
-    before = Relabelled(mine.public, first_consensus(mine))
-    drift = mine.learner.loss(received, Relabelled(mine.public, labels)) - mine.learner.loss(received, before)
+    before = PublicLabels(mine.public, first_consensus(mine))
+    drift = mine.learner.loss(received, PublicLabels(mine.public, labels)) - mine.learner.loss(received, before)
     assert drift, "the second vote changed labels"
     assert traces[1, "label_drift"] == pytest.approx(lam * abs(drift))
     assert (1, "label_drift") not in mine.log[1].traces, "there was one vote"

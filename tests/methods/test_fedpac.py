@@ -13,7 +13,7 @@ from fedbench.aggregation import mixes as mixing
 from fedbench.aggregation.mixes import head_mixes, without_small
 from fedbench.engine.fit import Amount, Move
 from fedbench.errors import ConfigError
-from fedbench.methods.fedpac import aligned_loss, class_means, global_centroids, head_statistics
+from fedbench.methods.fedpac import class_means, feature_target_loss, global_centroids, head_statistics
 from fedbench.methods.fedper import FedPer
 from fedbench.methods.messages import Upload
 from fedbench.module.weights import Weights
@@ -93,7 +93,7 @@ def test_alignment(reduction, value):
     centroids = torch.tensor([[2.0, 1], [0, 0]])
     net = SimpleNet(z)
     state = SimpleNamespace(targets=centroids, weight=torch.tensor(1.0 if reduction == "mean" else 2.0), head="head")
-    loss = aligned_loss(net, (z, torch.tensor([0, 0, 1])), state)
+    loss = feature_target_loss(net, (z, torch.tensor([0, 0, 1])), state)
     assert close(loss.detach(), [value])
     loss.backward()
     gradient = torch.tensor([[-1, -1], [1, 1], [0, 1]]) / 3 * (1 if reduction == "mean" else 2)

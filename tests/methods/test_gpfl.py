@@ -5,7 +5,7 @@ from math import exp, log
 import pytest
 import torch
 
-from fedbench.methods.gpfl import Guide, angle, magnitude, open_valve
+from fedbench.methods.gpfl import Guide, angle_loss, magnitude, open_valve
 from tests.methods.simulator import Mlp, Simulation, assert_near, assert_same, blobs, close, equal
 
 SOME = lambda t: [0, 2] if t % 2 else [0, 1]  # noqa: E731
@@ -17,7 +17,7 @@ PLAIN = {"lr": 0.1, "momentum": 0, "weight_decay": 0, "precision": "64-true"}
 
 def test_the_terms_on_paper():
     z, rows = exact([[1, 0], [2, 2]]).requires_grad_(), ROWS.clone().requires_grad_()
-    loss = angle(z, rows, LABELS)
+    loss = angle_loss(z, rows, LABELS)
     assert close(loss.detach(), [1.157053])
     slopes = torch.autograd.grad(loss, (z, rows))
     assert close(slopes[0], [0, -0.178202, 0.081338, -0.081338])
@@ -30,9 +30,9 @@ def test_the_terms_on_paper():
         assert close(found.detach(), [value])
         assert close(torch.autograd.grad(found, z)[0], slope)
         assert not torch.autograd.grad(magnitude(z - z.detach(), form), z)[0].any()
-    same = angle(exact([[1, 1]]), exact([[2, 2], [1, 1], [5, 5]]), torch.tensor([1]))
+    same = angle_loss(exact([[1, 1]]), exact([[2, 2], [1, 1], [5, 5]]), torch.tensor([1]))
     assert close(same, [log(3)])
-    least = angle(exact([[1, 0]]), exact([[1, 0], *[[-1, 0]] * 9]), torch.tensor([0]))
+    least = angle_loss(exact([[1, 0]]), exact([[1, 0], *[[-1, 0]] * 9]), torch.tensor([0]))
     assert close(least, [log(1 + 9 * exp(-2))])
 
 
@@ -137,7 +137,7 @@ def test_one_step_by_hand():
     z = module.body(data.x)
     guided = module.guide.valve(z, anchors.mean(0))
     loss = torch.nn.functional.cross_entropy(module.head(z), data.labels)
-    loss = loss + angle(guided, module.guide.embeddings, data.labels)
+    loss = loss + angle_loss(guided, module.guide.embeddings, data.labels)
     loss = loss + 0.3 * magnitude(guided - anchors[data.labels], "batch")
     slopes = torch.autograd.grad(loss, run.learner.flat.parameters)
     expected = model.params - 0.1 * torch.cat([slope.flatten() for slope in slopes])

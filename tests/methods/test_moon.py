@@ -5,7 +5,7 @@ from math import exp, log1p
 import pytest
 import torch
 
-from fedbench.methods.moon import contrast
+from fedbench.methods.moon import contrastive_loss
 from tests.methods.simulator import Mlp, Simulation, assert_near, assert_same, blobs, close
 
 Z = torch.tensor([[1.0, 0], [1, 1]], dtype=torch.float64)
@@ -24,23 +24,23 @@ SOME = lambda t: [0, 2] if t % 2 else [0, 1]  # noqa: E731
 )
 def test_the_term_on_paper(temperature, mean, slope):
     z = Z.clone().requires_grad_()
-    loss = contrast(z, COMMON, PREVIOUS, temperature)
+    loss = contrastive_loss(z, COMMON, PREVIOUS, temperature)
     (found,) = torch.autograd.grad(loss, z)
     assert close(loss, [mean])
     assert close(found, slope)
     assert float((found * Z).sum(1).abs().max()) < 1e-12
-    scaled = contrast(3 * Z, 5 * COMMON, 0.1 * PREVIOUS, temperature)
+    scaled = contrastive_loss(3 * Z, 5 * COMMON, 0.1 * PREVIOUS, temperature)
     assert torch.allclose(scaled, loss)
     assert log1p(exp(-2 / temperature)) <= float(loss.detach()) <= log1p(exp(2 / temperature))
 
 
 def test_equal_references_do_not_pull_and_zero_features_have_a_gradient():
     z = Z.clone().requires_grad_()
-    loss = contrast(z, COMMON, COMMON, 0.5)
+    loss = contrastive_loss(z, COMMON, COMMON, 0.5)
     assert close(loss, [0.693147])
     assert not torch.autograd.grad(loss, z)[0].any()
     zero = torch.zeros(1, 2, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.grad(contrast(zero, COMMON[:1], PREVIOUS[:1], 0.5), zero)[0].isfinite().all()
+    assert torch.autograd.grad(contrastive_loss(zero, COMMON[:1], PREVIOUS[:1], 0.5), zero)[0].isfinite().all()
 
 
 @pytest.mark.parametrize("weighting", ["samples", "uniform"])
@@ -94,7 +94,7 @@ def test_one_step_by_hand():
     z = features(w)
     scores = torch.nn.functional.linear(z, w[35:55].view(4, 5), w[55:])
     loss = torch.nn.functional.cross_entropy(scores, run.data[0].labels)
-    loss = loss + 2.0 * contrast(z, features(common), features(previous), 0.5)
+    loss = loss + 2.0 * contrastive_loss(z, features(common), features(previous), 0.5)
     (slope,) = torch.autograd.grad(loss, w)
     assert torch.allclose(run.log[1].after_fit[0].params, common - 0.1 * slope, rtol=0, atol=1e-12)
 

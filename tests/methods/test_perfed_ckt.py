@@ -14,7 +14,7 @@ from fedbench.aggregation.clusters import k_means, nearest_centre, squared_dista
 from fedbench.errors import ConfigError
 from fedbench.jobs.resolve import resolve
 from fedbench.methods.messages import Upload
-from fedbench.methods.perfed_ckt import distance, pull_of_logits
+from fedbench.methods.perfed_ckt import pull_of_logits, signal_distance
 from tests.methods.simulator import Data, Mlp, Simulation, assert_same, blobs, close, equal
 from tests.runtime.rounds import small
 
@@ -105,11 +105,11 @@ def test_other_numbers_of_clients_rename_clusters_only(values, clusters, random)
 def test_the_distance_sums_over_classes_and_averages_over_images():
     s = torch.tensor([[1.0, 0, -1], [0, 2, 0]], requires_grad=True)
     q = torch.tensor([[0.0, 0, 0], [1, 1, 0]])
-    value = distance(s, q)
+    value = signal_distance(s, q)
     value.backward()
     assert close(value.detach(), [2.0])
     assert close(s.grad, [1, 0, -1, -1, 1, 0])
-    assert close(distance(s.detach().softmax(1), q.softmax(1)), [0.206158])
+    assert close(signal_distance(s.detach().softmax(1), q.softmax(1)), [0.206158])
 
 
 class Twice(LightningModule):

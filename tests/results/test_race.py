@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fedbench.results.race import LEVEL, LOOKS, UNKNOWN, WEIGHTS, Bound, Race, Rules, judge, verdict_of
-from fedbench.results.rotations import Rotated
+from fedbench.results.race import LEVEL, LOOKS, UNKNOWN, WEIGHTS, Bound, Race, Rules, interval_verdict, judge
+from fedbench.results.rotations import RotatedScores
 
 FAST = 2000
 
@@ -52,7 +52,7 @@ def test_the_looks_spend_at_most_the_level():
     [(0.1, 3, "better"), (-3, -0.1, "worse"), (-0.9, 0.8, "equal"), (-1, 0.5, None), (-0.5, 1.5, None), (0, 2, None)],
 )
 def test_an_interval_says_better_worse_or_equal(low, high, verdict):
-    assert verdict_of(Bound(0, low, high, 1, 5), margin=1.0) == verdict
+    assert interval_verdict(Bound(0, low, high, 1, 5), margin=1.0) == verdict
 
 
 def test_nothing_is_said_before_the_first_look():
@@ -186,7 +186,7 @@ def test_contrasts_given_up_keep_their_share_of_the_level():
     race = run(cut(full, 18), RULES)
     assert ({*race.given_up}, {*race.undecided}) == ({"far"}, {"a", "far"})
     (level,) = [level for n, level in RULES.looks() if n == 18]
-    alone = Rotated(np.array([full["local"][:18], full["a"][:18]]).T, FAST)
+    alone = RotatedScores(np.array([full["local"][:18], full["a"][:18]]).T, FAST)
     bound = race.undecided["a"]
     assert (bound.high - bound.mean) / bound.error == pytest.approx(alone.critical([1], 0, level / 2), rel=1e-3)
 

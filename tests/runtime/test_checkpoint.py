@@ -130,7 +130,7 @@ def test_one_that_does_not_come_about_leaves_the_one_before_with_its_states(tmp_
 @pytest.mark.parametrize(("every", "rounds"), [(0, []), (1, [1, 2, 3, 4, 5]), (2, [2, 4]), (5, [5]), (6, [])])
 def test_they_come_every_so_many_rounds_but_not_after_the_last(every, rounds, tmp_path):
     kept = Checkpoints(tmp_path, every, 6)
-    assert [round for round in range(7) if kept.due(round)] == rounds
+    assert [round for round in range(7) if kept.is_due(round)] == rounds
 
 
 def test_auto_takes_a_twentieth_of_the_time_at_most(tmp_path, monkeypatch):
@@ -146,7 +146,7 @@ def test_auto_takes_a_twentieth_of_the_time_at_most(tmp_path, monkeypatch):
 
         for round in range(1, 200):
             now[0] += 1.0
-            if kept.due(round):
+            if kept.is_due(round):
                 kept.keep(round, written, [{}], lambda versions, paths: None)
                 found.append(round)
         assert found[0] == 1
@@ -154,8 +154,8 @@ def test_auto_takes_a_twentieth_of_the_time_at_most(tmp_path, monkeypatch):
 
 
 def test_the_last_round_has_one_if_it_is_to_be_kept_which_stays_where_others_go(tmp_path):
-    assert [Checkpoints(tmp_path, 0, 4, keep_last=keep).due(4) for keep in (False, True)] == [False, True]
-    assert [Checkpoints(tmp_path, 2, 4, keep_last=True).due(round) for round in (1, 2, 3)] == [False, True, False]
+    assert [Checkpoints(tmp_path, 0, 4, keep_last=keep).is_due(4) for keep in (False, True)] == [False, True]
+    assert [Checkpoints(tmp_path, 2, 4, keep_last=True).is_due(round) for round in (1, 2, 3)] == [False, True, False]
     checkpoint.save(tmp_path, 3, CONTENT)
     checkpoint.remove_unless_last(tmp_path, 3)
     assert checkpoint.load(tmp_path) is not None

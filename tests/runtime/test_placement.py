@@ -88,8 +88,8 @@ def test_a_client_moves_with_its_state_where_the_time_that_is_gained_pays_for_it
     assert moves == [Relocation(0, 1, 0, 1), Relocation(1, 1, 0, 1)]
     assert own.versions(0) == {2: 1, 3: 1}
     assert own.versions(1) == {0: 1, 1: 1}
-    assert own.take_departed(0) == [0, 1]
-    assert own.take_departed(0) == own.take_departed(1) == []  # once
+    assert own.take_moved(0) == [0, 1]
+    assert own.take_moved(0) == own.take_moved(1) == []  # once
     assert own.deal(tasks(4), lambda task: 1.0, movable=True)[1] == []
 
 

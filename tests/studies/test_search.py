@@ -6,7 +6,7 @@ import pytest
 from ray import tune
 
 from fedbench.errors import ConfigError
-from fedbench.studies.search import Search, Tried, propose
+from fedbench.studies.search import Search, TriedPoint, propose
 from fedbench.studies.space import Space
 
 RATES = Space({"train.lr": tune.loguniform(1e-4, 1e-1), "train.epochs": [1, 2, 5]}, lambda v: v["train.lr"] < 0.05)
@@ -16,11 +16,11 @@ def anything(point) -> bool:
     return True
 
 
-def searched(space: Space, count: int, start: tuple[Tried, ...] = ()) -> list[Tried]:
+def searched(space: Space, count: int, start: tuple[TriedPoint, ...] = ()) -> list[TriedPoint]:
     """So many points, where a rate of 0.01 is best."""
     found = list(start)
     while len(found) < count and (point := propose(space, found, anything)) is not None:
-        found.append(Tried(point, -abs(math.log10(point["train.lr"]) + 2), stopped=len(found) % 5 == 4))
+        found.append(TriedPoint(point, -abs(math.log10(point["train.lr"]) + 2), stopped=len(found) % 5 == 4))
     return found
 
 

@@ -10,7 +10,7 @@ from fedbench.aggregation.means import weighted_mean
 from fedbench.module.weights import Weights
 
 
-class CoPFL(Aggregator):
+class CoPFLMean(Aggregator):
     """The mean of parameters and float buffers, weighted by how far a client's update deviates from the others'.
 
     A client's score is 1 minus the cosine of its update and the mean update of the others in the same round, the

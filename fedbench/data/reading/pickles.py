@@ -1,7 +1,8 @@
 """Reads arrays out of pickles without running anything that is in them.
 
-A pickle names functions to call. The few that make up a NumPy array are replaced by `Stored`, which only keeps what it
-is given; any other name is refused. Nothing of NumPy sees the content before its types and sizes have been checked.
+A pickle names functions to call. The few that make up a NumPy array are replaced by `PickledValue`, which only keeps
+what it is given; any other name is refused. Nothing of NumPy sees the content before its types and sizes have been
+checked.
 """
 
 import pickle
@@ -16,7 +17,7 @@ OBJECTS = re.compile(r"O\d*")
 CORES = ("numpy.core.multiarray", "numpy._core.multiarray")
 
 
-class Stored:
+class PickledValue:
     """An array, its type, or a number, as it is pickled. given: the arguments; state: what was set on it."""
 
     def __init__(self, *given: Any) -> None:
@@ -28,13 +29,13 @@ class Stored:
 
 
 class ArrayUnpickler(pickle.Unpickler):
-    """Knows nothing but containers, numbers, text and `Stored`. Raises UnpicklingError for other names."""
+    """Knows nothing but containers, numbers, text and `PickledValue`. Raises UnpicklingError for other names."""
 
     def find_class(self, module: str, name: str) -> Callable[..., Any]:
         if (module, name) in (("numpy", "ndarray"), ("numpy", "dtype")) or (
             module in CORES and name in ("_reconstruct", "scalar")
         ):
-            return Stored
+            return PickledValue
         raise pickle.UnpicklingError(
             f"it calls {module}.{name}, which may be code; only arrays and containers are read"
         )
@@ -55,14 +56,14 @@ def load_arrays(file: IO[bytes]) -> Any:
 
 def restore(value: Any) -> Any:
     """The value with arrays and numbers for what stands for them."""
-    if isinstance(value, Stored):
+    if isinstance(value, PickledValue):
         return stored_array(value)
     if isinstance(value, dict):
         return {key: restore(own) for key, own in value.items()}
     return type(value)(map(restore, value)) if type(value) in (list, tuple) else value
 
 
-def stored_array(stored: Stored) -> Any:
+def stored_array(stored: PickledValue) -> Any:
     """The array or number. Raises UnpicklingError."""
     if len(stored.given) == 2:  # a number: its type and bytes
         kind, raw = stored.given
@@ -76,7 +77,7 @@ def stored_array(stored: Stored) -> Any:
     return found.reshape(shape, order="F" if by_column else "C")
 
 
-def dtype_of(stored: Stored) -> np.dtype:
+def dtype_of(stored: PickledValue) -> np.dtype:
     """A plain type from its name and byte order. Raises UnpicklingError."""
     name, order = stored.given[0], stored.state[1] if stored.state else "="
     if not PLAIN.fullmatch(name) or order not in ("<", ">", "|", "="):

@@ -98,7 +98,7 @@ class TableReader:
         else:
             test = np.array([is_test_row(row) for row in range(len(whole))])
             remarks.append("the table has no test part: every fifth row is for testing")
-        targets = targets_of(rows, whole[label])
+        targets = target_column(rows, whole[label])
         owners = None if user is None else owners_of(whole[user])
         order = np.concatenate([np.flatnonzero(~test), np.flatnonzero(test)])
         return Content(
@@ -292,7 +292,7 @@ def counts_rows(column: "Series") -> bool:
     return bool(len(values) > FEW_ROWS and values[0] in (0, 1) and (np.diff(values) == 1).all())
 
 
-def targets_of(rows: TableRows, column: "Series") -> np.ndarray:
+def target_column(rows: TableRows, column: "Series") -> np.ndarray:
     import pandas as pd
 
     if holds_lists(column):

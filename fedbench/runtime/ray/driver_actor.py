@@ -33,10 +33,10 @@ class DriverActor:
     def run(self, tasks: Mapping[int, SeedTask], group: Any) -> None:
         """Drive the seeds of a run. group: the placement group of its hosts."""
         from fedbench.runtime.ray.hosts import RayHosts
-        from fedbench.user_code import exits_refused
+        from fedbench.user_code import refuse_exits
 
         config = next(iter(tasks.values())).config
-        with exits_refused():
+        with refuse_exits():
             hosts = RayHosts.of(config.resources, group)
             try:
                 from fedbench.runtime.drive import drive_seeds
@@ -64,7 +64,7 @@ def drive_on_ray(tasks: Mapping[int, SeedTask], on_event: OnEvent) -> None:
     left = dict(tasks)
     say = partial(_warn, on_event, next(iter(tasks)))
 
-    def told(event: Event) -> None:
+    def tell(event: Event) -> None:
         on_event(event)
         if "ended" in event:
             del left[event["task"]]
@@ -76,7 +76,7 @@ def drive_on_ray(tasks: Mapping[int, SeedTask], on_event: OnEvent) -> None:
             try:
                 with cluster.connect(next(iter(left.values())).config) as ray:
                     try:
-                        _with_driver(ray, left, told, say)
+                        _with_driver(ray, left, tell, say)
                     except ray.exceptions.RayError:  # a dead Ray raises many of them
                         check_alive(ray)
                         raise

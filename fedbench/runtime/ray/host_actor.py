@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedbench.errors import ConfigError
-from fedbench.user_code import exits_refused
+from fedbench.user_code import refuse_exits
 
 if TYPE_CHECKING:
     import numpy as np
@@ -81,7 +81,7 @@ class HostActor:
             folder = post.states if near or post.states is None else self._own(post, setup.state_bytes)
             own = replace(setup, states=folder and folder / f"host-{post.index}")
             self._channel = HostEnd(post.folder / "messages")
-            with exits_refused():
+            with refuse_exits():
                 self._host = Host.of(own, ResolvedRun.of(setup.config, dataset), ship=self._channel.ship)
         except ConfigError as error:
             raise error if near else ConfigError(f"machine {standing.machine}: {error}") from None
@@ -127,4 +127,4 @@ def _dataset(setup: Setup, files: Mapping[str, Any] | None) -> Dataset | None:
     assert setup.data is not None
     if files is None:
         return setup.data.find()
-    return setup.data.written(dict(zip(files, ray.get(list(files.values())), strict=True)))
+    return setup.data.copy_here(dict(zip(files, ray.get(list(files.values())), strict=True)))

@@ -201,11 +201,11 @@ class RayHosts:
         """Hosts on this machine write their shards; other hosts send their states here to be written."""
         from fedbench.runtime.store import write_shard
 
-        def asked(index: int) -> Any:
+        def request(index: int) -> Any:
             own, actor, path = versions[index], self._actors[index], paths[index].absolute()
             return actor.snapshot.remote(own, path) if self._near[index] else actor.give.remote(own)
 
-        for index, answer in self._all([i for i, own in enumerate(versions) if own], "while states were kept", asked):
+        for index, answer in self._all([i for i, own in enumerate(versions) if own], "while states were kept", request):
             if answer is not None:
                 write_shard(versions[index], answer[1], paths[index])
 
@@ -215,13 +215,13 @@ class RayHosts:
 
         whole = [path.absolute() for path in paths]
 
-        def asked(index: int) -> Any:
+        def request(index: int) -> Any:
             own, actor = versions[index], self._actors[index]
             if self._near[index]:
                 return actor.restore.remote(own, whole)
             return actor.take.remote(own, contents_of(own, whole))
 
-        for _ in self._all(range(self.count), "while states were restored", asked):
+        for _ in self._all(range(self.count), "while states were restored", request):
             pass
 
     def _all(self, indices: Sequence[int], during: str, ask: Callable[[int], Any]) -> Iterator[tuple[int, Any]]:

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fedbench.aggregation.leave_one_out import contribution_weights, deviation
-from fedbench.aggregation.rules.co_pfl import CoPFL
+from fedbench.aggregation.rules.co_pfl import CoPFLMean
 from fedbench.methods.co_pfl import CoPFL as Method
 from tests.aggregation.rules.models import combine, model
 
@@ -23,7 +23,7 @@ def test_a_client_counts_by_how_far_its_update_deviates_from_the_others():
     scores = [deviation([(row, (rows.sum(0) - row) / 2)]) for row in rows]
     assert scores[0] == pytest.approx(0.483602, abs=1e-6)
     alphas = torch.tensor(scores) / sum(scores)
-    found = combine(CoPFL(), sent(UPDATES), [0.7, 0.2, 0.1], START)
+    found = combine(CoPFLMean(), sent(UPDATES), [0.7, 0.2, 0.1], START)
     assert found.params.tolist() == pytest.approx((1 - (alphas[:, None] * rows).sum(0)).tolist(), abs=1e-6)
     assert found.buffers.tolist() == pytest.approx([float(alphas[1] + 2 * alphas[2])])
     assert max(alphas) - min(alphas) > 0.1, "a plain mean would pass"
@@ -38,5 +38,5 @@ def test_the_weights_are_those_of_the_method():
 
 def test_the_mean_where_all_clients_move_in_one_direction():
     """Rounding leaves deviations of about 1e-16, which must not become weights."""
-    found = combine(CoPFL(), sent([[0.1, 0.2, 0.3, 0.7], [0.2, 0.4, 0.6, 1.4], [0.3, 0.6, 0.9, 2.1]]), (), START)
+    found = combine(CoPFLMean(), sent([[0.1, 0.2, 0.3, 0.7], [0.2, 0.4, 0.6, 1.4], [0.3, 0.6, 0.9, 2.1]]), (), START)
     assert found.params.tolist() == pytest.approx([0.8, 0.6, 0.4, -0.4], abs=1e-6)

@@ -18,9 +18,9 @@ from fedbench_papers.claims.study import (
     RowRuns,
     adjust_p_values,
     claims,
-    entry_of,
     is_finished,
     read_entries,
+    row_entry,
     table_of,
     verdict_line,
 )
@@ -74,7 +74,7 @@ def test_a_row_whose_runs_are_missing_says_so(out, tmp_path):
     plan.entries = broken
     plan.write(folder / "F6")
     assert not is_finished(folder / "F6")
-    entry = entry_of(load_rows()["F6"], folder)
+    entry = row_entry(load_rows()["F6"], folder)
     assert entry["status"] == "failed: fedcac seed 0: no memory"
     assert verdict_line(entry) == entry["status"]
 

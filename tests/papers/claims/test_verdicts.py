@@ -19,7 +19,7 @@ from fedbench_papers.claims.verdicts import (
     better,
     corrected,
     difference,
-    identity_of,
+    identity_verdict,
     monotone,
     most_of,
     never_below,
@@ -100,9 +100,9 @@ def test_what_holds_before_the_correction_only_leans():
 
 
 def test_an_identity_needs_one_seed_and_allows_no_exception():
-    assert identity_of({0: True}).word == IDENTITY
-    assert identity_of({0: True, 1: True, 2: False}).word == FAILS
-    assert identity_of({}).word == UNDECIDED
+    assert identity_verdict({0: True}).word == IDENTITY
+    assert identity_verdict({0: True, 1: True, 2: False}).word == FAILS
+    assert identity_verdict({}).word == UNDECIDED
 
 
 def test_the_interval_has_the_seed_as_its_unit():

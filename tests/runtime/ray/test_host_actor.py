@@ -4,7 +4,7 @@ import pytest
 import ray
 
 from fedbench.data.partitions import partition
-from fedbench.data.prepared import Prepared
+from fedbench.data.prepared import PreparedDataset
 from fedbench.errors import ConfigError
 from fedbench.jobs.resolve import resolve
 from fedbench.runtime.exchange import ClientTask, Order, Setup
@@ -16,7 +16,7 @@ from tests.runtime.rounds import driver, small
 def setup() -> Setup:
     resolved = resolve(small("fedper"))
     config, dataset = resolved.config, resolved.dataset
-    return Setup(config, 0, partition(dataset, config, 0), Prepared.of(dataset))
+    return Setup(config, 0, partition(dataset, config, 0), PreparedDataset.of(dataset))
 
 
 def post(tmp_path, node: str) -> HostAddress:
@@ -55,7 +55,7 @@ def test_a_host_takes_over_what_the_one_before_it_left_on_its_machine(setup, tmp
 
 def test_a_machine_without_the_data_says_so_and_begins_once_it_has_them(setup, tmp_path, local_ray, monkeypatch):
     references = {name: ray.put(content) for name, content in setup.data.files().items()}
-    unseen = Prepared(tmp_path / "unseen" / setup.data.folder.name, setup.data.digest, (), ())
+    unseen = PreparedDataset(tmp_path / "unseen" / setup.data.folder.name, setup.data.digest, (), ())
     monkeypatch.setenv("FEDBENCH_CACHE", str(tmp_path / "cache"))
     actor, there = HostActor(), post(tmp_path, "another")
     lacking = Setup(setup.config, 0, setup.partition, unseen)
@@ -66,6 +66,6 @@ def test_a_machine_without_the_data_says_so_and_begins_once_it_has_them(setup, t
 
 def test_what_a_machine_refuses_names_it(setup, tmp_path, local_ray, monkeypatch):
     monkeypatch.setenv("FEDBENCH_CACHE", "/proc/nowhere")
-    unseen = Prepared(tmp_path / "unseen" / setup.data.folder.name, setup.data.digest, (), ())
+    unseen = PreparedDataset(tmp_path / "unseen" / setup.data.folder.name, setup.data.digest, (), ())
     with pytest.raises(ConfigError, match=r"^machine \S+: cache .*: cannot be written"):
         HostActor().begin(Setup(setup.config, 0, setup.partition, unseen), post(tmp_path, "another"), {})

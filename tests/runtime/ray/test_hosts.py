@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from fedbench.data.partitions import partition
-from fedbench.data.prepared import Prepared
+from fedbench.data.prepared import PreparedDataset
 from fedbench.errors import RunError
 from fedbench.jobs.resolve import resolve
 from fedbench.runtime.exchange import ClientTask, Order, Relocation, Reply, Setup
@@ -26,7 +26,7 @@ def hosts(ray_hosts) -> RayHosts:
 def begun(hosts: RayHosts, **more) -> None:
     resolved = resolve(small("fedper", **more))
     config, dataset = resolved.config, resolved.dataset
-    hosts.begin(Setup(config, 0, partition(dataset, config, 0), Prepared.of(dataset)))
+    hosts.begin(Setup(config, 0, partition(dataset, config, 0), PreparedDataset.of(dataset)))
 
 
 def trained(hosts: RayHosts, number: int, kept: int, host: int = 0, moves=()) -> Reply:
@@ -93,7 +93,7 @@ def test_moving_clients_changes_no_bit(hosts, tmp_path, monkeypatch):
                 if task.client in self.of:
                     moves.append(Relocation(task.client, self.of[task.client].kept, host, 1 - host))
                     self.of[task.client].host = 1 - host
-                    self.gone.setdefault(host, []).append(task.client)
+                    self.moved_away.setdefault(host, []).append(task.client)
                     dealt[host].remove(task)
                     dealt[1 - host].append(task)
         return moves
