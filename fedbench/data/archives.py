@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from fedbench.data.cache import OnProgress
 from fedbench.errors import ConfigError, first_line
 
-Wanted = Callable[[str], bool]
+IsNeeded = Callable[[str], bool]
 DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EROFS)
 """Errors of the disk that is written to, not of the archive."""
 
@@ -24,7 +24,7 @@ def is_archive(path: Path) -> bool:
         return False
 
 
-def extract(path: Path, folder: Path, wanted: Wanted, progress: OnProgress | None = None) -> None:
+def extract(path: Path, folder: Path, is_needed: IsNeeded, progress: OnProgress | None = None) -> None:
     """Unpack the wanted files of a tar or zip archive to a new folder. Raises ConfigError, OSError for a full disk.
 
     Nothing is unpacked of an archive that has a member outside, or one that is neither file nor folder.
@@ -35,7 +35,7 @@ def extract(path: Path, folder: Path, wanted: Wanted, progress: OnProgress | Non
                 members = archive.infolist()
                 check_members(path, (member.filename for member in members))
                 for member in with_progress(
-                    path, [m for m in members if not m.is_dir() and wanted(m.filename)], progress
+                    path, [m for m in members if not m.is_dir() and is_needed(m.filename)], progress
                 ):
                     archive.extract(member, folder)
         elif tarfile.is_tarfile(path):
@@ -43,7 +43,7 @@ def extract(path: Path, folder: Path, wanted: Wanted, progress: OnProgress | Non
                 entries = tar.getmembers()
                 check_members(path, (entry.name for entry in entries))
                 check_links(path, entries)
-                for entry in with_progress(path, [e for e in entries if e.isfile() and wanted(e.name)], progress):
+                for entry in with_progress(path, [e for e in entries if e.isfile() and is_needed(e.name)], progress):
                     tar.extract(entry, folder, filter="data")
         else:
             raise ConfigError(f"{path}: neither a folder nor a tar or zip archive")
@@ -77,7 +77,7 @@ def check_links(path: Path, entries: Iterable[tarfile.TarInfo]) -> None:
             raise ConfigError(f"{path}: refused, its member {entry.name!r} is neither a file nor a folder")
 
 
-def move_or_copy(path: Path, target: Path, wanted: Wanted, move: bool) -> None:
+def move_or_copy(path: Path, target: Path, is_needed: IsNeeded, move: bool) -> None:
     """Move or copy a file, or the wanted files of a folder."""
     target.parent.mkdir(parents=True, exist_ok=True)
     if move:
@@ -87,7 +87,7 @@ def move_or_copy(path: Path, target: Path, wanted: Wanted, move: bool) -> None:
     else:
         for place, _, names in os.walk(path):
             inside = Path(place).relative_to(path.parent)
-            kept = [name for name in names if wanted((inside / name).as_posix())]
+            kept = [name for name in names if is_needed((inside / name).as_posix())]
             (target.parent / inside).mkdir(parents=True, exist_ok=True)
             for name in kept:
                 shutil.copyfile(Path(place, name), target.parent / inside / name)

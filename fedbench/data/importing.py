@@ -62,7 +62,7 @@ def files_to_import(published: Published, path: Path, progress: OnProgress | Non
     try:
         with cache.refuse_disk_errors(cache.root()):
             for archive in packed:
-                archives.extract(archive, temporary, published.wanted, progress)
+                archives.extract(archive, temporary, published.is_needed, progress)
             for file in loose_files(published, path):
                 shutil.copyfile(file, temporary / file.name)
         yield temporary, True

@@ -9,7 +9,8 @@ import numpy as np
 
 from fedbench.config import Config
 from fedbench.data import Dataset, Partition, cache
-from fedbench.data.constants import published_constants
+from fedbench.data.constants import MEASURED
+from fedbench.data.sources import published_of
 from fedbench.report.preview import CountTable, Preview, Sheet, write_preview
 from fedbench.results.quantities import plural, size
 
@@ -210,7 +211,8 @@ def partition_intro(dataset: Dataset, config: Config, parted: Partition) -> str:
 
 def data_facts(dataset: Dataset, config: Config, parted: Partition | None) -> list[tuple[str, str]]:
     assert dataset.folder is not None
-    source = published_constants(dataset.name).source
+    published = published_of(dataset.name)
+    source = (published.constants if published else MEASURED).source
     if config.data.mean or config.data.std:
         source = "data.mean, data.std"
     found: list[tuple[str, Any]] = [

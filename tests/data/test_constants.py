@@ -1,19 +1,17 @@
-"""One table of normalisation constants."""
+"""Published sets have normalisation constants with a source."""
 
 import numpy as np
 import pytest
 
 from fedbench.config import Config
 from fedbench.data import Dataset, importing
-from fedbench.data.constants import NORMALISATION_CONSTANTS
-from fedbench.data.sources import published_names
+from fedbench.data.sources import published_names, published_of
 from fedbench.data.split import scale_and_shift
 from fedbench.errors import ConfigError
 
 
-def test_every_named_set_has_a_line_with_its_source():
-    assert set(NORMALISATION_CONSTANTS) == {"digits", *published_names()}
-    for constants in NORMALISATION_CONSTANTS.values():
+def test_every_published_set_has_constants_with_their_source():
+    for constants in (published_of(name).constants for name in published_names()):
         assert constants.source
         assert (constants.mean is None) == (constants.std is None)
         for value in (*(constants.mean or ()), *(constants.std or ())):
@@ -25,15 +23,15 @@ def test_constants_are_those_of_real_images(shared, load, name):
     importing.import_files(name, shared / name)
     dataset = load(name)
     train = dataset.samples[: dataset.train_rows] / 255
-    assert dataset.mean == NORMALISATION_CONSTANTS[name].mean
+    assert dataset.mean == published_of(name).constants.mean
     assert [train.mean(), train.std()] == pytest.approx([dataset.mean[0], dataset.std[0]], abs=0.005)
 
 
 def test_constants_of_cifar_are_those_of_real_images(shared, load):
     for name in ("cifar10", "cifar100"):
         dataset = load(f"parquet:{shared / name}")
-        assert dataset.mean == pytest.approx(NORMALISATION_CONSTANTS[name].mean, abs=0.015)
-        assert dataset.std == pytest.approx(NORMALISATION_CONSTANTS[name].std, abs=0.015)
+        assert dataset.mean == pytest.approx(published_of(name).constants.mean, abs=0.015)
+        assert dataset.std == pytest.approx(published_of(name).constants.std, abs=0.015)
 
 
 def test_others_take_their_place(load):

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 from fedbench.config import DataConfig, Section
 from fedbench.data import archives, cache
 from fedbench.data.cache import Content, OnProgress, Source
-from fedbench.data.constants import published_constants
+from fedbench.data.constants import MEASURED, Constants
 from fedbench.data.reading.download import Download, failure_reason, fetch, file_md5
 from fedbench.errors import ConfigError
 
@@ -40,17 +40,17 @@ class Published:
     packed as NAME.gz.
 
     below: folders of the root in which they may lie. extras: patterns of further files that belong to the set.
-    wanted: which files of an archive are needed. downloads: what is fetched; none where nobody publishes an address
+    is_needed: which files of an archive are needed. downloads: what is fetched; none where nobody publishes an address
     with a checksum. sums: MD5 by file name. origin: where the files are to be had. pickled: they are Python pickles.
     images: how many samples the set has, where no checksum would tell that some are missing. size: of what is to be
-    fetched, in words. licence: of the data, in words.
+    fetched, in words. licence: of the data, in words. constants: those that normalise the set.
     """
 
     extent: Extent
     names: tuple[str, ...]
     below: tuple[str, ...] = ()
     extras: tuple[str, ...] = ()
-    wanted: Callable[[str], bool] = field(default=lambda name: True)
+    is_needed: Callable[[str], bool] = field(default=lambda name: True)
     downloads: Callable[[], tuple[Download, ...]] = tuple
     sums: Callable[[], dict[str, str]] = dict
     origin: str = ""
@@ -58,6 +58,7 @@ class Published:
     images: int = 0
     size: str = ""
     licence: str = ""
+    constants: Constants = MEASURED
 
     @property
     def expected(self) -> str:
@@ -93,8 +94,8 @@ def option_values(options: Section) -> dict[str, Any]:
 
 
 def read_published(name: str, folder: Path, options: Section, published: Published, read: Read) -> Content:
-    """What was read, with the constants of the table, and a warning where images are missing."""
-    found, constants = read(name, folder, options), published_constants(name)
+    """What was read, with the constants of the set, and a warning where images are missing."""
+    found, constants = read(name, folder, options), published.constants
     count, warnings = found.train + found.test, found.warnings
     if published.images and count != published.images:
         warnings = (*warnings, f"{count:,} samples, not the {published.images:,} that were published")
@@ -243,7 +244,7 @@ def fetch_files(name: str, published: Published, part: Path, progress: OnProgres
     for wanted in published.downloads():
         fetch(wanted, raw, partial(progress, f"downloading {name}") if progress else None)
         if not published.has(wanted.name) and archives.is_archive(raw / wanted.name):
-            archives.extract(raw / wanted.name, raw, published.wanted, progress)
+            archives.extract(raw / wanted.name, raw, published.is_needed, progress)
             (raw / wanted.name).unlink()
     found = find_below(published, raw)
     if found is None:
@@ -257,6 +258,6 @@ def fetch_files(name: str, published: Published, part: Path, progress: OnProgres
 def take_files(published: Published, found: Path, part: Path, move: bool) -> None:
     """Put the files of a set, and no others, into a folder."""
     for path in [path for name in published.names if (path := find_entry(found, name))]:
-        archives.move_or_copy(path, part / path.name, published.wanted, move)
+        archives.move_or_copy(path, part / path.name, published.is_needed, move)
     for path in (path for pattern in published.extras for path in sorted(found.glob(pattern))):
-        archives.move_or_copy(path, part / path.relative_to(found), published.wanted, move)
+        archives.move_or_copy(path, part / path.relative_to(found), published.is_needed, move)

@@ -15,6 +15,7 @@ from pydantic import Field
 from fedbench.config import DataConfig, Section
 from fedbench.config.section import PositiveInt
 from fedbench.data.cache import Block, Content, OnProgress, Source
+from fedbench.data.constants import NOT_NORMALISED
 from fedbench.data.reading import published
 from fedbench.data.reading.arrays import checked_labels
 from fedbench.data.reading.download import Download
@@ -33,6 +34,7 @@ PUBLISHED = {
         Extent(120_000, (100,), len(TOPICS), "token"),
         tuple(SUMS),
         below=("ag_news_csv", "AG_NEWS"),
+        constants=NOT_NORMALISED,
         downloads=lambda: tuple(Download(name, (ADDRESS + name,), md5) for name, md5 in SUMS.items()),
         sums=lambda: SUMS,
         size="31 MB",
@@ -57,8 +59,8 @@ def read(name: str, folder: Path, options: Options) -> Content:
     (texts, topics), (test_texts, test_topics) = (read_articles(folder / name) for name in SUMS)
     tokens = vocabulary(texts, options.words)
     blocks = [
-        Block(tokens_of(texts, tokens, options.length), topics),
-        Block(tokens_of(test_texts, tokens, options.length), test_topics),
+        Block(word_tokens(texts, tokens, options.length), topics),
+        Block(word_tokens(test_texts, tokens, options.length), test_topics),
     ]
     last = FIRST + len(tokens) - 1
     line = (
@@ -91,7 +93,7 @@ def vocabulary(texts: list[list[str]], most: int) -> dict[str, int]:
     return {word: token for token, word in enumerate(kept, FIRST)}
 
 
-def tokens_of(texts: list[list[str]], tokens: dict[str, int], length: int) -> np.ndarray:
+def word_tokens(texts: list[list[str]], tokens: dict[str, int], length: int) -> np.ndarray:
     """int64 [n, length]."""
     found = np.full((len(texts), length), PAD, np.int64)
     for row, words in enumerate(texts):

@@ -32,7 +32,7 @@ PUBLISHED = {
         Extent(364_000, (3, 96, 96), len(CLASSES)),
         ("metadata.csv", "patches"),
         below=("camelyon17_v1.0",),
-        wanted=lambda name: name.endswith((".png", "metadata.csv")),
+        is_needed=lambda name: name.endswith((".png", "metadata.csv")),
         origin="get camelyon17_v1.0 by the package wilds, or from its authors",
         size="455,954 patches, 10 GB",
         licence="CC0",

@@ -10,6 +10,7 @@ import numpy as np
 
 from fedbench.config import DataConfig, Section
 from fedbench.data.cache import Block, Content, OnProgress, Source
+from fedbench.data.constants import CIFAR10, EXAMPLES, Constants
 from fedbench.data.reading import published
 from fedbench.data.reading.download import Download
 from fedbench.data.reading.published import Extent, Published, check_pickles
@@ -48,6 +49,7 @@ PUBLISHED = {
         sums=partial(cifar_sums, "cifar10"),
         pickled=True,
         size="170 MB",
+        constants=CIFAR10,
     ),
     "cifar100": Published(
         Extent(50_000, (3, 32, 32), 100),
@@ -57,6 +59,7 @@ PUBLISHED = {
         sums=partial(cifar_sums, "cifar100"),
         pickled=True,
         size="169 MB",
+        constants=Constants((0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762), EXAMPLES),
     ),
 }
 

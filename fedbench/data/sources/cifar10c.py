@@ -17,6 +17,7 @@ from pydantic import Field, field_validator
 
 from fedbench.config import DataConfig, Section
 from fedbench.data.cache import Block, Content, OnProgress, Source
+from fedbench.data.constants import CIFAR10
 from fedbench.data.reading import published
 from fedbench.data.reading.arrays import array_blocks, checked_images, checked_labels, unreadable_error
 from fedbench.data.reading.download import Download
@@ -81,6 +82,7 @@ PUBLISHED = {
         ("labels.npy", *(f"{name}.npy" for name in COMMON_CORRUPTIONS)),
         below=("CIFAR-10-C",),
         size="2.9 GB",
+        constants=CIFAR10._replace(source="those of CIFAR-10, from which the corrupted images are made"),
         extras=tuple(f"{name}.npy" for name in get_args(Corruption)[len(COMMON_CORRUPTIONS) :]),
         downloads=lambda: (
             Download(

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from fedbench.config import DataConfig, Section
 from fedbench.data.cache import Content, OnProgress, Source
+from fedbench.data.constants import Constants
 from fedbench.data.reading import published
 from fedbench.data.reading.download import Download
 from fedbench.data.reading.images import Item
@@ -23,7 +24,10 @@ PUBLISHED = {
         ("train", "valid", "test"),
         below=("CINIC-10", "cinic-10"),
         size="0.7 GB",
-        wanted=lambda name: name.endswith(".png"),
+        constants=Constants(
+            (0.47889522, 0.47227842, 0.43047404), (0.24205776, 0.23828046, 0.25874835), "the authors' own README"
+        ),
+        is_needed=lambda name: name.endswith(".png"),
         downloads=lambda: (
             Download(
                 "CINIC-10.tar.gz",

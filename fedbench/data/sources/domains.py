@@ -47,7 +47,7 @@ class FolderLayout:
     images: int = 0
     lists: tuple[str, ...] = ()
 
-    def wanted(self, name: str) -> bool:
+    def is_needed(self, name: str) -> bool:
         """Whether a file is a list, or an image of one of the classes."""
         path = PurePosixPath(name)
         return path.parent.name in self.classes or path.suffix in (".txt", ".csv")
@@ -132,7 +132,7 @@ def published_as(name: str, train: int, below: tuple[str, ...], size: str, origi
         layout.domains,
         below=below,
         extras=("*.txt", SPLITS_FILE),
-        wanted=layout.wanted,
+        is_needed=layout.is_needed,
         downloads=domainnet_downloads if name == "domainnet10" else tuple,
         origin=origin,
         images=layout.images,

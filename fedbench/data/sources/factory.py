@@ -188,7 +188,7 @@ class Copies:
     """Counts test samples that are also training samples, for example because each part draws its rows again."""
 
     def __init__(self, train: int) -> None:
-        self.train, self.rows, self.known, self.found = train, 0, set[bytes](), 0
+        self.train, self.rows, self.digests, self.count = train, 0, set[bytes](), 0
 
     def among(self, found: Iterator[Block]) -> Iterator[Block]:
         """Passes the blocks through."""
@@ -196,18 +196,18 @@ class Copies:
             for sample in block.samples:
                 digest = hashlib.blake2b(sample.tobytes(), digest_size=8).digest()
                 if self.rows < self.train:
-                    self.known.add(digest)
+                    self.digests.add(digest)
                 else:
-                    self.found += digest in self.known
+                    self.count += digest in self.digests
                 self.rows += 1
             yield block
 
     def remarks(self) -> Iterator[str]:
         """A remark if they are many."""
         tests = self.rows - self.train
-        if self.found > SHARE_OF_COPIES * tests:
+        if self.count > SHARE_OF_COPIES * tests:
             yield (
-                f"{self.found} of {tests} test samples are training samples too, number for number: where the parts "
+                f"{self.count} of {tests} test samples are training samples too, number for number: where the parts "
                 "are drawn at random, draw the same ones every time"
             )
 

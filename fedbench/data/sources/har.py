@@ -24,7 +24,7 @@ PUBLISHED = {
         Extent(7_352, (561,), 6, "feature"),
         ("activity_labels.txt", "train", "test"),
         below=("UCI HAR Dataset",),
-        wanted=lambda name: name.endswith(".txt") and "__MACOSX" not in name,
+        is_needed=lambda name: name.endswith(".txt") and "__MACOSX" not in name,
         images=10_299,
         origin="get Human Activity Recognition Using Smartphones from the UCI repository, unpack UCI HAR Dataset.zip",
         size="10,299 windows, 60 MB",
@@ -61,20 +61,20 @@ def read_persons(folder: Path, part: str, signals: bool, classes: int) -> Block:
     """Samples [n, 561] or [n, 9, 128], classes from 0, and numbers of persons. Raises ConfigError."""
     place = folder / part
     if signals:
-        tables = [numbers_in(place / "Inertial Signals" / f"{name}_{part}.txt") for name in SIGNALS]
+        tables = [read_numbers(place / "Inertial Signals" / f"{name}_{part}.txt") for name in SIGNALS]
         if len({table.shape for table in tables}) > 1:
             raise ConfigError(f"{place / 'Inertial Signals'}: files of different numbers of rows or columns")
         samples = np.stack(tables, axis=1)
     else:
-        samples = numbers_in(place / f"X_{part}.txt")
-    labels, persons = (numbers_in(place / f"{name}_{part}.txt").astype(np.int64) for name in ("y", "subject"))
+        samples = read_numbers(place / f"X_{part}.txt")
+    labels, persons = (read_numbers(place / f"{name}_{part}.txt").astype(np.int64) for name in ("y", "subject"))
     if not len(samples) == len(labels) == len(persons):
         raise ConfigError(f"{place}: {len(samples)} samples, {len(labels)} labels and {len(persons)} persons")
     where = str(place / f"y_{part}.txt")
     return Block(samples, checked_labels(where, labels, len(samples), classes, first=1) - 1, persons[:, 0])
 
 
-def numbers_in(file: Path) -> np.ndarray:
+def read_numbers(file: Path) -> np.ndarray:
     """float32 [rows, columns] of a file of numbers between spaces. Raises ConfigError."""
     if file.is_file() and not file.stat().st_size:
         raise ConfigError(f"{file}: empty file")

@@ -14,6 +14,7 @@ import numpy as np
 
 from fedbench.config import DataConfig, Section
 from fedbench.data.cache import Block, Content, OnProgress, Source
+from fedbench.data.constants import EXAMPLES, Constants
 from fedbench.data.reading import published
 from fedbench.data.reading.download import Download
 from fedbench.data.reading.published import Extent, Published, changed_warning, find_entry
@@ -21,6 +22,10 @@ from fedbench.errors import ConfigError, first_line
 
 TORCHVISION_IDX = {"mnist": "MNIST", "fmnist": "FashionMNIST", "emnist": "EMNIST"}
 IDX_DOWNLOAD_SIZES = {"mnist": "12 MB", "fmnist": "31 MB", "emnist": "0.56 GB"}
+IDX_CONSTANTS = {
+    "mnist": Constants((0.1307,), (0.3081,), EXAMPLES),
+    "fmnist": Constants((0.2860,), (0.3530,), EXAMPLES),
+}
 IMAGES_READ_AT_ONCE = 1000
 LARGEST_SIDE = 4096
 
@@ -61,6 +66,7 @@ PUBLISHED = {
         downloads=partial(idx_downloads, name),
         sums=partial(idx_sums, name),
         size=IDX_DOWNLOAD_SIZES[name],
+        constants=IDX_CONSTANTS[name],
     )
     for name in ("mnist", "fmnist")
 } | {
@@ -68,9 +74,10 @@ PUBLISHED = {
         Extent(697_932, (1, 28, 28), 62),
         idx_file_names("emnist-byclass-", "test"),
         below=("EMNIST/raw", "raw", "gzip"),
-        wanted=lambda name: "emnist-byclass-" in name,
+        is_needed=lambda name: "emnist-byclass-" in name,
         downloads=partial(idx_downloads, "emnist"),
         size=IDX_DOWNLOAD_SIZES["emnist"],
+        constants=Constants((0.1736,), (0.3317,), f"{EXAMPLES} (byclass)"),
     )
 }
 

@@ -20,6 +20,7 @@ from pydantic import Field, field_validator
 from fedbench.config import DataConfig, Section
 from fedbench.config.section import PositiveInt
 from fedbench.data.cache import Block, Content, OnProgress, Source
+from fedbench.data.constants import NOT_NORMALISED
 from fedbench.data.reading import published
 from fedbench.data.reading.images import check_shape
 from fedbench.data.reading.published import Extent, Published
@@ -60,7 +61,7 @@ PUBLISHED = {
         Extent(724_736, FEMNIST_SHAPE, len(FEMNIST_CLASSES)),
         ("train", "test"),
         below=("data/femnist/data", "femnist/data", "femnist", "data"),
-        wanted=lambda name: name.endswith(".json"),
+        is_needed=lambda name: name.endswith(".json"),
         origin=BY_HAND.format("femnist"),
         licence="BSD 2-clause (LEAF)",
         size="805,263 images of 3,550 writers",
@@ -69,7 +70,8 @@ PUBLISHED = {
         Extent(3_803_542, (80,), UNKNOWN, "token"),
         ("train", "test"),
         below=("data/shakespeare/data", "shakespeare/data", "shakespeare", "data"),
-        wanted=lambda name: name.endswith(".json"),
+        constants=NOT_NORMALISED,
+        is_needed=lambda name: name.endswith(".json"),
         origin=BY_HAND.format("shakespeare"),
         licence="BSD 2-clause (LEAF)",
         size="4,226,158 texts of 1,129 roles",
@@ -160,9 +162,9 @@ def json_blocks(files: list[Path], shape: list[int], texts: bool, numbers: dict[
     first: tuple[int, ...] = ()
     for own in user_samples(files):
         if own.y:
-            samples = tokens_of(own.x, own.where) if texts else read_features(own.x, shape, own.where)
+            samples = character_tokens(own.x, own.where) if texts else read_features(own.x, shape, own.where)
             follows = texts and is_character(own.y[0])
-            targets = tokens_of(own.y, own.where)[:, 0] if follows else targets_of(own.y, own.where)
+            targets = character_tokens(own.y, own.where)[:, 0] if follows else target_array(own.y, own.where)
             first = first or samples.shape[1:]
             check_shape(samples.shape[1:], first, own.where, "sample")
             yield Block(samples, targets, np.full(len(targets), numbers[own.user]))
@@ -184,7 +186,7 @@ def read_features(x: list[Any], shape: list[int], where: str) -> np.ndarray:
     return features
 
 
-def tokens_of(texts: list[Any], where: str) -> np.ndarray:
+def character_tokens(texts: list[Any], where: str) -> np.ndarray:
     """int64 [n, length]. Raises ConfigError."""
     lengths = {len(text) if isinstance(text, str) else 0 for text in texts}
     if len(lengths) != 1 or 0 in lengths:
@@ -197,7 +199,7 @@ def tokens_of(texts: list[Any], where: str) -> np.ndarray:
     return tokens
 
 
-def targets_of(y: list[Any], where: str) -> np.ndarray:
+def target_array(y: list[Any], where: str) -> np.ndarray:
     values = number_array(y)
     if values.dtype.kind not in "biufU" or len({type(value) is str for value in y}) > 1:
         raise ConfigError(f"{where}: y holds neither numbers nor text")

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from fedbench.config import DataConfig, Section
 from fedbench.data.cache import Content, OnProgress, Source
+from fedbench.data.constants import Constants
 from fedbench.data.reading import published
 from fedbench.data.reading.arrays import array_blocks, checked_images, checked_labels, unreadable_error
 from fedbench.data.reading.download import Download
@@ -44,6 +45,7 @@ PUBLISHED = {
         downloads=partial(medmnist_downloads, f"{name}.npz", md5),
         sums=partial(dict, {f"{name}.npz": md5}),
         size=MEDMNIST_DOWNLOAD_SIZES[name],
+        constants=Constants((0.5,), (0.5,), "the experiments of MedMNIST's authors"),
     )
     for name, md5 in SUMS.items()
 }

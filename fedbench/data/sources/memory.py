@@ -42,7 +42,7 @@ def source(config: DataConfig, options: Options, progress: OnProgress | None) ->
     """The data of a name in this process, or their copy in the cache. Raises ConfigError."""
     given = given_data(config.name)
     if given is None:
-        raise gone(config.name)
+        raise lost_data_error(config.name)
     if config.root:
         raise ConfigError(f"data.root = {str(config.root)!r}: data {config.name} are in memory; leave it out")
     key = json.dumps([config.options, config.task], sort_keys=True, default=str)
@@ -55,7 +55,7 @@ def source(config: DataConfig, options: Options, progress: OnProgress | None) ->
     return found
 
 
-def gone(name: str) -> ConfigError:
+def lost_data_error(name: str) -> ConfigError:
     return ConfigError(
         f"data {name}: these data are objects of another Python process; start there, or pass them again: "
         "Config(data=...)"
@@ -64,7 +64,7 @@ def gone(name: str) -> ConfigError:
 
 def refuse_reading(name: str) -> Content:
     """Reads nothing. Raises ConfigError."""
-    raise gone(name)
+    raise lost_data_error(name)
 
 
 def source_of_table(config: DataConfig, given: GivenData) -> Source:

@@ -47,7 +47,7 @@ PUBLISHED = {
         ("Protocol",),
         below=("PAMAP2_Dataset",),
         extras=("Optional",),
-        wanted=lambda name: name.endswith(".dat") and "__MACOSX" not in name,
+        is_needed=lambda name: name.endswith(".dat") and "__MACOSX" not in name,
         origin="get PAMAP2 Physical Activity Monitoring from the UCI repository, unpack PAMAP2_Dataset.zip",
         size="nine recordings, 0.7 GB",
         licence="CC BY 4.0 (UCI repository)",

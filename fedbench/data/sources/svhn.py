@@ -8,6 +8,7 @@ import numpy as np
 
 from fedbench.config import DataConfig, Section
 from fedbench.data.cache import Content, OnProgress, Source
+from fedbench.data.constants import EXAMPLES, Constants
 from fedbench.data.reading import published
 from fedbench.data.reading.arrays import array_blocks, checked_images, checked_labels, unreadable_error
 from fedbench.data.reading.download import Download
@@ -34,6 +35,7 @@ PUBLISHED = {
         tuple(f"{part}_32x32.mat" for part in SVHN_PARTS),
         below=("svhn", "SVHN"),
         size="0.25 GB",
+        constants=Constants((0.4377, 0.4438, 0.4728), (0.1980, 0.2010, 0.1970), EXAMPLES),
         downloads=lambda: tuple(Download(name, (address,), md5) for address, name, md5 in torchvision_lists().values()),
         sums=lambda: {name: md5 for _, name, md5 in torchvision_lists().values()},
     )

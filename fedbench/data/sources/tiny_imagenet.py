@@ -6,6 +6,7 @@ from pydantic import Field
 
 from fedbench.config import DataConfig, Section
 from fedbench.data.cache import Content, OnProgress, Source
+from fedbench.data.constants import EXAMPLES, Constants
 from fedbench.data.reading import published
 from fedbench.data.reading.download import Download
 from fedbench.data.reading.images import Item
@@ -27,8 +28,9 @@ PUBLISHED = {
         ("wnids.txt", "words.txt", "train", "val"),
         below=("tiny-imagenet-200",),
         images=110_000,
+        constants=Constants((0.4802, 0.4481, 0.3975), (0.2770, 0.2691, 0.2821), EXAMPLES),
         size="0.25 GB",
-        wanted=lambda name: not name.endswith("_boxes.txt") and "/test/" not in name,
+        is_needed=lambda name: not name.endswith("_boxes.txt") and "/test/" not in name,
         downloads=lambda: (
             Download(
                 "tiny-imagenet-200.zip",
