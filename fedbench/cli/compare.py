@@ -116,8 +116,9 @@ def outcome(folder: Path) -> tuple[str, int]:
 
     if is_matrix(folder):
         from fedbench.report import matrix
+        from fedbench.report.survey import Survey
 
-        survey = matrix.Survey.load(folder)
+        survey = Survey.load(folder)
         failed = len(survey.studies) < len(survey.matrix.settings) or any(s.failures for s in survey.studies.values())
         said = [matrix.matrix_text(survey), matrix.matrix_answer(survey), *matrix.matrix_notes(survey)]
         return "\n".join(said), FAILED if failed else OK

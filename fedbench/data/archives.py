@@ -7,10 +7,12 @@ import tarfile
 import zipfile
 from collections.abc import Callable, Iterable
 from pathlib import Path, PurePosixPath
+from typing import TypeVar
 
 from fedbench.data.cache import OnProgress
 from fedbench.errors import ConfigError, first_line
 
+T = TypeVar("T")
 IsNeeded = Callable[[str], bool]
 DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EROFS)
 """Errors of the disk that is written to, not of the archive."""
@@ -55,7 +57,7 @@ def extract(path: Path, folder: Path, is_needed: IsNeeded, progress: OnProgress 
         raise ConfigError(f"{path}: the archive is damaged or incomplete ({first_line(error)})") from error
 
 
-def with_progress(path: Path, members: list, progress: OnProgress | None) -> Iterable:
+def with_progress(path: Path, members: list[T], progress: OnProgress | None) -> Iterable[T]:
     for number, member in enumerate(members, 1):
         yield member
         if progress:

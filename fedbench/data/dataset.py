@@ -89,7 +89,7 @@ class Dataset:
             return self
         return replace(self, **found, scaling=())  # type: ignore[arg-type]
 
-    def __reduce__(self) -> tuple:
+    def __reduce__(self) -> tuple[Any, ...]:
         if self.folder is None:
             return super().__reduce__()  # type: ignore[return-value]
         return reopen_dataset, (self.folder, self.mean, self.std)

@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 from lightning import LightningModule
+from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.core.optimizer import _configure_optimizers, _configure_schedulers_automatic_opt
-from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from torch import Tensor
 from torch.optim import Optimizer
 
@@ -23,7 +23,7 @@ OptimizerState = dict[Any, Any]
 
 SCHEDULE = "schedule"
 """Key of the schedulers' position in the memory of a fit."""
-SETTING = int | float | tuple | Tensor
+SETTING = (int, float, tuple, Tensor)
 """Settings of an optimiser's groups that a scheduler may change."""
 
 
@@ -171,7 +171,9 @@ def _splits_tensors(engine: Engine, mask: Tensor) -> bool:
     return any(holds_one(part) and not bool(part.all()) for part in parts)
 
 
-def advance(schedulers: list[Any], interval: str, count: int, plateau: bool, metrics: Callable[[], dict]) -> None:
+def advance(
+    schedulers: list[Any], interval: str, count: int, plateau: bool, metrics: Callable[[], dict[str, Any]]
+) -> None:
     """Steps the schedulers of this interval ('step' or 'epoch') and kind after `count` steps or epochs."""
     for config in schedulers:
         if config.interval != interval or config.reduce_on_plateau != plateau or count % config.frequency:

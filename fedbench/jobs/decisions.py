@@ -1,13 +1,12 @@
 """Lists the decisions of a method where its paper leaves details open, and the run's deviations from the paper."""
 
-from typing import Any
-
 from fedbench import methods, tune_space
 from fedbench.config import TrainConfig
+from fedbench.methods.base import Method
 from fedbench.results.plan import text_of
 
 
-def decisions(method: str, options: Any, train: TrainConfig) -> list[str]:
+def decisions(method: str, options: Method.Options, train: TrainConfig) -> list[str]:
     """The decisions in the method's file, and the deviations from its paper's training, a line each."""
     return [*methods.load(method).decisions(options), *training_deviations(method, train)]
 

@@ -1,6 +1,7 @@
 """Published ImageNet weights, downloaded and cached by torchvision."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -8,9 +9,14 @@ from torchvision.models import WeightsEnum
 
 from fedbench.errors import ConfigError
 
+StateDict = dict[str, Any]
+
 
 def load_pretrained(
-    body: nn.Module, weights: WeightsEnum, names: Callable[[str], str | None], edit: Callable[[dict], dict] = dict
+    body: nn.Module,
+    weights: WeightsEnum,
+    names: Callable[[str], str | None],
+    edit: Callable[[StateDict], StateDict] = dict,
 ) -> None:
     """Copies published weights into a body.
 

@@ -30,7 +30,7 @@ def thin_out(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.iloc[np.linspace(0, len(frame) - 1, MOST_POINTS).round().astype(int)]
 
 
-def round_values(values: Iterable) -> list:
+def round_values(values: Iterable[Any]) -> list[Any]:
     """Numbers rounded to five digits, more than a chart shows."""
     return [float(f"{value:.5g}") if isinstance(value, float) else value for value in pd.Series(list(values)).tolist()]
 

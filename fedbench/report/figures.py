@@ -55,7 +55,7 @@ def legend() -> dict[str, object]:
     return {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "font": {"size": 13, "color": LIGHT["ink"]}}
 
 
-def _segments(fig: go.Figure, xs: list[tuple], ys: list[tuple], colour: str, width: float) -> None:
+def _segments(fig: go.Figure, xs: list[tuple[Any, ...]], ys: list[tuple[Any, ...]], colour: str, width: float) -> None:
     """Draws many short lines as one trace."""
     x = [value for pair_ in xs for value in (*pair_, None)]
     y = [value for pair_ in ys for value in (*pair_, None)]

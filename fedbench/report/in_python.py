@@ -13,10 +13,11 @@ import plotly.io
 from fedbench.errors import ConfigError
 from fedbench.installation import require
 from fedbench.report.leaderboard import leaderboard, score_table
-from fedbench.report.matrix import Survey, heads, matrix_answer, matrix_lines, matrix_parts
+from fedbench.report.matrix import heads, matrix_answer, matrix_lines, matrix_parts
 from fedbench.report.page import parts
 from fedbench.report.parts import Chart, ChartSection
 from fedbench.report.study import Study
+from fedbench.report.survey import Survey
 from fedbench.report.verdicts import said_of
 from fedbench.results.matrix import is_matrix
 

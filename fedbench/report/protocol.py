@@ -7,8 +7,8 @@ from textwrap import fill
 from typing import Any
 
 from fedbench.report.answer import partition_words
-from fedbench.report.matrix import Survey
 from fedbench.report.study import POINT_NAMES, Study
+from fedbench.report.survey import Survey
 from fedbench.report.typeset import escape_latex, join_words
 from fedbench.results.matrix import is_matrix
 from fedbench.results.plan import Plan, key_name, text_of

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from fedbench.methods.base import Message
+from fedbench.methods.messages import Message
 from fedbench.runtime.arena import SMALLEST_SHARED, Arena, Files, TensorPlace
 from fedbench.runtime.client_data import as_tensor
 from fedbench.runtime.exchange import Order, Reply

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from fedbench import methods
 from fedbench.aggregation import rules
@@ -26,7 +25,7 @@ class ResolvedRun:
     config: Config
     dataset: Dataset
     method: type[Method]
-    options: Any
+    options: Method.Options
     aggregator: Aggregator
     task: Task
     dealt: Mapping[int, Partition] = field(default_factory=dict)

@@ -10,7 +10,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from greenlet import getcurrent, greenlet
 
@@ -72,7 +72,7 @@ class Turns:
 
     def __init__(self, engine: RowEngine) -> None:
         self.engine = engine
-        self._now: Turn | None = None
+        self._now: Turn[Any] | None = None
         self._begun = 0.0
 
     def clock(self) -> float:

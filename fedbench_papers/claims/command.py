@@ -130,7 +130,7 @@ def conditions_of(config: Config, asked: Namespace) -> "Conditions":
     )
 
 
-def text_lines(rows: list[dict], conditions: "Conditions") -> Iterator[str]:
+def text_lines(rows: list[dict[Any, Any]], conditions: "Conditions") -> Iterator[str]:
     """Two or more lines per row, the sum over all, and where the verdicts come from."""
     from fedbench_papers.claims.page import tally
     from fedbench_papers.claims.record import RECORDED, ClaimsRecord
@@ -150,7 +150,7 @@ def text_lines(rows: list[dict], conditions: "Conditions") -> Iterator[str]:
         yield from textwrap.wrap(counts, 110, initial_indent="  ", subsequent_indent="  ")
 
 
-def verdict_head(row: dict) -> str:
+def verdict_head(row: dict[Any, Any]) -> str:
     """`verdict`, with its date, and whether it is recorded."""
     if not row["made"]:
         return "verdict"

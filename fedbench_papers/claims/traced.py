@@ -1,7 +1,6 @@
 """Two methods with traces for a claim; their results equal those of the methods that they extend."""
 
 from itertools import combinations
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,13 +10,14 @@ from fedbench.methods.fedavg import FedAvg
 from fedbench.methods.fedcac import sensitivity
 from fedbench.methods.local import Local
 from fedbench.methods.messages import Upload
+from fedbench.methods.server import ServerState
 from fedbench.module.weights import Weights
 
 
 class UpdateAngles(FedAvg):
     """FedAvg that traces the mean angle between the updates of two clients of a round, in degrees."""
 
-    def aggregate(self, server: Any, uploads: list[Upload]) -> None:
+    def aggregate(self, server: ServerState, uploads: list[Upload]) -> None:
         if server.traced and len(uploads) > 1:
             updates = [upload.params - server.params for upload in uploads]
             angles = [angle(one, other) for one, other in combinations(updates, 2)]

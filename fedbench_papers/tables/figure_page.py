@@ -146,7 +146,9 @@ def line_name(name: str, client: int | None) -> str:
     return (name.partition("/")[2] or name) + ("" if client is None else f", client {client}")
 
 
-def add_line(fig: go.Figure, name: str, x: list, y: list, number: int, halves: list[float] | None = None) -> None:
+def add_line(
+    fig: go.Figure, name: str, x: list[Any], y: list[Any], number: int, halves: list[float] | None = None
+) -> None:
     """A curve with its own colour, and beyond the colours with its own dash."""
     colour, dash = COLOURS[number % len(COLOURS)], DASHES[number // len(COLOURS) % len(DASHES)]
     mode = "lines+markers" if halves is not None or len(x) == 1 else "lines"
