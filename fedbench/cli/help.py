@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from fedbench import methods
+from fedbench import methods, models, tasks
 from fedbench.aggregation import rules
 from fedbench.cli.flags import COMMON, CONFIG_KEYS, SHORT, Flag, sections, yaml_value
 from fedbench.config import Config
@@ -20,10 +20,12 @@ HelpRow = tuple[str, str]
 INDENT = 30
 SECTION_TEXTS = {
     "method": "--method.OPTION sets an option of the method: `fedbench methods NAME` or `--method NAME --help`",
-    "data": "--data.OPTION sets an option of the data set: `fedbench data NAME --help`; all: `fedbench data --help`",
+    "data": f"tasks: {', '.join(tasks.names())}\n"
+    "  --data.OPTION sets an option of the data set: `fedbench data NAME --help`; all: `fedbench data --help`",
     "partition": "--partition.OPTION sets an option of the scheme; `fedbench data --help` lists schemes",
     "aggregator": f"names: {', '.join(rules.names())}; options: `--aggregator NAME --help`",
-    "model": "--model.ARGUMENT sets an argument of the model's constructor",
+    "model": f"names: {', '.join(models.MODELS.names())}\n"
+    "  --model.ARGUMENT sets an argument of the model's constructor",
 }
 USUAL = (
     *("method.name", "data.name", "data.task", "partition.name", "partition.clients", "partition.alpha"),

@@ -70,8 +70,8 @@ class DataConfig(OpenSection):
     root: Path | None = Field(None, description="folder with the data set's published files (default: the cache)")
     task: str = Field(
         "auto",
-        description="classification, multilabel, regression, binary, next-token, segmentation, or package.module:TASK; "
-        "auto: one of the first three, chosen by the targets",
+        description="task: a name from `fedbench run --help`, or package.module:TASK; auto: classification, multilabel "
+        "or regression, chosen by the targets",
     )
     content: str | None = Field(
         None,
@@ -187,8 +187,8 @@ class ModelConfig(OpenSection):
 
     name: str = Field(
         "auto",
-        description="mlp, avgcnn, resnet8, resnet10, resnet18, alexnet, vit, or package.module:Class of a "
-        "LightningModule; auto: avgcnn, or mlp for images below 16 pixels a side; A,B: clients get A and B in turn",
+        description="model: a name from `fedbench run --help`, or package.module:Class of a LightningModule; auto: "
+        "avgcnn, or mlp for images below 16 pixels a side; A,B: clients get A and B in turn",
     )
     head: str | None = Field(None, description="dotted name of the classifier submodule (default: the model's own)")
     weights: Path | None = Field(
@@ -261,6 +261,10 @@ class TrainConfig(Section):
     )
     width: int = Field(10, ge=1, le=1000, description="clients that a host trains at a time (engine = graph or stack)")
     threads: PositiveInt = Field(1, description="torch threads per host")
+
+    def decay(self, round: int) -> float:
+        """The factor of all learning rates in a round, from 1."""
+        return self.lr_decay ** max(0, round - 1)
 
 
 class AggregatorConfig(OpenSection):

@@ -97,7 +97,7 @@ class FedAS(Method["FedAS.Options", "FedAS.State"]):
             prototypes=prototypes.to(received.params),
             distance=class_distances if options.align == "samples" else mean_distances,
         )
-        rate = options.align_lr * train.lr_decay**client.round  # of the round to come
+        rate = options.align_lr * train.decay(client.round + 1)  # of the round to come
         size = client.samples if options.align_batch_size == "full" else options.align_batch_size
         for places in shuffled(client, "align", size, options.align_epochs):
             _, gradient = client.learner.gradient(received, client.train.batch(places), loss, body)

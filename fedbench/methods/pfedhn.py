@@ -195,7 +195,7 @@ class PFedHN(Method["PFedHN.Options", PrivateState, "PFedHN.Server"]):
         weights *= len(uploads) if options.phi_update == "sum" else 1
         moves = torch.stack([u.params for u in uploads])
         slopes = clipped(pulled_back(server.embeddings[own], server.phi, moves, weights), options.clip)
-        rate, own_rate = self.rates(self.context.train.lr_decay ** (server.round - 1))
+        rate, own_rate = self.rates(self.context.train.decay(server.round))
         settings = options.server_momentum, options.server_weight_decay
         parts = zip(server.phi, slopes, server.velocity, strict=False)
         stepped = [step(*part, rate, *settings) for part in parts]

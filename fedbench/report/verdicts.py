@@ -103,7 +103,7 @@ def left_open(found: Contrast) -> str:
     more = found.seeds_needed
     if found.sign or not more or more <= len(found.gain.values):
         return ""
-    return f"; the observed one would need about {more} seeds to be told with a probability of 80\u00a0%"
+    return f"; the observed one would need about {more} seeds to be detected with a probability of 80\u00a0%"
 
 
 def _failures(study: Study, rows: Sequence[LeaderboardRow]) -> list[str]:

@@ -141,7 +141,7 @@ class Host:
     def _set_round(self, client: Client, round: int, rate_of: int | None = None) -> Client:
         """Set a client's round: its random streams, and the learning rates of this or another round."""
         client.round = round
-        client.decay = self.config.train.lr_decay ** max(0, (round if rate_of is None else rate_of) - 1)
+        client.decay = self.config.train.decay(round if rate_of is None else rate_of)
         for split in (client.train, client.val, client.test, client.public):
             if split is not None:
                 split.key = self._key(client.id, round)
