@@ -97,7 +97,7 @@ def serve(pipe: Any, config: dict[str, Any]) -> None:
     from fedbench.config import Config
     from fedbench.data.dataset import Dataset
     from fedbench.jobs.description import describe_run
-    from fedbench.jobs.resolve import check, resolve
+    from fedbench.jobs.resolve import check_run, resolve
     from fedbench.runtime.driver import Driver
     from fedbench.runtime.hosts import InProcess
     from fedbench.runtime.ray import cluster
@@ -116,7 +116,7 @@ def serve(pipe: Any, config: dict[str, Any]) -> None:
         resolved = resolve(asked)
         asked = resolved.config
         hosts = hosts or InProcess()
-        resolved = replace(resolved, dealt=check(resolved))
+        resolved = replace(resolved, dealt=check_run(resolved))
         describe_run(folder, resolved, resolved.dealt)
         driver = Driver.of(resolved, hosts, Recorder(folder, resolved.task))
         driver.begin()

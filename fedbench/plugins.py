@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 class Table:
     """The named things of one kind. A package cannot replace fedbench's own names.
 
-    what: the kind, for error messages. group: the group of entry points. own: the places of fedbench's own things, as
-    `package.module:name`, or as `package.module` from which `extract` takes the thing. extra_names: further valid
+    what: the kind, for error messages. group: the group of entry points. built_in: the places of fedbench's own things,
+    as `package.module:name`, or as `package.module` from which `extract` takes the thing. extra_names: further valid
     names, which `load` does not know. form: how users write a thing without a name. check: raises ConfigError if a
     thing that is not fedbench's own is not of this kind. elsewhere: names that one may expect here, and in words what
     to use instead.
@@ -29,7 +29,7 @@ class Table:
 
     what: str
     group: str
-    own: Mapping[str, str]
+    built_in: Mapping[str, str]
     extract: Callable[[ModuleType], Any] = field(default=lambda module: module)
     extra_names: tuple[str, ...] = ()
     form: str = ""
@@ -38,12 +38,12 @@ class Table:
 
     def names(self) -> list[str]:
         """All valid names. Imports none of the things."""
-        return sorted({*self.own, *self.extra_names, *entry_points_of(self.group)})
+        return sorted({*self.built_in, *self.extra_names, *entry_points_of(self.group)})
 
     def load(self, name: str) -> Any:
         """The thing with a name, or at package.module:name. Raises ConfigError."""
-        if name in self.own:
-            module, _, attribute = self.own[name].partition(":")
+        if name in self.built_in:
+            module, _, attribute = self.built_in[name].partition(":")
             found = import_module(module)
             return getattr(found, attribute) if attribute else self.extract(found)
         points = entry_points_of(self.group).get(name, [])
@@ -71,7 +71,7 @@ class Table:
 
     def path(self, name: str) -> str:
         """The package.module:name of a thing that is not fedbench's own; empty for fedbench's own and unknown names."""
-        if name in self.own:
+        if name in self.built_in:
             return ""
         points = entry_points_of(self.group).get(name, [])
         return points[0].value if points else name if ":" in name else ""
@@ -126,5 +126,5 @@ def package_of(point: "EntryPoint") -> str:
     return point.dist.name if point.dist else point.value.partition(".")[0]
 
 
-PAGES = Table("page", group="fedbench.pages", own={})
+PAGES = Table("page", group="fedbench.pages", built_in={})
 """Functions that write the page of a study, by the name of the file that such a study has in its folder."""

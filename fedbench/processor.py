@@ -13,7 +13,7 @@ SLURM = ("SLURM_CPUS_PER_TASK", "SLURM_CPUS_ON_NODE")
 
 
 @cache
-def described_processor() -> dict[str, str]:
+def processor_facts() -> dict[str, str]:
     """The entries of one core in /proc/cpuinfo; none if the file is missing."""
     try:
         first, *_ = Path("/proc/cpuinfo").read_text().strip().split("\n\n")
@@ -25,12 +25,12 @@ def described_processor() -> dict[str, str]:
 
 def name() -> str:
     """The model name."""
-    return described_processor().get("model name") or platform.processor()
+    return processor_facts().get("model name") or platform.processor()
 
 
 def has(instructions: str) -> bool | None:
     """Whether it has these instructions, such as avx512f or any with bf16; None if Linux does not say."""
-    listed = described_processor().get("flags") or described_processor().get("Features")
+    listed = processor_facts().get("flags") or processor_facts().get("Features")
     return None if listed is None else instructions in listed
 
 

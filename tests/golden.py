@@ -206,9 +206,9 @@ def bits_are_of() -> dict[str, str]:
     """What the last bits of a number depend on, beside the code."""
     import torch
 
-    from fedbench.processor import described_processor, has
+    from fedbench.processor import has, processor_facts
 
-    said = described_processor()
+    said = processor_facts()
     known = [said[key] for key in ("vendor_id", "cpu family", "model", "CPU implementer", "CPU part") if key in said]
     return {
         "processor": "-".join([platform.machine(), *known]).lower(),

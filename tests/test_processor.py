@@ -29,11 +29,11 @@ def cpuinfo(monkeypatch):
             return text
 
         monkeypatch.setattr(processor.Path, "read_text", read)
-        processor.described_processor.cache_clear()
+        processor.processor_facts.cache_clear()
 
     yield say
     monkeypatch.undo()
-    processor.described_processor.cache_clear()
+    processor.processor_facts.cache_clear()
 
 
 def test_the_first_core_speaks_for_all(cpuinfo):

@@ -33,7 +33,7 @@ COMMANDS = {
     "methods": "list the methods, or one method's options with default, range and source",
     "completion": "print a script by which bash, zsh or fish completes commands, flags and names",
 }
-TABLE = Table("command", group="fedbench.commands", own={name: f"fedbench.cli.{name}:main" for name in COMMANDS})
+TABLE = Table("command", group="fedbench.commands", built_in={name: f"fedbench.cli.{name}:main" for name in COMMANDS})
 AGAIN = "repeat the command: it continues from the last checkpoint"
 STORAGE = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), f"free some space and {AGAIN}"),

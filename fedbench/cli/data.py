@@ -54,7 +54,7 @@ def main(argv: list[str]) -> int:
     if getattr(asked, "from"):
         importing.import_files(config.data.name, Path(getattr(asked, "from")).expanduser(), shown)
     dataset = Dataset.load(config.data, shown)
-    lines, whole = list(described_lines(dataset)), True
+    lines, whole = list(summary_lines(dataset)), True
     if asked.check:
         found = list(checks(dataset, config))
         whole = all(passed for passed, _ in found)
@@ -86,7 +86,7 @@ def help_lines(name: str | None = None) -> Iterator[str]:
         yield from ("", title, *wrap(", ".join(names)))
 
 
-def described_lines(dataset: "Dataset") -> Iterator[tuple[str, str]]:
+def summary_lines(dataset: "Dataset") -> Iterator[tuple[str, str]]:
     """Counts, classes, shape, constants, warnings, cache."""
     from fedbench.data import cache, sources
 

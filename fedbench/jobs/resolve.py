@@ -48,7 +48,7 @@ def resolve(config: Config) -> ResolvedRun:
     """The requested run with every default filled in. Raises ConfigError."""
     config = with_defaults(config)
     dataset = Dataset.load(config.data)
-    if config.data.name not in sources.SETS.own:  # fedbench's own sets are identified by name
+    if config.data.name not in sources.SETS.built_in:  # fedbench's own sets are identified by name
         config.data.content = dataset.content
     config.partition = with_client_count(config.partition, SamplePool.of(dataset))
     choose_hosts(config)
@@ -75,7 +75,7 @@ def with_defaults(config: Config) -> Config:
 
 
 @refuse_exits()
-def check(run: ResolvedRun, seeds: Sequence[int] | None = None) -> dict[int, Partition]:
+def check_run(run: ResolvedRun, seeds: Sequence[int] | None = None) -> dict[int, Partition]:
     """The partitions of a run; tries model and method on the data. Raises ConfigError.
 
     seeds: those to check, if not all.

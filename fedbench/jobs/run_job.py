@@ -12,7 +12,7 @@ from fedbench.errors import ConfigError, RunError
 from fedbench.jobs import description, provenance, run_folder
 from fedbench.jobs.folder_sync import Supplies, synced_copy
 from fedbench.jobs.job import ERROR, Job
-from fedbench.jobs.resolve import check
+from fedbench.jobs.resolve import check_run
 from fedbench.results.loggers import AttachedLogger, catch_up, log_records, make_loggers
 from fedbench.results.reader import Records
 from fedbench.results.summary import write_summary
@@ -50,7 +50,7 @@ def run_job(job: Job, supplies: Supplies | None = None, watch: Watcher = lambda 
         try:
             with refuse_exits():
                 run = ResolvedRun.of(job.config, supplies.dataset(job.config) if supplies else None)
-            run_seeds(run, [here], check(run), watch_and_send)
+            run_seeds(run, [here], check_run(run), watch_and_send)
         except Exception as error:
             ending = GpuFullError.behind(error) or error
             write_error(here, last_line(ending))

@@ -37,7 +37,7 @@ NO_METHODS = (*CONTRACT, "cotraining")
 METHODS = Table(
     "method",
     group="fedbench.methods",
-    own=modules(__name__, __path__, NO_METHODS),
+    built_in=modules(__name__, __path__, NO_METHODS),
     extract=_class_in,
     form="package.module:Class",
     check=_check,

@@ -112,7 +112,7 @@ def _check(name: str, thing: Any) -> None:
 MODELS = Table(
     "model",
     group="fedbench.models",
-    own={
+    built_in={
         "mlp": "fedbench.models.mlp:Mlp",
         "avgcnn": "fedbench.models.avgcnn:AvgCnn",
         "resnet8": "fedbench.models.resnet:ResNet8",

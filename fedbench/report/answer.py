@@ -55,7 +55,7 @@ def span(found: Interval | dict[str, Any], form: Any) -> str:
 def subtitle(study: Study) -> str:
     """The line under the title: partition, model, rounds, seeds, and the space of a grid."""
     config = study.config
-    parts = [partition_words(config, study.own.environment() if study.own else {})]
+    parts = [partition_words(config, study.records.environment() if study.records else {})]
     parts += [f"model {_name(config, 'model')}"] if _name(config, "model") else []
     parts += [plural(config["rounds"], "round")] if config.get("rounds") else []
     seeds = study.plan.config.get("seeds") or config.get("seeds") or []
@@ -93,12 +93,12 @@ def partition_words(config: dict[str, Any], environment: dict[str, Any]) -> str:
 
 def answer(study: Study) -> str:
     """The answer in one sentence; says when an interval includes 0."""
-    return compared_answer(study) if study.compared else run_answer(study)
+    return compared_answer(study) if study.is_comparison else run_answer(study)
 
 
 def run_answer(study: Study) -> str:
     """The final score at both points, with intervals."""
-    if study.method in study.lost:
+    if study.method in study.failed_methods:
         return f"{study.method} failed."
     if study.method not in study.metrics:
         return f"{study.method} has not been evaluated yet."
@@ -134,7 +134,7 @@ def compared_answer(study: Study) -> str:
     if study.method not in study.metrics or study.last(study.method).empty:
         value = next((entry.scores.get("val") for entry in tried if entry.values == chosen), None)
         found = study.metric.with_unit(value) if value is not None else f"{study.metric.label} unknown"
-        lack = "failed" if study.method in study.lost else "are not finished yet"
+        lack = "failed" if study.method in study.failed_methods else "are not finished yet"
         ties = len(plan.as_good(study.method))
         led = f"is the first of {ties + 1} points with the same score on validation" if ties else "won on validation"
         return f"{winner} {led} ({found}); its final runs {lack}."
@@ -171,8 +171,8 @@ def doubts(study: Study, method: str, other: str, gain: float) -> str:
 
 def doubts_of_lead(study: Study, first: str, rivals: Sequence[str]) -> str:
     """Why a method that is ahead of all rivals may not be the best."""
-    if study.lost:
-        return f"{join_words(study.lost)} failed"
+    if study.failed_methods:
+        return f"{join_words(study.failed_methods)} failed"
     return next((found for rival in rivals if (found := doubts(study, first, rival, 1.0))), "")
 
 

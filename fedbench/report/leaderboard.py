@@ -94,7 +94,7 @@ def leaderboard(study: Study, margin: float | None = None) -> list[LeaderboardRo
         labels = race_order(study, study.race)
     local, behind = comparisons(study, labels, margin) if study.race is None else ({}, {})
     order = block_ranks(study.scores, [label for label in labels if label not in REFERENCES], study.point)
-    target = study.reached(BASELINE) if BASELINE in labels else None
+    target = study.final_score(BASELINE) if BASELINE in labels else None
     return [_row(study, label, local.get(label), behind.get(label), order.get(label), target) for label in labels]
 
 

@@ -327,7 +327,7 @@ def changed_settings(config: dict[str, Any]) -> list[tuple[str, Any, Any]]:
 
 def environment_facts(study: Study) -> list[tuple[str, str]]:
     """The environment of the subject's run as pairs of words."""
-    found = study.own.environment() if study.own else {}
+    found = study.records.environment() if study.records else {}
     pairs = flat({key: value for key, value in found.items() if key != DECISIONS}).items()
     return [(key, ", ".join(map(str, v)) if isinstance(v, list) else str(v)) for key, v in pairs if v is not None]
 

@@ -58,7 +58,7 @@ def _compared(study: Study, names: Mapping[str, str], config: Mapping[str, Any])
 
 
 def _clients(study: Study, config: Mapping[str, Any], over: Mapping[str, Sequence[Any]]) -> str:
-    run = study.own
+    run = study.records
     dealt = partition_words(dict(config), run.environment() if run else {}).replace(", ", " by the scheme ", 1)
     said = f"The data are divided among {dealt}" if dealt else "Every client has its own data"
     public = int((config.get("public") or {}).get("size") or 0)
@@ -95,7 +95,7 @@ def _training(study: Study, config: Mapping[str, Any], over: Mapping[str, Sequen
     batch = f" in batches of {train['batch_size']}" if train.get("batch_size") else ""
     names = str(model.get("name")).split(",")
     which = f"the model {names[0]}" if len(names) == 1 else f"its model (of {', '.join(names)}, dealt in turn)"
-    own = " Methods may prescribe other values." if study.compared else ""
+    own = " Methods may prescribe other values." if study.is_comparison else ""
     return (
         f"A run has {rounds}, in each of which a participant trains {which}"
         f"{layers if widths else ''} for {how('steps' if amount == 'steps' else 'local epochs', amount, first=True)}"
@@ -164,7 +164,7 @@ def _scores(study: Study, plan: Plan, config: Mapping[str, Any]) -> str:
         return f"{last}, as mean over clients and seeds; seeds are added until the comparison is decided."
     seeds = [*dict.fromkeys(entry.seed for label in plan.labels() for entry in plan.final(label))]
     seeds = list(plan.config.get("seeds") or config.get("seeds") or seeds)
-    same = "; methods share the partition, the initial model and the batches of a seed" if study.compared else ""
+    same = "; methods share the partition, the initial model and the batches of a seed" if study.is_comparison else ""
     return f"{last}, as mean over clients and {plural(len(seeds), 'seed')} ({ranges(seeds)}){same}."
 
 
@@ -178,7 +178,7 @@ def _tests(study: Study) -> str:
     if seeds < 2:
         return ""
     said = "Intervals are 95 % Student t intervals over seeds."
-    if seeds < LEAST_SEEDS or not study.compared or BASELINE not in study.metrics:
+    if seeds < LEAST_SEEDS or not study.is_comparison or BASELINE not in study.metrics:
         return said
     return (
         f"{said} Methods are compared by paired t tests over seeds on the mean difference of a seed's clients, with p "

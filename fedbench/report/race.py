@@ -28,7 +28,7 @@ def race_answer(study: Study, race: Race) -> str:
         return f"Nothing can be decided: there is no run to compare {leader} with."
     if not race.look:
         return f"Not decided yet: the first look is at {max(race.needs.values())} seeds."
-    reached = f"{leader} reached {study.metric.with_unit(study.reached(leader))} {POINT_NAMES[study.point]}"
+    reached = f"{leader} reached {study.metric.with_unit(study.final_score(leader))} {POINT_NAMES[study.point]}"
     seeds = plural(race.seeds[leader], "seed")
     if race.ending is None:
         return f"Not decided after {seeds}: {reached}, and {join_words(rest)} may still be the best."

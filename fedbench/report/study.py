@@ -46,7 +46,7 @@ class Study:
             return self.plan.subject
         return next(iter([*self.ordered, *self.plan.labels()]), "")
 
-    def reached(self, label: str, point: str | None = None) -> float:
+    def final_score(self, label: str, point: str | None = None) -> float:
         """Mean test score over seeds at the last round."""
         return float(self.last(label, point)[self.test].mean())
 
@@ -61,7 +61,7 @@ class Study:
         return f"test_{self.metric.name}"
 
     @property
-    def compared(self) -> bool:
+    def is_comparison(self) -> bool:
         """Whether there are several methods, or several points of one method."""
         return len(self.plan.labels()) > 1 or bool(self.plan.points())
 
@@ -121,7 +121,7 @@ class Study:
     @cached_property
     def traces(self) -> pd.DataFrame:
         """The subject's traces."""
-        run = self.own
+        run = self.records
         return (
             run.traces().dropna(subset=["value"]) if run else pd.DataFrame(columns=["seed", "round", "client", "name"])
         )
@@ -134,7 +134,7 @@ class Study:
     @cached_property
     def config(self) -> dict[str, Any]:
         """The subject's resolved configuration, or the plan's."""
-        return (self.own.config() if self.own else {}) or self.plan.config
+        return (self.records.config() if self.records else {}) or self.plan.config
 
     @cached_property
     def summaries(self) -> dict[str, dict[str, Any]]:
@@ -142,7 +142,7 @@ class Study:
         return {m: summarise(run, run.warnings(), scores=m == self.plan.subject) for m, run in self.runs.items()}
 
     @property
-    def own(self) -> Records | None:
+    def records(self) -> Records | None:
         return self.runs.get(self.method)
 
     @property
@@ -162,7 +162,7 @@ class Study:
             return list(self.metrics)
         known = [label for label in self.metrics if len(self.last(label))]
         sign = -1 if self.metric.higher else 1
-        return sorted(known, key=lambda label: (label in REFERENCES, sign * self.reached(label)))
+        return sorted(known, key=lambda label: (label in REFERENCES, sign * self.final_score(label)))
 
     @cached_property
     def colours(self) -> dict[str, str]:
@@ -203,7 +203,7 @@ class Study:
         return {label: self.reason(label) for label in dict.fromkeys([*over, *unchosen]) if label not in scored}
 
     @property
-    def lost(self) -> list[str]:
+    def failed_methods(self) -> list[str]:
         """The failed methods that are not references."""
         return [label for label in self.failures if label not in REFERENCES]
 

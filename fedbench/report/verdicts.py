@@ -39,11 +39,11 @@ def comparison_answer(study: Study, rows: Sequence[LeaderboardRow]) -> str:
         return race_answer(study, study.race)
     rivals = [row for row in rows[1:] if row.label not in REFERENCES]
     if not rows:
-        return "Every method failed." if study.lost else "No method has been evaluated yet."
+        return "Every method failed." if study.failed_methods else "No method has been evaluated yet."
     first = rows[0]
     reached = f"{first.label} reached {study.metric.with_unit(first.score.mean)} {POINT_NAMES[study.point]}"
     if not rivals or rivals[0].behind is None:
-        return f"{reached}; there is nothing to compare it with{'' if study.lost else ' yet'}."
+        return f"{reached}; there is nothing to compare it with{'' if study.failed_methods else ' yet'}."
     ahead = f"{reached}, the best of {len(rivals) + 1} methods and {lead(study.metric, rivals[0].behind)}"
     seeds = len(first.score.values)
     if seeds < LEAST_SEEDS:
@@ -103,12 +103,12 @@ def left_open(found: Contrast) -> str:
     more = found.seeds_needed
     if found.sign or not more or more <= len(found.gain.values):
         return ""
-    return f"; the observed one would need about {more} seeds to be detected with a probability of 80\u00a0%"
+    return f"; the observed one would need about {more} seeds to show with a probability of 80\u00a0%"
 
 
 def _failures(study: Study, rows: Sequence[LeaderboardRow]) -> list[str]:
     """Methods without a score, and methods scored on some seeds only."""
-    lines = [f"Failed, so not compared: {join_words(study.lost)}."] if study.lost else []
+    lines = [f"Failed, so not compared: {join_words(study.failed_methods)}."] if study.failed_methods else []
     lines += [f"{line}." for line in reasons(study.failures)]
     partly = [f"{row.label}{row.mark}" for row in rows if row.failed]
     return [*lines, f"Scored on the remaining seeds only: {join_words(partly)}."] if partly else lines

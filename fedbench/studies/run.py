@@ -15,7 +15,7 @@ from fedbench.errors import ConfigError
 from fedbench.jobs import provenance, run_folder
 from fedbench.jobs.job import Job
 from fedbench.jobs.merge_seeds import gather
-from fedbench.jobs.resolve import check, resolve
+from fedbench.jobs.resolve import check_run, resolve
 from fedbench.jobs.run_job import Watcher, run_seeds
 from fedbench.results.loggers import log_page
 from fedbench.results.plan import PLAN_FILE, Plan, is_study
@@ -162,7 +162,7 @@ def _run_missing_seeds(run: ResolvedRun, folder: Path, watch: Watcher, open_host
     config = run.config
     jobs = jobs_of(config, folder)
     seeds = [job.seed for job in jobs if job.state != "done"]
-    partitions = check(run, seeds)
+    partitions = check_run(run, seeds)
     run_folder.warn_about_changes([(job.folder, job.config) for job in jobs])
     if open_hosts and seeds:
         config.resources.hosts = worth_hosts(run, len(seeds))

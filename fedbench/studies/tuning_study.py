@@ -13,7 +13,7 @@ from fedbench.errors import ConfigError
 from fedbench.jobs import provenance
 from fedbench.jobs.gpu_shares import open_to_trial
 from fedbench.jobs.job import Job
-from fedbench.jobs.resolve import check, resolve, with_defaults
+from fedbench.jobs.resolve import check_run, resolve, with_defaults
 from fedbench.results import loggers
 from fedbench.results.plan import EntryRole, Plan, is_study, point_name, study_name
 from fedbench.results.race import race_of
@@ -113,7 +113,7 @@ class TuningStudy:
             try:
                 run = resolve(method.config(self.config, point))
                 provenance.check_code_is_current(run.config)
-                (dealt,) = check(run, [self.config.seeds[0]]).values()
+                (dealt,) = check_run(run, [self.config.seeds[0]]).values()
                 return run, dealt.warnings
             except ConfigError as error:
                 if first is not None and str(first) == str(error):  # not the point's fault

@@ -26,7 +26,7 @@ def _check(name: str, thing: Any) -> None:
 TASKS = Table(
     "task",
     group="fedbench.tasks",
-    own=modules(__name__, __path__, ("task", "metric", "metric_classes", "further", "targets", "class_numbers")),
+    built_in=modules(__name__, __path__, ("task", "metric", "metric_classes", "further", "targets", "class_numbers")),
     extract=attrgetter("TASK"),
     form=FORM,
     check=_check,

@@ -6,17 +6,19 @@ a method with dotted keys, optionally in another setting (`in`), on its own seed
 evaluated by `judge.py`; `open`: decisions that the claim leaves open; `reason`: why it cannot be run.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from fedbench.config import Config
 from fedbench.config.files import load_yaml
 from fedbench.config.keys import flat
 from fedbench.errors import ConfigError, nearest
 from fedbench.studies.compared_methods import ComparedMethod
 from fedbench.studies.space import Values
+from fedbench_papers import TUNE_SEEDS
 from fedbench_papers.claims.conditions import Conditions
 from fedbench_papers.image_sources import source_keys
 
@@ -31,7 +33,7 @@ ARM = ("method", "in", "seeds", "tune")
 
 @dataclass(frozen=True)
 class Row:
-    """A claim and its test. asked: the keys that each arm adds to its setting."""
+    """A claim and its test. arm_keys: the keys that each arm adds to its setting."""
 
     id: str
     statement: str
@@ -45,7 +47,12 @@ class Row:
     choose: int | None = None
     open: tuple[str, ...] = ()
     reason: str = ""
-    asked: Mapping[str, Values] = field(default_factory=dict)
+    arm_keys: Mapping[str, Values] = field(default_factory=dict)
+
+    def runs(self) -> Iterator[tuple[Config, int]]:
+        """Its runs: configuration and seed."""
+        for method in self.arms:
+            yield from method.runs(Config(), self.seeds, TUNE_SEEDS)
 
 
 def load_rows(
@@ -78,7 +85,7 @@ def row_of(
         arms.append(arm_of(label, asked, asked.get("in", tree["setting"]), wanted, placed, keys, conditions))
     more = {key: tree[key] for key in ("statement", "where", "effect", "setting", "parts", "reason") if key in tree}
     more |= {key: tuple(tree.get(key) or ()) for key in ("uses", "open")}
-    return Row(name, seeds=seeds, arms=tuple(arms), choose=choose, asked=told, **more)
+    return Row(name, seeds=seeds, arms=tuple(arms), choose=choose, arm_keys=told, **more)
 
 
 def arm_of(
@@ -115,3 +122,10 @@ def select_rows(rows: Mapping[str, Row], only: Sequence[str]) -> list[Row]:
         if name not in rows:
             raise ConfigError(f"--only {name}: unknown row; {nearest(name, rows)}, or all of {', '.join(rows)}")
     return [rows[name] for name in dict.fromkeys(only)]
+
+
+def new_runs(row: Row, known: set[tuple[str, int]]) -> list[tuple[Config, int]]:
+    """The runs that no earlier row has; adds them to the known ones."""
+    found = [(config, seed) for config, seed in row.runs() if (config.key(), seed) not in known]
+    known |= {(config.key(), seed) for config, seed in found}
+    return found

@@ -25,12 +25,11 @@ from fedbench.studies.study_result import StudyResult
 from fedbench.studies.tuning_study import TuningStudy
 from fedbench_papers import TUNE_SEEDS
 from fedbench_papers.claims.conditions import Conditions
-from fedbench_papers.claims.cost import new_runs
 from fedbench_papers.claims.judge import PartVerdict, judge_row
 from fedbench_papers.claims.page import corrected_verdict, write_claims
 from fedbench_papers.claims.readings import RECORD_POINTS, Frames, accuracy
 from fedbench_papers.claims.record import CLAIMS_FILE, RECORDED, ClaimsRecord
-from fedbench_papers.claims.rows import SETTINGS, Row, load_file, load_rows, select_rows
+from fedbench_papers.claims.rows import SETTINGS, Row, load_file, load_rows, new_runs, select_rows
 from fedbench_papers.claims.verdicts import of_seeds
 
 CLAIMS_KIND = "claims"
@@ -217,7 +216,7 @@ def levels(found: RowRuns) -> dict[str, dict[str, float]]:
             "steps": round(runs.records.summary().get("steps") or 0.0, 2),
         }
         for label, runs in found.frames().items()
-        if label in found.row.asked
+        if label in found.row.arm_keys
     }
 
 
@@ -254,7 +253,7 @@ def table_of(
         known = found.get(name) or {"status": row.reason or NOT_RUN, "parts": []}
         about = {key: getattr(row, key) for key in ("id", "statement", "where", "effect", "setting")}
         about |= {key: list(getattr(row, key)) for key in ("seeds", "uses", "open")}
-        about |= {"arms": dict(row.asked), "setting_text": load_file(SETTINGS)[row.setting]["text"] + changed}
+        about |= {"arms": dict(row.arm_keys), "setting_text": load_file(SETTINGS)[row.setting]["text"] + changed}
         table.append({**known, **about, "command": f"fedbench claims --only {name}{conditions.flags}"})
     adjust_p_values([part for row in table for part in row["parts"]])
     return table

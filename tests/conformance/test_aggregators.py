@@ -5,7 +5,7 @@ import torch
 
 from fedbench.aggregation.rules import names as aggregators
 from fedbench.errors import ConfigError
-from fedbench.jobs.resolve import check, resolve
+from fedbench.jobs.resolve import check_run, resolve
 from fedbench.methods import load, names
 from fedbench.methods.base import Method, takes_aggregators
 from tests.runtime.rounds import driver, play, small, stop
@@ -31,7 +31,7 @@ def test_the_base_class_and_whoever_leaves_aggregate_alone_take_any():
 @pytest.mark.parametrize("method", sorted(set(names()) - OWN_SERVER_HALF))
 def test_the_shared_model_is_what_the_aggregator_makes(method, tmp_path):
     resolved = resolve(small(method, rounds=2, evaluate__every=2, aggregator=f"{HERE}:step"))
-    check(resolved)
+    check_run(resolved)
     made = driver(resolved, tmp_path)
     start = made.server.params.clone()
     assert len(start)
@@ -46,7 +46,7 @@ def test_a_server_half_of_its_own_refuses_in_one_line(method):
     with pytest.raises(
         ConfigError, match=f"the server half of method {method} does not average.*ditto.*fedavg.*pfedme"
     ) as no:
-        check(resolved)
+        check_run(resolved)
     assert "\n" not in str(no.value)
 
 

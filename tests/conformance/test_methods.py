@@ -16,7 +16,7 @@ from torch import Tensor
 
 from fedbench.config import Config
 from fedbench.errors import ConfigError
-from fedbench.jobs.resolve import check, resolve
+from fedbench.jobs.resolve import check_run, resolve
 from fedbench.methods import load, names
 from fedbench.methods.client import PrivateState
 from fedbench.module.weights import Weights
@@ -72,7 +72,7 @@ def instead(method: str, given: str, public: int | None = None) -> dict[str, Any
             config = small(method, **(ast.literal_eval(given) | change))
             if public and config.public.size:
                 config.public.size = public
-            check(resolve(config))
+            check_run(resolve(config))
             return change
         except ConfigError:
             continue
@@ -189,7 +189,7 @@ def test_odd_clients_train_like_others(method, tmp_path):
 
 def assert_odd(config: Config) -> None:
     """One client has a single image, all have a single class, somebody's last batch is a single image."""
-    sizes = [len(rows.train) for rows in check(resolve(config))[0].clients]
+    sizes = [len(rows.train) for rows in check_run(resolve(config))[0].clients]
     assert 1 in sizes
     assert any(size % config.train.batch_size == 1 for size in sizes if size > 1)
 

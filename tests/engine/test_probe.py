@@ -22,7 +22,7 @@ def test_clients_with_one_image_are_named_where_it_matters(learner, net, conv_ne
 
 @pytest.mark.parametrize(("flags", "said"), [("avx2 avx512_bf16", 0), ("avx2", 1), (None, 0)])
 def test_bfloat16_without_instructions_for_it_is_named(learner, net, monkeypatch, flags, said):
-    monkeypatch.setattr("fedbench.processor.described_processor", lambda: {} if flags is None else {"flags": flags})
+    monkeypatch.setattr("fedbench.processor.processor_facts", lambda: {} if flags is None else {"flags": flags})
     assert len(model_warnings(learner(net, precision="bf16-mixed"), [5])) == said
     assert model_warnings(learner(net), [5]) == []
 

@@ -3,7 +3,7 @@ import pytest
 from fedbench.config import Config
 from fedbench.errors import ConfigError
 from fedbench.jobs.own_models import takes_models
-from fedbench.jobs.resolve import check, resolve
+from fedbench.jobs.resolve import check_run, resolve
 from fedbench.methods import load
 from tests.runtime.rounds import small
 
@@ -32,18 +32,18 @@ def test_what_is_exchanged_has_one_shape(method, own, other):
     with pytest.raises(
         ConfigError, match=f"{method} exchange must have the same shapes .* {own} in tests.* {other} in mlp"
     ):
-        check(resolve(asked(method, DEEP, "mlp")))
-    check(resolve(asked(method, DEEP, NORMED)))
+        check_run(resolve(asked(method, DEEP, "mlp")))
+    check_run(resolve(asked(method, DEEP, NORMED)))
 
 
 def test_pre_training_exchanges_whole_models():
     with pytest.raises(ConfigError, match="must have the same shapes"):
-        check(resolve(asked("lg-fedavg", DEEP, NORMED, method__pretrain_rounds=1)))
+        check_run(resolve(asked("lg-fedavg", DEEP, NORMED, method__pretrain_rounds=1)))
 
 
 def test_local_training_takes_any_models():
     assert takes_models(load("local"))
-    check(resolve(asked("local", DEEP, "mlp", "resnet8")))
+    check_run(resolve(asked("local", DEEP, "mlp", "resnet8")))
 
 
 def test_optimisers_of_models_are_not_mixed():

@@ -12,7 +12,7 @@ from torch import nn
 from fedbench.config import Config
 from fedbench.errors import ConfigError, RunError
 from fedbench.installation import EXTRAS
-from fedbench.jobs.resolve import check, resolve
+from fedbench.jobs.resolve import check_run, resolve
 from fedbench.runtime.ray import cluster
 from fedbench.studies.run import run
 from tests.runtime.networks import Awkward
@@ -132,12 +132,12 @@ def test_what_makes_no_sense_is_one_line(asked, line):
 )
 def test_models_and_methods_that_do_not_fit_are_refused_before_round_1(method, more, line):
     with pytest.raises(ConfigError) as error:
-        check(resolve(small(method, **more)))
+        check_run(resolve(small(method, **more)))
     assert line in str(error.value)
 
 
 def test_partitions_of_all_seeds_are_drawn_and_methods_share_them():
-    one, other = (check(resolve(small(method, seeds=[0, 1]))) for method in ("fedavg", "local"))
+    one, other = (check_run(resolve(small(method, seeds=[0, 1]))) for method in ("fedavg", "local"))
     assert list(one) == [0, 1]
     assert [one[s].fingerprint() for s in one] == [other[s].fingerprint() for s in other]
     assert one[0].fingerprint() != one[1].fingerprint()
@@ -227,7 +227,7 @@ def test_methods_that_cannot_work_with_tokens_or_an_optimiser_that_looks_again_a
     shared = dict(data=f"{kind}:Tokens", partition={"name": "iid", "clients": 2}, rounds=1)
     shared["model"] = {"name": f"{kind}:Reader", "head": "classifier"}
     with pytest.raises(ConfigError, match=line):
-        check(resolve(small(method, **shared, **asked)))
+        check_run(resolve(small(method, **shared, **asked)))
     result = run(small(method, **shared, **(asked | other), out=str(tmp_path)), report=False)
     assert result.summary["failed"] == []
 
@@ -261,7 +261,7 @@ def test_data_of_ones_own_are_known_by_what_is_in_them(monkeypatch):
 def test_a_metric_of_ones_own_is_tried_before_round_1():
     asked = small("local", evaluate={"metrics": ["tests.tasks.test_further:fails"]})
     with pytest.raises(ConfigError, match=r"fails fails: ValueError: my metric \(test_further.py:\d+\)") as found:
-        check(resolve(asked))
+        check_run(resolve(asked))
     assert not isinstance(found.value, RunError)
 
 
@@ -294,7 +294,7 @@ def test_one_class_is_nothing_to_tell_apart(monkeypatch):
 )
 def test_gradients_that_cannot_be_clipped_or_accumulated_are_refused(asked, said):
     with pytest.raises(ConfigError) as error:
-        check(resolve(small(**{"train__optimizer": "module" if "model" in asked else "sgd", **asked})))
+        check_run(resolve(small(**{"train__optimizer": "module" if "model" in asked else "sgd", **asked})))
     assert said in str(error.value)
     assert "\n" not in str(error.value)
 

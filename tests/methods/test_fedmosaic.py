@@ -16,7 +16,7 @@ from fedbench.aggregation.privacy import flip_probability, gaussian_epsilon
 from fedbench.aggregation.votes import plurality, vote
 from fedbench.config import TrainConfig
 from fedbench.errors import ConfigError
-from fedbench.jobs.resolve import check, resolve
+from fedbench.jobs.resolve import check_run, resolve
 from fedbench.methods.cotraining import PublicLabels, weighted_sum
 from fedbench.methods.fedmosaic import FedMosaic, certainty, step_trusted_loss, trust
 from fedbench.methods.messages import Message, Upload
@@ -606,5 +606,5 @@ def test_the_trainer_engine_gives_the_same(update):
 
 def test_the_trainer_engine_does_not_know_a_lambda_of_every_epoch():
     with pytest.raises(ConfigError, match=r"train\.engine = trainer: fedmosaic makes steps of its own"):
-        check(resolve(small("fedmosaic", train__engine="trainer", method__lambda_update="epoch")))
-    check(resolve(small("fedmosaic", train__engine="trainer")))
+        check_run(resolve(small("fedmosaic", train__engine="trainer", method__lambda_update="epoch")))
+    check_run(resolve(small("fedmosaic", train__engine="trainer")))

@@ -8,7 +8,7 @@ from torch import nn
 
 from fedbench.aggregation.means import mean
 from fedbench.errors import ConfigError
-from fedbench.jobs.resolve import check, resolve
+from fedbench.jobs.resolve import check_run, resolve
 from fedbench.methods.per_fedavg import BATCHES, meta_steps
 from fedbench.module import seeds
 from fedbench.module.weights import Weights
@@ -320,7 +320,7 @@ def test_values_out_of_range_are_refused(option):
 
 def test_the_other_engine_is_refused():
     with pytest.raises(ConfigError, match="steps of its own"):
-        check(resolve(small("per-fedavg", train__engine="trainer")))
+        check_run(resolve(small("per-fedavg", train__engine="trainer")))
 
 
 def test_one_step_of_adaptation_gains_where_labels_are_skewed():

@@ -13,7 +13,7 @@ from torch.func import functional_call
 from fedbench.config import TrainConfig
 from fedbench.engine.fit import Amount
 from fedbench.errors import ConfigError
-from fedbench.jobs.resolve import check, resolve
+from fedbench.jobs.resolve import check_run, resolve
 from fedbench.methods.pfedgate import Gate, GateTraining, PFedGate, SwitchNorm, copy_of_state, shorten
 from fedbench.methods.server import Context
 from fedbench.module.blocks import select_blocks
@@ -457,7 +457,7 @@ def test_clients_of_one_image_and_batches_of_one(norm, options):
 
 def test_the_trainer_engine_is_refused_where_a_gate_is_trained():
     with pytest.raises(ConfigError, match="pfedgate makes steps of its own"):
-        check(resolve(small("pfedgate", train__engine="trainer")))
+        check_run(resolve(small("pfedgate", train__engine="trainer")))
     options = [{"gate": False, "norm": True, "train": {"engine": engine}} for engine in ("loop", "trainer")]
     assert_same(*(run(**chosen) for chosen in options))
 

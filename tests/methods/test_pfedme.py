@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from fedbench.aggregation.means import mean
 from fedbench.aggregation.rules.median import Median
 from fedbench.errors import ConfigError
-from fedbench.jobs.resolve import check, resolve
+from fedbench.jobs.resolve import check_run, resolve
 from fedbench.methods.messages import Upload
 from fedbench.runtime.warnings import warn_of_unused_keys
 from tests.methods.simulator import Mlp, Quadratic, Simulation, accuracy_of, assert_same, blobs, close, equal, targets
@@ -268,7 +268,7 @@ def test_values_out_of_range_are_refused(option):
 
 def test_the_other_engine_is_refused():
     with pytest.raises(ConfigError, match="steps of its own"):
-        check(resolve(small("pfedme", train__engine="trainer")))
+        check_run(resolve(small("pfedme", train__engine="trainer")))
 
 
 def test_theta_is_better_than_w_where_labels_are_skewed():

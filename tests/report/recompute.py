@@ -778,7 +778,7 @@ def check_words(
             )
             needed = lead.needed
             if not lead.decided and needed and needed > len(lead.values):
-                expected += f"; the observed one would need about {needed} seeds to be detected with a probability of 80 %"
+                expected += f"; the observed one would need about {needed} seeds to show with a probability of 80 %"
             found.text("resolution", note, f"{expected}.")
 
 

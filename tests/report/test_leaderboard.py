@@ -165,7 +165,7 @@ def test_where_all_failed_there_is_a_table_of_reasons(make_comparison, capsys):
 
 
 def test_when_the_level_of_local_is_reached(study):
-    number, sent = first_reaching(study, "fedcac", study.reached("local"))
+    number, sent = first_reaching(study, "fedcac", study.final_score("local"))
     assert 1 <= number < 6
     assert sent == pytest.approx(number * sent / number)
     assert first_reaching(study, "local", 0.99) is None

@@ -126,8 +126,18 @@ def test_a_long_list_is_cut():
     ("values", "p_adjusted", "comparisons", "words"),
     [
         ([4.0, 4.5, 5.0], 0.01, 1, ""),
-        ([0.1, 4.5, 9.0], 0.2, 1, "; the observed one would need about 10 seeds to be detected with a probability of 80"),
-        ([0.1, 4.5, 9.0], 0.2, 11, "; the observed one would need about 18 seeds to be detected with a probability of 80"),
+        (
+            [0.1, 4.5, 9.0],
+            0.2,
+            1,
+            "; the observed one would need about 10 seeds to show with a probability of 80",
+        ),
+        (
+            [0.1, 4.5, 9.0],
+            0.2,
+            11,
+            "; the observed one would need about 18 seeds to show with a probability of 80",
+        ),
         ([4.0, 4.5, 5.0], 0.2, 1, ""),
         ([0.0, 0.0, 0.0], 1.0, 1, ""),
     ],

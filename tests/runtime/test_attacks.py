@@ -9,7 +9,7 @@ from fedbench.aggregation.rules import make
 from fedbench.config import AggregatorConfig
 from fedbench.config.fleet import AttackConfig
 from fedbench.errors import ConfigError
-from fedbench.jobs.resolve import check, resolve
+from fedbench.jobs.resolve import check_run, resolve
 from fedbench.methods import load, names
 from fedbench.methods.messages import Message, Upload
 from fedbench.module.weights import Weights
@@ -119,7 +119,7 @@ def test_what_a_method_sends_besides_is_declared_and_what_cannot_be_attacked_is_
     attacked_run = resolve(small(method, rounds=1, attack=attack))
     if also and not run.method.shared_params.size:
         with pytest.raises(ConfigError, match=f"clients of {method} send {load(method).also_sends} and no parameters"):
-            check(attacked_run)
+            check_run(attacked_run)
     else:
-        check(attacked_run)
+        check_run(attacked_run)
         drive(attacked_run, tmp_path, InProcess())

@@ -9,7 +9,7 @@ import torch
 
 from fedbench.config.fleet import PrivacyConfig
 from fedbench.errors import ConfigError
-from fedbench.jobs.resolve import check, resolve
+from fedbench.jobs.resolve import check_run, resolve
 from fedbench.methods import load, names
 from fedbench.runtime.client_privacy import ClientBudget
 from fedbench.runtime.privacy import privacy_budget
@@ -129,7 +129,7 @@ def test_without_noise_there_is_no_budget_and_local_training_needs_none(tmp_path
 )
 def test_what_would_not_be_private_is_refused(method, keys, line):
     with pytest.raises(ConfigError, match=line):
-        check(resolve(small(method, **keys)))
+        check_run(resolve(small(method, **keys)))
 
 
 @pytest.mark.parametrize("method", sorted(name for name in names() if not load(name).also_sends))

@@ -5,7 +5,7 @@ import torch
 
 from fedbench.config.fleet import CompressionConfig
 from fedbench.errors import ConfigError
-from fedbench.jobs.resolve import check, resolve
+from fedbench.jobs.resolve import check_run, resolve
 from fedbench.methods import load, names
 from fedbench.results.reader import Records
 from fedbench.runtime.compression import compress
@@ -86,13 +86,13 @@ def test_every_method_that_sends_parameters_sends_fewer_bytes(method, tmp_path):
     shared = driver(plain, tmp_path).method.shared_params.size
     if load(method).also_sends and not shared:
         with pytest.raises(ConfigError, match=f"clients of {method} send .* and no parameters to compress"):
-            check(asked)
+            check_run(asked)
         return
     if method in ("co-pfl", "fedkd", "fedselect"):  # which send entries of masks, or factors of matrices
         with pytest.raises(ConfigError, match=f"{method} encodes its parameters itself"):
             play(asked.config, tmp_path)
         return
-    check(asked)
+    check_run(asked)
     bytes_up = []
     for name, run in (("plain", plain), ("asked", asked)):
         play(run.config, tmp_path / name)

@@ -3,7 +3,7 @@
 import pytest
 
 from fedbench.errors import ConfigError
-from fedbench.jobs.resolve import check, resolve
+from fedbench.jobs.resolve import check_run, resolve
 from fedbench.runtime.client_privacy import ClientBudget
 from fedbench.runtime.privacy import privacy_budget
 from fedbench.runtime.sample_privacy import SampleBudget
@@ -21,4 +21,4 @@ def test_the_level_chooses_the_budget_which_needs_noise(level, kind, tmp_path):
 @pytest.mark.parametrize(("key", "value"), [("noise", 1.0), ("level", "sample")])
 def test_nothing_is_private_without_clipping(key, value):
     with pytest.raises(ConfigError, match=f"privacy.{key} = {value}: without effect without privacy.clip; set it"):
-        check(resolve(small("fedavg", privacy={key: value})))
+        check_run(resolve(small("fedavg", privacy={key: value})))

@@ -5,7 +5,7 @@ import pytest
 from dp_accounting.pld import PLDAccountant
 
 from fedbench.errors import ConfigError
-from fedbench.jobs.resolve import check, resolve
+from fedbench.jobs.resolve import check_run, resolve
 from fedbench.methods import load, names
 from fedbench.runtime.sample_privacy import SampleBudget, epsilon_of, highest
 from tests.runtime.rounds import driver, play, small
@@ -81,7 +81,7 @@ def refused(method: str) -> bool:
 @pytest.mark.parametrize("method", sorted(filter(refused, names())))
 def test_methods_whose_steps_are_not_the_common_ones_are_refused_by_name(method):
     with pytest.raises(ConfigError, match=f"privacy.level = sample: {method} .*set privacy.level = client") as no:
-        check(resolve(small(method, privacy=PRIVATE)))
+        check_run(resolve(small(method, privacy=PRIVATE)))
     assert "\n" not in str(no.value)
 
 
@@ -89,7 +89,7 @@ def test_methods_whose_steps_are_not_the_common_ones_are_refused_by_name(method)
 def test_every_other_method_trains(method, tmp_path):
     """Two rounds: some methods learn by a loss of their own from the second on."""
     config = small(method, rounds=2, privacy=PRIVATE, partition={"name": "dirichlet", "clients": 3})
-    check(resolve(config))
+    check_run(resolve(config))
     play(config, tmp_path)
 
 
@@ -105,7 +105,7 @@ def test_every_other_method_trains(method, tmp_path):
 )
 def test_what_would_not_be_private_is_refused(keys, line):
     with pytest.raises(ConfigError, match=line):
-        check(resolve(small("fedavg", **{"privacy": PRIVATE, **keys})))
+        check_run(resolve(small("fedavg", **{"privacy": PRIVATE, **keys})))
 
 
 def test_groupnorm_trains(tmp_path):

@@ -11,7 +11,7 @@ from fedbench.studies.citations import bibtex, entry_of
 BASELINES = ["local", "centralized", "fedavg-ft"]
 
 
-@pytest.mark.parametrize("name", [name for name in METHODS.own if name not in BASELINES])
+@pytest.mark.parametrize("name", [name for name in METHODS.built_in if name not in BASELINES])
 def test_each_method_s_paper_has_its_first_author_venue_and_year(name):
     entry, about = entry_of(name), METHODS.load(name).about
     assert entry is not None

@@ -40,7 +40,7 @@ METHODS_ONLY = {
 AGGREGATORS = Table(
     "aggregator",
     group="fedbench.aggregators",
-    own=modules(__name__, __path__),
+    built_in=modules(__name__, __path__),
     extract=_class_in,
     form="package.module:function",
     check=_check,

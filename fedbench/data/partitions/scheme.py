@@ -61,7 +61,7 @@ def _check(name: str, thing: Any) -> None:
 SCHEMES = Table(
     "scheme",
     group="fedbench.schemes",
-    own=modules(schemes.__name__, schemes.__path__),
+    built_in=modules(schemes.__name__, schemes.__path__),
     extract=attrgetter("SCHEME"),
     extra_names=(FILE_SCHEME,),
     form="package.module:SCHEME",

@@ -64,7 +64,7 @@ def _check(name: str, thing: Any) -> None:
 
 
 FACTORY = "package.module:factory"
-SETS = Table("data set", group="fedbench.data", own=_served(), extra_names=(FACTORY,), form=FACTORY, check=_check)
+SETS = Table("data set", group="fedbench.data", built_in=_served(), extra_names=(FACTORY,), form=FACTORY, check=_check)
 
 
 def names() -> list[str]:
@@ -141,7 +141,7 @@ def suffix_of(name: str) -> str:
 def own_name(name: str) -> str:
     """What stands for a name in the table: `csv:a/b.csv` -> `csv:PATH`; other names as they are."""
     form = f"{name.partition(':')[0]}:PATH"
-    return form if ":" in name and form in SETS.own else name
+    return form if ":" in name and form in SETS.built_in else name
 
 
 def path_of(name: str) -> str:
@@ -151,12 +151,12 @@ def path_of(name: str) -> str:
 
 def published_of(name: str) -> "Published | None":
     """Facts about a published set; None for other sets. Raises ConfigError for unknown names."""
-    return getattr(load(name), "PUBLISHED", {}).get(name) if own_name(name) in SETS.own else None
+    return getattr(load(name), "PUBLISHED", {}).get(name) if own_name(name) in SETS.built_in else None
 
 
 def published_names() -> list[str]:
     """The published sets."""
-    return [name for name in sorted(SETS.own) if published_of(name)]
+    return [name for name in sorted(SETS.built_in) if published_of(name)]
 
 
 def checked_data_options(config: DataConfig, kind: type[Options]) -> Options:

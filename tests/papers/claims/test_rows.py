@@ -8,10 +8,11 @@ import pytest
 from fedbench.config import Config
 from fedbench.errors import ConfigError
 from fedbench.methods import load
+from fedbench.studies.cost import Cost, steps_of
 from fedbench_papers.claims.conditions import Conditions
 from fedbench_papers.claims.properties import PROPERTIES
 from fedbench_papers.claims.readings import READING_FUNCTIONS
-from fedbench_papers.claims.rows import DATA, SETTINGS, Row, load_file, load_rows, select_rows
+from fedbench_papers.claims.rows import DATA, SETTINGS, Row, load_file, load_rows, new_runs, select_rows
 from fedbench_papers.image_sources import read_sources
 
 ROWS = load_rows()
@@ -150,3 +151,35 @@ def test_every_setting_is_used_and_said():
     used = {row.setting for row in ROWS.values()} | {"CF", "MCP"}
     assert used == set(load_file(SETTINGS))
     assert all(place["text"].strip() for place in load_file(SETTINGS).values())
+
+
+def first(row: str) -> Config:
+    arm = ROWS[row].arms[0]
+    return arm.config(Config(), arm.points[0])
+
+
+@pytest.mark.parametrize(
+    ("row", "images", "steps"),
+    [
+        ("F4", 60, 50 * 20 * 3 * 2),
+        ("O1", 375, 60 * 5 * 2 * 12),  # 12 batches of 32 for 375 images
+        ("C4", 20, 20 * 10 * 1 * 1 * 2),  # two phases
+        ("M6", 100, 60 * 15 * 2 * 2),  # a batch of public images in the same step
+        ("F8", 400, 5 * 8),
+    ],
+)
+def test_steps(row, images, steps):
+    assert Cost.of(first(row)).images == images
+    assert steps_of(first(row)) == steps
+
+
+def test_a_tuned_row_also_runs_its_points():
+    runs = list(ROWS["C5"].runs())
+    assert len(runs) == 7 * (2 + 3)
+    assert {config.rounds for config, seed in runs if seed == 90} == {10}
+
+
+def test_shared_runs_count_once():
+    known: set = set()
+    counts = [len(new_runs(ROWS[name], known)) for name in ("O1", "O2", "O1", "X2")]
+    assert counts == [35, 7 + 12 * 4, 0, 0]
