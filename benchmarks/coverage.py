@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from fedbench.results.contrasts import resampled_interval
+from fedbench.results.contrasts import resampled_intervals
 from fedbench.results.statistics import interval
 
 TRUTH, SEED_SPREAD, CLIENT_SPREAD, CLIENTS, DRAWS = 0.02, 0.01, 0.05, 20, 1000
@@ -32,7 +32,7 @@ def coverage(shape: str, seeds: int, repeats: int) -> tuple[float, float]:
         effects = SHAPES[shape](draw, seeds)
         data = [TRUTH + effect + draw.normal(0, CLIENT_SPREAD, CLIENTS) for effect in effects]
         found = interval([own.mean() for own in data])
-        low, high = resampled_interval(data, DRAWS) or (0, 0)
+        low, high = resampled_intervals([data], DRAWS)[0] or (0, 0)
         hits += [(found.low or 0) <= TRUTH <= (found.high or 0), low <= TRUTH <= high]
     return float(hits[0] / repeats), float(hits[1] / repeats)
 
