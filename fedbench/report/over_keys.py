@@ -16,7 +16,7 @@ from fedbench.report.survey import Survey
 from fedbench.report.theme import LIGHT, axis, dash_of, figure, hover, score_axis, with_opacity
 from fedbench.report.typeset import sentence
 from fedbench.results.matrix import Setting
-from fedbench.results.plan import key_name, point_name, text_of
+from fedbench.results.plan import is_number, key_name, point_name, text_of
 from fedbench.results.statistics import Interval
 
 FAR_APART = 10
@@ -51,7 +51,7 @@ def key_charts(survey: Survey) -> Iterator[tuple[str, str, go.Figure, str]]:
 
 def along_key(survey: Survey, key: str, settings: Sequence[Setting]) -> go.Figure:
     """The score of every method over the values of a key, with its interval."""
-    if all(map(_is_number, (setting.values[key] for setting in settings))):
+    if all(map(is_number, (setting.values[key] for setting in settings))):
         settings = sorted(settings, key=lambda setting: float(setting.values[key]))
     places, ticks = axis_places([setting.values[key] for setting in settings])
     kind = {"type": "log"} if ticks is None else {}
@@ -143,13 +143,9 @@ def axis_places(values: Sequence[Any]) -> tuple[list[float], list[str] | None]:
 
     Numbers are where they belong, all else is beside each other in the order in which it was given.
     """
-    if not all(map(_is_number, values)):
+    if not all(map(is_number, values)):
         return [float(place) for place in range(len(values))], [text_of(value) for value in values]
     places = [float(value) for value in values]
     if min(places) > 0 and max(places) / min(places) >= FAR_APART:
         return places, None
     return places, [text_of(value) for value in places]
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -26,7 +26,7 @@ from fedbench.report.verdicts import best_for_sure, comparison_answer
 from fedbench.results.contrasts import ALPHA, Contrast, family
 from fedbench.results.estimators import estimator_remark
 from fedbench.results.matrix import Setting, is_matrix
-from fedbench.results.plan import key_name, text_of
+from fedbench.results.plan import is_number, key_name, text_of
 from fedbench.results.quantities import plural, seed_range
 from fedbench.results.statistics import LEAST_SEEDS
 from fedbench.results.tables import BASELINE, LAST, REFERENCES, FinalScores
@@ -341,7 +341,7 @@ def hyperparameters(study: Study, label: str) -> list[dict[str, Any]]:
     config = study.runs[label].config() if label in study.runs else {}
     space = {key: values for key, values in plan.spaces.get(label, {}).items() if len(values) > 1}
     chosen = plan.choices.get(label, {})
-    own = {f"method.{key}": value for key, value in (config.get("method") or {}).items() if _is_number(value)}
+    own = {f"method.{key}": value for key, value in (config.get("method") or {}).items() if is_number(value)}
     if not space:
         own |= {"train.lr": (config.get("train") or {}).get("lr")}
     fixed = {key: value for key, value in own.items() if key not in space}
@@ -352,10 +352,6 @@ def hyperparameters(study: Study, label: str) -> list[dict[str, Any]]:
     ]
     rows += [{"method": label, "key": k, "tried": [], "chosen": v, "points": 0} for k, v in fixed.items()]
     return rows
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _of_hyperparameters(studies: Sequence[Study], choice: Choice, rows: Sequence[dict[str, Any]]) -> PaperTable:
@@ -396,12 +392,12 @@ def _of_hyperparameters(studies: Sequence[Study], choice: Choice, rows: Sequence
 
 def by_size(values: Sequence[Any]) -> list[Any]:
     """Numbers from the smallest on; other values, which have no order, before them as they come."""
-    return [*(v for v in values if not _is_number(v)), *sorted(v for v in values if _is_number(v))]
+    return [*(v for v in values if not is_number(v)), *sorted(v for v in values if is_number(v))]
 
 
 def tried_text(values: Sequence[Any]) -> str:
     """`0.1, 0.5`; of many numbers their range."""
-    if len(values) > MOST_VALUES and all(map(_is_number, values)):
+    if len(values) > MOST_VALUES and all(map(is_number, values)):
         return f"{text_of(min(values))} to {text_of(max(values))}"
     return ", ".join(map(text_of, values))
 

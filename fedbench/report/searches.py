@@ -11,7 +11,7 @@ from fedbench.installation import install, missing
 from fedbench.report.grids import short
 from fedbench.report.study import Study
 from fedbench.report.theme import LIGHT, axis, figure
-from fedbench.results.plan import Entry, Plan, point_name, text_of
+from fedbench.results.plan import Entry, Plan, is_number, point_name, text_of
 from fedbench.silence import silence_logger
 from fedbench.tasks import Metric
 
@@ -103,7 +103,7 @@ def _between_0_and_1(places: Sequence[float]) -> list[float]:
 def on_scale(values: Sequence[Any]) -> tuple[list[float], list[str]]:
     """Positions on an axis and their labels: numbers, logarithms for wide ranges, or ranks of words."""
     names = [text_of(value) for value in values]
-    if not _are_numbers(values):
+    if not all(map(is_number, values)):
         order = list(dict.fromkeys(names))
         return [float(order.index(name)) for name in names], names
     numbers = [float(value) for value in values]
@@ -118,7 +118,7 @@ def importance(points: Sequence[Entry], keys: Sequence[str]) -> dict[str, float]
     with silence_logger("optuna"):
         study = optuna.create_study()
     for entry in points:
-        own = {key: entry.values[key] if _is_number(spaces[key]) else text_of(entry.values[key]) for key in keys}
+        own = {key: entry.values[key] if _has_bounds(spaces[key]) else text_of(entry.values[key]) for key in keys}
         study.add_trial(optuna.trial.create_trial(params=own, distributions=spaces, value=entry.scores["val"]))
     evaluator = optuna.importance.FanovaImportanceEvaluator(seed=SEED)
     return dict(optuna.importance.get_param_importances(study, evaluator=evaluator))
@@ -139,17 +139,13 @@ def bars(shares: dict[str, float]) -> go.Figure:
 def _distribution(values: Sequence[Any]) -> Any:
     from optuna.distributions import CategoricalDistribution, FloatDistribution
 
-    if not _are_numbers(values):
+    if not all(map(is_number, values)):
         return CategoricalDistribution(list(dict.fromkeys(map(text_of, values))))
     return FloatDistribution(min(values), max(values), log=_is_wide(values))
 
 
-def _is_number(distribution: Any) -> bool:
+def _has_bounds(distribution: Any) -> bool:
     return hasattr(distribution, "low")
-
-
-def _are_numbers(values: Sequence[Any]) -> bool:
-    return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
 
 
 def _is_wide(numbers: Sequence[float]) -> bool:

@@ -214,3 +214,8 @@ def key_name(key: str) -> str:
 def text_of(value: Any) -> str:
     """A value as part of a name."""
     return f"{value:g}" if isinstance(value, float) else "none" if value is None else str(value)
+
+
+def is_number(value: Any) -> bool:
+    """Whether the value of a key is a number; a truth value is none."""
+    return isinstance(value, int | float) and not isinstance(value, bool)

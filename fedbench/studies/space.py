@@ -15,7 +15,7 @@ from fedbench.config.files import parse_value
 from fedbench.config.words import keys_called
 from fedbench.errors import ConfigError, as_config_error
 from fedbench.installation import require
-from fedbench.results.plan import point_name, text_of
+from fedbench.results.plan import is_number, point_name, text_of
 
 SEARCHED = ("method.", "train.")
 FEWEST_ON_A_SCALE = 3
@@ -140,7 +140,7 @@ def covering(points: Sequence[Values], axes: Mapping[str, list[Any]], default: V
     Distances are sums over keys of those between places in the list of values, 1 from end to end; of texts, 0 or 1.
     """
     ranks = np.array([[values.index(point[key]) for key, values in axes.items()] for point in points], dtype=float)
-    scales = np.array([_is_scale(values) for values in axes.values()])
+    scales = np.array([all(map(is_number, values)) for values in axes.values()])
     lengths = np.array([max(1, len(values) - 1) for values in axes.values()])
     matches = np.array([sum(default.get(key) == value for key, value in point.items()) for point in points])
     order = np.array(random.Random(0).sample(range(len(points)), len(points)))  # breaks ties, without a direction
@@ -159,10 +159,6 @@ def covering(points: Sequence[Values], axes: Mapping[str, list[Any]], default: V
         least = [int(place) for place in np.flatnonzero(used == used.min())]
         taken.append(min(least, key=lambda of: (np.minimum(closest, distances(of)).mean().round(DIGITS), order[of])))
     return taken
-
-
-def _is_scale(values: Sequence[Any]) -> bool:
-    return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
 
 
 def distribution_text(distribution: Any) -> str:
@@ -270,7 +266,7 @@ def next_past_end(tried: Sequence[Any], whole: Any, best: Any, limits: Mapping[s
 
 def numbers_in(values: Sequence[Any]) -> list[Any]:
     """The different numbers among some values, ascending."""
-    return sorted({value for value in values if isinstance(value, int | float) and not isinstance(value, bool)})
+    return sorted({value for value in values if is_number(value)})
 
 
 def _is_end(method: str, key: str, values: Any, best: Any) -> bool:
