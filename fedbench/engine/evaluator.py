@@ -16,7 +16,7 @@ from fedbench.module import seeds
 from fedbench.module.flat import FlatModule
 from fedbench.module.hooks import Hooks, takes_index, tested_by
 from fedbench.module.inputs import batch_for, inputs_of
-from fedbench.module.order import entered_order
+from fedbench.module.order import layer_order
 from fedbench.module.weights import Weights
 from fedbench.tasks import Score, Task, mean_of
 
@@ -187,13 +187,13 @@ class Evaluator:
         return self._squares
 
     def forward_order(self, data: Batches) -> list[str]:
-        """Dotted names of the module and all submodules in the order of a forward pass (`entered_order`).
+        """Dotted names of the module and all submodules in the order of a forward pass (`layer_order`).
 
         Found once, on noise, so that every host gets the same order.
         """
         if self._order is None:
             with self.flat.preserve(), self.evaluating(self.flat.initial()), torch.no_grad(), self.flat.autocast():
-                self._order = entered_order(self.flat.module, self._noise_like(data)[0])
+                self._order = layer_order(self.flat.module, self._noise_like(data)[0])
         return self._order
 
     def _noise_like(self, data: Batches) -> tuple[Tensor, Tensor]:

@@ -143,10 +143,10 @@ class FlatStepper(Stepper):
         for flat, part in zip(flats, self._parts, strict=True):
             flat.grad = self.g[part]
         if not groups:
-            return built_in(self._engine, flats, fit, steps, flat=True)
+            return built_in_optimizer(self._engine, flats, fit, steps, flat=True)
         each = iter(flats)
         own = [{"params": [next(each) for _ in places], **settings} for places, settings in groups]
-        return built_in(self._engine, own, fit, steps, flat=True)
+        return built_in_optimizer(self._engine, own, fit, steps, flat=True)
 
     def zero_grad(self) -> None:
         self.g.zero_()
@@ -261,7 +261,7 @@ def make_stepper(engine: Engine, fit: Fit, steps: int) -> Stepper:
     return Stepper(engine, fit) if own_optimizer(engine, fit) else FlatStepper(engine, fit, steps)
 
 
-def built_in(engine: Engine, parameters: list[Any], fit: Fit, steps: int, flat: bool) -> Any:
+def built_in_optimizer(engine: Engine, parameters: list[Any], fit: Fit, steps: int, flat: bool) -> Any:
     """sgd, adam or adamw with the run's options, or the method's rule.
 
     parameters: or groups of them, in the form of torch.optim; flat: on one vector, in one pass.

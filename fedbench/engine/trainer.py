@@ -25,7 +25,7 @@ from fedbench.engine.module_optimizer import (
     restrain,
     rounds_ahead,
 )
-from fedbench.engine.optimizers import built_in
+from fedbench.engine.optimizers import built_in_optimizer
 from fedbench.errors import ConfigError, first_line
 from fedbench.models.compiled import unwrap
 from fedbench.module.inputs import batch_for
@@ -196,7 +196,7 @@ def _as_asked(engine: Engine, steps: FitSteps) -> Iterator[None]:
         module.configure_optimizers = lambda: _configured(module, rounds_ahead(engine, fit))  # type: ignore[method-assign]
     else:
         # All parameters, frozen ones too: kept state is numbered by them, and without a gradient they do not move.
-        optimizer = built_in(engine, engine.flat.parameters, fit, sum(map(len, steps.plan)), flat=False)
+        optimizer = built_in_optimizer(engine, engine.flat.parameters, fit, sum(map(len, steps.plan)), flat=False)
         module.configure_optimizers = lambda: optimizer  # type: ignore[method-assign]
     try:
         yield

@@ -54,7 +54,7 @@ class GpuShares:
         cpus, hosts = job.config.resources.cpus_per_host, max(1, int(job.config.resources.hosts))
         self._whole = share_of_gpu(machines, cpus, hosts) or 1.0
 
-    def placed(self, job: Job) -> Job:
+    def with_share(self, job: Job) -> Job:
         """The job with its share; a given one is kept unless it has proved too small. Logs the choice."""
         if not takes_gpu(job):
             return job

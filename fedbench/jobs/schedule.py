@@ -163,7 +163,7 @@ def begin_shares(
         shares.begin(machines, smallest_gpu_mb(ray, cluster.alive(ray)) if asked else USUAL_MB, left[0], trials)
         for job in every:
             shares.learn(job)
-        shares.placed(left[0])
+        shares.with_share(left[0])
     total = dict(ray.cluster_resources())
 
     def has_room(job: Job, running: Sequence[Job]) -> bool:

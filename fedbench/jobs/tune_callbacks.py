@@ -75,7 +75,7 @@ def job_queue(
                 self.waiting += more()
             if not self.waiting:
                 return None if any(map(shares_a_gpu, self.running.values())) else Searcher.FINISHED
-            job = shares.placed(self.waiting[0])
+            job = shares.with_share(self.waiting[0])
             if not has_room(job, [*self.running.values()]):
                 return None
             del self.waiting[0]

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from fedbench.models.compiled import without_compiler
 
 
-def entered_order(module: nn.Module, x: Tensor) -> list[str]:
+def layer_order(module: nn.Module, x: Tensor) -> list[str]:
     """Dotted names of a module and all submodules, in the order in which `module(x)` first enters them.
 
     A submodule that is not entered, because its parent uses its parameters directly, follows its parent.

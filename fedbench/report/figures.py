@@ -130,10 +130,10 @@ def partition_dots(study: Study) -> go.Figure | None:
     rows = [(c, k, n) for c, row in enumerate(lines) for k, n in enumerate(row) if n]
     clients, classes, numbers = zip(*rows, strict=True)
     shown = min(len(counts), MOST_ROWS)
-    fig = figure(100 + 24 * len(lines), yaxis=_client_axis(shown, study.flipped, bool(public)))
+    fig = figure(100 + 24 * len(lines), yaxis=_client_axis(shown, study.flipped_clients, bool(public)))
     fig.update_layout(xaxis=axis("class", showgrid=False, dtick=1 if len(counts[0]) <= 20 else None))
     fig.update_xaxes(range=[-0.6, len(counts[0]) - 0.4])
-    tones = dict.fromkeys(study.flipped, LIGHT["alarm"]) | {shown: LIGHT["c2"]}
+    tones = dict.fromkeys(study.flipped_clients, LIGHT["alarm"]) | {shown: LIGHT["c2"]}
     colours = [tones.get(client, LIGHT["accent"]) for client in clients]
     dots = {"size": list(numbers), "sizemode": "area", "sizeref": max(numbers) / 20**2, "sizemin": 1.5, "line_width": 0}
     fig.add_scatter(x=list(classes), y=list(clients), mode="markers", marker={**dots, "color": colours})

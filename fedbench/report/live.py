@@ -48,7 +48,7 @@ class LivePage:
         """Sixteen hexadecimal digits that change with the report."""
         return sha256(self.text()).hexdigest()[:16].encode()
 
-    def linked(self, name: str) -> bytes | None:
+    def linked_file(self, name: str) -> bytes | None:
         """A file that reports link to; None for any other, also behind a link that leads out of the folder."""
         path = self.folder / name
         if path.parent != self.folder or path.suffix not in LINKED:
@@ -75,7 +75,7 @@ class Handler(BaseHTTPRequestHandler):
             self._answer(self.page.text())
         elif name == "version":
             self._answer(self.page.version(), "text/plain")
-        elif (content := self.page.linked(name)) is not None:
+        elif (content := self.page.linked_file(name)) is not None:
             self._answer(content, mimetypes.guess_type(name)[0] or "application/octet-stream")
         else:
             self.send_error(HTTPStatus.NOT_FOUND)

@@ -45,7 +45,7 @@ Table = tuple[str, list[str], list[list[Cell]]]
 def matrix_tables(survey: Survey) -> list[Table]:
     """One table with ranks; of races the scores and both verdicts; and that of newcomers, if any joined."""
     names = ["method", *(setting.name for setting in survey.settings)]
-    if survey.raced:
+    if survey.is_race:
         found: list[Table] = [(title, names, lines) for title, lines in race_tables(survey).items()]
     else:
         found = [("Scores", heads(survey), matrix_lines(survey))]
@@ -111,7 +111,7 @@ def matrix_text(survey: Survey) -> str:
 def matrix_note(survey: Survey) -> str:
     """What the signs in the tables mean."""
     later = f"; {NEWCOMERS_NOTE}" if newcomer_lines(survey) else ""
-    return (MATRIX_RACE_NOTE if survey.raced else MATRIX_NOTE) + later
+    return (MATRIX_RACE_NOTE if survey.is_race else MATRIX_NOTE) + later
 
 
 def matrix_frame(survey: Survey) -> pd.DataFrame:
@@ -153,7 +153,7 @@ def _numbers(survey: Survey, row: LeaderboardRow) -> dict[str, Any]:
 
 def matrix_answer(survey: Survey) -> str:
     """The answer in one sentence; names a winner only if it is alone in its group and no setting has a doubt."""
-    if survey.raced:
+    if survey.is_race:
         return race_matrix_answer(survey)
     found = survey.ranking
     if len(found.ranks) < 2 or not found.blocks:
@@ -173,7 +173,7 @@ def matrix_answer(survey: Survey) -> str:
 
 def matrix_notes(survey: Survey) -> list[str]:
     """The lines under the answer: the tests, and their limits with few blocks."""
-    if survey.raced:
+    if survey.is_race:
         return race_matrix_notes(survey)
     found = survey.ranking
     said = []
@@ -253,7 +253,7 @@ def matrix_values(survey: Survey) -> dict[str, Any]:
     counts = plural(len(survey.labels), "method"), plural(len(survey.settings), "setting")
     config = survey.matrix.config
     over = [f"{key}: {join_words(list(map(str, asked)))}" for key, asked in survey.matrix.over.items()]
-    seeds = race_subtitle(survey) if survey.raced else seed_range(config.get("seeds") or [])
+    seeds = race_subtitle(survey) if survey.is_race else seed_range(config.get("seeds") or [])
     note = sentence(matrix_note(survey))
     return {
         "kind": "compare",
@@ -263,7 +263,7 @@ def matrix_values(survey: Survey) -> dict[str, Any]:
         "besides": matrix_notes(survey),
         "tables": matrix_tables(survey),
         "links": {setting.name: f"{setting.path}/report.html" for setting in survey.settings},
-        "tones": RACE_TONES if survey.raced else TONES,
+        "tones": RACE_TONES if survey.is_race else TONES,
         "colours": survey.first.colours,
         "chips": survey.ordered if len(survey.ordered) >= LEAST_CHOSEN else [],
         "quiet": LIGHT["quiet"],
@@ -280,7 +280,7 @@ def matrix_parts(survey: Survey) -> list[ChartSection]:
 
 
 def rank_part(survey: Survey) -> ChartSection:
-    if survey.raced:
+    if survey.is_race:
         return ChartSection("ranks", "Ranks")
     intro = "Mean rank over settings and seeds, best to the left. A bar joins methods that cannot be told apart."
     return ChartSection("ranks", "Ranks", charts(("ranks", "", critical_difference(survey), ""), wide=True), intro)

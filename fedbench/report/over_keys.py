@@ -27,7 +27,7 @@ def keys_part(survey: Survey) -> ChartSection:
     """One chart for every key and every combination of the other keys."""
     if not survey.settings:
         return ChartSection("over", "Scores over settings")
-    bands = "" if survey.raced else "; bands: 95\u00a0% interval over seeds"
+    bands = "" if survey.is_race else "; bands: 95\u00a0% interval over seeds"
     intro = f"Test {survey.first.metric.label} {POINT_NAMES[survey.first.point]}, mean over clients and seeds{bands}."
     made = charts(*key_charts(survey))
     return ChartSection("over", f"{sentence(survey.first.metric.label)} over settings", made, intro)
@@ -112,7 +112,7 @@ def score_lines(survey: Survey, points: Mapping[str, Sequence[Point]], xaxis: di
     metric, colours = survey.first.metric, survey.first.colours
     ends = {
         label: [
-            [score.mean if end is None or survey.raced else end for end in (score.low, score.high)]
+            [score.mean if end is None or survey.is_race else end for end in (score.low, score.high)]
             for _, score, _ in own
         ]
         for label, own in points.items()

@@ -277,7 +277,7 @@ def survey_scores(survey: Survey, choice: Choice) -> PaperTable:
         setting.name: Marks.of(survey.studies[setting.name], survey.boards[setting.name], choice.reference or BASELINE)
         for setting in survey.settings
     }
-    ranks = {} if survey.raced else survey.ranking.ranks
+    ranks = {} if survey.is_race else survey.ranking.ranks
     lines = [
         [
             Cell(choice.name(label)),
@@ -411,7 +411,7 @@ def ablation(survey: Survey, choice: Choice) -> PaperTable:
     varied = [label for label in survey.ordered if _is_varied(survey, label)]
     choice = replace(choice, methods=choice.methods or varied or survey.ordered)
     shown, keys = choice.of(survey.ordered), [*over]
-    paired = not survey.raced and not any(key.partition(".")[0] in SHARED for key in keys)
+    paired = not survey.is_race and not any(key.partition(".")[0] in SHARED for key in keys)
     found = {label: _between_settings(survey, label) if paired else ({}, None) for label in shown}
     boards = [(setting, survey.boards[setting.name]) for setting in survey.settings]
     lines = [
@@ -438,7 +438,7 @@ def ablation(survey: Survey, choice: Choice) -> PaperTable:
         mean_note(rows),
         marks_note(Choice(reference=shown_name(boards[0][0])), how, marks).replace("method is", "value is"),
         "Bold: better than every other value by the same tests" if any(best for _, best in found.values()) else "",
-        "" if paired or survey.raced else apart,
+        "" if paired or survey.is_race else apart,
     ]
     heads = [*map(key_name, keys), *map(choice.name, shown)]
     numbers = survey_numbers(survey, choice, shown)

@@ -222,7 +222,7 @@ def _newcomer_cell(metric: Metric, row: pd.Series | None) -> ScoreCell:
 
 def _of_kind(study: Study, kind: str, rows: pd.DataFrame) -> ScoreTable:
     names = list(dict.fromkeys(rows["group"]))
-    seen = ", as clients see it" if kind == "class" and study.flipped else ""
+    seen = ", as clients see it" if kind == "class" and study.flipped_clients else ""
     over = f"over all test samples of a {kind}{seen}, and over seeds ± half of the 95 % interval"
     note = (
         ""

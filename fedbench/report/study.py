@@ -151,7 +151,7 @@ class Study:
         return self.plan.point
 
     @property
-    def flipped(self) -> list[int]:
+    def flipped_clients(self) -> list[int]:
         """Clients with permuted labels."""
         return list((self.config.get("partition") or {}).get("flip_clients") or [])
 

@@ -44,7 +44,7 @@ class Survey:
         return next(iter(self.studies.values()))
 
     @property
-    def raced(self) -> bool:
+    def is_race(self) -> bool:
         """Whether seeds are added in every setting until it is decided."""
         return bool(self.studies) and all(study.race is not None for study in self.studies.values())
 
@@ -80,7 +80,7 @@ class Survey:
         A race has different numbers of seeds by method, which says who was hard to tell apart, so that ranks over the
         seeds that all have would be no test.
         """
-        if not self.raced:
+        if not self.is_race:
             return [*self.ranking.ranks, *(label for label in self.labels if label in REFERENCES)]
         orders = [[label for label in board if label in self.labels] for board in self.boards.values()]
         places = {label: sum(order.index(label) for order in orders) for label in self.labels}

@@ -49,7 +49,7 @@ def lambda_lines(study: Study) -> go.Figure | None:
     if table.empty:
         return None
     clients = [int(client) for client in table.columns]
-    flipped = [client for client in study.flipped if client in clients]
+    flipped = [client for client in study.flipped_clients if client in clients]
     others = [client for client in clients if client not in flipped][:MOST_LINES]
     top = max(1.0, float(table[[*flipped, *others]].max().max()))
     yaxis = axis("λ, weight of the consensus", range=[-0.03 * top, 1.06 * top])
@@ -94,7 +94,7 @@ def loss_lines(study: Study) -> go.Figure | None:
     fig = figure(360, 16, xaxis=round_axis(last), yaxis=axis("loss", rangemode="tozero"))
     for name, table in tables.items():
         known = [int(client) for client in table.columns]
-        flipped = [client for client in study.flipped if client in known]
+        flipped = [client for client in study.flipped_clients if client in known]
         groups = {
             "flipped": (flipped, LIGHT["alarm"]),
             "others": ([c for c in known if c not in flipped], LIGHT["accent"]),

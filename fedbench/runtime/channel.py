@@ -48,7 +48,7 @@ class DriverEnd:
         # Tensor id and nearness -> place or reference, and objects that must live as long.
         self._sent: dict[tuple[int, bool], tuple[Any, ...]] = {}
 
-    def packed(self, order: Order, near: bool) -> tuple[PackedOrder, list[Any]]:
+    def pack(self, order: Order, near: bool) -> tuple[PackedOrder, list[Any]]:
         """Returns a packed order and the Ray references sent after it. near: whether the host sees the arena.
 
         A tensor in several orders of an exchange is stored once.
@@ -86,12 +86,12 @@ class DriverEnd:
     def _by_ray(self, tensor: Tensor) -> tuple[Any, ...]:
         return (self._put(tensor.contiguous().numpy()),)
 
-    def lost(self, packed: PackedOrder) -> None:
+    def release(self, packed: PackedOrder) -> None:
         """Free the files of a host that died before answering."""
         for file in packed.files:
             self._arena.give_back(file)
 
-    def opened(self, packed: PackedOrder, reply: Reply, arrays: Sequence[np.ndarray]) -> Reply:
+    def open(self, packed: PackedOrder, reply: Reply, arrays: Sequence[np.ndarray]) -> Reply:
         """A host's reply with its tensors, which the server may modify. Frees the files that the host did not use."""
         unused = set(packed.files)
         for message in reply.messages():
@@ -116,7 +116,7 @@ class HostEnd:
     def __init__(self, folder: Path) -> None:
         self._files, self._free = Files(folder), list[int]()
 
-    def opened(self, packed: PackedOrder, references: Sequence[np.ndarray]) -> Order:
+    def open(self, packed: PackedOrder, references: Sequence[np.ndarray]) -> Order:
         """The order with its tensors, views of memory that this host must not modify."""
         self._free = list(packed.files)
 
@@ -140,7 +140,7 @@ class HostEnd:
         self._free.pop()
         held.update(zip(large, places, strict=True))
 
-    def packed(self, reply: Reply) -> tuple[Reply, list[np.ndarray]]:
+    def pack(self, reply: Reply) -> tuple[Reply, list[np.ndarray]]:
         """A reply whose tensors are in the list of arrays or already in the arena."""
         arrays: list[np.ndarray] = []
 

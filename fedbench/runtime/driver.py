@@ -166,7 +166,7 @@ class Driver:
         evaluate = self.calendar.evaluated if self.calendar.is_evaluated(number) else []
         # 2. prepare the messages with the model
         tasks = self._tasks(number, trainers, evaluate)
-        dealt, moves = self.homes.deal(tasks, self.costs.of, self.costs.measured)
+        dealt, moves = self.homes.deal(tasks, self.costs.of, self.costs.in_seconds)
         global_model = self._global_model() if evaluate else None
         orders = [
             Order(number, own, global_model, moved_away=self.homes.take_moved(host)) for host, own in enumerate(dealt)

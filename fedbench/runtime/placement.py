@@ -41,7 +41,7 @@ class ClientCosts:
                 known.learn(report.client, seconds, self._images_of(report.client))
 
     @property
-    def measured(self) -> bool:
+    def in_seconds(self) -> bool:
         """Whether costs are in seconds yet."""
         return bool(self._train.of or self._eval.of)
 
@@ -54,7 +54,7 @@ class ClientCosts:
         if client in known.of:
             return known.of[client]
         if not known.of:  # images next to seconds would outweigh them
-            return 0.0 if self.measured else float(images)
+            return 0.0 if self.in_seconds else float(images)
         return images * known.sum / known.images
 
     def _images_of(self, client: int) -> int:

@@ -127,7 +127,7 @@ class MemoryStore(ClientStore):
 
     def _write(self, client: int, round: int, state: StateFields) -> None:
         if client not in self._held:
-            trees.packed(state)  # a state that no checkpoint can hold fails the client, not the run
+            trees.pack_tree(state)  # a state that no checkpoint can hold fails the client, not the run
         self._held.setdefault(client, {})[round] = state
 
     def _content(self, client: int, round: int) -> np.ndarray:

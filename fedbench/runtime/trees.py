@@ -89,7 +89,7 @@ def refusal(tree: Any, place: str) -> str | None:
     return next((line for item in items if (line := refusal(*item))), None)
 
 
-def packed(tree: Any) -> tuple[dict[str, Tensor], dict[str, str]]:
+def pack_tree(tree: Any) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Pack a tree for safetensors: tensors by name, and metadata.
 
     A tree: tensors, weights, numbers, strings, None, and dicts, lists and tuples of these. Raises TypeError otherwise.
@@ -138,7 +138,7 @@ def nbytes(tree: Any) -> int:
 
 def to_bytes(tree: Any) -> bytes:
     """The content of a file that holds a tree."""
-    return save(*packed(tree))
+    return save(*pack_tree(tree))
 
 
 def from_bytes(content: bytes) -> Any:
@@ -152,7 +152,7 @@ def write(tree: Any, path: Path, checked: bool = False) -> None:
 
     checked: with a checksum of its tensors, for files that are kept.
     """
-    tensors, metadata = packed(tree)
+    tensors, metadata = pack_tree(tree)
     if checked:
         metadata[CHECKSUM] = checksum(tensors, metadata)
     try:

@@ -32,7 +32,7 @@ class TargetGroups:
     of: np.ndarray
 
     @classmethod
-    def made(cls, dataset: Dataset) -> "TargetGroups":
+    def from_dataset(cls, dataset: Dataset) -> "TargetGroups":
         if dataset.classes:
             return cls(dataset.class_names or tuple(map(str, range(dataset.classes))), dataset.labels)
         if dataset.task == "multilabel":
@@ -51,7 +51,7 @@ class TargetGroups:
 
 def preview(dataset: Dataset, config: Config, parted: Partition | None, path: Path) -> Path:
     """Writes the page and returns its path."""
-    groups = TargetGroups.made(dataset)
+    groups = TargetGroups.from_dataset(dataset)
     bars = np.stack([groups.counts(slice(dataset.train_rows)), groups.counts(slice(dataset.train_rows, None))], axis=1)
     return write_preview(
         path,

@@ -35,7 +35,7 @@ def shares(first: Job, machines=(EIGHT,), gpu_mb=24_000.0) -> GpuShares:
 
 
 def share(made: GpuShares, job: Job) -> float:
-    return float(made.placed(job).config.resources.gpus_per_host)
+    return float(made.with_share(job).config.resources.gpus_per_host)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_a_share_that_is_too_small_is_doubled_up_to_a_whole_gpu(tmp_path):
     first = took(job(tmp_path / "a"), 2000)
     made = shares(first)
     made.learn(first)
-    again = placed = made.placed(first)
+    again = placed = made.with_share(first)
     assert made.too_small(tmp_path) == {}
     for expected in (0.25, 0.5, 1.0):
         again = made.after_full(again)
@@ -110,7 +110,7 @@ def test_hosts_get_no_more_than_there_is_for_all_of_a_trial(tmp_path):
     first = took(job(tmp_path / "a", hosts=4, share=0.5), 4 * 20_000)
     made = shares(first, machines=[EIGHT, EIGHT])
     made.learn(first)
-    placed = made.placed(first)
+    placed = made.with_share(first)
     assert placed.config.resources.gpus_per_host == 0.5
     assert made.after_full(placed) is None
 

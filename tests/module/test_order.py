@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from fedbench.module.order import entered_order
+from fedbench.module.order import layer_order
 
 
 class Backwards(nn.Module):
@@ -22,14 +22,14 @@ class Backwards(nn.Module):
 
 def test_the_pass_decides_and_what_it_does_not_enter_follows_what_is_around_it():
     model = nn.Sequential(Backwards(), nn.ReLU())
-    order = entered_order(model, torch.zeros(1, 2))
+    order = layer_order(model, torch.zeros(1, 2))
     assert order == ["", "0", "0.by_hand", "0.first", "0.last", "1"]
 
 
 def test_nothing_stays_behind_where_the_pass_fails():
     model = Backwards()
     with pytest.raises(RuntimeError):
-        entered_order(model, torch.zeros(1, 3))
+        layer_order(model, torch.zeros(1, 3))
     assert not any(child._forward_pre_hooks for child in model.modules())
 
 
@@ -40,5 +40,5 @@ def test_compiled_layers_that_have_worked_before_are_entered_too():
         if compiled:
             model[0].compile(backend="eager")
         model(x)
-        found.append(entered_order(model, x))
+        found.append(layer_order(model, x))
     assert found[0] == found[1]

@@ -42,8 +42,8 @@ def test_a_link_is_followed_within_the_folder_only(tmp_path):
     (folder / "near.csv").symlink_to("own.csv")
     (folder / "far.csv").symlink_to(tmp_path / "secret.csv")
     page = LivePage(folder)
-    assert page.linked("near.csv") == b"own"
-    assert page.linked("far.csv") is None
+    assert page.linked_file("near.csv") == b"own"
+    assert page.linked_file("far.csv") is None
 
 
 def test_a_page_is_made_again_once_it_is_due(make_run):

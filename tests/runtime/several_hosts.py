@@ -41,12 +41,12 @@ class SeveralHosts:
         for move in moves:
             versions = {move.client: move.kept}
             self._hosts[move.target].store.take(versions, self._hosts[move.source].store.give(versions))
-        packed = [self._channel.packed(order, number % 2 == 0) for number, order in enumerate(orders)]
+        packed = [self._channel.pack(order, number % 2 == 0) for number, order in enumerate(orders)]
         answers = []
         for host, end, (order, references) in zip(self._hosts, self._ends, packed, strict=True):
-            reply = host.work(end.opened(travelled(order), [travelled(array) for array in references]))
-            answers.append(travelled(end.packed(reply)))
-        return [self._channel.opened(order, *answer) for (order, _), answer in zip(packed, answers, strict=True)]
+            reply = host.work(end.open(travelled(order), [travelled(array) for array in references]))
+            answers.append(travelled(end.pack(reply)))
+        return [self._channel.open(order, *answer) for (order, _), answer in zip(packed, answers, strict=True)]
 
     def snapshot(self, versions: Sequence[Versions], paths: Sequence[Path]) -> None:
         for host, own, path in zip(self._hosts, versions, paths, strict=True):

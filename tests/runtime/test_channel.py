@@ -33,8 +33,8 @@ def near(request, monkeypatch):
 
 def exchange(driver: DriverEnd, host: HostEnd, order: Order, near: bool, uploads: list[Upload]) -> list[Report]:
     """One round with a host that answers with these uploads."""
-    packed, references = driver.packed(order, near)
-    opened = host.opened(packed, references)
+    packed, references = driver.pack(order, near)
+    opened = host.open(packed, references)
     for sent, arrived in zip(order.tasks, opened.tasks, strict=True):
         for name, tensor in sent.message.tensors.items():
             assert torch.equal(arrived.message.tensors[name], tensor)
@@ -47,8 +47,8 @@ def arrived_reports(driver: DriverEnd, host: HostEnd, packed: PackedOrder, uploa
     reports = [Report(upload.client, upload=upload) for upload in uploads]
     for report in reports:
         host.ship(report.upload)
-    reply, arrays = host.packed(Reply(reports, 0, 0, 0, 0, 0, 0))
-    return driver.opened(packed, reply, arrays).reports
+    reply, arrays = host.pack(Reply(reports, 0, 0, 0, 0, 0, 0))
+    return driver.open(packed, reply, arrays).reports
 
 
 def test_there_and_back(near, tmp_path):
@@ -84,16 +84,16 @@ def test_a_total_lies_in_shared_memory_too(near, tmp_path):
     order = Order(1, [ClientTask(client, message(), train=True, share=0.5) for client in range(2)])
     for round in range(3):
         driver.begin_exchange()
-        packed, references = driver.packed(order, near)
-        host.opened(packed, references)
+        packed, references = driver.pack(order, near)
+        host.open(packed, references)
         total = Total()
         total.take([Upload(client, 1, params=LARGE / 100 + round, counters=SMALL) for client in range(2)], [0.5, 0.5])
         expected = dict(total.message.tensors)
         host.ship(total.message)
-        reply, arrays = host.packed(Reply([], 0, 0, 0, 0, 0, 0, total=total))
+        reply, arrays = host.pack(Reply([], 0, 0, 0, 0, 0, 0, total=total))
         if near and any(tmp_path.iterdir()):
             assert sum(array.nbytes for array in arrays) < SMALLEST_SHARED
-        arrived = driver.opened(packed, reply, arrays).total
+        arrived = driver.open(packed, reply, arrays).total
         assert arrived.message.tensors.keys() == expected.keys()
         assert all(torch.equal(tensor, expected[name]) for name, tensor in arrived.message.tensors.items())
 
@@ -122,18 +122,18 @@ def test_a_row_that_lies_in_shared_memory_already_is_not_copied(tmp_path):
     row = report.upload.params
     files = len(list(tmp_path.iterdir()))
     driver.begin_exchange()
-    packed, _ = driver.packed(Order(2, [ClientTask(0, Message(params=row))]), True)
+    packed, _ = driver.pack(Order(2, [ClientTask(0, Message(params=row))]), True)
     row[3] = -1
-    assert host.opened(packed, []).tasks[0].message.params[3] == -1
+    assert host.open(packed, []).tasks[0].message.params[3] == -1
     assert len(list(tmp_path.iterdir())) == files
 
 
 def test_an_order_whose_host_died_gives_its_files_back(tmp_path):
     driver = DriverEnd(tmp_path, pytest.fail)
     order = Order(1, [ClientTask(0, message(), train=True)])
-    first, _ = driver.packed(order, True)
-    driver.lost(first)
-    again, _ = driver.packed(order, True)
+    first, _ = driver.pack(order, True)
+    driver.release(first)
+    again, _ = driver.pack(order, True)
     assert again.files == first.files
 
 
@@ -141,4 +141,4 @@ def test_a_client_that_failed_leaves_its_file_free(tmp_path):
     driver, host = DriverEnd(tmp_path, pytest.fail), HostEnd(tmp_path)
     order = Order(1, [ClientTask(0, Message(), train=True)])
     assert exchange(driver, host, order, True, []) == []
-    assert driver.packed(order, True)[0].files == [0]
+    assert driver.pack(order, True)[0].files == [0]

@@ -36,7 +36,7 @@ NUMBERS = Dataset(
 
 
 def test_classes_are_counted_by_name_and_numbers_by_bins():
-    classes, bins = TargetGroups.made(EVEN), TargetGroups.made(NUMBERS)
+    classes, bins = TargetGroups.from_dataset(EVEN), TargetGroups.from_dataset(NUMBERS)
     assert classes.names == tuple("0123456789")
     assert classes.counts(slice(EVEN.train_rows)).tolist() == [100] * 10
     assert (bins.names[0], bins.names[-1], len(bins.names)) == ("-1 to -0.6", "2.6 to 3", BINS)
@@ -53,10 +53,10 @@ def test_what_is_said_of_a_data_set_fits_its_kind():
     ]
     several = replace(NUMBERS, task="multilabel", targets=np.eye(40, 3, dtype=np.float32))
     assert about(several) == "40 samples of 3 features, 3 labels at once"
-    assert TargetGroups.made(several).names == ("0 labels", "1 label")
+    assert TargetGroups.from_dataset(several).names == ("0 labels", "1 label")
     masks = replace(NUMBERS, task="segmentation", targets=np.zeros((40, 2, 2), np.int64), scores=3)
     assert about(masks) == "40 samples of 3 features, 3 scores at each position"
-    assert TargetGroups.made(masks).counts(slice(None)).tolist() == [40]
+    assert TargetGroups.from_dataset(masks).counts(slice(None)).tolist() == [40]
 
 
 def test_images_are_chosen_at_even_distances_and_of_every_domain():
@@ -70,17 +70,17 @@ def test_images_are_chosen_at_even_distances_and_of_every_domain():
 
 
 def test_domains_and_classes_are_counted_against_each_other():
-    table = domain_table(FOUR, TargetGroups.made(FOUR))
+    table = domain_table(FOUR, TargetGroups.from_dataset(FOUR))
     assert table.rows == ("art", "cartoon", "photo", "sketch")
     assert table.counts.tolist() == [[42] * 10] * 4
     assert table.right == ("300 + 120",) * 4
-    assert domain_table(EVEN, TargetGroups.made(EVEN)) is None
+    assert domain_table(EVEN, TargetGroups.from_dataset(EVEN)) is None
 
 
 def test_a_client_of_one_domain_bears_its_name():
     config = Config(partition={"name": "domain", "clients": 4}, data={"val": 0})
     dealt = partition(FOUR, config, 0)
-    table = partition_table(FOUR, TargetGroups.made(FOUR), dealt)
+    table = partition_table(FOUR, TargetGroups.from_dataset(FOUR), dealt)
     assert sorted(row.partition(", ")[2] for row in table.rows) == sorted(FOUR.domain_names)
     assert table.counts.tolist() == dealt.class_counts(FOUR.labels, 10).tolist()
     assert set(table.right) == {"300 + 0 + 120"}

@@ -29,6 +29,6 @@ def with_newcomers(dealt: Partition, options: PartitionConfig, last: bool = Fals
     if stay == count:
         return dealt
     order = np.arange(count) if last else random_stream(dealt.seed, "newcomers").permutation(count)
-    parts = (dealt.clients.chosen(np.sort(numbers)) for numbers in np.split(order, [stay]))
+    parts = (dealt.clients.subset(np.sort(numbers)) for numbers in np.split(order, [stay]))
     clients, newcomers = parts
     return replace(dealt, clients=clients, newcomers=newcomers)

@@ -46,7 +46,7 @@ class Clients(Sequence[ClientRows]):
     def __len__(self) -> int:
         return len(self.parts["train"][1])
 
-    def chosen(self, numbers: np.ndarray) -> "Clients":
+    def subset(self, numbers: np.ndarray) -> "Clients":
         """These clients, int64, ascending."""
         parts = []
         for rows, sizes in self.parts.values():

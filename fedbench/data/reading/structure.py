@@ -32,11 +32,11 @@ class StructureReader:
     def of(cls, first: Item) -> "StructureReader":
         """A reader for samples like this one. Raises ConfigError."""
 
-        def described(value: Any, name: str) -> tuple[tuple[int, ...], str]:
+        def shape_and_type(value: Any, name: str) -> tuple[tuple[int, ...], str]:
             array = field_array(value, f"{first.where}, {name}", [])
             return array.shape, type_of(array)
 
-        return cls(tree_of(first.image, described))
+        return cls(tree_of(first.image, shape_and_type))
 
     def __call__(self, item: Item) -> np.ndarray:
         """The sample in one row, of the type that holds all of its arrays. Raises ConfigError."""

@@ -97,9 +97,9 @@ class HostActor:
     def work(self, packed: PackedOrder, *references: np.ndarray) -> tuple[Reply, list[np.ndarray]]:
         from fedbench.runtime.transfer import on_cpu
 
-        reply = self._host.work(self._channel.opened(packed, references))
+        reply = self._host.work(self._channel.open(packed, references))
         on_cpu(reply.total.message)
-        return self._channel.packed(reply)
+        return self._channel.pack(reply)
 
     def give(self, versions: Versions) -> tuple[bool, dict[int, np.ndarray]]:
         return True, self._host.store.give(versions)

@@ -146,16 +146,16 @@ class RayHosts:
 
     def _send(self, index: int, order: Order) -> Any:
         if index in self._packed:  # its host is dead
-            self._channel.lost(self._packed[index])
+            self._channel.release(self._packed[index])
         for versions, contents in self._arrivals.get(index, ()):
             self._actors[index].take.remote(versions, contents)
-        self._packed[index], references = self._channel.packed(order, self._near[index])
+        self._packed[index], references = self._channel.pack(order, self._near[index])
         return self._actors[index].work.remote(self._packed[index], *references)
 
     def _received(self, index: int, reference: Any, order: Order) -> Reply:
         during = f"in exchange {order.number}"
         answer = self._answered(index, during, partial(self._send, index, order), reference)
-        return self._channel.opened(self._packed[index], *answer)
+        return self._channel.open(self._packed[index], *answer)
 
     def _answered(
         self, index: int, during: str, ask: Callable[[], Any], reference: Any, seconds: float | None = None
