@@ -91,7 +91,7 @@ def legal_race(
             if value is not None:
                 raise ConfigError(f"{name} = {value}: without effect unless until_told; add --until-told")
         return None
-    if margin is None or not (is_number(margin) and 0 <= margin < inf):
+    if margin is None or not (is_real(margin) and 0 <= margin < inf):
         raise ConfigError(
             f"margin{'' if margin is None else f' = {margin}'}: until_told needs the difference that is too small to "
             "matter, a number >= 0; of accuracies in points, for example --margin 1"
@@ -99,7 +99,7 @@ def legal_race(
     most = 40 if max_seeds is None else max_seeds
     if most not in LOOKS:
         raise ConfigError(f"max_seeds = {most}: must be one of the looks, {', '.join(map(str, LOOKS))}")
-    if max_hours is not None and not (is_number(max_hours) and 0 < max_hours < inf):
+    if max_hours is not None and not (is_real(max_hours) and 0 < max_hours < inf):
         raise ConfigError(f"max_hours = {max_hours}: must be a number > 0")
     return {"margin": float(margin), "most": most}
 
@@ -109,7 +109,7 @@ def is_count(value: Any) -> bool:
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
-def is_number(value: Any) -> bool:
+def is_real(value: Any) -> bool:
     """Whether a value is a number, also of NumPy."""
     return isinstance(value, Real) and not isinstance(value, bool)
 
