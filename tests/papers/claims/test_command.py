@@ -20,7 +20,7 @@ def test_without_rows_it_lists_them_with_their_cost_and_recorded_verdicts_with_t
     assert not (tmp_path / "none").exists()
     assert "recorded verdict (2026-11-24): a: holds; b: does not hold" in text
     assert f"recorded verdicts: made on 2026-11-24 and shipped with fedbench ({RECORDED})" in text
-    assert "34 of 34 rows were run, with 65 parts" in text
+    assert "36 of 36 rows were run, with 67 parts" in text
 
 
 def list_with(folder: Path, capsys, *words: str) -> str:
@@ -40,7 +40,7 @@ def test_ones_own_verdicts_come_before_recorded_ones(capsys, tmp_path):
 def test_other_conditions_show_other_results_only(capsys, tmp_path):
     text = list_with(tmp_path, capsys, "--rounds", "7", "--seeds", "0", "1", "2", "--scale", "0.5")
     assert "recorded" not in text
-    assert text.count("verdict: not run yet") == 34
+    assert text.count("verdict: not run yet") == 36
     assert "conditions: scale 0.5, rounds 7, seeds 0 1 2" in text
     row = next(line for line in text.splitlines() if line.startswith("F4 ")).split()
     assert row[1:3] == ["15", f"{15 * 7 * 20 * 3:,}"], "one batch of 30 images for 20 clients in 3 epochs"
