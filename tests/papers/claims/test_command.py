@@ -19,7 +19,7 @@ def test_without_rows_it_lists_them_with_their_cost_and_recorded_verdicts_with_t
     assert row[1:3] == ["25", "150,000"]
     assert not (tmp_path / "none").exists()
     assert "recorded verdict (2026-11-24): a: holds; b: does not hold" in text
-    assert f"recorded verdicts: made on 2026-11-24 and shipped with fedbench ({RECORDED})" in text
+    assert f"recorded verdicts: made on 2026-11-24 to 2026-11-27 and shipped with fedbench ({RECORDED})" in text
     assert "36 of 36 rows were run, with 67 parts" in text
 
 
@@ -34,7 +34,7 @@ def test_ones_own_verdicts_come_before_recorded_ones(capsys, tmp_path):
     (tmp_path / "claims" / "claims.json").write_text(json.dumps({"rows": rows}))
     text = list_with(tmp_path, capsys)
     assert "verdict (2030-01-01): failed: no memory" in text
-    assert text.count("recorded verdict (") == 33
+    assert text.count("recorded verdict (") == 35
 
 
 def test_other_conditions_show_other_results_only(capsys, tmp_path):
