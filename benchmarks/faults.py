@@ -1,21 +1,24 @@
 """Kills processes of small runs at random moments, and compares what the runs leave with undisturbed ones.
 
-    python benchmarks/faults.py [--count 100] [--seed 0] [--out FOLDER] [--victims NAME ...] [--limit 600]
+    python benchmarks/faults.py [--count 100] [--seed 0] [--out FOLDER] [--victims NAME ...] [--compare] [--limit 600]
 
 A victim is the driver, a host, a trial of a grid, the raylet or the control (GCS) of a local Ray, the main process, a
 whole machine of a cluster (where namespaces can be made), or the main process between two of its steps of writing. Or
 the command gets a signal that ends it (its whole group gets SIGHUP, as from a closed terminal), or the messages in
-transit are deleted. The same command is given again until it ends. It has to end with the bits of the undisturbed run,
-no command may take longer than `--limit` seconds, and nothing may be left: no process, no scratch file, no file that
-was half written; after a signal this holds before the next command, whose exit code is 128 and the signal. A command
-that ends early says why in at most three lines. Fault number i of a seed is always the same one; those that --out holds
-already are not done again. Ends non-zero if anything is wrong.
+transit are deleted. With --compare all of this happens to comparisons, whose trials have neither drivers nor hosts.
+
+The same command is given again until it ends. It has to end with the bits of the undisturbed run, no command may take
+longer than `--limit` seconds, and nothing may be left: no process, no scratch file, no file that was half written;
+after a signal this holds before the next command, whose exit code is 128 and the signal. A command that ends early
+says why in at most three lines. Fault number i of a seed is always the same one; those that --out holds already are
+not done again. Ends non-zero if anything is wrong.
 """
 
 import argparse
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -37,6 +40,7 @@ ROOT = Path(__file__).resolve().parent.parent
 METHODS = ("fedavg", "fedper", "fedrep", "ditto", "apfl", "fedcac", "fedala", "fedpac", "floco", "co-pfl")
 SIGNALS = {"terminated": signal.SIGTERM, "hung-up": signal.SIGHUP, "interrupted": signal.SIGINT}
 VICTIMS = ("driver", "host", "trial", "raylet", "main", "machine", "writer", "control", "messages", *SIGNALS)
+OF_A_COMPARISON = ("trial", "raylet", "main", "writer", "control", *SIGNALS)
 TITLES = {
     "driver": "ray::DriverActor",
     "host": "ray::HostActor",
@@ -44,7 +48,10 @@ TITLES = {
     "raylet": "raylet",
     "control": "gcs_server",
 }
-PROGRESS = ("loading PyTorch", "starting Ray", "writing the report")
+PROGRESS = re.compile(
+    r"loading PyTorch|starting Ray|writing the report|(seed \d+  )?round \d|trials \d|looks|[\w-]+ on |comparison on |"
+    r"cluster: |hosts: |.* runs?, .* gradient steps?: about|(one|two) seeds? cannot"
+)
 MOST_LINES = 3
 """Of a command that ends early, besides those that say how far it is."""
 RECORDS = ("metrics.jsonl", "clients.parquet", "traces.parquet")
@@ -89,19 +96,25 @@ class Fault:
     method: str
     moments: tuple[tuple[int, float], ...]
     step: int
+    study: str = "run"
 
     @classmethod
-    def of(cls, seed: int, number: int, victims: Sequence[str]) -> "Fault":
+    def of(cls, seed: int, number: int, victims: Sequence[str], compares: bool = False) -> "Fault":
         draw = random.Random(f"{seed}-{number}")
         victim = victims[number % len(victims)]
         method = METHODS[(number // len(victims) + number) % len(METHODS)]
         count = draw.choice((1, 1, 2)) if victim in ("driver", "host", "main") else 1
         rounds = sorted(draw.randrange(ROUNDS - 2) for _ in range(count))
-        return cls(number, victim, method, tuple((r, draw.random()) for r in rounds), draw.randrange(1, STEPS))
+        moments = tuple((r, draw.random()) for r in rounds)
+        study = "compare" if compares else "grid" if victim == "trial" else "run"
+        return cls(number, victim, method, moments, draw.randrange(1, STEPS), study)
 
     @property
     def words(self) -> list[str]:
-        if self.victim == "trial":
+        if self.study == "compare":
+            small = ["--tune", "0", "--seeds", "0", "1", "--trials", "2", "--hosts", "0"]
+            return ["compare", "--methods", self.method, *small, *SMALL]
+        if self.study == "grid":
             study = ["grid", "--space", RATES, "--baselines", "none", "--seeds", "0", "--trials", "2"]
             return [*study, "--method", self.method, *SMALL]
         hosts = {"machine": ["--hosts", "2", "--strategy", "spread"], "writer": ["--hosts", "0"]}
@@ -240,13 +253,11 @@ class Campaign:
 
     def undisturbed(self, fault: Fault) -> dict[str, bytes]:
         """The records of the same command where nothing happens to it, without Ray."""
-        kind = "grid" if fault.victim == "trial" else "run"
-        place = self.out / f"undisturbed-{kind}-{fault.method}"
+        place = self.out / f"undisturbed-{fault.study}-{fault.method}"
         if not (place / "over").exists():
             shutil.rmtree(place, ignore_errors=True)
             place.mkdir()
-            words = [*fault.words, "--hosts", "0"]
-            words = words if kind == "run" else [w if w != "2" else "1" for w in words]
+            words = [*fault.words, "--hosts", "0", *([] if fault.study == "run" else ["--trials", "1"])]
             code = Command(*words, cwd=place).process.wait(self.limit)
             if code:
                 raise RuntimeError(f"undisturbed: {(place / 'output.txt').read_text()}")
@@ -262,7 +273,7 @@ def records(folder: Path) -> dict[str, bytes]:
 
 def is_progress(line: str) -> bool:
     """Whether a line says how far a command is."""
-    return line.startswith((*PROGRESS, "round ", *(f"{method} on " for method in METHODS)))
+    return PROGRESS.match(line) is not None
 
 
 def wait_for(command: Command, out: Path, round: int, seconds: float, deadline: float) -> bool:
@@ -333,9 +344,11 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--victims", nargs="+", choices=VICTIMS, default=list(VICTIMS))
+    parser.add_argument("--compare", action="store_true")
     parser.add_argument("--limit", type=float, default=600)
     asked = parser.parse_args()
-    victims = [victim for victim in asked.victims if victim != "machine" or possible()]
+    kinds = OF_A_COMPARISON if asked.compare else VICTIMS
+    victims = [victim for victim in asked.victims if victim in kinds and (victim != "machine" or possible())]
     out = (asked.out or Path(f"results/faults-{asked.seed}")).absolute()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that what was started is ended
     campaign, log = Campaign(out, asked.limit), out / "faults.jsonl"
@@ -344,7 +357,7 @@ def main() -> int:
         for number in range(asked.count):
             if number in done:
                 continue
-            fault = Fault.of(asked.seed, number, victims)
+            fault = Fault.of(asked.seed, number, victims, asked.compare)
             done[number] = outcome = campaign.play(fault)
             with log.open("a") as file:
                 file.write(json.dumps(asdict(outcome)) + "\n")
