@@ -132,18 +132,17 @@ class Outcome:
     wrong: list[str] = field(default_factory=list)
 
 
-class Campaign:
-    """Faults one after another, in a folder of their own. undisturbed: records by the words of a command."""
+class Sandbox:
+    """Temporary folders for commands, told to them by the environment, and what commands leave there and running."""
 
-    def __init__(self, out: Path, limit: float) -> None:
-        self.out, self.limit = out, limit
+    def __init__(self) -> None:
         self.token = uuid.uuid4().hex
         self.short = Path(tempfile.mkdtemp(prefix="ff", dir="/tmp"))  # the paths of Ray's sockets are limited
         self.temporary = self.short / "tmp"
         memory = Path("/dev/shm")
         self.scratch = (memory if memory.is_dir() else self.short) / f"faults-{self.token[:8]}"
-        for folder in (out, self.temporary, self.scratch):
-            folder.mkdir(parents=True, exist_ok=True)
+        for folder in (self.temporary, self.scratch):
+            folder.mkdir(parents=True)
         (self.short / "sitecustomize.py").write_text(DYING)
         os.environ |= {
             MARK: self.token,
@@ -161,13 +160,37 @@ class Campaign:
             shutil.rmtree(folder, ignore_errors=True)
 
     def own(self) -> list[Process]:
-        """Processes that this campaign started, told by its mark in their environment."""
+        """Processes that were started with this environment, told by its mark."""
         return [process for process in processes() if process.number != os.getpid() and self._marked(process)]
 
     def _marked(self, process: Process) -> bool:
         with suppress(OSError):
             return f"{MARK}={self.token}".encode() in Path(f"/proc/{process.number}/environ").read_bytes()
         return False
+
+    def left(self) -> list[str]:
+        """What is there that should not be. It is ended and removed."""
+        deadline = time.monotonic() + GONE
+        while (own := self.own()) and time.monotonic() < deadline:
+            time.sleep(0.5)
+        wrong = [f"process left: {process.title.strip()[:60]}" for process in own]
+        for process in own:
+            process.kill()
+        folders = (self.scratch, self.temporary)
+        ours = f"fedbench-{os.getuid()}"  # stays, empty
+        wrong += [f"left: {path}" for folder in folders for path in folder.rglob("*") if path != folder / ours]
+        for folder in folders:
+            shutil.rmtree(folder)
+            folder.mkdir()
+        return wrong
+
+
+class Campaign:
+    """Faults one after another, in a folder of their own."""
+
+    def __init__(self, out: Path, limit: float) -> None:
+        self.out, self.limit, self.sandbox = out, limit, Sandbox()
+        out.mkdir(parents=True, exist_ok=True)
 
     def play(self, fault: Fault) -> Outcome:
         """A run and what happens to it; its folder is kept only where something is wrong."""
@@ -178,7 +201,7 @@ class Campaign:
         outcome, begun = Outcome(fault), time.monotonic()
         machines = Machines(1, place) if fault.victim == "machine" else None
         try:
-            more = ["--address", machines.address] if machines else ["--scratch", str(self.scratch)]
+            more = ["--address", machines.address] if machines else ["--scratch", str(self.sandbox.scratch)]
             self._until_it_ends([*fault.words, *more], place, outcome, machines)
         finally:
             if machines:
@@ -204,7 +227,7 @@ class Campaign:
             deadline = time.monotonic() + self.limit
             while moments and wait_for(command, place / "out", *moments[0], deadline):
                 moments.pop(0)
-                outcome.struck += strike(outcome.fault.victim, command, machines, self.scratch)
+                outcome.struck += strike(outcome.fault.victim, command, machines, self.sandbox.scratch)
             try:
                 code = command.process.wait(max(0.1, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
@@ -226,8 +249,8 @@ class Campaign:
         if victim in SIGNALS and code not in (0, 128 + SIGNALS[victim]):
             wrong.append(f"exit code {code}")
         if victim in SIGNALS and code:
-            wrong += [f"process left: {process.title.strip()[:60]}" for process in self.own()]
-            wrong += [f"left: {path}" for path in self.scratch.glob("*/*")]
+            wrong += [f"process left: {process.title.strip()[:60]}" for process in self.sandbox.own()]
+            wrong += [f"left: {path}" for path in self.sandbox.scratch.glob("*/*")]
         if victim in (*SIGNALS, "messages") and code > 0:
             errors = [line for line in said.splitlines() if line and not is_progress(line)]
             wrong += ["more than three lines"] if len(errors) > MOST_LINES else []
@@ -235,21 +258,9 @@ class Campaign:
 
     def _left(self, place: Path) -> list[str]:
         """What is there that should not be."""
-        deadline = time.monotonic() + GONE
-        while (own := self.own()) and time.monotonic() < deadline:
-            time.sleep(0.5)
-        wrong = [f"process left: {process.title.strip()[:60]}" for process in own]
-        for process in own:
-            process.kill()
-        folders = (self.scratch, self.temporary)
-        ours = f"fedbench-{os.getuid()}"  # stays, empty
-        wrong += [f"left: {path}" for folder in folders for path in folder.rglob("*") if path != folder / ours]
         hidden = [path for path in (place / "out").rglob(".*") if path.name != ".wandb"]
-        wrong += [f"left: {path.relative_to(place)}" for path in [*hidden, *(place / "out").rglob("checkpoint")]]
-        for folder in folders:
-            shutil.rmtree(folder)
-            folder.mkdir()
-        return wrong
+        halves = [*hidden, *(place / "out").rglob("checkpoint")]
+        return [*self.sandbox.left(), *(f"left: {path.relative_to(place)}" for path in halves)]
 
     def undisturbed(self, fault: Fault) -> dict[str, bytes]:
         """The records of the same command where nothing happens to it, without Ray."""
@@ -364,7 +375,7 @@ def main() -> int:
             said = "; ".join(outcome.wrong) or "the same bits"
             print(f"{number}: {fault.victim} of {fault.method} at {fault.moments}: {said}", flush=True)
     finally:
-        campaign.close()
+        campaign.sandbox.close()
     asked_for = [outcome for number, outcome in sorted(done.items()) if number < asked.count]
     print(table(asked_for))
     return int(any(outcome.wrong for outcome in asked_for))

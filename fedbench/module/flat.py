@@ -258,6 +258,11 @@ def _refuse(module: nn.Module) -> None:
             raise ConfigError(
                 f"the model's '{name}' is lazy, its shape is not known yet: run a forward pass in the constructor"
             )
+        if tensor.is_meta:
+            raise ConfigError(
+                f"the model's '{name}' is on the device meta and has no numbers: create it on the CPU, or give it numbers "
+                "in the constructor"
+            )
         if tensor.is_complex():
             raise ConfigError(
                 f"the model's '{name}' holds complex numbers: keep real and imaginary part as two tensors"

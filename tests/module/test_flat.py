@@ -112,6 +112,13 @@ def test_what_would_be_turned_into_another_type_is_refused(types, line):
         of_type(**types)
 
 
+def test_a_tensor_without_numbers_is_refused():
+    module = Normed()
+    module.head = nn.Linear(2, 2, bias=False, device="meta")
+    with pytest.raises(ConfigError, match=r"'head\.weight' is on the device meta and has no numbers: create it on the"):
+        FlatModule(module, torch.device("cpu"), "32-true", head=None)
+
+
 def test_in_double_precision_everything_is_double():
     module = Normed().bfloat16()
     module.body.requires_grad_(False)

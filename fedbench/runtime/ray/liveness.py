@@ -12,8 +12,12 @@ MEMORY_REMEDY = "Repeat the command with fewer --hosts (or --trials at once): it
 VITAL = {"raylet", "gcs_server"}
 
 
-class RayLostError(Exception):
-    """The Ray that was started by this process has died."""
+class RayLostError(BaseException):
+    """The Ray that was started by this process has died.
+
+    It is no Exception, because Ray Tune catches those and then asks the dead Ray to remove what it had placed, which
+    ends the process after a minute.
+    """
 
 
 def ray_restarts(say: Callable[[str], None]) -> Iterator[AbstractContextManager[None]]:

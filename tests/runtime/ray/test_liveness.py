@@ -29,6 +29,17 @@ def test_a_ray_that_always_dies_ends_it():
         until_done(retries.RAY, [])
 
 
+def test_a_library_that_catches_exceptions_does_not_clean_up_in_a_ray_that_is_dead():
+    def library() -> None:
+        try:
+            raise RayLostError("Ray died")
+        except Exception:  # as Ray Tune does, whose clean-up asks Ray
+            pytest.fail("a dead Ray would be waited for")
+
+    with pytest.raises(RayLostError):
+        library()
+
+
 def test_a_ray_that_lives_is_fine(local_ray):
     check_alive(local_ray)
     check_node(local_ray)
