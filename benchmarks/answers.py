@@ -6,7 +6,7 @@ A fault is a row of mistakes.py: what is made or damaged beforehand, a command, 
 no command go to `run`, `grid` and `compare` in turn. An answer is right if the exit code is the expected one; if what
 is said beside progress is at most three lines and 600 letters, without a stack trace, and names the remedy; if it comes
 in time; and if nothing is left behind: no process, no scratch file, no half of a file, and after a refusal (exit code
-2) no new file at all. Faults that --out holds already are not played again. Ends non-zero if an answer is wrong.
+2) no new file at all. Faults that were answered well in --out are not played again. Ends non-zero if an answer is wrong.
 """
 
 import argparse
@@ -162,7 +162,8 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that what was started is ended
     player, log = Player(out), out / "answers.jsonl"
     lines = log.read_text().splitlines() if log.exists() else []
-    done = {outcome.name: outcome for outcome in (Outcome(**json.loads(line)) for line in lines)}
+    known = [Outcome(**json.loads(line)) for line in lines]
+    done = {outcome.name: outcome for outcome in known if not outcome.wrong}
     chosen = [
         (number, fault)
         for number, fault in enumerate(FAULTS)

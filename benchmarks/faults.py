@@ -299,7 +299,7 @@ def wait_for(command: Command, out: Path, round: int, seconds: float, deadline: 
 
 
 def strike(victim: str, command: Command, machines: Machines | None, scratch: Path) -> bool:
-    """kill -9 of a victim, as soon as it is there, or what happens instead. Whether it was found."""
+    """kill -9 of a victim, or of a process of this title, or what happens instead. Whether it was found."""
     if victim == "messages":
         found = list(scratch.glob("*/*/messages"))
         for folder in found:
@@ -318,7 +318,7 @@ def strike(victim: str, command: Command, machines: Machines | None, scratch: Pa
         return True
     while command.process.poll() is None:
         for process in command.family():
-            if TITLES[victim] in (process.title.strip(), process.name):
+            if TITLES.get(victim, victim) in (process.title.strip(), process.name):
                 return process.kill()
         time.sleep(0.02)
     return False

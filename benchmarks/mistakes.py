@@ -8,7 +8,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -131,12 +131,11 @@ class Play:
 
 @dataclass(frozen=True)
 class Fault:
-    """kind, name: what it is. words: the command, or flags of any. remedy: a pattern of its answer; page: of its page.
+    """name: what it is. words: the command, or flags of any. remedy: a pattern of its answer; page: of its page.
 
     before: what is done in its folder; during: while it runs; shell: words of bash before it, such as limits.
     """
 
-    kind: str
     name: str
     words: str
     remedy: str
@@ -146,6 +145,7 @@ class Fault:
     shell: str = ""
     page: str = ""
     limit: float = 60
+    kind: str = ""
 
 
 def write(path: str, content: str) -> Before:
@@ -225,9 +225,8 @@ def images(place: Path) -> None:
 
 def dealt(*clients: tuple[range, range]) -> Before:
     """A partition file, from the rows of each client's train and test part."""
-    return write(
-        "deal.json", json.dumps({"clients": [{"train": [*train], "test": [*test]} for train, test in clients]})
-    )
+    tree = {"clients": [{"train": [*train], "test": [*test]} for train, test in clients]}
+    return write("deal.json", json.dumps(tree))
 
 
 def struck(victim: str, round: int = 3) -> Callable[[Play], object]:
@@ -255,7 +254,7 @@ def deleted(pattern: str, round: int = 3) -> Callable[[Play], object]:
     return act
 
 
-def damaged_meanwhile(play: Play) -> None:
+def cut_meanwhile(play: Play) -> None:
     """Halves a table of the first seed while the second is under way."""
     while play.command.process.poll() is None and not list(play.out.glob("run/*-s1/metrics.jsonl")):
         time.sleep(0.02)
@@ -287,346 +286,203 @@ def asks_for(name: str) -> Callable[[Play], object]:
     return act
 
 
-OWN_CODE = "own code"
-FILES = "files of results"
-SIZES = "sizes"
-NO_FILES = "things that are no files"
-LEAKS = "leaks"
-MACHINE = "the machine"
-WATCH = "watch"
-EXITS = write("leaves.py", "import sys\nsys.exit(0)\n")
 REPORT, RESTORE = "report out", "restore it|delete .* to run it again"
-
-
-def space(content: str) -> tuple[Before, ...]:
-    """A tuning space of fedper in a file of the user's."""
-    return write("tune_spaces/__init__.py", ""), write("tune_spaces/fedper.py", content)
+RUN, COMPARE = FINISHED["run"], FINISHED["compare"]
+PLAN, SUMMARY, JOB, CLAIMS = "out/plan.json", "out/summary.json", "out/run/*-s0", "out/claims/claims.json"
 
 
 def own_code() -> Iterator[Fault]:
+    leaves = (write("leaves.py", "import sys\nsys.exit(0)\n"),)
     for command in COMMANDS:
-        for part in ("method leaves:Mine", "model leaves:Net", "data leaves:make"):
-            what = part.split()[0]
-            words = f"{command} METHOD leaves:Mine" if what == "method" else f"{command} --{part}"
-            exits = "module leaves ends the program.*__main__"
-            yield Fault(OWN_CODE, f"sys.exit(0) at import, as {what} of {command}", words, exits, (EXITS,))
-    for name, remedy in {
-        "NoOptions": "Options",
-        "BadDefault": "weight.*must be a number >= 0",
-        "Required": "method.weight|needs .*weight",
-        "Begins": r"no start.*mine\.py:\d+",
-        "Checks": r"no check.*mine\.py:\d+",
-    }.items():
-        yield Fault(OWN_CODE, f"method {name}", f"METHOD mine:{name}", remedy)
-    for name, remedy in {"Meta": "meta", "Raises": r"no network.*mine\.py:\d+"}.items():
-        yield Fault(OWN_CODE, f"model {name}", f"--model mine:{name}", remedy)
-    yield Fault(OWN_CODE, "a factory that raises", "--data mine:make", r"no data \(mine\.py:\d+")
+        for what, words in {
+            "method": "METHOD leaves:A",
+            "model": "--model leaves:A",
+            "data": "--data leaves:a",
+        }.items():
+            remedy = "module leaves ends the program.*__main__"
+            yield Fault(f"sys.exit(0) at import, as {what} of {command}", f"{command} {words}", remedy, leaves)
+    yield Fault("a method with Options = None", "METHOD mine:NoOptions", "Options must derive from Method.Options")
+    yield Fault("a bad default", "METHOD mine:BadDefault", "method.weight = -1.0: must be a number >= 0")
+    yield Fault("a required option", "METHOD mine:Required", "method.weight: a value is required")
+    yield Fault("a method's __init__ raises", "METHOD mine:Begins", r"no start \(mine\.py:\d+")
+    yield Fault("a method's check raises", "METHOD mine:Checks", r"no check \(mine\.py:\d+")
+    yield Fault("parameters on the device meta", "--model mine:Meta", "head.weight.*create it on the CPU")
+    yield Fault("a model's __init__ raises", "--model mine:Raises", r"no network, mine\.py:\d+")
+    yield Fault("a factory of data raises", "--data mine:make", r"no data \(mine\.py:\d+")
+    axes = "SPACE = {'train.lr': [0.1, 0.2]}\n"
     for name, content, remedy in (
-        ("no Python", "SPACE = {", "tune_spaces.*SyntaxError"),
-        ("raises", "raise RuntimeError('no space')", "tune_spaces.*no space"),
-        ("exits", "import sys; sys.exit(0)", "tune_spaces.*sys.exit"),
-        ("without SPACE", "X = 1", "has no SPACE"),
-        ("of another shape", "SPACE = [1]", "keys with lists of values"),
-        ("CONSTRAINT raises", "SPACE = {'train.lr': [0.1, 0.2]}\ndef CONSTRAINT(point): 1 / 0", "CONSTRAINT.*division"),
-        ("CONSTRAINT is none", "SPACE = {'train.lr': [0.1, 0.2]}\nCONSTRAINT = 3", "CONSTRAINT"),
+        ("is no Python", "SPACE = {", r"SyntaxError.*fedper\.py, line 1"),
+        ("raises", "raise RuntimeError('no space')", r"no space \(fedper\.py:1"),
+        ("exits", "import sys; sys.exit(0)", r"sys\.exit\(0\).*fedper\.py:1"),
+        ("has no SPACE", "X = 1", "has no SPACE: keys with lists of values"),
+        ("is a list", "SPACE = [1]", "keys with lists of values"),
+        ("has a CONSTRAINT that raises", f"{axes}def CONSTRAINT(point): 1 / 0", r"CONSTRAINT.*division.*fedper\.py:2"),
+        ("has a number as CONSTRAINT", f"{axes}CONSTRAINT = 3", "CONSTRAINT"),
     ):
-        yield Fault(OWN_CODE, f"space {name}", "compare METHOD fedper --tune 2", remedy, space(content))
-    yield Fault(OWN_CODE, "SPACE = 5", "compare METHOD mine:Five --tune 2", "keys with lists of values")
-    yield Fault(OWN_CODE, "CONSTRAINT of a class raises", "compare METHOD mine:Constrained --tune 2", "no constraint")
-    yield Fault(OWN_CODE, "steps raise under a budget", "compare METHOD mine:Steps --tune 2 --budget-steps", "no steps")
-    for text, remedy in {
-        "quniform(0.1,0.2,0)": "quniform",
-        "loguniform(1e-1,1e-4)": "loguniform",
-        "randint(0.5,1.5)": "randint",
-        "uniform(1,2": "uniform",
-        "uniform(a,b)": "uniform",
-        "gauss(0,1)": "gauss",
-    }.items():
-        words = f"grid --search random --samples 2 --space 'train.lr={text}'"
-        yield Fault(OWN_CODE, f"--space {text}", words, remedy)
-    yield Fault(OWN_CODE, "--over a distribution", "compare --over 'partition.alpha=uniform(0.1,1)'", "list|values")
-    yield Fault(OWN_CODE, "--over uniform(0.1,1", "compare --over 'partition.alpha=uniform(0.1,1'", "partition.alpha")
+        own = (write("tune_spaces/__init__.py", ""), write("tune_spaces/fedper.py", content))
+        yield Fault(f"a tune space {name}", "compare --tune 2", remedy, own)
+    yield Fault("a class with SPACE = 5", "compare METHOD mine:Five --tune 2", "Five: SPACE = 5: keys with lists")
+    yield Fault("a class's CONSTRAINT raises", "compare METHOD mine:Constrained --tune 2", "no constraint")
+    yield Fault("steps raise under a budget", "compare METHOD mine:Steps --tune 2 --budget-steps", "no steps")
+    for text in ("quniform(0.1,0.2,0)", "loguniform(1e-1,1e-4)", "randint(0.5,1.5)", "uniform(1,2", "gauss(0,1)"):
+        name = text.partition("(")[0]
+        yield Fault(f"--space {text}", f"grid --search random --samples 2 --space 'train.lr={text}'", name)
+    yield Fault("--over a distribution", "compare --over 'partition.alpha=uniform(0.1,1)'", "list|values")
+    yield Fault("--over half a distribution", "compare --over 'partition.alpha=uniform(0.1,1'", "partition.alpha")
 
 
-def files() -> Iterator[Fault]:
-    plan, summary, job = "out/plan.json", "out/summary.json", "out/run/*-s0"
+def result_files() -> Iterator[Fault]:
+    def of_plan(**changes: object) -> Before:
+        return edited(PLAN, lambda tree: [entry.update(changes) for entry in tree["entries"]])
+
+    def of_setting(**changes: object) -> Before:
+        return edited("out/matrix.json", lambda tree: tree["settings"][0].update(changes))
+
+    study, run, settings = finished("compare"), finished("run"), finished("settings")
     for name, act in {
-        "of text": write(plan, "no plan"),
-        "a list": write(plan, "[1, 2]"),
-        "with an entry too few": edited(plan, lambda tree: tree["entries"][0].pop("label")),
-        "with entries of text": edited(plan, lambda tree: tree.update(entries="none")),
-        "cut in half": halved(plan),
-        "a folder": folder_for(plan),
-        "a pipe": pipe_for(plan),
+        "of text": write(PLAN, "no plan"),
+        "that is a list": write(PLAN, "[1, 2]"),
+        "whose entries are text": edited(PLAN, lambda tree: tree.update(entries="none")),
+        "with a seed of text": of_plan(seed="one"),
+        "cut in half": halved(PLAN),
+        "that is a folder": folder_for(PLAN),
+        "that is a pipe": pipe_for(PLAN),
     }.items():
-        yield Fault(FILES, f"plan.json {name}", REPORT, r"plan\.json: damaged", (finished("compare"), act))
-    yield Fault(
-        FILES,
-        "plan.json of text, same command again",
-        FINISHED["compare"],
-        r"plan\.json: damaged|results: out",
-        (finished("compare"), write(plan, "no plan")),
-        code=0,
-    )
-    label = edited(plan, lambda tree: [entry.update(label="l" * 5000) for entry in tree["entries"]])
-    path = edited(plan, lambda tree: [entry.update(path="p" * 5000) for entry in tree["entries"]])
-    yield Fault(FILES, "a label of 5,000 letters", REPORT, "report", (finished("compare"), label), code=0)
-    yield Fault(FILES, "a path of 5,000 letters", REPORT, "plan.json|path", (finished("compare"), path))
-    for name, act in {
-        "of text": write("out/matrix.json", "no matrix"),
-        "without settings": edited("out/matrix.json", lambda tree: tree.pop("settings")),
-        "that names itself": edited("out/matrix.json", lambda tree: tree["settings"][0].update(path=".")),
-        "that names what is not there": edited("out/matrix.json", lambda tree: tree["settings"][0].update(path="no")),
-    }.items():
-        yield Fault(
-            FILES, f"matrix.json {name}", REPORT, "matrix.json|no such folder|no run", (finished("settings"), act)
-        )
-    for name, value in {"a number": 5, "numbers": [1, 2], "objects": [{"a": 1}], "nothing": None}.items():
-        odd = edited(summary, lambda tree, value=value: tree.update(warnings=value))
-        yield Fault(FILES, f"warnings that are {name}", REPORT, "summary.json|report", (finished("run"), odd), code=0)
+        yield Fault(f"plan.json {name}", REPORT, r"plan\.json: damaged.*(restore it|repeat)", (study, act))
+    yield Fault("plan.json of text, same command", COMPARE, "plan.json: damaged", (study, write(PLAN, "no plan")))
+    yield Fault("a label of 5,000 letters", REPORT, "report", (study, of_plan(label="l" * 5000)), 0)
+    yield Fault("a path of 5,000 letters", REPORT, "plan.json|path|report", (study, of_plan(path="p" * 5000)), 0)
+    yield Fault("matrix.json of text", REPORT, "matrix.json: damaged", (settings, write("out/matrix.json", "none")))
+    yield Fault("matrix.json that names itself", REPORT, "matrix.json", (settings, of_setting(path=".")))
+    yield Fault("matrix.json that names nothing", REPORT, "no run here|no such", (settings, of_setting(path="no")))
+    for value in (5, [1, 2], [{"a": 1}], None):
+        odd = edited(SUMMARY, lambda tree, value=value: tree.update(warnings=value))
+        yield Fault(f"warnings = {value} in summary.json", REPORT, "report", (run, odd), 0)
     huge = edited("out/metrics.jsonl", lambda row: row.update(round=10**30))
-    yield Fault(FILES, "a round of 31 digits", REPORT, "metrics.jsonl", (finished("run"), huge), code=0)
+    yield Fault("a round of 31 digits", REPORT, "report", (run, huge), 0)
     for table in ("clients.parquet", "traces.parquet"):
         for name, act in {"gone": gone, "cut in half": halved, "a folder": folder_for, "a pipe": pipe_for}.items():
-            before = (finished("run"), act(f"out/{table}"))
-            yield Fault(FILES, f"{table} {name}, report", REPORT, f"{table}|report", before, code=0)
-            before = (finished("run"), act(f"{job}/{table}"))
-            yield Fault(FILES, f"{table} of a seed {name}, same command", FINISHED["run"], RESTORE, before)
+            yield Fault(f"{table} {name}, report", REPORT, "report", (run, act(f"out/{table}")), 0)
+            yield Fault(f"a seed's {table} {name}, same command", RUN, RESTORE, (run, act(f"{JOB}/{table}")))
     for name in ("metrics.jsonl", "timings.jsonl"):
         for what, act in {"a folder": folder_for, "a pipe": pipe_for}.items():
-            before = (finished("run"), act(f"{job}/{name}"))
-            yield Fault(FILES, f"{name} {what}, same command", FINISHED["run"], f"{name}.*", before)
-    unfinished = (finished("run"), gone("out/run/*-s1"), gone(summary))
-    yield Fault(
-        FILES,
-        "a seed's table cut, the other is to run",
-        FINISHED["run"],
-        RESTORE,
-        (*unfinished, halved(f"{job}/clients.parquet")),
-    )
-    yield Fault(
-        FILES,
-        "a seed's table cut while the other runs",
-        f"{FINISHED['run']} {LONG['rounds']}",
-        f"clients.parquet.*({RESTORE})",
-        during=damaged_meanwhile,
-    )
-    yield Fault(
-        FILES,
-        "partition.json of a seed gone",
-        FINISHED["run"],
-        RESTORE,
-        (finished("run"), gone(f"{job}/partition.json")),
-    )
-    yield Fault(
-        FILES,
-        "a seed's folder is a file",
-        FINISHED["run"],
-        "folder|directory",
-        (finished("run"), gone(summary), file_for(job)),
-    )
-    yield Fault(
-        FILES,
-        "config.yaml of a seed of text",
-        FINISHED["run"],
-        RESTORE,
-        (finished("run"), write_to(f"{job}/config.yaml", ": no")),
-    )
-    claims = "out/claims/claims.json"
-    yield Fault(FILES, "claims.json of text", "claims --out out", "claims.json: damaged", (write(claims, "none"),))
-    for name, tree in {
-        "an empty row": {"rows": [{}]},
-        "a row of text": {"rows": ["C1"]},
-        "rows without parts": {"rows": [{"id": "C1", "status": "judged"}]},
-        "seeds of text": {"rows": [], "seeds": "all"},
+            yield Fault(f"a seed's {name} {what}, same command", RUN, name, (run, act(f"{JOB}/{name}")))
+    half = (run, gone("out/run/*-s1"), gone(SUMMARY))
+    table = f"{JOB}/clients.parquet"
+    yield Fault("a seed's table cut, the other one to run", RUN, RESTORE, (*half, halved(table)))
+    long = f"{RUN} {LONG['rounds']}"
+    yield Fault("a seed's table cut while the other runs", long, f"clients.parquet.*({RESTORE})", during=cut_meanwhile)
+    yield Fault("partition.json of a seed gone", RUN, RESTORE, (run, gone(f"{JOB}/partition.json")))
+    yield Fault("a seed's folder is a file", RUN, "older|directory", (run, gone(SUMMARY), file_for(JOB)))
+    yield Fault("config.yaml of a seed of text", RUN, RESTORE, (run, write_to(f"{JOB}/config.yaml", ": no")))
+    for name, text in {
+        "of text": "none",
+        "with an empty row": '{"rows": [{}]}',
+        "with a row of text": '{"rows": ["C1"]}',
+        "with a row without parts": '{"rows": [{"id": "C1", "status": "judged"}]}',
+        "with seeds of text": '{"rows": [], "seeds": "all"}',
     }.items():
-        yield Fault(
-            FILES, f"claims.json with {name}", "claims --out out", "claims.json", (write(claims, json.dumps(tree)),)
-        )
-        yield Fault(
-            FILES,
-            f"claims.json with {name}, report",
-            "report out/claims",
-            "claims.json",
-            (write(claims, json.dumps(tree)),),
-        )
+        for words in ("claims --out out", "report out/claims"):
+            yield Fault(f"claims.json {name}, {words}", words, "claims.json: damaged", (write(CLAIMS, text),))
 
 
 def sizes() -> Iterator[Fault]:
     for name, content, remedy in (
-        ("an alias of itself", "train: &a\n  lr: *a\n", "asks.yaml|train"),
+        ("an alias of itself", "train: &a\n  lr: *a\n", "levels of nesting|train.lr"),
         ("an alias bomb", BOMB, "more than 100000 values"),
-        ("3,000 levels", "rounds: " + "[" * 3000 + "]" * 3000, "levels of nesting"),
-        ("a number of 5,000 digits", "rounds: " + "9" * 5000, "not valid YAML"),
-        ("a key of 5,000 letters", "k" * 5000 + ": 1", "unknown key"),
+        ("3,000 levels", f"rounds: {'[' * 3000}{']' * 3000}", "levels of nesting"),
+        ("a number of 5,000 digits", f"rounds: {'9' * 5000}", "not valid YAML"),
+        ("a key of 5,000 letters", f"{'k' * 5000}: 1", "unknown key"),
     ):
-        yield Fault(SIZES, f"YAML with {name}", "--config asks.yaml", remedy, (write("asks.yaml", content),))
-    yield Fault(SIZES, "a flag of 5,000 letters", f"--{'f' * 5000} 1", "unknown flag")
-    yield Fault(SIZES, "a value of 5,000 digits", f"--seeds {'9' * 5000}", "YAML|seeds")
+        yield Fault(f"YAML with {name}", "--config asks.yaml", remedy, (write("asks.yaml", content),))
+    yield Fault("a flag of 5,000 letters", f"--{'f' * 5000} 1", "unknown flag")
+    yield Fault("a value of 5,000 digits", f"--seeds {'9' * 5000}", "not a value in YAML")
     for scheme in ("pathological", "dirichlet-fixed", "iid"):
-        for count, remedy in {
-            10**9: r"partition\.clients = 1000000000",
-            10**7: "partition.clients|training samples",
-        }.items():
-            yield Fault(
-                SIZES, f"{count:,} clients, {scheme}", f"--partition {scheme} --partition.clients {count}", remedy
-            )
+        for count in (10**9, 10**7):
+            words = f"--partition {scheme} --partition.clients {count}"
+            yield Fault(f"{count:,} clients, {scheme}", words, r"partition\.clients|there are \d+")
     shards = f"--partition shards --partition.clients {10**8} --rounds {2**40}"
-    yield Fault(SIZES, "10^8 clients and 2^40 rounds, shards", shards, "rounds|clients")
+    yield Fault("10^8 clients and 2^40 rounds, shards", shards, "rounds|clients")
 
 
 def no_files() -> Iterator[Fault]:
-    pets = "--data folder:pets"
-    fifo: Before = lambda place: os.mkfifo(place / "pets/cat/pipe.png")  # noqa: E731
-    link: Before = lambda place: (place / "pets/cat/link.png").symlink_to("nowhere.png")  # noqa: E731
-    yield Fault(NO_FILES, "a pipe among images", pets, "pipe.png", (images, fifo))
-    yield Fault(NO_FILES, "a dangling link among images", pets, "link.png", (images, link))
-    yield Fault(
-        NO_FILES, "a link of a folder to itself", pets, "pets", (lambda place: (place / "pets").symlink_to("pets"),)
-    )
-    yield Fault(
-        NO_FILES,
-        "a configuration that is a pipe",
-        "--config asks.yaml",
-        "asks.yaml",
-        (lambda place: os.mkfifo(place / "asks.yaml"),),
-    )
-    yield Fault(
-        NO_FILES,
-        "a partition that is a pipe",
-        "--partition file --partition.path deal.json",
-        "deal.json",
-        (lambda place: os.mkfifo(place / "deal.json"),),
-    )
+    def pipe(path: str) -> Before:
+        return lambda place: os.mkfifo(place / path)
+
+    def link(path: str, target: str) -> Before:
+        return lambda place: (place / path).symlink_to(target)
+
+    pets, deal = "--data folder:pets", "--partition file --partition.path deal.json"
+    yield Fault("a pipe among images", pets, "pipe.png", (images, pipe("pets/cat/pipe.png")))
+    yield Fault("a dangling link among images", pets, "link.png", (images, link("pets/cat/link.png", "nowhere.png")))
+    yield Fault("a folder that is a link to itself", pets, "pets", (link("pets", "pets"),))
+    yield Fault("a configuration that is a pipe", "--config asks.yaml", "asks.yaml", (pipe("asks.yaml"),))
+    yield Fault("a configuration that is a folder", "--config pets", "cannot be read", (images,))
+    yield Fault("a partition that is a pipe", deal, "deal.json", (pipe("deal.json"),))
     for command in COMMANDS:
-        yield Fault(NO_FILES, f"--out of 300 letters, {command}", f"{command} --out {'o' * 300}", "too long")
-        yield Fault(NO_FILES, f"--out of nothing, {command}", f"{command} --out ''", "out")
-    yield Fault(NO_FILES, "--scratch is a file", "--scratch file", "resources.scratch", (write("file", ""),))
-    yield Fault(NO_FILES, "--scratch is not writable", "--scratch /proc", "resources.scratch")
-    yield Fault(NO_FILES, "--out is a file", "--out file", "choose another folder", (write("file", ""),))
+        yield Fault(f"--out of 300 letters, {command}", f"{command} --out {'o' * 300}", "too long")
+        yield Fault(f"--out of nothing, {command}", f"{command} --out ''", "out")
+    yield Fault("--scratch is a file", "--scratch file", "resources.scratch", (write("file", ""),))
+    yield Fault("--scratch is not writable", "--scratch /proc", "resources.scratch.*you may write")
+    yield Fault("--out is a file", "--out file", "choose another folder", (write("file", ""),))
 
 
 def leaks() -> Iterator[Fault]:
-    crossed = dealt((range(100), range(1000, 1050)), (range(1020, 1120), range(1500, 1550)))
-    own = dealt((range(100), range(50, 150)), (range(200, 300), range(1500, 1550)))
-    asked = "--partition file --partition.path deal.json --partition.clients 2"
-    yield Fault(
-        LEAKS,
-        "a test row that another client trains on",
-        f"run {asked}",
-        "of another client",
-        (crossed,),
-        code=0,
-        page="of another client",
-    )
-    yield Fault(
-        LEAKS,
-        "the same, compared",
-        f"compare {asked}",
-        "of another client",
-        (crossed,),
-        code=0,
-        page="of another client",
-    )
-    yield Fault(LEAKS, "a row in a client's train and test", asked, "deal.json|row", (own,))
+    crossed = (dealt((range(100), range(1000, 1050)), (range(1020, 1120), range(1500, 1550))),)
+    own = (dealt((range(100), range(50, 150)), (range(200, 300), range(1500, 1550))),)
+    flags, said = "--partition file --partition.path deal.json --partition.clients 2", "of another client"
+    yield Fault("a test row that another client trains on", f"run {flags}", said, crossed, 0, page=said)
+    yield Fault("the same in a comparison", f"compare {flags}", said, crossed, 0, page=said)
+    yield Fault("a row in a client's train and test", flags, "row", own)
 
 
 def machine() -> Iterator[Fault]:
     for gigabytes in (2, 3):
         for words in ("methods", "run"):
-            shell = f"ulimit -v {gigabytes * 10**6}"
-            yield Fault(MACHINE, f"{words} in {gigabytes} GB", words, "ulimit -v", code=1, shell=shell)
-    yield Fault(
-        MACHINE,
-        "a configuration that is a folder",
-        "--config asks",
-        "cannot be read",
-        (lambda place: (place / "asks").mkdir(),),
-    )
-    yield Fault(MACHINE, "files limited to 8 KB", "run", "free some space", code=1, shell="ulimit -f 8")
+            limit = f"ulimit -v {gigabytes * 10**6}"
+            yield Fault(f"{words} in {gigabytes} GB", words, "ulimit -v", code=1, shell=limit)
+    yield Fault("files of 8 KB at most", "run", "free some space", code=1, shell="ulimit -f 8")
     for victim, code in {"terminated": 143, "hung-up": 129, "interrupted": 130}.items():
         for command in COMMANDS:
-            side = LONG["Ray"] if command == "run" else LONG["trials"]
-            words = f"{command} METHOD fedavg {LONG['rounds']} {side}"
-            yield Fault(
-                MACHINE, f"{command} {victim}", words, "repeat the command", code=code, during=struck(victim), limit=120
-            )
+            words = f"{command} METHOD fedavg {LONG['rounds']} {LONG['Ray' if command == 'run' else 'trials']}"
+            yield Fault(f"{command} {victim}", words, "repeat the command", (), code, struck(victim), limit=120)
     ray = f"run {LONG['rounds']} {LONG['Ray']}"
-    for title in ("gcs_server", "ray::DashboardAgent", "ray::RuntimeEnvAgent"):
-        yield Fault(MACHINE, f"{title} killed", ray, "results: out", code=0, during=struck(title), limit=240)
-    yield Fault(
-        MACHINE,
-        "a start of Ray that fails: a file",
-        ray,
-        "RAY_TMPDIR",
-        (write("file", ""),),
-        shell="export RAY_TMPDIR=$PWD/file",
-    )
-    yield Fault(
-        MACHINE, "a start of Ray that fails: a long name", ray, "RAY_TMPDIR", shell=f"export RAY_TMPDIR=/tmp/{'r' * 90}"
-    )
-    yield Fault(
-        MACHINE,
-        "a second compare",
-        f"compare {LONG['rounds']}",
-        "another command is at work.*the second ended with 0",
-        code=0,
-        during=twice,
-        limit=240,
-    )
+    for title in ("gcs_server", "raylet", "ray::DashboardAgent", "ray::RuntimeEnvAgent"):
+        yield Fault(f"{title} killed, run", ray, "results: out", (), 0, struck(title), limit=240)
+    for title in ("gcs_server", "raylet"):
+        words = f"compare {LONG['rounds']} {LONG['trials']}"
+        yield Fault(f"{title} killed, compare", words, "results: out", (), 0, struck(title), limit=240)
+    for name, folder in {"a file": "$PWD/file", "a long name": f"/tmp/{'r' * 90}"}.items():
+        shell = f"export RAY_TMPDIR={folder}"
+        yield Fault(f"a start of Ray that fails: {name}", ray, "RAY_TMPDIR", (write("file", ""),), shell=shell)
+    second = "another command is at work.*the second ended with 0"
+    yield Fault("a second compare", f"compare {LONG['rounds']}", second, (), 0, twice, limit=240)
     for what in ("messages", "states"):
-        yield Fault(
-            MACHINE,
-            f"{what} deleted",
-            f"{ray} METHOD fedper",
-            "results: out|repeat the command",
-            code=0,
-            during=deleted(f"*/*/{what}"),
-            limit=240,
-        )
+        yield Fault(f"{what} deleted", ray, "results: out", (), 0, deleted(f"*/*/{what}"), limit=240)
     yield Fault(
-        MACHINE,
-        "Ray ends a worker for want of memory",
-        f"grid METHOD mine:Greedy {LONG['trials']}",
-        "memory",
-        code=1,
-        shell=FULL,
-        limit=240,
+        "Ray ends a worker", f"grid METHOD mine:Greedy {LONG['trials']}", "memory", (), 1, shell=FULL, limit=240
     )
 
 
 def watched() -> Iterator[Fault]:
+    run, study = finished("run"), finished("compare")
+
     def link(place: Path) -> None:
         (place / "secret.csv").write_text("secret")
         (place / "out/far.csv").symlink_to(place / "secret.csv")
 
-    yield Fault(
-        WATCH,
-        "a link that points outside",
-        "watch out",
-        "HTTP 404",
-        (finished("run"), link),
-        code=130,
-        during=asks_for("far.csv"),
-    )
-    yield Fault(
-        WATCH,
-        "a name of 5,000 letters",
-        "watch out",
-        "HTTP 404",
-        (finished("run"),),
-        code=130,
-        during=asks_for("n" * 5000 + ".csv"),
-    )
-    yield Fault(
-        WATCH,
-        "a plan of text",
-        "watch out",
-        "HTTP 200",
-        (finished("compare"), write("out/plan.json", "none")),
-        code=130,
-        during=asks_for("page"),
-    )
+    yield Fault("a link that points outside", "watch out", "HTTP 404", (run, link), 130, asks_for("far.csv"))
+    yield Fault("a name of 5,000 letters", "watch out", "HTTP 404", (run,), 130, asks_for(f"{'n' * 5000}.csv"))
+    yield Fault("a plan of text", "watch out", "HTTP 200", (study, write(PLAN, "none")), 130, asks_for("page"))
 
 
-FAULTS = [*own_code(), *files(), *sizes(), *no_files(), *leaks(), *machine(), *watched()]
+KINDS = {
+    "own code": own_code,
+    "files of results": result_files,
+    "sizes": sizes,
+    "what is no file": no_files,
+    "leaks": leaks,
+    "the machine": machine,
+    "watch": watched,
+}
+FAULTS = [replace(fault, kind=kind) for kind, rows in KINDS.items() for fault in rows()]
