@@ -4,9 +4,10 @@
 
 A fault is a row of mistakes.py: what is made or damaged beforehand, a command, and what happens to it. Rows that name
 no command go to `run`, `grid` and `compare` in turn. An answer is right if the exit code is the expected one; if what
-is said beside progress is at most three lines and 600 letters, without a stack trace, and names the remedy; if it comes
-in time; and if nothing is left behind: no process, no scratch file, no half of a file, and after a refusal (exit code
-2) no new file at all. Faults that were answered well in --out are not played again. Ends non-zero if an answer is wrong.
+is said beside progress is at most three lines and 600 letters, without a stack trace, and names the remedy; if it
+comes in time; and if nothing is left behind: no process, no scratch file, no half of a file, and after a refusal
+(exit code 2) no new file at all. Faults that were answered well in --out are not played again. Ends non-zero if an
+answer is wrong.
 """
 
 import argparse

@@ -83,6 +83,8 @@ if left:
     sys.addaudithook(look)
 """
 """What a writer starts with: it ends itself before it changes anything in a folder for the given time."""
+OF_WANDB = ("wandb-media", "wandb-artifacts")
+"""Ends of the names of empty folders that W&B makes when Ray Tune imports it, and that stay after kill -9."""
 TRIES, GONE = 6, 60.0
 """How often a command is given, and seconds in which what it started has to end."""
 
@@ -177,8 +179,9 @@ class Sandbox:
         for process in own:
             process.kill()
         folders = (self.scratch, self.temporary)
-        ours = f"fedbench-{os.getuid()}"  # stays, empty
-        wrong += [f"left: {path}" for folder in folders for path in folder.rglob("*") if path != folder / ours]
+        stays = (f"fedbench-{os.getuid()}", *OF_WANDB)  # if it is empty
+        found = [path for folder in folders for path in folder.rglob("*")]
+        wrong += [f"left: {path}" for path in found if not (path.name.endswith(stays) and is_empty(path))]
         for folder in folders:
             shutil.rmtree(folder)
             folder.mkdir()
@@ -280,6 +283,10 @@ def records(folder: Path) -> dict[str, bytes]:
     """All that a run or a study promises the bits of, by path."""
     found = [path for name in RECORDS for path in folder.rglob(name)]
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(found)}
+
+
+def is_empty(path: Path) -> bool:
+    return path.is_dir() and not any(path.iterdir())
 
 
 def is_progress(line: str) -> bool:
