@@ -1,5 +1,6 @@
 """Files of a results folder: written completely or not at all, and readable even after a crash while writing."""
 
+import errno
 import io
 import json
 import os
@@ -195,19 +196,24 @@ def read_json(path: Path, problems: list[str]) -> dict[str, Any]:
 
 def _text(path: Path, problems: list[str]) -> str:
     """The text of a file; empty if missing, or if it is not a file, which is named in `problems`."""
-    if path.is_fifo():  # reading it would wait for somebody who writes
-        problems.append(f"{path.name} cannot be read and is left out (it is a pipe)")
-        return ""
     try:
+        _refuse_pipe(path)
         return path.read_text(errors="replace") if path.exists() else ""
     except OSError as error:
         problems.append(f"{path.name} cannot be read and is left out ({error.strerror})")
         return ""
 
 
+def _refuse_pipe(path: Path) -> None:
+    """Raises OSError for a pipe, because reading it would wait for somebody who writes."""
+    if path.is_fifo():
+        raise OSError(errno.ESPIPE, "it is a pipe")
+
+
 def read_as(kind: type[T], path: Path) -> T:
     """Reads a JSON file as a dataclass. Raises ConfigError if it has another structure."""
     try:
+        _refuse_pipe(path)
         return TypeAdapter(kind).validate_json(path.read_bytes())
     except ValidationError as error:
         first = error.errors()[0]
@@ -235,9 +241,11 @@ def read_table(path: Path, schema: pa.Schema, problems: list[str]) -> pa.Table:
     if not path.exists():
         return schema.empty_table()
     try:
+        _refuse_pipe(path)
         return pq.read_table(path).select(schema.names).cast(schema)
     except (pa.ArrowException, OSError, KeyError) as error:
-        problems.append(f"{path.name} cannot be read and is left out ({first_line(error)})")
+        reason = getattr(error, "strerror", None) or first_line(error)
+        problems.append(f"{path.name} cannot be read and is left out ({reason})")
         return schema.empty_table()
 
 

@@ -13,7 +13,7 @@ from fedbench import methods, tune_space
 from fedbench.config import Config
 from fedbench.config.files import parse_value
 from fedbench.config.words import keys_called
-from fedbench.errors import ConfigError, as_config_error
+from fedbench.errors import ConfigError, as_config_error, nearest
 from fedbench.installation import require
 from fedbench.results.plan import is_number, point_name, text_of
 
@@ -186,8 +186,10 @@ def round_to_bounds(value: Any, distribution: Any) -> Any:
 def distribution(text: str) -> Any:
     """Ray Tune's distribution for `loguniform(1e-4, 1e-1)`; None if the text is no such call. Raises ConfigError."""
     name, bracket, inside = text.strip().removeprefix("tune.").partition("(")
-    if not bracket or name not in DISTRIBUTIONS:
+    if not bracket or not name.isidentifier():
         return None
+    if name not in DISTRIBUTIONS:
+        raise ConfigError(f"space: {text}: unknown distribution {name!r}: {nearest(name, DISTRIBUTIONS)}")
     require("ray", f"list values instead of {text}")
     from ray import tune
 
@@ -197,7 +199,9 @@ def distribution(text: str) -> Any:
     arguments = parse_value(f"[{inside[:-1]}]")
     try:
         made = getattr(tune, name)(*([arguments] if name == "choice" else arguments))
-    except (TypeError, ValueError, AttributeError, ArithmeticError) as error:
+    except ArithmeticError:
+        raise ConfigError(f"space: {text}: the step must be > 0; {expected}") from None
+    except (TypeError, ValueError, AttributeError) as error:
         raise ConfigError(f"space: {text}: {error}; {expected}") from None
     if "randint" in name and not all(isinstance(number, int) for number in arguments):
         raise ConfigError(f"space: {text}: whole numbers are expected; {expected}")

@@ -92,4 +92,11 @@ def test_a_pipe_is_no_file_of_records(tmp_path):
     os.mkfifo(tmp_path / "metrics.jsonl")
     problems: list[str] = []
     assert files.read_lines(tmp_path / "metrics.jsonl", problems) == []
-    assert problems == ["metrics.jsonl cannot be read and is left out (it is a pipe)"]
+    os.mkfifo(tmp_path / "clients.parquet")
+    assert len(files.read_table(tmp_path / "clients.parquet", CLIENTS_SCHEMA, problems)) == 0
+    assert problems == [
+        f"{name} cannot be read and is left out (it is a pipe)" for name in ("metrics.jsonl", "clients.parquet")
+    ]
+    os.mkfifo(tmp_path / "plan.json")
+    with pytest.raises(ConfigError, match=r"plan\.json: damaged \(it is a pipe\); restore it"):
+        files.read_as(dict, tmp_path / "plan.json")

@@ -119,7 +119,7 @@ def test_distributions_are_written_as_tune_has_them(text, words):
         ("loguniform(1e-1, 1e-4)", "the first bound must be below the second"),
         ("uniform(1, 1)", "the first bound must be below the second"),
         ("randint(0.5, 1.5)", "whole numbers are expected"),
-        ("quniform(0.1, 0.2, 0)", "division by zero"),
+        ("quniform(0.1, 0.2, 0)", "the step must be > 0"),
     ],
 )
 def test_a_distribution_that_draws_nothing_is_refused(text, said):
@@ -137,7 +137,9 @@ def test_a_constraint_that_fails_is_named_with_its_line():
 
 def test_a_choice_is_a_list_and_other_words_are_no_distribution():
     assert distribution("choice(1, none, a)") == [1, "none", "a"]
-    assert distribution("0.1,0.5") is distribution("print(1)") is None
+    assert distribution("0.1,0.5") is distribution("0.1 (or so)") is None
+    with pytest.raises(ConfigError, match=r"unknown distribution 'unifrom': did you mean uniform"):
+        distribution("unifrom(0, 1)")
     with pytest.raises(ConfigError, match=r"space: loguniform\(-1, 1\): .*for example loguniform"):
         distribution("loguniform(-1, 1)")
 
