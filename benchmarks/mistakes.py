@@ -27,7 +27,7 @@ COMMANDS = {
 FINISHED = {
     "run": "run --seeds 0 1",
     "compare": "compare --seeds 0 1",
-    "settings": "compare --over partition.alpha=0.5,1",
+    "settings": "compare --over partition.alpha=0.5,1 --seeds 0 1",
 }
 """What commands have finished before a fault, by name."""
 LONG = {"rounds": "--rounds 300 --checkpoint.every 3", "Ray": "--hosts 2", "trials": "--trials 2"}
@@ -332,8 +332,8 @@ def own_code() -> Iterator[Fault]:
         "gauss(0,1)": "unknown distribution 'gauss'",
     }.items():
         yield Fault(f"--space {text}", f"grid --search random --samples 2 --space 'train.lr={text}'", remedy)
-    yield Fault("--over a distribution", "compare --over 'partition.alpha=uniform(0.1,1)'", "list|values")
-    yield Fault("--over half a distribution", "compare --over 'partition.alpha=uniform(0.1,1'", "partition.alpha")
+    yield Fault("--over a distribution", "compare --over 'partition.alpha=uniform(0.1,1)'", "are listed, not drawn")
+    yield Fault("--over half a distribution", "compare --over 'partition.alpha=uniform(0.1,1'", "over: uniform")
 
 
 def result_files() -> Iterator[Fault]:
@@ -356,30 +356,34 @@ def result_files() -> Iterator[Fault]:
         yield Fault(f"plan.json {name}", REPORT, r"plan\.json: damaged.*(restore it|repeat)", (study, act))
     yield Fault("plan.json of text, same command", COMPARE, "plan.json: damaged", (study, write(PLAN, "no plan")))
     yield Fault("a label of 5,000 letters", REPORT, "report", (study, of_plan(label="l" * 5000)), 0)
-    yield Fault("a path of 5,000 letters", REPORT, "plan.json|path|report", (study, of_plan(path="p" * 5000)), 0)
+    yield Fault("a path of 5,000 letters", REPORT, "too long for the name", (study, of_plan(path="p" * 5000)))
     yield Fault("matrix.json of text", REPORT, "matrix.json: damaged", (settings, write("out/matrix.json", "none")))
-    yield Fault("matrix.json that names itself", REPORT, "matrix.json", (settings, of_setting(path=".")))
-    yield Fault("matrix.json that names nothing", REPORT, "no run here|no such", (settings, of_setting(path="no")))
+    for name, path in {"itself": ".", "nothing": "no"}.items():
+        act, said = of_setting(path=path), "alpha=0.5: nothing was evaluated yet"
+        yield Fault(f"matrix.json that names {name}", REPORT, "report", (settings, act), 0, page=said)
     for value in (5, [1, 2], [{"a": 1}], None):
         odd = edited(SUMMARY, lambda tree, value=value: tree.update(warnings=value))
         yield Fault(f"warnings = {value} in summary.json", REPORT, "report", (run, odd), 0)
     huge = edited("out/metrics.jsonl", lambda row: row.update(round=10**30))
     yield Fault("a round of 31 digits", REPORT, "report", (run, huge), 0)
+    begun = (run, gone(SUMMARY))
     for table in ("clients.parquet", "traces.parquet"):
-        for name, act in {"gone": gone, "cut in half": halved, "a folder": folder_for, "a pipe": pipe_for}.items():
-            yield Fault(f"{table} {name}, report", REPORT, "report", (run, act(f"out/{table}")), 0)
-            yield Fault(f"a seed's {table} {name}, same command", RUN, RESTORE, (run, act(f"{JOB}/{table}")))
+        yield Fault(f"{table} gone, report", REPORT, "report", (run, gone(f"out/{table}")), 0)
+        for name, act in {"cut in half": halved, "a folder": folder_for, "a pipe": pipe_for}.items():
+            said = f"{table} cannot be read and is left out"
+            yield Fault(f"{table} {name}, report", REPORT, "report", (run, act(f"out/{table}")), 0, page=said)
+            yield Fault(f"{table} {name}, same command", RUN, RESTORE, (run, act(f"out/{table}")))
+        yield Fault(f"a seed's {table} gone", RUN, RESTORE, (*begun, gone(f"{JOB}/{table}")))
     for name in ("metrics.jsonl", "timings.jsonl"):
         for what, act in {"a folder": folder_for, "a pipe": pipe_for}.items():
-            yield Fault(f"a seed's {name} {what}, same command", RUN, name, (run, act(f"{JOB}/{name}")))
-    half = (run, gone("out/run/*-s1"), gone(SUMMARY))
+            yield Fault(f"a seed's {name} {what}", RUN, name, (*begun, act(f"{JOB}/{name}")))
     table = f"{JOB}/clients.parquet"
-    yield Fault("a seed's table cut, the other one to run", RUN, RESTORE, (*half, halved(table)))
+    yield Fault("a seed's table cut, the other one to run", RUN, RESTORE, (*begun, gone("out/run/*-s1"), halved(table)))
     long = f"{RUN} {LONG['rounds']}"
     yield Fault("a seed's table cut while the other runs", long, f"clients.parquet.*({RESTORE})", during=cut_meanwhile)
-    yield Fault("partition.json of a seed gone", RUN, RESTORE, (run, gone(f"{JOB}/partition.json")))
-    yield Fault("a seed's folder is a file", RUN, "older|directory", (run, gone(SUMMARY), file_for(JOB)))
-    yield Fault("config.yaml of a seed of text", RUN, RESTORE, (run, write_to(f"{JOB}/config.yaml", ": no")))
+    yield Fault("partition.json of a seed gone", RUN, RESTORE, (*begun, gone(f"{JOB}/partition.json")))
+    yield Fault("a seed's folder is a file", RUN, "older|directory", (*begun, file_for(JOB)))
+    yield Fault("config.yaml of a seed of text", RUN, RESTORE, (*begun, write_to(f"{JOB}/config.yaml", ": no")))
     for name, text in {
         "of text": "none",
         "with an empty row": '{"rows": [{}]}',

@@ -98,7 +98,7 @@ def command(body: Main, continues: bool = False) -> Callable[..., int]:
             return MISTAKE
         except OSError as error:
             if error.errno == errno.ENAMETOOLONG and not debug:
-                name = Path(str(error.filename)).name
+                name = max(Path(str(error.filename)).parts, key=len)
                 print(f"fedbench: error: {_shortened(name)}: too long for the name of a file", file=sys.stderr)
                 return MISTAKE
             if error.errno == errno.ENOMEM and not debug:

@@ -157,7 +157,9 @@ def read_values(flag: str, texts: list[str]) -> dict[str, list[Any]] | None:
             raise ConfigError(f"--{flag} {text}: give a key and its values, for example --{flag} train.epochs=1,5")
         if key in found:
             raise ConfigError(f"--{flag} {key}: given twice; give all its values at once, {key}=V1,V2")
-        found[key] = distribution(values) or list(parse_value(values if values.startswith("[") else f"[{values}]"))
+        found[key] = distribution(values, flag) or list(
+            parse_value(values if values.startswith("[") else f"[{values}]")
+        )
     return found or None
 
 

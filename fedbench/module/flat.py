@@ -260,8 +260,8 @@ def _refuse(module: nn.Module) -> None:
             )
         if tensor.is_meta:
             raise ConfigError(
-                f"the model's '{name}' is on the device meta and has no numbers: create it on the CPU, or give it numbers "
-                "in the constructor"
+                f"the model's '{name}' is on the device meta and has no numbers: create it on the CPU, or give it "
+                "numbers in the constructor"
             )
         if tensor.is_complex():
             raise ConfigError(

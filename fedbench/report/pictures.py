@@ -36,6 +36,8 @@ DASHES = {"solid": "-", "dash": "--", "dot": ":"}
 Panel = Callable[[Axes], None]
 WIDTH, HEIGHT, DPI = 9.0, 3.6, 200  # inches, dots per inch
 LETTER, LEGEND_LINE = 0.08, 0.65  # inches, of a letter in the legend, and of its line with its margins
+LONGEST_NAME = 40
+"""Letters of a name in the legend, which leave room for the curves; a longer one is cut in the middle."""
 
 
 def write_pictures(study: Study, folder: Path) -> list[str]:
@@ -60,8 +62,9 @@ def _write(study: Study, folder: Path, name: str, panels: list[Panel]) -> list[s
             draw(axes)
         fig.axes[0].set_ylabel(f"test {study.metric.title}")
         named = dict(zip(*reversed(fig.axes[0].get_legend_handles_labels()), strict=True))
-        shown = [method for method in study.ordered if method in named]
-        fig.legend([named[method] for method in shown], shown, loc="upper right")
+        methods = [method for method in study.ordered if method in named]
+        shown = [_cut(method) for method in methods]
+        fig.legend([named[method] for method in methods], shown, loc="upper right")
         names = LEGEND_LINE + LETTER * max(map(len, shown), default=0)
         fig.subplots_adjust(left=0.07, right=1 - names / WIDTH, bottom=0.14, top=0.92, wspace=0.05)
         png, svg = BytesIO(), BytesIO()
@@ -71,6 +74,11 @@ def _write(study: Study, folder: Path, name: str, panels: list[Panel]) -> list[s
     for file, content in files.items():
         write_atomically(folder / file, content.getvalue())
     return [*files]
+
+
+def _cut(name: str) -> str:
+    half = LONGEST_NAME // 2
+    return name if len(name) <= LONGEST_NAME else f"{name[: half - 1]}…{name[-half:]}"
 
 
 def _over_rounds(study: Study, point: str, axes: Axes) -> None:

@@ -29,7 +29,7 @@ from fedbench.studies.compared_methods import (
 from fedbench.studies.cost import steps_of
 from fedbench.studies.run_studies import StudyWatch, run_studies
 from fedbench.studies.search import Search
-from fedbench.studies.space import Space
+from fedbench.studies.space import Space, distribution_text
 from fedbench.studies.study_result import StudyResult
 from fedbench.studies.tuning import Tuning, require_validation
 from fedbench.studies.tuning_study import TuningStudy
@@ -233,6 +233,11 @@ def over_by_name(over: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
         raise ConfigError(f"over = {over!r:.80}: {OVER_EXPECTED}")
     found = dict[str, list[Any]]()
     for key, values in over.items():
+        if hasattr(values, "sample"):
+            raise ConfigError(
+                f"over: {key} = {distribution_text(values)}: settings are listed, not drawn; give values, for example "
+                f"--over {key}=0.1,0.5"
+            )
         if isinstance(values, str | Mapping) or not isinstance(values, Iterable):
             raise ConfigError(f"over: {key} = {values!r:.80}: {OVER_EXPECTED}")
         found[key] = [_by_name(key, value) for value in tune_space.as_list(values)]

@@ -183,30 +183,33 @@ def round_to_bounds(value: Any, distribution: Any) -> Any:
     return short if distribution.is_valid(short) else value
 
 
-def distribution(text: str) -> Any:
-    """Ray Tune's distribution for `loguniform(1e-4, 1e-1)`; None if the text is no such call. Raises ConfigError."""
+def distribution(text: str, flag: str = "space") -> Any:
+    """Ray Tune's distribution for `loguniform(1e-4, 1e-1)`; None if the text is no such call.
+
+    Raises ConfigError, which names the flag.
+    """
     name, bracket, inside = text.strip().removeprefix("tune.").partition("(")
     if not bracket or not name.isidentifier():
         return None
     if name not in DISTRIBUTIONS:
-        raise ConfigError(f"space: {text}: unknown distribution {name!r}: {nearest(name, DISTRIBUTIONS)}")
+        raise ConfigError(f"{flag}: {text}: unknown distribution {name!r}: {nearest(name, DISTRIBUTIONS)}")
     require("ray", f"list values instead of {text}")
     from ray import tune
 
     expected = "as Ray Tune has it, for example loguniform(1e-4, 1e-1)"
     if not inside.endswith(")"):
-        raise ConfigError(f"space: {text}: it does not end with a bracket; {expected}")
+        raise ConfigError(f"{flag}: {text}: it does not end with a bracket; {expected}")
     arguments = parse_value(f"[{inside[:-1]}]")
     try:
         made = getattr(tune, name)(*([arguments] if name == "choice" else arguments))
     except ArithmeticError:
-        raise ConfigError(f"space: {text}: the step must be > 0; {expected}") from None
+        raise ConfigError(f"{flag}: {text}: the step must be > 0; {expected}") from None
     except (TypeError, ValueError, AttributeError) as error:
-        raise ConfigError(f"space: {text}: {error}; {expected}") from None
+        raise ConfigError(f"{flag}: {text}: {error}; {expected}") from None
     if "randint" in name and not all(isinstance(number, int) for number in arguments):
-        raise ConfigError(f"space: {text}: whole numbers are expected; {expected}")
+        raise ConfigError(f"{flag}: {text}: whole numbers are expected; {expected}")
     if name != "choice" and not made.lower < made.upper:
-        raise ConfigError(f"space: {text}: the first bound must be below the second; {expected}")
+        raise ConfigError(f"{flag}: {text}: the first bound must be below the second; {expected}")
     return tune_space.as_list(made)
 
 

@@ -1,6 +1,7 @@
 """Commands and scripts: one line for a mistake, exit codes, quick help."""
 
 import errno
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -101,6 +102,15 @@ def test_words_of_thousands_of_letters_are_shortened(capsys):
         assert len(said) < 600
         assert "..." in said
     assert "is not a value in YAML" in said
+
+
+def test_of_a_path_that_is_too_long_the_long_part_is_named(capsys):
+    @command
+    def long(argv):
+        raise OSError(errno.ENAMETOOLONG, "File name too long", f"out/{'n' * 400}/metrics.jsonl")
+
+    assert long([]) == 2
+    assert re.fullmatch(r"fedbench: error: n+\.\.\.n+: too long for the name of a file\n", capsys.readouterr().err)
 
 
 def test_a_full_disk_is_one_line_with_the_file_and_how_to_go_on(capsys):

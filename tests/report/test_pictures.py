@@ -19,6 +19,12 @@ def test_curves_leave_as_png_and_svg_which_the_page_links(make_comparison: Make)
         assert "<svg" in (folder / f"{name}.svg").read_text()
 
 
+def test_a_long_name_is_cut_so_that_the_curves_have_room(make_comparison: Make) -> None:
+    folder: Path = make_comparison({"local": 0.7, f"mine:{'Method' * 20}End": 0.8}, seeds=(0, 1))
+    page_of(folder)
+    assert "MethodEnd" in (folder / "curves.svg").read_text()
+
+
 def test_without_matplotlib_the_page_comes_without_them(
     make_comparison: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
