@@ -362,16 +362,16 @@ def result_files() -> Iterator[Fault]:
         act, said = of_setting(path=path), "alpha=0.5: nothing was evaluated yet"
         yield Fault(f"matrix.json that names {name}", REPORT, "report", (settings, act), 0, page=said)
     for value in (5, [1, 2], [{"a": 1}], None):
-        odd = edited(SUMMARY, lambda tree, value=value: tree.update(warnings=value))
+        odd = edited(f"{JOB}/summary.json", lambda tree, value=value: tree.update(warnings=value))
         yield Fault(f"warnings = {value} in summary.json", REPORT, "report", (run, odd), 0)
-    huge = edited("out/metrics.jsonl", lambda row: row.update(round=10**30))
-    yield Fault("a round of 31 digits", REPORT, "report", (run, huge), 0)
+    huge = edited(f"{JOB}/metrics.jsonl", lambda row: row.update(round=10**30))
+    yield Fault("a round of 31 digits", REPORT, "report", (run, huge), 0, page="metrics.jsonl: the line of")
     begun = (run, gone(SUMMARY))
     for table in ("clients.parquet", "traces.parquet"):
-        yield Fault(f"{table} gone, report", REPORT, "report", (run, gone(f"out/{table}")), 0)
+        yield Fault(f"{table} gone, report", REPORT, "report", (run, gone(f"{JOB}/{table}")), 0)
         for name, act in {"cut in half": halved, "a folder": folder_for, "a pipe": pipe_for}.items():
             said = f"{table} cannot be read and is left out"
-            yield Fault(f"{table} {name}, report", REPORT, "report", (run, act(f"out/{table}")), 0, page=said)
+            yield Fault(f"{table} {name}, report", REPORT, "report", (run, act(f"{JOB}/{table}")), 0, page=said)
             yield Fault(f"{table} {name}, same command", RUN, RESTORE, (run, act(f"out/{table}")))
         yield Fault(f"a seed's {table} gone", RUN, RESTORE, (*begun, gone(f"{JOB}/{table}")))
     for name in ("metrics.jsonl", "timings.jsonl"):

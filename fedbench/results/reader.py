@@ -180,8 +180,11 @@ class Records:
 
     def warnings(self) -> list[str]:
         """The runs' warnings, each once."""
-        said = [read_json(folder / "summary.json", self.problems).get("warnings") or [] for folder in self.folders]
-        return list(dict.fromkeys(line for lines in said for line in lines))
+        found = [read_json(folder / "summary.json", self.problems).get("warnings") or [] for folder in self.folders]
+        said = [line for lines in found if isinstance(lines, list) for line in lines if isinstance(line, str)]
+        if any(not isinstance(lines, list) for lines in found) or len(said) < sum(map(len, found)):
+            self.problems.append("summary.json: warnings that are no text are left out")
+        return list(dict.fromkeys(said))
 
     def config(self) -> dict[str, Any]:
         """The resolved configuration as a tree, with the seeds of all runs."""

@@ -72,8 +72,8 @@ MetricsLine = dict[str, Any]
 class LineShape(TypedDict):
     """The required keys of a line of metrics.jsonl, besides numbers. failed: pairs of client and reason."""
 
-    seed: int
-    round: int
+    seed: Annotated[int, Field(ge=0, lt=2**31)]
+    round: Annotated[int, Field(ge=0, lt=2**31)]
     point: str
     failed: NotRequired[list[Annotated[list[int | str], Field(min_length=2, max_length=2)]]]
 

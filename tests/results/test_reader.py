@@ -117,6 +117,7 @@ def test_the_records_of_several_seeds_are_one(tmp_path: Path) -> None:
             "the line of seed 0, round x is damaged",
         ),
         ("metrics.jsonl", '{"seed": 0, "round": 1, "point": "after_agg", "failed": [1]}\n', "is damaged"),
+        ("metrics.jsonl", f'{{"seed": 0, "round": {10**30}, "point": "after_agg"}}\n', "is damaged (round)"),
         ("config.yaml", "seeds: 5\n", "config.yaml cannot be read"),
         ("partition.json", '{"0": {"clients": [], "class_counts": 5}}', "the partition of seed 0 is damaged"),
     ],
@@ -127,6 +128,14 @@ def test_values_of_another_kind_are_named_and_left_out(folder: Path, name: str, 
     assert (len(run.metrics()), run.partition()) == (0, {})
     run.config()
     assert any(said in problem for problem in run.problems)
+
+
+@pytest.mark.parametrize("odd", [5, ["first", 2], ["first", {"a": 1}]])
+def test_warnings_that_are_no_text_are_left_out(folder: Path, odd: object) -> None:
+    files.write_json_atomically(folder / "summary.json", {"warnings": odd})
+    run = Records(folder)
+    assert run.warnings() == (["first"] if isinstance(odd, list) else [])
+    assert run.problems == ["summary.json: warnings that are no text are left out"]
 
 
 def test_a_folder_in_a_files_place_is_named(folder: Path) -> None:
