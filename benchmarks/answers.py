@@ -84,7 +84,9 @@ class Player:
         else:
             outcome.wrong += judged(fault, code, place)
             new = files(place) - before
-            outcome.wrong += [f"new: {path}" for path in sorted(new) if code == 2 or is_half(path)]
+            outcome.wrong += [
+                f"new: {path}" for path in sorted(new) if (code == 2 and not fault.during) or is_half(path)
+            ]
         outcome.seconds = round(time.monotonic() - begun, 1)
         outcome.answer = "\n".join(said(place))[:2000]
         outcome.wrong += self.sandbox.left()

@@ -30,7 +30,7 @@ FINISHED = {
     "settings": "compare --over partition.alpha=0.5,1 --seeds 0 1",
 }
 """What commands have finished before a fault, by name."""
-LONG = {"rounds": "--rounds 300 --checkpoint.every 3", "Ray": "--hosts 2", "trials": "--trials 2"}
+LONG = {"rounds": "--rounds 60 --checkpoint.every 3", "Ray": "--hosts 2", "trials": "--trials 2"}
 MINE = """
 import torch
 from lightning import LightningModule

@@ -30,7 +30,8 @@ def list_with(folder: Path, capsys, *words: str) -> str:
 
 def test_ones_own_verdicts_come_before_recorded_ones(capsys, tmp_path):
     (tmp_path / "claims").mkdir()
-    rows = [{"id": "F4", "status": "failed: no memory", "parts": [], "made": "2030-01-01"}]
+    recorded = ClaimsRecord.read(RECORDED).entries["F4"]
+    rows = [{**recorded, "status": "failed: no memory", "parts": [], "made": "2030-01-01"}]
     (tmp_path / "claims" / "claims.json").write_text(json.dumps({"rows": rows}))
     text = list_with(tmp_path, capsys)
     assert "verdict (2030-01-01): failed: no memory" in text

@@ -1,17 +1,33 @@
 """The record of claims, and the one that is shipped."""
 
+import json
+
+import pytest
+
+from fedbench.errors import ConfigError
 from fedbench_papers.claims.conditions import Conditions
 from fedbench_papers.claims.record import RECORDED, ClaimsRecord
 from fedbench_papers.claims.rows import load_rows
 
 
 def test_it_is_read_back_with_its_conditions(tmp_path):
-    made = ClaimsRecord.of([{"id": "C1", "parts": []}], Conditions(0.5, 3, (1, 2)))
+    (row, *_) = ClaimsRecord.read(RECORDED).rows
+    made = ClaimsRecord.of([row], Conditions(0.5, 3, (1, 2)))
     made.write(tmp_path / "claims.json")
     found = ClaimsRecord.read(tmp_path / "claims.json")
     assert found == made
     assert found.conditions == Conditions(0.5, 3, (1, 2))
-    assert list(found.entries) == ["C1"]
+    assert found.entries == {row["id"]: row}
+
+
+@pytest.mark.parametrize("change", [{"status": None}, {"parts": 5}, {"parts": [{}]}, {"arms": []}])
+def test_a_row_that_tables_could_not_show_is_one_line(tmp_path, change):
+    (row, *_) = ClaimsRecord.read(RECORDED).rows
+    (tmp_path / "claims.json").write_text(json.dumps({"rows": [{**row, **change}]}))
+    with pytest.raises(
+        ConfigError, match=r"claims.json: damaged \(rows.0: .* is missing or of another kind\).*restore"
+    ):
+        ClaimsRecord.read(tmp_path / "claims.json")
 
 
 def test_the_shipped_one_has_rows_of_today_under_their_own_conditions():
