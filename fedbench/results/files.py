@@ -217,7 +217,8 @@ def read_as(kind: type[T], path: Path) -> T:
         return TypeAdapter(kind).validate_json(path.read_bytes())
     except ValidationError as error:
         first = error.errors()[0]
-        where = ": ".join(filter(None, [".".join(map(str, first["loc"])), first["msg"]]))
+        why = first["msg"].removeprefix("Value error, ")
+        where = ": ".join(filter(None, [".".join(map(str, first["loc"])), why]))
         what = f"({where}), or written by another version of fedbench"
     except OSError as error:
         what = f"({error.strerror})"
