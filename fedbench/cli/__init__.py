@@ -36,7 +36,8 @@ COMMANDS = {
 TABLE = Table("command", group="fedbench.commands", built_in={name: f"fedbench.cli.{name}:main" for name in COMMANDS})
 AGAIN = "repeat the command: it continues from the last checkpoint"
 STORAGE = {
-    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), f"free some space and {AGAIN}"),
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), f"free some space and {AGAIN}"),
+    errno.EFBIG: f"raise the limit of a file's size (`ulimit -f`) and {AGAIN}",
     **dict.fromkeys((errno.EACCES, errno.EPERM), f"change its permissions and {AGAIN}"),
     errno.EROFS: f"make it writable and {AGAIN}",
     errno.EIO: f"look after the disk and {AGAIN}",

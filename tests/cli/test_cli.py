@@ -125,6 +125,15 @@ def test_a_full_disk_is_one_line_with_the_file_and_how_to_go_on(capsys):
     )
 
 
+def test_a_file_that_may_not_grow_is_not_answered_by_making_room(capsys):
+    @command
+    def limited(argv):
+        raise OSError(errno.EFBIG, "File too large", "out/metrics.jsonl")
+
+    assert limited([]) == 1
+    assert "raise the limit of a file's size (`ulimit -f`) and repeat the command" in capsys.readouterr().err
+
+
 def test_a_file_without_permission_is_not_answered_by_making_room(capsys):
     @command
     def forbidden(argv):

@@ -28,7 +28,7 @@ from fedbench.data.partitions.scheme import (
     with_client_count,
 )
 from fedbench.data.partitions.validation import draw_validation, own_validation
-from fedbench.errors import ConfigError
+from fedbench.errors import ConfigError, first_line
 
 __all__ = ["ClientRows", "Clients", "Partition", "names", "partition", "resolve_scheme_options"]
 
@@ -56,7 +56,13 @@ def partition(dataset: Dataset, config: Config, seed: int) -> Partition:
         public, reserved = draw_public(source, config.public, seed)
         source = source.without(reserved)
     keys = check_keys(options)
-    train, test = scheme.deal(source, keys, random_stream(seed, "deal"))
+    try:
+        train, test = scheme.deal(source, keys, random_stream(seed, "deal"))
+    except MemoryError as error:
+        raise ConfigError(
+            f"partition {options.name}: the samples of {options.clients} clients do not fit into memory "
+            f"({first_line(error)}); lower partition.clients, or the number of samples of each"
+        ) from None
     val = draw_validation(train, source.labels, config.data.val, random_stream(seed, "val"))
     warnings = [
         *unused_key_warnings(options),

@@ -7,11 +7,21 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from fedbench.config import DataConfig
 from fedbench.data.cache import Content
 from fedbench.data.reading.images import Item, channels_of, decoded_blocks, decoder, remarks_on
-from fedbench.errors import ConfigError
+from fedbench.errors import ConfigError, first_line
 
 SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".webp", ".gif", ".tif", ".tiff", ".ppm", ".pgm"}
+
+
+def path_in_name(config: DataConfig) -> Path:
+    """The path in a name such as `folder:PATH`, relative to `data.root` if that is set. Raises ConfigError."""
+    path = Path(config.root or ".", Path(config.name.partition(":")[2]).expanduser())
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError) as error:  # Python 3.11 raises both for links that lead to themselves
+        raise ConfigError(f"data {config.name}: {first_line(error)}; give the path of the files themselves") from None
 
 
 class ListedImage(NamedTuple):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from fedbench.config import DataConfig
 from fedbench.data.cache import Content, OnProgress, Source
 from fedbench.data.reading.images import library_reason
+from fedbench.data.reading.listing import path_in_name
 from fedbench.data.reading.tables import TableOptions, TableReader, TableRows
 from fedbench.errors import ConfigError
 
@@ -28,7 +29,7 @@ Options = TableOptions
 
 
 def source(config: DataConfig, options: Options, progress: OnProgress | None) -> Source:
-    path = Path(config.root or ".", Path(config.name.partition(":")[2]).expanduser()).resolve()
+    path = path_in_name(config)
     files = find_part_files(path)
     decided = {**options.model_dump(), "task": config.task}
     return Source(f"csv:{path}", partial(read, path, files, options, config.task), tuple(files.values()), decided)

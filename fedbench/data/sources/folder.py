@@ -13,7 +13,7 @@ from pydantic import Field
 from fedbench.config import DataConfig, Section
 from fedbench.data.cache import Content, OnProgress, Source
 from fedbench.data.reading.images import Item, is_test_row
-from fedbench.data.reading.listing import images_in, is_image, listed_content, refuse_empty, subfolders
+from fedbench.data.reading.listing import images_in, is_image, listed_content, path_in_name, refuse_empty, subfolders
 from fedbench.errors import ConfigError
 
 TRAIN = ("train", "training")
@@ -57,7 +57,7 @@ class FolderParts:
 
 
 def source(config: DataConfig, options: Options, progress: OnProgress | None) -> Source:
-    path = Path(config.root or ".", Path(config.name.partition(":")[2]).expanduser()).resolve()
+    path = path_in_name(config)
     if not path.is_dir():
         raise ConfigError(f"data folder:{path}: no such folder")
     parts = find_parts(path, options)

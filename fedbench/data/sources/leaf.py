@@ -23,6 +23,7 @@ from fedbench.data.cache import Block, Content, OnProgress, Source
 from fedbench.data.constants import NOT_NORMALISED
 from fedbench.data.reading import published
 from fedbench.data.reading.images import check_shape
+from fedbench.data.reading.listing import path_in_name
 from fedbench.data.reading.published import Extent, Published
 from fedbench.data.reading.targets import read_targets
 from fedbench.errors import ConfigError, first_line
@@ -84,7 +85,7 @@ def source(config: DataConfig, options: Options, progress: OnProgress | None) ->
         if config.name == "femnist" and not options.shape:
             options = Options(shape=[*FEMNIST_SHAPE])
         return published.source(config, options, progress, PUBLISHED[config.name], read)
-    path = Path(config.root or ".", Path(config.name.partition(":")[2]).expanduser()).resolve()
+    path = path_in_name(config)
     files = tuple(file for part in part_files(path).values() for file in part)
     decided = {**options.model_dump(), "task": config.task}
     return Source(f"leaf:{path}", partial(read, config.name, path, options, config.task), files, decided)

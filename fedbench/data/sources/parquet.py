@@ -27,6 +27,7 @@ from fedbench.data.reading.images import (
     library_reason,
     remarks_on,
 )
+from fedbench.data.reading.listing import path_in_name
 from fedbench.data.reading.tables import TableOptions, TableReader, TableRows
 from fedbench.data.reading.targets import read_targets
 from fedbench.errors import ConfigError, nearest
@@ -71,7 +72,7 @@ class ParquetColumns:
 
 
 def source(config: DataConfig, options: Options, progress: OnProgress | None) -> Source:
-    path = Path(config.root or ".", Path(config.name.partition(":")[2]).expanduser()).resolve()
+    path = path_in_name(config)
     label, domain = options.label_column or options.label, options.domain_column or options.user
     both = {"label": label, "label_column": label, "user": domain, "domain_column": domain}
     options = options.model_copy(update=both)

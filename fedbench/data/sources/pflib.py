@@ -18,6 +18,7 @@ from pydantic import Field
 from fedbench.config import DataConfig, Section
 from fedbench.data.cache import Block, Content, OnProgress, Source
 from fedbench.data.reading.images import Item, check_shape
+from fedbench.data.reading.listing import path_in_name
 from fedbench.data.reading.pickles import load_arrays
 from fedbench.data.reading.samples import SampleKind, SampleReader
 from fedbench.data.reading.targets import read_targets
@@ -39,7 +40,7 @@ class ClientFile(NamedTuple):
 
 
 def source(config: DataConfig, options: Options, progress: OnProgress | None) -> Source:
-    path = Path(config.root or ".", Path(config.name.partition(":")[2]).expanduser()).resolve()
+    path = path_in_name(config)
     parts = {part: client_files(path, part) for part in ("train", "test")}
     for client in sorted(parts["train"].keys() ^ parts["test"].keys()):
         raise ConfigError(f"data pflib:{path}: client {client} has no file in both train and test")

@@ -29,6 +29,12 @@ def test_options_that_a_scheme_does_not_read_are_named():
     assert "partition.classes = 3" in warnings[1]
 
 
+def test_more_samples_than_memory_holds_are_one_line():
+    line = refused(name="dirichlet-fixed", clients=10, train_size=10**13)
+    assert "the samples of 10 clients do not fit into memory (Unable to allocate" in line
+    assert line.endswith("; lower partition.clients, or the number of samples of each")
+
+
 def fingerprint(name: str) -> str:
     dataset = {"domain": FOUR, "domain-shards": FOUR, "corruption": corrupted()}.get(name, EVEN)
     return deal(dataset, name=name, clients=8, **OPTIONS).fingerprint()[:16]

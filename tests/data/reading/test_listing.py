@@ -1,13 +1,17 @@
 """Folders and lists of image files."""
 
+import sys
+
 import pytest
 
+from fedbench.config import DataConfig
 from fedbench.data.reading.listing import (
     SeenFiles,
     check_names,
     images_in,
     nonempty_images,
     path_below,
+    path_in_name,
     read_list,
     subfolders,
 )
@@ -26,6 +30,13 @@ def folder(tmp_path):
 def test_images_and_folders_ascending_without_hidden_ones(folder):
     assert [path.name for path in images_in(folder)] == ["a.JPG", "b.png"]
     assert [path.name for path in subfolders(folder)] == ["dogs"]
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 13), reason="resolves such a link; reading what it names is refused")
+def test_a_link_that_leads_to_itself_is_refused(tmp_path):
+    (tmp_path / "pets").symlink_to("pets")
+    with pytest.raises(ConfigError, match="Symlink loop from .*pets'; give the path of the files themselves"):
+        path_in_name(DataConfig(name=f"folder:{tmp_path / 'pets'}"))
 
 
 def test_a_folder_without_images_is_refused(folder):
