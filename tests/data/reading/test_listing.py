@@ -35,7 +35,7 @@ def test_images_and_folders_ascending_without_hidden_ones(folder):
 @pytest.mark.skipif(sys.version_info >= (3, 13), reason="resolves such a link; reading what it names is refused")
 def test_a_link_that_leads_to_itself_is_refused(tmp_path):
     (tmp_path / "pets").symlink_to("pets")
-    with pytest.raises(ConfigError, match="Symlink loop from .*pets'; give the path of the files themselves"):
+    with pytest.raises(ConfigError, match=r"Symlink loop from .*pets'; give the path of the files themselves"):
         path_in_name(DataConfig(name=f"folder:{tmp_path / 'pets'}"))
 
 
