@@ -144,8 +144,8 @@ def files(folder: Path) -> set[str]:
 
 
 def is_half(path: str) -> bool:
-    """Whether it is a file that was not written to its end."""
-    return Path(path).name.startswith(".") or path.endswith(".part")
+    """Whether it is a file that was not written to its end, or a hidden one; a checkpoint may have some."""
+    return "checkpoint" not in Path(path).parts and any(part.startswith(".") for part in Path(path).parts)
 
 
 def table(outcomes: list[Outcome]) -> str:

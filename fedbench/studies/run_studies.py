@@ -1,6 +1,7 @@
 """Runs studies stage by stage: tuning, points past the ends of ranges, final runs, and the looks of a race."""
 
 import logging
+import shutil
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -33,6 +34,8 @@ StudyWatch = Callable[[str, dict[str, Outcome], JobProgress], None]
 """Gets the name of a stage, the outcome of each of its jobs so far, and the progress of running jobs."""
 TUNE = "tune"
 """The folder of a study with Ray Tune's own records of its trials, which TensorBoard and `ResultGrid` read."""
+SCRATCH = ".tune"
+"""The folder of a study in which Ray Tune works otherwise."""
 
 
 def run_studies(
@@ -66,6 +69,8 @@ def run_studies(
                 for line in cost(fresh):
                     log.info("%s", line)
             early = any(study.plan.scheduler != "none" for study in studies)
+            scratch = studies[0].folder / SCRATCH
+            stack.callback(shutil.rmtree, scratch, ignore_errors=True)  # after Ray has ended, whatever ended the study
             stack.enter_context(ray_for([studies[0].first()], at_once, early))
             for study in studies:
                 study.recall()
@@ -123,7 +128,7 @@ class _StageRunner:
         run_folder.warn_about_changes([(job.folder, job.config) for job in every])
         self.has_run |= any(job.outcome().status != "done" for job in every)
         told = partial(_write_and_tell, self.studies, self.shares, self.watch, stage)
-        scratch = self.studies[0].folder / ".tune"
+        scratch = self.studies[0].folder / SCRATCH
         known = run_jobs(every, scratch, self.at_once, told, shares=self.shares, **how)
         self.has_run |= len(known) > len(every)
         for study in self.studies:

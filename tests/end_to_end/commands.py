@@ -69,8 +69,8 @@ class Command:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                # A shell may have handed down that Ctrl-C is to be ignored.
-                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+                # A shell or nohup may have handed down that these are to be ignored.
+                preexec_fn=lambda: [signal.signal(number, signal.SIG_DFL) for number in (signal.SIGINT, signal.SIGHUP)],
             )
 
     def until(self, condition: Callable[[], bool], what: str) -> None:
