@@ -21,13 +21,13 @@ SMALL = "--rounds 2 --train.epochs 1 --model mlp --out out"
 ALONE = f"{SMALL} --hosts 0"
 COMMANDS = {
     "run": f"run {ALONE} --method METHOD",
-    "grid": f"grid {ALONE} --trials 1 --baselines none --space train.epochs=1,2 --tune-seeds 90 --method METHOD",
-    "compare": f"compare {ALONE} --trials 1 --tune 0 --methods METHOD",
+    "grid": f"grid {ALONE} --trials 1 --seeds 0 1 --baselines none --space train.epochs=1,2 --tune-seeds 90 --method METHOD",
+    "compare": f"compare {ALONE} --trials 1 --seeds 0 1 --tune 0 --methods METHOD",
 }
 FINISHED = {
     "run": "run --seeds 0 1",
-    "compare": "compare --seeds 0 1",
-    "settings": "compare --over partition.alpha=0.5,1 --seeds 0 1",
+    "compare": "compare",
+    "settings": "compare --over partition.alpha=0.5,1",
 }
 """What commands have finished before a fault, by name."""
 LONG = {"rounds": "--rounds 60 --checkpoint.every 3", "Ray": "--hosts 2", "trials": "--trials 2"}
