@@ -49,7 +49,7 @@ TITLES = {
     "control": "gcs_server",
 }
 PROGRESS = re.compile(
-    r"loading PyTorch|starting Ray|writing the report|(seed \d+  )?round \d|trials \d|looks|[\w-]+ on |comparison on |grid of |"
+    r"loading PyTorch|starting Ray|writing the report|(seed \d+  )?round \d|trials \d|(grid of )?[\w-]+ on |"
     r"cluster: |hosts: |.* runs?, .* gradient steps?: about|(one|two) seeds? cannot"
 )
 MOST_LINES = 3

@@ -17,12 +17,12 @@ from urllib.request import urlopen
 from benchmarks.faults import strike, wait_for
 from tests.end_to_end.commands import Command
 
-SMALL = "--rounds 2 --train.epochs 1 --model mlp --out out"
-ALONE = f"{SMALL} --hosts 0"
+ALONE = "--rounds 2 --train.epochs 1 --model mlp --out out --hosts 0"
+TUNED = f"{ALONE} --trials 1 --seeds 0 1"
 COMMANDS = {
     "run": f"run {ALONE} --method METHOD",
-    "grid": f"grid {ALONE} --trials 1 --seeds 0 1 --baselines none --space train.epochs=1,2 --tune-seeds 90 --method METHOD",
-    "compare": f"compare {ALONE} --trials 1 --seeds 0 1 --tune 0 --methods METHOD",
+    "grid": f"grid {TUNED} --baselines none --space train.epochs=1,2 --tune-seeds 90 --method METHOD",
+    "compare": f"compare {TUNED} --tune 0 --methods METHOD",
 }
 FINISHED = {
     "run": "run --seeds 0 1",
