@@ -126,7 +126,7 @@ def judged(fault: Fault, code: int, place: Path) -> list[str]:
     whole = text + (place / "output.txt").read_text() if code == 0 else text
     page = place / "out" / "report.html"
     checks = {
-        f"exit code {code}, not {fault.code}": code == fault.code,
+        f"exit code {code}, not {fault.code}": code in (fault.code if isinstance(fault.code, tuple) else [fault.code]),
         f"no remedy: {fault.remedy}": re.search(fault.remedy, whole, re.DOTALL),
         f"{len(lines)} lines": len(lines) <= MOST_LINES,
         f"{len(text)} letters": len(text) <= MOST_LETTERS,

@@ -140,7 +140,7 @@ class Fault:
     words: str
     remedy: str
     before: tuple[Before, ...] = ()
-    code: int = 2
+    code: int | tuple[int, ...] = 2
     during: Callable[[Play], object] | None = None
     shell: str = ""
     page: str = ""
@@ -464,8 +464,9 @@ def machine() -> Iterator[Fault]:
         yield Fault(f"a start of Ray that fails: {name}", ray, "RAY_TMPDIR", (write("file", ""),), shell=shell)
     second = "another command is at work.*the second ended with 0"
     yield Fault("a second compare", f"compare {LONG['rounds']}", second, (), 0, twice, limit=240)
-    for what in ("messages", "states"):
-        yield Fault(f"{what} deleted", ray, "results: out", (), 0, deleted(f"*/*/{what}"), limit=240)
+    either = "results: out|was deleted; repeat the command|keep others from deleting"  # by what is still to be read
+    for what, files in {"messages": "messages", "states": "host-*"}.items():
+        yield Fault(f"{what} deleted", ray, either, (), (0, 1, 2), deleted(f"*/*/{files}"), limit=240)
     yield Fault(
         "Ray ends a worker", f"grid METHOD mine:Greedy {LONG['trials']}", "memory", (), 1, shell=FULL, limit=240
     )
