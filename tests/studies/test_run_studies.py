@@ -1,7 +1,9 @@
 """Studies run stage by stage, each with a name of its own, by which its progress is shown."""
 
+import pytest
+
 from fedbench.studies.grid import grid
-from fedbench.studies.run_studies import BETTER_HALF, FINALS, PAST_ENDS, TUNING
+from fedbench.studies.run_studies import BETTER_HALF, FINALS, PAST_ENDS, SCRATCH, TUNING
 from tests.runtime.rounds import small
 
 
@@ -24,3 +26,15 @@ def test_points_past_the_ends_of_ranges_are_tried_twice_and_every_stage_has_a_na
         **race,
     )
     assert list(stages)[:5] == [TUNING, BETTER_HALF.format(2), *PAST_ENDS, FINALS]
+
+
+def test_nothing_of_tune_stays_where_a_study_is_interrupted(tmp_path):
+    def interrupt(stage, outcomes, running):
+        (tmp_path / SCRATCH).mkdir(exist_ok=True)  # as Ray Tune does
+        raise KeyboardInterrupt
+
+    asked = small("fedper", rounds=1, out=str(tmp_path))
+    with pytest.raises(KeyboardInterrupt):
+        grid(asked, space={"train.lr": [0.1, 0.2]}, baselines=[], tune_seeds=[90], at_once=1, watch=interrupt)
+    assert (tmp_path / "plan.json").exists()
+    assert not (tmp_path / SCRATCH).exists()
