@@ -69,7 +69,7 @@ class Player:
         for act in fault.before:
             act(place)
         before, words = files(place), words_of(fault.words, command, self.sandbox.scratch)
-        within = ["bash", "-c", f'{fault.shell or ":"}; exec "$0" "$@" 2>errors.txt']
+        within = ["bash", "-c", f'{fault.shell or ":"}; exec "$0" "$@" 2>>errors.txt']
         play = Play(Command(*words, cwd=place, within=within), words, place, self.sandbox.scratch)
         outcome = Outcome(fault.kind, fault.name, " ".join(words)[:300])
         try:
