@@ -103,7 +103,7 @@ def make():
 """.replace("GIGABYTES", "6")
 FULL = (
     "export RAY_memory_monitor_refresh_ms=100 RAY_memory_usage_threshold="
-    "$(free -b | awk '/Mem/ {print ($2 - $7 + 3 * 2 ** 30) / $2}')"
+    "$(free -b | awk '/Mem/ {print ($2 - $7 + 3 * 1073741824) / $2}')"
 )
 """Ray ends workers once 3 GB more are in use than now."""
 BOMB = "a0: &a0 [1, 1]\n" + "".join(f"a{i}: &a{i} [*a{i - 1}, *a{i - 1}]\n" for i in range(1, 40)) + "rounds: *a39\n"
