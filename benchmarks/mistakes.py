@@ -21,7 +21,7 @@ ALONE = "--rounds 2 --train.epochs 1 --model mlp --out out --hosts 0"
 TUNED = f"{ALONE} --trials 1 --seeds 0 1"
 COMMANDS = {
     "run": f"run {ALONE} --method METHOD",
-    "grid": f"grid {TUNED} --baselines none --space train.epochs=1,2 --tune-seeds 90 --method METHOD",
+    "grid": f"grid {TUNED} --baselines none --space train.batch_size=20,50 --tune-seeds 90 --method METHOD",
     "compare": f"compare {TUNED} --tune 0 --methods METHOD",
 }
 FINISHED = {
@@ -73,7 +73,7 @@ class Constrained(FedPer):
 
 class Greedy(FedPer):
     def train(self, client, received):
-        if client.learner.train.epochs > 1:
+        if client.learner.train.batch_size == 20:
             held = torch.ones(GIGABYTES * 2**28)
         return super().train(client, received)
 

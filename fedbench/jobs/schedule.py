@@ -17,7 +17,7 @@ from fedbench.jobs.gpu_memory import USUAL_MB, smallest_gpu_mb
 from fedbench.jobs.gpu_shares import GpuShares, open_to_trial, takes_gpu
 from fedbench.jobs.job import Job, Outcome
 from fedbench.jobs.resolve import choose_hosts
-from fedbench.jobs.run_job import SYNC_EVERY, at_most_every, run_job
+from fedbench.jobs.run_job import SYNC_EVERY, at_most_every, run_job, write_error
 from fedbench.jobs.trial import trainable
 from fedbench.jobs.tune_callbacks import (
     HasRoom,
@@ -35,7 +35,13 @@ from fedbench.runtime.driver import Event
 from fedbench.runtime.ray import cluster
 from fedbench.silence import silence_logger
 
+log = logging.getLogger("fedbench")
+
 ENDED = ("done", "stopped")
+OUT_OF_MEMORY = (
+    "Ray ended its process to save memory although no other trial ran: free some memory, or take a smaller model or "
+    "train.batch_size; the same command continues from the last checkpoint"
+)
 
 Watch = Callable[[dict[str, Outcome], JobProgress], None]
 """Gets the outcome of every job so far, and the progress of running jobs."""
@@ -85,20 +91,45 @@ def run_jobs(
                 has_room = begin_shares(ray, shares, every, left, at_once, knows_all=more is tuple)
                 with supplies_for(ray, every) as supplies:
                     shutil.rmtree(scratch, ignore_errors=True)  # the jobs' folders record what is done
-                    tuner = _tuner(
-                        job_queue(left, further, shares, has_room),
-                        asha_per_method(ended) if early else None,
-                        tune_folder or scratch,
-                        at_once or max_trials(ray, left[0].config),
-                        [progress_callback(tell), *(_record_callbacks() if tune_folder else [])],
-                        supplies,
-                    )
-                    # Tune prints stack traces of killed processes; the relevant part is logged here.
-                    with silence_logger("ray.tune", logging.CRITICAL):
-                        tuner.fit()
+                    most = at_once or max_trials(ray, left[0].config)
+                    while left:
+                        queue = job_queue(left, further, shares, has_room)
+                        tuner = _tuner(
+                            queue,
+                            asha_per_method(ended) if early else None,
+                            tune_folder or scratch,
+                            most,
+                            [progress_callback(tell), *(_record_callbacks() if tune_folder else [])],
+                            supplies,
+                        )
+                        left, most = fit(tuner, queue), 1
     shutil.rmtree(scratch, ignore_errors=True)
     watch(_outcomes(every), {})
     return _outcomes(every)
+
+
+def fit(tuner: Any, queue: Any) -> list[Job]:
+    """Run the jobs of a queue; returns those that are left if Ray has ended a trial to save memory, which ends Tune.
+
+    Of several that ran at that time all are left, to run one by one; one that ran alone has failed, and notes why.
+    """
+    from ray.exceptions import OutOfMemoryError
+
+    try:
+        # Tune prints stack traces of killed processes; the relevant part is logged here.
+        with silence_logger("ray.tune", logging.CRITICAL):
+            tuner.fit()
+        return []
+    except RuntimeError as error:
+        if not isinstance(error.__cause__, OutOfMemoryError) or not queue.running:
+            raise
+    running = [job for job in queue.running.values() if job.outcome().status == "missing"]
+    if len(running) > 1:
+        log.warning("Ray ended a trial to save memory: continuing with one trial at a time")
+        return [*running, *queue.waiting]
+    for job in running:
+        write_error(job, OUT_OF_MEMORY)
+    return [*queue.waiting]
 
 
 def _has_ended(job: Job, early: bool) -> bool:

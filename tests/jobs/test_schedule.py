@@ -1,13 +1,16 @@
 """Jobs side by side: what each reserves, and what is told of those that are done, that fail or that never fit."""
 
+from types import SimpleNamespace
+
 import pytest
+from ray.exceptions import OutOfMemoryError
 from ray.tune import ExperimentAnalysis
 
 from fedbench.config import Config
 from fedbench.errors import ConfigError
 from fedbench.jobs.job import ERROR, Job, Outcome
 from fedbench.jobs.resolve import resolve
-from fedbench.jobs.schedule import bundles, ray_for, run_jobs
+from fedbench.jobs.schedule import OUT_OF_MEMORY, bundles, fit, ray_for, run_jobs
 from fedbench.results.reader import Records
 from fedbench.studies.run import run
 from tests.runtime.rounds import play, read, small
@@ -63,6 +66,25 @@ def test_a_job_that_fails_says_why_and_others_are_done_although_their_process_is
     if at_once > 1:
         rounds = [int(line.split()[0]) for line in (tmp_path / "notes").read_text().splitlines()]
         assert rounds == [1] * 10 + [2] * 10 + [3] * (3 + 10) + [4] * 10, "killed once, and nothing done twice"
+
+
+def test_where_ray_ends_trials_to_save_memory_jobs_run_alone_and_fail_only_then(tmp_path):
+    def ended_by(error):
+        def end():
+            raise RuntimeError("Caught unexpected exception") from error
+
+        return SimpleNamespace(fit=end)
+
+    first, second, third = (Job(small(seeds=[seed]), tmp_path / f"{seed}", "mine") for seed in (1, 2, 3))
+    memory = OutOfMemoryError("1 worker was killed\n" * 80)
+    queue = SimpleNamespace(running={"1": first, "2": second}, waiting=[third])
+    assert fit(ended_by(memory), queue) == [first, second, third]
+    queue = SimpleNamespace(running={"1": first}, waiting=[third])
+    assert fit(ended_by(memory), queue) == [third]
+    assert (first.outcome(), second.outcome()) == (Outcome("failed", OUT_OF_MEMORY), Outcome("missing"))
+    assert fit(SimpleNamespace(fit=lambda: None), queue) == []
+    with pytest.raises(RuntimeError, match="unexpected"):
+        fit(ended_by(KeyError("x")), queue)
 
 
 def test_one_by_one_without_hosts_ray_is_not_needed(tmp_path):
