@@ -144,8 +144,9 @@ def files(folder: Path) -> set[str]:
 
 
 def is_half(path: str) -> bool:
-    """Whether it is a file that was not written to its end, or a hidden one; a checkpoint may have some."""
-    return "checkpoint" not in Path(path).parts and any(part.startswith(".") for part in Path(path).parts)
+    """Whether it is a file that was not written to its end, or a hidden one; checkpoints and Tune's records have some."""
+    parts = Path(path).parts
+    return not {"checkpoint", "tune"}.intersection(parts) and any(part.startswith(".") for part in parts)
 
 
 def table(outcomes: list[Outcome]) -> str:

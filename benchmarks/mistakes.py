@@ -467,9 +467,8 @@ def machine() -> Iterator[Fault]:
     either = "results: out|was deleted; repeat the command|keep others from deleting"  # by what is still to be read
     for what, files in {"messages": "messages", "states": "host-*"}.items():
         yield Fault(f"{what} deleted", ray, either, (), (0, 1, 2), deleted(f"*/*/{files}"), limit=240)
-    yield Fault(
-        "Ray ends a worker", f"grid METHOD mine:Greedy {LONG['trials']}", "memory", (), 1, shell=FULL, limit=240
-    )
+    said = "failed: .*batch_size=20 .*Ray ended its process to save memory"
+    yield Fault("Ray ends a worker", f"grid METHOD mine:Greedy {LONG['trials']}", said, (), 0, shell=FULL, limit=240)
 
 
 def watched() -> Iterator[Fault]:
