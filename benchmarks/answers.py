@@ -144,7 +144,7 @@ def files(folder: Path) -> set[str]:
 
 
 def is_half(path: str) -> bool:
-    """Whether it is a file that was not written to its end, or a hidden one; checkpoints and Tune's records have some."""
+    """Whether it is half a file, or a hidden one. Checkpoints may hold such files, and Tune's records a marker."""
     parts = Path(path).parts
     return not {"checkpoint", "tune"}.intersection(parts) and any(part.startswith(".") for part in parts)
 
