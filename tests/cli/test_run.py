@@ -29,8 +29,8 @@ def test_a_disk_that_is_full_in_the_middle_of_a_run_is_one_line_and_the_run_goes
         assert main(words) == 1
     said = [line for line in capsys.readouterr().err.splitlines() if "error" in line]
     assert said == [
-        f"fedbench: error: {tmp_path / 'out' / 'metrics.jsonl'}: File too large; free some space and "
-        "repeat the command: it continues from the last checkpoint"
+        f"fedbench: error: {tmp_path / 'out' / 'metrics.jsonl'}: File too large; raise the limit of a "
+        "file's size (`ulimit -f`) and repeat the command: it continues from the last checkpoint"
     ]
     assert main(words) == 0
 

@@ -18,7 +18,7 @@ class Toy:
 
     def train(self, client, model):
         '''More than 3.'''
-        self.note(client.id, 0.5, strict=True)
+        self.note(client.id, 0.5, whole=True, strict=True)
         model.rate = client.lr - 1
         return -model
 """
@@ -33,9 +33,10 @@ def test_every_kind_of_change_and_none_of_words_for_people(tmp_path):
     assert {mutant.what for mutant in mutants(tmp_path / "toy.py", 99)} == {
         "Toy.check: self.lr > 2 -> self.lr <= 2",
         "Toy.check: 2 -> 3",
-        "Toy.train: self.note(client.id, 0.5, strict=True) -> pass",
-        "Toy.train: self.note(client.id, 0.5, strict=True) -> self.note(client.id, 0.5)",
-        "Toy.train: self.note(client.id, 0.5, strict=True) -> self.note(0.5, client.id, strict=True)",
+        "Toy.train: self.note(client.id, 0.5, whole=True, strict=True) -> pass",
+        "Toy.train: self.note(client.id, 0.5, whole=True, strict=True) -> self.note(client.id, 0.5, strict=True)",
+        "Toy.train: self.note(client.id, 0.5, whole=True, strict=True) -> "
+        "self.note(0.5, client.id, whole=True, strict=True)",
         "Toy.train: 0.5 -> 1.5",
         "Toy.train: True -> False",
         "Toy.train: model.rate = client.lr - 1 -> pass",

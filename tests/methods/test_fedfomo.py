@@ -147,3 +147,10 @@ def test_a_newcomer_mixes_models_of_others_that_it_has_no_affinity_to_yet():
     data = blobs([20], seed=7)[0]
     loss = run.learner.loss
     assert loss(run.joined(data, 0), data) < loss(run.initial, data)
+
+
+def test_weights_of_models_are_in_float64():
+    run = Simulation("fedfomo", blobs([20, 30])).run(2)
+    found = run.method.receive(run.client(0, 3))
+    assert found.weights.dtype == torch.float64
+    assert len(found.weights) == 2
