@@ -98,7 +98,7 @@ def model_warnings(learner: Learner, sizes: Sequence[int]) -> list[str]:
         "the model where a method does that (method.buffers = private: they stay at the clients)"
         for copy in learner.flat.copies
     ]
-    single = sum(size == 1 for size in sizes)
+    single = sizes.count(1)
     if single and learner.layout.has_batchnorm:
         lines.append(
             f"{single} client(s) have one training image: their BatchNorm layers train with running statistics, "
