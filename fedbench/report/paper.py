@@ -36,6 +36,8 @@ MOST_VALUES = 6
 """Maximum number of tried values of a key that a table lists."""
 COLUMN = 48
 """Letters of a table's row, gaps counted as two, that fit one column of a paper with two."""
+PAGE = 45
+"""Rows of a table that fit a page with caption and note."""
 SHARED = ("partition", "data", "public", "participation")
 """Sections that decide which images a client has: settings that differ in them cannot be compared client by client."""
 
@@ -90,22 +92,16 @@ class PaperTable:
         if form == "markdown":
             shown = note.replace(BETTER, f"\\{BETTER}")
             return f"{self.caption}\n\n{typeset.markdown(heads, lines, self.left)}\n\n{shown}\n"
+        caption, label = rf"\caption{{{escape_latex(self.caption)}}}", rf"\label{{tab:{self.name}}}"
+        below = [r"\par\smallskip", rf"\parbox{{\linewidth}}{{\footnotesize {escape_latex(note)}}}"]
+        if len(lines) > PAGE:
+            table = typeset.latex(heads, lines, self.left, caption + label).rstrip()
+            return "\n".join(["% \\usepackage{booktabs,longtable}", r"{\small", table, *below, "}", ""])
         letters = sum(2 + max(len(heads[i]), *(len(line[i].text) for line in lines)) for i in range(len(kept)))
         kind = "table*" if letters > COLUMN else "table"  # which spans both columns
-        above = [
-            "% \\usepackage{booktabs}",
-            rf"\begin{{{kind}}}",
-            r"\centering\small",
-            rf"\caption{{{escape_latex(self.caption)}}}",
-        ]
-        under = [
-            r"\par\smallskip",
-            rf"\parbox{{\linewidth}}{{\footnotesize {escape_latex(note)}}}",
-            rf"\end{{{kind}}}",
-            "",
-        ]
-        label = rf"\label{{tab:{self.name}}}"
-        return "\n".join([*above, label, typeset.latex(heads, lines, self.left).rstrip(), *under])
+        above = ["% \\usepackage{booktabs}", rf"\begin{{{kind}}}", r"\centering\small", caption, label]
+        table = typeset.latex(heads, lines, self.left).rstrip()
+        return "\n".join([*above, table, *below, rf"\end{{{kind}}}", ""])
 
 
 def paper_table(folder: Path, what: str, choice: Choice) -> PaperTable:

@@ -63,8 +63,11 @@ def markdown(heads: Sequence[str], lines: Sequence[TextLine], left: int = 1) -> 
     )
 
 
-def latex(heads: Sequence[str], lines: Sequence[TextLine], left: int = 1) -> str:
-    """A booktabs table, `left` columns left-aligned: the best in bold, the second underlined, `=` for a tie."""
+def latex(heads: Sequence[str], lines: Sequence[TextLine], left: int = 1, caption: str = "") -> str:
+    """A booktabs table, `left` columns left-aligned: the best in bold, the second underlined, `=` for a tie.
+
+    With a caption it is a longtable, which breaks over pages.
+    """
 
     def shown(cell: Cell) -> str:
         mark = {1: r"\textbf{%s}", 2: r"\underline{%s}"}.get(cell.place, "%s")
@@ -74,16 +77,18 @@ def latex(heads: Sequence[str], lines: Sequence[TextLine], left: int = 1) -> str
         return " & ".join(cells) + r" \\"
 
     body = [row([shown(cell) for cell in line]) for line in lines]
-    begin = rf"\begin{{tabular}}{{{'l' * left}{'r' * (len(heads) - left)}}}"
+    kind = "longtable" if caption else "tabular"
     return "\n".join(
         [
-            begin,
+            rf"\begin{{{kind}}}{{{'l' * left}{'r' * (len(heads) - left)}}}",
+            *[rf"{caption} \\"] * bool(caption),
             r"\toprule",
             row(list(map(escape_latex, heads))),
             r"\midrule",
+            *[r"\endhead"] * bool(caption),
             *body,
             r"\bottomrule",
-            r"\end{tabular}",
+            rf"\end{{{kind}}}",
             "",
         ]
     )

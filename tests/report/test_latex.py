@@ -5,15 +5,17 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
-from fedbench.report.paper import Choice, paper_table
+from fedbench.report.paper import Choice, PaperTable, paper_table
+from fedbench.report.typeset import Cell
 from fedbench.studies.study_result import StudyResult
 from tests.report.conftest import write_comparison, write_grid
 from tests.report.test_paper import LEVELS, write_ablation
 
-DOCUMENT = r"""\documentclass[twocolumn]{article}
-\usepackage{booktabs}
+DOCUMENT = r"""\documentclass[%s]{article}
+\usepackage{booktabs,longtable}
 \begin{document}
 %s
 \nocite{*}
@@ -23,9 +25,24 @@ DOCUMENT = r"""\documentclass[twocolumn]{article}
 """
 
 
-@pytest.mark.skipif(
+needs_latex = pytest.mark.skipif(
     not (shutil.which("pdflatex") and shutil.which("bibtex")), reason="LaTeX (pdflatex, bibtex) is not installed"
 )
+
+
+@needs_latex
+def test_a_long_table_breaks_over_pages(tmp_path):
+    lines = [[Cell(f"m{i}"), Cell(f"{i}")] for i in range(100)]
+    table = PaperTable("long", "Many.", ["method", "lr"], lines, ["chosen on validation"], pd.DataFrame())
+    (tmp_path / "methods.bib").write_text("")
+    (tmp_path / "paper.tex").write_text(DOCUMENT % ("onecolumn", table.typeset("latex")))
+    run(["pdflatex", "-halt-on-error", "paper"], tmp_path)
+    said = run(["pdflatex", "-halt-on-error", "paper"], tmp_path)
+    assert "Float too large" not in said
+    assert re.search(r"\((\d+) pages?", said)[1] == "3"
+
+
+@needs_latex
 def test_everything_for_a_paper_compiles_and_fits_its_columns(tmp_path):
     names = {"fedcac": r"A_B & 5% #{x} \ < λ $"}
     scores = write_comparison(tmp_path / "scores", LEVELS, seeds=range(5))
@@ -38,7 +55,7 @@ def test_everything_for_a_paper_compiles_and_fits_its_columns(tmp_path):
         StudyResult(scores).typeset("protocol", "latex"),
     ]
     (tmp_path / "methods.bib").write_text(StudyResult(scores).typeset("bibtex", None))
-    (tmp_path / "paper.tex").write_text(DOCUMENT % "\n".join(texts))
+    (tmp_path / "paper.tex").write_text(DOCUMENT % ("twocolumn", "\n".join(texts)))
     for program in (["pdflatex", "-halt-on-error"], ["bibtex"], ["pdflatex", "-halt-on-error"], ["pdflatex"]):
         said = run([*program, "paper"], tmp_path)
     assert "undefined" not in said

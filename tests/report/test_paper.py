@@ -114,6 +114,16 @@ def test_only_a_wide_table_spans_both_columns_of_a_paper(folder):
     assert r"\begin{table}" in narrow
 
 
+def test_a_long_table_breaks_over_pages():
+    table = [PaperTable("t", "Many.", ["a"], [[Cell("x")]] * rows, [], pd.DataFrame()) for rows in (45, 46)]
+    short, long = (own.typeset("latex") for own in table)
+    assert r"\begin{tabular}{l}" in short
+    assert "longtable" not in short
+    assert r"\begin{longtable}{l}" in long
+    assert r"\caption{Many.}\label{tab:t} \\" in long
+    assert r"\endhead" in long
+
+
 def is_latex(text: str) -> bool:
     """Whether environments are nested, braces and dollars are in pairs, and every row has as many cells as columns."""
     plain = re.sub(r"\\[%_#$&{}\\~^]", "", re.sub(r"^%.*$", "", text, flags=re.M).replace("\\\\", ""))
