@@ -102,13 +102,13 @@ def run_jobs(
                             [progress_callback(tell), *(_record_callbacks() if tune_folder else [])],
                             supplies,
                         )
-                        left, most = fit(tuner, queue), 1
+                        left, most = run_queue(tuner, queue), 1
     shutil.rmtree(scratch, ignore_errors=True)
     watch(_outcomes(every), {})
     return _outcomes(every)
 
 
-def fit(tuner: Any, queue: Any) -> list[Job]:
+def run_queue(tuner: Any, queue: Any) -> list[Job]:
     """Run the jobs of a queue; returns those that are left if Ray has ended a trial to save memory, which ends Tune.
 
     Of several that ran at that time all are left, to run one by one; one that ran alone has failed, and notes why.

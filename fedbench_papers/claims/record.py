@@ -5,7 +5,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, TypeAdapter, ValidationError
+from typing_extensions import TypedDict
 
 from fedbench.results.files import read_as, write_json_atomically
 from fedbench_papers.claims.conditions import Conditions
@@ -14,30 +15,56 @@ CLAIMS_FILE = "claims.json"
 RECORDED = Path(__file__).with_name("recorded.json")
 """The verdicts on all rows, made under their own conditions and shipped with the package."""
 
-TEXTS = ("id", "status", "statement", "where", "effect", "setting", "setting_text", "command")
-ROW = {**dict.fromkeys(TEXTS, str), **dict.fromkeys(("parts", "seeds", "uses", "open"), list), "arms": dict}
-NUMBER = float | int | None
-PART = {
-    **dict.fromkeys(("part", "case", "rule", "point", "verdict", "other", "note"), str),
-    **dict.fromkeys(("delta", "p", "mean", "low", "high", "best"), NUMBER),
-    "judged": bool,
-    "values": list,
-}
-"""The kinds of what tables and pages read of a row, and of each of its parts."""
+
+class PartShape(TypedDict):
+    """What tables and pages read of a part of a row."""
+
+    part: str
+    case: str
+    rule: str
+    point: str
+    verdict: str
+    other: str
+    note: str
+    delta: float | None
+    p: float | None
+    mean: float | None
+    low: float | None
+    high: float | None
+    best: float | None
+    judged: bool
+    values: list[Any]
+
+
+class RowShape(TypedDict):
+    """What tables and pages read of a row."""
+
+    id: str
+    status: str
+    statement: str
+    where: str
+    effect: str
+    setting: str
+    setting_text: str
+    command: str
+    parts: list[PartShape]
+    seeds: list[Any]
+    uses: list[Any]
+    open: list[Any]
+    arms: dict[str, Any]
+
+
+ROW = TypeAdapter(RowShape)
 
 
 def checked_row(row: dict[str, Any]) -> dict[str, Any]:
     """A row that has what tables and pages read. Raises ValueError for another one."""
-    _check(row, ROW)
-    for part in row["parts"]:
-        _check(part, PART)
+    try:
+        ROW.validate_python(row, strict=True)
+    except ValidationError as error:
+        key = next(str(place) for place in reversed(error.errors()[0]["loc"]) if isinstance(place, str))
+        raise ValueError(f"{key} is missing or of another kind") from None
     return row
-
-
-def _check(tree: Any, kinds: Mapping[str, Any]) -> None:
-    for key, kind in kinds.items():
-        if not (isinstance(tree, dict) and key in tree and isinstance(tree[key], kind)):
-            raise ValueError(f"{key} is missing or of another kind")
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from fedbench.config import Config
 from fedbench.errors import ConfigError
 from fedbench.jobs.job import ERROR, Job, Outcome
 from fedbench.jobs.resolve import resolve
-from fedbench.jobs.schedule import OUT_OF_MEMORY, bundles, fit, ray_for, run_jobs
+from fedbench.jobs.schedule import OUT_OF_MEMORY, bundles, ray_for, run_jobs, run_queue
 from fedbench.results.reader import Records
 from fedbench.studies.run import run
 from tests.runtime.rounds import play, read, small
@@ -78,13 +78,13 @@ def test_where_ray_ends_trials_to_save_memory_jobs_run_alone_and_fail_only_then(
     first, second, third = (Job(small(seeds=[seed]), tmp_path / f"{seed}", "mine") for seed in (1, 2, 3))
     memory = OutOfMemoryError("1 worker was killed\n" * 80)
     queue = SimpleNamespace(running={"1": first, "2": second}, waiting=[third])
-    assert fit(ended_by(memory), queue) == [first, second, third]
+    assert run_queue(ended_by(memory), queue) == [first, second, third]
     queue = SimpleNamespace(running={"1": first}, waiting=[third])
-    assert fit(ended_by(memory), queue) == [third]
+    assert run_queue(ended_by(memory), queue) == [third]
     assert (first.outcome(), second.outcome()) == (Outcome("failed", OUT_OF_MEMORY), Outcome("missing"))
-    assert fit(SimpleNamespace(fit=lambda: None), queue) == []
+    assert run_queue(SimpleNamespace(fit=lambda: None), queue) == []
     with pytest.raises(RuntimeError, match="unexpected"):
-        fit(ended_by(KeyError("x")), queue)
+        run_queue(ended_by(KeyError("x")), queue)
 
 
 def test_one_by_one_without_hosts_ray_is_not_needed(tmp_path):
