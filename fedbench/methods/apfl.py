@@ -38,10 +38,7 @@ class APFL(Method["APFL.Options", "APFL.State"]):
 
     about = About("a learned mixture of a personal and the global model", "mixture", "Deng et al., preprint", 2020)
 
-    class Options(Method.Options):
-        weighting: Literal["uniform", "samples"] = Field(
-            "uniform", description="weight of a client in the mean: the same for all, or its training samples"
-        )
+    class Options(Method.UniformOptions):
         alpha: float = Field(0.5, ge=0, le=1, description="first weight of the personal vector in the mixture")
         alpha_update: Literal["round", "step", "off"] = Field(
             "round", description="when alpha is learned: in a round's first step, in every step, or never"

@@ -114,6 +114,13 @@ class Method(Generic[OptionsT, StateT, ServerT]):
             "average", description="running statistics: averaged with the parameters, or never leave the client"
         )
 
+    class UniformOptions(Options):
+        """Options of a method whose paper averages clients alike."""
+
+        weighting: Literal["samples", "uniform"] = Field(
+            "uniform", description="weight of a client in the mean: its training samples, or the same for all"
+        )
+
     State: ClassVar[type[PrivateState]] = PrivateState
     Server: ClassVar[type[ServerState]] = ServerState
 
@@ -299,8 +306,7 @@ class Method(Generic[OptionsT, StateT, ServerT]):
             return
         models, weights = [weights_of(u) for u in uploads], self.checked_weights(uploads)
         aggregator.generator = partial(self.context.generator, server.round, -1)
-        model = aggregator.combine(models, weights, weights_of(server), server.aggregator)
-        server.params, server.buffers, server.counters = model.params, model.buffers, model.counters
+        server.set_model(aggregator.combine(models, weights, weights_of(server), server.aggregator))
 
     @mean_suffices
     def weights(self, uploads: Sequence[Upload]) -> list[float]:

@@ -36,10 +36,7 @@ class CFL(Method["CFL.Options", PrivateState, "CFL.Server"]):
 
     about = About("clusters are cut in two by the cosines of updates", "clustering", "Sattler et al., TNNLS", 2020)
 
-    class Options(Method.Options):
-        weighting: Literal["uniform", "samples"] = Field(
-            "uniform", description="weight of a client in the mean: the same for all, or its training samples"
-        )
+    class Options(Method.UniformOptions):
         eps1: float = Field(0.4, ge=0, description="a cluster is cut if the norm of its mean update is below")
         eps2: float = Field(1.6, ge=0, description="and if the norm of a member's update is above")
         start_round: int = Field(20, ge=0, description="last round before the first cut")
@@ -88,8 +85,7 @@ class CFL(Method["CFL.Options", PrivateState, "CFL.Server"]):
                 models.append(self.mean_model(present) if present else model)
         order = sorted(range(len(clusters)), key=lambda number: clusters[number][0])
         server.clusters, server.models = [clusters[i] for i in order], [models[i] for i in order]
-        first = server.models[0]
-        server.params, server.buffers, server.counters = first.params, first.buffers, first.counters
+        server.set_model(server.models[0])
         server.trace("clusters", len(clusters))
 
     def halves(self, server: Server, members: list[int], uploads: list[Upload]) -> list[list[int]]:

@@ -44,7 +44,7 @@ class FedCAC(Method["FedCAC.Options", PrivateState, "FedCAC.Server"]):
 
     also_sends = "their mask"
 
-    class Options(Method.Options):
+    class Options(Method.UniformOptions):
         tau: float = Field(0.5, ge=0, le=1, description="critical share of every parameter tensor, sec. 3.3")
         beta: float | None = Field(
             None, ge=1, description="round after which collaboration ends, eq. 7; none: a fifth of the rounds"
@@ -68,9 +68,6 @@ class FedCAC(Method["FedCAC.Options", PrivateState, "FedCAC.Server"]):
         buffers: ClassVar[Any] = None  # type: ignore[misc] # bn_stats says what becomes of them
         bn_stats: Literal["critical", "local", "global"] = Field(
             "critical", description="running statistics: averaged among collaborators, never sent, or among all"
-        )
-        weighting: Literal["uniform", "samples"] = Field(
-            "uniform", description="weight of a client in the mean of all: the same, or its training samples"
         )
 
     @dataclass

@@ -43,12 +43,7 @@ MEMORY = "bias_memory"
 class FedDBE(ExtraPass["FedDBE.Options", PrivateState, "FedDBE.Server"]):
     """A private vector takes up what is peculiar to a client's features, and the rest is drawn to a common mean."""
 
-    about = About(
-        "a private vector before the head, and mean features drawn to a common one",
-        "domain bias",
-        "Zhang et al., NeurIPS",
-        2023,
-    )
+    about = About("a private vector, features drawn to a common mean", "domain bias", "Zhang et al., NeurIPS", 2023)
 
     class Options(Method.Options):
         kappa: float = Field(50.0, ge=0, description="weight of the regulariser of mean features; 0: none")

@@ -152,7 +152,7 @@ class FedEM(Method["FedEM.Options", "FedEM.State", "FedEM.Server"]):
     def aggregate(self, server: Server, uploads: list[Upload]) -> None:
         each = zip(*([weights_of(u), *u.models("other")] for u in uploads), strict=True)
         first, *server.others = (self.mean_model(uploads, models) for models in each)
-        server.params, server.buffers, server.counters = first.params, first.buffers, first.counters
+        server.set_model(first)
 
     def global_model(self, server: Server, initial: Weights) -> Weights | None:
         """The only component, if there is one."""

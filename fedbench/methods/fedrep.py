@@ -36,10 +36,7 @@ class FedRep(Method["FedRep.Options"]):
         2021,
     )
 
-    class Options(Method.Options):
-        weighting: Literal["uniform", "samples"] = Field(
-            "uniform", description="weight of a client in the mean: the same for all, or its training samples"
-        )
+    class Options(Method.UniformOptions):
         head_epochs: int = Field(10, ge=0, description="epochs of the head phase, Algorithm 1")
         body_epochs: int = Field(1, ge=0, description="epochs of the body phase, Algorithm 1")
         head_lr: float | None = Field(None, gt=0, description="learning rate of the head phase; none: the run's")

@@ -49,11 +49,8 @@ class IFCA(Method["IFCA.Options", PrivateState, "IFCA.Server"]):
 
     also_sends = "the number of their cluster"
 
-    class Options(Method.Options):
+    class Options(Method.UniformOptions):
         buffers: ClassVar[Any] = None  # type: ignore[misc] # no option: a client has no model of its own
-        weighting: Literal["uniform", "samples"] = Field(
-            "uniform", description="weight of a client in the mean: the same for all, or its training samples"
-        )
         clusters: int = Field(3, ge=1, description="models, k")
         average: Literal["models", "gradients"] = Field(
             "models", description="averaged: models after a local training (option II), or one gradient each (option I)"
@@ -137,8 +134,7 @@ class IFCA(Method["IFCA.Options", PrivateState, "IFCA.Server"]):
                 model = whole.replace(params=self.part.put(whole.params, self.part.take(model.params)))
             server.models[number] = model
             server.trace(f"cluster_size/{number + 1}", len(own))
-        first = server.models[0]
-        server.params, server.buffers, server.counters = first.params, first.buffers, first.counters
+        server.set_model(server.models[0])
 
     def global_model(self, server: Server, initial: Weights) -> Weights | None:
         """The only model, if there is one."""

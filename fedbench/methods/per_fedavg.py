@@ -42,7 +42,7 @@ class PerFedAvg(Method["PerFedAvg.Options"]):
         "a shared model that is good after one step of adaptation", "meta-learning", "Fallah et al., NeurIPS", 2020
     )
 
-    class Options(Method.Options):
+    class Options(Method.UniformOptions):
         variant: Literal["fo", "hf", "exact"] = Field(
             "fo", description="Hessian term: none, by a difference of gradients, or exact, sec. 5"
         )
@@ -50,9 +50,6 @@ class PerFedAvg(Method["PerFedAvg.Options"]):
         beta: float | None = Field(None, gt=0, description="rate of the meta-step; none: train.lr")
         delta: float = Field(1e-3, gt=0, description="reach of the difference of variant=hf")
         adapt_steps: int = Field(1, ge=0, description="steps of adaptation before a model is evaluated")
-        weighting: Literal["uniform", "samples"] = Field(
-            "uniform", description="weight of a client in the mean: the same (Algorithm 1), or its training samples"
-        )
 
     train_defaults: ClassVar[dict[str, Any]] = {"momentum": 0.0, "weight_decay": 0.0}
     optimizer = "plain"

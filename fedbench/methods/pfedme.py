@@ -43,7 +43,7 @@ class PFedMe(Method["PFedMe.Options", "PFedMe.State"]):
         2020,
     )
 
-    class Options(Method.Options):
+    class Options(Method.UniformOptions):
         lam: float = Field(15.0, ge=0, description="weight of the distance between theta and w, eq. 2")
         inner_steps: int = Field(5, ge=1, description="steps K of theta on each batch")
         personal_lr: float = Field(0.01, gt=0, description="learning rate of theta")
@@ -52,9 +52,6 @@ class PFedMe(Method["PFedMe.Options", "PFedMe.State"]):
             "warm", description="where theta starts in a local round: where it was, or at w_i"
         )
         inner_weight_decay: float = Field(0.0, ge=0, description="decay of theta; 1e-3 in the authors' code")
-        weighting: Literal["uniform", "samples"] = Field(
-            "uniform", description="weight of a client in the mean: the same (Algorithm 1), or its training samples"
-        )
         update_all: bool = Field(
             False, description="everybody trains in every round and only the participants upload, Algorithm 1"
         )

@@ -39,10 +39,7 @@ class SCAFFOLD(Method["SCAFFOLD.Options", "SCAFFOLD.State", "SCAFFOLD.Server"]):
 
     also_sends = "the change of their control variate"
 
-    class Options(Method.Options):
-        weighting: Literal["uniform", "samples"] = Field(
-            "uniform", description="weight of a client in both means: the same for all, or its training samples"
-        )
+    class Options(Method.UniformOptions):
         control: Literal["II", "I"] = Field(
             "II", description="new control, eq. 4: mean gradient of the steps (II), or that at the received model (I)"
         )

@@ -129,6 +129,10 @@ class ServerState(Declared):
     warnings: list[str] = field(default_factory=list, init=False)
     traced: bool = field(default=True, init=False)
 
+    def set_model(self, shared: Weights) -> None:
+        """Sets the shared part of the global model."""
+        self.params, self.buffers, self.counters = shared.params, shared.buffers, shared.counters
+
     def trace(self, name: str, value: float, client: int = -1) -> None:
         """Records a scalar of this round for a client or, by default, for the server."""
         self.traces[client, name] = float(value)
