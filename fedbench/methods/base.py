@@ -96,7 +96,7 @@ class Method(Generic[OptionsT, StateT, ServerT]):
     common_shapes.
 
     Traits, each with its default and, in parentheses, its readers: needs, after_fit, optimizer, also_sends, trainers,
-    makes_steps, also_learns, refuses_newcomers, and two marks of hooks, `uses_aggregator` (aggregate) and
+    makes_steps, encodes_params, also_learns, and two marks of hooks, `uses_aggregator` (aggregate) and
     `mean_suffices` (aggregate and weights).
     """
 
@@ -146,13 +146,13 @@ class Method(Generic[OptionsT, StateT, ServerT]):
         return False
 
     @classmethod
-    def also_learns(cls, options: OptionsT) -> str:
-        """By what clients learn from samples, beside gradients of the module's loss in `client.fit` (privacy)."""
-        return ""
+    def encodes_params(cls, options: OptionsT) -> bool:
+        """Whether clients upload their parameters in a shorter form, as Encoded (compression, privacy)."""
+        return False
 
     @classmethod
-    def refuses_newcomers(cls, options: OptionsT) -> str:
-        """Why no client can join after the last round; empty if one can (resolve)."""
+    def also_learns(cls, options: OptionsT) -> str:
+        """By what clients learn from samples, beside gradients of the module's loss in `client.fit` (privacy)."""
         return ""
 
     def __init__(self, options: OptionsT, context: Context) -> None:
@@ -182,6 +182,14 @@ class Method(Generic[OptionsT, StateT, ServerT]):
     def check(self) -> Iterable[str]:
         """Warnings to show once before round 1. Raises ConfigError for invalid settings."""
         return ()
+
+    def refuse_newcomers(self, why: str) -> None:
+        """For `check`: raises ConfigError if clients join after the last round."""
+        if self.context.newcomers:
+            raise ConfigError(
+                f"partition.new_clients: {type(self).__name__} has no rule for clients that join later: {why}; leave "
+                "it out"
+            )
 
     @classmethod
     def adapt_model(cls, module: nn.Module, layout: Layout, options: OptionsT, facts: ModelFacts) -> None:

@@ -54,11 +54,8 @@ class CFL(Method["CFL.Options", PrivateState, "CFL.Server"]):
         models: list[Weights] = field(default_factory=list)
         updates: dict[int, Tensor] = field(default_factory=dict)
 
-    @classmethod
-    def refuses_newcomers(cls, options: Options) -> str:
-        return "clusters are found by the updates of all clients"
-
     def check(self) -> Iterable[str]:
+        self.refuse_newcomers("clusters are found by the updates of all clients")
         if self.options.eps1 >= self.options.eps2:
             yield (
                 f"cfl: method.eps1 = {self.options.eps1:g} is not below method.eps2 = {self.options.eps2:g}: clusters "

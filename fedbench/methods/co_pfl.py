@@ -162,6 +162,10 @@ class CoPFL(Method["CoPFL.Options", "CoPFL.State", "CoPFL.Server"]):
         return options.moments == "shared"
 
     @classmethod
+    def encodes_params(cls, options: Options) -> bool:
+        return True
+
+    @classmethod
     def steps(cls, options: Options, train: TrainConfig, samples: int, public: int) -> int:
         return 2 * super().steps(options, train, samples, public)
 

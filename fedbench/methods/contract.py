@@ -43,7 +43,7 @@ RETURNS: dict[str, tuple[tuple[type, ...], str]] = {
 """The return types of each hook, and their words."""
 OTHER_HOOKS = {
     *("private", "frozen", "begin", "check", "weights", "steps", "adapt_model", "common_shapes"),
-    *("trainers", "makes_steps", "refuses_newcomers"),
+    *("trainers", "makes_steps", "encodes_params"),
 }
 TRAITS = {"after_fit": ("fit", "after_agg", "global"), "optimizer": ("run", "own", "plain")}
 TRAINERS = ("drawn", "all", "pooled")
@@ -60,6 +60,7 @@ FORMER = {
     "averages": "@uses_aggregator of fedbench.methods.base above aggregate",
     "mean_suffices": "@mean_suffices of fedbench.aggregation.aggregator above aggregate, and above weights",
     "resting": "the hook idle_model(self, client)",
+    "refuses_newcomers": "self.refuse_newcomers(why) in check()",
 }
 """Class attributes of earlier versions, and their replacements."""
 WEIGHTS_FIELDS = ("params", "buffers", "counters")

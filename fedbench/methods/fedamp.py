@@ -90,12 +90,9 @@ class FedAMP(Method["FedAMP.Options", "FedAMP.State", "FedAMP.Server"]):
         clouds: list[Tensor] = field(default_factory=list)
         cloud_buffers: list[Tensor] = field(default_factory=list)
 
-    @classmethod
-    def refuses_newcomers(cls, options: Options) -> str:
-        return "what a client gets is a mixture by the similarity of its own last model, which a newcomer does not have"
-
     def check(self) -> tuple[str, ...]:
         options = self.options
+        self.refuse_newcomers("a client gets a mixture by the similarity of its last model, which a newcomer lacks")
         if options.variant == "fedamp" and options.self_weight is not None:
             raise ConfigError(
                 f"method.self_weight = {options.self_weight:g}: only method.variant = heur sets it; leave it out"

@@ -86,6 +86,10 @@ class FedKD(Method["FedKD.Options", PrivateState, "FedKD.Server"]):
             draw_linear(projection, torch.Generator().manual_seed(facts.seed))
 
     @classmethod
+    def encodes_params(cls, options: Options) -> bool:
+        return True
+
+    @classmethod
     def also_learns(cls, options: Options) -> str:
         return "predictions of another model"
 

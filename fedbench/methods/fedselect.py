@@ -101,6 +101,10 @@ class FedSelect(Method["FedSelect.Options", "FedSelect.State"]):
         reference: Tensor | None = None
 
     @classmethod
+    def encodes_params(cls, options: Options) -> bool:
+        return True
+
+    @classmethod
     def steps(cls, options: Options, train: TrainConfig, samples: int, public: int) -> int:
         return 2 * super().steps(options, train, samples, public)
 

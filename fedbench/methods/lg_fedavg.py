@@ -52,18 +52,14 @@ class LGFedAvg(Method["LGFedAvg.Options", PrivateState, "LGFedAvg.Server"]):
         super().__init__(options, context)
         self.fedavg = Method(options, context)
 
-    @classmethod
-    def refuses_newcomers(cls, options: Options) -> str:
-        return (
-            "with method.pretrain_rounds the server forgets the model to start from" if options.pretrain_rounds else ""
-        )
-
     def check(self) -> tuple[str, ...]:
         if self.options.pretrain_rounds > self.context.rounds:
             raise ConfigError(
                 f"method.pretrain_rounds = {self.options.pretrain_rounds}: a run has {self.context.rounds} "
                 "rounds; take at most that many"
             )
+        if self.options.pretrain_rounds:
+            self.refuse_newcomers("with method.pretrain_rounds the server forgets the model to start from")
         return ()
 
     def private(self, layout: Layout) -> Masks:

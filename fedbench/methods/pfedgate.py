@@ -86,8 +86,8 @@ class PFedGate(Method["PFedGate.Options", "PFedGate.State"]):
         return options.gate
 
     @classmethod
-    def refuses_newcomers(cls, options: Options) -> str:
-        return "method.sparsity lists one share for each client" if isinstance(options.sparsity, list) else ""
+    def encodes_params(cls, options: Options) -> bool:
+        return isinstance(options.sparsity, list) or options.sparsity < 1
 
     @classmethod
     def steps(cls, options: Options, train: TrainConfig, samples: int, public: int) -> int:
@@ -98,6 +98,8 @@ class PFedGate(Method["PFedGate.Options", "PFedGate.State"]):
     def check(self) -> Iterable[str]:
         options, clients = self.options, self.context.clients
         listed = options.sparsity if isinstance(options.sparsity, list) else [options.sparsity] * clients
+        if isinstance(options.sparsity, list):
+            self.refuse_newcomers("method.sparsity lists one share for each client")
         if len(listed) != clients:
             raise ConfigError(f"method.sparsity lists {len(listed)} shares for {clients} clients: one for each")
         if min(listed) < 1 and options.blocks_per_tensor < 2:

@@ -28,11 +28,11 @@ UNSET = torch.empty(0)
 class Context:
     """Facts of a run that both halves know.
 
-    sizes: training images per client; public: public images; rounds: T; a run that reads it cannot be given more rounds
-    later (`is_last` is better); drawn: participants of a round. samples: image, feature or token; looks_again: whether
-    the model's optimiser evaluates a batch several times per step. aggregator: used by methods that average. draw:
-    another initial model by the model's own initialisation with a seed; the run's is that of `seed`. grade: the share
-    of the given labels of the public images [U] that are
+    sizes: training images per client; public: public images; rounds: T; a run that reads it cannot be given more
+    rounds later (`is_last` is better); drawn: participants of a round; newcomers: clients that join after the last.
+    samples: image, feature or token; looks_again: whether the model's optimiser evaluates a batch several times per
+    step. aggregator: used by methods that average. draw: another initial model by the model's own initialisation
+    with a seed; the run's is that of `seed`. grade: the share of the given labels of the public images [U] that are
     true, for traces only, never for learning; None if the images have no true labels.
     """
 
@@ -44,6 +44,7 @@ class Context:
     sizes: tuple[int, ...]
     public: int = 0
     drawn: int = 1
+    newcomers: int = 0
     samples: str = "image"
     looks_again: bool = False
     aggregator: Aggregator = Mean()  # noqa: RUF009

@@ -168,6 +168,7 @@ def make_context(run: ResolvedRun, partition: Partition, seed: int, learner: Lea
         sizes=tuple(partition.sizes("train").tolist()),
         public=0 if partition.public is None else len(partition.public),
         drawn=count_of(len(partition.clients), config.participation),
+        newcomers=len(partition.newcomers),
         samples=run.dataset.kind,
         looks_again=learner.looks_again,
         aggregator=run.aggregator,

@@ -8,6 +8,7 @@ largest entry instead of the norm). `mask` sends entries that a shared random st
 """
 
 from math import ceil
+from typing import NoReturn
 
 import torch
 from torch import Tensor
@@ -23,8 +24,12 @@ INDEX_BYTES = 4
 
 
 def check_compression(asked: CompressionConfig, method: Method, name: str) -> None:
-    """Raises ConfigError for a method whose clients send something, and no parameters."""
-    if asked.name != "none" and not method.shared_params.size and method.also_sends:
+    """Raises ConfigError for a method whose clients send no parameters, but something else, or encoded ones."""
+    if asked.name == "none":
+        return
+    if method.encodes_params(method.options):
+        refuse_encoded(asked, name)
+    if not method.shared_params.size and method.also_sends:
         raise ConfigError(
             f"compression.name = {asked.name}: clients of {name} send {method.also_sends} and no parameters to "
             "compress; leave it out, or compare other methods"
@@ -41,10 +46,7 @@ def compress_upload(upload: Upload, client: Client, asked: CompressionConfig, me
         return
     received = client.message.tensors.get("params")
     if upload.sizes["params"] != params.nbytes or received is None or received.shape != params.shape:
-        raise ConfigError(
-            f"compression.name = {asked.name}: {method} encodes its parameters itself; leave it out, or compare "
-            "other methods"
-        )
+        refuse_encoded(asked, method)
     update = params - received
     keeps = asked.name == "topk" and asked.feedback
     if keeps and client.state.residual is not None:
@@ -53,6 +55,13 @@ def compress_upload(upload: Upload, client: Client, asked: CompressionConfig, me
     if keeps:
         client.state.residual = update - sent.tensor
     upload.tensors["params"], upload.sizes["params"] = received + sent.tensor, sent.nbytes
+
+
+def refuse_encoded(asked: CompressionConfig, method: str) -> NoReturn:
+    raise ConfigError(
+        f"compression.name = {asked.name}: {method} encodes its parameters itself; leave it out, or compare other "
+        "methods"
+    )
 
 
 def compress(update: Tensor, asked: CompressionConfig, draw: torch.Generator) -> Encoded:

@@ -309,6 +309,14 @@ def test_bytes_recorded_are_those_of_the_messages(method, undisturbed):
 
 
 @every_method
+def test_who_encodes_its_parameters_says_so(method, undisturbed):
+    hosts, kind = undisturbed(method, "plain"), load(method)
+    uploads = [report.upload for report in hosts.reports if report.upload and "params" in report.upload.tensors]
+    own = {upload.sizes["params"] not in (0, upload.tensors["params"].nbytes) for upload in uploads} - {False}
+    assert bool(own) == kind.encodes_params(kind.Options(**hosts.host.config.method.options))
+
+
+@every_method
 def test_who_trains_keeps_what_is_private(method, undisturbed):
     hosts = undisturbed(method, "awkward")
     states = {n: hosts.host.client(task, ROUNDS).state for n, task in hosts.tasks.items() if task.kept}

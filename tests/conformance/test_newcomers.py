@@ -10,7 +10,7 @@ import torch
 
 from fedbench.config import Config
 from fedbench.errors import ConfigError, RunError
-from fedbench.jobs.resolve import resolve
+from fedbench.jobs.resolve import check_run, resolve
 from fedbench.methods import names
 from fedbench.methods.client import Client, Predictor
 from fedbench.methods.fedavg import FedAvg
@@ -41,10 +41,8 @@ def newcomers(folder: Path) -> pd.DataFrame:
 @pytest.mark.parametrize("method", names())
 def test_every_method_takes_newcomers_in_or_says_why_not(method, tmp_path):
     if method in REFUSE:
-        with pytest.raises(
-            ConfigError, match=rf"^partition.new_clients = 2: {method} has no rule for .*; leave it out$"
-        ):
-            resolve(asked(method))
+        with pytest.raises(ConfigError, match=r"^partition.new_clients: \w+ has no rule for .*; leave it out$"):
+            check_run(resolve(asked(method)))
         return
     play(asked(method), tmp_path)
     rows = newcomers(tmp_path)

@@ -3,10 +3,8 @@
 import pytest
 
 from fedbench.errors import ConfigError
-from fedbench.jobs.resolve import resolve
+from fedbench.jobs.resolve import check_run, resolve
 from fedbench.methods.client import Predictor
-from fedbench.methods.lg_fedavg import LGFedAvg
-from fedbench.methods.pfedgate import PFedGate
 from tests.methods.simulator import Mlp, Product, Quadratic, Simulation, blobs, close, equal, targets
 from tests.runtime.rounds import small
 
@@ -56,11 +54,18 @@ def test_nothing_of_the_run_moves_when_a_newcomer_joins():
     assert equal(run.run(1).log[1].after_fit[0], other.run(1).log[1].after_fit[0])
 
 
-def test_rules_that_depend_on_options_are_refused_with_these_only():
-    assert LGFedAvg.refuses_newcomers(LGFedAvg.Options(pretrain_rounds=1))
-    assert not LGFedAvg.refuses_newcomers(LGFedAvg.Options())
-    assert PFedGate.refuses_newcomers(PFedGate.Options(sparsity=[0.5, 1.0], blocks_per_tensor=2))
-    assert not PFedGate.refuses_newcomers(PFedGate.Options())
-    asked = small("lg-fedavg", partition__new_clients=2, method__pretrain_rounds=1)
-    with pytest.raises(ConfigError, match=r"lg-fedavg has no rule .*: with method.pretrain_rounds the server forgets"):
-        resolve(asked)
+@pytest.mark.parametrize(
+    ("method", "options", "why"),
+    [
+        ("lg-fedavg", {"method__pretrain_rounds": 1}, "with method.pretrain_rounds the server forgets"),
+        (
+            "pfedgate",
+            {"method__sparsity": [0.5] * 8, "method__blocks_per_tensor": 2},
+            "method.sparsity lists one share",
+        ),
+    ],
+)
+def test_rules_that_depend_on_options_are_refused_with_these_only(method, options, why):
+    check_run(resolve(small(method, partition__new_clients=2)))
+    with pytest.raises(ConfigError, match=rf"^partition.new_clients: \w+ has no rule .* join later: {why}"):
+        check_run(resolve(small(method, partition__new_clients=2, **options)))
