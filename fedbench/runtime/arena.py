@@ -3,6 +3,7 @@
 The driver assigns the files; a file is free again when the last tensor that was read from it is gone.
 """
 
+import errno
 import mmap
 import os
 import weakref
@@ -21,6 +22,8 @@ from fedbench.errors import RunError
 ALIGNMENT = 64
 SMALLEST_SHARED = 4096
 """Bytes from which a tensor gets a place of its own; smaller tensors travel with their message."""
+MOST_FILES = 1 << 15
+"""Files in use at a time: half of what Linux lets a process map by default."""
 
 
 @dataclass(frozen=True)
@@ -86,9 +89,11 @@ class Files:
             if os.fstat(handle).st_size < size:
                 # Reserves the pages: otherwise, if memory is full, the first write would kill the process.
                 os.posix_fallocate(handle, 0, -(-size // mmap.PAGESIZE) * mmap.PAGESIZE)
-            return np.frombuffer(mmap.mmap(handle, 0), np.uint8)
+            whole = os.fstat(handle).st_size
         finally:
             os.close(handle)
+        # Python's mmap would keep a descriptor open for every file.
+        return torch.from_file(str(self.folder / str(file)), shared=True, size=whole, dtype=torch.uint8).numpy()
 
 
 class Arena:
@@ -102,9 +107,16 @@ class Arena:
         self._readers: Counter[int] = Counter()
         self._at: dict[int, int] = {}  # address of its mapping -> file
 
+    @property
+    def room(self) -> int:
+        """How many more files may be taken."""
+        return MOST_FILES - len(self._sizes) + len(self._free)
+
     def take(self, size: int) -> int:
-        """Take a free file, if possible of about this size."""
+        """Take a free file, if possible of about this size. Raises OSError if too many are in use."""
         if not self._free:
+            if not self.room:
+                raise OSError(errno.ENFILE, f"{MOST_FILES} files in use")
             self._sizes.append(0)
             return len(self._sizes) - 1
         file = min(sorted(self._free), key=lambda file: abs(self._sizes[file] - size))

@@ -68,7 +68,8 @@ class DriverEnd:
 
         alone = sum(task.train and task.share is None for task in order.tasks)
         total = any(task.share is not None for task in order.tasks)
-        files = [self._arena.take(self._upload_bytes) for _ in range(alone + total if near else 0)]
+        uploads = min(alone + total, self._arena.room) if near else 0
+        files = [self._arena.take(self._upload_bytes) for _ in range(uploads)]
         return PackedOrder(with_tensors(order, change), arrays, files), references
 
     def _stored(self, tensor: Tensor, near: bool) -> Any:
@@ -80,7 +81,7 @@ class DriverEnd:
     def _in_arena(self, tensor: Tensor) -> tuple[Any, ...]:
         try:
             return self._arena.store(tensor)
-        except OSError:  # shared memory is full: Ray's store spills to disk
+        except OSError:  # shared memory or the arena is full: Ray's store spills to disk
             return self._by_ray(tensor)
 
     def _by_ray(self, tensor: Tensor) -> tuple[Any, ...]:

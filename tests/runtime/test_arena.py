@@ -1,5 +1,7 @@
 """Places in shared memory: what was written there is read, and what lies there already is not copied."""
 
+import os
+
 import pytest
 import torch
 
@@ -25,6 +27,25 @@ def test_an_arena_knows_its_own_tensors_only(tmp_path):
     assert arena.store(kept[10:])[0] == TensorPlace(place.file, place.offset + 40, (4990,), torch.float32)
     for stranger in (kept.clone(), kept[::2]):
         assert arena.store(stranger)[0].file != place.file
+
+
+def test_kept_tensors_hold_no_descriptors(tmp_path):
+    arena, before = Arena(tmp_path), len(os.listdir("/proc/self/fd"))
+    kept = [arena.store(LARGE + number)[1] for number in range(100)]
+    assert len(os.listdir("/proc/self/fd")) == before
+    assert all(torch.equal(tensor, LARGE + number) for number, tensor in enumerate(kept))
+
+
+def test_the_number_of_files_is_limited(tmp_path, monkeypatch):
+    monkeypatch.setattr("fedbench.runtime.arena.MOST_FILES", 2)
+    arena = Arena(tmp_path)
+    kept = [arena.store(LARGE)[1] for _ in range(2)]
+    with pytest.raises(OSError, match="2 files in use"):
+        arena.store(LARGE)
+    assert arena.store(kept[0])[1] is kept[0]
+    del kept[1]
+    assert arena.room == 1
+    arena.store(LARGE)
 
 
 def test_a_message_that_was_deleted_is_not_read_as_zeros(tmp_path):
