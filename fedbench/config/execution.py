@@ -44,8 +44,8 @@ class ResourcesConfig(Section):
     )
     scratch: Path | None = Field(
         None,
-        description="folder for these files and for messages; none: shared memory, or /tmp if that is small or states "
-        "may exceed 1 GB",
+        description="folder for these files and for messages; none: shared memory, or /tmp if that is too small or "
+        "states may exceed 1 GB",
     )
 
     @field_validator("gpus_per_trial")

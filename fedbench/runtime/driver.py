@@ -121,8 +121,8 @@ class Driver:
         known = PreparedDataset.of(dataset) if dataset.folder else None
         parts = build_parts(run, dealt, seed)
         largest = max(trees.nbytes(own.learner.initial()) for own in parts.models)
-        state_bytes = parts.context.clients * largest
-        setup = Setup(config, seed, dealt, known, state_bytes=state_bytes)
+        states, messages = parts.context.clients * largest, 2 * parts.context.drawn * largest
+        setup = Setup(config, seed, dealt, known, state_bytes=states, message_bytes=messages)
         return cls(parts, setup, hosts, recorder, on_event, [*dataset.remarks, *dealt.warnings])
 
     def run(self, kept: dict[str, Any] | None = None) -> None:

@@ -36,7 +36,8 @@ class Setup:
     """Everything a host needs for one run. data: identifies the data set on other machines.
 
     states: folder of the private states, or None to keep them in this process's memory. state_bytes: their largest
-    expected size, as if every client kept a model. gpu_share: of the memory of a GPU, the part that the host may take.
+    expected size, as if every client kept a model. message_bytes: the largest size of a round's messages, as if every
+    participant got and sent a model. gpu_share: of the memory of a GPU, the part that the host may take.
     """
 
     config: Config
@@ -45,6 +46,7 @@ class Setup:
     data: PreparedDataset | None = None
     states: Path | None = None
     state_bytes: int = 0
+    message_bytes: int = 0
     device: str = "cpu"
     gpu_share: float = 1.0
 

@@ -13,7 +13,7 @@ from filelock import lock_descriptor
 from fedbench.errors import ConfigError
 
 ROOMY = 1 << 30
-"""Free bytes that shared memory needs to be used; in many containers it is small."""
+"""Bytes that stay free in shared memory where it is used; in many containers it is small."""
 
 LARGE = 1 << 30
 """Bytes of private states above which they are on disk, so that memory does not grow with the number of clients."""
@@ -56,9 +56,10 @@ class Scratch:
             self._lock.close()
 
 
-def shared_memory() -> Path:
+def shared_memory(bytes: int = 0) -> Path:
+    """Shared memory if there is room for so much, or else the folder of temporary files."""
     memory = Path("/dev/shm")
-    roomy = memory.is_dir() and shutil.disk_usage(memory).free > ROOMY
+    roomy = memory.is_dir() and shutil.disk_usage(memory).free > ROOMY + bytes
     return memory if roomy else Path(tempfile.gettempdir())
 
 

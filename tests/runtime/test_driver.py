@@ -13,7 +13,7 @@ from fedbench.jobs.resolve import resolve
 from fedbench.methods.fedavg import FedAvg
 from fedbench.methods.messages import Message
 from fedbench.results.reader import Records
-from fedbench.runtime import checkpoint
+from fedbench.runtime import checkpoint, trees
 from fedbench.runtime.drive import drive
 from fedbench.runtime.driver import Driver
 from fedbench.runtime.hosts import InProcess
@@ -312,3 +312,10 @@ def test_a_longer_run_has_no_score_of_a_fit_that_it_would_not_have_evaluated():
     again = set().union(*map(longer.calendar.participants, (6, 7, 8)))
     assert {client for client, (_, scores) in longer.last_fit.items() if not scores} == again - {9}
     assert again - {9} < set(range(9))
+
+
+def test_hosts_know_how_large_states_and_messages_may_become(tmp_path):
+    run = driver(resolve(small("fedcac", participation=0.5)), tmp_path)
+    model = trees.nbytes(run.initial)
+    assert run.setup.state_bytes == run.context.clients * model
+    assert run.setup.message_bytes == 2 * run.context.drawn * model < 2 * run.setup.state_bytes

@@ -4,11 +4,14 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from fedbench.errors import ConfigError
-from fedbench.runtime.scratch import LARGE, Scratch, sweep_all
+from fedbench.runtime.scratch import LARGE, Scratch, shared_memory, sweep_all
 
 OWNER = """
 import sys, time
@@ -68,6 +71,13 @@ def test_what_may_become_very_large_is_on_a_disk(tmp_path, monkeypatch):
     asked = Scratch(tmp_path / "asked", bytes=LARGE + 1)
     assert asked.folder.is_relative_to(tmp_path / "asked")
     asked.close()
+
+
+def test_shared_memory_is_used_if_it_has_room_for_all_messages(monkeypatch):
+    monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=3 << 30))
+    monkeypatch.setattr(Path, "is_dir", lambda path: True)
+    assert shared_memory() == shared_memory((2 << 30) - 1) == Path("/dev/shm")
+    assert shared_memory(2 << 30) == Path(tempfile.gettempdir())
 
 
 def test_a_folder_by_name_is_taken_over_from_the_dead_and_not_from_the_living(tmp_path):

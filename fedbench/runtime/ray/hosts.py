@@ -72,11 +72,12 @@ class RayHosts:
 
     def begin(self, setup: Setup, parts: Parts | None = None) -> None:
         from fedbench.runtime.channel import DriverEnd
-        from fedbench.runtime.scratch import Scratch
+        from fedbench.runtime.scratch import Scratch, shared_memory
 
         self.end()
         resources = setup.config.resources
-        self._scratch, self._base = Scratch(resources.scratch), resources.scratch
+        self._base = resources.scratch
+        self._scratch = Scratch(resources.scratch or shared_memory(setup.message_bytes))
         self._states = Scratch(resources.scratch, bytes=setup.state_bytes) if resources.states != "memory" else None
         self._data = setup.data
         self._setup = self._ray.put(replace(setup, device=self.device, gpu_share=self._gpu_share))
