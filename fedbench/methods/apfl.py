@@ -71,7 +71,7 @@ class APFL(Method["APFL.Options", "APFL.State"]):
         return ()
 
     def train(self, client: Client[State], received: Weights) -> Upload:
-        own, alpha = self._own(client)
+        own, alpha = self._model_and_alpha(client)
         with client.training(received, client.train) as training:
             mixture = AlphaMixture(client, self.options, training.beside(own, client.memory("personal")), alpha)
             for batch in training:
@@ -86,7 +86,7 @@ class APFL(Method["APFL.Options", "APFL.State"]):
 
     def personal(self, client: Client[State], model: Weights, point: Point) -> Weights | Predictor:
         """One model, or the mixture of two models' class scores."""
-        own, alpha = self._own(client)
+        own, alpha = self._model_and_alpha(client)
         if self.options.mixing == "logits":
             logits = client.learner.logits
             return Predictor(lambda data: alpha * logits(own, data) + (1 - alpha) * logits(model, data))
@@ -99,7 +99,7 @@ class APFL(Method["APFL.Options", "APFL.State"]):
         client.state.personal = received
         return super().join(client, received)
 
-    def _own(self, client: Client[State]) -> tuple[Weights, float]:
+    def _model_and_alpha(self, client: Client[State]) -> tuple[Weights, float]:
         """v and alpha after the client's last training."""
         state = client.state
         return state.personal or client.initial, self.options.alpha if state.alpha is None else state.alpha
@@ -117,14 +117,14 @@ class AlphaMixture:
     def step(self, batch: Any) -> None:
         """Steps b, d and e of a batch; both gradients use the old v and alpha."""
         if self.options.mixing == "parameters":
-            self.own.step(batch, at=self._mixed, edit=self._through_mixture)
+            self.own.step(batch, at=self._mixture_of, edit=self._through_mixture)
         else:
             self.own.step(batch, loss=self._loss_of_mixed_scores)
         if self.due:
             self.alpha = (self.alpha - self.rate * (self.slope + self.options.alpha_decay * self.alpha)).clamp(0, 1)
             self.due = self.options.alpha_update == "step"
 
-    def _mixed(self, v: Tensor) -> Tensor:
+    def _mixture_of(self, v: Tensor) -> Tensor:
         return torch.lerp(self.own.other.params, v, self.alpha.to(v.dtype))
 
     def _through_mixture(self, g: Tensor, v: Tensor) -> None:

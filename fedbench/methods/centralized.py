@@ -44,7 +44,7 @@ class Centralized(Method["Centralized.Options"]):
         return client.fit(received, client.train, "ft")
 
     def send(self, server: ServerState, client: int) -> Message:
-        return free(super().send(server, client))
+        return uncount(super().send(server, client))
 
     @mean_suffices
     def aggregate(self, server: ServerState, uploads: list[Upload]) -> None:
@@ -53,10 +53,10 @@ class Centralized(Method["Centralized.Options"]):
 
     def train(self, client: Client, received: Weights) -> Upload:
         upload = super().train(client, received)
-        free(upload)
+        uncount(upload)
         return upload
 
 
-def free(message: Message) -> Message:
+def uncount(message: Message) -> Message:
     """The message, none of which is ever sent."""
     return message.add(**{name: uncounted(tensor) for name, tensor in message.tensors.items()})

@@ -15,7 +15,7 @@ from fedbench.engine.learner import Learner
 from fedbench.engine.loop import Training
 from fedbench.errors import RunError
 from fedbench.methods.messages import Message
-from fedbench.methods.state import Declared
+from fedbench.methods.state import DeclaredFields
 from fedbench.module import seeds
 from fedbench.module.weights import Weights
 
@@ -24,7 +24,7 @@ KINDS = {"start": Weights, "amount": Amount, "move": Move, "loss": Loss, "step":
 
 
 @dataclass
-class PrivateState(Declared):
+class PrivateState(DeclaredFields):
     """State that a client keeps between rounds; a method adds fields, each with a default.
 
     Fields hold tensors, weights, numbers, strings, and lists, tuples and dicts of these; nothing else is kept.
@@ -65,7 +65,7 @@ class Predictor:
 
 
 @dataclass
-class Client(Declared, Generic[StateT_co]):
+class Client(DeclaredFields, Generic[StateT_co]):
     """One client on its host.
 
     In an exchange a client first receives the message with a model of round `round` and is evaluated; then it trains

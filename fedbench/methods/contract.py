@@ -144,7 +144,7 @@ def call_hook(method: Method, hook: str, *given: Any) -> Any:
     found, (kinds, words) = getattr(method, hook)(*given), RETURNS[hook]
     if not isinstance(found, kinds):
         raise hook_error(method, hook, f"must return {words}; it returned {type_in_words(found)}")
-    if place := _written(before, _leaves(_attributes(method))):
+    if place := _first_change(before, _leaves(_attributes(method))):
         raise hook_error(
             method,
             hook,
@@ -243,7 +243,7 @@ def guard_inputs(method: Method, hook: str, client: Client, exact: bool = True, 
     before = _leaves(watched)
     copies = [_bits(value) for _, value, _ in before if isinstance(value, Tensor)] if exact else []
     yield
-    place = _written(before, _leaves(watched)) or _rewritten(before, copies)
+    place = _first_change(before, _leaves(watched)) or _first_rewrite(before, copies)
     if place:
         why = (
             "a hook that only evaluates must not change state; change it in train"
@@ -257,15 +257,15 @@ Leaf = tuple[tuple[Any, ...], Any, int]
 """A leaf of a tree: its place, its value, and the number of writes to it if it is a tensor."""
 
 
-def _written(before: list[Leaf], after: list[Leaf]) -> str:
+def _first_change(before: list[Leaf], after: list[Leaf]) -> str:
     """The first place where two snapshots of a tree differ, or an empty string."""
     for one, other in zip_longest(before, after):
-        if one is None or other is None or not _same(one, other):
+        if one is None or other is None or not _is_same_leaf(one, other):
             return ".".join(map(str, (one or other)[0]))
     return ""
 
 
-def _rewritten(before: list[Leaf], copies: list[Tensor]) -> str:
+def _first_rewrite(before: list[Leaf], copies: list[Tensor]) -> str:
     """The first place of a tensor whose bits differ from its copy's, or an empty string."""
     tensors = [(place, value) for place, value, _ in before if isinstance(value, Tensor)]
     places = (place for (place, value), copy in zip(tensors, copies, strict=False) if not copy.equal(_bits(value)))
@@ -314,7 +314,7 @@ def _writes(value: Any) -> int:
     return value._version if isinstance(value, Tensor) and not value.is_inference() else 0
 
 
-def _same(one: Leaf, other: Leaf) -> bool:
+def _is_same_leaf(one: Leaf, other: Leaf) -> bool:
     (place, value, version), (now, found, writes) = one, other
     same = value is found or (not isinstance(value, Tensor) and type(value) is type(found) and value == found)
     return version == writes and same and place == now

@@ -80,7 +80,7 @@ class FedALA(Method["FedALA.Options", "FedALA.State"]):
     def receive(self, client: Client[State]) -> Weights:
         """The received model, its top layers moved towards the client's own (Algorithm 1)."""
         shared, local = super().receive(client), client.state.local
-        return shared if local is None else self._mixed(client, shared, local)
+        return shared if local is None else self._learn_mixture(client, shared, local)
 
     def top(self, client: Client[State]) -> Entries:
         """P, the parameters of the top layers."""
@@ -88,7 +88,7 @@ class FedALA(Method["FedALA.Options", "FedALA.State"]):
         chosen = layer_names(layout, client.learner.forward_order(client.train))[-self.options.num_layers :]
         return Entries(torch.cat([torch.full((slot.size,), owner(slot) in chosen) for slot in layout.params]))
 
-    def _mixed(self, client: Client[State], shared: Weights, local: Tensor) -> AlaStart:
+    def _learn_mixture(self, client: Client[State], shared: Weights, local: Tensor) -> AlaStart:
         """The first learning runs until the loss settles; later ones run one pass per participation."""
         options, before, top = self.options, client.state.ratios, self.top(client)
         own, received = top.take(local), top.take(shared.params)

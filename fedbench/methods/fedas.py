@@ -99,7 +99,7 @@ class FedAS(Method["FedAS.Options", "FedAS.State"]):
         )
         rate = options.align_lr * train.decay(client.round + 1)  # of the round to come
         size = client.samples if options.align_batch_size == "full" else options.align_batch_size
-        for places in shuffled(client, "align", size, options.align_epochs):
+        for places in shuffled_batches(client, "align", size, options.align_epochs):
             _, gradient = client.learner.gradient(received, client.train.batch(places), loss, body)
             received = received.replace(params=received.params - rate * gradient)
         return received
@@ -120,7 +120,7 @@ class FedAS(Method["FedAS.Options", "FedAS.State"]):
         if self.options.fisher == "sample":
             return float(learner.squared_gradients(model, data).sum())
         size = self.context.train.batch_size
-        batches = shuffled(client, "fisher", client.samples if size == "full" else int(size), 1)
+        batches = shuffled_batches(client, "fisher", client.samples if size == "full" else int(size), 1)
         slopes = (learner.gradient(model, data.batch(places))[1].to(torch.float64) for places in batches)
         return sum(float(slope.square().sum()) for slope in slopes)
 
@@ -135,7 +135,7 @@ class FedAS(Method["FedAS.Options", "FedAS.State"]):
         super().aggregate(server, uploads)
 
 
-def shuffled(client: Client, stream: str, size: int, epochs: int) -> Iterator[Tensor]:
+def shuffled_batches(client: Client, stream: str, size: int, epochs: int) -> Iterator[Tensor]:
     """Places of the batches of some epochs; small ones are kept."""
     draw, device = client.generator(stream), client.initial.params.device
     for _ in range(epochs):

@@ -86,18 +86,18 @@ class FedCP(Method["FedCP.Options"]):
         return Entries(self.frozen(self.context.layout).buffers)
 
     @cached_property
-    def other(self) -> Tensor:
+    def global_head(self) -> Tensor:
         """Marks the global head, bool `[N]`."""
         layout = self.context.layout
         return layout.under([f"{POLICY}.other"]).params if self.has_policy else layout.nothing().params
 
     def receive(self, client: Client) -> Weights:
-        return self.conditioned(super().receive(client))
+        return self.with_condition(super().receive(client))
 
     def idle_model(self, client: Client) -> Weights:
-        return self.conditioned(super().idle_model(client))
+        return self.with_condition(super().idle_model(client))
 
-    def conditioned(self, model: Weights) -> Weights:
+    def with_condition(self, model: Weights) -> Weights:
         """The model with the policy's input weighted by its personal head."""
         if not self.has_policy:
             return model
@@ -115,17 +115,17 @@ class FedCP(Method["FedCP.Options"]):
 
             function = partial(discrepant_loss, head=self.context.layout.head_name or "")
             loss = client.taught(function, teach, client.train, lam=self.options.lam)
-        move = Move(~self.other) if self.has_policy else None
+        move = Move(~self.global_head) if self.has_policy else None
         trained = client.fit(received, client.train, move=move, loss=loss)
         upload = self.upload(client, trained)
         if self.has_policy:
-            upload.add(params=self.shared_params.take(self.mixed(trained.params)))
+            upload.add(params=self.shared_params.take(self.mix_heads(trained.params)))
         return upload
 
-    def mixed(self, params: Tensor) -> Tensor:
+    def mix_heads(self, params: Tensor) -> Tensor:
         """The parameters `[N]`, with a mixture of both heads as global one."""
         found, own, mix = params.clone(), params[self.private_params.mask], self.options.head_mix
-        found[self.other] = mix * own + (1 - mix) * params[self.other]
+        found[self.global_head] = mix * own + (1 - mix) * params[self.global_head]
         return found
 
 

@@ -121,12 +121,12 @@ class FedFomo(Method["FedFomo.Options", "FedFomo.State", "FedFomo.Server"]):
         return server
 
     def send(self, server: Server, client: int) -> Message:
-        chosen = self.chosen(server, client)
+        chosen = self.choose_models(server, client)
         others = uncounted(torch.tensor(chosen, dtype=torch.int64))
         models = number_models("model", [server.models[j] for j in chosen])
         return super().send(server, client).add(others=others, **models)
 
-    def chosen(self, server: Server, client: int) -> list[int]:
+    def choose_models(self, server: Server, client: int) -> list[int]:
         """The clients whose models a client gets in this round."""
         options, clients = self.options, self.context.clients
         pool = server.last if options.pool == "last" else server.models

@@ -292,12 +292,12 @@ class Account:
         if uploads and self.in_the_clear:
             return {"epsilon": inf, "epsilon_basic": inf, "delta_basic": inf}
         return {
-            "epsilon": self._accounted(uploads),
+            "epsilon": self._epsilon_after(uploads),
             "epsilon_basic": uploads * (labels + expertise),
             "delta_basic": uploads * delta if expertise else 0.0,
         }
 
-    def _accounted(self, uploads: int) -> float:
+    def _epsilon_after(self, uploads: int) -> float:
         """Epsilon of the uploads by Rényi accounting, or the sum of the labels' own if that is less."""
         of_labels, of_expertise, delta = self.labels.divergence, self.expertise.divergence, self.expertise.delta
         together = epsilon_at(uploads * (of_labels + of_expertise), delta)

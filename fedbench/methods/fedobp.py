@@ -38,7 +38,7 @@ from fedbench.module.weights import Weights
 
 @dataclass(eq=False)
 class MergedByScore(Weights):
-    """A client's start, the mask of its personal entries of `whole`, and the scores of the mask."""
+    """A client's start, the mask of its personal entries of `vector_of`, and the scores of the mask."""
 
     mask: Tensor
     scores: Tensor
@@ -81,7 +81,7 @@ class FedOBP(Method["FedOBP.Options", "FedOBP.State"]):
 
     @dataclass
     class State(PrivateState):
-        """local: `whole` of the last trained model; moved: its change in training; ema: earlier scores."""
+        """local: `vector_of` of the last trained model; moved: its change in training; ema: earlier scores."""
 
         local: Tensor | None = None
         moved: Tensor | None = None
@@ -110,7 +110,7 @@ class FedOBP(Method["FedOBP.Options", "FedOBP.State"]):
 
     @cached_property
     def part(self) -> Entries:
-        """S, the entries of `whole` that may be personal."""
+        """S, the entries of `vector_of` that may be personal."""
         layout = self.context.layout
         if self.options.scope == "head":
             return Entries(layout.mask("head"))
@@ -118,11 +118,11 @@ class FedOBP(Method["FedOBP.Options", "FedOBP.State"]):
 
     @cached_property
     def slots(self) -> Sequence[Slot]:
-        """The tensors of `whole`, each at its place in the vector."""
+        """The tensors of `vector_of`, each at its place in the vector."""
         layout = self.context.layout
         return [*layout.params, *(shifted_slots(layout.buffers, layout.size) if self.options.include_buffers else [])]
 
-    def whole(self, weights: Weights) -> Tensor:
+    def vector_of(self, weights: Weights) -> Tensor:
         """The compared, kept and merged vector: parameters `[N]`, and with `include_buffers` the statistics."""
         return torch.cat([weights.params, weights.buffers]) if self.options.include_buffers else weights.params
 
@@ -132,15 +132,15 @@ class FedOBP(Method["FedOBP.Options", "FedOBP.State"]):
         known = state.moved if options.score == "gradient" else state.local
         if known is None and (options.score == "gradient" or options.first_participation == "global"):
             return shared
-        mine = self.whole(client.initial) if state.local is None else state.local
+        mine = self.vector_of(client.initial) if state.local is None else state.local
         scores = self._scores(client, mine, shared)
         mask = self.mask(scores)
-        merged, size = choose(mask, mine, self.whole(shared)), self.context.layout.size
+        merged, size = choose(mask, mine, self.vector_of(shared)), self.context.layout.size
         buffers = merged[size:] if options.include_buffers else shared.buffers
         return MergedByScore(merged[:size], buffers, shared.counters, mask, scores)
 
     def _scores(self, client: Client[State], mine: Tensor, shared: Weights) -> Tensor:
-        """Scores of `whole`, float64, averaged with the earlier ones."""
+        """Scores of `vector_of`, float64, averaged with the earlier ones."""
         scores, share = self._raw_scores(client, mine, shared), self.options.score_ema
         if share and client.state.ema is not None:
             scores = (1 - share) * scores + share * client.state.ema
@@ -150,7 +150,7 @@ class FedOBP(Method["FedOBP.Options", "FedOBP.State"]):
         if self.options.score == "gradient":
             assert client.state.moved is not None
             return client.state.moved.to(torch.float64)
-        distance = mine.to(torch.float64) - self.whole(shared)
+        distance = mine.to(torch.float64) - self.vector_of(shared)
         if self.options.score == "obp":
             return distance.square_()
         learner, at = client.learner, shared.replace(params=mine[: self.context.layout.size])
@@ -177,9 +177,9 @@ class FedOBP(Method["FedOBP.Options", "FedOBP.State"]):
 
     def train(self, client: Client[State], received: Weights) -> Upload:
         trained, state = client.fit(received, client.train), client.state
-        state.local = self.whole(trained)
+        state.local = self.vector_of(trained)
         if self.options.score == "gradient":
-            state.moved = (state.local - self.whole(received)).abs_()
+            state.moved = (state.local - self.vector_of(received)).abs_()
         merged = received if isinstance(received, MergedByScore) else None
         if self.options.score_ema and merged is not None:
             state.ema = merged.scores

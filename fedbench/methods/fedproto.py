@@ -39,7 +39,7 @@ from fedbench.module.weights import Weights
 
 
 @dataclass(eq=False)
-class Taught(Weights):
+class ModelWithPrototypes(Weights):
     """A trained model, and the prototypes that the client had received for it."""
 
     prototypes: "Prototypes | None"
@@ -104,7 +104,7 @@ class FedProto(Method["FedProto.Options", PrivateState, "FedProto.Server"]):
         upload.add(prototypes=sparse(means.to(dtype), classes * means.shape[1]))
         if self.options.weighting == "samples":
             upload.add(counts=sparse(counts.to(dtype), classes))
-        upload.trained = Taught(**vars(trained), prototypes=prototypes)
+        upload.trained = ModelWithPrototypes(**vars(trained), prototypes=prototypes)
         return upload
 
     def personal(self, client: Client, model: Weights, point: Point) -> Weights | Predictor:

@@ -126,7 +126,7 @@ class FedSelect(Method["FedSelect.Options", "FedSelect.State"]):
         state = client.state
         mask = torch.zeros_like(received.params, dtype=torch.bool) if state.mask is None else state.mask
         trained = self._in_turns(client, received, mask)
-        state.trained, state.mask = trained.params, self._grown(client, mask, received.params, trained.params)
+        state.trained, state.mask = trained.params, self._next_mask(client, mask, received.params, trained.params)
         state.kept = state.mask if self.options.newly_selected == "keep_local" else mask
         return self.upload(
             client,
@@ -166,7 +166,7 @@ class FedSelect(Method["FedSelect.Options", "FedSelect.State"]):
         memory["optimizer"] = {key: velocity * part for key, velocity in memory.get("optimizer", {}).items()}
         return memory
 
-    def _grown(self, client: Client[State], mask: Tensor, start: Tensor, trained: Tensor) -> Tensor:
+    def _next_mask(self, client: Client[State], mask: Tensor, start: Tensor, trained: Tensor) -> Tensor:
         """GradSelect: the next mask `[N]` in rounds in which masks grow; start: the received model."""
         options, state = self.options, client.state
         if client.round % options.mask_interval:

@@ -87,12 +87,12 @@ class GPFL(Method["GPFL.Options"]):
         return self.embeddings.take(model.params).view(-1, self.condition.size)
 
     def receive(self, client: Client) -> Weights:
-        return self.conditioned(client, super().receive(client))
+        return self.with_condition(client, super().receive(client))
 
     def idle_model(self, client: Client) -> Weights:
-        return self.conditioned(client, super().idle_model(client))
+        return self.with_condition(client, super().idle_model(client))
 
-    def conditioned(self, client: Client, model: Weights) -> Weights:
+    def with_condition(self, client: Client, model: Weights) -> Weights:
         """The model with the client's mixture of its embeddings as conditional input."""
         rows = self.rows(model)
         counts = client.train.labels.bincount(minlength=len(rows)).to(rows)

@@ -36,7 +36,7 @@ from fedbench.module.weights import Weights
 
 
 @dataclass(eq=False)
-class Chosen(Weights):
+class ChosenModel(Weights):
     """The model of the lowest loss, and its number."""
 
     cluster: int
@@ -100,15 +100,15 @@ class IFCA(Method["IFCA.Options", PrivateState, "IFCA.Server"]):
         heads = [getattr(message, f"head{place}") for place in others]
         return [first, *(first.replace(params=self.part.put(first.params, head)) for head in heads)]
 
-    def receive(self, client: Client) -> Chosen:
+    def receive(self, client: Client) -> ChosenModel:
         models, cluster = self.models(client), 0
         if len(models) > 1:
             losses = [client.learner.loss(model, client.train) for model in models]
             cluster = losses.index(min(losses))
-        return Chosen(**vars(models[cluster]), cluster=cluster)
+        return ChosenModel(**vars(models[cluster]), cluster=cluster)
 
     def train(self, client: Client, received: Weights) -> Upload:
-        assert isinstance(received, Chosen)
+        assert isinstance(received, ChosenModel)
         if self.options.average == "models":
             trained = client.fit(received, client.train)
         else:
@@ -128,7 +128,7 @@ class IFCA(Method["IFCA.Options", PrivateState, "IFCA.Server"]):
             own = [place for place, u in enumerate(uploads) if int(u.cluster) == number]
             model = self.mean_model([uploads[place] for place in own]) if own else before
             if own and slow:
-                params = moved(before.params, [uploads[i].params for i in own], [weights[i] for i in own])
+                params = move_towards(before.params, [uploads[i].params for i in own], [weights[i] for i in own])
                 model = model.replace(params=params)
             if self.options.shared == "body":
                 model = whole.replace(params=self.part.put(whole.params, self.part.take(model.params)))
@@ -141,6 +141,6 @@ class IFCA(Method["IFCA.Options", PrivateState, "IFCA.Server"]):
         return super().global_model(server, initial) if self.options.clusters == 1 else None
 
 
-def moved(before: Tensor, trained: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
+def move_towards(before: Tensor, trained: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
     """A vector plus the weighted sum of its moves to others; the weights sum to 1 at most."""
     return weighted_mean([before, *trained], [1 - sum(weights), *weights])

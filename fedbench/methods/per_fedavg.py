@@ -97,13 +97,13 @@ class PerFedAvg(Method["PerFedAvg.Options"]):
         return ahead.sub_(behind).div_(2 * delta)
 
     def personal(self, client: Client, model: Weights, point: Point) -> Weights:
-        return self.adapted(client, model, self.options.adapt_steps)
+        return self.adapt(client, model, self.options.adapt_steps)
 
     def join(self, client: Client, received: Weights) -> Weights:
         """The received model after as many steps of adaptation as epochs."""
-        return self.adapted(client, received, client.epochs or 0)
+        return self.adapt(client, received, client.epochs or 0)
 
-    def adapted(self, client: Client, model: Weights, steps: int) -> Weights:
+    def adapt(self, client: Client, model: Weights, steps: int) -> Weights:
         """A_i: the model after steps with the full gradient of the client's training images."""
         rate = client.rate(self.options.alpha)
         if not (steps and self.options.alpha):

@@ -182,9 +182,9 @@ class PFedGate(Method["PFedGate.Options", "PFedGate.State"]):
                     gate.step_model(training, batch)
         gate.finish()
         client.state.gate = copy_of_state(gate.gate)
-        return self._packed(client, received, training.weights, gate)
+        return self._make_upload(client, received, training.weights, gate)
 
-    def _packed(self, client: Client[State], received: Weights, trained: Weights, gate: "GateTraining") -> Upload:
+    def _make_upload(self, client: Client[State], received: Weights, trained: Weights, gate: "GateTraining") -> Upload:
         """The upload: of a sparse model the blocks kept in some step; the others stay as received."""
         traces = {"gate": float(torch.stack(gate.means).mean())} if gate.means else {}
         if self.sparsity(client) == 1:
@@ -313,7 +313,7 @@ class GateTraining:
 
     def step_model(self, training: Training, batch: Any) -> None:
         """Step (b): the gradient is taken at the adapted model, which the module's hooks see."""
-        training.step(batch, at=partial(self._adapted, batch[0]))
+        training.step(batch, at=partial(self._adapt, batch[0]))
 
     def edit(self, g: Tensor, w: Tensor) -> None:
         """Converts the gradient at the adapted model to that of the shared one, clipped to `clip`."""
@@ -327,7 +327,7 @@ class GateTraining:
         if self.memory is not None:
             self.memory["optimizer"] = self._optimizer.state_dict()["state"]
 
-    def _adapted(self, x: Tensor, w: Tensor) -> Tensor:
+    def _adapt(self, x: Tensor, w: Tensor) -> Tensor:
         self._look(x, train=self.joint)
         self.kept |= self.stays.bool()
         self.means.append(self.factors.detach().mean())

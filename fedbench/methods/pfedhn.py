@@ -126,7 +126,7 @@ class PFedHN(Method["PFedHN.Options", PrivateState, "PFedHN.Server"]):
             trained = client.fit(model, client.train, f"join/{epoch}", Amount(epochs=1), step=local)
             moves = self.shared_params.take(model.params - trained.params)[None]
             *_, slopes = pulled_back(embedding[None], phi, moves, moves.new_ones(1))
-            (slope,) = clipped([slopes[0]], options.clip)
+            (slope,) = clip_gradients([slopes[0]], options.clip)
             embedding, velocity = step(embedding, slope, velocity, *settings)
             params = self.shared_params.put(trained.params, generate(embedding, phi))
             model = trained.replace(params=params)
@@ -194,7 +194,7 @@ class PFedHN(Method["PFedHN.Options", PrivateState, "PFedHN.Server"]):
         weights = torch.tensor(self.checked_weights(uploads), dtype=server.embeddings.dtype)
         weights *= len(uploads) if options.phi_update == "sum" else 1
         moves = torch.stack([u.params for u in uploads])
-        slopes = clipped(pulled_back(server.embeddings[own], server.phi, moves, weights), options.clip)
+        slopes = clip_gradients(pulled_back(server.embeddings[own], server.phi, moves, weights), options.clip)
         rate, own_rate = self.rates(self.context.train.decay(server.round))
         settings = options.server_momentum, options.server_weight_decay
         parts = zip(server.phi, slopes, server.velocity, strict=False)
@@ -235,7 +235,7 @@ def pulled_back(embeddings: Tensor, phi: Sequence[Tensor], moves: Tensor, weight
     return [*slopes, rows / weights[:, None]]
 
 
-def clipped(slopes: Sequence[Tensor], most: float | None) -> list[Tensor]:
+def clip_gradients(slopes: Sequence[Tensor], most: float | None) -> list[Tensor]:
     """Gradients scaled to this norm as one vector if they are longer."""
     length = sqrt(sum(float(slope.square().sum(dtype=torch.float64)) for slope in slopes))
     return [*slopes] if most is None or length <= most else [slope * (most / length) for slope in slopes]

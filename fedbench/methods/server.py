@@ -12,7 +12,7 @@ from typing_extensions import TypeVar
 from fedbench.aggregation.aggregator import Aggregator
 from fedbench.aggregation.rules.mean import Mean
 from fedbench.config import TrainConfig
-from fedbench.methods.state import Declared
+from fedbench.methods.state import DeclaredFields
 from fedbench.module import seeds
 from fedbench.module.layout import Layout
 from fedbench.module.masks import Entries
@@ -90,7 +90,7 @@ class Context:
         return bool(vars(self).get("_uses_rounds"))
 
     @contextmanager
-    def unnoted(self) -> Iterator[None]:
+    def allow_rounds(self) -> Iterator[None]:
         """A block in which the number of rounds may be read, because no result depends on it."""
         before = self.uses_rounds
         try:
@@ -112,7 +112,7 @@ Context.rounds = property(_noted_rounds, _set_rounds)  # type: ignore[assignment
 
 
 @dataclass
-class ServerState(Declared):
+class ServerState(DeclaredFields):
     """The server half's state, saved in checkpoints; a method adds fields, each with a default.
 
     Fields may hold the types of private states. params, buffers, counters: the shared part of the global model. round:

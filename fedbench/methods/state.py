@@ -5,7 +5,7 @@ from typing import Any
 from fedbench.errors import RunError
 
 
-class Declared:
+class DeclaredFields:
     """A dataclass that raises RunError for an undeclared attribute, which would be lost silently."""
 
     def __setattr__(self, name: str, value: Any) -> None:

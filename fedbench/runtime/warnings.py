@@ -27,7 +27,7 @@ def method_warnings(method: Method, name: str) -> list[str]:
             f"use a method that does: {able}"
         )
     check_trainers(method)
-    with context.unnoted():
+    with context.allow_rounds():
         lines = method.check()
         if isinstance(lines, str) or not isinstance(lines, Iterable):
             raise hook_error(method, "check", f"must return a list of lines to say; it returned {type_in_words(lines)}")

@@ -53,7 +53,9 @@ def test_the_trace_on_paper(fisher, batch, trace, monkeypatch):
     gradient, squares = run.learner.gradient, run.learner.squared_gradients
     run.learner.gradient = lambda *a: (None, torch.where(head, gradient(*a)[1], 0))
     run.learner.squared_gradients = lambda *a: torch.where(head, squares(*a), 0)
-    monkeypatch.setattr("fedbench.methods.fedas.shuffled", lambda c, stream, size, epochs: torch.arange(3).split(size))
+    monkeypatch.setattr(
+        "fedbench.methods.fedas.shuffled_batches", lambda c, stream, size, epochs: torch.arange(3).split(size)
+    )
     assert run.method.fisher_trace(client, run.initial) == pytest.approx(trace, abs=5e-7)
 
 

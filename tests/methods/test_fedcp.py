@@ -102,7 +102,7 @@ def test_equal_heads_give_the_policy_no_gradient():
 @pytest.mark.parametrize("mix", [0.0, 0.5, 1.0])
 def test_the_uploaded_head_is_a_mixture(mix):
     run = Simulation("fedcp", blobs([9, 17]), module=Mlp(norm=True), train=PLAIN, head_mix=mix).run(2)
-    layout, head, other = run.context.layout, run.context.layout.mask("head"), run.method.other
+    layout, head, other = run.context.layout, run.context.layout.mask("head"), run.method.global_head
     received, fit = run.log[0].after_agg[0], run.log[1].after_fit[0]
     assert torch.equal(fit.params[other], received.params[other])
     sent = run.method.shared_params.put(torch.zeros(layout.size, dtype=torch.float64), run.log[1].uploads[0].params)

@@ -44,14 +44,14 @@ def server(affinity, last, round=9, **options):
 
 def test_clients_are_chosen_by_affinity_then_in_a_circle():
     run = server([0, 0.2, 0, 0.5, 0, -1], [*range(6)], models=4)
-    assert run.method.chosen(run.server, 0) == [3, 1, 2, 4]
+    assert run.method.choose_models(run.server, 0) == [3, 1, 2, 4]
     few = server([0] * 6, [*range(6)], models=3)
-    assert few.method.chosen(few.server, 4) == [5, 0, 1]
+    assert few.method.choose_models(few.server, 4) == [5, 0, 1]
     few.server.last = [1, 4]
-    assert few.method.chosen(few.server, 4) == [1]
+    assert few.method.choose_models(few.server, 4) == [1]
     all_known = server([0] * 6, [1], pool="all", models=3)
     all_known.server.models = dict.fromkeys([0, 1, 2])
-    assert all_known.method.chosen(all_known.server, 0) == [1, 2]
+    assert all_known.method.choose_models(all_known.server, 0) == [1, 2]
 
 
 @pytest.mark.parametrize(("round", "share"), [(1, 1.0), (5, 0.6), (11, 0.0)])
@@ -63,9 +63,9 @@ def test_exploration_falls_by_the_round(round, share):
     for seed in range(60):
         object.__setattr__(run.context, "seed", seed)
         run.server.round = round
-        found.append(run.method.chosen(run.server, 0) != [1])
+        found.append(run.method.choose_models(run.server, 0) != [1])
     assert sum(found) / 60 == pytest.approx(share * 0.8, abs=0.16)
-    assert run.method.chosen(run.server, 0) == run.method.chosen(run.server, 0)
+    assert run.method.choose_models(run.server, 0) == run.method.choose_models(run.server, 0)
 
 
 def test_alone_and_without_a_part_held_out_it_is_local():
@@ -139,11 +139,11 @@ def test_alike_clients_find_each_other():
 
 def test_a_newcomer_mixes_models_of_others_that_it_has_no_affinity_to_yet():
     run = Simulation("fedfomo", blobs([9, 17, 12]), models=2).run(1)
-    chosen = run.method.chosen(run.server, 3)
+    chosen = run.method.choose_models(run.server, 3)
     assert len(set(chosen)) == 2
     assert set(chosen) <= {0, 1, 2}
     run.server.affinity[:] = torch.arange(3.0)  # of the others, which do not matter
-    assert run.method.chosen(run.server, 3) == chosen
+    assert run.method.choose_models(run.server, 3) == chosen
     data = blobs([20], seed=7)[0]
     loss = run.learner.loss
     assert loss(run.joined(data, 0), data) < loss(run.initial, data)

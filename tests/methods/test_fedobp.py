@@ -236,7 +236,7 @@ def test_what_is_received_is_a_mixture_of_own_and_global_numbers(score, include_
     for i in range(3):
         got, own, shared = mine.log[1].after_agg[i], mine.log[1].after_fit[i], mine.server
         mask = got.mask
-        whole = mine.method.whole
+        whole = mine.method.vector_of
         assert torch.equal(whole(got), torch.where(mask, whole(own), whole(shared)))
         assert 0 < int(mask.sum()) <= len(mask) // 2
         assert len(mask) == size + 10 * include_buffers

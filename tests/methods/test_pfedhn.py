@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fedbench.methods.pfedhn import clip_generated, clipped, generate, pulled_back, step
+from fedbench.methods.pfedhn import clip_generated, clip_gradients, generate, pulled_back, step
 from tests.methods.simulator import Mlp, Quadratic, Simulation, assert_near, blobs, close, targets
 
 SOME = lambda t: [0, 2] if t % 2 else [0, 1]  # noqa: E731
@@ -48,8 +48,8 @@ def test_gradients_are_clipped_exactly_and_those_of_private_entries_not():
     assert close(g, [1.5, 2, 100], digits=12)
     clip_generated(g, g, type("s", (), {"generated": exact([1, 1, 0]), "clip": exact(2.5)}))
     assert close(g, [1.5, 2, 100], digits=12)
-    assert close(torch.cat(clipped([exact([3]), exact([4])], 2.5)), [1.5, 2])
-    assert close(torch.cat(clipped([exact([3]), exact([4])], None)), [3, 4])
+    assert close(torch.cat(clip_gradients([exact([3]), exact([4])], 2.5)), [1.5, 2])
+    assert close(torch.cat(clip_gradients([exact([3]), exact([4])], None)), [3, 4])
     value, velocity = step(exact([2]), exact([1]), exact([10]), 0.1, 0.5, 0.25)
     assert close(torch.cat([value, velocity]), [2 - 0.1 * 6.5, 6.5])
 

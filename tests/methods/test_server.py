@@ -66,7 +66,7 @@ def four_rounds() -> Context:
 def test_a_run_that_has_read_the_number_of_its_rounds_is_known_by_it():
     context = four_rounds()
     assert not context.is_last(3)
-    with context.unnoted():
+    with context.allow_rounds():
         assert context.rounds == 4
     assert not context.uses_rounds, "a longer run would have seen the same"
     assert context.is_last(4)
