@@ -51,7 +51,7 @@ def quota(member: Path = Path("/proc/self/cgroup"), mounted: Path = Path("/sys/f
         lines = member.read_text().splitlines()
     except OSError:
         return inf
-    return min((_granted(group) for line in lines for group in _groups(line, mounted)), default=inf)
+    return min((_granted_cores(group) for line in lines for group in _groups(line, mounted)), default=inf)
 
 
 def _groups(line: str, mounted: Path) -> Iterator[Path]:
@@ -64,7 +64,7 @@ def _groups(line: str, mounted: Path) -> Iterator[Path]:
         yield mounted / ("cpu" if controllers else "") / group
 
 
-def _granted(group: Path) -> float:
+def _granted_cores(group: Path) -> float:
     """No limit is `max 100000` in version 2 and a quota of -1 in version 1."""
     with suppress(OSError, ValueError):
         files = (

@@ -84,7 +84,7 @@ def combine_by(
     )
 
 
-class Own(Aggregator):
+class FunctionAggregator(Aggregator):
     """A user's function `(vectors [n, N], weights [n], current [N]) -> vector [N]`; buffers are averaged."""
 
     def __init__(self, name: str, function: Callable[[Tensor, Tensor, Tensor], Tensor]) -> None:
@@ -94,15 +94,15 @@ class Own(Aggregator):
     def check(self, drawn: int, size: int) -> Iterable[str]:
         """Tries the function on zero vectors."""
         # No expanded tensor: `median` along a dimension of stride 0 returns memory that nobody wrote.
-        self._called(torch.zeros(drawn, size), torch.full((drawn,), 1 / drawn), torch.zeros(size))
+        self._call(torch.zeros(drawn, size), torch.full((drawn,), 1 / drawn), torch.zeros(size))
         return ()
 
     def combine(self, models: Sequence[Weights], weights: Sequence[float], current: Weights, memory: Memory) -> Weights:
         vectors = torch.stack([model.params for model in models])
-        params = self._called(vectors, vectors.new_tensor(weights), current.params.clone())
+        params = self._call(vectors, vectors.new_tensor(weights), current.params.clone())
         return combine_by(models, lambda buffers: weighted_mean(buffers, weights), params)
 
-    def _called(self, vectors: Tensor, weights: Tensor, current: Tensor) -> Tensor:
+    def _call(self, vectors: Tensor, weights: Tensor, current: Tensor) -> Tensor:
         try:
             found = self.function(vectors, weights, current)
         except Exception as error:

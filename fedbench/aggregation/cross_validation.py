@@ -19,7 +19,7 @@ from fedbench.aggregation.gaussians import (
     Moments,
     inverse,
     offsets_of,
-    shrunk,
+    shrink,
 )
 
 Betas = tuple[float, float]
@@ -72,7 +72,7 @@ def fold_held_out(
     moments: of every fold; local: statistics of some folds; start: the shrunk global statistics.
     """
     rest = [local([*moments[:number], *moments[number + 1 :]]) for number in range(len(folds))]
-    return [Fold.of(start, shrunk(own, eps), *held) for own, held in zip(rest, folds, strict=True)]
+    return [Fold.of(start, shrink(own, eps), *held) for own, held in zip(rest, folds, strict=True)]
 
 
 def validation(x: np.ndarray, folds: Sequence[Fold], start: Gaussians, prior: Tensor) -> tuple[float, np.ndarray]:
@@ -83,15 +83,15 @@ def validation(x: np.ndarray, folds: Sequence[Fold], start: Gaussians, prior: Te
     total, gradient, log_prior = 0.0, np.zeros(2), prior.log().numpy()
     for to in folds:
         means = start.means.numpy() + x[0] * to.means
-        solved = inverse(partial(torch.add, start.covariance, to.covariance, alpha=float(x[-1]), out=to.room))
-        slopes = solved(means)
+        solve = inverse(partial(torch.add, start.covariance, to.covariance, alpha=float(x[-1]), out=to.room))
+        slopes = solve(means)
         logits = to.features @ slopes.T + offsets_of(slopes, means) + log_prior
         shares = torch.from_numpy(logits).log_softmax(1).numpy()
         total -= (shares * to.member).sum() / len(logits)
         # Backwards by hand, with the same factor of the covariance.
         of_logits = (np.exp(shares) - to.member) / len(logits)
         of_offsets = of_logits.sum(0)[:, None]
-        through = solved(of_logits.T @ to.features - 0.5 * of_offsets * means)
+        through = solve(of_logits.T @ to.features - 0.5 * of_offsets * means)
         of_means = through - 0.5 * of_offsets * slopes
         along = dsymm(1.0, to.covariance.numpy().T, slopes.T, lower=True).T
         gradient += [(of_means * to.means).sum(), -(through * along).sum()]

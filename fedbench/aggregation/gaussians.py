@@ -85,7 +85,7 @@ def discriminant(gaussians: Gaussians, eps: float) -> tuple[Tensor, Tensor]:
     NaN if there is no solution.
     """
     means = gaussians.means.numpy()
-    slopes = inverse(lambda: shrunk(gaussians, eps).covariance)(means)
+    slopes = inverse(lambda: shrink(gaussians, eps).covariance)(means)
     return torch.from_numpy(slopes), torch.from_numpy(offsets_of(slopes, means))
 
 
@@ -94,7 +94,7 @@ def offsets_of(slopes: np.ndarray, means: np.ndarray) -> np.ndarray:
     return -0.5 * (means * slopes).sum(1)
 
 
-def shrunk(gaussians: Gaussians, eps: float) -> Gaussians:
+def shrink(gaussians: Gaussians, eps: float) -> Gaussians:
     """The statistics with the covariance (1 - eps) covariance + eps trace / H identity."""
     matrix = (1 - eps) * gaussians.covariance
     matrix.diagonal().add_(eps * gaussians.covariance.trace() / len(matrix))
@@ -112,11 +112,11 @@ def inverse(make: Callable[[], Tensor]) -> Callable[[np.ndarray], np.ndarray]:
         return lambda rows: dpotrs(factor, rows.T, lower=True)[0].T
     matrix = make().numpy().T
 
-    def solved(rows: np.ndarray) -> np.ndarray:
+    def solve(rows: np.ndarray) -> np.ndarray:
         *_, found, failed = dsysv(matrix, rows.T, lower=True)
         return np.full_like(rows, np.nan) if failed else found.T
 
-    return solved
+    return solve
 
 
 def packed_triangle(symmetric: Tensor) -> Tensor:

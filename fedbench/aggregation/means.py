@@ -85,7 +85,7 @@ def group_means(vectors: Sequence[Tensor], groups: Tensor) -> list[Tensor]:
     out, group = [torch.empty_like(vector) for vector in vectors], Groups(groups)
 
     def part(columns: slice) -> None:
-        rows = group.gathered(vectors, columns)
+        rows = group.gather(vectors, columns)
         finite = bool(rows.sum().isfinite())
         for piece in rows.split(PIECE, dim=1):
             group.average(piece, finite)
@@ -106,7 +106,7 @@ def masked_merge(vectors: Sequence[Tensor], masks: Tensor, groups: Tensor, weigh
     group, packed = Groups(groups), masks.cpu().numpy()
 
     def part(columns: slice) -> None:
-        rows = group.gathered(vectors, columns)
+        rows = group.gather(vectors, columns)
         common = _weighted_sum(rows.unbind(), weights).to(rows.dtype)
         chosen = torch.from_numpy(unpack_columns(packed, columns)).to(rows.device)
         pieces = (whole.split(PIECE, dim=-1) for whole in (chosen, rows, common))
@@ -132,7 +132,7 @@ class Groups(local):
         self.members = members.div_(members.sum(1, keepdim=True))
         self._rows = torch.empty(0, 0)
 
-    def gathered(self, vectors: Sequence[Tensor], columns: slice) -> Tensor:
+    def gather(self, vectors: Sequence[Tensor], columns: slice) -> Tensor:
         """The columns of all vectors `[n, c]`. Valid until the next call."""
         shape = len(vectors), columns.stop - columns.start
         if self._rows.shape != shape:

@@ -48,12 +48,13 @@ def _bounds(metadata: Iterable[Any]) -> str:
             limits |= {side: v for side in ("ge", "gt", "le", "lt") if (v := getattr(part, side, None)) is not None}
     low, high = limits.get("ge", limits.get("gt")), limits.get("le", limits.get("lt"))
     if low is not None and high is not None:
-        return f"in {'[' if 'ge' in limits else '('}{_plain(low)}, {_plain(high)}{']' if 'le' in limits else ')'}"
+        left, right = "[" if "ge" in limits else "(", "]" if "le" in limits else ")"
+        return f"in {left}{_format_number(low)}, {_format_number(high)}{right}"
     signs = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
-    return " ".join(f"{signs[side]} {_plain(value)}" for side, value in limits.items())
+    return " ".join(f"{signs[side]} {_format_number(value)}" for side, value in limits.items())
 
 
-def _plain(value: float) -> str:
+def _format_number(value: float) -> str:
     return str(value) if isinstance(value, int) else f"{value:g}"
 
 
@@ -77,19 +78,19 @@ def explain(error: ValidationError, root: type[BaseModel], prefix: str = "") -> 
         hint = f"did you mean {' or '.join(meant)}?" if meant else nearest(unknown, section.model_fields)
         return f"unknown key {where}: {hint}"
     if problem["type"] == "value_error":
-        return f"{key} = {_cut(value)}: {problem['msg'].removeprefix('Value error, ')}"
+        return f"{key} = {_shorten_value(value)}: {problem['msg'].removeprefix('Value error, ')}"
     if problem["type"] == "missing":
         return f"{key}: a value is required"
     if field is None:
         name = "a name, a class or a function, or " if "name" in section.model_fields else ""
-        return f"{key} = {_cut(value)}: must be {name}a mapping of the keys {', '.join(section.model_fields)}"
+        return f"{key} = {_shorten_value(value)}: must be {name}a mapping of the keys {', '.join(section.model_fields)}"
     takes = legal_of(field)
     article = "a " if takes.startswith(("number", "whole", "list", "path")) else ""
     empty = "at least one value" if problem["type"] == "too_short" else ""
-    return f"{key} = {_cut(value)}: must be {empty or article + takes}{_close(value, field)}"
+    return f"{key} = {_shorten_value(value)}: must be {empty or article + takes}{_close(value, field)}"
 
 
-def _cut(value: Any) -> str:
+def _shorten_value(value: Any) -> str:
     """The value as Python writes it, shortened to one line; for other objects, the type."""
     if not isinstance(value, str | int | float | list | tuple | dict | Path | None):
         return f"an object of type {type(value).__name__}"

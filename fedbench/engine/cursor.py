@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from fedbench.engine.engine import Engine, Ledger
-from fedbench.engine.fit import Fit, Paired
+from fedbench.engine.fit import Fit, PairedBatches
 from fedbench.module.logs import Logs
 
 
@@ -61,7 +61,7 @@ class BatchCursor(Cursor):
         fit = request.fit
         size = engine.train.batch_size
         self._full = None if size == "full" else int(size)
-        self._second_size = fit.data.size if isinstance(fit.data, Paired) else None
+        self._second_size = fit.data.size if isinstance(fit.data, PairedBatches) else None
         self._plan = engine.plan(fit)
         self._data, self._second = engine.training_data(fit), engine.second_batches(fit)
         self._batches = self._walk()

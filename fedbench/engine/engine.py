@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from fedbench.config import TrainConfig
-from fedbench.engine.fit import AMOUNT, Amount, Batches, Fit, Move, Paired
+from fedbench.engine.fit import AMOUNT, Amount, Batches, Fit, Move, PairedBatches
 from fedbench.errors import ConfigError
 from fedbench.module import seeds
 from fedbench.module.flat import FlatModule
@@ -185,7 +185,7 @@ class Engine:
 
     def training_data(self, fit: Fit) -> Batches:
         """The data of a fit: augmented if possible, with random draws by their key and the stream."""
-        data = fit.data.first if isinstance(fit.data, Paired) else fit.data
+        data = fit.data.first if isinstance(fit.data, PairedBatches) else fit.data
         if getattr(data, "augmentation", None) is None:
             return data
         view: Batches = data.augmented(seeds.generator(*data.key, fit.stream, "augment"))  # type: ignore[attr-defined]
@@ -194,7 +194,7 @@ class Engine:
     def second_places(self, fit: Fit, device: torch.device | None = None) -> Iterator[Tensor] | None:
         """Endless places of batches of the second of paired data."""
         data = fit.data
-        if not isinstance(data, Paired):
+        if not isinstance(data, PairedBatches):
             return None
         orders = self.orders(data.second, data.stream, data.size, Amount(min_batch=fit.amount.min_batch), device)
         return chain.from_iterable(orders)
@@ -202,7 +202,7 @@ class Engine:
     def second_batches(self, fit: Fit) -> Iterator[tuple[Tensor, Tensor]] | None:
         """Endless batches of the second of paired data."""
         data, places = fit.data, self.second_places(fit)
-        return map(data.second.batch, places) if isinstance(data, Paired) and places is not None else None
+        return map(data.second.batch, places) if isinstance(data, PairedBatches) and places is not None else None
 
     def changes_batches(self, data: Batches) -> bool:
         """Whether the steps of a fit may see changed images: augmented, or changed by hooks."""
@@ -220,7 +220,7 @@ class Engine:
         elif move is not None and move.frozen == "eval":
             for name, module in self.flat.module.named_modules():
                 module.training = all(self._moving(name, move))
-        if len(data) == 1 or (isinstance(data, Paired) and len(data.second) == 1):
+        if len(data) == 1 or (isinstance(data, PairedBatches) and len(data.second) == 1):
             for norm in self._batchnorms.values():
                 norm.eval()
         try:

@@ -94,7 +94,7 @@ class Evaluator:
                     score[f"{primary}/{name}"] = part[primary]
         return score
 
-    def logged(self, weights: Weights, data: Batches) -> Score:
+    def module_metrics(self, weights: Weights, data: Batches) -> Score:
         """What the module logs in its test_step, else its validation_step, on the data, as `test_step/NAME`.
 
         Values are those of an epoch: by default means weighted by batch sizes. Raises ConfigError if the module has no
@@ -113,7 +113,7 @@ class Evaluator:
             self.evaluating(weights, *data.key),
             torch.no_grad(),
             self.flat.autocast(),
-            hooks.logs.captured() as values,
+            hooks.logs.capture() as values,
         ):
             getattr(module, f"on_{stage}_epoch_start")()
             for number, index in enumerate(self._in_order(data, self.batch_size)):

@@ -103,12 +103,12 @@ class WatchedLayer:
         self.name, self.layer, self.seen = name, layer, seen
 
     def __enter__(self) -> None:
-        self.handle = self.layer.register_forward_hook(self._called)
+        self.handle = self.layer.register_forward_hook(self._record_call)
 
     def __exit__(self, *_: Any) -> None:
         self.handle.remove()
 
-    def _called(self, _: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> None:
+    def _record_call(self, _: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> None:
         if self.name in self.seen or not args:
             raise RuntimeError(f"{self.name} is called twice, or by keyword")
         if output.requires_grad:
@@ -121,11 +121,11 @@ def layers_of(module: nn.Module) -> dict[str, nn.Module] | None:
     """The layers of the module's parameters, or None if a layer of another type has some or two share any."""
     layers = {name: part for name, part in module.named_modules() if any(True for _ in part.parameters(recurse=False))}
     held = [id(p) for part in layers.values() for p in part.parameters(recurse=False)]
-    known = all(type(part) in LAYER_RULES and _plain(part) for part in layers.values())
+    known = all(type(part) in LAYER_RULES and _rule_applies(part) for part in layers.values())
     return layers if known and len(held) == len(set(held)) else None
 
 
-def _plain(layer: nn.Module) -> bool:
+def _rule_applies(layer: nn.Module) -> bool:
     """Whether the rule of its type applies to this layer."""
     if isinstance(layer, nn.Conv2d):
         return layer.groups == 1 and layer.padding_mode == "zeros" and not isinstance(layer.padding, str)

@@ -48,7 +48,7 @@ class OneBatch:
 
 
 @dataclass
-class Paired:
+class PairedBatches:
     """Paired data: every step gets a batch of the first and one of `size` samples of the second.
 
     The first sets the steps of an epoch and is augmented; stream: names the order of the second.

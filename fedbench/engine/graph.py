@@ -121,7 +121,7 @@ class GraphGroup(Group[PlannedCursor]):
             self._seen[key] += count
             if key not in self._steps and self._seen[key] >= FREQUENT:
                 try:
-                    self._steps[key] = self._captured(cursor.row, cursor.look(size))
+                    self._steps[key] = self._capture_step(cursor.row, cursor.look(size))
                 except UnsupportedFitError as error:
                     self._refusals[self.kind.step_key] = str(error)  # is not tried again in every round
                     raise
@@ -147,7 +147,7 @@ class GraphGroup(Group[PlannedCursor]):
         step = self._steps.get((cursor.row, cursor.sizes[cursor.done]))
         return step is not None and not step.left
 
-    def _captured(self, row: int, batch: Batch) -> "CapturedStep":
+    def _capture_step(self, row: int, batch: Batch) -> "CapturedStep":
         """A step that leaves the same bits as its replay. Raises UnsupportedFitError."""
         stream, feed = self._streams[row], Feed(batch)
         rows = (self.rows.w, self.rows.g, self.rows.momentum, self.rows.losses, *self.rows.buffers, *self.rows.counters)

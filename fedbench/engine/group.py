@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from fedbench.engine.cursor import Cursor, FitRequest
 from fedbench.engine.engine import Engine
-from fedbench.engine.fit import Fit, Loss, Paired, Step
+from fedbench.engine.fit import Fit, Loss, PairedBatches, Step
 from fedbench.engine.module_optimizer import own_optimizer
 from fedbench.engine.optimizers import clip_gradient, rate_of, step_sgd
 from fedbench.engine.row_step import RowStep, UnsupportedFitError, check_step
@@ -98,8 +98,8 @@ def kind_of(engine: Engine, fit: Fit) -> Kind:
         moving=slots_with_one(mask, engine.flat.layout.params),
         masked=mask is not None,
         frozen="train" if fit.move is None else fit.move.frozen,
-        single_sample=len(data) == 1 or (isinstance(data, Paired) and len(data.second) == 1),
-        paired=isinstance(data, Paired),
+        single_sample=len(data) == 1 or (isinstance(data, PairedBatches) and len(data.second) == 1),
+        paired=isinstance(data, PairedBatches),
         edit=fit.step.edit and identity_of(fit.step.edit, "edit"),
         rate=rate_of(engine, fit),
     )

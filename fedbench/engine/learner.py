@@ -72,13 +72,13 @@ class Learner:
         # The names that methods use.
         self.module, self.layout, self.device, self.dtype = flat.module, flat.layout, flat.device, flat.dtype
         self.initial, self.preserve, self.redraw = flat.initial, flat.preserve, flat.redraw
-        self.evaluate, self.loss, self.logged = evaluator.evaluate, evaluator.loss, evaluator.logged
+        self.evaluate, self.loss, self.module_metrics = evaluator.evaluate, evaluator.loss, evaluator.module_metrics
         self.logits, self.features, self.forward_order = evaluator.logits, evaluator.features, evaluator.forward_order
         self.gradient, self.full_gradient = evaluator.gradient, evaluator.full_gradient
         self.squared_gradients = evaluator.squared_gradients
         if private is not None:
-            refused = partial(_refused, private.method)
-            self.loss = self.gradient = self.full_gradient = self.squared_gradients = refused
+            refuse = partial(_refuse, private.method)
+            self.loss = self.gradient = self.full_gradient = self.squared_gradients = refuse
         self.orders, self.changes_batches = self.engine.orders, self.engine.changes_batches
 
     @property
@@ -99,7 +99,7 @@ class Learner:
         return AMOUNT.steps_on(samples, self.train)
 
 
-def _refused(method: str, *given: Any, **more: Any) -> NoReturn:
+def _refuse(method: str, *given: Any, **more: Any) -> NoReturn:
     refuse_method(method, "takes losses or gradients of a client's samples beside its steps")
 
 

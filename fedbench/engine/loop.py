@@ -125,7 +125,7 @@ class Training:
         for position, (first, *rest) in enumerate(groups):
             hooks.logs.in_step, self._position = True, position
             batch = self.fetch(first)
-            go_on = hooks("on_train_batch_start", self._seen(batch), position) != -1
+            go_on = hooks("on_train_batch_start", self._batch_for_module(batch), position) != -1
             if go_on:
                 yield give(first, rest)
                 context.update(global_step=context.global_step + self._ends_step)
@@ -137,7 +137,7 @@ class Training:
                 break
             if "on_train_batch_end" in hooks.calls:
                 scaled = self.loss if self.loss is None or self._every == 1 else self.loss / self._every
-                hooks("on_train_batch_end", result_of(self.output, scaled), self._seen(batch), position)
+                hooks("on_train_batch_end", result_of(self.output, scaled), self._batch_for_module(batch), position)
             self._advance("step", position + 1, plateau=True)
 
     def fetch(self, index: Tensor) -> Any:
@@ -234,10 +234,10 @@ class Training:
         module = self.engine.flat.module
         if self.fit.loss is not None:
             return self.fit.loss.of(module, batch, self.needs)
-        seen = self._seen(batch)
+        seen = self._batch_for_module(batch)
         return module.training_step(seen, self._position) if self._with_index else module.training_step(seen)
 
-    def _seen(self, batch: Any) -> Any:
+    def _batch_for_module(self, batch: Any) -> Any:
         """The batch as the module expects it."""
         return batch_for(self.engine.flat.module, batch) if self._structured else batch
 

@@ -82,7 +82,7 @@ def restrain(optimizer: Optimizer, schedulers: list[Any], engine: Engine, fit: F
     """
     if fit.memory and "optimizer" in fit.memory:
         held = fit.memory["optimizer"]
-        state = _cloned(held) if fit.step.rule is None else by_tensor(held, engine.flat.layout)
+        state = _clone_state(held) if fit.step.rule is None else by_tensor(held, engine.flat.layout)
         optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
     if fit.memory and schedulers and SCHEDULE in fit.memory:
         _go_on(optimizer, schedulers, fit.memory[SCHEDULE])
@@ -180,11 +180,11 @@ def advance(
             continue
         if not plateau:
             config.scheduler.step()
-        elif (value := _monitored(config, metrics())) is not None:
+        elif (value := _monitored_value(config, metrics())) is not None:
             config.scheduler.step(value)
 
 
-def _monitored(config: Any, metrics: dict[str, Any]) -> Any:
+def _monitored_value(config: Any, metrics: dict[str, Any]) -> Any:
     if config.monitor not in metrics and config.strict:
         others = f", monitor one of {', '.join(sorted(metrics))}" if metrics else ""
         raise ConfigError(
@@ -215,5 +215,5 @@ def as_vectors(state: OptimizerState, layout: Layout) -> OptimizerState:
     return flat
 
 
-def _cloned(state: OptimizerState) -> OptimizerState:
+def _clone_state(state: OptimizerState) -> OptimizerState:
     return {k: {n: v.clone() if isinstance(v, Tensor) else v for n, v in s.items()} for k, s in state.items()}

@@ -70,9 +70,9 @@ class Stepper:
 
     def step(self, closure: Closure) -> None:
         """One step; `closure` computes loss and gradient, or returns None to skip the batch."""
-        self.optimizer.step(closure if self._most is None else partial(self._clipped, closure))  # type: ignore[arg-type]
+        self.optimizer.step(closure if self._most is None else partial(self._compute_and_clip, closure))  # type: ignore[arg-type]
 
-    def _clipped(self, closure: Closure) -> Tensor | None:
+    def _compute_and_clip(self, closure: Closure) -> Tensor | None:
         loss = closure()
         drop_frozen_gradients(self._engine, self._fit)
         assert self._most is not None
@@ -178,19 +178,19 @@ class FlatStepper(Stepper):
                 if value is None or not value.dim():
                     whole[name] = value if value is None else value.clone()
                 else:
-                    whole.setdefault(name, self._before(name))[part] = value
+                    whole.setdefault(name, self._resumed_vector(name))[part] = value
         if self._frozen is not None:
             assert self._trainable is not None
             for name, value in whole.items():
                 if value is not None and value.dim():
-                    whole[name] = choose(self._trainable, value, self._before(name))
+                    whole[name] = choose(self._trainable, value, self._resumed_vector(name))
         return whole
 
     def release(self) -> None:
         if self._reuse_key is not None:
             self._engine.idle_optimizers[self._reuse_key] = self.optimizer
 
-    def _before(self, name: str) -> Tensor:
+    def _resumed_vector(self, name: str) -> Tensor:
         """A whole vector of the state that this fit continues; zero without one."""
         value = self._resumed.get(name)
         return torch.zeros_like(self.g) if value is None else value.clone()

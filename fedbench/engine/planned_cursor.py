@@ -12,14 +12,14 @@ from torch import Tensor
 from fedbench.data.split import join_splits
 from fedbench.engine.cursor import Batch, Cursor, FitRequest
 from fedbench.engine.engine import Engine
-from fedbench.engine.fit import Batches, Paired
+from fedbench.engine.fit import Batches, PairedBatches
 
 Size = tuple[int, ...]
 """Samples in a batch, of both data sets if they are paired."""
 
 
 @dataclass(frozen=True)
-class Places:
+class BatchPlaces:
     """The places of a step's batch, those of the second data set, and the random numbers of its augmentation."""
 
     index: Tensor
@@ -43,14 +43,17 @@ class PlannedCursor(Cursor):
         # On the CPU: many places are sent at once.
         self.device, cpu = engine.flat.device, torch.device("cpu")
         plan, data = engine.plan(request.fit, cpu), request.fit.data
-        self.data, self.second = engine.training_data(request.fit), data.second if isinstance(data, Paired) else None
+        self.data, self.second = (
+            engine.training_data(request.fit),
+            data.second if isinstance(data, PairedBatches) else None,
+        )
         draw, seconds = getattr(self.data, "draw", None), engine.second_places(request.fit, cpu)
         self._last = len(plan[-1]) if plan else 0
         self.sizes: list[Size] = []
         self.logs_of: dict[Size, list[Tensor]] = defaultdict(list)
-        self.waiting: dict[Size, deque[Places]] = defaultdict(deque)
+        self.waiting: dict[Size, deque[BatchPlaces]] = defaultdict(deque)
         for index in chain.from_iterable(plan):
-            places = Places(index, next(seconds) if seconds else None, draw(len(index)) if draw else {})
+            places = BatchPlaces(index, next(seconds) if seconds else None, draw(len(index)) if draw else {})
             self.sizes.append(places.size)
             self.waiting[places.size].append(places)
 
@@ -62,7 +65,7 @@ class PlannedCursor(Cursor):
         batches = gather_batches([(self, [self.waiting[size][0]])])
         return Batch(batches.index[0], [tensor[0] for tensor in batches.tensors], ends_epoch=False)
 
-    def take(self, size: Size, most: int) -> list[Places]:
+    def take(self, size: Size, most: int) -> list[BatchPlaces]:
         """The places of the next batches of a size."""
         waiting = self.waiting[size]
         return [waiting.popleft() for _ in range(min(most, len(waiting)))]
@@ -79,7 +82,7 @@ class PlannedCursor(Cursor):
             self.log(calls, row.unbind(0), size[0], ends_epoch=place + 1 == len(sizes))
 
 
-def gather_batches(taken: Sequence[tuple[PlannedCursor, Sequence[Places]]]) -> Batch:
+def gather_batches(taken: Sequence[tuple[PlannedCursor, Sequence[BatchPlaces]]]) -> Batch:
     """The batches at places of several fits, all of one size: `[n, b, ...]`, one fit after another."""
     cursors, device = [cursor for cursor, _ in taken], taken[0][0].device
     counts, places = [len(own) for _, own in taken], [place for _, own in taken for place in own]

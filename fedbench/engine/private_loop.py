@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value, vmap
 
 from fedbench.engine.engine import BatchPlan
-from fedbench.engine.fit import AMOUNT, Amount, Batches, Fit, Paired
+from fedbench.engine.fit import AMOUNT, Amount, Batches, Fit, PairedBatches
 from fedbench.engine.loop import At, Loop, Training
 from fedbench.engine.losses import trained_loss
 from fedbench.errors import ConfigError
@@ -53,7 +53,7 @@ class PrivateLoop(Loop):
                 )
 
     def run(self, fit: Fit, plan: BatchPlan) -> None:
-        if fit.loss is not None or isinstance(fit.data, Paired):
+        if fit.loss is not None or isinstance(fit.data, PairedBatches):
             refuse_method(self.private.method, "trains by a loss of its own")
         training = PrivateTraining(self, fit, plan)
         for batch in training:
@@ -63,7 +63,7 @@ class PrivateLoop(Loop):
     def training(self, fit: Fit) -> NoReturn:
         refuse_method(self.private.method, "makes gradient steps of its own")
 
-    def expected(self, count: int, batch_size: int | str | None = None) -> int:
+    def expected_batch_size(self, count: int, batch_size: int | str | None = None) -> int:
         """The expected number of samples in a batch of `count` samples."""
         size = self.train.batch_size if batch_size is None else batch_size
         return count if size == "full" else min(count, int(size))
@@ -77,7 +77,7 @@ class PrivateLoop(Loop):
         device: torch.device | None = None,
     ) -> Iterator[list[Tensor]]:
         """Endless epochs of Poisson samples, which may be empty; as many in an epoch as it has usual batches."""
-        count, size = len(data), self.expected(len(data), batch_size)
+        count, size = len(data), self.expected_batch_size(len(data), batch_size)
         draw = seeds.generator(*data.key, stream, "poisson", self.ledger.steps)
         while True:
             drawn = (torch.rand(ceil(count / size), count, generator=draw, dtype=torch.float64) < size / count).unbind()
@@ -95,7 +95,7 @@ class PrivateTraining(Training):
         self._slots = [s for s, p in zip(flat.layout.params, flat.parameters, strict=True) if p.requires_grad]
         self._moving = None if mask is None else torch.cat([mask[s.start : s.stop] for s in self._slots])
         self._model = OneSample(flat.module, self)
-        self._expected = engine.expected(len(fit.data))
+        self._expected = engine.expected_batch_size(len(fit.data))
         # Two fits of a client in a round, even of one stream, have noise of their own.
         self._noise = seeds.generator(*fit.data.key, fit.stream, "noise", engine.ledger.steps)
 

@@ -86,7 +86,7 @@ def probe_metrics(learner: Learner, data: Batches) -> None:
 def probe_logged(learner: Learner, data: Batches) -> None:
     """Tries the module's own evaluation on a client's samples. Raises ConfigError if it fails or logs nothing."""
     with as_config_error("evaluate.module_metrics"):
-        if len(data) and not learner.logged(learner.initial(), data):
+        if len(data) and not learner.module_metrics(learner.initial(), data):
             step = tested_by(learner.module)
             raise ConfigError(f"evaluate.module_metrics = true: the model's {step} logs no number; leave it out")
 

@@ -89,13 +89,13 @@ class RowStep:
         self.logs.clear()
         moving, others, batch, needs = tensors
         with torch.enable_grad(), self.autocast():
-            one = vmap(self._one, randomness=self._randomness) if stacked else self._one
+            one = vmap(self._step_one, randomness=self._randomness) if stacked else self._step_one
             loss, logged = one([*moving, *others], batch, needs)
         with torch.enable_grad():
             gradients = torch.autograd.grad(loss.sum(), moving, allow_unused=True, materialize_grads=True)
         return loss.detach(), gradients, logged
 
-    def _one(self, tensors: Tensors, batch: Tensors, needs: Tensors) -> tuple[Tensor, Tensors]:
+    def _step_one(self, tensors: Tensors, batch: Tensors, needs: Tensors) -> tuple[Tensor, Tensors]:
         state = SimpleNamespace(**dict(zip(self.needs, needs, strict=True)), **self.constants)
         seen = ((batch[0], batch[1]), (batch[2], batch[3])) if len(batch) == 4 else tuple(batch)
         with self._holding(tensors):
@@ -174,10 +174,10 @@ def check_step(step: RowStep, example: Sequence[Tensors], stacked: bool) -> None
 
 
 def _try(step: RowStep, example: Sequence[Tensors], stacked: bool) -> Tensor:
-    def copied(tensor: Tensor) -> Tensor:
+    def copy_of(tensor: Tensor) -> Tensor:
         return torch.stack([tensor.detach()] * 2) if stacked else tensor.detach().clone()
 
-    moving, *others = ([copied(tensor) for tensor in tensors] for tensors in example)
+    moving, *others = ([copy_of(tensor) for tensor in tensors] for tensors in example)
     try:
         return step([[tensor.requires_grad_() for tensor in moving], *others], stacked)[0]
     except (UnsupportedFitError, ConfigError, torch.OutOfMemoryError):

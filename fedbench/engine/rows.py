@@ -76,9 +76,9 @@ class Rows:
         """Copies of the current weights of rows."""
         params = [torch.empty_like(self.w[row]) for row in rows]
         torch._foreach_copy_(params, [self.w[row] for row in rows])
-        return [Weights(own, *self._rest(row)) for own, row in zip(params, rows, strict=True)]
+        return [Weights(own, *self._buffers_and_counters(row)) for own, row in zip(params, rows, strict=True)]
 
-    def _rest(self, row: int) -> tuple[Tensor, Tensor]:
+    def _buffers_and_counters(self, row: int) -> tuple[Tensor, Tensor]:
         """Copies of a row's buffers and counters."""
         buffers = [whole[row].flatten().to(self.w.dtype) for whole in self.buffers]
         counters = [whole[row].flatten().to(torch.int64) for whole in self.counters]

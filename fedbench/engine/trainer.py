@@ -193,7 +193,7 @@ def _as_asked(engine: Engine, steps: FitSteps) -> Iterator[None]:
         loss = fit.loss.of
         module.training_step = lambda batch, batch_idx: loss(module, batch, steps.needs)  # type: ignore[method-assign, misc]
     if own_optimizer(engine, fit):
-        module.configure_optimizers = lambda: _configured(module, rounds_ahead(engine, fit))  # type: ignore[method-assign]
+        module.configure_optimizers = lambda: _configure_for_rounds(module, rounds_ahead(engine, fit))  # type: ignore[method-assign]
     else:
         # All parameters, frozen ones too: kept state is numbered by them, and without a gradient they do not move.
         optimizer = built_in_optimizer(engine, engine.flat.parameters, fit, sum(map(len, steps.plan)), flat=False)
@@ -205,7 +205,7 @@ def _as_asked(engine: Engine, steps: FitSteps) -> Iterator[None]:
             module.__dict__.pop(name, None)
 
 
-def _configured(module: LightningModule, rounds: int) -> Any:
+def _configure_for_rounds(module: LightningModule, rounds: int) -> Any:
     """The result of configure_optimizers, for as many fits as its schedules cover."""
     loop = module.trainer.fit_loop
     epochs = loop.max_epochs

@@ -26,7 +26,7 @@ from pydantic import Field
 from torch import Tensor
 
 from fedbench.config import TrainConfig
-from fedbench.engine.fit import Batches, Loss, Paired
+from fedbench.engine.fit import Batches, Loss, PairedBatches
 from fedbench.engine.losses import task_loss
 from fedbench.errors import ConfigError
 from fedbench.methods.base import About
@@ -75,7 +75,7 @@ class FedCT(CoTraining["FedCT.Options"]):
         if public is not None and options.combine == "union":
             data = Union(client.train, public)
         elif public is not None and options.public_weight:
-            data = Paired(client.train, public, public_batch(options.public_batch_size, self.context))
+            data = PairedBatches(client.train, public, public_batch(options.public_batch_size, self.context))
             loss = Loss(pooled_loss) if options.combine == "paired" else Loss(weighted_sum, lam=options.public_weight)
         return client.fit(received, data, loss=loss), {}
 

@@ -33,7 +33,7 @@ from pydantic import Field
 from torch import Tensor
 
 from fedbench.aggregation.privacy import LabelNoise, NumberNoise, epsilon_at
-from fedbench.engine.fit import Batches, Loss, Paired
+from fedbench.engine.fit import Batches, Loss, PairedBatches
 from fedbench.engine.losses import task_loss
 from fedbench.errors import ConfigError
 from fedbench.methods.base import About
@@ -105,7 +105,7 @@ class FedMosaic(CoTraining["FedMosaic.Options"]):
         elif (loss := self._loss(client, received, public, means)) is None:
             trained = client.fit(received, client.train)
         else:
-            trained = client.fit(received, Paired(client.train, public, self._public_batch), loss=loss)
+            trained = client.fit(received, PairedBatches(client.train, public, self._public_batch), loss=loss)
         traces = means.traces()
         if self.options.trace_bound and public is not None:
             traces |= self._bound_terms(client, received, public, traces["lambda"])

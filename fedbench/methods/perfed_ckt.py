@@ -23,7 +23,7 @@ from pydantic import Field
 from torch import Tensor
 
 from fedbench.aggregation.clusters import k_means, nearest_centre
-from fedbench.engine.fit import Batches, Loss, Paired
+from fedbench.engine.fit import Batches, Loss, PairedBatches
 from fedbench.engine.losses import task_loss
 from fedbench.methods.base import About
 from fedbench.methods.client import Client
@@ -61,7 +61,7 @@ class PerFedCKT(PublicExchange["PerFedCKT.Options", "PerFedCKT.Server"]):
         data: Batches = client.train
         if "target" in client.message and options.lam:
             public = PublicLabels(client.public, client.message.target)
-            data = Paired(client.train, public, public_batch(options.public_batch_size, self.context))
+            data = PairedBatches(client.train, public, public_batch(options.public_batch_size, self.context))
             loss = Loss(pull_of_probs if options.signal == "probs" else pull_of_logits, lam=options.lam)
         trained = client.fit(received, data, loss=loss)
         upload = self.upload(client, trained)

@@ -32,7 +32,7 @@ from fedbench.aggregation.gaussians import (
     mixed_gaussians,
     one_thread,
     packed_triangle,
-    shrunk,
+    shrink,
     statistics,
     unpacked_triangle,
 )
@@ -238,7 +238,7 @@ def adapt_statistics(
     moments = [Moments.of(*part, classes) for part in parts]
     betas = fixed_betas(options)
     if betas is None:
-        start = shrunk(common, eps)
+        start = shrink(common, eps)
         folds = fold_held_out(parts[:-1], moments[:-1], local, start, eps)
         limits = options.beta_max_iter, options.beta_gtol
         betas = best_betas(folds, start, prior, options.single_beta, *limits) or last

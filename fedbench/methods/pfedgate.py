@@ -215,7 +215,7 @@ class PFedGate(Method["PFedGate.Options", "PFedGate.State"]):
         return torch.cat(found)
 
     def adapt(self, client: Client[State], model: Weights, factors: Tensor) -> Weights:
-        return model.replace(params=self.blocks.scaled(model.params, factors * self.keep(client, factors)))
+        return model.replace(params=self.blocks.scale(model.params, factors * self.keep(client, factors)))
 
 
 def fit_amount(samples: int) -> Amount:
@@ -306,7 +306,7 @@ class GateTraining:
             for index in places:
                 batch = self.client.train.batch(index)
                 self._look(batch[0], train=True)
-                adapted = model.replace(params=self.blocks.scaled(model.params, self.scale))
+                adapted = model.replace(params=self.blocks.scale(model.params, self.scale))
                 loss, gradient = self.client.learner.gradient(adapted, batch, task_loss)
                 self._descend(gradient, model.params)
                 self.client.learner.ledger.add(loss)
@@ -319,7 +319,7 @@ class GateTraining:
         """Converts the gradient at the adapted model to that of the shared one, clipped to `clip`."""
         if self.joint:
             self._descend(g, w)
-        g.copy_(self.blocks.scaled(g, self.scale))
+        g.copy_(self.blocks.scale(g, self.scale))
         shorten(g, self.clip)
 
     def finish(self) -> None:
@@ -331,7 +331,7 @@ class GateTraining:
         self._look(x, train=self.joint)
         self.kept |= self.stays.bool()
         self.means.append(self.factors.detach().mean())
-        return self.blocks.scaled(w, self.scale)
+        return self.blocks.scale(w, self.scale)
 
     def _look(self, x: Tensor, train: bool) -> None:
         """The factors for a batch; a batch of one never updates the gate's BatchNorm."""

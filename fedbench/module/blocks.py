@@ -35,7 +35,7 @@ class Blocks:
         """`[N]`: the value of every element's block; values `[L]`."""
         return values.repeat_interleave(torch.tensor(self.sizes, device=values.device))
 
-    def scaled(self, vector: Tensor, values: Tensor) -> Tensor:
+    def scale(self, vector: Tensor, values: Tensor) -> Tensor:
         """`[N]`: every element of a vector times the value of its block; values `[L]`."""
         # A third of the time of spreading the values first.
         parts = zip(vector.split(self.sizes), values.unbind(), strict=True)

@@ -20,12 +20,12 @@ def copies_in(module: nn.Module) -> dict[str, str | None]:
     """
     copies: dict[str, str | None] = {}
     for name, part in module.named_modules():
-        if not name or any(is_under(name, copy) for copy in copies) or _untouched(module, name):
+        if not name or any(is_under(name, copy) for copy in copies) or _is_kept_by_peft(module, name):
             continue
         if isinstance(part, AveragedModel):
             same = _original(module, name, part.module, _equal)
             copies[f"{name}.module"] = _original(module, name, part.module, _alike) if same is None else same
-        elif _frozen(part) and (original := _original(module, name, part, _equal)) is not None:
+        elif _is_frozen(part) and (original := _original(module, name, part, _equal)) is not None:
             copies[name] = original
     return {
         unwrapped_name(copy): original if original is None else unwrapped_name(original)
@@ -69,13 +69,13 @@ def _alike(own: Parameters, others: Parameters) -> bool:
     return all(other.requires_grad and (other.shape, other.dtype) == (p.shape, p.dtype) for p, other in both)
 
 
-def _untouched(module: nn.Module, name: str) -> bool:
+def _is_kept_by_peft(module: nn.Module, name: str) -> bool:
     """Whether peft keeps this part as it was, beside a copy that it trains: it never changes."""
     path, _, own = name.rpartition(".")
     return own == "original_module" and type(module.get_submodule(path)).__name__ == "ModulesToSaveWrapper"
 
 
-def _frozen(part: nn.Module) -> bool:
+def _is_frozen(part: nn.Module) -> bool:
     return not any(p.requires_grad for p in part.parameters())
 
 

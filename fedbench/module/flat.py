@@ -91,8 +91,8 @@ class FlatModule:
         """A copy of the module's current numbers."""
         return Weights(
             params=self.w.clone(),
-            buffers=_joined([self.buffer(s) for s in self.layout.buffers], self.dtype, self.device),
-            counters=_joined([self.buffer(s) for s in self.layout.counters], torch.int64, torch.device("cpu")),
+            buffers=_concatenate([self.buffer(s) for s in self.layout.buffers], self.dtype, self.device),
+            counters=_concatenate([self.buffer(s) for s in self.layout.counters], torch.int64, torch.device("cpu")),
         )
 
     def load(self, weights: Weights) -> None:
@@ -238,7 +238,7 @@ class FlatModule:
                 )
 
 
-def _joined(tensors: list[Tensor], dtype: torch.dtype, device: torch.device) -> Tensor:
+def _concatenate(tensors: list[Tensor], dtype: torch.dtype, device: torch.device) -> Tensor:
     flat = [t.reshape(-1).to(dtype) for t in tensors]
     return torch.cat(flat).to(device) if flat else torch.zeros(0, dtype=dtype, device=device)
 

@@ -182,7 +182,7 @@ def _takes_index(step: Callable[..., Any]) -> bool:
 
 
 def _refusal(module_name: str, name: str) -> Any:
-    def refused(*_: Any, **__: Any) -> NoReturn:
+    def refuse_call(*_: Any, **__: Any) -> NoReturn:
         raise ConfigError(f"{module_name} calls self.{name}(), which the fast loop does not have: {USE_TRAINER}")
 
-    return refused
+    return refuse_call

@@ -117,7 +117,7 @@ class Layout:
 
     def masks(self, role: Role) -> Masks:
         """The entries of this role."""
-        return self._marked(self._of_role(role))
+        return self._masks_where(self._of_role(role))
 
     def under(self, prefixes: Iterable[str]) -> Masks:
         """The entries whose name starts with one of these dotted prefixes."""
@@ -126,15 +126,15 @@ class Layout:
         for prefix in prefixes:
             if not any(is_under(name, prefix) for name in names):
                 raise ConfigError(f"no parameter of the model is under '{prefix}': {nearest(prefix, names)}")
-        return self._marked(lambda slot: any(is_under(slot.name, prefix) for prefix in prefixes))
+        return self._masks_where(lambda slot: any(is_under(slot.name, prefix) for prefix in prefixes))
 
     def nothing(self) -> Masks:
-        return self._marked(lambda slot: False)
+        return self._masks_where(lambda slot: False)
 
     def everything(self) -> Masks:
-        return self._marked(lambda slot: True)
+        return self._masks_where(lambda slot: True)
 
-    def _marked(self, inside: Callable[[Slot], bool]) -> Masks:
+    def _masks_where(self, inside: Callable[[Slot], bool]) -> Masks:
         return Masks(_mark(self.params, self.size, inside), _mark(self.buffers, self.buffer_size, inside))
 
     def counters_beside(self, buffers: Tensor) -> Tensor:

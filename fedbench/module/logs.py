@@ -28,7 +28,7 @@ class LoggedValue:
         value = self.metric._forward_cache if self.metric is not None else self.values[-1]
         return None if value is None else torch.as_tensor(value)
 
-    def reduced(self) -> Tensor:
+    def reduce(self) -> Tensor:
         """The value of the epoch: as in Lightning, means are weighted by batch sizes."""
         if self.metric is not None:
             return torch.as_tensor(self.metric.compute())
@@ -63,7 +63,7 @@ class Logs:
             self.muted = before
 
     @contextmanager
-    def captured(self) -> Iterator[dict[str, float]]:
+    def capture(self) -> Iterator[dict[str, float]]:
         """Collects what the module logs in a pass, one number for each name, as of an epoch; leaves all else unchanged.
 
         The numbers are known after the block.
@@ -122,7 +122,7 @@ class Logs:
                 if entry.on_epoch:
                     found[f"{name}_step"] = last
             if entry.on_epoch and not self.in_step:
-                found[name] = entry.reduced()
+                found[name] = entry.reduce()
                 if entry.on_step:
                     found[f"{name}_epoch"] = found[name]
         return found
@@ -130,7 +130,7 @@ class Logs:
     def end_epoch(self) -> dict[str, float]:
         """One number for every name logged in this epoch; resets metric objects."""
         self.finished = self.callback_metrics()
-        values = {name: entry.reduced() for name, entry in self.entries.items()}
+        values = {name: entry.reduce() for name, entry in self.entries.items()}
         for entry in self.entries.values():
             if entry.metric is not None:
                 entry.metric.reset()

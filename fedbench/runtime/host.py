@@ -410,7 +410,7 @@ class Host:
                     score[name] = client.learner.evaluate(model.loss_of, getattr(client, part))[name]
             if self.config.evaluate.module_metrics and isinstance(model, Weights):
                 for part, score in found.items():
-                    score |= client.learner.logged(model, getattr(client, part))
+                    score |= client.learner.module_metrics(model, getattr(client, part))
             if self.config.evaluate.common_test and point != "new_clients" and len(client.test):
                 pooled = self.data.split(range(self.context.clients), "test", client.test.key)
                 found[COMMON] = client.learner.evaluate(predictor, pooled)

@@ -8,7 +8,7 @@ from fedbench.aggregation.gaussians import (
     Moments,
     discriminant,
     label_prior,
-    shrunk,
+    shrink,
     statistics,
 )
 
@@ -50,6 +50,6 @@ def problem(seed=0, count=40, spread=1.0):
     common = Gaussians(torch.rand(3, 2, dtype=torch.float64, generator=draw), f64([[1.5, 0.4], [0.4, 0.8]]))
     one, two, _ = make_folds(z, y, 2, 3)
     folds = [(statistics_of(*rest, common.means, 2, 1e-4, 1), *held) for rest, held in ((two, one), (one, two))]
-    start = shrunk(common, 1e-4)
-    tries = [Fold.of(start, shrunk(local, 1e-4), *held) for local, *held in folds]
+    start = shrink(common, 1e-4)
+    tries = [Fold.of(start, shrink(local, 1e-4), *held) for local, *held in folds]
     return dict(folds=tries, start=start, prior=label_prior(y, 3, 1e-4)), common, folds, z, y

@@ -10,7 +10,7 @@ from fedbench.aggregation.gaussians import (
     Gaussians,
     discriminant,
     packed_triangle,
-    shrunk,
+    shrink,
 )
 from tests.aggregation.features import logits, problem
 
@@ -61,7 +61,7 @@ def test_nothing_below_the_diagonal_is_read(definite):
     assert torch.equal(packed_triangle(half.covariance), packed_triangle(common.covariance))
     found = []
     for start, more in ((common, 0), (half, below)):
-        start = shrunk(start, 1e-4)
+        start = shrink(start, 1e-4)
         ends = (Gaussians(z[k : k + 3], torch.eye(2, dtype=torch.float64) * 2 + 0.5 + more) for k in (0, 3))
         tries = [Fold.of(start, end, z[k::2], y[k::2]) for k, end in enumerate(ends)]
         found.append(validation(np.array([0.3, 0.2]), tries, start, asked["prior"]))

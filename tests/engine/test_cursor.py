@@ -6,7 +6,7 @@ import torch
 from fedbench.config import TrainConfig
 from fedbench.engine.cursor import Batch, BatchCursor, FitRequest
 from fedbench.engine.engine import Ledger
-from fedbench.engine.fit import Amount, Fit, Paired
+from fedbench.engine.fit import Amount, Fit, PairedBatches
 from fedbench.engine.learner import Learner
 
 
@@ -57,7 +57,7 @@ def test_augmented_ones_are_drawn_one_after_another(stacking, blobs):
 
 
 def test_of_pairs_both_must_be_whole(stacking, blobs):
-    fit = Fit(stacking.initial(), Paired(blobs(16), blobs(11, key=(5,)), 8), amount=Amount(epochs=2))
+    fit = Fit(stacking.initial(), PairedBatches(blobs(16), blobs(11, key=(5,)), 8), amount=Amount(epochs=2))
     batches, whole = walked(stacking, fit)
     assert [len(batch.tensors) for batch in batches] == [4] * 4
     assert [len(batch.tensors[2]) for batch in batches] == [8, 3, 8, 3]

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from fedbench.engine.engine import Ledger
-from fedbench.engine.fit import Amount, Fit, Loss, Move, Paired, Step
+from fedbench.engine.fit import Amount, Fit, Loss, Move, PairedBatches, Step
 from fedbench.errors import ConfigError
 
 
@@ -115,7 +115,9 @@ def test_the_second_stream_never_decides_the_number_of_steps(learner, net, blobs
 
     trained = learner(net)
     trained.fit(
-        Fit(trained.initial(), Paired(blobs(18), blobs(7), 3, "public"), amount=Amount(epochs=1), loss=Loss(loss))
+        Fit(
+            trained.initial(), PairedBatches(blobs(18), blobs(7), 3, "public"), amount=Amount(epochs=1), loss=Loss(loss)
+        )
     )
     assert sizes == [(4, 3), (4, 3), (4, 1), (4, 3), (2, 3)]
 

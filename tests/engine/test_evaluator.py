@@ -202,7 +202,7 @@ def test_what_the_modules_own_test_step_logs_is_of_all_samples(learner, net, blo
     trained, data = learner(own_test(net)), blobs(18)
     trained.evaluator.batch_size = 8  # 8, 8 and 2
     weights = trained.fit(Fit(trained.initial(), data))
-    logged, score = trained.logged(weights, data), trained.evaluate(weights, data)
+    logged, score = trained.module_metrics(weights, data), trained.evaluate(weights, data)
     assert mean_of(logged, "test_step/loss") == pytest.approx(mean_of(score, "loss"))
     assert mean_of(logged, "test_step/right") == pytest.approx(mean_of(score, "accuracy"))
     found = {name: mean_of(logged, f"test_step/{name}") for name in ("batches", "last", "end")}
@@ -217,7 +217,7 @@ def test_it_changes_nothing(learner, net, blobs, same):
         first = trained.fit(Fit(trained.initial(), data))
         if trained is asked:
             before, random = dict(trained.ledger.logged), streams()
-            assert trained.logged(first, other) == trained.logged(first, other)
+            assert trained.module_metrics(first, other) == trained.module_metrics(first, other)
             assert (dict(trained.ledger.logged), streams()) == (before, random)
             assert trained.module.right._update_count == 0
     assert same(*(trained.fit(Fit(trained.initial(), data)) for trained in (asked, plain)))
@@ -230,9 +230,9 @@ def test_a_validation_step_does_and_no_step_is_refused(learner, net, blobs):
 
     only = {"test_step": LightningModule.test_step, "on_test_epoch_end": LightningModule.on_test_epoch_end}
     trained = learner(own_test(net, validation_step=validation_step, **only))
-    assert trained.logged(trained.initial(), blobs(4)) == {"validation_step/half": (2.0, 4)}
+    assert trained.module_metrics(trained.initial(), blobs(4)) == {"validation_step/half": (2.0, 4)}
     with pytest.raises(ConfigError, match="model Net has neither test_step nor validation_step"):
-        learner(net).logged(learner(net).initial(), blobs(4))
+        learner(net).module_metrics(learner(net).initial(), blobs(4))
     silent = learner(own_test(net, test_step=lambda self, batch: None, on_test_epoch_end=lambda self: None))
     with pytest.raises(ConfigError, match="the model's test_step logs no number; leave it out"):
         probe_logged(silent, blobs(4))

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fedbench.config import TrainConfig
-from fedbench.engine.fit import Amount, Fit, Loss, OneBatch, Paired, Step
+from fedbench.engine.fit import Amount, Fit, Loss, OneBatch, PairedBatches, Step
 
 
 def test_needs_of_step_and_loss_are_tensors_of_the_parameters_kind():
@@ -30,7 +30,7 @@ def test_data_of_one_batch_and_of_two_side_by_side():
     one = OneBatch(torch.arange(4), torch.arange(4) * 10, key=(1, 2))
     x, y = one.batch(torch.tensor([2, 0]))
     assert (len(one), x.tolist(), y.tolist()) == (4, [2, 0], [20, 0])
-    paired = Paired(one, OneBatch(torch.zeros(9), torch.zeros(9), key=(9,)), size=3)
+    paired = PairedBatches(one, OneBatch(torch.zeros(9), torch.zeros(9), key=(9,)), size=3)
     assert (len(paired), paired.key) == (4, (1, 2))
     assert paired.batch(torch.tensor([1]))[1].tolist() == [10]
 

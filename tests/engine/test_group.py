@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fedbench.config import TrainConfig
 from fedbench.engine.engine import Engine
-from fedbench.engine.fit import Fit, Loss, Move, Paired, Step
+from fedbench.engine.fit import Fit, Loss, Move, PairedBatches, Step
 from fedbench.engine.group import Kind, check_engine, is_constant, kind_of
 from fedbench.engine.learner import Learner
 from fedbench.engine.losses import task_loss
@@ -38,7 +38,7 @@ def test_what_differs_in_more_than_numbers_is_of_another_kind(stacking, blobs):
     different = [
         fit,
         Fit(start, blobs(1)),
-        Fit(start, Paired(blobs(20), blobs(9), 8)),
+        Fit(start, PairedBatches(blobs(20), blobs(9), 8)),
         replace(fit, loss=Loss(own_loss)),
         replace(fit, loss=Loss(own_loss, mu=1)),
         replace(fit, loss=Loss(own_loss, mu=anchor)),

@@ -6,7 +6,7 @@ import torch
 from fedbench.data.augmentation import Augmentation
 from fedbench.data.split import Split, join_splits
 from fedbench.engine.cursor import BatchCursor, FitRequest
-from fedbench.engine.fit import Fit, Paired
+from fedbench.engine.fit import Fit, PairedBatches
 from fedbench.engine.planned_cursor import PlannedCursor, gather_batches
 from tests.engine.test_stack import learner_of
 
@@ -24,7 +24,7 @@ SETS = {
     "one data set": lambda client: split(client),
     "augmented": lambda client: split(client, augmentation=CHANGE),
     "copies of the data": lambda client: split(client, SAMPLES.clone(), CHANGE),
-    "pairs": lambda client: Paired(split(client), split(2 - client), size=4),
+    "pairs": lambda client: PairedBatches(split(client), split(2 - client), size=4),
 }
 
 

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from fedbench.config import TrainConfig
 from fedbench.engine import private_loop
-from fedbench.engine.fit import Amount, Fit, Loss, Move, Paired, Step
+from fedbench.engine.fit import Amount, Fit, Loss, Move, PairedBatches, Step
 from fedbench.engine.learner import Learner
 from fedbench.engine.private_loop import PrivateSteps
 from fedbench.errors import ConfigError
@@ -175,7 +175,7 @@ def test_what_would_not_be_private_is_refused():
     with pytest.raises(ConfigError, match=line):
         learner.fit(Fit(start, data, loss=Loss(lambda net, batch, s: net(batch[0]).sum())))
     with pytest.raises(ConfigError, match=line):
-        learner.fit(Fit(start, Paired(data, data, 4)))
+        learner.fit(Fit(start, PairedBatches(data, data, 4)))
     with pytest.raises(ConfigError, match="fedtest makes gradient steps of its own"):
         learner.training(Fit(start, data, amount=Amount(steps=1)))
     for verb in ("loss", "gradient", "full_gradient", "squared_gradients"):

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from fedbench.config import TrainConfig
 from fedbench.engine.cursor import FitRequest
 from fedbench.engine.engine import Ledger
-from fedbench.engine.fit import Amount, Fit, Loss, Move, OneBatch, Paired, Step
+from fedbench.engine.fit import Amount, Fit, Loss, Move, OneBatch, PairedBatches, Step
 from fedbench.engine.learner import Learner
 from fedbench.engine.losses import task_loss
 from fedbench.errors import ConfigError
@@ -89,7 +89,9 @@ def fits(name: str, learner: Learner, blobs: Callable) -> list[Fit]:
         "masked": lambda i: Fit(start, data[i], move=scattered(learner, i)),
         "memory": lambda i: Fit(start, data[i], step=Step(memory={"optimizer": {"momentum_buffer": start.params + i}})),
         "masked memory": lambda i: Fit(start, data[i], move=scattered(learner, i), step=Step(memory={})),
-        "pairs": lambda i: Fit(start, Paired(data[i], blobs(11, key=(1, i, 1)), 8), loss=Loss(of_pairs, lam=0.5)),
+        "pairs": lambda i: Fit(
+            start, PairedBatches(data[i], blobs(11, key=(1, i, 1)), 8), loss=Loss(of_pairs, lam=0.5)
+        ),
         "rows": lambda i: Fit(start, data[i], loss=Loss(of_rows, wanted=data[i].x[:, :3])),
         "one batch": lambda i: Fit(start, OneBatch(*data[i].batch(torch.arange(6)), key=(i,))),
     }

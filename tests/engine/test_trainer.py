@@ -8,7 +8,7 @@ from torch import nn
 from torch.optim import lr_scheduler
 from torch.utils.data import DataLoader, TensorDataset
 
-from fedbench.engine.fit import Amount, Fit, Loss, Move, Paired, Step
+from fedbench.engine.fit import Amount, Fit, Loss, Move, PairedBatches, Step
 from fedbench.engine.losses import task_loss
 from fedbench.errors import ConfigError
 from fedbench.runtime import trees
@@ -238,7 +238,7 @@ def test_frozen_entries(both, net, blobs, pattern, edited):
 
 def test_a_methods_loss_and_a_second_stream(both, net, blobs):
     both(net, blobs(18), loss=Loss(scaled_loss, factor=0.5))
-    both(net, Paired(blobs(18), blobs(7), 3), loss=Loss(two_stream_loss, factor=0.5))
+    both(net, PairedBatches(blobs(18), blobs(7), 3), loss=Loss(two_stream_loss, factor=0.5))
 
 
 def test_a_loss_knows_which_images_it_gets(both, net, blobs):

@@ -32,7 +32,7 @@ def test_values_of_blocks_reach_their_elements(sizes, per_tensor):
     assert spread.tolist() == [b for b, size in enumerate(blocks.sizes) for _ in range(size)]
     assert sum(blocks.sizes) == sum(sizes)
     numbers = torch.arange(sum(sizes), dtype=torch.float64)
-    assert torch.equal(blocks.scaled(numbers, values), numbers * spread)
+    assert torch.equal(blocks.scale(numbers, values), numbers * spread)
 
 
 @pytest.mark.parametrize(

@@ -26,14 +26,14 @@ def test_a_mean_over_an_epoch_is_weighted_by_batch_sizes(logs):
 def test_what_is_logged_in_a_pass_is_collected_apart_even_where_logs_are_silent(logs):
     logs.log("loss", 2.0, on_epoch=True)
     with logs.silence():
-        with logs.captured() as values:
+        with logs.capture() as values:
             for size, value in ((1, 1.0), (3, 5.0)):
                 logs.batch_size = size
                 logs.log("loss", value)
         logs.log("loss", 9.0)
     assert values == {"loss": 4.0}
     assert logs.end_epoch() == {"loss": 2.0}
-    with pytest.raises(ValueError), logs.captured():
+    with pytest.raises(ValueError), logs.capture():
         raise ValueError
     assert logs.in_step
 

@@ -81,8 +81,8 @@ def checked_options(asked: AggregatorConfig) -> Section:
 
 def make(asked: AggregatorConfig) -> "Aggregator":
     """Creates the configured aggregator. Raises ConfigError."""
-    from fedbench.aggregation.aggregator import Own
+    from fedbench.aggregation.aggregator import FunctionAggregator
 
     options, found = checked_options(asked), load(asked.name)
-    made: Aggregator = found(options, asked.name) if isinstance(found, type) else Own(asked.name, found)
+    made: Aggregator = found(options, asked.name) if isinstance(found, type) else FunctionAggregator(asked.name, found)
     return made
