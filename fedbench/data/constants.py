@@ -1,7 +1,7 @@
 """Normalisation constants of published sets: mean and deviation per channel of pixels in [0, 1], with their source.
 
-Each set names its own in its `Published`; `data.mean` and `data.std` override them. Deviations are over all pixels of
-the training part. Much federated code has smaller ones (CIFAR-10 .2023, MNIST .3015): these are means over images of
+Each set names its own in its `PublishedSet`; `data.mean` and `data.std` override them. Deviations are over all pixels
+of the training part. Much federated code has smaller ones (CIFAR-10 .2023, MNIST .3015): these are means over images of
 each image's own deviation.
 """
 

@@ -65,14 +65,14 @@ class Dataset:
                 f"data {config.name}: not the data of the requested run (data.content = "
                 f"{config.content}, and they are {dataset.content} now); bring them back, or leave data.content out"
             )
-        return dataset.normalised(config.mean, config.std)
+        return dataset.with_constants(config.mean, config.std)
 
     @classmethod
     def open(cls, folder: Path) -> "Dataset":
         """Opens the prepared data set in a folder of the cache. Raises ConfigError."""
         return cls(**cache.read_prepared(folder), folder=folder)
 
-    def normalised(self, mean: Sequence[float], std: Sequence[float]) -> "Dataset":
+    def with_constants(self, mean: Sequence[float], std: Sequence[float]) -> "Dataset":
         """The data set with other constants, one for all channels or one each; empty ones stay. Raises ConfigError."""
         channels, found = len(self.mean), {"mean": self.mean, "std": self.std}
         for key, values in (("mean", mean), ("std", std)):
@@ -168,4 +168,4 @@ class Dataset:
 
 def reopen_dataset(folder: Path, mean: tuple[float, ...], std: tuple[float, ...]) -> Dataset:
     """Opens a data set that was pickled as its folder."""
-    return Dataset.open(folder).normalised(mean, std)
+    return Dataset.open(folder).with_constants(mean, std)

@@ -49,7 +49,7 @@ class Fields:
     @property
     def shapes(self) -> Any:
         """The shapes of the arrays, in the structure of the sample."""
-        return _mapped(lambda leaf: leaf.shape, self.sample)
+        return _map_leaves(lambda leaf: leaf.shape, self.sample)
 
     @property
     def width(self) -> int:
@@ -74,11 +74,11 @@ class Fields:
 
         types = {"bool": torch.bool, "uint8": torch.uint8, "int64": torch.int64, "float": floats}
 
-        def taken(leaf: Leaf) -> "Tensor":
+        def columns_of(leaf: Leaf) -> "Tensor":
             columns = x[:, leaf.start : leaf.stop].to(types[leaf.dtype])
             return columns if len(leaf.shape) == 1 else columns.reshape(len(x), *leaf.shape)
 
-        return _mapped(taken, self.sample)
+        return _map_leaves(columns_of, self.sample)
 
     def batch(self, x: Any, y: "Tensor") -> Any:
         """A batch in the structure of the items."""
@@ -98,17 +98,17 @@ def tree_of(value: Any, leaf: Callable[[Any, str], tuple[tuple[int, ...], str]])
     """The structure of a sample. leaf: shape and type of an array, given its name for errors."""
     width = 0
 
-    def built(value: Any, name: str) -> Tree:
+    def build(value: Any, name: str) -> Tree:
         nonlocal width
         if isinstance(value, Mapping):
-            return {str(key): built(own, _below(name, key)) for key, own in value.items()}
+            return {str(key): build(own, _below(name, key)) for key, own in value.items()}
         if isinstance(value, tuple):
-            return tuple(built(own, _below(name, place)) for place, own in enumerate(value))
+            return tuple(build(own, _below(name, place)) for place, own in enumerate(value))
         found = Leaf(*leaf(value, name), start=width)
         width = found.stop
         return found
 
-    return built(value, "")
+    return build(value, "")
 
 
 def named_leaves(tree: Tree | None, name: str = "") -> Iterator[tuple[str, Leaf]]:
@@ -139,11 +139,11 @@ def row_type(tree: Tree) -> np.dtype[Any]:
     return np.dtype("float64" if len(floats) > 1 else "float32" if floats == {True} else "int64")
 
 
-def _mapped(change: Callable[[Leaf], Any], tree: Tree | None) -> Any:
+def _map_leaves(change: Callable[[Leaf], Any], tree: Tree | None) -> Any:
     if isinstance(tree, dict):
-        return {key: _mapped(change, own) for key, own in tree.items()}
+        return {key: _map_leaves(change, own) for key, own in tree.items()}
     if isinstance(tree, tuple):
-        return tuple(_mapped(change, own) for own in tree)
+        return tuple(_map_leaves(change, own) for own in tree)
     return tree and change(tree)
 
 

@@ -10,7 +10,7 @@ from fedbench.config import DataConfig
 from fedbench.data import archives, cache
 from fedbench.data.cache import OnProgress
 from fedbench.data.reading.published import (
-    Published,
+    PublishedSet,
     check_pickles,
     files_with_wrong_checksum,
     find_at,
@@ -50,7 +50,7 @@ def import_files(name: str, path: Path, progress: OnProgress | None = None) -> P
 
 
 @contextmanager
-def files_to_import(published: Published, path: Path, progress: OnProgress | None) -> Iterator[tuple[Path, bool]]:
+def files_to_import(published: PublishedSet, path: Path, progress: OnProgress | None) -> Iterator[tuple[Path, bool]]:
     """A folder in which to look for the set, and whether it is a copy that may be taken apart."""
     place = path.parent if path.is_file() and published.has(path.name) else path
     packed = archives_to_unpack(published, place)
@@ -70,7 +70,7 @@ def files_to_import(published: Published, path: Path, progress: OnProgress | Non
         archives.remove_tree(temporary)
 
 
-def archives_to_unpack(published: Published, place: Path) -> list[Path]:
+def archives_to_unpack(published: PublishedSet, place: Path) -> list[Path]:
     """What to unpack: nothing where the set is there as it is; of a folder's archives the published ones, else all."""
     if place.is_file():
         return [place]
@@ -81,7 +81,7 @@ def archives_to_unpack(published: Published, place: Path) -> list[Path]:
     return [path for path in found if path.name in known] or found
 
 
-def loose_files(published: Published, folder: Path) -> list[Path]:
+def loose_files(published: PublishedSet, folder: Path) -> list[Path]:
     """Files of the set that lie beside its archives."""
     if not folder.is_dir():
         return []

@@ -126,17 +126,17 @@ class RowMoments(FeatureMoments):
         if len(codes):
             amounts = np.setdiff1d(whole, codes)
             others = "the others, unless they are 0 and 1 alone," if bits.any() else "the others"
-            others = f"columns {self._listed(amounts)} of other whole numbers" if len(amounts) else others
+            others = f"columns {self._list_columns(amounts)} of other whole numbers" if len(amounts) else others
             yield (
-                f"columns {self._listed(codes)} look like category codes and are not standardised, {others} are "
+                f"columns {self._list_columns(codes)} look like category codes and are not standardised, {others} are "
                 "standardised; data.mean and data.std, a value per column, change that"
             )
         elif self.whole.all() and len(whole):
-            some = f"columns {self._listed(whole)} hold whole numbers and are standardised"
+            some = f"columns {self._list_columns(whole)} hold whole numbers and are standardised"
             every = "every column holds whole numbers and is standardised"
             yield f"{some if bits.any() else every}; --data.mean 0 --data.std 1 if they are codes"
 
-    def _listed(self, columns: np.ndarray) -> str:
+    def _list_columns(self, columns: np.ndarray) -> str:
         more = ", ..." if len(columns) > NAMES_SHOWN else ""
         return ", ".join(self.names[column] for column in columns[:NAMES_SHOWN]) + more
 

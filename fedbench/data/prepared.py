@@ -31,9 +31,9 @@ class PreparedDataset:
 
     def find(self) -> Dataset | None:
         """The data set on this machine: in the same place, for example on a shared path, or in its own cache."""
-        for folder in (self.folder, self._own, self._copied):
+        for folder in (self.folder, self._cache_folder, self._content_folder):
             if cache.is_usable(folder) and cache.digest_of(folder) == self.digest:
-                return Dataset.open(folder).normalised(self.mean, self.std)
+                return Dataset.open(folder).with_constants(self.mean, self.std)
         return None
 
     def files(self) -> dict[str, np.ndarray]:
@@ -42,22 +42,27 @@ class PreparedDataset:
 
     def copy_here(self, files: Mapping[str, np.ndarray]) -> Dataset:
         """Writes the files to this machine's cache and opens the data set. Raises ConfigError."""
-        with cache.hold_lock(self._copied.with_name(f"{self._copied.name}.lock")):
+        with cache.hold_lock(self._content_folder.with_name(f"{self._content_folder.name}.lock")):
             if (here := self.find()) is not None:
                 return here
-            with cache.refuse_disk_errors(self._copied.parent), cache.replace_folder(self._copied) as part:
+            with (
+                cache.refuse_disk_errors(self._content_folder.parent),
+                cache.replace_folder(self._content_folder) as part,
+            ):
                 for name, content in files.items():
                     content.tofile(part / name)
         here = self.find()
         if here is None:
-            raise ConfigError(f"{self._copied}: incomplete copy from another machine; delete it and start again")
+            raise ConfigError(
+                f"{self._content_folder}: incomplete copy from another machine; delete it and start again"
+            )
         return here
 
     @property
-    def _own(self) -> Path:
+    def _cache_folder(self) -> Path:
         return cache.root() / "decoded" / self.folder.name
 
     @property
-    def _copied(self) -> Path:
+    def _content_folder(self) -> Path:
         """Named by content, because the folder's own name depends on the files it was decoded from."""
         return cache.root() / "decoded" / f"{self.folder.name.rpartition('-')[0]}-{self.digest[:12]}"

@@ -66,7 +66,7 @@ class Split:
         twin.rows, twin.targets = (of.index_select(0, places.to(of.device)) for of in (self.rows, self.targets))
         return twin
 
-    def augmented(self, stream: torch.Generator) -> "Split":
+    def with_augmentation(self, stream: torch.Generator) -> "Split":
         """The same part as training sees it: each batch augmented with the next draws of a CPU stream."""
         twin = copy(self)
         twin.stream = stream if self.augmentation else None

@@ -188,7 +188,7 @@ class Engine:
         data = fit.data.first if isinstance(fit.data, PairedBatches) else fit.data
         if getattr(data, "augmentation", None) is None:
             return data
-        view: Batches = data.augmented(seeds.generator(*data.key, fit.stream, "augment"))  # type: ignore[attr-defined]
+        view: Batches = data.with_augmentation(seeds.generator(*data.key, fit.stream, "augment"))  # type: ignore[attr-defined]
         return view
 
     def second_places(self, fit: Fit, device: torch.device | None = None) -> Iterator[Tensor] | None:

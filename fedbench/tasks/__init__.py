@@ -41,12 +41,12 @@ def names() -> list[str]:
 def load(name: str, evaluate: Mapping[str, Any] | None = None) -> Task:
     """The task of this name, with the metrics in `evaluate.*`. Raises ConfigError."""
     found = TASKS.load(name)
-    task: Task = _made(name, found) if TASKS.path(name) else found
+    task: Task = _make_task(name, found) if TASKS.path(name) else found
     metrics, primary = (evaluate or {}).get("metrics") or [], (evaluate or {}).get("metric")
     return task.with_metrics(metrics, primary) if metrics or primary else task
 
 
-def _made(name: str, found: Any) -> Task:
+def _make_task(name: str, found: Any) -> Task:
     """A task of the user's, an instance or a class, under the name by which it is asked for."""
     try:
         task = copy(found) if isinstance(found, Task) else found()

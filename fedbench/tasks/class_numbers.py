@@ -24,7 +24,7 @@ def read_classes(values: np.ndarray, names: Sequence[str] = (), classes: int | N
     if values.dtype.kind == "f" and len(broken := np.flatnonzero(values != np.floor(values))):
         raise TargetError(int(broken[0]), f"label {values[broken[0]]:g} is not a whole number")
     check_size(values)
-    return _whole(values.astype(np.int64), names, classes, values.dtype.kind == "b")
+    return _integer_targets(values.astype(np.int64), names, classes, values.dtype.kind == "b")
 
 
 def check_size(values: np.ndarray) -> None:
@@ -80,12 +80,12 @@ def _texts(values: np.ndarray, names: Sequence[str], classes: int | None) -> Tar
         raise ConfigError(f"data.classes = {classes}: the data set names {len(names)} classes; leave it out")
     if len(unknown := np.setdiff1d(found, names)):
         row = int(np.flatnonzero(values == unknown[0])[0])
-        raise TargetError(row, f"label {str(unknown[0])!r} is none of the classes {_listed(tuple(names))}")
+        raise TargetError(row, f"label {str(unknown[0])!r} is none of the classes {_list_names(tuple(names))}")
     places = np.array([names.index(name) for name in found.tolist()])
     return Targets(places[compact.reshape(-1)], classes=len(names), names=tuple(names), labels=tuple(names))
 
 
-def _whole(values: np.ndarray, names: Sequence[str], classes: int | None, booleans: bool) -> Targets:
+def _integer_targets(values: np.ndarray, names: Sequence[str], classes: int | None, booleans: bool) -> Targets:
     """The declared classes, or those that occur."""
     count = classes or len(names)
     if count:
@@ -111,11 +111,11 @@ def _compact(found: np.ndarray, compact: np.ndarray) -> Targets:
     """Labels with gaps, not from 0, or of text: classes in ascending order of the labels."""
     names = tuple(map(str, found))
     dense = found.dtype.kind == "i" and len(found) > 2 and found[-1] - found[0] == len(found) - 1
-    line = f"labels {f'{names[0]} to {names[-1]}' if dense else _listed(names)} are classes 0 to {len(names) - 1}"
+    line = f"labels {f'{names[0]} to {names[-1]}' if dense else _list_names(names)} are classes 0 to {len(names) - 1}"
     return Targets(compact.reshape(-1).astype(np.int64), "", len(names), names, names, (line,))
 
 
-def _listed(names: Sequence[str]) -> str:
+def _list_names(names: Sequence[str]) -> str:
     if len(names) <= NAMES_SHOWN:
         return ", ".join(names)
     return f"{', '.join(names[: NAMES_SHOWN // 2])}, ... {', '.join(names[-2:])}"

@@ -50,14 +50,14 @@ def balanced_accuracy(scores: "Array", labels: "Array") -> float:
     """Mean over the occurring classes of the share of correctly classified samples."""
     from sklearn.metrics import recall_score
 
-    return float(recall_score(labels, _predicted(scores), labels=sorted(set(labels.tolist())), average="macro"))
+    return float(recall_score(labels, _predict_classes(scores), labels=sorted(set(labels.tolist())), average="macro"))
 
 
 def f1_macro(scores: "Array", labels: "Array") -> float:
     """Mean F1 over the classes that occur or are predicted."""
     from sklearn.metrics import f1_score
 
-    predicted = _predicted(scores)
+    predicted = _predict_classes(scores)
     classes = sorted({*labels.tolist(), *predicted.tolist()} - {NO_CLASS})
     return float(f1_score(labels, predicted, labels=classes, average="macro", zero_division=0.0))
 
@@ -79,7 +79,7 @@ def auroc(scores: "Array", labels: "Array") -> float:
     return sum(found) / len(found)
 
 
-def _predicted(scores: "Array") -> "Array":
+def _predict_classes(scores: "Array") -> "Array":
     """The class with the highest score; none if scores are NaN."""
     import numpy as np
 

@@ -78,7 +78,7 @@ def test_each_kind_is_an_option_and_changes_the_images():
 def test_several_batches_at_once_are_those_one_by_one():
     data = split(augmentation=Augmentation(["flip", "crop", "rotate"]))
     parts = [torch.tensor([4, 1, 2]), torch.tensor([0, 6, 5])]
-    one, other = data.augmented(stream()), data.augmented(stream())
+    one, other = data.with_augmentation(stream()), data.with_augmentation(stream())
     expected = [one.batch(index)[0] for index in parts]
     draws = [other.draw(3) for _ in parts]
     both = {name: torch.cat([drawn[name] for drawn in draws]) for name in draws[0]}
@@ -89,13 +89,13 @@ def test_a_split_augments_only_as_training_sees_it():
     plain, data = split(), split(augmentation=Augmentation(["flip", "crop"]))
     index = torch.arange(7)
     assert torch.equal(data.batch(index)[0], plain.batch(index)[0])
-    seen = data.augmented(stream())
+    seen = data.with_augmentation(stream())
     first, second = seen.batch(index)[0], seen.batch(index)[0]
     assert not torch.equal(first, plain.batch(index)[0])
     assert not torch.equal(first, second), "every epoch has its own draws"
-    assert torch.equal(data.augmented(stream()).batch(index)[0], first)
+    assert torch.equal(data.with_augmentation(stream()).batch(index)[0], first)
     assert torch.equal(data.batch(index)[0], plain.batch(index)[0])
-    assert torch.equal(plain.augmented(stream()).batch(index)[0], plain.batch(index)[0])
+    assert torch.equal(plain.with_augmentation(stream()).batch(index)[0], plain.batch(index)[0])
 
 
 def fitted(**data) -> list[float]:

@@ -40,7 +40,7 @@ def test_augmented_ones_are_drawn_one_after_another(stacking, blobs):
     class Augmented(type(blobs(1))):
         augmentation = True
 
-        def augmented(self, stream: torch.Generator) -> "Augmented":
+        def with_augmentation(self, stream: torch.Generator) -> "Augmented":
             self.stream = stream
             return self
 

@@ -218,7 +218,7 @@ def test_the_teacher_sees_augmented_images_as_they_are(transfer, engine, monkeyp
             clients = [Data(shift(data.x), data.labels) for data in clients]
         monkeypatch.setattr(Data, "augmentation", augmentation, raising=False)
         monkeypatch.setattr(
-            Data, "augmented", lambda data, _: Data(augmentation(data.x), data.labels, data.key), raising=False
+            Data, "with_augmentation", lambda data, _: Data(augmentation(data.x), data.labels, data.key), raising=False
         )
         train = {"engine": engine, "precision": "64-true"}
         return run(2, norm=True, transfer=transfer, lam=0.5, clients=clients, train=train).log[1].uploads[0].params

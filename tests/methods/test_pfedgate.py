@@ -498,7 +498,7 @@ def test_model_steps_see_the_factors_of_augmented_images(alternation, monkeypatc
     def trained(augmentation):
         monkeypatch.setattr(Data, "augmentation", augmentation, raising=False)
         monkeypatch.setattr(
-            Data, "augmented", lambda data, _: Data(augmentation(data.x), data.labels, data.key), raising=False
+            Data, "with_augmentation", lambda data, _: Data(augmentation(data.x), data.labels, data.key), raising=False
         )
         return run(clients=clients, module=Images(), gate_norm="switch", alternation=alternation, rounds=1)
 

@@ -15,18 +15,20 @@ def draw_public(source: SamplePool, options: PublicConfig, seed: int) -> tuple[n
     """
     reserve = options.reserve
     if reserve is None:
-        public = _drawn(source.train, source, options, options.size, random_stream(seed, "public"))
+        public = _draw_rows(source.train, source, options, options.size, random_stream(seed, "public"))
         return public, public
     if reserve < options.size:
         raise ConfigError(
             f"public.reserve = {reserve}: the public set has {options.size} samples; reserve at least them"
         )
     even = options.model_copy(update={"balance": "classes"}) if options.balance == "dirichlet" else options
-    aside = _drawn(source.train, source, even, reserve, random_stream(seed, "public"))  # the same classes give one more
-    return _drawn(aside, source, options, options.size, random_stream(seed, "public")), aside
+    aside = _draw_rows(
+        source.train, source, even, reserve, random_stream(seed, "public")
+    )  # the same classes give one more
+    return _draw_rows(aside, source, options, options.size, random_stream(seed, "public")), aside
 
 
-def _drawn(
+def _draw_rows(
     rows: np.ndarray, source: SamplePool, options: PublicConfig, size: int, rng: np.random.Generator
 ) -> np.ndarray:
     """`size` of these rows, ascending: equally many per class, or per domain and class, or any."""
@@ -38,14 +40,14 @@ def _drawn(
     if by_domain and not source.domain_names:
         raise ConfigError("public.balance = domains: the data set has 0 domains; balance over classes")
     cells = source.cells(rows) if by_domain else source.labels[rows]
-    wanted = _wanted(source, options, size, rng)
+    wanted = _counts_per_cell(source, options, size, rng)
     available = np.bincount(cells, minlength=len(wanted))
     if (wanted > available).any():
         raise _too_few(source, options, size, wanted, available)
     return np.sort(rows[random_ranks(cells, rng) < wanted[cells]])
 
 
-def _wanted(source: SamplePool, options: PublicConfig, size: int, rng: np.random.Generator) -> np.ndarray:
+def _counts_per_cell(source: SamplePool, options: PublicConfig, size: int, rng: np.random.Generator) -> np.ndarray:
     """Numbers of images per class, or per domain and class; the remainder is distributed at random."""
     if options.balance == "dirichlet":
         shares = rng.dirichlet(np.full(source.classes, options.alpha)) * size

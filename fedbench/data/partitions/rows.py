@@ -105,8 +105,8 @@ class Partition:
 
     def tree(self) -> dict[str, Any]:
         """The partition for JSON, as the scheme `file` reads it."""
-        found = {"clients": _listed(self.clients)} | ({} if self.public is None else {"public": self.public.tolist()})
-        return found | ({"newcomers": _listed(self.newcomers)} if self.newcomers else {})
+        found = {"clients": _as_lists(self.clients)} | ({} if self.public is None else {"public": self.public.tolist()})
+        return found | ({"newcomers": _as_lists(self.newcomers)} if self.newcomers else {})
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The partition as flat arrays by name, which the scheme `file` also reads."""
@@ -129,7 +129,7 @@ def _content(clients: Clients) -> bytes:
     return whole.tobytes()
 
 
-def _listed(clients: Clients) -> list[dict[str, list[int]]]:
+def _as_lists(clients: Clients) -> list[dict[str, list[int]]]:
     return [{part: getattr(rows, part).tolist() for part in PARTITION_PARTS} for rows in clients]
 
 

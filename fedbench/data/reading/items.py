@@ -127,11 +127,11 @@ class GivenPart:
         return found[0], found[1], found[2] if len(found) == 3 else None
 
     def _by_key(self, found: Mapping[str, Any], where: str) -> tuple[Any, Any, Any]:
-        names = self._names(found, where)
+        names = self._find_keys(found, where)
         sample = found[names.sample[0]] if len(names.sample) == 1 else {key: found[key] for key in names.sample}
         return sample, found[names.label], found[names.user] if names.user else None
 
-    def _names(self, found: Mapping[str, Any], where: str) -> "KeysFound":
+    def _find_keys(self, found: Mapping[str, Any], where: str) -> "KeysFound":
         """The keys of sample, label and user."""
         keys = list(found)
         label = key_of("label", self.keys.label, TARGETS, keys, where)
@@ -160,7 +160,7 @@ class GivenPart:
         found, tree = self.data[0], getattr(reader, "tree", None)
         if not isinstance(found, Mapping):
             return (Fields(tree) if tree is not None else None), ()
-        names = self._names(found, self.where)
+        names = self._find_keys(found, self.where)
         fields = Fields(tree, names.label, None if isinstance(tree, dict) else names.sample[0])
         out = [key for key in found if key not in (*names.sample, names.label, names.user)]
         read = f"the sample is {fields if tree is not None else names.sample[0]}; {names.label} is the target"

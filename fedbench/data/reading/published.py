@@ -35,7 +35,7 @@ class Extent(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Published:
+class PublishedSet:
     """extent: how large the set is. names: the files and folders that must be there, in one folder, each possibly
     packed as NAME.gz.
 
@@ -61,7 +61,7 @@ class Published:
     constants: Constants = MEASURED
 
     @property
-    def expected(self) -> str:
+    def name_list(self) -> str:
         return ", ".join(self.names)
 
     def has(self, name: str) -> bool:
@@ -73,7 +73,7 @@ Read = Callable[[str, Path, Any], Content]
 
 
 def source(
-    config: DataConfig, options: Section, progress: OnProgress | None, published: Published, read: Read
+    config: DataConfig, options: Section, progress: OnProgress | None, published: PublishedSet, read: Read
 ) -> Source:
     """The set in `data.root` or, downloaded now if need be, in the cache. Raises ConfigError."""
     name = config.name
@@ -93,7 +93,7 @@ def option_values(options: Section) -> dict[str, Any]:
     return options.model_dump(mode="json")
 
 
-def read_published(name: str, folder: Path, options: Section, published: Published, read: Read) -> Content:
+def read_published(name: str, folder: Path, options: Section, published: PublishedSet, read: Read) -> Content:
     """What was read, with the constants of the set, and a warning where images are missing."""
     found, constants = read(name, folder, options), published.constants
     count, warnings = found.train + found.test, found.warnings
@@ -121,17 +121,17 @@ def find_entry(folder: Path, name: str) -> Path | None:
     return next((path for path in (folder / f"{name}.gz", folder / name) if path.exists()), None)
 
 
-def missing_names(published: Published, folder: Path) -> list[str]:
+def missing_names(published: PublishedSet, folder: Path) -> list[str]:
     return [name for name in published.names if find_entry(folder, name) is None]
 
 
-def find_at(published: Published, root: Path) -> Path | None:
+def find_at(published: PublishedSet, root: Path) -> Path | None:
     """The folder at or right below a root that holds the whole set."""
     places = (*(root / name for name in published.below), root)
     return next((place for place in places if not missing_names(published, place)), None)
 
 
-def find_below(published: Published, root: Path) -> Path | None:
+def find_below(published: PublishedSet, root: Path) -> Path | None:
     """The same at any depth up to DEPTH: the root, else the place whose path is most like the usual one.
 
     Raises ConfigError where two are equally good: MNIST and Fashion-MNIST have files of the same names.
@@ -145,7 +145,7 @@ def find_below(published: Published, root: Path) -> Path | None:
     return best
 
 
-def path_rank(published: Published, place: Path) -> int:
+def path_rank(published: PublishedSet, place: Path) -> int:
     """0 for the most usual path; one more than the last for a path that is not usual."""
     usual = [Path(name).parts for name in published.below]
     return next((i for i, parts in enumerate(usual) if place.parts[-len(parts) :] == parts), len(usual))
@@ -167,16 +167,16 @@ def readable_subfolders(place: Path) -> list[Path]:
         return []
 
 
-def missing_text(published: Published, places: list[Path]) -> str:
+def missing_text(published: PublishedSet, places: list[Path]) -> str:
     """What is not there, in words; names the folder that comes closest."""
     best = min(places, key=lambda place: len(missing_names(published, place)))
     absent = missing_names(published, best)
     if len(absent) == len(published.names):
-        return f"{published.expected} not found there; give the folder that holds them"
+        return f"{published.name_list} not found there; give the folder that holds them"
     return f"{', '.join(absent)} missing in {best}"
 
 
-def files_of(published: Published, folder: Path) -> tuple[Path, ...]:
+def files_of(published: PublishedSet, folder: Path) -> tuple[Path, ...]:
     """Every file that can decide what is decoded."""
     found = [path for name in published.names if (path := find_entry(folder, name))]
     found += [path for pattern in published.extras for path in sorted(folder.glob(pattern))]
@@ -184,20 +184,20 @@ def files_of(published: Published, folder: Path) -> tuple[Path, ...]:
     return (*(path for path in found if path.is_file()), *below)
 
 
-def files_with_wrong_checksum(published: Published, folder: Path) -> list[Path]:
+def files_with_wrong_checksum(published: PublishedSet, folder: Path) -> list[Path]:
     """Files whose checksum is not the published one; a file without a published checksum is not looked at."""
     sums = published.sums()
     found = (path for name in published.names if (path := find_entry(folder, name)))
     return [path for path in found if path.name in sums and file_md5(path) != sums[path.name]]
 
 
-def changed_warning(published: Published, folder: Path) -> tuple[str, ...]:
+def changed_warning(published: PublishedSet, folder: Path) -> tuple[str, ...]:
     """One sentence where files are not the published ones."""
     names = ", ".join(path.name for path in files_with_wrong_checksum(published, folder))
     return (f"not the published files (MD5 differs): {names}; a subset, or changed",) if names else ()
 
 
-def check_pickles(published: Published, folder: Path) -> None:
+def check_pickles(published: PublishedSet, folder: Path) -> None:
     """Raises ConfigError for a pickle without the published checksum: to read it would run whatever is in it."""
     for path in files_with_wrong_checksum(published, folder):
         raise ConfigError(
@@ -206,7 +206,7 @@ def check_pickles(published: Published, folder: Path) -> None:
         )
 
 
-def cached_folder(name: str, published: Published, progress: OnProgress | None = None) -> Path:
+def cached_folder(name: str, published: PublishedSet, progress: OnProgress | None = None) -> Path:
     """The folder of a set in the cache, downloaded now if it is not there. Raises ConfigError."""
     folder = folder_in_cache(name)
     if not is_complete(folder):
@@ -216,7 +216,7 @@ def cached_folder(name: str, published: Published, progress: OnProgress | None =
     return folder
 
 
-def download_set(name: str, published: Published, folder: Path, progress: OnProgress | None) -> None:
+def download_set(name: str, published: PublishedSet, folder: Path, progress: OnProgress | None) -> None:
     """Fetch the published files to a folder, whole or not at all. Raises ConfigError."""
     by_hand = f"import them from where you have them: fedbench data {name} --from PATH"
     lacks = f"data {name}: not here" + (f" ({published.size})" if published.size else "")
@@ -232,12 +232,12 @@ def download_set(name: str, published: Published, folder: Path, progress: OnProg
         raise
     except (OSError, ValueError) as error:
         raise ConfigError(
-            f"{lacks}, and the download failed ({failure_reason(error)}); put {published.expected} into a "
+            f"{lacks}, and the download failed ({failure_reason(error)}); put {published.name_list} into a "
             f"folder and name it with --data.root, or {by_hand} (they are kept in {folder})"
         ) from error
 
 
-def fetch_files(name: str, published: Published, part: Path, progress: OnProgress | None) -> None:
+def fetch_files(name: str, published: PublishedSet, part: Path, progress: OnProgress | None) -> None:
     """Downloads into a folder, archives unpacked."""
     raw = part / "raw"
     raw.mkdir()
@@ -255,7 +255,7 @@ def fetch_files(name: str, published: Published, part: Path, progress: OnProgres
     archives.remove_tree(raw)
 
 
-def take_files(published: Published, found: Path, part: Path, move: bool) -> None:
+def take_files(published: PublishedSet, found: Path, part: Path, move: bool) -> None:
     """Put the files of a set, and no others, into a folder."""
     for path in [path for name in published.names if (path := find_entry(found, name))]:
         archives.move_or_copy(path, part / path.name, published.is_needed, move)

@@ -53,7 +53,7 @@ class SampleReader:
             return cls(kind, remarks=remarks)
         if array.ndim not in (2, 3):
             raise ConfigError(
-                f"{first.where}: {_described(array)} is not an image, which is [H, W], [H, W, C] or [C, H, W]"
+                f"{first.where}: {_describe_array(array)} is not an image, which is [H, W], [H, W, C] or [C, H, W]"
             )
         return cls(kind, whole, _channels(array.shape, isinstance(value, torch.Tensor)), remarks)
 
@@ -77,11 +77,11 @@ class SampleReader:
     def _image(self, array: np.ndarray, where: str) -> np.ndarray:
         """[channels, height, width], uint8 or float32."""
         if array.ndim != (2 if self.channels is None else 3):
-            raise ConfigError(f"{where}: {_described(array)}, but the first sample is an image of another shape")
+            raise ConfigError(f"{where}: {_describe_array(array)}, but the first sample is an image of another shape")
         if self.whole:
             if array.dtype.kind not in "iu" or (array.size and not 0 <= array.min() <= array.max() <= 255):
                 raise ConfigError(
-                    f"{where}: {_described(array)} has values that are not pixels (whole numbers up to 255)"
+                    f"{where}: {_describe_array(array)} has values that are not pixels (whole numbers up to 255)"
                 )
             array = array.astype(np.uint8)
         else:
@@ -177,5 +177,5 @@ def as_tokens(array: np.ndarray, where: str) -> np.ndarray:
     return array.astype(np.int64)
 
 
-def _described(array: np.ndarray) -> str:
+def _describe_array(array: np.ndarray) -> str:
     return f"{array.dtype} {list(array.shape)}"

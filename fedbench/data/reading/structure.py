@@ -147,24 +147,24 @@ def pad_items(items: list[Any], label: str | None) -> list[Any]:
     """The items with every array filled up with zeros to the longest; sequences as targets with -100."""
     first = items[0]
     if isinstance(first, Mapping):
-        columns = {key: _filled([item[key] for item in items], PADDED_TARGET * (key == label)) for key in first}
+        columns = {key: _pad([item[key] for item in items], PADDED_TARGET * (key == label)) for key in first}
         return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     columns_of_items = zip(*items, strict=True)
     return list(
         zip(
-            *(_filled(list(own), PADDED_TARGET * (place == 1)) for place, own in enumerate(columns_of_items)),
+            *(_pad(list(own), PADDED_TARGET * (place == 1)) for place, own in enumerate(columns_of_items)),
             strict=True,
         )
     )
 
 
-def _filled(values: list[Any], filler: int) -> list[Any]:
+def _pad(values: list[Any], filler: int) -> list[Any]:
     first = values[0]
     if isinstance(first, Mapping):
-        columns = {key: _filled([value[key] for value in values], filler) for key in first}
+        columns = {key: _pad([value[key] for value in values], filler) for key in first}
         return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     if isinstance(first, tuple) and is_structure(first):
-        return list(zip(*(_filled(list(own), filler) for own in zip(*values, strict=True)), strict=True))
+        return list(zip(*(_pad(list(own), filler) for own in zip(*values, strict=True)), strict=True))
     if not is_array(first) or isinstance(first, Image.Image):
         return values
     arrays = [as_array(value, "data.collate = pad") for value in values]

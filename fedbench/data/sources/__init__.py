@@ -25,7 +25,7 @@ from fedbench.user_code import fingerprint
 from fedbench.user_code.given_data import MEMORY
 
 if TYPE_CHECKING:
-    from fedbench.data.reading.published import Published
+    from fedbench.data.reading.published import PublishedSet
 
 Options = TypeVar("Options", bound=Section)
 FORMATS = {
@@ -53,7 +53,7 @@ CHOSEN = ("auto", "classification", "multilabel", "regression")
 """Tasks that a source decides by its targets, or refuses."""
 
 
-def _served() -> Mapping[str, str]:
+def _built_in_sets() -> Mapping[str, str]:
     found = modules(__name__, __path__)
     return {name: path for own, path in found.items() for name in FORMATS.get(own, (own,))}
 
@@ -64,7 +64,9 @@ def _check(name: str, thing: Any) -> None:
 
 
 FACTORY = "package.module:factory"
-SETS = Table("data set", group="fedbench.data", built_in=_served(), extra_names=(FACTORY,), form=FACTORY, check=_check)
+SETS = Table(
+    "data set", group="fedbench.data", built_in=_built_in_sets(), extra_names=(FACTORY,), form=FACTORY, check=_check
+)
 
 
 def names() -> list[str]:
@@ -149,7 +151,7 @@ def path_of(name: str) -> str:
     return "" if name.startswith(MEMORY) else SETS.path(own_name(name))
 
 
-def published_of(name: str) -> "Published | None":
+def published_of(name: str) -> "PublishedSet | None":
     """Facts about a published set; None for other sets. Raises ConfigError for unknown names."""
     return getattr(load(name), "PUBLISHED", {}).get(name) if own_name(name) in SETS.built_in else None
 

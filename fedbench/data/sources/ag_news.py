@@ -20,7 +20,7 @@ from fedbench.data.reading import published
 from fedbench.data.reading.arrays import checked_labels
 from fedbench.data.reading.download import Download
 from fedbench.data.reading.images import library_reason
-from fedbench.data.reading.published import Extent, Published, changed_warning
+from fedbench.data.reading.published import Extent, PublishedSet, changed_warning
 from fedbench.errors import ConfigError
 
 TOPICS = ("World", "Sports", "Business", "Sci/Tech")
@@ -30,7 +30,7 @@ ADDRESS = "https://raw.githubusercontent.com/mhjabreel/CharCnn_Keras/master/data
 SUMS = {"train.csv": "b1a00f826fdfbd249f79597b59e1dc12", "test.csv": "d52ea96a97a2d943681189a97654912d"}
 """MD5 sums in torchtext."""
 PUBLISHED = {
-    "ag-news": Published(
+    "ag-news": PublishedSet(
         Extent(120_000, (100,), len(TOPICS), "token"),
         tuple(SUMS),
         below=("ag_news_csv", "AG_NEWS"),

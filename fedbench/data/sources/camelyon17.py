@@ -17,7 +17,7 @@ from fedbench.data.cache import Content, OnProgress, Source
 from fedbench.data.reading import published
 from fedbench.data.reading.images import Item, checked_label, is_test_row, library_reason
 from fedbench.data.reading.listing import listed_content
-from fedbench.data.reading.published import Extent, Published
+from fedbench.data.reading.published import Extent, PublishedSet
 from fedbench.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ COLUMNS = ("patient", "node", "x_coord", "y_coord", "tumor", "slide", "center", 
 WILDS_OTHER, WILDS_TEST = 1, 2
 """The hospitals that WILDS validates and tests on."""
 PUBLISHED = {
-    "camelyon17": Published(
+    "camelyon17": PublishedSet(
         Extent(364_000, (3, 96, 96), len(CLASSES)),
         ("metadata.csv", "patches"),
         below=("camelyon17_v1.0",),

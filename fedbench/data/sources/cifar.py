@@ -13,7 +13,7 @@ from fedbench.data.cache import Block, Content, OnProgress, Source
 from fedbench.data.constants import CIFAR10, EXAMPLES, Constants
 from fedbench.data.reading import published
 from fedbench.data.reading.download import Download
-from fedbench.data.reading.published import Extent, Published, check_pickles
+from fedbench.data.reading.published import Extent, PublishedSet, check_pickles
 from fedbench.errors import ConfigError
 
 TORCHVISION_CIFAR = {"cifar10": "CIFAR10", "cifar100": "CIFAR100"}
@@ -41,7 +41,7 @@ def cifar_sums(name: str) -> dict[str, str]:
 
 
 PUBLISHED = {
-    "cifar10": Published(
+    "cifar10": PublishedSet(
         Extent(50_000, (3, 32, 32), 10),
         (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch", "batches.meta"),
         below=("cifar-10-batches-py",),
@@ -51,7 +51,7 @@ PUBLISHED = {
         size="170 MB",
         constants=CIFAR10,
     ),
-    "cifar100": Published(
+    "cifar100": PublishedSet(
         Extent(50_000, (3, 32, 32), 100),
         ("train", "test", "meta"),
         below=("cifar-100-python",),

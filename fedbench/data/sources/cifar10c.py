@@ -22,7 +22,7 @@ from fedbench.data.reading import published
 from fedbench.data.reading.arrays import array_blocks, checked_images, checked_labels, unreadable_error
 from fedbench.data.reading.download import Download
 from fedbench.data.reading.images import is_test_row
-from fedbench.data.reading.published import Extent, Published
+from fedbench.data.reading.published import Extent, PublishedSet
 from fedbench.errors import ConfigError
 
 Corruption = Literal[
@@ -77,7 +77,7 @@ class Options(Section):
 
 
 PUBLISHED = {
-    "cifar10c": Published(
+    "cifar10c": PublishedSet(
         Extent(50_000, (3, 32, 32), 10),
         ("labels.npy", *(f"{name}.npy" for name in COMMON_CORRUPTIONS)),
         below=("CIFAR-10-C",),

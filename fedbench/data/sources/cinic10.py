@@ -14,12 +14,12 @@ from fedbench.data.reading import published
 from fedbench.data.reading.download import Download
 from fedbench.data.reading.images import Item
 from fedbench.data.reading.listing import check_names, listed_content, nonempty_images, subfolders
-from fedbench.data.reading.published import Extent, Published
+from fedbench.data.reading.published import Extent, PublishedSet
 from fedbench.data.sources.cifar10c import CIFAR10_CLASSES
 
 CINIC_DOMAINS = ("cifar10", "imagenet")
 PUBLISHED = {
-    "cinic10": Published(
+    "cinic10": PublishedSet(
         Extent(90_000, (3, 32, 32), 10),
         ("train", "valid", "test"),
         below=("CINIC-10", "cinic-10"),

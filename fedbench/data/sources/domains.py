@@ -26,7 +26,7 @@ from fedbench.data.reading.listing import (
     read_list,
     subfolders,
 )
-from fedbench.data.reading.published import Extent, Published
+from fedbench.data.reading.published import Extent, PublishedSet
 from fedbench.errors import ConfigError
 
 TwoParts = tuple[list[Item], list[Item]]
@@ -124,10 +124,10 @@ def domainnet_downloads() -> tuple[Download, ...]:
     return tuple(Download(PurePosixPath(path).name, (DOMAINNET + path,), md5) for path, md5 in sums.items())
 
 
-def published_as(name: str, train: int, below: tuple[str, ...], size: str, origin: str = "") -> Published:
+def published_as(name: str, train: int, below: tuple[str, ...], size: str, origin: str = "") -> PublishedSet:
     layout = LAYOUTS[name]
     side = layout.size or PACS_SIDE
-    return Published(
+    return PublishedSet(
         Extent(train, (3, side, side), len(layout.classes)),
         layout.domains,
         below=below,

@@ -248,11 +248,11 @@ class TargetReader:
                 values = self._by_name(values)
             return read_targets(values, self.task, self.classes, self.count)
         except TargetError as error:
-            raise ConfigError(f"{self._place(error.row)}: {error}") from None
+            raise ConfigError(f"{self._place_of(error.row)}: {error}") from None
         except ConfigError as error:
             raise ConfigError(f"data {self.name}: {error}") from None
 
-    def _place(self, row: int) -> str:
+    def _place_of(self, row: int) -> str:
         for part in self.parts:
             if row < len(part):
                 return part.place(row)

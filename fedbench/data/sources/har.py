@@ -15,12 +15,12 @@ from fedbench.data.reading import published
 from fedbench.data.reading.arrays import checked_labels
 from fedbench.data.reading.images import library_reason
 from fedbench.data.reading.listing import read_list
-from fedbench.data.reading.published import Extent, Published
+from fedbench.data.reading.published import Extent, PublishedSet
 from fedbench.errors import ConfigError
 
 SIGNALS = tuple(f"{sensor}_{axis}" for sensor in ("body_acc", "body_gyro", "total_acc") for axis in "xyz")
 PUBLISHED = {
-    "har": Published(
+    "har": PublishedSet(
         Extent(7_352, (561,), 6, "feature"),
         ("activity_labels.txt", "train", "test"),
         below=("UCI HAR Dataset",),

@@ -17,7 +17,7 @@ from fedbench.data.cache import Block, Content, OnProgress, Source
 from fedbench.data.constants import EXAMPLES, Constants
 from fedbench.data.reading import published
 from fedbench.data.reading.download import Download
-from fedbench.data.reading.published import Extent, Published, changed_warning, find_entry
+from fedbench.data.reading.published import Extent, PublishedSet, changed_warning, find_entry
 from fedbench.errors import ConfigError, first_line
 
 TORCHVISION_IDX = {"mnist": "MNIST", "fmnist": "FashionMNIST", "emnist": "EMNIST"}
@@ -59,7 +59,7 @@ def idx_sums(name: str) -> dict[str, str]:
 
 MNIST_FILES = idx_file_names("", "t10k")
 PUBLISHED = {
-    name: Published(
+    name: PublishedSet(
         Extent(60_000, (1, 28, 28), 10),
         MNIST_FILES,
         below=(f"{TORCHVISION_IDX[name]}/raw", "raw"),
@@ -70,7 +70,7 @@ PUBLISHED = {
     )
     for name in ("mnist", "fmnist")
 } | {
-    "emnist": Published(
+    "emnist": PublishedSet(
         Extent(697_932, (1, 28, 28), 62),
         idx_file_names("emnist-byclass-", "test"),
         below=("EMNIST/raw", "raw", "gzip"),

@@ -24,7 +24,7 @@ from fedbench.data.constants import NOT_NORMALISED
 from fedbench.data.reading import published
 from fedbench.data.reading.images import check_shape
 from fedbench.data.reading.listing import path_in_name
-from fedbench.data.reading.published import Extent, Published
+from fedbench.data.reading.published import Extent, PublishedSet
 from fedbench.data.reading.targets import read_targets
 from fedbench.errors import ConfigError, first_line
 from fedbench.tasks.targets import TargetError, Targets
@@ -58,7 +58,7 @@ class Options(Section):
 
 
 PUBLISHED = {
-    "femnist": Published(
+    "femnist": PublishedSet(
         Extent(724_736, FEMNIST_SHAPE, len(FEMNIST_CLASSES)),
         ("train", "test"),
         below=("data/femnist/data", "femnist/data", "femnist", "data"),
@@ -67,7 +67,7 @@ PUBLISHED = {
         licence="BSD 2-clause (LEAF)",
         size="805,263 images of 3,550 writers",
     ),
-    "shakespeare": Published(
+    "shakespeare": PublishedSet(
         Extent(3_803_542, (80,), UNKNOWN, "token"),
         ("train", "test"),
         below=("data/shakespeare/data", "shakespeare/data", "shakespeare", "data"),

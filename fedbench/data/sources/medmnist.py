@@ -13,7 +13,7 @@ from fedbench.data.constants import Constants
 from fedbench.data.reading import published
 from fedbench.data.reading.arrays import array_blocks, checked_images, checked_labels, unreadable_error
 from fedbench.data.reading.download import Download
-from fedbench.data.reading.published import Extent, Published, changed_warning
+from fedbench.data.reading.published import Extent, PublishedSet, changed_warning
 from fedbench.errors import ConfigError
 
 ORGANS = (
@@ -38,7 +38,7 @@ def medmnist_downloads(file: str, md5: str) -> tuple[Download, ...]:
 
 
 PUBLISHED = {
-    name: Published(
+    name: PublishedSet(
         Extent(TRAINS[name], (1, 28, 28), 11),
         (f"{name}.npz",),
         below=(".medmnist",),

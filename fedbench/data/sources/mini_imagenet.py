@@ -14,14 +14,14 @@ from fedbench.data.cache import Content, OnProgress, Source
 from fedbench.data.reading import published
 from fedbench.data.reading.images import Item
 from fedbench.data.reading.listing import ListedImage, SeenFiles, listed_content, path_below, read_list
-from fedbench.data.reading.published import Extent, Published
+from fedbench.data.reading.published import Extent, PublishedSet
 from fedbench.errors import ConfigError
 
 LISTS = ("train.csv", "val.csv", "test.csv")
 EVERY = 6
 NUMBER = re.compile(r"n\d{8}")
 PUBLISHED = {
-    "mini-imagenet": Published(
+    "mini-imagenet": PublishedSet(
         Extent(50_000, (3, 84, 84), 100),
         (*LISTS, "images"),
         below=("mini-imagenet", "miniImageNet"),

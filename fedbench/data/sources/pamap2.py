@@ -16,7 +16,7 @@ from fedbench.config.section import PositiveInt
 from fedbench.data.cache import Block, Content, OnProgress, Source
 from fedbench.data.reading import published
 from fedbench.data.reading.images import library_reason
-from fedbench.data.reading.published import Extent, Published
+from fedbench.data.reading.published import Extent, PublishedSet
 from fedbench.errors import ConfigError
 
 COLUMNS = 54
@@ -42,7 +42,7 @@ OPTIONAL = dict(
     )
 )
 PUBLISHED = {
-    "pamap2": Published(
+    "pamap2": PublishedSet(
         Extent(7_500, (len(CHANNELS), 256), len(PROTOCOL), "feature"),
         ("Protocol",),
         below=("PAMAP2_Dataset",),

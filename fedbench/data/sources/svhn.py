@@ -12,7 +12,7 @@ from fedbench.data.constants import EXAMPLES, Constants
 from fedbench.data.reading import published
 from fedbench.data.reading.arrays import array_blocks, checked_images, checked_labels, unreadable_error
 from fedbench.data.reading.download import Download
-from fedbench.data.reading.published import Extent, Published, changed_warning
+from fedbench.data.reading.published import Extent, PublishedSet, changed_warning
 from fedbench.errors import ConfigError
 
 SVHN_PARTS = ("train", "test")
@@ -30,7 +30,7 @@ def torchvision_lists() -> dict[str, tuple[str, str, str]]:
 
 
 PUBLISHED = {
-    "svhn": Published(
+    "svhn": PublishedSet(
         Extent(73_257, (3, 32, 32), 10),
         tuple(f"{part}_32x32.mat" for part in SVHN_PARTS),
         below=("svhn", "SVHN"),

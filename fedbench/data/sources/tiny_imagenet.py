@@ -19,11 +19,11 @@ from fedbench.data.reading.listing import (
     read_list,
     subfolders,
 )
-from fedbench.data.reading.published import Extent, Published
+from fedbench.data.reading.published import Extent, PublishedSet
 from fedbench.errors import ConfigError
 
 PUBLISHED = {
-    "tiny-imagenet": Published(
+    "tiny-imagenet": PublishedSet(
         Extent(100_000, (3, 64, 64), 200),
         ("wnids.txt", "words.txt", "train", "val"),
         below=("tiny-imagenet-200",),

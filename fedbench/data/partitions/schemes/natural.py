@@ -58,10 +58,10 @@ def deal(source: SamplePool, options: Options, rng: np.random.Generator) -> Deal
     chosen = np.sort(rng.permutation(large)[: options.clients]) if options.clients < len(large) else large
     number = np.full(len(source.domain_names), -1)
     number[chosen] = np.arange(len(chosen))
-    return _renumbered(train, number), _renumbered(test, number)
+    return _renumber_owners(train, number), _renumber_owners(test, number)
 
 
-def _renumbered(part: Assignment, number: np.ndarray) -> Assignment:
+def _renumber_owners(part: Assignment, number: np.ndarray) -> Assignment:
     """Replaces domain numbers by client numbers and drops samples of domains that are not clients."""
     owners = number[part.owners]
     return Assignment(part.rows[owners >= 0], owners[owners >= 0])
