@@ -130,7 +130,7 @@ class Arena:
 
     def store(self, tensor: Tensor) -> tuple[TensorPlace, Tensor]:
         """Returns a tensor's place, copying it if it is not in the arena, and the tensor that keeps the place."""
-        known = self._place(tensor)
+        known = self._place_of(tensor)
         if known:
             return known, tensor
         file = self.take(tensor.nbytes)
@@ -148,19 +148,19 @@ class Arena:
         if len(whole) != self._sizes[file]:  # it has grown and moved
             self._at = {at: known for at, known in self._at.items() if known != file}
             self._at[whole.ctypes.data], self._sizes[file] = file, len(whole)
-        return [self._leased(whole, place) for place in places]
+        return [self._lease(whole, place) for place in places]
 
-    def _leased(self, whole: np.ndarray, place: TensorPlace) -> Tensor:
+    def _lease(self, whole: np.ndarray, place: TensorPlace) -> Tensor:
         lease = whole.view()
         self._readers[place.file] += 1
-        weakref.finalize(lease, self._unread, place.file).atexit = False
+        weakref.finalize(lease, self._end_lease, place.file).atexit = False
         return view_of(torch.from_numpy(lease), place)
 
-    def _unread(self, file: int) -> None:
+    def _end_lease(self, file: int) -> None:
         self._readers[file] -= 1
         self.give_back(file)
 
-    def _place(self, tensor: Tensor) -> TensorPlace | None:
+    def _place_of(self, tensor: Tensor) -> TensorPlace | None:
         start = tensor.untyped_storage().data_ptr()
         file = self._at.get(start)
         if file is None or not tensor.is_contiguous():

@@ -32,7 +32,7 @@ from fedbench.user_code.given_model import copies_instance
 
 
 @dataclass(frozen=True)
-class Parts:
+class RunParts:
     """The objects of a process in one run, for the clients with one of its models; those of the first are the server's.
 
     others: the parts for the models after the first, in the order in which clients get them.
@@ -44,24 +44,24 @@ class Parts:
     context: Context
     method: Method
     model: str
-    others: tuple["Parts", ...] = ()
+    others: tuple["RunParts", ...] = ()
 
     @property
-    def models(self) -> tuple["Parts", ...]:
+    def models(self) -> tuple["RunParts", ...]:
         return (self, *self.others)
 
-    def of(self, client: int) -> "Parts":
+    def of(self, client: int) -> "RunParts":
         """The parts of the model of a client."""
         return self.models[client % len(self.models)]
 
 
-def build_parts(run: ResolvedRun, partition: Partition, seed: int, device: str = "cpu") -> Parts:
+def build_parts(run: ResolvedRun, partition: Partition, seed: int, device: str = "cpu") -> RunParts:
     """The parts of a run for one of its seeds."""
-    known: dict[str, Parts] = {}
+    known: dict[str, RunParts] = {}
     for name in dict.fromkeys(run.config.model.names):
         learner = build_learner(run.with_model(name), seed, device)
         context = make_context(run.with_model(name), partition, seed, learner)
-        known[name] = Parts(run, seed, learner, context, make_method(run, context), name)
+        known[name] = RunParts(run, seed, learner, context, make_method(run, context), name)
     first, *others = (known[name] for name in run.config.model.names)
     return replace(first, others=tuple(others))
 
@@ -69,7 +69,7 @@ def build_parts(run: ResolvedRun, partition: Partition, seed: int, device: str =
 def build_learner(run: ResolvedRun, seed: int, device: str = "cpu") -> Learner:
     """The learner of a run with one model; every process builds the same start model from the seed."""
     config, dataset = run.config, run.dataset
-    module = _drawn(run, seed)
+    module = _draw_module(run, seed)
     copies = copies_in(module)  # before their numbers differ
     if config.train.precision == "64-true":
         module.double()  # before weights of that precision are copied into it
@@ -78,7 +78,7 @@ def build_learner(run: ResolvedRun, seed: int, device: str = "cpu") -> Learner:
 
     def adapt(module: nn.Module, layout: Layout) -> None:
         with as_config_error(f"method {config.method.name}: adapt_model fails"):
-            beside = lambda name: _drawn(run.with_model(name or run.first_model), seed)  # noqa: E731
+            beside = lambda name: _draw_module(run.with_model(name or run.first_model), seed)  # noqa: E731
             facts = ModelFacts(seed, dataset.classes, features_of(module, layout), beside)
             run.method.adapt_model(module, layout, run.options, facts)
 
@@ -98,7 +98,7 @@ def build_learner(run: ResolvedRun, seed: int, device: str = "cpu") -> Learner:
     )
 
 
-def _drawn(run: ResolvedRun, seed: int) -> LightningModule:
+def _draw_module(run: ResolvedRun, seed: int) -> LightningModule:
     """The module with the weights that the model draws with a seed."""
     with seeds.preserved_streams():
         seeds.seed_everything(seed, "model")

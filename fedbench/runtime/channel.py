@@ -60,7 +60,7 @@ class DriverEnd:
             if tensor.nbytes < SMALLEST_SHARED:
                 arrays.append(tensor.contiguous().numpy())
                 return TensorIndex(len(arrays) - 1)
-            found = self._stored(tensor, near)
+            found = self._store(tensor, near)
             if isinstance(found, TensorPlace):
                 return found
             references.append(found)
@@ -72,7 +72,7 @@ class DriverEnd:
         files = [self._arena.take(self._upload_bytes) for _ in range(uploads)]
         return PackedOrder(with_tensors(order, change), arrays, files), references
 
-    def _stored(self, tensor: Tensor, near: bool) -> Any:
+    def _store(self, tensor: Tensor, near: bool) -> Any:
         key = (id(tensor), near)
         if key not in self._sent:
             self._sent[key] = (*(self._in_arena(tensor) if near else self._by_ray(tensor)), tensor)

@@ -76,7 +76,7 @@ def save(folder: Path, round: int, content: dict[str, Any]) -> None:
     except OSError:
         unfinished.unlink(missing_ok=True)
         raise
-    for old in {*_finished(folder), *folder.glob(f".{PREFIX}*{PART_SUFFIX}")} - {finished}:
+    for old in {*_finished_checkpoints(folder), *folder.glob(f".{PREFIX}*{PART_SUFFIX}")} - {finished}:
         old.unlink(missing_ok=True)
 
 
@@ -85,7 +85,7 @@ def load(folder: Path) -> dict[str, Any] | None:
 
     Raises ConfigError if none can be read or if another version of fedbench wrote it.
     """
-    found = _finished(folder)
+    found = _finished_checkpoints(folder)
     for path in reversed(found):
         try:
             content = trees.read(path) if path.is_file() else {}
@@ -119,5 +119,5 @@ def _path(folder: Path, round: int) -> Path:
     return folder / f"{PREFIX}{round:06d}{SUFFIX}"
 
 
-def _finished(folder: Path) -> list[Path]:
+def _finished_checkpoints(folder: Path) -> list[Path]:
     return sorted(folder.glob(f"{PREFIX}*"))

@@ -38,19 +38,19 @@ class ClientData:
     def split(self, clients: Sequence[int], part: str, key: Key) -> Split:
         """Part 'train', 'val' or 'test' of these clients, concatenated."""
         if self.device.type == "cpu" or len(clients) != 1:
-            rows, targets = map(self._there, self._places(clients, part))
+            rows, targets = map(self._on_device, self._rows_and_targets(clients, part))
             return self._gatherer(rows, targets, key)
         # Sending these few numbers in every round would take longer than training on a small model.
         own = clients[0], part
         if own not in self._on_gpu:
-            places = [self._places(clients, name) for name in PARTS]
-            both = [self._there(torch.cat(numbers)) for numbers in zip(*places, strict=True)]
+            places = [self._rows_and_targets(clients, name) for name in PARTS]
+            both = [self._on_device(torch.cat(numbers)) for numbers in zip(*places, strict=True)]
             sizes = [len(rows) for rows, _ in places]
             split = zip(*(numbers.split(sizes) for numbers in both), strict=True)
             self._on_gpu.update(((clients[0], name), found) for name, found in zip(PARTS, split, strict=True))
         return self._gatherer(*self._on_gpu[own], key)
 
-    def _places(self, clients: Sequence[int], part: str) -> tuple[Tensor, Tensor]:
+    def _rows_and_targets(self, clients: Sequence[int], part: str) -> tuple[Tensor, Tensor]:
         """Rows and targets of these clients."""
         nothing = np.zeros(0, np.int64)
         rows = [nothing, *(getattr(self.partition.rows_of(n), part) for n in clients)]
@@ -58,7 +58,7 @@ class ClientData:
         whole = np.concatenate([self.dataset.targets[nothing], *targets])
         return torch.from_numpy(np.concatenate(rows)), torch.from_numpy(whole)
 
-    def _there(self, numbers: Tensor) -> Tensor:
+    def _on_device(self, numbers: Tensor) -> Tensor:
         """Rows or targets on the device, in the run's precision."""
         return numbers.to(self.device, self.dtype) if numbers.is_floating_point() else numbers.to(self.device)
 
@@ -68,7 +68,7 @@ class ClientData:
             return None
         rows = self.partition.public
         unknown = np.zeros_like(self.dataset.targets, shape=(len(rows), *self.dataset.targets.shape[1:]))
-        return self._gatherer(self._there(torch.from_numpy(rows)), self._there(torch.from_numpy(unknown)), key)
+        return self._gatherer(self._on_device(torch.from_numpy(rows)), self._on_device(torch.from_numpy(unknown)), key)
 
     def groups(self, split: Split) -> dict[str, Tensor]:
         """The groups of `evaluate.by` in a part, such as `class=3` or `domain=photo`: bool [n] each."""

@@ -34,12 +34,12 @@ def drive_seeds(
     on_event: gets the events of `drive`, and one when a task begins and ends, each with the task's number.
     """
     for number, task in tasks.items():
-        tell = partial(_numbered, on_event, number)
+        tell = partial(_tell_with_number, on_event, number)
         tell({"begun": True})
         tell({"ended": drive(run.of_seed(task.config), task.folder, hosts, tell, task.resume)})
 
 
-def _numbered(on_event: Callable[[Event], None], number: int, event: Event) -> None:
+def _tell_with_number(on_event: Callable[[Event], None], number: int, event: Event) -> None:
     on_event({**event, "task": number})
 
 

@@ -18,7 +18,7 @@ from fedbench.results.schema import COST_KEYS, MetricsLine
 from fedbench.runtime import trees
 from fedbench.runtime.allocator import release_freed_memory, resident_mb
 from fedbench.runtime.attacks import attackers, replace_malicious
-from fedbench.runtime.build import Parts, build_parts
+from fedbench.runtime.build import RunParts, build_parts
 from fedbench.runtime.checkpoint import Checkpoints
 from fedbench.runtime.exchange import POOLED, ClientTask, Joining, Order, Reply, Report, RoundRecord, Scores, Setup
 from fedbench.runtime.fleet import fleet_traces, lost_uploads, work_shares
@@ -58,7 +58,7 @@ class Driver:
 
     def __init__(
         self,
-        parts: Parts,
+        parts: RunParts,
         setup: Setup,
         hosts: Hosts,
         recorder: Recorder,

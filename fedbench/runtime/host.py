@@ -22,7 +22,7 @@ from fedbench.module.weights import Weights
 from fedbench.results.schema import COMMON
 from fedbench.runtime import trees
 from fedbench.runtime.allocator import resident_mb
-from fedbench.runtime.build import Parts, build_parts
+from fedbench.runtime.build import RunParts, build_parts
 from fedbench.runtime.client_data import ClientData
 from fedbench.runtime.client_privacy import make_private
 from fedbench.runtime.compression import compress_upload
@@ -45,7 +45,7 @@ ADD_BYTES = {"cpu": 0, "cuda": 32 << 20}
 class Model:
     """One of the run's models on a host: its learner, its method, its start, and the turns of clients that have it."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: RunParts) -> None:
         self.learner, self.method, self.initial = parts.learner, parts.method, parts.learner.initial()
         self.turns = Turns(self.learner.row_engine) if self.learner.row_engine else None
 
@@ -59,7 +59,7 @@ class Host:
 
     def __init__(
         self,
-        parts: Parts,
+        parts: RunParts,
         data: Any,
         store: ClientStore,
         ship: Callable[[Message], None] = lambda message: None,
@@ -82,7 +82,7 @@ class Host:
         return self.models[client % len(self.models)]
 
     @classmethod
-    def of(cls, setup: Setup, run: ResolvedRun, parts: Parts | None = None, **more: Any) -> "Host":
+    def of(cls, setup: Setup, run: ResolvedRun, parts: RunParts | None = None, **more: Any) -> "Host":
         """The host of a run. parts: those of the driver, if it is in this process and on the same device."""
         if setup.config.train.engine == "graph" and setup.device == "cpu":
             raise ConfigError("train.engine = graph: the hosts have no GPU; set --gpus-per-host, or leave it out")
@@ -99,7 +99,7 @@ class Host:
         key = self._key(number, round)
         train, val, test = (self._split(number, part, key) for part in ("train", "val", "test"))
         if task.joining:
-            train, val = self._some(train, number, task.joining.images), val.part(torch.arange(0))
+            train, val = self._take_images(train, number, task.joining.images), val.part(torch.arange(0))
         client = Client(
             id=number,
             samples=len(train),
@@ -130,7 +130,7 @@ class Host:
             return self.data.split([number], part, key)
         return self.data.split(range(self.context.clients) if part == "train" else [], part, key)
 
-    def _some(self, train: Any, number: int, images: int) -> Any:
+    def _take_images(self, train: Any, number: int, images: int) -> Any:
         """So many training images of a newcomer, in stored order; more of them include the fewer ones. 0: all."""
         order = torch.randperm(len(train), generator=seeds.generator(self.seed, number, "few"))
         return train.part(order[:images].sort().values) if images else train
@@ -156,9 +156,9 @@ class Host:
         for client in order.moved_away:
             self.store.drop(client)
         self._total, self._pending, self._pending_bytes = Total(), [], 0
-        works = [partial(self._next, *both, order) for both in zip_longest(order.tasks, order.tasks[1:])]
+        works = [partial(self._do_while_fetching, *both, order) for both in zip_longest(order.tasks, order.tasks[1:])]
         with reporting_full_gpu(), deterministic_kernels(self.device), seeds.preserved_streams():
-            reports = self._done(works, [task.client for task in order.tasks])
+            reports = self._do_all(works, [task.client for task in order.tasks])
             self._add_pending()
             if self._total.message.tensors:
                 self._ship(self._total.message)
@@ -169,7 +169,7 @@ class Host:
         spent = (train, evaluate, busy, cpu, os.getpid(), resident_mb())
         return Reply(reports, *spent, remarks, self._total, uses_rounds, peak_mb(self.device))
 
-    def _done(self, works: Sequence[Callable[[], Report]], clients: Sequence[int]) -> list[Report]:
+    def _do_all(self, works: Sequence[Callable[[], Report]], clients: Sequence[int]) -> list[Report]:
         """The reports of pieces of work. Clients that share steps do so with those that have the same model."""
         places: dict[Turns, list[int]] = defaultdict(list)
         for place, client in enumerate(clients):
@@ -184,13 +184,13 @@ class Host:
             reports.update(zip(own, done, strict=True))
         return [reports[place] for place in range(len(works))]
 
-    def _next(self, task: ClientTask, following: ClientTask | None, order: Order) -> Report:
+    def _do_while_fetching(self, task: ClientTask, following: ClientTask | None, order: Order) -> Report:
         """Do a task while fetching the state that the following one needs."""
         if following:
             self.store.fetch(following.client, following.kept)
-        return self._guarded(task, order)
+        return self._try_task(task, order)
 
-    def _guarded(self, task: ClientTask, order: Order) -> Report:
+    def _try_task(self, task: ClientTask, order: Order) -> Report:
         report = Report(task.client)
         try:
             client = self.client(task, order.number)
@@ -199,7 +199,7 @@ class Host:
             elif task.joining:
                 self._join(task, client, report)
             else:
-                self._task(client, task, order.global_model, report)
+                self._do_task(client, task, order.global_model, report)
         except RunError as error:
             raise RunError.of(error) from error
         except (ConfigError, StateLostError):
@@ -220,19 +220,19 @@ class Host:
     def _answer(self, client: Client, report: Report) -> None:
         # A client that trains for its answer uses the rates of the next round.
         client = self._set_round(client, client.round, rate_of=client.round + 1)
-        with self._untouched("answer", client):
+        with self._guard_inputs("answer", client):
             answer = call_hook(self.model(client.id).method, "answer", client)
-        if not self._diverged(report, what_is_not_finite(answer, "answer")):
+        if not self._note_divergence(report, what_is_not_finite(answer, "answer")):
             report.answer = on_cpu(answer)
 
     def _join(self, task: ClientTask, client: Client, report: Report) -> None:
         """Evaluate a newcomer after its local training, which is that of the round after the last."""
-        received = self._called("receive", client)
+        received = self._weights_from("receive", client)
         if client.epochs:
             self._set_round(client, client.round + 1)
         client.learner.ledger.clear()
         method = self.model(client.id).method
-        with self._untouched("join", client, received=received):
+        with self._guard_inputs("join", client, received=received):
             model = call_hook(method, "join", client, received)
         check_shapes(model, client.initial, method, "join")
         if isinstance(model, Weights) and not model.is_finite():
@@ -240,15 +240,15 @@ class Host:
             return
         self._score(task, client, "new_clients", model, report)
 
-    def _task(self, client: Client, task: ClientTask, global_model: Message | None, report: Report) -> None:
+    def _do_task(self, client: Client, task: ClientTask, global_model: Message | None, report: Report) -> None:
         received = personal = None
         client.learner.ledger.clear()  # the noise of private steps is drawn by their number
-        with self._measured(report, "train_seconds" if task.train else "eval_seconds"):
+        with self._measure_seconds(report, "train_seconds" if task.train else "eval_seconds"):
             if task.train or task.after_agg:
-                received = self._called("receive", client)
-        with self._measured(report, "eval_seconds"):
+                received = self._weights_from("receive", client)
+        with self._measure_seconds(report, "eval_seconds"):
             if received is not None and task.after_agg:
-                personal = self._look(task, client, "after_agg", received, report)
+                personal = self._evaluate_personal(task, client, "after_agg", received, report)
             if task.global_model and global_model is not None:
                 whole = weights_of(on_device(global_model, self.device, self._sent))
                 if "global" not in task.keep and isinstance(personal, Weights) and personal.is_same(whole):
@@ -256,19 +256,19 @@ class Host:
                 else:
                     self._score(task, client, "global", whole, report)
             if task.idle_model:
-                delivered, model = client.round, self._called("idle_model", client)
+                delivered, model = client.round, self._weights_from("idle_model", client)
                 self._set_round(client, 0)  # its draws do not depend on when it is asked
-                self._look(task, client, "idle_model", model, report)
+                self._evaluate_personal(task, client, "idle_model", model, report)
                 self._set_round(client, delivered)
         if received is not None and task.train:
             self._train(task, self._set_round(client, client.round + 1), received, report)
 
     def _train(self, task: ClientTask, client: Client, received: Weights, report: Report) -> None:
         learner, method = client.learner, self.model(client.id).method
-        with self._measured(report, "train_seconds"):
+        with self._measure_seconds(report, "train_seconds"):
             client.keeps_optimizers = self.config.train.keep_optimizer
             learner.ledger.clear()
-            with self._untouched("train", client, received=received):
+            with self._guard_inputs("train", client, received=received):
                 upload = call_hook(method, "train", client, received)
                 upload = call_hook(method, "outgoing", client, received, upload)
             check_fit(upload, client, method)
@@ -276,20 +276,20 @@ class Host:
             make_private(upload, client, self.config.privacy, self.context.drawn)
             if self.config.compression.name != "none":
                 compress_upload(upload, client, self.config.compression, self.config.method.name)
-        if self._diverged(report, what_diverged(upload, learner)):
+        if self._note_divergence(report, what_diverged(upload, learner)):
             return
         ledger = learner.ledger
         report.loss, report.steps, report.logged = ledger.loss, ledger.steps, dict(ledger.logged)
         if task.after_fit:
-            with self._measured(report, "eval_seconds"):
+            with self._measure_seconds(report, "eval_seconds"):
                 assert upload.trained is not None
-                self._look(task, client, "after_fit", upload.trained, report)
-        with self._measured(report, "train_seconds"):
+                self._evaluate_personal(task, client, "after_fit", upload.trained, report)
+        with self._measure_seconds(report, "train_seconds"):
             if line := trees.refusal(vars(client.state), "client.state"):
                 raise RunError(line, place_of_code(type(client.state)))
             # Last, so that an earlier failure changes nothing.
             if task.kept or not client.state.is_empty:
-                report.kept = self._saved(client)
+                report.kept = self._save_state(client)
             report.trained = True
             if task.is_lost:
                 return
@@ -330,7 +330,7 @@ class Host:
             self._ship(report.upload)
             on_cpu(report.upload)
 
-    def _saved(self, client: Client) -> int:
+    def _save_state(self, client: Client) -> int:
         """Save the private state; returns its bytes.
 
         Raises ConfigError, which ends the run, if there is no room.
@@ -343,40 +343,40 @@ class Host:
             raise ConfigError(f"{line}; {remedy} or set resources.scratch, and repeat the command") from error
 
     @contextmanager
-    def _measured(self, report: Report, name: str) -> Iterator[None]:
+    def _measure_seconds(self, report: Report, name: str) -> Iterator[None]:
         """Adds the seconds of a block that succeeds to a report."""
         begun = self._clock()
         yield
         setattr(report, name, getattr(report, name) + self._clock() - begun)
 
-    def _untouched(self, hook: str, client: Client, **given: Weights) -> AbstractContextManager[None]:
+    def _guard_inputs(self, hook: str, client: Client, **given: Weights) -> AbstractContextManager[None]:
         """Checks that a hook changes nothing, exactly for its first call in ten orders: copies of models cost time."""
         exact = hook not in self._watched
         self._watched.add(hook)
         return guard_inputs(self.model(client.id).method, hook, client, exact, **given)
 
-    def _called(self, hook: str, client: Client) -> Weights:
+    def _weights_from(self, hook: str, client: Client) -> Weights:
         """The weights from a hook, which must change nothing."""
         method = self.model(client.id).method
-        with self._untouched(hook, client):
+        with self._guard_inputs(hook, client):
             found: Weights = call_hook(method, hook, client)
         return check_shapes(found, client.initial, method, hook)
 
-    def _look(
+    def _evaluate_personal(
         self, task: ClientTask, client: Client, point: str, model: Weights, report: Report
     ) -> Weights | Predictor | None:
         """Evaluate the method's version of a model at a point; before any training, at that of a fit."""
         message, method = client.message, self.model(client.id).method
         if point != "after_agg":
             client.message = Message()
-        with self._untouched("personal", client, model=model):
+        with self._guard_inputs("personal", client, model=model):
             found = call_hook(method, "personal", client, model, point if point == "after_agg" else "after_fit")
             personal: Weights | Predictor | None = check_shapes(found, client.initial, method, "personal")
             self._score(task, client, point, personal, report)
         client.message = message
         return personal
 
-    def _diverged(self, report: Report, reason: str | None) -> bool:
+    def _note_divergence(self, report: Report, reason: str | None) -> bool:
         """Whether there is a reason to discard a client's result; notes it in the report."""
         if reason:
             report.failure, report.cause = reason, "not finite"

@@ -8,7 +8,7 @@ from typing import Protocol
 
 import torch
 
-from fedbench.runtime.build import Parts
+from fedbench.runtime.build import RunParts
 from fedbench.runtime.exchange import Order, Relocation, Reply, Setup
 from fedbench.runtime.host import Host
 from fedbench.runtime.scratch import LARGE, Scratch
@@ -22,7 +22,7 @@ class Hosts(Protocol):
     device: str
     remarks: list[str]
 
-    def begin(self, setup: Setup, parts: Parts) -> None:
+    def begin(self, setup: Setup, parts: RunParts) -> None:
         """Prepare for a run. parts: the driver's, which a host in its process may share."""
 
     def exchange(self, orders: Sequence[Order], moves: Sequence[Relocation] = ()) -> list[Reply]:
@@ -52,7 +52,7 @@ class InProcess:
         self._debug, self._gpu_share, self.device, self.remarks = debug, gpu_share, "cpu", list[str]()
         self._scratch: Scratch | None = None
 
-    def begin(self, setup: Setup, parts: Parts) -> None:
+    def begin(self, setup: Setup, parts: RunParts) -> None:
         self.end()
         resources = setup.config.resources
         if resources.states == "disk" or (resources.states == "auto" and setup.state_bytes > LARGE):

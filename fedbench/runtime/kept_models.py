@@ -13,7 +13,7 @@ from fedbench.models.compiled import unwrapped_name
 from fedbench.models.state_dicts import encode_state_dict
 from fedbench.module.weights import Weights
 from fedbench.results.files import write_atomically
-from fedbench.runtime.build import Parts
+from fedbench.runtime.build import RunParts
 from fedbench.runtime.exchange import Report
 from fedbench.runtime.kept_points import KeptPoints
 from fedbench.runtime.model_folder import ABOUT, about_model, write_adapters, write_beside
@@ -32,7 +32,9 @@ class KeptModels:
     adapters too if the module is one of `peft`; what a module needs besides is written once for each model.
     """
 
-    def __init__(self, config: Config, seed: int, points: KeptPoints, folder: Path, parts: Parts | None = None) -> None:
+    def __init__(
+        self, config: Config, seed: int, points: KeptPoints, folder: Path, parts: RunParts | None = None
+    ) -> None:
         self.points, self.parts = points, parts
         self.saves, self.name = config.save_models, config.method.name
         self.folder = folder / MODELS_FOLDER / f"seed-{seed}"
@@ -44,7 +46,7 @@ class KeptModels:
             for name in self.points.models_to_keep(report.client, number):
                 for point in self.points.points(name):
                     if name in report.models:
-                        own, tensors = self._parts(report.client), report.models[name].tensors
+                        own, tensors = self._parts_of(report.client), report.models[name].tensors
                         yield from self._write(own, client_folder(report.client), point, tensors)
                     elif name in report.scores:
                         yield (
@@ -59,7 +61,7 @@ class KeptModels:
 
         part: what `Method.shared_part` returns, if there is no global model.
         """
-        parts = self._parts(0)
+        parts = self._parts_of(0)
         flat, given = parts.learner.flat, whole or part
         tensors = None if given is None else flat.trained_state_dict(given)
         if given is not None and tensors is None:
@@ -94,17 +96,17 @@ class KeptModels:
         )
         return {slot.name for slots, mask in kinds for slot in slots if not mask[slot.start : slot.stop].all()}
 
-    def _parts(self, client: int) -> Parts:
+    def _parts_of(self, client: int) -> RunParts:
         assert self.parts is not None
         return self.parts.of(client)
 
-    def _about(self, parts: Parts) -> dict[str, Any]:
+    def _about(self, parts: RunParts) -> dict[str, Any]:
         if parts.model not in self._known:
             self._known[parts.model] = about_model(parts.run.with_model(parts.model), parts.learner)
         return self._known[parts.model]
 
     def _write(
-        self, parts: Parts, name: str, point: str, tensors: dict[str, Tensor], predicts: bool = True
+        self, parts: RunParts, name: str, point: str, tensors: dict[str, Tensor], predicts: bool = True
     ) -> Iterator[str]:
         flat, own, script, about = parts.learner.flat, self.folder / name, None, self._about(parts)
         if not (own / ABOUT).exists():

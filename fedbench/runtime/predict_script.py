@@ -32,12 +32,14 @@ def from_run(about: About, base: str | None) -> str:
     """The script in a run's folder, which has weights for each point. base: the file of the frozen parameters."""
     weights = 'load_file(here / f"{point}.safetensors")'
     weights = f'load_file(here.parent / "{base}") | {weights}' if base else weights
-    return _script(about, _built(about, weights, POINT), " [POINT]", "POINT: after_agg (default) or after_fit.")
+    return _script(
+        about, _way_of_weights(about, weights, POINT), " [POINT]", "POINT: after_agg (default) or after_fit."
+    )
 
 
 def from_weights(about: About, file: str) -> str:
     """The script beside a whole state dict."""
-    return _script(about, _built(about, f'load_file(here / "{file}")'))
+    return _script(about, _way_of_weights(about, f'load_file(here / "{file}")'))
 
 
 def from_program(about: About, file: str) -> str:
@@ -54,7 +56,7 @@ def from_onnx(about: About, file: str) -> str:
     return _script(about, Way(["import onnxruntime"], load, [f"scores = model.run(None, {feed})[0]"], array="{}"))
 
 
-def _built(about: About, weights: str, before: Sequence[str] = ()) -> Way:
+def _way_of_weights(about: About, weights: str, before: Sequence[str] = ()) -> Way:
     load = [*before, *["torch.set_default_dtype(torch.float64)"] * about["double"], f"model = {about['build']}.eval()"]
     load += [*(f"model.{call}" for call in about["calls"]), f"model.load_state_dict({weights})"]
     given, scores = {"keywords": "**x", "arguments": "*x"}.get(about.get("call", ""), _tensors(about)), list[str]()
@@ -93,7 +95,7 @@ def _script(about: About, way: Way, usage: str = "", more: str = "") -> str:
             *way.load,
             *read,
             *way.scores,
-            *_printed(about),
+            *_print_lines(about),
             "",
         ]
     )
@@ -125,7 +127,7 @@ def _samples(about: About) -> str:
     )
 
 
-def _printed(about: About) -> list[str]:
+def _print_lines(about: About) -> list[str]:
     if about["task"] == "classification":
         return ['print(*(about["classes"][best] for best in scores.argmax(1)), sep="\\n")']
     return ["print(scores.tolist())"]

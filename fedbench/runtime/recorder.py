@@ -146,7 +146,7 @@ class Recorder:
             table = self.newcomers.table()
             files.write_tables_atomically(self.folder / NEWCOMERS, [table], self.newcomers.layout)
         for name, rows in self.tables.items():
-            parts = (pq.read_table(path) for path in self._known(name))
+            parts = (pq.read_table(path) for path in self._piece_paths(name))
             files.write_tables_atomically(self.folder / name, chain(parts, [rows.table()]), rows.layout)
 
     def state(self) -> dict[str, Any]:
@@ -166,7 +166,7 @@ class Recorder:
             raise ConfigError(f"{path}: missing or cut, {known}; {files.rerun_hint(self.folder)}")
         self.kept, self.warnings = state["kept"], list(state["warnings"])
         self.pieces = {name: list(own) for name, own in state["pieces"].items()}
-        for piece in chain.from_iterable(map(self._known, self.tables)):
+        for piece in chain.from_iterable(map(self._piece_paths, self.tables)):
             _check_whole(piece, self.folder)
         self._forget_rows()
         if _length(path) > state["length"]:
@@ -178,10 +178,10 @@ class Recorder:
         (self.folder / NEWCOMERS).unlink(missing_ok=True)
         for name in self.tables:
             (self.folder / name).unlink(missing_ok=True)
-            for path in set(files.table_pieces(self.folder, name)).difference(self._known(name)):
+            for path in set(files.table_pieces(self.folder, name)).difference(self._piece_paths(name)):
                 path.unlink()
 
-    def _known(self, name: str) -> list[Path]:
+    def _piece_paths(self, name: str) -> list[Path]:
         return [self.folder / files.PIECES / piece for piece in self.pieces[name]]
 
     def _piece(self, name: str, number: int) -> Path:

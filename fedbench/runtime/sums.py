@@ -50,7 +50,7 @@ class Total:
                     self._add(name, uploads, shares)
                 else:
                     for upload in uploads:
-                        self._put(name, upload.tensors.pop(name))
+                        self._merge(name, upload.tensors.pop(name))
         except Exception as error:
             line = f"the upload of {clients_in_words(uploads)} cannot be added to others: {first_line(error)}"
             raise ConfigError(line) from error
@@ -67,17 +67,17 @@ class Total:
             if fits:
                 del upload.tensors[name]
 
-    def joined(self, other: "Total") -> "Total":
+    def plus(self, other: "Total") -> "Total":
         """The total of both. Raises ConfigError if their uploads differ."""
         if self.kinds is None or other.kinds is None:
             return self if other.kinds is None else other
         both = Total(Message(), _alike(self.kinds, other.kinds))
         for total in (self, other):
             for name, tensor in total.message.tensors.items():
-                both._put(name, tensor)
+                both._merge(name, tensor)
         return both
 
-    def _put(self, name: str, tensor: Tensor) -> None:
+    def _merge(self, name: str, tensor: Tensor) -> None:
         known = self.message.tensors
         if name not in known:
             known[name] = tensor
@@ -118,7 +118,7 @@ def merged_uploads(uploads: Sequence[Upload], totals: Sequence[Total], shares: M
     """
     if not shares:
         return list(uploads)
-    total = reduce(Total.joined, totals)
+    total = reduce(Total.plus, totals)
     part = fsum(shares[upload.client] for upload in uploads) / fsum(shares.values())
     mean = Upload(uploads[0].client, sum(upload.samples for upload in uploads))
     for name, (shape, kind) in (total.kinds or {}).items():

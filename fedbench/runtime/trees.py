@@ -29,22 +29,26 @@ class Packing:
         self._places: dict[tuple[Any, ...], str] = {}
         self._storages: set[int] = set()
 
-    def rest(self, value: Any, place: str) -> Any:
+    def json_part(self, value: Any, place: str) -> Any:
         """The JSON part of a value. Raises TypeError if it cannot be kept."""
         if isinstance(value, Tensor):
-            return {TENSOR: self._place(value.detach(), place)}
+            return {TENSOR: self._put_tensor(value.detach(), place)}
         if type(value) in PLAIN_TYPES:
             return value
         if type(value) is Weights:
-            return {WEIGHTS: [self.rest(part, f"{place}/{name}") for name, part in vars(value).items()]}
+            return {WEIGHTS: [self.json_part(part, f"{place}/{name}") for name, part in vars(value).items()]}
         if isinstance(value, dict):
-            return {PAIRS: [[self.rest(key, ""), self.rest(item, f"{place}/{key}")] for key, item in value.items()]}
+            return {
+                PAIRS: [
+                    [self.json_part(key, ""), self.json_part(item, f"{place}/{key}")] for key, item in value.items()
+                ]
+            }
         if isinstance(value, list | tuple):
-            items = [self.rest(item, f"{place}/{number}") for number, item in enumerate(value)]
+            items = [self.json_part(item, f"{place}/{number}") for number, item in enumerate(value)]
             return items if isinstance(value, list) else {TUPLE: items}
         raise TypeError(refusal(value, place))
 
-    def _place(self, tensor: Tensor, place: str) -> str:
+    def _put_tensor(self, tensor: Tensor, place: str) -> str:
         storage = tensor.untyped_storage().data_ptr()
         known = tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
         if known in self._places and tensor.numel():
@@ -95,7 +99,7 @@ def pack_tree(tree: Any) -> tuple[dict[str, Tensor], dict[str, str]]:
     A tree: tensors, weights, numbers, strings, None, and dicts, lists and tuples of these. Raises TypeError otherwise.
     """
     packing = Packing()
-    rest = json.dumps(packing.rest(tree, ""))
+    rest = json.dumps(packing.json_part(tree, ""))
     return packing.tensors, {REST: rest}
 
 

@@ -141,14 +141,14 @@ class Turns:
 
     def _begin(self, turns: Sequence[Turn[T]]) -> BegunFits:
         """Begin the fits that they wait for."""
-        with self._shared(turns):
+        with self._share_seconds(turns):
             return self.engine.begin_together(
                 [FitRequest(turn.fit, turn.ledger, turn.row) for turn in turns if turn.fit is not None]
             )
 
     def _end(self, turns: Sequence[Turn[T]], begun: BegunFits) -> Sequence[Turn[T]]:
         """The turns, with their trained weights."""
-        with self._shared(turns):
+        with self._share_seconds(turns):
             try:
                 answers = self.engine.end_together(begun)
             except BaseException:
@@ -159,7 +159,7 @@ class Turns:
         return turns
 
     @contextmanager
-    def _shared(self, turns: Sequence[Turn[T]]) -> Iterator[None]:
+    def _share_seconds(self, turns: Sequence[Turn[T]]) -> Iterator[None]:
         """Adds the seconds of a block to these turns, the same share to each."""
         begun = time.perf_counter()
         yield

@@ -22,7 +22,7 @@ from fedbench.methods.messages import Message, Upload
 from fedbench.methods.server import Context
 from fedbench.module import seeds
 from fedbench.module.weights import Weights
-from fedbench.runtime.build import Parts, features_of
+from fedbench.runtime.build import RunParts, features_of
 from fedbench.runtime.driver import Driver
 from fedbench.runtime.exchange import ClientTask, Joining, Order, Relocation, Reply, Report, Setup
 from fedbench.runtime.host import Host
@@ -235,7 +235,7 @@ class Simulation(Driver):
             draw=lambda seed: self.learner.redraw(self.learner.initial(), "", seed),
         )
         run = ResolvedRun(config, None, kind, chosen, context.aggregator, self.learner.task)  # type: ignore[arg-type]
-        parts = Parts(run, 0, self.learner, context, kind(chosen, context), "mlp")
+        parts = RunParts(run, 0, self.learner, context, kind(chosen, context), "mlp")
         self.host = RecordingHost(parts, HandMadeData(self.data, self.public), MemoryStore())
         setup, recorder = Setup(config, 0, Partition(Clients.of([]))), Recorder(Path("/nowhere"), self.learner.task)
         super().__init__(parts, setup, LocalHosts(self.host), recorder)

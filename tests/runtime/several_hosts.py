@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fedbench.runtime.build import Parts
+from fedbench.runtime.build import RunParts
 from fedbench.runtime.channel import DriverEnd, HostEnd
 from fedbench.runtime.exchange import Order, Relocation, Reply, Setup
 from fedbench.runtime.host import Host
@@ -24,7 +24,7 @@ class SeveralHosts:
         self.count, self.remarks = count, list[str]()
         self._scratch: Scratch | None = None
 
-    def begin(self, setup: Setup, parts: Parts) -> None:
+    def begin(self, setup: Setup, parts: RunParts) -> None:
         self.end()
         self._scratch = Scratch(None)
         folder = self._scratch.folder

@@ -15,12 +15,12 @@ from fedbench.jobs.resolve import resolve
 from fedbench.methods.fedprox import FedProx
 from fedbench.models import build
 from fedbench.models.mlp import Mlp
-from fedbench.runtime.build import Parts, build_learner, build_parts, drawn_model
+from fedbench.runtime.build import RunParts, build_learner, build_parts, drawn_model
 from tests.runtime.networks import Taught
 from tests.runtime.rounds import small
 
 
-def parts(method: str = "fedavg", seed: int = 0, **more) -> Parts:
+def parts(method: str = "fedavg", seed: int = 0, **more) -> RunParts:
     resolved = resolve(small(method, **more))
     config, dataset = resolved.config, resolved.dataset
     return build_parts(resolved, partition(dataset, config, seed), seed)

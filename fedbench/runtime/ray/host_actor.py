@@ -78,7 +78,7 @@ class HostActor:
             dataset = _dataset(setup, files)
             if dataset is None:
                 return replace(standing, lacks_data=True)
-            folder = post.states if near or post.states is None else self._own(post, setup.state_bytes)
+            folder = post.states if near or post.states is None else self._make_folder(post, setup.state_bytes)
             own = replace(setup, states=folder and folder / f"host-{post.index}")
             self._channel = HostEnd(post.folder / "messages")
             with refuse_exits():
@@ -87,7 +87,7 @@ class HostActor:
             raise error if near else ConfigError(f"machine {standing.machine}: {error}") from None
         return standing
 
-    def _own(self, post: HostAddress, bytes: int) -> Path:
+    def _make_folder(self, post: HostAddress, bytes: int) -> Path:
         """A folder on this machine: that of the host that this one replaces, if it still exists."""
         from fedbench.runtime.scratch import Scratch
 

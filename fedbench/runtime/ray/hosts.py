@@ -18,7 +18,7 @@ from fedbench.runtime.ray.placement_groups import reserve
 
 if TYPE_CHECKING:
     from fedbench.config import ResourcesConfig
-    from fedbench.runtime.build import Parts
+    from fedbench.runtime.build import RunParts
     from fedbench.runtime.channel import PackedOrder
     from fedbench.runtime.exchange import Order, Relocation, Reply, Setup
     from fedbench.runtime.store import Versions
@@ -70,7 +70,7 @@ class RayHosts:
         )
         return actor.remote()
 
-    def begin(self, setup: Setup, parts: Parts | None = None) -> None:
+    def begin(self, setup: Setup, parts: RunParts | None = None) -> None:
         from fedbench.runtime.channel import DriverEnd
         from fedbench.runtime.scratch import Scratch, shared_memory
 
@@ -84,14 +84,14 @@ class RayHosts:
         self._channel = DriverEnd(self._scratch.folder / "messages", self._ray.put)
         references = [self._begin(i) for i in range(self.count)]
         found = [
-            self._answered(i, "at the start", partial(self._begin, i), ref, retries.WAIT_FOR_PLACES)
+            self._await_answer(i, "at the start", partial(self._begin, i), ref, retries.WAIT_FOR_PLACES)
             for i, ref in enumerate(references)
         ]
         files = self._files() if any(standing.lacks_data for standing in found) else {}
         for index, standing in enumerate(found):
             if standing.lacks_data:
                 ask = partial(self._begin, index, files)
-                found[index] = self._answered(index, "while it got the data", ask, ask())
+                found[index] = self._await_answer(index, "while it got the data", ask, ask())
         self._near = [standing.node == self._node for standing in found]
         if not all(self._near) or resources.address != "local":
             each = f"{self._cpus:g} CPU" + (f" and {self._gpus:g} GPU" if self._gpus else "")
@@ -111,7 +111,7 @@ class RayHosts:
         assert self._data is not None
         return {name: self._ray.put(content) for name, content in self._data.files().items()}
 
-    def _unwrapped(self, reference: Any, seconds: float | None = None) -> Any:
+    def _value_of(self, reference: Any, seconds: float | None = None) -> Any:
         """The value of a reference. Raises GetTimeoutError if it takes more than this many seconds."""
         from fedbench.errors import ConfigError
         from fedbench.runtime.store import StateLostError
@@ -127,7 +127,7 @@ class RayHosts:
         self._arrivals: dict[int, list[tuple[Versions, Any]]] = {}
         self._move(moves)
         references = [self._send(i, order) for i, order in enumerate(orders)]
-        return [self._received(i, reference, orders[i]) for i, reference in enumerate(references)]
+        return [self._receive_reply(i, reference, orders[i]) for i, reference in enumerate(references)]
 
     def _move(self, moves: Sequence[Relocation]) -> None:
         """Send states from store to store; their content does not pass through this process."""
@@ -142,7 +142,7 @@ class RayHosts:
 
         for (source, target), versions in zip(ways, leaving, strict=True):
             ask = partial(give, source, versions)
-            self._answered(source, "while clients moved", ask, ask())
+            self._await_answer(source, "while clients moved", ask, ask())
             self._arrivals.setdefault(target, []).append((versions, given[-1]))
 
     def _send(self, index: int, order: Order) -> Any:
@@ -153,19 +153,19 @@ class RayHosts:
         self._packed[index], references = self._channel.pack(order, self._near[index])
         return self._actors[index].work.remote(self._packed[index], *references)
 
-    def _received(self, index: int, reference: Any, order: Order) -> Reply:
+    def _receive_reply(self, index: int, reference: Any, order: Order) -> Reply:
         during = f"in exchange {order.number}"
-        answer = self._answered(index, during, partial(self._send, index, order), reference)
+        answer = self._await_answer(index, during, partial(self._send, index, order), reference)
         return self._channel.open(self._packed[index], *answer)
 
-    def _answered(
+    def _await_answer(
         self, index: int, during: str, ask: Callable[[], Any], reference: Any, seconds: float | None = None
     ) -> Any:
         """The answer of a host; if it dies first or takes longer, it is started again and asked again."""
         known = self._ray.exceptions
         for deaths in range(1, retries.HOST + 1):
             try:
-                return self._unwrapped(reference, seconds)
+                return self._value_of(reference, seconds)
             except (known.RayActorError, known.OutOfMemoryError, known.GetTimeoutError) as error:
                 error.__traceback__ = None  # Ray keeps the error, whose frames would keep the exchange's tensors
                 late = isinstance(error, known.GetTimeoutError)
@@ -184,9 +184,9 @@ class RayHosts:
         while (left := deadline - time.monotonic()) > 0:
             self._actors[index] = self._create(index)
             try:
-                standing = self._unwrapped(self._begin(index), left)
+                standing = self._value_of(self._begin(index), left)
                 if standing.lacks_data:
-                    standing = self._unwrapped(self._begin(index, self._files()), left)
+                    standing = self._value_of(self._begin(index, self._files()), left)
                 self._near[index] = standing.node == self._node
                 return
             except (self._ray.exceptions.RayActorError, self._ray.exceptions.OutOfMemoryError):
@@ -206,7 +206,9 @@ class RayHosts:
             own, actor, path = versions[index], self._actors[index], paths[index].absolute()
             return actor.snapshot.remote(own, path) if self._near[index] else actor.give.remote(own)
 
-        for index, answer in self._all([i for i, own in enumerate(versions) if own], "while states were kept", request):
+        for index, answer in self._ask_all(
+            [i for i, own in enumerate(versions) if own], "while states were kept", request
+        ):
             if answer is not None:
                 write_shard(versions[index], answer[1], paths[index])
 
@@ -222,13 +224,13 @@ class RayHosts:
                 return actor.restore.remote(own, whole)
             return actor.take.remote(own, contents_of(own, whole))
 
-        for _ in self._all(range(self.count), "while states were restored", request):
+        for _ in self._ask_all(range(self.count), "while states were restored", request):
             pass
 
-    def _all(self, indices: Sequence[int], during: str, ask: Callable[[int], Any]) -> Iterator[tuple[int, Any]]:
+    def _ask_all(self, indices: Sequence[int], during: str, ask: Callable[[int], Any]) -> Iterator[tuple[int, Any]]:
         """The answers of hosts, which work at the same time."""
         for index, reference in [(i, ask(i)) for i in indices]:
-            yield index, self._answered(index, during, partial(ask, index), reference)
+            yield index, self._await_answer(index, during, partial(ask, index), reference)
 
     def end(self) -> None:
         if self._scratch is not None:
