@@ -131,14 +131,14 @@ def compared_answer(study: Study) -> str:
         failed = sum(entry.status == "failed" for entry in tried)
         return f"No point of the grid finished: {failed} of {len(tried)} failed, so there is no answer."
     winner = f"{study.method} with {settings(chosen)}" if chosen else study.method
-    if study.method not in study.metrics or study.last(study.method).empty:
+    if study.method not in study.metrics or study.last_rows(study.method).empty:
         value = next((entry.scores.get("val") for entry in tried if entry.values == chosen), None)
         found = study.metric.with_unit(value) if value is not None else f"{study.metric.label} unknown"
         lack = "failed" if study.method in study.failed_methods else "are not finished yet"
         ties = len(plan.as_good(study.method))
         led = f"is the first of {ties + 1} points with the same score on validation" if ties else "won on validation"
         return f"{winner} {led} ({found}); its final runs {lack}."
-    reached = study.metric.with_unit(study.last(study.method)[study.test].mean())
+    reached = study.metric.with_unit(study.last_rows(study.method)[study.test].mean())
     ties = len(plan.as_good(study.method))
     first = f"is the first of {ties + 1} points of the grid with the same validation score and reached"
     won = first if ties else "won the grid with" if tried else "reached"
@@ -179,7 +179,7 @@ def doubts_of_lead(study: Study, first: str, rivals: Sequence[str]) -> str:
 def gaps_of(study: Study, label: str) -> str:
     """Which final runs are missing in a method's score; empty if none."""
     if failed := study.failed_seeds(label):
-        known = len(study.last(label)) if label in study.metrics else 0
+        known = len(study.last_rows(label)) if label in study.metrics else 0
         return f"{len(failed)} of {plural(known + len(failed), 'seed')} of {label} failed"
     return "" if study.summaries[label]["complete"] else f"the runs of {label} are not complete"
 
@@ -223,7 +223,7 @@ def reference_lines(study: Study) -> list[str]:
     return [
         *lines,
         *equal_points(study),
-        *few_seeds(len(study.last(study.method)) if study.method in study.metrics else 0),
+        *few_seeds(len(study.last_rows(study.method)) if study.method in study.metrics else 0),
     ]
 
 

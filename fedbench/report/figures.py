@@ -19,7 +19,7 @@ MOST_PAIRS = 1000
 
 def last_clients(study: Study, method: str, point: str) -> pd.DataFrame:
     """A method's clients at a point in the last evaluated round of each seed."""
-    return clients_at(study.clients[method], study.last(method, point)).dropna(subset=[study.test])
+    return clients_at(study.clients[method], study.last_rows(method, point)).dropna(subset=[study.test])
 
 
 def client_strip(study: Study) -> go.Figure | None:
@@ -66,7 +66,7 @@ def paired_clients(study: Study, method: str) -> pd.DataFrame:
     """Scores as shown, one row per seed and client in both runs: local, after_fit, after_agg (if present), gains."""
     columns = {}
     for point in ("after_fit", "after_agg"):
-        if len(both := study.scores.paired(method, BASELINE, point).set_index(["seed", "client"])):
+        if len(both := study.scores.paired_clients(method, BASELINE, point).set_index(["seed", "client"])):
             columns["local"] = both["theirs"] * study.metric.factor
             columns[point] = both["ours"] * study.metric.factor
     paired = pd.DataFrame(columns).dropna()

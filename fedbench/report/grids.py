@@ -33,11 +33,11 @@ def grid_panels(study: Study) -> Iterator[tuple[str, go.Figure]]:
     for values in product(*(space[key] for key in keys[2:])):
         fixed = dict(zip(keys[2:], values, strict=True))
         inside = [entry for entry in tried if all(entry.values[k] == v for k, v in fixed.items())]
-        title = ", ".join(f"{short(key)} = {value}" for key, value in fixed.items())
+        title = ", ".join(f"{short_name(key)} = {value}" for key, value in fixed.items())
         yield title, heat_map(study.metric, inside, keys[0], keys[1], space, best, limits)
 
 
-def short(key: str) -> str:
+def short_name(key: str) -> str:
     return key.removeprefix("method.")
 
 
@@ -59,14 +59,14 @@ def heat_map(
     across, down = [str(v) for v in space[columns]], [str(v) for v in space[rows]]
     found = {(str(entry.values[rows]), str(entry.values[columns])): entry for entry in tried}
     z = [[_value(metric, found.get((row, column))) for column in across] for row in down]
-    fig = figure(96 + 54 * len(down), 16, xaxis=axis(escape(short(columns)), showgrid=False, type="category"))
-    fig.update_layout(yaxis=axis(escape(short(rows)), showgrid=False, type="category", autorange="reversed"))
+    fig = figure(96 + 54 * len(down), 16, xaxis=axis(escape(short_name(columns)), showgrid=False, type="category"))
+    fig.update_layout(yaxis=axis(escape(short_name(rows)), showgrid=False, type="category", autorange="reversed"))
     scale = SCALE if metric.higher else [(1 - place, colour) for place, colour in reversed(SCALE)]
     fig.add_heatmap(x=across, y=down, z=z, colorscale=scale, zmin=limits[0], zmax=limits[1], xgap=3, ygap=3)
     form = "%{z:.1f}" if metric.share else "%{z:.3g}"
     fig.data[-1].update(texttemplate=form, textfont={"size": 15}, showscale=False, hoverongaps=False)
     fig.data[-1].update(customdata=[[_test(metric, found.get((r, c))) for c in across] for r in down])
-    names = f"{escape(short(rows))} = %{{y}}, {escape(short(columns))} = %{{x}}"
+    names = f"{escape(short_name(rows))} = %{{y}}, {escape(short_name(columns))} = %{{x}}"
     fig.data[-1].hovertemplate = names + f"<br>validation {form}{metric.unit}, test %{{customdata}}<extra></extra>"
     for (row, column), entry in found.items():
         _mark(metric, fig, entry, down.index(row), across.index(column), best)
@@ -102,7 +102,7 @@ def dots(metric: Metric, tried: Sequence[Entry], key: str, best: Sequence[str]) 
     """Validation scores over the values of a single key; the best is named, failed ones are on the axis."""
     done = [entry for entry in tried if _value(metric, entry) is not None]
     values = [value for entry in done if (value := _value(metric, entry)) is not None]
-    xaxis = axis(escape(short(key)), showgrid=False, type="category", categoryorder="array")
+    xaxis = axis(escape(short_name(key)), showgrid=False, type="category", categoryorder="array")
     fig = figure(300, xaxis=xaxis, yaxis=score_axis(metric, values or [0, 100], "validation"))
     fig.update_layout(xaxis_categoryarray=[str(entry.values[key]) for entry in tried], margin_t=28)
     form = "%{y:.1f}" if metric.share else "%{y:.3g}"

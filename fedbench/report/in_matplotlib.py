@@ -138,7 +138,7 @@ def draw_on(axes: Axes, figure: go.Figure, shown: ShownMethods = EVERYTHING, let
     traces = [trace for trace in figure.data if trace.visible is not False and shown.has(_method(trace))]
     marks = _marks(traces)
     for trace in traces:
-        x, y = (_places(getattr(trace, name), places[name]) for name in ("x", "y"))
+        x, y = (_positions(getattr(trace, name), places[name]) for name in ("x", "y"))
         draw = {"bar": _bars, "heatmap": _cells}.get(trace.type, _scatter)
         draw(axes, trace, x, y, _Look(shown, marks.get(_method(trace)), trace.name, len(places["y"])))
     for shape in figure.layout.shapes:
@@ -212,7 +212,7 @@ def _categories(figure: go.Figure, name: str, shown: ShownMethods) -> RowLabels:
     return {value: place for place, value in enumerate(kept)}
 
 
-def _places(values: Iterable[Any] | None, categories: RowLabels) -> np.ndarray:
+def _positions(values: Iterable[Any] | None, categories: RowLabels) -> np.ndarray:
     """Positions along an axis; NaN interrupts a line, or is a category that is not shown."""
     found = [] if values is None else list(values)
     if categories:
@@ -232,7 +232,7 @@ def _scatter(axes: Axes, trace: Any, x: np.ndarray, y: np.ndarray, look: _Look) 
         alone: dict[str, Any] = {} if "lines" in modes else {"label": label}
         axes.scatter(x, y, zorder=3, clip_on=False, **_dots(trace, len(x)), **alone)
     if "text" in modes:
-        _write(axes, x, y, [_formatted(trace.texttemplate, "y", value) for value in y])
+        _write(axes, x, y, [_format_value(trace.texttemplate, "y", value) for value in y])
 
 
 def _line(trace: Any, count: int, look: _Look) -> dict[str, Any]:
@@ -277,7 +277,7 @@ def _bars(axes: Axes, trace: Any, x: np.ndarray, y: np.ndarray, look: _Look) -> 
     axes.barh(y[kept], x[kept], height, starts[kept], color=_colour(trace.marker.color), label=label)
     if trace.texttemplate:
         for value, row in zip(x[kept], y[kept], strict=True):
-            text = _formatted(trace.texttemplate, "x", value)
+            text = _format_value(trace.texttemplate, "x", value)
             axes.annotate(text, (value, row), (2, 0), textcoords="offset points", va="center", size=7)
 
 
@@ -292,14 +292,14 @@ def _cells(axes: Axes, trace: Any, x: np.ndarray, y: np.ndarray, look: _Look) ->
         for (row, column), value in np.ndenumerate(values):
             if not np.isnan(value):
                 tone = "white" if np.dot(mesh.to_rgba(value)[:3], (0.3, 0.59, 0.11)) < 0.5 else LIGHT["ink"]
-                text = _formatted(trace.texttemplate, "z", value)
+                text = _format_value(trace.texttemplate, "z", value)
                 axes.text(float(x[column]), float(y[row]), text, ha="center", va="center", size=7, color=tone)
     elif trace.showscale is not False:
         bar: Any = axes.figure.colorbar(mesh, ax=axes, label=unescape(trace.colorbar.title.text or ""))
         bar.outline.set_visible(False)
 
 
-def _formatted(template: str | None, name: str, value: float) -> str:
+def _format_value(template: str | None, name: str, value: float) -> str:
     """`%{y:.1f}` -> `84.2`."""
     found = re.match(rf"%\{{{name}:(.*?)\}}", template or "")
     return "" if np.isnan(value) else format(value, found[1] if found else ".3g")

@@ -14,7 +14,7 @@ from fedbench.errors import ConfigError
 from fedbench.installation import require
 from fedbench.report.leaderboard import leaderboard, score_table
 from fedbench.report.matrix import heads, matrix_answer, matrix_lines, matrix_parts
-from fedbench.report.page import parts
+from fedbench.report.page import chart_sections
 from fedbench.report.parts import Chart, ChartSection
 from fedbench.report.study import Study
 from fedbench.report.survey import Survey
@@ -124,6 +124,6 @@ def _charts_then(folder: Path, first: tuple[str, ...], written: tuple[int, ...])
         found, labels = matrix_parts(survey), survey.ordered
     else:
         study = Study.load(folder, first)
-        found = list(parts(study, leaderboard(study) if study.plan.subject is None else []))
+        found = list(chart_sections(study, leaderboard(study) if study.plan.subject is None else []))
         labels = [*dict.fromkeys([*study.ordered, *study.plan.labels()])]
     return {chart.id: (part, chart) for part in found for chart in part.charts}, labels

@@ -124,7 +124,7 @@ def _row(
     rank: float | None,
     target: float | None,
 ) -> LeaderboardRow:
-    last, other, cost = study.last(label), study.last(label, OTHER_POINT[study.point]), study.summaries[label]
+    last, other, cost = study.last_rows(label), study.last_rows(label, OTHER_POINT[study.point]), study.summaries[label]
     over_all = pooled_scores(study.metric, study.scores.clients[label, study.point, LAST])
     rounds = study.runs[label].config().get("rounds") or 0
     whole = lambda name: None if cost.get(name) is None else cost[name] * rounds  # noqa: E731

@@ -34,11 +34,11 @@ class LivePage:
         with self._lock:
             begun = self._clock()
             if begun >= self._due:
-                self._text = self._made()
+                self._text = self._make_page()
                 self._due = self._clock() + max(SHORTEST_PAUSE, PAUSE_FACTOR * (self._clock() - begun))
             return self._text
 
-    def _made(self) -> bytes:
+    def _make_page(self) -> bytes:
         try:
             return make_report(self.folder).read_bytes()
         except ConfigError as error:

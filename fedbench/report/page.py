@@ -96,7 +96,7 @@ def page_text(study: Study, rows: Sequence[LeaderboardRow] = ()) -> str:
         groups=scores.of_groups(study),
         newcomers=scores.of_newcomers(study),
         colours=study.colours,
-        parts=[part for part in parts(study, rows) if part.charts],
+        parts=[part for part in chart_sections(study, rows) if part.charts],
         chips=chips(study),
         quiet=LIGHT["quiet"],
         differences=changed_settings(study.config),
@@ -113,7 +113,7 @@ def chips(study: Study) -> list[str]:
     return study.ordered if len(study.ordered) >= LEAST_CHOSEN else []
 
 
-def parts(study: Study, rows: Sequence[LeaderboardRow]) -> Iterator[ChartSection]:
+def chart_sections(study: Study, rows: Sequence[LeaderboardRow]) -> Iterator[ChartSection]:
     """The sections with figures in order; sections without data have no charts."""
     if rows:
         yield _difference_part(study, rows)
@@ -196,7 +196,7 @@ def _curve_part(study: Study) -> ChartSection:
         names = {point: POINT_NAMES[point].capitalize() for point in ("after_agg", "after_fit")}
         made = charts(*((f"curve-{p}", t, curves.method_curves(study, p, limits), "") for p, t in names.items()))
     made += charts(("train-loss", "Training loss", curves.loss_curves(study), "Each method's own loss."))
-    several = max(len(study.last(method, p)) for method in study.metrics for p in POINT_NAMES) > 1
+    several = max(len(study.last_rows(method, p)) for method in study.metrics for p in POINT_NAMES) > 1
     band = "; bands: lowest to highest seed" if several else ""
     intro = f"Mean over clients and seeds{band}."
     title, files = f"{sentence(study.metric.label)} over rounds", _pictures(study.folder, "curves")
@@ -211,7 +211,7 @@ def _pictures(folder: Path, name: str) -> list[str]:
 def _client_part(study: Study) -> ChartSection:
     part = ChartSection("clients", "Clients")
     shown = [m for m in study.ordered if m != BASELINE][:MOST_SLOPES]
-    paired = {m: rows for m in shown if len(rows := _paired(study, m))}
+    paired = {m: rows for m in shown if len(rows := _pairs_with_baseline(study, m))}
     if paired:
         part.small = True
         part.intro = (
@@ -228,7 +228,7 @@ def _client_part(study: Study) -> ChartSection:
     return part
 
 
-def _paired(study: Study, method: str) -> pd.DataFrame:
+def _pairs_with_baseline(study: Study, method: str) -> pd.DataFrame:
     return figures.paired_clients(study, method) if BASELINE in study.metrics else pd.DataFrame()
 
 
@@ -352,7 +352,7 @@ def study_warnings(study: Study) -> list[str]:
             )
         elif not summary["complete"]:
             found.append(f"{method}: this run is not complete; the numbers are preliminary.")
-        if seeds := study.diverged(method):
+        if seeds := study.diverged_seeds(method):
             what = f"no finite test {study.metric.label} at the last evaluated round"
             found.append(f"{method}: {what} of {seed_range(seeds)}; tables omit it.")
     return found + searches.search_notes(study.plan) + study.problems

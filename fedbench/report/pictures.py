@@ -63,7 +63,7 @@ def _write(study: Study, folder: Path, name: str, panels: list[Panel]) -> list[s
         fig.axes[0].set_ylabel(f"test {study.metric.title}")
         named = dict(zip(*reversed(fig.axes[0].get_legend_handles_labels()), strict=True))
         methods = [method for method in study.ordered if method in named]
-        shown = [_cut(method) for method in methods]
+        shown = [_shorten_name(method) for method in methods]
         fig.legend([named[method] for method in methods], shown, loc="upper right")
         names = LEGEND_LINE + LETTER * max(map(len, shown), default=0)
         fig.subplots_adjust(left=0.07, right=1 - names / WIDTH, bottom=0.14, top=0.92, wspace=0.05)
@@ -76,7 +76,7 @@ def _write(study: Study, folder: Path, name: str, panels: list[Panel]) -> list[s
     return [*files]
 
 
-def _cut(name: str) -> str:
+def _shorten_name(name: str) -> str:
     half = LONGEST_NAME // 2
     return name if len(name) <= LONGEST_NAME else f"{name[: half - 1]}…{name[-half:]}"
 

@@ -38,7 +38,7 @@ def sentences(study: Study, names: Mapping[str, str], over: Mapping[str, Sequenc
     """What is compared, on which data, how it is trained, tuned, scored and tested. over: what varies, by key."""
     config, plan = study.config, study.plan
     found = [
-        _compared(study, names, config),
+        _compared_methods(study, names, config),
         _clients(study, config, over),
         _training(study, config, over),
         _settings(over),
@@ -49,7 +49,7 @@ def sentences(study: Study, names: Mapping[str, str], over: Mapping[str, Sequenc
     return [said for said in found if said]
 
 
-def _compared(study: Study, names: Mapping[str, str], config: Mapping[str, Any]) -> str:
+def _compared_methods(study: Study, names: Mapping[str, str], config: Mapping[str, Any]) -> str:
     labels = [*dict.fromkeys([*study.ordered, *study.plan.labels()])]
     called = sorted(names.get(label, label) for label in labels)
     data = (config.get("data") or {}).get("name", "unknown data")
@@ -174,7 +174,7 @@ def _tests(study: Study) -> str:
             "Statements on who is better hold together with 95 % over all looks (group-sequential tests of paired "
             "differences over seeds)."
         )
-    seeds = max((len(study.last(label)) for label in study.metrics), default=0)
+    seeds = max((len(study.last_rows(label)) for label in study.metrics), default=0)
     if seeds < 2:
         return ""
     said = "Intervals are 95 % Student t intervals over seeds."

@@ -95,7 +95,7 @@ def race_order(study: Study, race: Race) -> list[str]:
         return study.ordered
 
     def behind(label: str) -> float:
-        paired = study.scores.paired(label, leader, study.point, LAST)
+        paired = study.scores.paired_clients(label, leader, study.point, LAST)
         return float(paired.groupby("seed")["difference"].mean().mean()) if len(paired) else -inf
 
     candidates = [label for label in race.candidates if label in labels]

@@ -124,7 +124,7 @@ def _cells(metric: Metric, rows: pd.DataFrame) -> dict[str, ScoreCell]:
     """The cells of a method at a point by column head. rows: one per choice of the round."""
     by = {str(row["choice"]): row for _, row in rows.iterrows()}
     last, best, test = (by.get(choice) for choice in CHOICES)
-    number, half = partial(_number, metric), partial(_half, metric)
+    number, half = partial(_number, metric), partial(_plus_minus, metric)
     share = "" if last is None or pd.isna(last["share_gains"]) else f"{100 * last['share_gains']:.0f} %"
     return {
         "last round": ScoreCell(number(last, "mean"), half(last, "mean", "high"), "strong"),
@@ -146,7 +146,7 @@ def _number(metric: Metric, row: pd.Series | None, name: str, signed: bool = Fal
     return metric.difference(row[name]) if signed else metric.number(row[name])
 
 
-def _half(metric: Metric, row: pd.Series | None, name: str, high: str) -> str:
+def _plus_minus(metric: Metric, row: pd.Series | None, name: str, high: str) -> str:
     return "" if row is None or pd.isna(row[high]) else f"± {metric.number(row[high] - row[name])}"
 
 
@@ -217,7 +217,7 @@ def _newcomer_cell(metric: Metric, row: pd.Series | None) -> ScoreCell:
     if row is None:
         return ScoreCell()
     told = f"standard deviation over newcomers {metric.number(row['client_sd'])}"
-    return ScoreCell(_number(metric, row, "mean"), _half(metric, row, "mean", "high"), title=told)
+    return ScoreCell(_number(metric, row, "mean"), _plus_minus(metric, row, "mean", "high"), title=told)
 
 
 def _of_kind(study: Study, kind: str, rows: pd.DataFrame) -> ScoreTable:
@@ -250,4 +250,4 @@ def _group_cell(metric: Metric, row: pd.Series | None) -> ScoreCell:
         return ScoreCell()
     told = f"{row['samples']:.0f} samples of {row['clients']:.0f} clients"
     told += f"; mean over clients {metric.with_unit(row['client_mean'])}"
-    return ScoreCell(_number(metric, row, "mean"), _half(metric, row, "mean", "high"), title=told)
+    return ScoreCell(_number(metric, row, "mean"), _plus_minus(metric, row, "mean", "high"), title=told)

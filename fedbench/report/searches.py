@@ -8,7 +8,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from fedbench.installation import install, missing
-from fedbench.report.grids import short
+from fedbench.report.grids import short_name
 from fedbench.report.study import Study
 from fedbench.report.theme import LIGHT, axis, figure
 from fedbench.results.plan import Entry, Plan, is_number, point_name, text_of
@@ -64,7 +64,7 @@ def parallel_coordinates(metric: Metric, points: Sequence[Entry], keys: Sequence
     marks = [f"{score:.1f}" if metric.share else f"{score:.3g}" for score in scores]
     axes = [on_scale([entry.values[key] for entry in points]) for key in keys] + [(scores, marks)]
     heights = [_between_0_and_1(places) for places, _ in axes]
-    names = [*(escape(short(key)) for key in keys), "validation"]
+    names = [*(escape(short_name(key)) for key in keys), "validation"]
     fig = figure(360, xaxis=axis(tickvals=list(range(len(names))), ticktext=names, side="top", showgrid=True))
     fig.update_xaxes(range=[-0.25, len(names) - 0.75])
     fig.update_layout(yaxis=axis(visible=False, range=[-0.05, 1.05]), margin={"l": 16, "r": 16, "t": 44, "b": 16})
@@ -128,7 +128,7 @@ def bars(shares: dict[str, float]) -> go.Figure:
     """One bar per key, the most important on top."""
     fig = figure(90 + 34 * len(shares), xaxis=axis("share of the variance, %", range=[0, 104]))
     fig.update_layout(yaxis=axis(showgrid=False, type="category", autorange="reversed"))
-    x, names = [100 * share for share in shares.values()], [escape(short(key)) for key in shares]
+    x, names = [100 * share for share in shares.values()], [escape(short_name(key)) for key in shares]
     fig.add_bar(x=x, y=names, orientation="h", marker={"color": LIGHT["accent"]}, width=0.6)
     fig.data[-1].update(
         texttemplate="%{x:.0f}", textposition="outside", hovertemplate="%{y}: %{x:.1f} %<extra></extra>"

@@ -48,7 +48,7 @@ class Study:
 
     def final_score(self, label: str, point: str | None = None) -> float:
         """Mean test score over seeds at the last round."""
-        return float(self.last(label, point)[self.test].mean())
+        return float(self.last_rows(label, point)[self.test].mean())
 
     @cached_property
     def metric(self) -> Metric:
@@ -160,7 +160,7 @@ class Study:
         """Evaluated methods; if there is no subject, best first and references last."""
         if self.plan.subject is not None:
             return list(self.metrics)
-        known = [label for label in self.metrics if len(self.last(label))]
+        known = [label for label in self.metrics if len(self.last_rows(label))]
         sign = -1 if self.metric.higher else 1
         return sorted(known, key=lambda label: (label in REFERENCES, sign * self.final_score(label)))
 
@@ -177,14 +177,14 @@ class Study:
     def failed_seeds(self, label: str) -> list[int]:
         """Seeds whose final run failed or whose score at the last evaluated round is not finite."""
         failed = {entry.seed for entry in self.plan.final(label) if entry.status == "failed"}
-        return sorted(failed | set(self.diverged(label)))
+        return sorted(failed | set(self.diverged_seeds(label)))
 
-    def diverged(self, label: str) -> list[int]:
+    def diverged_seeds(self, label: str) -> list[int]:
         """Seeds without a finite score at the last evaluated round of the study's point."""
-        return self._diverged.get(label, [])
+        return self._diverged_seeds.get(label, [])
 
     @cached_property
-    def _diverged(self) -> dict[str, list[int]]:
+    def _diverged_seeds(self) -> dict[str, list[int]]:
         frames = {label: run.metrics() for label, run in self.runs.items()}
         at_point = {label: frame[frame["point"] == self.point] for label, frame in frames.items()}
         return {
@@ -199,7 +199,7 @@ class Study:
         unchosen = [entry.label for entry in plan.entries if plan.choices and entry.label not in plan.choices]
         final = {label: {entry.seed for entry in plan.final(label)} for label in plan.labels()}
         over = [label for label, seeds in final.items() if seeds <= set(self.failed_seeds(label))]
-        scored = {label for label in self.metrics if len(self.last(label))}
+        scored = {label for label in self.metrics if len(self.last_rows(label))}
         return {label: self.reason(label) for label in dict.fromkeys([*over, *unchosen]) if label not in scored}
 
     @property
@@ -210,15 +210,17 @@ class Study:
     def reason(self, label: str) -> str:
         """Why the first failed run of a method failed, or ""."""
         errors = [e.error or "no reason recorded" for e in self.plan.failed() if e.label == label]
-        diverged = [f"no finite test {self.metric.label} at the last evaluated round"] * bool(self.diverged(label))
+        diverged = [f"no finite test {self.metric.label} at the last evaluated round"] * bool(
+            self.diverged_seeds(label)
+        )
         return next(iter([*errors, *diverged]), "")
 
-    def last(self, method: str, point: str | None = None) -> pd.DataFrame:
+    def last_rows(self, method: str, point: str | None = None) -> pd.DataFrame:
         """Per seed the metrics row of the last evaluated round at a point (default: the study's)."""
-        return self._last[method, point or self.point]
+        return self._last_rows[method, point or self.point]
 
     @cached_property
-    def _last(self) -> dict[tuple[str, str], pd.DataFrame]:
+    def _last_rows(self) -> dict[tuple[str, str], pd.DataFrame]:
         """The same by method and point."""
         whole = {method: at_last_round(frame, self.metric) for method, frame in self.metrics.items()}
         return {

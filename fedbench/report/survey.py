@@ -52,7 +52,7 @@ class Survey:
     def scores(self) -> pd.DataFrame:
         """One row per setting and seed, one column per competing method, as recorded."""
         found = {
-            label: pd.concat({name: s.last(label).set_index("seed")[s.test] for name, s in self.studies.items()})
+            label: pd.concat({name: s.last_rows(label).set_index("seed")[s.test] for name, s in self.studies.items()})
             for label in self.labels
             if label not in REFERENCES
         }

@@ -57,7 +57,7 @@ def lambda_lines(study: Study) -> go.Figure | None:
     for client in [*others, *flipped]:
         _line(fig, table[client].dropna(), client, client in flipped)
     if flipped and others:
-        fig.data[0].update(name=_rest(flipped, others), showlegend=True)
+        fig.data[0].update(name=_name_of_others(flipped, others), showlegend=True)
     label_ends(fig, _lambda_names(table, flipped, others))
     return fig
 
@@ -76,11 +76,11 @@ def _lambda_names(table: pd.DataFrame, flipped: list[int], others: list[int]) ->
     if not others:
         return names
     if flipped or len(others) > 12:
-        return [*names, (_rest(flipped, others), float(last[others].median()), LIGHT["accent"])]
+        return [*names, (_name_of_others(flipped, others), float(last[others].median()), LIGHT["accent"])]
     return [(f"client {c}", float(last[c]), LIGHT["accent"]) for c in others]
 
 
-def _rest(flipped: list[int], others: list[int]) -> str:
+def _name_of_others(flipped: list[int], others: list[int]) -> str:
     count = f"{len(others)} client{'s' if len(others) > 1 else ''}"
     return f"other {count}" if flipped else f"all {count}"
 

@@ -53,13 +53,13 @@ def plain_table(heads: Sequence[str], lines: Sequence[TextLine], left: int = 1) 
 def markdown(heads: Sequence[str], lines: Sequence[TextLine], left: int = 1) -> str:
     """A GitHub table, the first `left` columns left-aligned: the best in bold, `=` for a tie."""
 
-    def shown(cell: Cell) -> str:
+    def format_cell(cell: Cell) -> str:
         text = f"**{cell.text}**" if cell.place == 1 else cell.text
         return text + cell.mark.replace("*", r"\*") + " =" * cell.tied
 
     rule = [*["---"] * left, *["---:"] * (len(heads) - left)]
     return "\n".join(
-        f"| {' | '.join(row)} |" for row in [list(heads), rule, *(list(map(shown, line)) for line in lines)]
+        f"| {' | '.join(row)} |" for row in [list(heads), rule, *(list(map(format_cell, line)) for line in lines)]
     )
 
 
@@ -69,14 +69,14 @@ def latex(heads: Sequence[str], lines: Sequence[TextLine], left: int = 1, captio
     With a caption it is a longtable, which breaks over pages.
     """
 
-    def shown(cell: Cell) -> str:
+    def format_cell(cell: Cell) -> str:
         mark = {1: r"\textbf{%s}", 2: r"\underline{%s}"}.get(cell.place, "%s")
         return mark.replace("%s", escape_latex(cell.text)) + escape_latex(cell.mark) + r"$^{=}$" * cell.tied
 
     def row(cells: Sequence[str]) -> str:
         return " & ".join(cells) + r" \\"
 
-    body = [row([shown(cell) for cell in line]) for line in lines]
+    body = [row([format_cell(cell) for cell in line]) for line in lines]
     kind = "longtable" if caption else "tabular"
     return "\n".join(
         [

@@ -88,7 +88,7 @@ def contrast(scores: FinalScores, method: str, other: str, point: str) -> Contra
 
 def contrasts(scores: FinalScores, asked: Sequence[tuple[str, str]], point: str) -> list[Contrast]:
     """The existing contrasts of these pairs, not yet corrected."""
-    both = [(pair, joined) for pair in asked if len(joined := scores.paired(*pair, point))]
+    both = [(pair, joined) for pair in asked if len(joined := scores.paired_clients(*pair, point))]
     names = [np.unique(joined["seed"].to_numpy(), return_index=True) for _, joined in both]  # pairs are in their order
     each = [
         np.split(joined["difference"].to_numpy(), starts[1:])
@@ -121,17 +121,17 @@ def by_rotations(tested: Sequence[Contrast]) -> list[Contrast]:
     _, errors = rotated.differences(of, 0)
     adjusted = np.maximum(own, rotated.adjusted_p(of, 0))
     halves = errors * rotated.critical(of, 0, ALPHA)
-    return _corrected(tested, adjusted.tolist(), halves.tolist())
+    return _with_correction(tested, adjusted.tolist(), halves.tolist())
 
 
 def by_holm(tested: Sequence[Contrast]) -> list[Contrast]:
     """Contrasts over different seeds with p values adjusted by Holm and intervals by Bonferroni."""
     confidence = 1 - ALPHA / max(1, len(tested))
     halves = [interval(made.gain.values, confidence).half or 0.0 for made in tested]
-    return _corrected(tested, holm([made.p for made in tested if made.p is not None]), halves)
+    return _with_correction(tested, holm([made.p for made in tested if made.p is not None]), halves)
 
 
-def _corrected(tested: Sequence[Contrast], values: Sequence[float], halves: Sequence[float]) -> list[Contrast]:
+def _with_correction(tested: Sequence[Contrast], values: Sequence[float], halves: Sequence[float]) -> list[Contrast]:
     return [
         replace(made, comparisons=len(tested), p_adjusted=p, simultaneous=half)
         for made, p, half in zip(tested, values, halves, strict=True)
@@ -188,13 +188,13 @@ def resampled_intervals(
     for own in {counts for counts in sizes if len(counts) > 1}:
         places = [place for place, counts in enumerate(sizes) if counts == own]
         values = [np.stack([contrasts[place][seed] for place in places], axis=1) for seed in range(len(own))]
-        low, high = np.quantile(_resampled(values, draws), [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2], axis=0)
+        low, high = np.quantile(_resample_means(values, draws), [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2], axis=0)
         for place, ends in zip(places, zip(low.tolist(), high.tolist(), strict=True), strict=True):
             found[place] = ends
     return found
 
 
-def _resampled(values: Sequence[np.ndarray], draws: int) -> np.ndarray:
+def _resample_means(values: Sequence[np.ndarray], draws: int) -> np.ndarray:
     """The means [draws, contrasts] over resampled seeds and clients. values: of each seed [clients, contrasts]."""
     rng, seeds = np.random.default_rng(0), len(values)
     total = np.zeros((draws, values[0].shape[1]))

@@ -39,12 +39,12 @@ def group_table(
     for method, frame in groups.items():
         for point in POINTS if len(frame) else ():
             found = clients_at(frame, chosen_rows(metric, metrics[method], point, LAST))
-            parts = sorted(found.groupby(["by", "group"]), key=lambda part: _place(*map(str, part[0])))
+            parts = sorted(found.groupby(["by", "group"]), key=lambda part: _sort_key(*map(str, part[0])))
             rows += [{"method": method, "point": point, "by": b, "group": g, **_row(own)} for (b, g), own in parts]
     return pd.DataFrame(rows, columns=GROUP_COLUMNS)
 
 
-def _place(by: str, group: str) -> tuple[str, int, str]:
+def _sort_key(by: str, group: str) -> tuple[str, int, str]:
     """Sort key: classes and labels by number, domains by name."""
     return by, int(group) if by in ("class", "label") else 0, group
 

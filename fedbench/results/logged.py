@@ -76,7 +76,7 @@ def rows_by_round(rows: Iterable[LoggedRow]) -> dict[int, list[LoggedRow]]:
     return defaultdict(list, sorted(rounds.items()))
 
 
-class Spent:
+class CumulativeCosts:
     """Cumulative bytes (both ways) and gradient steps of all clients.
 
     A round without evaluation has no line; it counts with the cost of the next evaluated one.
@@ -87,7 +87,7 @@ class Spent:
 
     def note(self, number: int, lines: Iterable[LoggedRow]) -> None:
         """Adds or replaces the lines of a round."""
-        costs = [[_known(line.get(key)) for key in ("bytes_up", "bytes_down", "steps")] for line in lines]
+        costs = [[_finite_or_zero(line.get(key)) for key in ("bytes_up", "bytes_down", "steps")] for line in lines]
         up, down, steps = map(sum, zip(*costs, strict=True)) if costs else (0.0, 0.0, 0.0)
         self._costs[number] = (up + down, steps)
 
@@ -101,7 +101,7 @@ class Spent:
         }
 
 
-def _known(value: float | None) -> float:
+def _finite_or_zero(value: float | None) -> float:
     return 0.0 if value is None or not np.isfinite(value) else value
 
 

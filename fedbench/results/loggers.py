@@ -15,8 +15,8 @@ from fedbench.import_string import import_string
 from fedbench.installation import require
 from fedbench.results.files import write_json_atomically
 from fedbench.results.logged import (
+    CumulativeCosts,
     LoggedRow,
-    Spent,
     Warn,
     curve_rows,
     metric_values,
@@ -76,17 +76,17 @@ class AttachedLogger:
     def __init__(self, name: str, logger: Logger, rounds: LoggedRounds, warn: Warn) -> None:
         self.name = name
         self.logger: Logger | None = logger
-        self._rounds, self._spent = rounds, Spent()
+        self._rounds, self._spent = rounds, CumulativeCosts()
         self._warn = warn
-        self._guarded(self._ask_what_it_has)
+        self._try(self._ask_what_it_has)
 
     def log_hyperparams(self, params: dict[str, Any]) -> None:
         """Logs the resolved configuration as a tree."""
-        self._guarded(lambda logger: logger.log_hyperparams(params))
+        self._try(lambda logger: logger.log_hyperparams(params))
 
     def log_metrics(self, metrics: dict[str, Any], step: int) -> None:
         """Logs values under complete keys."""
-        self._guarded(lambda logger: logger.log_metrics(metrics, step=step))
+        self._try(lambda logger: logger.log_metrics(metrics, step=step))
 
     def log_records(self, lines: Iterable[LoggedRow], traces: Iterable[LoggedRow] = ()) -> None:
         """Logs lines of metrics.jsonl and rows of traces.parquet of whole rounds; skips known rounds."""
@@ -94,15 +94,15 @@ class AttachedLogger:
         for round_, of_round in rows_by_round(lines).items():
             self._spent.note(round_, of_round)
             if round_ > self._rounds.last(self.name):
-                self._guarded(partial(self._log_round, round_, of_round, traced[round_]))
+                self._try(partial(self._log_round, round_, of_round, traced[round_]))
 
     def conclude(self, records: Records) -> None:
         """Passes the records of a finished run to loggers that accept them."""
-        self._guarded(lambda logger: logger.conclude(records) if hasattr(logger, "conclude") else None)
+        self._try(lambda logger: logger.conclude(records) if hasattr(logger, "conclude") else None)
 
     def finalize(self, status: str = "success") -> None:
         """Flushes and closes; `status` is success or failed."""
-        self._guarded(lambda logger: logger.finalize(status))
+        self._try(lambda logger: logger.finalize(status))
 
     def _ask_what_it_has(self, logger: Logger) -> None:
         known = logger.logged() if hasattr(logger, "logged") else None
@@ -117,7 +117,7 @@ class AttachedLogger:
         logger.save()
         self._rounds.add(self.name, round_)
 
-    def _guarded(self, action: Callable[[Logger], None]) -> None:
+    def _try(self, action: Callable[[Logger], None]) -> None:
         if self.logger is None:
             return
         try:
@@ -236,7 +236,7 @@ def _make(name: str, config: Config, folder: Path, entry: Entry, warn: Warn) -> 
         return _tensorboard(folder)
     if ":" not in name:
         raise ConfigError(f"loggers = {name!r}: wandb, csv, tensorboard, or package.module:Class of a Lightning Logger")
-    return _own(name, folder)
+    return _load_logger(name, folder)
 
 
 def _csv(folder: Path) -> Logger:
@@ -255,7 +255,7 @@ def _tensorboard(folder: Path) -> Logger:
         raise
 
 
-def _own(name: str, folder: Path) -> Logger:
+def _load_logger(name: str, folder: Path) -> Logger:
     """A user's Logger; gets the run's folder as `save_dir` if its constructor takes one."""
     kind: Any = import_string(name, "loggers =")
     try:

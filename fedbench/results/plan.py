@@ -115,20 +115,20 @@ class Plan:
 
         Their scores are means over the seeds on which they were tried; a point that lacks one of these has none.
         """
-        return [_merged(seeds) for seeds in self._tried(self.subject if label is None else label)]
+        return [_merge_seeds(seeds) for seeds in self._candidates(self.subject if label is None else label)]
 
     def finalists(self, label: str) -> list[Entry]:
         """Those of a label's points that have a score and were tried on the most seeds: from these one is chosen."""
-        found = [(len(seeds), _merged(seeds)) for seeds in self._tried(label)]
+        found = [(len(seeds), _merge_seeds(seeds)) for seeds in self._candidates(label)]
         known = [(count, point) for count, point in found if point.scores.get("val") is not None]
         return [point for count, point in known if count == max(other for other, _ in known)]
 
     @property
     def drops_points_early(self) -> bool:
         """Whether some points were left behind after a tuning seed."""
-        return any(len({len(seeds) for seeds in self._tried(label)}) > 1 for label in self.spaces)
+        return any(len({len(seeds) for seeds in self._candidates(label)}) > 1 for label in self.spaces)
 
-    def _tried(self, label: str | None) -> list[list[Entry]]:
+    def _candidates(self, label: str | None) -> list[list[Entry]]:
         """The candidates of a label, by point."""
         found: dict[str, list[Entry]] = {}
         for entry in self.entries:
@@ -170,7 +170,7 @@ class Plan:
         return [entry for entry in self.entries if entry.status == "stopped"]
 
 
-def _merged(seeds: list[Entry]) -> Entry:
+def _merge_seeds(seeds: list[Entry]) -> Entry:
     first = next((entry for entry in seeds if entry.status != "done"), seeds[0])
     means: dict[str, float | None] = {}
     for split in seeds[0].scores:

@@ -96,33 +96,39 @@ class Progress(Display):
         self._now[seed] = now
         if "joining" in event:
             told = f"{plural(event['joining'], 'newcomer')} joining"
-            self._show(self._completed(), self._what(seed, now), told, "", self._over())
+            self._show(self._completed_rounds(), self._seed_and_round(seed, now), told, "", self._is_over())
             return
-        self._first = self._first or (self._clock(), self._completed())
-        self._show(self._completed(), self._what(seed, now), _text(event), self._left(event), self._over())
+        self._first = self._first or (self._clock(), self._completed_rounds())
+        self._show(
+            self._completed_rounds(),
+            self._seed_and_round(seed, now),
+            _text(event),
+            self._time_left(event),
+            self._is_over(),
+        )
 
-    def _what(self, seed: int, now: int) -> str:
+    def _seed_and_round(self, seed: int, now: int) -> str:
         name = f"seed {seed}" if len(self._seeds) > 1 else ""
         return name if self._bar is not None else f"{name}  round {now}/{self._rounds}".strip()
 
-    def _skipped(self) -> int:
+    def _skipped_rounds(self) -> int:
         """Rounds of seeds that an earlier start finished: seeds run in order, and these had no events."""
         first = min(self._seeds.index(seed) for seed in self._now)
         return first * self._rounds
 
-    def _completed(self) -> int:
+    def _completed_rounds(self) -> int:
         """Finished rounds, including those of an earlier start."""
-        return self._skipped() + sum(self._now.values())
+        return self._skipped_rounds() + sum(self._now.values())
 
-    def _over(self) -> bool:
-        return self._completed() >= self._rounds * len(self._seeds)
+    def _is_over(self) -> bool:
+        return self._completed_rounds() >= self._rounds * len(self._seeds)
 
-    def _left(self, event: Mapping[str, Any]) -> str:
+    def _time_left(self, event: Mapping[str, Any]) -> str:
         """Uses the pace since the first event, at first that event's own seconds."""
         since, before = self._first or (0.0, 0)
-        done = self._completed() - before
+        done = self._completed_rounds() - before
         pace = (self._clock() - since) / done if done else event.get("seconds") or 0.0
-        return time_left(pace, self._rounds * len(self._seeds) - self._completed())
+        return time_left(pace, self._rounds * len(self._seeds) - self._completed_rounds())
 
 
 def _text(event: Mapping[str, Any]) -> str:

@@ -63,7 +63,7 @@ UNKNOWN = Bound(np.nan, -np.inf, np.inf, np.nan, 0)
 
 
 @dataclass(frozen=True)
-class Told:
+class VerdictOverLocal:
     """A statement on a method against local training, and the interval on which it rests."""
 
     verdict: Verdict
@@ -85,7 +85,7 @@ class Race:
     """
 
     look: int = 0
-    over_local: dict[str, Told] = field(default_factory=dict)
+    over_local: dict[str, VerdictOverLocal] = field(default_factory=dict)
     undecided: dict[str, Bound] = field(default_factory=dict)
     given_up: dict[str, float] = field(default_factory=dict)
     withheld: dict[tuple[str, str], str] = field(default_factory=dict)
@@ -217,7 +217,7 @@ def _look_over_local(race: Race, look: _Look, wanted: Sequence[str], rules: Rule
         race.withheld.pop(("local", method), None)
         race.undecided[method] = bound = look.cautious(method, baseline, critical)
         if verdict := interval_verdict(bound, rules.margin):
-            race.over_local[method] = Told(verdict, bound)
+            race.over_local[method] = VerdictOverLocal(verdict, bound)
             del race.undecided[method]
         elif verdict := interval_verdict(look.bound(method, baseline, critical), rules.margin):
             race.withheld["local", method] = verdict

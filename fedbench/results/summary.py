@@ -89,11 +89,11 @@ def summarise(run: Records, warnings: Sequence[str] = (), scores: bool = True) -
 def failures(metrics: pd.DataFrame) -> list[list[Any]]:
     """`[seed, round, client, reason]` of every client that was left out of a round, each once."""
     rows = metrics[["seed", "round", "failed"]].itertuples(index=False)
-    found = [(int(s), int(r), client, reason) for s, r, failed in rows for client, reason in _listed(failed)]
+    found = [(int(s), int(r), client, reason) for s, r, failed in rows for client, reason in _as_list(failed)]
     return [list(entry) for entry in dict.fromkeys(found)]
 
 
-def _listed(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 

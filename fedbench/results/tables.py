@@ -56,12 +56,12 @@ class FinalScores:
             for point in POINTS
             for at_point in [frame[frame["point"] == point]]
             for choice in CHOICES
-            if len(found := _chosen(metric, at_point, choice))
+            if len(found := _at_chosen_round(metric, at_point, choice))
         }
         own = {} if clients is None else {place: clients_at(clients[place[0]], found) for place, found in rows.items()}
         return cls(metric, rows, own)
 
-    def paired(self, method: str, other: str, point: str, choice: str = LAST) -> pd.DataFrame:
+    def paired_clients(self, method: str, other: str, point: str, choice: str = LAST) -> pd.DataFrame:
         """The clients of two methods in pairs, each at its own chosen round; none where one of them has no such score.
 
         Another method that lacks the point is taken after aggregation.
@@ -74,7 +74,7 @@ class FinalScores:
 
     def difference(self, method: str, other: str, point: str) -> Interval | None:
         """How much better a method is than another on test at the last round; None without pairs."""
-        return paired_difference(self.paired(method, other, point))
+        return paired_difference(self.paired_clients(method, other, point))
 
 
 def final_table(
@@ -94,7 +94,7 @@ def final_table(
         {
             **dict(zip(("method", "point", "choice"), place, strict=True)),
             "estimator": estimators.get(place[0], SAMPLES),
-            **_reached(scores, place),
+            **_score_columns(scores, place),
             **(_of_clients(scores, place, baseline) if scores.clients else {}),
         }
         for place in scores.rows
@@ -104,10 +104,10 @@ def final_table(
 
 def chosen_rows(metric: Metric, metrics: pd.DataFrame, point: str, choice: str) -> pd.DataFrame:
     """The metrics row of one point at the chosen round per seed; empty if the choice is impossible."""
-    return _chosen(metric, metrics[metrics["point"] == point], choice)
+    return _at_chosen_round(metric, metrics[metrics["point"] == point], choice)
 
 
-def _chosen(metric: Metric, at_point: pd.DataFrame, choice: str) -> pd.DataFrame:
+def _at_chosen_round(metric: Metric, at_point: pd.DataFrame, choice: str) -> pd.DataFrame:
     split = CHOICES[choice]
     return at_last_round(at_point, metric) if split is None else at_best_round(at_point, metric, split)
 
@@ -121,7 +121,7 @@ def clients_at(clients: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
     return near[np.array([place in chosen for place in places], dtype=bool)].reset_index(drop=True)
 
 
-def _reached(scores: FinalScores, place: ScorePlace) -> dict[str, float | None]:
+def _score_columns(scores: FinalScores, place: ScorePlace) -> dict[str, float | None]:
     rows = scores.rows[place]
     found = interval(rows[f"test_{scores.metric.name}"].tolist())
     worst = worst_tenth_over_seeds(rows)
@@ -155,7 +155,7 @@ def _of_clients(scores: FinalScores, place: ScorePlace, baseline: str) -> dict[s
     method, point, choice = place
     over_all = pooled_scores(scores.metric, scores.clients[place])
     row: dict[str, float | None] = {"pooled": interval(over_all).mean} if over_all else {}
-    paired = scores.paired(method, baseline, point, choice)
+    paired = scores.paired_clients(method, baseline, point, choice)
     gain = None if method == baseline else paired_difference(paired)
     if gain is not None:
         row |= {"gain": gain.mean, "gain_low": gain.low, "gain_high": gain.high}

@@ -14,7 +14,7 @@ from fedbench.config import Config, WandbConfig
 from fedbench.config.files import load_yaml
 from fedbench.plugins import PAGES
 from fedbench.results.logged import (
-    Spent,
+    CumulativeCosts,
     Warn,
     curve_rows,
     metric_values,
@@ -150,7 +150,7 @@ def with_place(tree: Mapping[str, Any], place: WandbConfig) -> Config:
 def send(seed: FinishedSeed) -> int:
     """Uploads the missing rounds of a job and returns their number. Raises ConfigError without W&B."""
     log = WandbLog(seed.config, seed.folder, seed.entry, None)
-    have, sent, spent = log.logged(), 0, Spent()
+    have, sent, spent = log.logged(), 0, CumulativeCosts()
     log.log_hyperparams(seed.config.model_dump(mode="json"))
     rows: list[Any] = seed.records.metrics().to_dict("records")
     traces = rows_by_round(curve_rows(seed.records))

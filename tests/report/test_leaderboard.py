@@ -100,7 +100,7 @@ def test_columns_of_spread_and_of_all_samples(study):
 
 def test_how_clients_differ_is_shown_with_its_meaning(study, tmp_path):
     rows = leaderboard(study)
-    last = study.last("fedcac")
+    last = study.last_rows("fedcac")
     heads, lines = score_table(rows, study.metric)
     shown = dict(zip(heads, (cell.text for cell in lines[0]), strict=True))
     half = 4.302653 * last["test_worst_tenth"].sem()  # t of 2 degrees of freedom

@@ -10,7 +10,7 @@ import pytest
 from fedbench.report.leaderboard import leaderboard
 from fedbench.report.matrix import Survey, matrix_answer, matrix_notes, matrix_text, write_matrix
 from fedbench.report.matrix_race import AGAINST_LOCAL, SCORES, WHO_IS_BEST, race_tables
-from fedbench.results.race import Bound, Race, Told
+from fedbench.results.race import Bound, Race, VerdictOverLocal
 from tests.report.reading import Page
 from tests.report.test_matrix import write_matrix as write_settings
 
@@ -71,7 +71,7 @@ def test_marks_and_colours_follow_verdicts(survey):
     assert not any(cell.tied for line in scores.values() for cell in line)
     assert {cell.text[-4:] for line in scores.values() for cell in line} == {" (5)"}
     own = survey.studies[FIRST].race
-    told = {**own.over_local, "fedper": Told("equal", Bound(0.1, -0.01, 0.019, 0.004, 5))}
+    told = {**own.over_local, "fedper": VerdictOverLocal("equal", Bound(0.1, -0.01, 0.019, 0.004, 5))}
     behind = {"local": Bound(-0.005, -0.02, 0.01, 0.004, 5)}
     out = {"fedper": own.out["fedper"]}
     changed = judged(

@@ -11,7 +11,7 @@ from fedbench.report.page import page_text
 from fedbench.report.race import RACE_HEADS, race_order
 from fedbench.report.study import Study
 from fedbench.report.verdicts import comparison_answer, comparison_notes
-from fedbench.results.race import Bound, Told
+from fedbench.results.race import Bound, VerdictOverLocal
 
 LEVELS = {"local": 0.6, "fedper": 0.7, "fedcac": 0.8, "centralized": 0.95}
 
@@ -91,7 +91,7 @@ def test_verdicts_stand_in_the_table_in_place_of_p_values(raced):
 
 def test_colours_follow_verdicts_alone(raced):
     study = raced()
-    study.race.over_local["fedper"] = Told("equal", Bound(0.01, -0.01, 0.02, 0.004, 8))
+    study.race.over_local["fedper"] = VerdictOverLocal("equal", Bound(0.01, -0.01, 0.02, 0.004, 8))
     (row,) = [row for row in leaderboard(study) if row.label == "fedper"]
     assert row.verdicts is not None
     assert (row.tone, row.verdicts.against_local) == ("open", "equal within 2 points")

@@ -26,7 +26,7 @@ def test_the_final_table_has_the_spread_and_the_score_over_all_samples(make_run:
     study = Study.load(make_run())
     table = final(study)
     assert table.heads == ["last round", "sd", "pooled", "worst tenth", "client sd", "best-val round", "best on test*"]
-    last = study.last("fedcac")
+    last = study.last_rows("fedcac")
     rows = study.clients["fedcac"].merge(last[["seed", "round", "point"]])
     correct = (rows["test_accuracy"] * rows["test_n"]).groupby(rows["seed"]).sum()
     pooled = (correct / rows.groupby("seed")["test_n"].sum()).mean()
@@ -107,7 +107,7 @@ def test_classes_and_domains_of_a_run_at_every_point(make_run: Make) -> None:
     classes, domains = of_groups(study)
     assert (classes.heads, domains.heads) == (["class 9", "class 10"], ["photo", "sketch"])
     assert list(domains.parts) == ["after aggregation", "after local training"]
-    rows = study.clients["fedcac"].merge(study.last("fedcac")[["seed", "round", "point"]]).query("client % 2 == 1")
+    rows = study.clients["fedcac"].merge(study.last_rows("fedcac")[["seed", "round", "point"]]).query("client % 2 == 1")
     correct = (rows["test_accuracy"] * rows["test_n"]).groupby(rows["seed"]).sum()
     sketch = domains.parts["after aggregation"][0].cells[1]
     assert sketch.text == f"{100 * (correct / rows.groupby('seed')['test_n'].sum()).mean():.1f}"

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from fedbench.report.page import parts
+from fedbench.report.page import chart_sections
 from fedbench.report.study import Study
 from fedbench.report.tuning_budget import budget_charts, budget_curves, budgets
 from fedbench.results.plan import Entry, Plan
@@ -67,7 +67,7 @@ def test_pages_of_comparisons_and_grids_show_it(make_comparison, a_grid):
     from fedbench.report.leaderboard import leaderboard
 
     study = Study.load(make_comparison({"local": 0.7, "fedper": 0.8}, seeds=(0,), asked={"": {"rounds": 1}}))
-    by_id = {part.id: [chart.id for chart in part.charts] for part in parts(study, leaderboard(study))}
+    by_id = {part.id: [chart.id for chart in part.charts] for part in chart_sections(study, leaderboard(study))}
     assert by_id["tuning"] == ["tuning", "budget", "budget-test"]
-    by_id = {part.id: [chart.id for chart in part.charts] for part in parts(Study.load(a_grid), [])}
+    by_id = {part.id: [chart.id for chart in part.charts] for part in chart_sections(Study.load(a_grid), [])}
     assert by_id["grid"][-2:] == ["budget", "budget-test"]

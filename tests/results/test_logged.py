@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedbench.results.logged import Spent, metric_values, rows_by_round, trace_distributions, trace_values
+from fedbench.results.logged import CumulativeCosts, metric_values, rows_by_round, trace_distributions, trace_values
 from tests.results.wandb_files import line, lines, traces
 
 
@@ -31,14 +31,14 @@ def test_named_parts_are_means_over_clients_and_a_server_trace_stays():
 
 
 def test_what_was_spent_is_summed_over_rounds_and_a_round_told_again_counts_once():
-    spent = Spent()
+    spent = CumulativeCosts()
     for number in (1, 2, 2, 3):
         spent.note(number, lines(number))
     assert [spent.until(number) for number in (1, 2, 3)] == [{"bytes": 8 * n, "steps": 5 * n} for n in (1, 2, 3)]
 
 
 def test_rounds_that_were_not_evaluated_cost_what_the_next_evaluated_one_did():
-    spent = Spent()
+    spent = CumulativeCosts()
     for number in (0, 5, 10):
         spent.note(number, [line(0, number, "after_fit", 0.5, costs=dict(steps=number, bytes_up=1, bytes_down=2))])
     assert spent.until(0) == {"bytes": 0, "steps": 0}
