@@ -156,7 +156,7 @@ class ComparedMethod:
         final = self.config(config, self.points[0])
         yield from ((final, seed) for seed in self.seeds or seeds)
 
-    def _seen(self, asked: Config) -> Values:
+    def _given_values(self, asked: Config) -> Values:
         """The values of a run for keys that a point does not set, for use in conditions."""
         try:
             asked = with_defaults(asked)
@@ -185,7 +185,7 @@ class ComparedMethod:
         most: number of points, if not all. Raises ConfigError if none is left.
         """
         asked = self.config(config)
-        own = replace(space.with_own_names(self.name).without(set_keys(asked)), given=self._seen(asked))
+        own = replace(space.with_own_names(self.name).without(set_keys(asked)), given=self._given_values(asked))
         untuned = self.without_effect(own.axes, config)
         own = replace(own, axes={key: values for key, values in own.axes.items() if key not in untuned})
         refused: dict[str, tuple[Values, str]] = {}
@@ -205,7 +205,7 @@ class ComparedMethod:
     def without_effect(self, axes: Iterable[str], config: Config) -> tuple[str, ...]:
         """The keys of a space that the model's own optimiser does not read, if it makes the steps."""
         asked = self.config(config)
-        optimizer = str(self._seen(asked).get("train.optimizer", "auto"))
+        optimizer = str(self._given_values(asked).get("train.optimizer", "auto"))
         if "train.optimizer" in axes:
             return ()
         if optimizer == "auto" and all(map(models.MODELS.path, asked.model.names)):

@@ -131,7 +131,7 @@ def _write_program(file: Path, dataset: Dataset, learner: Learner) -> tuple[floa
     """Returns the largest difference of the written program's outputs from fedbench's, and over how many samples."""
     count = min(CHECKED, len(dataset.targets))
     expected = learner.logits(learner.flat.weights(), _split(dataset, count, learner.dtype))
-    made = _traced(Program(learner, dataset), raw_samples(dataset, TRACED, learner.dtype))
+    made = _export_program(Program(learner, dataset), raw_samples(dataset, TRACED, learner.dtype))
     raw = raw_samples(dataset, count, learner.dtype)
     if file.suffix == ".onnx":
         outputs = _through_onnx(made, file, raw)
@@ -141,7 +141,7 @@ def _write_program(file: Path, dataset: Dataset, learner: Learner) -> tuple[floa
     return None if outputs is None else float((outputs - expected).abs().max()), count
 
 
-def _traced(program: Program, raw: Any) -> torch.export.ExportedProgram:
+def _export_program(program: Program, raw: Any) -> torch.export.ExportedProgram:
     """The program for any number of samples. Raises ConfigError if torch.export cannot make it."""
     shapes, batch = torch.export.ShapesCollection(), torch.export.Dim("batch")
     for leaf in tree_leaves(raw):

@@ -32,7 +32,7 @@ class PlannedStudy(Protocol):
     setting: str
     points: dict[str, list[Values]]
 
-    def expected(self) -> list[Config]: ...
+    def run_configs(self) -> list[Config]: ...
 
     def final_config(self, method: ComparedMethod) -> Config: ...
 
@@ -57,7 +57,7 @@ def outlook(studies: Sequence[PlannedStudy]) -> Iterator[str]:
 
 def cost(studies: Sequence[PlannedStudy]) -> Iterator[str]:
     """Runs, their gradient steps and estimated time, and what a race adds to these. Raises ConfigError."""
-    runs = [config for study in studies for config in study.expected()]
+    runs = [config for study in studies for config in study.run_configs()]
     steps, hours = sum(map(steps_of, runs)), hours_of(runs)
     racing = [study for study in studies if study.plan.race is not None]
     first = f" for the first {len(racing[0].config.seeds)} seeds" if racing else ""

@@ -147,10 +147,10 @@ def jobs_of(config: Config, folder: Path) -> list[Job]:
     jobs = [Job.of(config, seed, root) for seed in config.seeds]
     if (before := run_folder.shorter_run(folder, config)) is None:
         return jobs
-    return [_after(job, Job.of(before, job.seed, root)) for job in jobs]
+    return [_continue_from(job, Job.of(before, job.seed, root)) for job in jobs]
 
 
-def _after(job: Job, shorter: Job) -> Job:
+def _continue_from(job: Job, shorter: Job) -> Job:
     """The job; if a shorter one has a checkpoint, it continues from there. Raises ConfigError if it cannot."""
     known = (shorter.folder / "config.yaml").exists()
     if known and run_folder.check_longer(shorter.folder, shorter.config, job.config.rounds):

@@ -74,10 +74,12 @@ def propose(space: Space, tried: Sequence[TriedPoint], takes: Callable[[Values],
     from ray.tune.search.optuna import OptunaSearch  # first, because it sets its logger's level
 
     with silence_logger("optuna"):
-        return _proposed(OptunaSearch, space, tried, takes)
+        return _propose_with(OptunaSearch, space, tried, takes)
 
 
-def _proposed(kind: Any, space: Space, tried: Sequence[TriedPoint], takes: Callable[[Values], bool]) -> Values | None:
+def _propose_with(
+    kind: Any, space: Space, tried: Sequence[TriedPoint], takes: Callable[[Values], bool]
+) -> Values | None:
     domains, known = _domains(space), {point_name(point.values) for point in tried}
     try:
         own = kind.convert_search_space(domains)

@@ -32,7 +32,7 @@ class Stages:
     def update(self, stage: str, outcomes: Mapping[str, Any], running: Mapping[str, float]) -> None:
         """Takes the outcome of each job of a stage so far (`status` and `error`), and the progress of running ones."""
         if stage != self._stage or self._progress is None:
-            self._next(stage, len(outcomes))
+            self._start_stage(stage, len(outcomes))
         assert self._progress is not None
         self._progress.grow(len(outcomes))
         self.failed |= {name: str(found.error) for name, found in outcomes.items() if found.status == "failed"}
@@ -49,7 +49,7 @@ class Stages:
         """Omits the display: Tune pickles its callbacks, and a terminal cannot be pickled."""
         return {**vars(self), "_progress": None}
 
-    def _next(self, stage: str, count: int) -> None:
+    def _start_stage(self, stage: str, count: int) -> None:
         from fedbench.jobs.schedule import describe_cluster
 
         self.stop()

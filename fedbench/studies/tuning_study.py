@@ -76,7 +76,7 @@ class TuningStudy:
         A baseline that nobody asked for is left out if it cannot run. told: lines that the user has read already.
         """
         told = set() if told is None else told
-        remarks, runs = dict.fromkeys(self._untuned()), dict[str, ResolvedRun]()
+        remarks, runs = dict.fromkeys(self._untuned_remarks()), dict[str, ResolvedRun]()
         provenance.refresh_fingerprints(self.config, *(method.name for method in self.compared))
         for method in self.compared:
             try:
@@ -95,7 +95,7 @@ class TuningStudy:
             self._note_spaces()
         return next(iter(runs.values())).task.primary
 
-    def _untuned(self) -> Iterator[str]:
+    def _untuned_remarks(self) -> Iterator[str]:
         """Warns of keys that are not tuned because they have no effect on the steps."""
         if keys := sorted({key for method in self.compared for key in method.untuned}):
             yield (
@@ -159,7 +159,7 @@ class TuningStudy:
     def _trials(self, method: ComparedMethod, values: Values, seeds: Sequence[int]) -> list[Job]:
         return [self._job(method, values, seed, "candidate", method.trial) for seed in seeds]
 
-    def expected(self) -> list[Config]:
+    def run_configs(self) -> list[Config]:
         """The configurations of all runs, including those already done."""
         return [
             with_defaults(asked)

@@ -211,7 +211,7 @@ def test_every_method_is_searched_alike():
 
 def test_what_will_be_run_is_known_before():
     study = planned(["fedper"], search="random", samples=5, tune_seeds=[90, 91])
-    runs = study.expected()
+    runs = study.run_configs()
     assert len(runs) == 4 * (5 + 3 + 10)
     assert {config.method.name for config in runs} == {"fedper", *BASELINES}
 
