@@ -45,7 +45,7 @@ def describe_run(folder: Path, run: ResolvedRun, partitions: dict[int, Partition
     if config.partition.clients > MANY:
         write_arrays_atomically(folder / "partition.npz", _arrays(dataset, partitions))
     else:
-        write_atomically(folder / "partition.json", json.dumps(_drawn(dataset, partitions)))
+        write_atomically(folder / "partition.json", json.dumps(_describe_partitions(dataset, partitions)))
     write_atomically(folder / "config.yaml", config.to_yaml())
 
 
@@ -101,7 +101,7 @@ def note_end(folder: Path) -> None:
     write_json_atomically(path, {**known, "finished": time.strftime("%Y-%m-%dT%H:%M:%S%z")})
 
 
-def _drawn(dataset: Dataset, partitions: dict[int, Partition]) -> dict[str, Any]:
+def _describe_partitions(dataset: Dataset, partitions: dict[int, Partition]) -> dict[str, Any]:
     return {str(seed): {**drawn.tree(), **_counts(dataset, drawn)} for seed, drawn in partitions.items()}
 
 

@@ -89,8 +89,8 @@ class GpuShares:
         log.warning(
             "%s: the memory of its share of a GPU (%s) is full: trying it again with %s",
             job.name,
-            _plain(share * hosts),
-            _plain(more * hosts),
+            _format_share(share * hosts),
+            _format_share(more * hosts),
         )
         return with_share(job, more)
 
@@ -118,7 +118,11 @@ class GpuShares:
     def _tell(self, job: Job, share: float, why: str) -> None:
         count, hosts = round(1 / share), int(job.config.resources.hosts)
         who = "hosts" if hosts > 1 else "trials"
-        what = f"{count} {who} share a GPU ({_plain(share)} each)" if count > 1 else f"one GPU for each of the {who}"
+        what = (
+            f"{count} {who} share a GPU ({_format_share(share)} each)"
+            if count > 1
+            else f"one GPU for each of the {who}"
+        )
         note = f"{what}: {why}"
         if note != self.note:
             log.info("%s", note)
@@ -182,5 +186,5 @@ def _model_and_data(job: Job) -> str:
     return json.dumps([config.model.model_dump(mode="json"), config.data.model_dump(mode="json"), train])
 
 
-def _plain(share: float) -> str:
+def _format_share(share: float) -> str:
     return f"{share:.3g}"

@@ -64,9 +64,9 @@ def folder_of(root: Path, config: Config) -> Path:
     With `keep_results`, if no run has this code, it is the newest finished run of the same configuration.
     """
     own = root / default_name(config)
-    if not config.keep_results or _finished(own):
+    if not config.keep_results or _is_finished(own):
         return own
-    return next(filter(_finished, earlier_runs(own, config)), own)
+    return next(filter(_is_finished, earlier_runs(own, config)), own)
 
 
 def earlier_runs(folder: Path, config: Config) -> list[Path]:
@@ -81,7 +81,7 @@ def earlier_runs(folder: Path, config: Config) -> list[Path]:
     return sorted(found, key=lambda path: (path / "environment.json").stat().st_mtime_ns, reverse=True)
 
 
-def _finished(folder: Path) -> bool:
+def _is_finished(folder: Path) -> bool:
     return bool(read_json(folder / "summary.json", []).get("complete"))
 
 
@@ -186,7 +186,7 @@ def state_of(folder: Path, config: Config) -> State:
     if not (folder / "config.yaml").exists():
         left = next((name for name in RESULTS if (folder / name).exists()), None)
         if left and not is_study(folder):  # a merged run is merged again
-            raise _damaged(folder / "config.yaml", f"missing, although {left} is there")
+            raise _damage_error(folder / "config.yaml", f"missing, although {left} is there")
         return "new"
     check_same_config(folder, config)
     check_description(folder, config.seeds)
@@ -194,8 +194,8 @@ def state_of(folder: Path, config: Config) -> State:
     if since := _since(folder, config):
         if not config.keep_results and is_study(folder):
             return "new"
-        if not config.keep_results or not _finished(folder):
-            take = "give --keep-results to use it, or" if _finished(folder) else "give"
+        if not config.keep_results or not _is_finished(folder):
+            take = "give --keep-results to use it, or" if _is_finished(folder) else "give"
             raise ConfigError(f"{folder} holds a run of other code or data ({since}); {take} another --out")
     if before := shorter_run(folder, config):
         if is_study(folder):
@@ -206,9 +206,9 @@ def state_of(folder: Path, config: Config) -> State:
     if not summary.exists() or not _kept_json(summary).get("complete"):
         return "begun"
     if not Records(folder).complete():
-        raise _damaged(folder / "metrics.jsonl", "ends before the last round of a finished run")
+        raise _damage_error(folder / "metrics.jsonl", "ends before the last round of a finished run")
     for name, why in damages_in(folder, _kept_json(summary)):
-        raise _damaged(folder / name, why)
+        raise _damage_error(folder / name, why)
     return "done"
 
 
@@ -218,9 +218,9 @@ def check_description(folder: Path, seeds: Sequence[int]) -> None:
     arrays = folder / "partition.npz"  # if there are many clients
     dealt = arrays if arrays.exists() else folder / "partition.json"
     if not isinstance(prints, dict) or not {str(seed) for seed in seeds} <= prints.keys():
-        raise _damaged(folder / "environment.json", "without the partition_fingerprint of every seed")
+        raise _damage_error(folder / "environment.json", "without the partition_fingerprint of every seed")
     if not {str(seed) for seed in seeds} <= set(_kept_arrays(dealt) if dealt == arrays else _kept_json(dealt)):
-        raise _damaged(dealt, "without the partition of every seed")
+        raise _damage_error(dealt, "without the partition of every seed")
 
 
 def _kept_arrays(path: Path) -> set[str]:
@@ -229,7 +229,7 @@ def _kept_arrays(path: Path) -> set[str]:
         with np.load(path) as file:
             return {name.partition("/")[0] for name in file.files}
     except (OSError, ValueError, EOFError, zipfile.BadZipFile):
-        raise _damaged(path, "damaged") from None
+        raise _damage_error(path, "damaged") from None
 
 
 def _kept_json(path: Path) -> dict[str, Any]:
@@ -237,7 +237,7 @@ def _kept_json(path: Path) -> dict[str, Any]:
     try:
         return dict(json.loads(path.read_text()))
     except (OSError, ValueError, TypeError):
-        raise _damaged(path, "missing or damaged") from None
+        raise _damage_error(path, "missing or damaged") from None
 
 
 def _kept_config(path: Path) -> Config:
@@ -246,10 +246,10 @@ def _kept_config(path: Path) -> Config:
         return Config(**load_yaml(path))
     except (ConfigError, TypeError) as error:
         why = str(error).removeprefix(f"--config {path}: ")
-        raise _damaged(path, f"{why}; damaged, or written by another version of fedbench") from None
+        raise _damage_error(path, f"{why}; damaged, or written by another version of fedbench") from None
 
 
-def _damaged(path: Path, what: str) -> ConfigError:
+def _damage_error(path: Path, what: str) -> ConfigError:
     return ConfigError(
         f"{path}: {what}; bring the file back, delete {path.parent} to run it again, or give another --out"
     )
@@ -284,7 +284,7 @@ def check_longer(folder: Path, before: Config, rounds: int) -> bool:
     depend on the number of rounds.
     """
     held = checkpoint.load(folder / "checkpoint")
-    if held is None and _finished(folder):
+    if held is None and _is_finished(folder):
         raise ConfigError(
             f"{folder} holds a finished run of {before.rounds} rounds whose last state was not kept, so it cannot "
             f"continue to {rounds}: give another --out, with --checkpoint.keep if more rounds may follow"
