@@ -76,12 +76,12 @@ def command(body: Main, continues: bool = False) -> Callable[..., int]:
         except RunError as error:
             if debug and error.__cause__ is not None:  # in this process: as it was raised, for a debugger
                 raise error.__cause__ from None
-            print(error.trace if debug else "", f"fedbench: error: {_shortened(error)}", sep="", file=sys.stderr)
+            print(error.trace if debug else "", f"fedbench: error: {_shorten(error)}", sep="", file=sys.stderr)
             return FAILED
         except ConfigError as error:
             if debug:
                 traceback.print_exc()
-            print(f"fedbench: error: {_shortened(error)}", file=sys.stderr)
+            print(f"fedbench: error: {_shorten(error)}", file=sys.stderr)
             return MISTAKE
         except KeyboardInterrupt:
             with suppress(OSError):  # the terminal may be closed
@@ -100,20 +100,20 @@ def command(body: Main, continues: bool = False) -> Callable[..., int]:
         except OSError as error:
             if error.errno == errno.ENAMETOOLONG and not debug:
                 name = max(Path(str(error.filename)).parts, key=len)
-                print(f"fedbench: error: {_shortened(name)}: too long for the name of a file", file=sys.stderr)
+                print(f"fedbench: error: {_shorten(name)}: too long for the name of a file", file=sys.stderr)
                 return MISTAKE
             if error.errno == errno.ENOMEM and not debug:
-                print(f"fedbench: error: {_starved(error)}", file=sys.stderr)
+                print(f"fedbench: error: {_memory_line(error)}", file=sys.stderr)
             elif debug or error.errno not in STORAGE:
                 traceback.print_exc()
             else:
-                print(f"fedbench: error: {_unwritten(error)}", file=sys.stderr)
+                print(f"fedbench: error: {_storage_line(error)}", file=sys.stderr)
             return FAILED
         except (ImportError, MemoryError) as error:
             if debug or not (isinstance(error, MemoryError) or any(sign in str(error) for sign in NO_MEMORY)):
                 traceback.print_exc()
             else:
-                print(f"fedbench: error: {_starved(error)}", file=sys.stderr)
+                print(f"fedbench: error: {_memory_line(error)}", file=sys.stderr)
             return FAILED
         except Exception:
             if debug:
@@ -124,19 +124,19 @@ def command(body: Main, continues: bool = False) -> Callable[..., int]:
     return main
 
 
-def _shortened(text: object) -> str:
+def _shorten(text: object) -> str:
     """Without the middle of words of hundreds of letters, which nobody reads."""
     return re.sub(rf"\S{{{LONGEST_WORD},}}", lambda found: f"{found[0][:100]}...{found[0][-50:]}", str(text))
 
 
-def _unwritten(error: OSError) -> str:
+def _storage_line(error: OSError) -> str:
     where = f"{error.filename}: " if error.filename else ""
     return f"{where}{error.strerror}; {STORAGE[error.errno or 0]}"
 
 
-def _starved(error: Exception) -> str:
+def _memory_line(error: Exception) -> str:
     return (
-        f"this process may not have the memory that it needs ({_shortened(first_line(error))}): raise its limit "
+        f"this process may not have the memory that it needs ({_shorten(first_line(error))}): raise its limit "
         f"(`ulimit -v`, or that of the job or container); PyTorch alone needs {LEAST_MEMORY} of address space"
     )
 

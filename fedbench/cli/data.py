@@ -50,10 +50,10 @@ def main(argv: list[str]) -> int:
     config, asked = parse(["--data", *argv], FLAGS, "fedbench data")
     from fedbench.data import Dataset, importing, partition
 
-    shown = Shown()
+    progress = ProgressLine()
     if getattr(asked, "from"):
-        importing.import_files(config.data.name, Path(getattr(asked, "from")).expanduser(), shown)
-    dataset = Dataset.load(config.data, shown)
+        importing.import_files(config.data.name, Path(getattr(asked, "from")).expanduser(), progress)
+    dataset = Dataset.load(config.data, progress)
     lines, whole = list(summary_lines(dataset)), True
     if asked.check:
         found = list(checks(dataset, config))
@@ -145,7 +145,7 @@ def page(dataset: "Dataset", config: "Config", parted: "Partition | None") -> Pa
         raise ConfigError(f"--out {folder}: cannot be written ({error.strerror})") from error
 
 
-class Shown:
+class ProgressLine:
     """Progress on stderr: a counting line on a terminal, occasional lines elsewhere."""
 
     def __init__(self) -> None:

@@ -88,7 +88,7 @@ def read(argv: Sequence[str], flags: dict[str, Flag]) -> tuple[Namespace, KeyVal
     for name, values in _tokens(argv):
         name = name if name in flags else next(iter(plural_of(name, flags)), name)
         if name in flags:
-            _set(asked, flags[name], values)
+            _set_flag(asked, flags[name], values)
         else:
             key = _key(name, flags)
             pairs[key] = _value(name, key, values)
@@ -139,7 +139,7 @@ def _tokens(argv: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
     return iter(found)
 
 
-def _set(asked: Namespace, flag: Flag, values: list[str]) -> None:
+def _set_flag(asked: Namespace, flag: Flag, values: list[str]) -> None:
     if flag.many:
         if not values:
             raise ConfigError(f"--{flag.name}: needs one or more values, {flag.metavar}")

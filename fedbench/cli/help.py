@@ -82,7 +82,7 @@ def option_rows(options: type[BaseModel], prefix: str) -> list[HelpRow]:
     """One row per field of a method's Options."""
     also = {name: symbol for symbol, name in methods.symbols(options).items()}
     names = [f"{prefix}{key}" + (f", {prefix}{also[key]}" if key in also else "") for key in options.model_fields]
-    return [(name, _said(field)) for name, field in zip(names, options.model_fields.values(), strict=True)]
+    return [(name, _describe_key(field)) for name, field in zip(names, options.model_fields.values(), strict=True)]
 
 
 def aggregator_rows(name: str) -> list[HelpRow]:
@@ -124,7 +124,7 @@ def _flag_row(flag: Flag) -> HelpRow:
 def _key_row(key: str, field: FieldInfo) -> HelpRow:
     from fedbench.data.partitions.scheme import readers  # imports NumPy, which other errors need not wait for
 
-    said = _said(field, readers(key.removeprefix("partition.")) if key.startswith("partition.") else ())
+    said = _describe_key(field, readers(key.removeprefix("partition.")) if key.startswith("partition.") else ())
     return f"--{flag_of(key)}", said
 
 
@@ -134,7 +134,7 @@ def flag_of(key: str) -> str:
     return short if "." in short else short.replace("_", "-")
 
 
-def _said(field: FieldInfo, schemes: Sequence[str] = ()) -> str:
+def _describe_key(field: FieldInfo, schemes: Sequence[str] = ()) -> str:
     """schemes: those of partitioning that read the key."""
     default = field.get_default(call_default_factory=True)
     shown = "none" if default is None else yaml_value(default)
@@ -166,13 +166,13 @@ def config_text(config: Config) -> str:
 def _config_lines(tree: dict[str, Any], defaults: dict[str, Any]) -> Iterator[str]:
     for name, value in tree.items():
         if name not in sections():
-            yield _marked(name, name, value, defaults)
+            yield _value_line(name, name, value, defaults)
             continue
         yield f"{name}:"
-        yield from (_marked(f"  {key}", f"{name}.{key}", inner, defaults) for key, inner in value.items())
+        yield from (_value_line(f"  {key}", f"{name}.{key}", inner, defaults) for key, inner in value.items())
 
 
-def _marked(shown: str, key: str, value: Any, defaults: dict[str, Any]) -> str:
+def _value_line(shown: str, key: str, value: Any, defaults: dict[str, Any]) -> str:
     line = f"{shown}: {yaml_value(value)}"
     if key in defaults and defaults[key] == value:
         return line

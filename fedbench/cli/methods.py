@@ -29,11 +29,11 @@ def main(argv: list[str]) -> int:
         raise ConfigError(f"methods {' '.join(asked)}: give at most one name, for example `fedbench methods fedcac`")
     else:
         loading("which methods use")
-        print("\n".join(_one(asked[0]) if asked else _all()))
+        print("\n".join(_describe_method(asked[0]) if asked else _list_methods()))
     return OK
 
 
-def _all() -> Iterator[str]:
+def _list_methods() -> Iterator[str]:
     from fedbench.methods import METHODS
 
     every = {name: about_of(kind) for name, kind in METHODS.loadable()}
@@ -53,7 +53,7 @@ def about_of(kind: "type[Method]") -> "About":
     return kind.about if owner is kind else About(f"derives from {owner.__name__}", family=kind.about.family)
 
 
-def _one(name: str) -> Iterator[str]:
+def _describe_method(name: str) -> Iterator[str]:
     from fedbench.cli.help import option_rows, table_lines, terminal_width
     from fedbench.config import TrainConfig
     from fedbench.jobs.decisions import decisions

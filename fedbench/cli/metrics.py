@@ -26,12 +26,12 @@ def main(argv: list[str]) -> int:
     if "-h" in words or "--help" in words:
         print(USAGE)
         return OK
-    folder, names = study_folder(words, "metrics"), list(_names(words[1:]))
+    folder, names = study_folder(words, "metrics"), list(_metric_names(words[1:]))
     loading("computing the metrics")
     from fedbench.studies.rescore import rescore, summary
 
     table = rescore(folder, names)
-    rows = [COLUMNS, *([*map(_shown, row)] for row in summary(folder, table).itertuples(index=False))]
+    rows = [COLUMNS, *([*map(_format_value, row)] for row in summary(folder, table).itertuples(index=False))]
     widths = [max(len(row[place]) for row in rows) for place in range(len(COLUMNS))]
     for row in rows:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
@@ -42,7 +42,7 @@ def main(argv: list[str]) -> int:
     return OK
 
 
-def _names(words: list[str]) -> Iterator[str]:
+def _metric_names(words: list[str]) -> Iterator[str]:
     """The names after --metrics, each once. Raises ConfigError."""
     found = [word for given in words for word in given.removeprefix("--metrics=").split(",") if word]
     names = [word for word in found if word != "--metrics"]
@@ -53,5 +53,5 @@ def _names(words: list[str]) -> Iterator[str]:
     yield from dict.fromkeys(names)
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     return f"{value:.4f}" if isinstance(value, float) else str(value)

@@ -23,12 +23,12 @@ ZIP = b"PK\x03\x04"
 def keep_piped_files(config: Config) -> None:
     """Replace the pipes among the files that a configuration names by files of the same content. Raises ConfigError."""
     if config.partition.path is not None:
-        config.partition.path = _kept(config.partition.path, "partition.path", zipped=".npz", other=".json")
+        config.partition.path = _save_pipe(config.partition.path, "partition.path", zipped=".npz", other=".json")
     if config.model.weights is not None:
-        config.model.weights = _kept(config.model.weights, "model.weights", zipped=".pt", other=".safetensors")
+        config.model.weights = _save_pipe(config.model.weights, "model.weights", zipped=".pt", other=".safetensors")
 
 
-def _kept(path: Path, key: str, zipped: str, other: str) -> Path:
+def _save_pipe(path: Path, key: str, zipped: str, other: str) -> Path:
     """The path, or that of a file with the content of the pipe there. zipped, other: the endings of the two formats."""
     try:
         if not path.is_fifo():

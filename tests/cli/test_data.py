@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedbench.cli.data import Shown, main
+from fedbench.cli.data import ProgressLine, main
 
 
 def test_it_says_what_the_set_holds(capsys, cache_folder):
@@ -39,9 +39,9 @@ def test_check_names_files_that_are_not_the_published_ones(capsys, mnist_folder)
 def test_progress_away_from_a_terminal_is_a_line_now_and_then(capsys, monkeypatch):
     now = [100.0]
     monkeypatch.setattr("fedbench.cli.data.time.monotonic", lambda: now[0])
-    shown = Shown()
+    progress = ProgressLine()
     for done in range(1, 31):
-        shown("downloading x", done * 10**6, 30 * 10**6)
+        progress("downloading x", done * 10**6, 30 * 10**6)
         now[0] += 1.0
     lines = capsys.readouterr().err.splitlines()
     assert lines == ["downloading x: 11.0 MB of 30.0 MB", "downloading x: 21.0 MB of 30.0 MB"]
