@@ -48,7 +48,7 @@ class OutdatedCode:
 
 
 @dataclass(frozen=True)
-class _Own:
+class _WalkedObject:
     """An object that only this process knows: its fingerprint, and the modules that it refers to."""
 
     thing: object
@@ -58,7 +58,7 @@ class _Own:
 
 _noted: dict[str, tuple[ModuleSpec, Module | None]] = {}
 """The content of each module's file when first needed, and the spec that another import replaces."""
-_walked: dict[str, _Own] = {}
+_walked: dict[str, _WalkedObject] = {}
 _codes: dict[str, tuple[object, dict[str, ModuleSpec | Module], Code]] = {}
 """This process's objects by path, with their modules by specs or, before imports, files, and their code."""
 
@@ -83,7 +83,7 @@ def name_of(thing: Any) -> str:
 
 def objects_to_send(paths: Iterable[str]) -> dict[str, Any]:
     """The objects at these paths that only this process knows, for sending to another process."""
-    return {path: _own(path) for path in paths if only_here(path) and own_object(path) is not None}
+    return {path: _walk_object(path) for path in paths if only_here(path) and own_object(path) is not None}
 
 
 def receive_objects(things: Mapping[str, Any]) -> None:
@@ -150,22 +150,22 @@ def different_files(before: Mapping[str, str], now: Mapping[str, str]) -> list[s
 def _roots(path: str) -> list[str]:
     """The modules that define an object, without their imports."""
     module = path.partition(":")[0]
-    return [module, *_own(path).modules] if only_here(path) else [module]
+    return [module, *_walk_object(path).modules] if only_here(path) else [module]
 
 
 def _files(path: str, modules: Mapping[str, Module]) -> dict[str, str]:
     module, _, name = path.partition(":")
-    own = {f"{name.partition(AT)[0]} in {module}": _own(path).fingerprint} if only_here(path) else {}
+    own = {f"{name.partition(AT)[0]} in {module}": _walk_object(path).fingerprint} if only_here(path) else {}
     return own | {file: content for known in modules.values() for file, content in known.files.items()}
 
 
-def _own(path: str) -> _Own:
+def _walk_object(path: str) -> _WalkedObject:
     thing, known = own_object(path), _walked.get(path)
     if isinstance(thing, GivenData):
-        return _Own(thing, path.rpartition(AT)[2], ())
+        return _WalkedObject(thing, path.rpartition(AT)[2], ())
     if known is None or known.thing is not thing:
         walk = Walk(thing)
-        known = _walked[path] = _Own(thing, walk.fingerprint, tuple(walk.modules))
+        known = _walked[path] = _WalkedObject(thing, walk.fingerprint, tuple(walk.modules))
     return known
 
 

@@ -130,21 +130,27 @@ def _read(path: Path, module: str, is_package: bool, modified: int, size: int) -
     source = path.read_bytes()
     try:
         tree = ast.parse(source)
-        return source, hash_of(_said(tree)), tuple(dict.fromkeys(_imports(tree, import_anchor(module, is_package))))
+        return (
+            source,
+            hash_of(_without_positions(tree)),
+            tuple(dict.fromkeys(_imports(tree, import_anchor(module, is_package)))),
+        )
     except (SyntaxError, ValueError, RecursionError):  # compiled, never imported, or nested too deeply
         return source, hash_of(source), ()
 
 
-def _said(node: Any) -> Any:
+def _without_positions(node: Any) -> Any:
     """A syntax tree without positions, docstrings, and fields that only some versions of Python have."""
     if isinstance(node, list):
-        return [_said(value) for value in node]
+        return [_without_positions(value) for value in node]
     if not isinstance(node, ast.AST):
         return repr(node)
     fields = dict(ast.iter_fields(node))
     if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and _docstring(node.body):
         fields["body"] = node.body[1:]
-    return type(node).__name__, [(key, _said(value)) for key, value in fields.items() if value not in (None, [])]
+    return type(node).__name__, [
+        (key, _without_positions(value)) for key, value in fields.items() if value not in (None, [])
+    ]
 
 
 def _docstring(body: list[ast.stmt]) -> bool:
@@ -170,7 +176,7 @@ def _named_in(call: ast.Call, package: str) -> Iterator[str]:
     words = [node.value for node in given if isinstance(node, ast.Constant) and isinstance(node.value, str)]
     if words:
         name, anchor = words[0].lstrip("."), (words[1:] or [package])[0]
-        yield from filter(None, [_joined(_above(anchor, len(words[0]) - len(name)), name)])
+        yield from filter(None, [_join_names(_above(anchor, len(words[0]) - len(name)), name)])
 
 
 def import_anchor(module: str, is_package: bool) -> str:
@@ -180,10 +186,10 @@ def import_anchor(module: str, is_package: bool) -> str:
 
 def imported_from(node: ast.ImportFrom, package: str) -> str:
     """The module of `from .part import x`."""
-    return _joined(_above(package, node.level), node.module or "")
+    return _join_names(_above(package, node.level), node.module or "")
 
 
-def _joined(*names: str) -> str:
+def _join_names(*names: str) -> str:
     return ".".join(filter(None, names))
 
 
@@ -195,10 +201,10 @@ def _above(package: str, points: int) -> str:
 
 def _versions(package: str) -> dict[str, str]:
     """The versions of an installed package, usually one; none for fedbench's own dependencies."""
-    if _plain(package) in _own_needs():
+    if _normalise_name(package) in _own_needs():
         return {}
     names = _distributions().get(package, [])
-    return {name: metadata.version(name) for name in names if _plain(name) not in _own_needs()}
+    return {name: metadata.version(name) for name in names if _normalise_name(name) not in _own_needs()}
 
 
 @cache
@@ -214,8 +220,8 @@ def _own_needs() -> frozenset[str]:
         needs = []
     kinds = [f'extra == "{name}"' for name in EXTRAS]
     names = [re.match(r"[\w.-]+", need) for need in needs if "extra ==" not in need or need.endswith(tuple(kinds))]
-    return frozenset(_plain(name.group()) for name in names if name)
+    return frozenset(_normalise_name(name.group()) for name in names if name)
 
 
-def _plain(name: str) -> str:
+def _normalise_name(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()

@@ -139,10 +139,10 @@ def _as_tables(parts: dict[str, Any]) -> dict[str, Any]:
     apart = [isinstance(part, tuple | list) and _is_columns(part) and _is_table(part[0]) for part in parts.values()]
     if not all(apart) or not any(_holds_more_than_numbers(part[0]) for part in parts.values()):
         return parts
-    return {name: _joined(name, *part) for name, part in parts.items()}
+    return {name: _join_columns(name, *part) for name, part in parts.items()}
 
 
-def _joined(part: str, samples: Any, target: Any, users: Any = None) -> Any:
+def _join_columns(part: str, samples: Any, target: Any, users: Any = None) -> Any:
     """One table of samples, target and users. Raises ConfigError."""
     added = {"label": target} | ({} if users is None else {"user": users})
     for key, values in added.items():

@@ -17,8 +17,8 @@ MARK = "_copies_an_instance"
 def with_model_name(value: Any) -> Any:
     """A model section in which an instance, or a list of models, is replaced by its name. Raises ConfigError."""
     if isinstance(value, Mapping):
-        return {**value, "name": _named(value["name"])} if "name" in value else value
-    name = _named(value)
+        return {**value, "name": _name_of_model(value["name"])} if "name" in value else value
+    name = _name_of_model(value)
     return value if name is value else {"name": name}
 
 
@@ -27,9 +27,9 @@ def copies_instance(kind: type) -> bool:
     return MARK in vars(kind)
 
 
-def _joined(models: list[Any]) -> str:
+def _name_of_models(models: list[Any]) -> str:
     """The name of several models, which are names, classes or instances. Raises ConfigError."""
-    names = [name_of(item) if isinstance(item, type) else _named(item) for item in models]
+    names = [name_of(item) if isinstance(item, type) else _name_of_model(item) for item in models]
     for name in names:
         if not isinstance(name, str) or not name.strip():
             raise ConfigError(
@@ -41,10 +41,10 @@ def _joined(models: list[Any]) -> str:
     return ",".join(names)
 
 
-def _named(value: Any) -> Any:
+def _name_of_model(value: Any) -> Any:
     """The name of an instance of LightningModule, or of a list; anything else unchanged. Raises ConfigError."""
     if isinstance(value, list | tuple):
-        return _joined([*value])
+        return _name_of_models([*value])
     if isinstance(value, str) and "," in value:
         return ",".join(part.strip() for part in value.split(","))
     kinds = [] if isinstance(value, type) else [kind.__name__ for kind in type(value).__mro__]

@@ -44,7 +44,7 @@ def code_differences(modules: Mapping[str, Module]) -> list[Difference]:
     texts = {name: text for name, module in modules.items() if _is_loaded(name) and (text := _text(name, module))}
     rebound = frozenset[str]().union(*(text.rebound for text in texts.values()))
     mutated = frozenset[str]().union(*(text.mutated for text in texts.values()))
-    return [found for name in texts for found in _Comparison(name, texts, rebound, mutated).all()]
+    return [found for name in texts for found in _Comparison(name, texts, rebound, mutated).differences()]
 
 
 def _is_loaded(name: str) -> bool:
@@ -86,29 +86,29 @@ def _read(source: bytes, package: str) -> _Text | None:
     for one in codes_in(code):
         codes.setdefault(one.co_qualname, set()).add(_print(one))
     every = {name: frozenset(prints) for name, prints in codes.items()}
-    return _Text(tree.body, package, every, frozenset(_rebound(tree)), frozenset(_mutated(tree)))
+    return _Text(tree.body, package, every, frozenset(_rebound_names(tree)), frozenset(_mutated_names(tree)))
 
 
-def _rebound(tree: ast.AST) -> Iterator[str]:
+def _rebound_names(tree: ast.AST) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Global):
             yield from node.names
-        elif isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load) and _named(node.value) != "self":
+        elif isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load) and _name_of(node.value) != "self":
             yield node.attr
-        elif isinstance(node, ast.Call) and _named(node.func) == "setattr" and len(node.args) == 3:
+        elif isinstance(node, ast.Call) and _name_of(node.func) == "setattr" and len(node.args) == 3:
             owner, name, _ = node.args
-            if _named(owner) != "self":
+            if _name_of(owner) != "self":
                 yield str(name.value) if isinstance(name, ast.Constant) else ANYTHING
 
 
-def _mutated(tree: ast.AST) -> Iterator[str]:
+def _mutated_names(tree: ast.AST) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute | ast.Subscript):
             writes = isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Load)
-            yield from [_named(node.value)] if writes else []
+            yield from [_name_of(node.value)] if writes else []
 
 
-def _named(node: ast.AST) -> str:
+def _name_of(node: ast.AST) -> str:
     return str(getattr(node, "attr", getattr(node, "id", "")))
 
 
@@ -129,15 +129,15 @@ class _Comparison:
         self.rebound, self.mutated = rebound, mutated
         self.file = sys.modules[name].__spec__.origin  # type: ignore[union-attr]
 
-    def all(self) -> Iterator[Difference]:
+    def differences(self) -> Iterator[Difference]:
         yield from self._scope(vars(sys.modules[self.name]), self.text.body)
 
     def _scope(self, held: Mapping[str, Any], body: list[ast.stmt], kind: type | None = None) -> Iterator[Difference]:
         """Compares a module or a class. Ignores missing names, because code that uses them differs too."""
-        given = Counter(_given(body))
+        given = Counter(_assigned_names(body))
         for node in body:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                name = _mangled(node.name, kind)
+                name = _mangle(node.name, kind)
                 if name in held or kind:
                     path = f"{kind.__qualname__}.{node.name}" if kind else node.name
                     yield from self._function(
@@ -147,15 +147,15 @@ class _Comparison:
                 if node.name in held and self._is_plain(node.name, given, kind):
                     yield from self._class(node, held[node.name])
             elif isinstance(node, ast.Assign | ast.AnnAssign):
-                name = _named(node.target if isinstance(node, ast.AnnAssign) else node.targets[0])
-                own = held.get(_mangled(name, kind), MISSING)
+                name = _name_of(node.target if isinstance(node, ast.AnnAssign) else node.targets[0])
+                own = held.get(_mangle(name, kind), MISSING)
                 if self._is_plain(name, given, kind) and own is not MISSING and (not kind or type(own) in LITERALS):
                     yield from self._value(name, node.value, own)
             elif isinstance(node, ast.ImportFrom) and not kind:
                 for alias in node.names:
                     own = held.get(alias.asname or alias.name, MISSING)
                     if own is not MISSING and self._is_plain(alias.asname or alias.name, given):
-                        yield from self._imported(imported_from(node, self.text.package), alias.name, own)
+                        yield from self._compare_import(imported_from(node, self.text.package), alias.name, own)
 
     def _is_plain(self, name: str, given: Counter[str], kind: type | None = None) -> bool:
         """Whether a name holds exactly what is written and cannot have been changed elsewhere."""
@@ -187,20 +187,20 @@ class _Comparison:
             yield from [] if node.decorator_list else [self._difference(node.name, held)]
             return
         yield from self._scope(vars(held), node.body, held)
-        written = {_mangled(name, held) for name in _given(node.body)}
+        written = {_mangle(name, held) for name in _assigned_names(node.body)}
         for name, value in vars(held).items():
             if name not in written and any(map(self._is_foreign, _functions(value))):
                 yield self._difference(name, value)  # the file no longer has it
         for base in held.__bases__:
             if base.__module__ != self.name:
-                yield from self._imported(base.__module__, base.__qualname__, base)
+                yield from self._compare_import(base.__module__, base.__qualname__, base)
 
-    def _imported(self, source: str, name: str, held: Any) -> Iterator[Difference]:
+    def _compare_import(self, source: str, name: str, held: Any) -> Iterator[Difference]:
         """Compares a name imported from a module that was imported again, while this one still has the old object."""
         if source not in self.texts:
             return
         now = attribute(sys.modules[source], name)
-        is_plain = self._is_plain(name.partition(".")[0], Counter(_given(self.texts[source].body)))
+        is_plain = self._is_plain(name.partition(".")[0], Counter(_assigned_names(self.texts[source].body)))
         if is_plain and now is not None and now is not held and not _is_same(now, held):
             yield self._difference(name, held, source)
 
@@ -208,7 +208,7 @@ class _Comparison:
         return Difference(self.name, name, source or self.name, Walk(held, whole=True).fingerprint)
 
 
-def _given(body: list[ast.stmt]) -> Iterator[str]:
+def _assigned_names(body: list[ast.stmt]) -> Iterator[str]:
     """The names that a scope assigns, once per assignment."""
     left: list[ast.AST] = list(body)
     while left:
@@ -227,7 +227,7 @@ def _given(body: list[ast.stmt]) -> Iterator[str]:
         left += ast.iter_child_nodes(node)
 
 
-def _mangled(name: str, kind: type | None) -> str:
+def _mangle(name: str, kind: type | None) -> str:
     """The mangled name in a class of a name with two leading underscores."""
     is_private = kind and name.startswith("__") and not name.endswith("__")
     return f"_{kind.__name__.lstrip('_')}{name}" if kind and is_private else name

@@ -74,7 +74,7 @@ class Walk:
         if kind in (dict, MappingProxyType):
             return [part for pair in value.items() for part in pair]
         if kind in (set, frozenset):
-            return self._unordered(value)
+            return self._sorted_fingerprints(value)
         if isinstance(value, ModuleType):
             return self._module(value.__name__)
         if isinstance(value, type):
@@ -93,7 +93,7 @@ class Walk:
             return (value.func,)
         return () if isinstance(value, WEAK) else self._instance(value)
 
-    def _unordered(self, values: Iterable[Any]) -> Iterable[Any]:
+    def _sorted_fingerprints(self, values: Iterable[Any]) -> Iterable[Any]:
         walks = [Walk(value, met=self._met) for value in values]
         self.modules += [name for walk in walks for name in walk.modules]
         return sorted(walk.fingerprint for walk in walks)
@@ -130,13 +130,13 @@ class Walk:
         for code in codes_in(function.__code__) if home == MAIN or _is_own(home) else ():
             self._seen.append(said_by(code))
             yield from (value for value in constants(code) if not isinstance(value, CodeType))
-            yield from self._names(code, function.__globals__)
+            yield from self._named_objects(code, function.__globals__)
 
     def _is_known(self, thing: Any) -> bool:
         """Whether a class or function is identified by its module."""
         return is_held(thing) and not f"{_path(thing)}.".startswith(f"{self._entered}.")
 
-    def _names(self, code: CodeType, known: Mapping[str, Any]) -> Iterator[Any]:
+    def _named_objects(self, code: CodeType, known: Mapping[str, Any]) -> Iterator[Any]:
         """The objects behind a function's non-local names."""
         package = ""
         for step in dis.get_instructions(code):
@@ -162,7 +162,7 @@ class Walk:
         """An instance by its type and the arguments that would recreate it."""
         yield type(value)
         try:
-            if (array := _tensor(value) or _mapped(value)) is not None:
+            if (array := _tensor(value) or _mapped_file(value)) is not None:
                 yield from array
                 return
             reduce = dispatch_table.get(type(value), lambda value: value.__reduce_ex__(4))
@@ -227,7 +227,7 @@ def _tensor(value: Any) -> tuple[Any, ...] | None:
     return *known, value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
 
 
-def _mapped(value: Any) -> tuple[Any, ...] | None:
+def _mapped_file(value: Any) -> tuple[Any, ...] | None:
     """The file of a memory-mapped array, by size and time, and the array's place in it: reading it may take long."""
     numpy: Any = sys.modules.get("numpy")
     if numpy is None or not isinstance(value, numpy.memmap) or not value.filename:
