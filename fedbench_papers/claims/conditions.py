@@ -31,20 +31,20 @@ class Conditions:
     @property
     def folder(self) -> str:
         """The name of the folder of results: `claims`, or `claims-rounds-5-seeds-0-1-2`."""
-        return "-".join(["claims", *(f"{name}-{text.replace(' ', '-')}" for name, text in self._changed().items())])
+        return "-".join(["claims", *(f"{name}-{text.replace(' ', '-')}" for name, text in self._changes().items())])
 
     @property
     def flags(self) -> str:
         """As on the command line: ` --rounds 5 --seeds 0 1 2`, or nothing."""
-        return "".join(f" --{name} {text}" for name, text in self._changed().items())
+        return "".join(f" --{name} {text}" for name, text in self._changes().items())
 
     @property
     def words(self) -> str:
         """`scale 1, rounds of each row, seeds 0 1 2`."""
         own = {"scale": "1", "rounds": "of each row", "seeds": "of each row"}
-        return ", ".join(f"{name} {text}" for name, text in {**own, **self._changed()}.items())
+        return ", ".join(f"{name} {text}" for name, text in {**own, **self._changes()}.items())
 
-    def _changed(self) -> dict[str, str]:
+    def _changes(self) -> dict[str, str]:
         known = {
             "scale": "" if self.scale == 1 else f"{self.scale:g}",
             "rounds": "" if self.rounds is None else str(self.rounds),

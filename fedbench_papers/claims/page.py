@@ -11,7 +11,7 @@ from fedbench.results.files import write_atomically
 from fedbench.results.quantities import plural, ranges
 from fedbench_papers.claims.conditions import Conditions
 from fedbench_papers.claims.record import CLAIMS_FILE, ClaimsRecord
-from fedbench_papers.claims.verdicts import AGAINST, FAILS, HOLDS, IDENTITY, TOWARDS, UNDECIDED, WEAKER, corrected
+from fedbench_papers.claims.verdicts import AGAINST, FAILS, HOLDS, IDENTITY, TOWARDS, UNDECIDED, WEAKER, corrected_word
 
 CLAIM_COLUMNS = (
     *("id", "part", "case", "judged", "rule", "point", "verdict", "mean", "low", "high", "delta", "p", "p_adjusted"),
@@ -149,7 +149,7 @@ def adjusted_p(part: Tree) -> float | None:
 
 def corrected_verdict(part: Tree) -> str:
     """The verdict after the correction for the number of claims."""
-    return corrected(part["verdict"], adjusted_p(part))
+    return corrected_word(part["verdict"], adjusted_p(part))
 
 
 def two_digits(value: float | None) -> str:

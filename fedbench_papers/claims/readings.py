@@ -28,21 +28,21 @@ class Frames:
 
     @cached_property
     def metrics(self) -> pd.DataFrame:
-        return self._own(self.records.metrics())
+        return self._of_own_seeds(self.records.metrics())
 
     @cached_property
     def clients(self) -> pd.DataFrame:
-        return self._own(self.records.clients())
+        return self._of_own_seeds(self.records.clients())
 
     @cached_property
     def groups(self) -> pd.DataFrame:
-        return self._own(self.records.groups())
+        return self._of_own_seeds(self.records.groups())
 
     @cached_property
     def traces(self) -> pd.DataFrame:
-        return self._own(self.records.traces())
+        return self._of_own_seeds(self.records.traces())
 
-    def _own(self, table: pd.DataFrame) -> pd.DataFrame:
+    def _of_own_seeds(self, table: pd.DataFrame) -> pd.DataFrame:
         return table[table["seed"].isin(list(self.seeds))].reset_index(drop=True)
 
     @property

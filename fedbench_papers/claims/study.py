@@ -129,16 +129,16 @@ class RowRuns:
     def pick(self, labels: Sequence[str]) -> str:
         """The best label on the choosing seed: by runs on it, or by the points tried on it."""
         if self.row.choose is not None:
-            return max(labels, key=lambda label: of_seeds(accuracy(self.tried[label], "agg")).mean)
-        return max(labels, key=lambda label: self.tuned.get(label, float("-inf")))
+            return max(labels, key=lambda label: of_seeds(accuracy(self.choosing_runs[label], "agg")).mean)
+        return max(labels, key=lambda label: self.best_validation.get(label, float("-inf")))
 
     @cached_property
-    def tried(self) -> dict[str, Frames]:
+    def choosing_runs(self) -> dict[str, Frames]:
         """The records of runs on the choosing seed."""
         return self.frames(self.row.choose)
 
     @cached_property
-    def tuned(self) -> dict[str, float]:
+    def best_validation(self) -> dict[str, float]:
         """The best validation score of every tuned label."""
         points = {
             self.label(name, own): [entry.scores.get("val") for entry in plan.points(own)]

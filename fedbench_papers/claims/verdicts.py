@@ -49,7 +49,7 @@ class Verdict:
         return self.word == FAILS
 
 
-def corrected(word: str, p_adjusted: float | None) -> str:
+def corrected_word(word: str, p_adjusted: float | None) -> str:
     """The word of a verdict after the correction for the number of claims: one that no longer holds only leans."""
     return TOWARDS if word in (HOLDS, WEAKER) and p_adjusted is not None and p_adjusted >= LEVEL else word
 

@@ -36,7 +36,7 @@ ROUND_NAMES = {LAST: "last round", BEST_TEST: "best round on test"}
 
 
 @dataclass(frozen=True)
-class Place:
+class FigureNumber:
     """A number of a figure: a line at a value of the option, or at the end of a curve. ours: over seeds, if run."""
 
     cell: str
@@ -46,7 +46,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Drawn:
+class FigureCell:
     """A cell of a figure, with its finished runs by label."""
 
     cell: CellRecord
@@ -56,25 +56,25 @@ class Drawn:
     metric: Metric
 
     @classmethod
-    def of(cls, made: ReproductionRecord, cell: CellRecord, folder: Path) -> "Drawn":
+    def of(cls, made: ReproductionRecord, cell: CellRecord, folder: Path) -> "FigureCell":
         place = folder / cell.path
         runs = Plan.read(place).records(place, only_done=True)
         return cls(cell, Figure.of(made.figure or {}), made.scale, runs, metric_of(runs))
 
-    def places(self) -> Iterator[Place]:
+    def numbers(self) -> Iterator[FigureNumber]:
         """The numbers of the table."""
         if self.figure.draw == "traces":
             for line, run in self.runs.items():
-                for name, client in self.traced(run):
+                for name, client in self.drawn_traces(run):
                     said = f"{line} {line_name(name, client)}"
-                    yield Place(self.cell.name, said, "last round", last_traced(run, name, 1.0, client))
+                    yield FigureNumber(self.cell.name, said, "last round", last_traced(run, name, 1.0, client))
             return
         for label in self.figure.runs(self.scale):
             line, _, value = label.partition(" ") if self.figure.draw == "values" else (label, "", "")
             ours = score_of(self.cell, self.cell.point, self.runs[label]) if label in self.runs else None
-            yield Place(self.cell.name, line, value or ROUND_NAMES[self.cell.choice], ours)
+            yield FigureNumber(self.cell.name, line, value or ROUND_NAMES[self.cell.choice], ours)
 
-    def traced(self, run: Records) -> list[tuple[str, int | None]]:
+    def drawn_traces(self, run: Records) -> list[tuple[str, int | None]]:
         """The drawn traces of a run: name and client, or None for the mean over clients."""
         known = sorted(run.traces()["name"].unique())
         names = [name for asked in self.figure.traces for name in known if matches(name, asked)]
@@ -102,7 +102,7 @@ class Drawn:
     def over_values(self) -> go.Figure | None:
         """Accuracy over the values of the option, with half of the interval over seeds."""
         names = [f"{value:g}" for value in self.figure.at(self.scale)]
-        found = {(p.line, p.at.partition("=")[2]): p.ours for p in self.places() if p.ours is not None}
+        found = {(p.line, p.at.partition("=")[2]): p.ours for p in self.numbers() if p.ours is not None}
         if not found:
             return None
         ends = [end for own in found.values() for end in (own.mean - (own.half or 0), own.mean + (own.half or 0))]
@@ -120,7 +120,7 @@ class Drawn:
         curves = {}
         for line, run in self.runs.items():
             table = run.traces()
-            for name, client in self.traced(run):
+            for name, client in self.drawn_traces(run):
                 own = table[(table["name"] == name) & ((table["client"] == client) if client is not None else True)]
                 means = own.dropna(subset=["value"]).groupby("round")["value"].mean()
                 if len(means):
@@ -166,13 +166,13 @@ def with_legend(fig: go.Figure) -> go.Figure:
 
 def write_figure(made: ReproductionRecord, folder: Path) -> Path:
     """Writes report.html, table.csv, table.md and table.tex of a figure into its folder."""
-    drawn = [Drawn.of(made, cell, folder) for cell in made.cells]
-    places = [place for one in drawn for place in one.places()]
-    lines = list(map(place_line, places))
-    write_atomically(folder / "table.csv", figure_frame(places).to_csv(index=False))
+    cells = [FigureCell.of(made, cell, folder) for cell in made.cells]
+    numbers = [number for one in cells for number in one.numbers()]
+    lines = list(map(number_line, numbers))
+    write_atomically(folder / "table.csv", figure_frame(numbers).to_csv(index=False))
     write_atomically(folder / "table.md", typeset.markdown(HEADS, lines) + "\n")
     write_atomically(folder / "table.tex", typeset.latex(HEADS, lines))
-    pictures = charts(*((f"figure-{i}", one.cell.name, one.chart(), "") for i, one in enumerate(drawn)), wide=True)
+    pictures = charts(*((f"figure-{i}", one.cell.name, one.chart(), "") for i, one in enumerate(cells)), wide=True)
     small = (
         ["The scale is small: only signs and orders mean something, levels do not."] if made.scale == "small" else []
     )
@@ -182,7 +182,7 @@ def write_figure(made: ReproductionRecord, folder: Path) -> Path:
         kind="reproduce",
         title=made.id,
         asked=f"{made.what}; scale {made.scale}",
-        answer=figure_answer(made, places),
+        answer=figure_answer(made, numbers),
         besides=[*small, *([f"Unlike the paper: {changed}."] if changed else [])],
         heads=HEADS,
         lines=lines,
@@ -205,27 +205,27 @@ def picture_words(made: ReproductionRecord) -> str:
 
 def figure_text(made: ReproductionRecord, folder: Path) -> str:
     """The table and the answer for a terminal."""
-    places = [place for cell in made.cells for place in Drawn.of(made, cell, folder).places()]
+    numbers = [number for cell in made.cells for number in FigureCell.of(made, cell, folder).numbers()]
     words = picture_words(made)
-    return "\n".join([typeset.plain_table(HEADS, list(map(place_line, places))), words, figure_answer(made, places)])
+    return "\n".join([typeset.plain_table(HEADS, list(map(number_line, numbers))), words, figure_answer(made, numbers)])
 
 
-def figure_answer(made: ReproductionRecord, places: list[Place]) -> str:
+def figure_answer(made: ReproductionRecord, numbers: list[FigureNumber]) -> str:
     """What of the figure was run."""
-    done = sum(place.ours is not None for place in places)
+    done = sum(number.ours is not None for number in numbers)
     if not done:
         return f"Nothing of {made.id} has been run yet."
-    return f"{made.id}: {done} of {plural(len(places), 'number')} run, in {plural(len(made.cells), 'panel')}."
+    return f"{made.id}: {done} of {plural(len(numbers), 'number')} run, in {plural(len(made.cells), 'panel')}."
 
 
-def place_line(one: Place) -> list[Cell]:
+def number_line(one: FigureNumber) -> list[Cell]:
     """A number as text."""
     ours = "not run" if one.ours is None else f"{one.ours.mean:.4g}"
     ours += "" if one.ours is None or one.ours.half is None else f" ± {one.ours.half:.2g}"
     return list(map(Cell, (one.cell, one.line, one.at, ours, "" if one.ours is None else str(len(one.ours.values)))))
 
 
-def figure_frame(places: list[Place]) -> pd.DataFrame:
+def figure_frame(numbers: list[FigureNumber]) -> pd.DataFrame:
     """The numbers: accuracies in percent, traces as recorded."""
     rows: list[dict[str, Any]] = [
         {
@@ -235,6 +235,6 @@ def figure_frame(places: list[Place]) -> pd.DataFrame:
             **{name: getattr(one.ours, name, None) for name in ("mean", "low", "high")},
             "seeds": len(one.ours.values) if one.ours else 0,
         }
-        for one in places
+        for one in numbers
     ]
     return pd.DataFrame(rows, columns=["cell", "line", "at", "mean", "low", "high", "seeds"])

@@ -36,19 +36,19 @@ def write_published(folder: Path) -> Path:
     made = ReproductionRecord.read(folder)
     if made.figure is not None:
         return write_figure(made, folder)
-    found = made.compared(folder)
+    found = made.compare_numbers(folder)
     table = [line(one) for one in found]
     write_atomically(folder / "table.csv", reproduction_frame(found).to_csv(index=False))
     write_atomically(folder / "table.md", typeset.markdown(HEADS, table) + "\n")
     write_atomically(folder / "table.tex", typeset.latex(HEADS, table))
-    traced = made.traced(folder)
+    traced = made.compare_traces(folder)
     if traced:
         write_atomically(folder / "traced.csv", traced_frame(traced).to_csv(index=False))
     write_atomically(folder / "report.html", page_of(TEMPLATE, **reproduction_values(made, found, traced)))
     return folder / "report.html"
 
 
-def signed(value: float, digits: int) -> str:
+def with_sign(value: float, digits: int) -> str:
     """A number with its sign."""
     return f"{value:+.{digits}f}".replace("-", typeset.MINUS)
 
@@ -66,8 +66,8 @@ def line(one: ComparedNumber) -> list[Cell]:
                 one.method,
                 published,
                 ours or "not run",
-                "" if one.difference is None else signed(one.difference, 2),
-                "" if one.errors is None else signed(one.errors, 1),
+                "" if one.difference is None else with_sign(one.difference, 2),
+                "" if one.errors is None else with_sign(one.errors, 1),
                 "" if one.ours is None else str(len(one.ours.values)),
                 POINT_NAMES.get(one.point, ""),
                 one.scored,
@@ -107,7 +107,7 @@ def reproduction_text(folder: Path) -> str:
     made = ReproductionRecord.read(folder)
     if made.figure is not None:
         return figure_text(made, folder)
-    found, traced = made.compared(folder), made.traced(folder)
+    found, traced = made.compare_numbers(folder), made.compare_traces(folder)
     counts = [typeset.plain_table(TRACED_HEADS, list(map(traced_line, traced)))] if traced else []
     return "\n".join([typeset.plain_table(HEADS, list(map(line, found))), *counts, reproduction_answer(made, found)])
 

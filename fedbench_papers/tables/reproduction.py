@@ -64,13 +64,13 @@ class ReproductionRecord:
     def write(self, folder: Path) -> None:
         write_json_atomically(folder / REPRODUCTION_FILE, asdict(self))
 
-    def compared(self, folder: Path) -> list["ComparedNumber"]:
+    def compare_numbers(self, folder: Path) -> list["ComparedNumber"]:
         """Every number of its cells, with ours if they exist."""
         return [found for cell in self.cells for found in _cell(cell, folder, self.repeats)]
 
-    def traced(self, folder: Path) -> list["ComparedTrace"]:
+    def compare_traces(self, folder: Path) -> list["ComparedTrace"]:
         """Every published number of its cells that runs trace, with ours if they exist."""
-        return [found for cell in self.cells for found in _traced(cell, folder)]
+        return [found for cell in self.cells for found in _compare_traces(cell, folder)]
 
 
 @dataclass(frozen=True)
@@ -132,13 +132,13 @@ def _cell(cell: CellRecord, folder: Path, repeats: int | None) -> list[ComparedN
         run = runs.get(label)
         point = "" if run is None else _point(number.get("point", plan.point), run)
         ours = None if run is None else score_of(cell, point, run)
-        scored = "" if run is None else _scored(cell, run)
+        scored = "" if run is None else _scoring_note(cell, run)
         published = number["table"], number["mean"], number["std"]
         found.append(ComparedNumber(cell.name, label, *published, repeats, ours, point, scored))
     return found
 
 
-def _traced(cell: CellRecord, folder: Path) -> list[ComparedTrace]:
+def _compare_traces(cell: CellRecord, folder: Path) -> list[ComparedTrace]:
     place = folder / cell.path
     runs = Plan.read(place).records(place, only_done=True) if cell.traced else {}
     found = []
@@ -184,7 +184,7 @@ def _mean(scores: pd.DataFrame, pooled: bool) -> float:
     return float(np.average(scores["value"], weights=scores["n"] if pooled else None))
 
 
-def _scored(cell: CellRecord, run: Records) -> str:
+def _scoring_note(cell: CellRecord, run: Records) -> str:
     """How ours is scored, unless by the plain mean over clients in the last round."""
     asked = run.config().get("evaluate") or {}
     said = [f"mean over batches of {asked.get('batch_size')}"] if asked.get("accuracy") == "batches" else []

@@ -144,5 +144,5 @@ def test_the_best_of_tuned_arms_is_the_best_on_validation(tmp_path):
 def test_the_best_on_a_choosing_seed_is_found_on_that_seed(out):
     row = replace(load_rows()["F6"], choose=4)
     found = RowRuns.of(row, out / "claims")
-    assert found.tried["fedcac"].clients["seed"].unique().tolist() == [4]
+    assert found.choosing_runs["fedcac"].clients["seed"].unique().tolist() == [4]
     assert found.pick(["fedcac"]) == "fedcac"

@@ -17,7 +17,7 @@ from fedbench_papers.claims.verdicts import (
     alike,
     all_of,
     better,
-    corrected,
+    corrected_word,
     difference,
     identity_verdict,
     monotone,
@@ -94,9 +94,9 @@ def test_too_few_seeds_are_named_and_untested():
 
 
 def test_what_holds_before_the_correction_only_leans():
-    assert [corrected(word, 0.2) for word in (HOLDS, WEAKER, FAILS, AGAINST)] == [TOWARDS, TOWARDS, FAILS, AGAINST]
-    assert corrected(HOLDS, 0.04) == HOLDS
-    assert corrected(HOLDS, None) == HOLDS
+    assert [corrected_word(word, 0.2) for word in (HOLDS, WEAKER, FAILS, AGAINST)] == [TOWARDS, TOWARDS, FAILS, AGAINST]
+    assert corrected_word(HOLDS, 0.04) == HOLDS
+    assert corrected_word(HOLDS, None) == HOLDS
 
 
 def test_an_identity_needs_one_seed_and_allows_no_exception():

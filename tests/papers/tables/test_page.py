@@ -36,7 +36,7 @@ def folder(tmp_path_factory):
 
 
 def test_numbers_stand_side_by_side(folder):
-    found = ReproductionRecord.read(folder).compared(folder)
+    found = ReproductionRecord.read(folder).compare_numbers(folder)
     lines = {one.method: [cell.text for cell in line(one)] for one in found}
     assert lines["fedper"][2] == "81.00 ± 1.00"
     assert lines["ditto"][3:] == ["not run", "", "", "", "", ""]
@@ -49,7 +49,10 @@ def test_a_run_that_goes_on_has_no_number_yet(tmp_path):
     plan = Plan.read(out / "cells" / "x")
     plan.entries = [replace(entry, status="missing") if entry.label == "fedper" else entry for entry in plan.entries]
     plan.write(out / "cells" / "x")
-    assert [one.method for one in ReproductionRecord.read(out).compared(out) if one.ours is None] == ["fedper", "ditto"]
+    assert [one.method for one in ReproductionRecord.read(out).compare_numbers(out) if one.ours is None] == [
+        "fedper",
+        "ditto",
+    ]
 
 
 def test_pooled_and_single_clients_are_other_numbers(folder):
@@ -57,7 +60,7 @@ def test_pooled_and_single_clients_are_other_numbers(folder):
     values = {}
     for name, client, pooled in (("plain", None, False), ("pooled", None, True), ("one", 3, False)):
         cell = CellRecord("d, s", "cells/x", client, pooled, "last", made.cells[0].numbers)
-        found = ReproductionRecord("a", "b", "full", [], {}, None, [cell]).compared(folder)[0]
+        found = ReproductionRecord("a", "b", "full", [], {}, None, [cell]).compare_numbers(folder)[0]
         values[name] = found.ours.mean, found.scored
     assert values["pooled"][1] == "pooled over all test samples"
     assert values["one"][1] == "client 3"
@@ -68,7 +71,7 @@ def test_the_point_is_that_of_each_number(folder):
     made = ReproductionRecord.read(folder)
     numbers = [{**number, "point": point} for number in made.cells[0].numbers for point in ("after_agg", "after_fit")]
     cell = replace(made.cells[0], numbers=numbers)
-    agg, fit, *_ = ReproductionRecord("a", "b", "full", [], {}, None, [cell]).compared(folder)
+    agg, fit, *_ = ReproductionRecord("a", "b", "full", [], {}, None, [cell]).compare_numbers(folder)
     assert [line(own)[7].text for own in (agg, fit)] == ["after aggregation", "after local training"]
     assert agg.method == fit.method
 
@@ -87,7 +90,7 @@ def test_traced_counts_stand_beside_published_ones(tmp_path):
     made = ReproductionRecord.read(out)
     traced = [COUNT, {**COUNT, "method": "ditto"}, {**COUNT, "method": "fedper"}]
     replace(made, cells=[replace(made.cells[0], traced=traced)]).write(out)
-    found = {one.method: one.ours for one in ReproductionRecord.read(out).traced(out)}
+    found = {one.method: one.ours for one in ReproductionRecord.read(out).compare_traces(out)}
     assert found["local"].values == (45.0, 32.5)
     assert (found["ditto"], found["fedper"]) == (None, None)
     page = page_of(out)
@@ -106,7 +109,7 @@ def test_its_page_has_order_departures_and_what_is_open(folder):
     assert "rounds: not said; 6" in page.text
     assert "cells/x/report.html" in page.references
     assert len(page.charts["against"]["data"][1]["x"]) == 3
-    assert orders(ReproductionRecord.read(folder).compared(folder))
+    assert orders(ReproductionRecord.read(folder).compare_numbers(folder))
 
 
 def test_nothing_run_yet(tmp_path):
