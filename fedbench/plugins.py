@@ -48,7 +48,7 @@ class Table:
             return getattr(found, attribute) if attribute else self.extract(found)
         points = entry_points_of(self.group).get(name, [])
         if not points and ":" not in name:
-            raise self._unknown(name)
+            raise self._unknown_name_error(name)
         if len(points) > 1:
             several = " and ".join(f"{point.value} of {package_of(point)}" for point in points)
             raise ConfigError(f"{self.what} '{name}' is {several}: choose one as package.module:name")
@@ -61,9 +61,9 @@ class Table:
     def check_known(self, name: str) -> None:
         """Raises ConfigError for a name that nothing has. Imports nothing."""
         if ":" not in name and name not in self.names():
-            raise self._unknown(name)
+            raise self._unknown_name_error(name)
 
-    def _unknown(self, name: str) -> ConfigError:
+    def _unknown_name_error(self, name: str) -> ConfigError:
         if name in self.elsewhere:
             return ConfigError(f"{name} is no {self.what}: {self.elsewhere[name]}")
         form = f" (your own: {self.form})" if self.form else ""

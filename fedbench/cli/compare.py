@@ -11,11 +11,11 @@ from fedbench.cli.flags import Flag, split_words
 from fedbench.cli.parse import parse
 from fedbench.cli.stages import (
     TUNING,
-    asides,
     check_trials,
     read_count,
     read_values,
     side_by_side,
+    trial_remarks,
     tuning_of,
     without_none,
 )
@@ -75,7 +75,7 @@ def main(argv: list[str]) -> int:
     text, code = outcome(result.folder)
     print(text)
     for plan in plans(result.folder):
-        for line in asides(plan):
+        for line in trial_remarks(plan):
             print(line)
     print(f"results: {result.folder}")
     print(f"report:  {result.report}")

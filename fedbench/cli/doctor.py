@@ -131,19 +131,19 @@ def check_folders() -> Iterator[Finding]:
         if problem := _cannot_write(folder):
             yield Finding(name, f"{folder} cannot be written ({problem})", remedy, is_wrong=True)
             continue
-        free = shutil.disk_usage(_existing(folder)).free / GIB
+        free = shutil.disk_usage(_closest_existing(folder)).free / GIB
         few = "" if free >= LEAST_CACHE else "data sets and kept models may not fit: make room there"
         yield Finding(name, f"{folder}, {free:.0f} GiB free", few)
 
 
-def _existing(folder: Path) -> Path:
+def _closest_existing(folder: Path) -> Path:
     """The folder, or its closest parent that exists."""
     return next(path for path in (folder, *folder.parents) if path.exists())
 
 
 def _cannot_write(folder: Path) -> str:
     try:
-        tempfile.TemporaryFile(dir=_existing(folder)).close()
+        tempfile.TemporaryFile(dir=_closest_existing(folder)).close()
     except OSError as error:
         return error.strerror or type(error).__name__
     return ""

@@ -10,11 +10,11 @@ from fedbench.cli.flags import Flag, split_words, yaml_value
 from fedbench.cli.parse import parse
 from fedbench.cli.stages import (
     TUNING,
-    asides,
     check_trials,
     read_count,
     read_space,
     side_by_side,
+    trial_remarks,
     tuning_of,
     without_none,
 )
@@ -59,7 +59,7 @@ def main(argv: list[str]) -> int:
     said, besides = said_of(study, leaderboard(study))
     print("\n".join([said, *besides]))
     print(f"best:    {', '.join(f'{key}={yaml_value(value)}' for key, value in result.best.items()) or 'the defaults'}")
-    for line in asides(study.plan):
+    for line in trial_remarks(study.plan):
         print(line)
     print(f"results: {result.folder}")
     print(f"report:  {result.report}")

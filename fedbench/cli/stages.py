@@ -95,7 +95,7 @@ MOST_JOBS_NAMED = 5
 """Maximum number of stopped trials to name."""
 
 
-def asides(plan: "Plan") -> Iterator[str]:
+def trial_remarks(plan: "Plan") -> Iterator[str]:
     """Lines about failed, stopped and repeated trials and points left out."""
     failed: dict[tuple[str, str], list[str]] = {}
     for entry in plan.failed():

@@ -46,7 +46,7 @@ def main(argv: list[str]) -> int:
     from fedbench.results.plan import studies_in
     from fedbench.results.wandb_study import WandbStudy, is_overview, send_overview
 
-    how = way(config.wandb.mode)
+    how = wandb_mode(config.wandb.mode)
     place = {**given.get("wandb", {}), "mode": "online" if how == "online" else "offline"}
     studies = [WandbStudy.load(path, place) for path in studies_in(folder)]
     overviews = [partial(send_overview, folder, WandbConfig(**place))] if is_overview(folder) else []
@@ -66,7 +66,7 @@ def main(argv: list[str]) -> int:
     return OK
 
 
-def way(asked: str) -> str:
+def wandb_mode(asked: str) -> str:
     """online or offline, as requested or possible; disabled by the environment; none without an account."""
     from fedbench.results.wandb_log import has_account, possible_mode
 

@@ -61,7 +61,7 @@ def load_yaml(path: str | Path) -> dict[str, Any]:
         reason = getattr(error, "strerror", None) or "not text"
         raise ConfigError(f"--config {path}: cannot be read ({reason}); give the path of a YAML file") from None
     except yaml.YAMLError as error:
-        raise ConfigError(f"--config {path}: not valid YAML ({_where(error)})") from None
+        raise ConfigError(f"--config {path}: not valid YAML ({_problem_line(error)})") from None
     if not isinstance(tree, dict):
         raise ConfigError(f"--config {path}: a mapping of keys is expected, for example `rounds: 100`")
     return tree
@@ -77,7 +77,7 @@ def _load(text: str) -> Any:
         raise yaml.YAMLError(first_line(error)) from None
     level, count = [tree], 0
     for _ in range(MOST_LEVELS):
-        level = [inner for value in level for inner in _inside(value)]
+        level = [inner for value in level for inner in _values_of(value)]
         count += len(level)
         if count > MOST_VALUES:
             raise yaml.YAMLError(f"more than {MOST_VALUES} values")
@@ -86,11 +86,11 @@ def _load(text: str) -> Any:
     raise yaml.YAMLError(f"more than {MOST_LEVELS} levels of nesting")
 
 
-def _inside(value: Any) -> Iterable[Any]:
+def _values_of(value: Any) -> Iterable[Any]:
     return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
 
 
-def _where(error: yaml.YAMLError) -> str:
+def _problem_line(error: yaml.YAMLError) -> str:
     mark = getattr(error, "problem_mark", None)
     problem = getattr(error, "problem", None) or first_line(error)
     return f"line {mark.line + 1}: {problem}" if mark else problem

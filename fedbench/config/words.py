@@ -20,10 +20,10 @@ def legal(annotation: Any, metadata: Iterable[Any] = ()) -> str:
     if origin is Annotated:
         return legal(arguments[0], [*metadata, *arguments[1:]])
     if origin is Literal:
-        return _either([str(choice) for choice in arguments])
+        return _join_with_or([str(choice) for choice in arguments])
     if origin in (Union, UnionType):
         parts = [legal(part, () if part is NoneType else metadata) for part in arguments]
-        return _either([word for part in parts for word in part.split(" or ")])
+        return _join_with_or([word for part in parts for word in part.split(" or ")])
     if origin is list:
         return f"list of {legal(*arguments)}".replace("number", "numbers")
     words = {int: "whole number", float: "number", bool: "true or false", str: "text", Path: "path", NoneType: "none"}
@@ -36,7 +36,7 @@ def legal_of(field: FieldInfo) -> str:
     return legal(field.annotation, field.metadata)
 
 
-def _either(words: list[str]) -> str:
+def _join_with_or(words: list[str]) -> str:
     return " or ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else words[0]
 
 
@@ -87,7 +87,7 @@ def explain(error: ValidationError, root: type[BaseModel], prefix: str = "") -> 
     takes = legal_of(field)
     article = "a " if takes.startswith(("number", "whole", "list", "path")) else ""
     empty = "at least one value" if problem["type"] == "too_short" else ""
-    return f"{key} = {_shorten_value(value)}: must be {empty or article + takes}{_close(value, field)}"
+    return f"{key} = {_shorten_value(value)}: must be {empty or article + takes}{_suggest_choice(value, field)}"
 
 
 def _shorten_value(value: Any) -> str:
@@ -128,7 +128,7 @@ def keys_called(name: str, section: type[BaseModel], prefix: str = "") -> Iterat
             yield from keys_called(name, kind, f"{prefix}{key}.")
 
 
-def _close(value: Any, field: FieldInfo) -> str:
+def _suggest_choice(value: Any, field: FieldInfo) -> str:
     """Suggests a misspelt choice: `; did you mean dirichlet?`"""
     choices = [c for c in get_args(field.annotation) if isinstance(c, str)]
     hint = nearest(value, choices) if isinstance(value, str) and len(choices) > 1 else ""

@@ -101,9 +101,9 @@ def tree_of(value: Any, leaf: Callable[[Any, str], tuple[tuple[int, ...], str]])
     def build(value: Any, name: str) -> Tree:
         nonlocal width
         if isinstance(value, Mapping):
-            return {str(key): build(own, _below(name, key)) for key, own in value.items()}
+            return {str(key): build(own, _name_below(name, key)) for key, own in value.items()}
         if isinstance(value, tuple):
-            return tuple(build(own, _below(name, place)) for place, own in enumerate(value))
+            return tuple(build(own, _name_below(name, place)) for place, own in enumerate(value))
         found = Leaf(*leaf(value, name), start=width)
         width = found.stop
         return found
@@ -117,7 +117,7 @@ def named_leaves(tree: Tree | None, name: str = "") -> Iterator[tuple[str, Leaf]
         yield name, tree
     elif tree is not None:
         for key, own in tree.items() if isinstance(tree, dict) else enumerate(tree):
-            yield from named_leaves(own, _below(name, key))
+            yield from named_leaves(own, _name_below(name, key))
 
 
 def values_of(value: Any, tree: Tree) -> Iterator[tuple[Leaf, Any]]:
@@ -165,5 +165,5 @@ def _from_json(known: Any) -> Tree | None:
     return Leaf(tuple(known["shape"]), known["dtype"], known["start"])
 
 
-def _below(name: str, key: object) -> str:
+def _name_below(name: str, key: object) -> str:
     return f"{name}.{key}" if name else str(key)

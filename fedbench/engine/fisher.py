@@ -36,13 +36,13 @@ class SquaredGradients:
         """names: of the parameters; loss: a task's; like: two samples with targets, on which both ways are tested."""
         self.module, self.names, self.loss = module, names, loss
         self.layers = layers_of(module)
-        if self.layers is not None and self._agree(*like):
+        if self.layers is not None and self._rules_agree(*like):
             self.at_once = AT_ONCE
         else:
             self.layers = None
             self.at_once = max(1, NUMBERS_AT_ONCE // sum(p.numel() for p in module.parameters()))
 
-    def _agree(self, x: Tensor, y: Tensor) -> bool:
+    def _rules_agree(self, x: Tensor, y: Tensor) -> bool:
         try:
             found, expected = self._by_layers(x, y), self._by_samples(x, y)
         except RuntimeError:

@@ -79,12 +79,14 @@ def fingerprinted_files(config: Config) -> dict[str, Path]:
 def file_fingerprints(config: Config) -> dict[str, str]:
     """The fingerprints of these files' contents."""
     return {
-        key: _print(path, path.stat().st_mtime_ns) for key, path in fingerprinted_files(config).items() if path.exists()
+        key: _weights_fingerprint(path, path.stat().st_mtime_ns)
+        for key, path in fingerprinted_files(config).items()
+        if path.exists()
     }
 
 
 @cache
-def _print(path: Path, modified: int) -> str:
+def _weights_fingerprint(path: Path, modified: int) -> str:
     return weights_fingerprint(path)
 
 

@@ -90,10 +90,10 @@ def warn_about_changes(runs: Iterable[tuple[Path, Config]]) -> None:
     anew, taken = Counter[str](), Counter[str]()
     for folder, config in runs:
         if (folder / "config.yaml").exists():
-            if since := _since(folder, config):
+            if since := _changes_since(folder, config):
                 taken[since] += 1
         elif other := earlier_runs(folder, config):
-            anew[_since(other[0], config)] += 1
+            anew[_changes_since(other[0], config)] += 1
     say = logging.getLogger("fedbench").warning
     for since, count in anew.items():
         say("%s: run again (%s; earlier results stay, --keep-results uses them)", since, plural(count, "run"))
@@ -101,7 +101,7 @@ def warn_about_changes(runs: Iterable[tuple[Path, Config]]) -> None:
         say("%s: kept results are used all the same (%s; --keep-results)", since, plural(count, "run"))
 
 
-def _since(folder: Path, config: Config) -> str:
+def _changes_since(folder: Path, config: Config) -> str:
     """The changes of the user's code since a run was made, in words; empty if there are none."""
     files = provenance.changed_files(_kept_json(folder / "environment.json"), config)
     if files is None:
@@ -191,7 +191,7 @@ def state_of(folder: Path, config: Config) -> State:
     check_same_config(folder, config)
     check_description(folder, config.seeds)
     check_same_files(folder, config)
-    if since := _since(folder, config):
+    if since := _changes_since(folder, config):
         if not config.keep_results and is_study(folder):
             return "new"
         if not config.keep_results or not _is_finished(folder):

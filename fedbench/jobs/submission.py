@@ -63,12 +63,12 @@ def run_there(client: Any, words: Sequence[str], home: Path, say: Callable[[str]
     return Ending(succeeded, unpack(sent.text, home) if sent.status == "SUCCEEDED" else None)
 
 
-class _Output(NamedTuple):
+class _JobOutput(NamedTuple):
     status: str
     text: str
 
 
-def _output_of(client: Any, line: str, say: Callable[[str], None] = lambda text: None) -> _Output:
+def _output_of(client: Any, line: str, say: Callable[[str], None] = lambda text: None) -> _JobOutput:
     """The output of a shell line that runs as a job, and the job's status."""
     number = client.submit_job(entrypoint=f"cd && {line}")
 
@@ -79,7 +79,7 @@ def _output_of(client: Any, line: str, say: Callable[[str], None] = lambda text:
     # After a lost connection, what is known of the job is asked below.
     with suppress(RuntimeError), silence_logger("ray.dashboard.modules.job.sdk", logging.WARNING):
         asyncio.run(follow())
-    return _Output(str(getattr(client.get_job_status(number), "value", "")), client.get_job_logs(number))
+    return _JobOutput(str(getattr(client.get_job_status(number), "value", "")), client.get_job_logs(number))
 
 
 def lines_of_files(folder: Path) -> Iterator[str]:

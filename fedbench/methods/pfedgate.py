@@ -305,7 +305,7 @@ class GateTraining:
         with training.paused() as model:
             for index in places:
                 batch = self.client.train.batch(index)
-                self._look(batch[0], train=True)
+                self._compute_factors(batch[0], train=True)
                 adapted = model.replace(params=self.blocks.scale(model.params, self.scale))
                 loss, gradient = self.client.learner.gradient(adapted, batch, task_loss)
                 self._descend(gradient, model.params)
@@ -328,12 +328,12 @@ class GateTraining:
             self.memory["optimizer"] = self._optimizer.state_dict()["state"]
 
     def _adapt(self, x: Tensor, w: Tensor) -> Tensor:
-        self._look(x, train=self.joint)
+        self._compute_factors(x, train=self.joint)
         self.kept |= self.stays.bool()
         self.means.append(self.factors.detach().mean())
         return self.blocks.scale(w, self.scale)
 
-    def _look(self, x: Tensor, train: bool) -> None:
+    def _compute_factors(self, x: Tensor, train: bool) -> None:
         """The factors for a batch; a batch of one never updates the gate's BatchNorm."""
         self.gate.train(train and len(x) > 1)
         with torch.enable_grad():

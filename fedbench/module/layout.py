@@ -79,7 +79,7 @@ class Layout:
             "norm": _members(module, _of_type(module, _BatchNorm)),
             "any_norm": _members(module, _of_type(module, *NORMS)),
         }
-        roles["tied"] = roles["head"] & _outside(module, head)
+        roles["tied"] = roles["head"] & _tensors_outside(module, head)
         params = [(n, p) for n, p in module.named_parameters() if p.requires_grad]
         linear = set(_of_type(module, nn.Linear))
         roles["linear"] = {id(p) for n, p in params if n.rpartition(".")[0] in linear}
@@ -221,7 +221,7 @@ def _members(module: nn.Module, names: list[str]) -> set[int]:
     return found
 
 
-def _outside(module: nn.Module, head: str | None) -> set[int]:
+def _tensors_outside(module: nn.Module, head: str | None) -> set[int]:
     """Identities of all tensors with a name outside the head."""
     tensors = [*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)]
     return {id(tensor) for name, tensor in tensors if not (head and is_under(name, head))}

@@ -121,7 +121,7 @@ def in_matplotlib(figure: go.Figure, shown: ShownMethods = EVERYTHING, width: fl
 
 def _legend(axes: Axes, figure: go.Figure, shown: ShownMethods) -> dict[str, Any]:
     """What the legend explains by name: the methods in their order, or what the page's legend has."""
-    if not figure.layout.showlegend and not any(map(_method, figure.data)):
+    if not figure.layout.showlegend and not any(map(_method_of, figure.data)):
         return {}
     handles, labels = axes.get_legend_handles_labels()
     order = {shown.name(label): place for place, label in enumerate(shown.methods or shown.labels)}
@@ -135,12 +135,12 @@ def draw_on(axes: Axes, figure: go.Figure, shown: ShownMethods = EVERYTHING, let
     Returns its number of rows that have names, 0 for an axis of numbers.
     """
     places = {name: _categories(figure, name, shown) for name in ("x", "y")}
-    traces = [trace for trace in figure.data if trace.visible is not False and shown.has(_method(trace))]
+    traces = [trace for trace in figure.data if trace.visible is not False and shown.has(_method_of(trace))]
     marks = _marks(traces)
     for trace in traces:
         x, y = (_positions(getattr(trace, name), places[name]) for name in ("x", "y"))
         draw = {"bar": _bars, "heatmap": _cells}.get(trace.type, _scatter)
-        draw(axes, trace, x, y, _Look(shown, marks.get(_method(trace)), trace.name, len(places["y"])))
+        draw(axes, trace, x, y, _TraceLook(shown, marks.get(_method_of(trace)), trace.name, len(places["y"])))
     for shape in figure.layout.shapes:
         _shape(axes, shape)
     for note in figure.layout.annotations:
@@ -176,7 +176,7 @@ def save_picture(figure: Figure, file: Path, kind: str) -> None:
 
 
 @dataclass(frozen=True)
-class _Look:
+class _TraceLook:
     """What a trace is drawn with besides its own values. name: in the report; rows: of the chart that have names."""
 
     shown: ShownMethods
@@ -185,7 +185,7 @@ class _Look:
     rows: int
 
 
-def _method(trace: Any) -> str:
+def _method_of(trace: Any) -> str:
     """The method that a trace is of, else an empty text."""
     return str((trace.meta or {}).get("method", "")) if isinstance(trace.meta, Mapping) else ""
 
@@ -195,7 +195,9 @@ def _marks(traces: Sequence[Any]) -> dict[str, tuple[str, int]]:
     known = dict.fromkeys(
         method
         for trace in traces
-        if (method := _method(trace)) and trace.line.color != LIGHT["quiet"] and method not in (BASELINE, *REFERENCES)
+        if (method := _method_of(trace))
+        and trace.line.color != LIGHT["quiet"]
+        and method not in (BASELINE, *REFERENCES)
     )
     return {method: (mark, i) for i, (method, mark) in enumerate(zip(known, cycle(MARKERS), strict=False))}
 
@@ -220,7 +222,7 @@ def _positions(values: Iterable[Any] | None, categories: RowLabels) -> np.ndarra
     return np.array([nan if value is None else value for value in found], dtype=float)
 
 
-def _scatter(axes: Axes, trace: Any, x: np.ndarray, y: np.ndarray, look: _Look) -> None:
+def _scatter(axes: Axes, trace: Any, x: np.ndarray, y: np.ndarray, look: _TraceLook) -> None:
     if trace.fill == "toself":
         axes.fill(x, y, facecolor=_colour(trace.fillcolor), edgecolor="none")
         return
@@ -228,14 +230,14 @@ def _scatter(axes: Axes, trace: Any, x: np.ndarray, y: np.ndarray, look: _Look) 
     label = "_quiet" if trace.showlegend is False or not look.name else look.shown.name(unescape(look.name))
     if "lines" in modes:
         axes.plot(x, y, label=label, **_line(trace, len(x), look))
-    if "markers" in modes and (len(x) == 1 or not ("lines" in modes and _method(trace))):
+    if "markers" in modes and (len(x) == 1 or not ("lines" in modes and _method_of(trace))):
         alone: dict[str, Any] = {} if "lines" in modes else {"label": label}
         axes.scatter(x, y, zorder=3, clip_on=False, **_dots(trace, len(x)), **alone)
     if "text" in modes:
         _write(axes, x, y, [_format_value(trace.texttemplate, "y", value) for value in y])
 
 
-def _line(trace: Any, count: int, look: _Look) -> dict[str, Any]:
+def _line(trace: Any, count: int, look: _TraceLook) -> dict[str, Any]:
     width = 0.55 * float(trace.line.width or 2.0)
     style = DASHES[trace.line.dash or "solid"]
     found = {"color": _colour(trace.line.color), "lw": width, "ls": style, "solid_capstyle": "butt"}
@@ -265,7 +267,7 @@ def _dots(trace: Any, count: int) -> dict[str, Any]:
     return {"c": faces, "edgecolors": edges, "s": 0.8 * diameters**2, "linewidths": 0.8}
 
 
-def _bars(axes: Axes, trace: Any, x: np.ndarray, y: np.ndarray, look: _Look) -> None:
+def _bars(axes: Axes, trace: Any, x: np.ndarray, y: np.ndarray, look: _TraceLook) -> None:
     """Horizontal bars, stacked on those that are there."""
     starts = np.zeros(len(y))
     bar: Any
@@ -281,7 +283,7 @@ def _bars(axes: Axes, trace: Any, x: np.ndarray, y: np.ndarray, look: _Look) -> 
             axes.annotate(text, (value, row), (2, 0), textcoords="offset points", va="center", size=7)
 
 
-def _cells(axes: Axes, trace: Any, x: np.ndarray, y: np.ndarray, look: _Look) -> None:
+def _cells(axes: Axes, trace: Any, x: np.ndarray, y: np.ndarray, look: _TraceLook) -> None:
     """A heat map, with its numbers in the cells or with a bar of colours."""
     values = np.array([[nan if cell is None else cell for cell in row] for row in trace.z], dtype=float)
     scale = LinearSegmentedColormap.from_list("fedbench", [(at, colour) for at, colour in trace.colorscale])

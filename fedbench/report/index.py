@@ -100,13 +100,13 @@ def _line(path: Path, name: str) -> Line:
     configs = [plan.config for _, plan in plans]
     return Line(
         name,
-        _inside(head, r"<h1>(.*?)</h1>"),
+        _text_inside(head, r"<h1>(.*?)</h1>"),
         _command(plans),
         ", ".join(dict.fromkeys(str((config.get("data") or {}).get("name", "")) for config in configs)),
         list(dict.fromkeys(label for _, plan in plans for label in plan.labels())),
         len({seed for config in configs for seed in config.get("seeds") or []}),
         study_state(plans),
-        _inside(head, r'<p class="answer">(.*?)</p>'),
+        _text_inside(head, r'<p class="answer">(.*?)</p>'),
         changed,
     )
 
@@ -117,7 +117,7 @@ def _records(path: Path, plans: Sequence[tuple[Path, Plan]]) -> Iterator[Path]:
     yield from (file for file in [*places, *(path / name for name in PAGES.names())] if file.exists())
 
 
-def _inside(page: str, pattern: str) -> str:
+def _text_inside(page: str, pattern: str) -> str:
     found = re.search(pattern, page, re.S)
     return unescape(re.sub(r"<[^>]*>", "", found[1])).strip() if found else ""
 

@@ -330,7 +330,7 @@ def _line(row: LeaderboardRow, metric: Metric, place: int) -> list[Cell]:
     return [Cell(row.label), score, *map(Cell, rest)]
 
 
-def where(rows: Sequence[LeaderboardRow]) -> str:
+def point_suffix(rows: Sequence[LeaderboardRow]) -> str:
     """The evaluation point of the scores."""
     return f" {POINT_NAMES[rows[0].point]}" if rows else ""
 
@@ -359,7 +359,7 @@ def leaderboard_text(rows: Sequence[LeaderboardRow], metric: Metric, failures: M
     """Aligned plain text; `=` marks methods that cannot be told from the best."""
     what = f"{metric.label} in %" if metric.share else metric.label
     scores, costs = typeset.plain_table(*score_table(rows, metric, failures)), typeset.plain_table(*cost_table(rows))
-    return f"{scores}\ntest {what}{where(rows)}; {leaderboard_legend(rows, metric)}\n\n{costs}\n{SPENT}"
+    return f"{scores}\ntest {what}{point_suffix(rows)}; {leaderboard_legend(rows, metric)}\n\n{costs}\n{SPENT}"
 
 
 LEADERBOARD_NOTE = (
@@ -386,7 +386,7 @@ def write_tables(
 ) -> None:
     """Writes table.csv, table.md and table.tex."""
     heads, table = score_table(rows, metric, failures)
-    said = "; ".join([f"Test {metric.label}{where(rows)}", leaderboard_legend(rows, metric), *reasons(failures)])
+    said = "; ".join([f"Test {metric.label}{point_suffix(rows)}", leaderboard_legend(rows, metric), *reasons(failures)])
     costs = typeset.markdown(*cost_table(rows))
     write_atomically(folder / "table.csv", leaderboard_frame(rows, failures).to_csv(index=False))
     write_atomically(

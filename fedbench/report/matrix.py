@@ -56,7 +56,7 @@ def matrix_tables(survey: Survey) -> list[Table]:
 
 def newcomer_lines(survey: Survey) -> list[list[Cell]]:
     """The scores of newcomers by method and setting; empty if none joined."""
-    number, lines = survey.first.metric.number, []
+    number, lines = survey.first_study.metric.number, []
     for label in survey.ordered:
         found = [survey.boards[setting.name][label].newcomers for setting in survey.settings]
         lines.append([Cell(label), *(Cell("" if score is None else with_half(score, number)) for score in found)])
@@ -76,7 +76,7 @@ def matrix_lines(survey: Survey) -> list[list[Cell]]:
 
 
 def _column(survey: Survey, name: str) -> list[Cell]:
-    board, metric = survey.boards[name], survey.first.metric
+    board, metric = survey.boards[name], survey.first_study.metric
     means = {label: board[label].score.mean for label in survey.ordered}
     marks = typeset.ranks_in_column(
         [None if label in REFERENCES else mean for label, mean in means.items()], metric.higher
@@ -249,7 +249,7 @@ def write_matrix(folder: Path) -> Path:
 
 def matrix_values(survey: Survey) -> dict[str, Any]:
     """The values of the template."""
-    metric, point = survey.first.metric, POINT_NAMES[survey.first.point]
+    metric, point = survey.first_study.metric, POINT_NAMES[survey.first_study.point]
     counts = plural(len(survey.labels), "method"), plural(len(survey.settings), "setting")
     config = survey.matrix.config
     over = [f"{key}: {join_words(list(map(str, asked)))}" for key, asked in survey.matrix.over.items()]
@@ -264,7 +264,7 @@ def matrix_values(survey: Survey) -> dict[str, Any]:
         "tables": matrix_tables(survey),
         "links": {setting.name: f"{setting.path}/report.html" for setting in survey.settings},
         "tones": RACE_TONES if survey.is_race else TONES,
-        "colours": survey.first.colours,
+        "colours": survey.first_study.colours,
         "chips": survey.ordered if len(survey.ordered) >= LEAST_CHOSEN else [],
         "quiet": LIGHT["quiet"],
         "note": f"Test {metric.title} {point}, last round. {note}.",

@@ -96,7 +96,7 @@ def _setting_answer(study: Study, race: Race) -> str:
 
 def race_matrix_notes(survey: Survey) -> list[str]:
     """The lines under the answer: who is better than local training where, what is not over, and the guarantee."""
-    every, margin, lines = races(survey), margin_text(survey.first), list[str]()
+    every, margin, lines = races(survey), margin_text(survey.first_study), list[str]()
     for verdict, words in LOCAL_WORDS.items():
         fine: dict[str, list[str]] = {}
         doubtful: dict[tuple[str, str], list[str]] = {}
@@ -110,7 +110,9 @@ def race_matrix_notes(survey: Survey) -> list[str]:
             together: dict[tuple[str, ...], list[str]] = {}
             for method in sorted(fine, key=lambda method: (-len(fine[method]), survey.ordered.index(method))):
                 together.setdefault(tuple(fine[method]), []).append(method)
-            shown = [f"{join_words(them)} in {_where(names, len(every))}" for names, them in together.items()]
+            shown = [
+                f"{join_words(them)} in {_settings_in_words(names, len(every))}" for names, them in together.items()
+            ]
             lines.append(f"{sentence(words.format(margin=margin))}: {'; '.join(shown)}.")
         for (method, doubt), names in doubtful.items():
             lines.append(f"{method} in {join_words(names)}: {words.format(margin=margin)}, but {doubt}.")
@@ -120,7 +122,7 @@ def race_matrix_notes(survey: Survey) -> list[str]:
     return [*lines, guarantee(len(every))] if any(race.look for _, _, race in every) else lines
 
 
-def _where(names: Sequence[str], settings: int) -> str:
+def _settings_in_words(names: Sequence[str], settings: int) -> str:
     return "every setting" if len(names) == settings > 1 else join_words(list(names))
 
 
@@ -136,5 +138,5 @@ def guarantee(settings: int) -> str:
 
 def race_subtitle(survey: Survey) -> str:
     """The rules of the races, fixed beforehand."""
-    rules = survey.first.plan.race or {}
-    return f"margin {margin_text(survey.first)}, at most {plural(int(rules['most']), 'seed')}"
+    rules = survey.first_study.plan.race or {}
+    return f"margin {margin_text(survey.first_study)}, at most {plural(int(rules['most']), 'seed')}"

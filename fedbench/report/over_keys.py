@@ -28,9 +28,10 @@ def keys_part(survey: Survey) -> ChartSection:
     if not survey.settings:
         return ChartSection("over", "Scores over settings")
     bands = "" if survey.is_race else "; bands: 95\u00a0% interval over seeds"
-    intro = f"Test {survey.first.metric.label} {POINT_NAMES[survey.first.point]}, mean over clients and seeds{bands}."
+    metric, point = survey.first_study.metric, POINT_NAMES[survey.first_study.point]
+    intro = f"Test {metric.label} {point}, mean over clients and seeds{bands}."
     made = charts(*key_charts(survey))
-    return ChartSection("over", f"{sentence(survey.first.metric.label)} over settings", made, intro)
+    return ChartSection("over", f"{sentence(metric.label)} over settings", made, intro)
 
 
 def key_charts(survey: Survey) -> Iterator[tuple[str, str, go.Figure, str]]:
@@ -109,7 +110,7 @@ Point = tuple[float, Interval, str]
 
 def score_lines(survey: Survey, points: Mapping[str, Sequence[Point]], xaxis: dict[str, Any]) -> go.Figure:
     """The scores of every method as a line, with their intervals as bands."""
-    metric, colours = survey.first.metric, survey.first.colours
+    metric, colours = survey.first_study.metric, survey.first_study.colours
     ends = {
         label: [
             [score.mean if end is None or survey.is_race else end for end in (score.low, score.high)]

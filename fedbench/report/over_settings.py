@@ -24,7 +24,7 @@ def summary_part(survey: Survey) -> ChartSection:
     found = survey.summary
     if found is None:
         return ChartSection("over-settings", "Gains over all settings")
-    metric, colours = survey.first.metric, survey.first.colours
+    metric, colours = survey.first_study.metric, survey.first_study.colours
     made = charts(
         ("middle-gains", "Interquartile mean", middle_gains(found, metric), "Mean of the middle half of all runs."),
         (

@@ -21,8 +21,8 @@ from fedbench.report.leaderboard import (
     cost_table,
     leaderboard,
     leaderboard_legend,
+    point_suffix,
     score_table,
-    where,
     write_tables,
 )
 from fedbench.report.parts import LEAST_CHOSEN, ChartSection, charts
@@ -86,7 +86,7 @@ def page_text(study: Study, rows: Sequence[LeaderboardRow] = ()) -> str:
         heads=heads,
         leaders=list(zip(rows, lines, strict=True)),
         failures=study.failures if alike else {},
-        leaders_intro=f"Test {study.metric.title} at the last round,{where(rows)}. "
+        leaders_intro=f"Test {study.metric.title} at the last round,{point_suffix(rows)}. "
         f"{leaderboard_legend(rows, study.metric)}.",
         cost_heads=cost_heads,
         cost_leaders=list(zip(rows, cost_lines, strict=True)),

@@ -294,7 +294,9 @@ def survey_scores(survey: Survey, choice: Choice) -> PaperTable:
         pooled_note(choice, shown),
     ]
     heads = ["method", *(shown_name(setting) for setting in survey.settings), "rank"]
-    return PaperTable("scores", caption_of(survey.first), heads, lines, notes, survey_numbers(survey, choice, shown))
+    return PaperTable(
+        "scores", caption_of(survey.first_study), heads, lines, notes, survey_numbers(survey, choice, shown)
+    )
 
 
 def with_mark(cell: Cell, seeds: str) -> Cell:
@@ -403,7 +405,7 @@ def ablation(survey: Survey, choice: Choice) -> PaperTable:
 
     By default only the methods are shown that an option belongs to, if options vary and nothing else.
     """
-    over, metric = survey.matrix.over, survey.first.metric
+    over, metric = survey.matrix.over, survey.first_study.metric
     varied = [label for label in survey.ordered if _is_varied(survey, label)]
     choice = replace(choice, methods=choice.methods or varied or survey.ordered)
     shown, keys = choice.of(survey.ordered), [*over]
@@ -438,7 +440,7 @@ def ablation(survey: Survey, choice: Choice) -> PaperTable:
     ]
     heads = [*map(key_name, keys), *map(choice.name, shown)]
     numbers = survey_numbers(survey, choice, shown)
-    return PaperTable("ablation", caption_of(survey.first), heads, lines, notes, numbers, len(keys))
+    return PaperTable("ablation", caption_of(survey.first_study), heads, lines, notes, numbers, len(keys))
 
 
 def _is_varied(survey: Survey, label: str) -> bool:
@@ -452,7 +454,7 @@ def _is_varied(survey: Survey, label: str) -> bool:
 
 def _between_settings(survey: Survey, label: str) -> tuple[dict[str, str], str | None]:
     """A method's marks by setting against the first one, and the setting that is better than every other."""
-    metric, point = survey.first.metric, survey.first.point
+    metric, point = survey.first_study.metric, survey.first_study.point
     metrics = {setting.name: survey.studies[setting.name].metrics[label] for setting in survey.settings}
     clients = {setting.name: survey.studies[setting.name].clients[label] for setting in survey.settings}
     scores, names = FinalScores.of(metric, metrics, clients), [*metrics]

@@ -48,7 +48,7 @@ def write_pictures(study: Study, folder: Path) -> list[str]:
     costs = [found for cost in UNITS if (found := costs_of(study, cost))]
     panels: dict[str, list[Panel]] = {
         "curves": [partial(_over_rounds, study, point) for point in ("after_agg", "after_fit")],
-        "costs": [partial(_against, study, found) for found in costs],
+        "costs": [partial(_over_costs, study, found) for found in costs],
     }
     return [
         file for name, drawn in panels.items() if study.metrics and drawn for file in _write(study, folder, name, drawn)
@@ -90,7 +90,7 @@ def _over_rounds(study: Study, point: str, axes: Axes) -> None:
             axes.fill_between(curve["round"], curve["min"], curve["max"], color=colour, alpha=0.14, lw=0)
 
 
-def _against(study: Study, costs: CostCurves, axes: Axes) -> None:
+def _over_costs(study: Study, costs: CostCurves, axes: Axes) -> None:
     axes.set(xlabel=costs.title, xscale="log" if costs.far else "linear")
     if costs.far:
         axes.xaxis.set(major_formatter="{x:g}", minor_formatter=NullFormatter())

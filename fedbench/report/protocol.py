@@ -24,7 +24,7 @@ def protocol(folder: Path, names: Mapping[str, str]) -> str:
     if not is_matrix(folder):
         return " ".join(sentences(Study.load(folder), names, {}))
     survey = Survey.load(folder)
-    study = survey.first if survey.studies else Study.load(folder / survey.matrix.settings[0].path)
+    study = survey.first_study if survey.studies else Study.load(folder / survey.matrix.settings[0].path)
     return " ".join(sentences(study, names, survey.matrix.over))
 
 

@@ -40,7 +40,7 @@ class Survey:
         return [setting for setting in self.matrix.settings if setting.name in self.boards]
 
     @property
-    def first(self) -> Study:
+    def first_study(self) -> Study:
         return next(iter(self.studies.values()))
 
     @property
@@ -66,12 +66,12 @@ class Survey:
 
     @cached_property
     def ranking(self) -> Ranking:
-        return ranking(self.scores, self.first.metric.higher)
+        return ranking(self.scores, self.first_study.metric.higher)
 
     @cached_property
     def summary(self) -> OverSettings | None:
         """Gains over local training over all settings, in two settings or more."""
-        return over_settings(self.scores, self.first.metric) if len(self.settings) > 1 else None
+        return over_settings(self.scores, self.first_study.metric) if len(self.settings) > 1 else None
 
     @cached_property
     def ordered(self) -> list[str]:

@@ -111,7 +111,7 @@ def loss_lines(study: Study) -> go.Figure | None:
 
 def share_lines(study: Study, name: str, title: str) -> go.Figure | None:
     """A share over rounds in %: the mean over clients, with the band from lowest to highest client."""
-    return _mean_with_band(_whoever(study.traces, name) * 100, title, " %")
+    return _mean_with_band(_clients_or_server(study.traces, name) * 100, title, " %")
 
 
 def count_lines(study: Study, name: str, title: str) -> go.Figure | None:
@@ -202,11 +202,12 @@ def other_lines(study: Study) -> list[tuple[str, go.Figure | None]]:
     """Every other trace over rounds by name: the mean over clients and its band, or the server's value."""
     names = [n for n in study.traces["name"].unique() if n not in DRAWN and ("/" not in n or n.startswith("logged/"))]
     return [
-        (name.removeprefix("logged/"), _mean_with_band(_whoever(study.traces, name), "", "")) for name in sorted(names)
+        (name.removeprefix("logged/"), _mean_with_band(_clients_or_server(study.traces, name), "", ""))
+        for name in sorted(names)
     ]
 
 
-def _whoever(traces: pd.DataFrame, name: str) -> pd.DataFrame:
+def _clients_or_server(traces: pd.DataFrame, name: str) -> pd.DataFrame:
     table = by_round(traces, name)
     if not table.empty:
         return table

@@ -173,7 +173,7 @@ def ends_whole(path: Path) -> bool:
 
 def read_lines(path: Path, problems: list[str]) -> list[dict[str, Any]]:
     """The objects of a jsonl file; ignores an incomplete last line and names other bad lines in `problems`."""
-    *whole, _ = _text(path, problems).split("\n")
+    *whole, _ = _read_text(path, problems).split("\n")
     rows: list[dict[str, Any]] = []
     for number, line in enumerate(whole, 1):
         try:
@@ -185,7 +185,7 @@ def read_lines(path: Path, problems: list[str]) -> list[dict[str, Any]]:
 
 def read_json(path: Path, problems: list[str]) -> dict[str, Any]:
     """A JSON object; empty if missing or damaged; the latter is named in `problems`."""
-    if not (text := _text(path, problems)) and not path.is_file():
+    if not (text := _read_text(path, problems)) and not path.is_file():
         return {}
     try:
         return dict(json.loads(text))
@@ -194,7 +194,7 @@ def read_json(path: Path, problems: list[str]) -> dict[str, Any]:
         return {}
 
 
-def _text(path: Path, problems: list[str]) -> str:
+def _read_text(path: Path, problems: list[str]) -> str:
     """The text of a file; empty if missing, or if it is not a file, which is named in `problems`."""
     try:
         _refuse_pipe(path)

@@ -200,7 +200,7 @@ def start_run(asked: WandbConfig, folder: Path, arguments: dict[str, Any], warn:
     where = {"project": asked.project, "entity": asked.entity, "dir": str(folder)}
     own = {**arguments, **where, "resume": "allow", "reinit": "create_new"}
     possible = possible_mode(asked.mode)
-    silence = silence_of(_common().base_url) if possible == "online" else None
+    silence = silence_of(_process_settings().base_url) if possible == "online" else None
     if silence:
         _offline_instead(warn, "W&B cannot be reached", silence)
         possible = "offline"
@@ -222,7 +222,7 @@ def start_run(asked: WandbConfig, folder: Path, arguments: dict[str, Any], warn:
 
 def offline_where_unanswered(place: WandbConfig) -> WandbConfig:
     """The same settings, offline if the server does not answer."""
-    silent = possible_mode(place.mode) == "online" and silence_of(_common().base_url)
+    silent = possible_mode(place.mode) == "online" and silence_of(_process_settings().base_url)
     return place.model_copy(update={"mode": "offline"}) if silent else place
 
 
@@ -243,7 +243,7 @@ def silence_of(url: str) -> str | None:
     return None
 
 
-def _common() -> wandb.Settings:
+def _process_settings() -> wandb.Settings:
     """W&B's settings in this process, from its variables and files."""
     return wandb.setup(wandb.Settings(silent=True)).settings
 
@@ -251,7 +251,7 @@ def _common() -> wandb.Settings:
 @contextmanager
 def _own_ids() -> Iterator[None]:
     """Makes runs use the given id: in a sweep W&B would take the environment's, the same for all."""
-    common = _common()
+    common = _process_settings()
     before = {name: getattr(common, name) for name in ("run_id", "sweep_id")}
     for name in before:
         setattr(common, name, None)
@@ -304,7 +304,7 @@ def has_account() -> bool:
 
 def _key() -> str | None:
     """The key of a login, from the environment, W&B's settings files or netrc."""
-    settings = _common()
+    settings = _process_settings()
     return os.environ.get("WANDB_API_KEY") or settings.api_key or _in_netrc(urlsplit(settings.base_url).netloc)
 
 

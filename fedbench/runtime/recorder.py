@@ -132,7 +132,9 @@ class Recorder:
     def keep(self) -> None:
         """Write the rows since the last checkpoint into new pieces. Raises OSError, keeping the rows in memory."""
         (self.folder / files.PIECES).mkdir(parents=True, exist_ok=True)
-        filled = [(name, self._piece(name, self.kept + 1), rows) for name, rows in self.tables.items() if len(rows)]
+        filled = [
+            (name, self._piece_path(name, self.kept + 1), rows) for name, rows in self.tables.items() if len(rows)
+        ]
         for _, path, rows in filled:
             files.write_tables_atomically(path, [rows.table()], rows.layout)
         for name, path, rows in filled:
@@ -184,7 +186,7 @@ class Recorder:
     def _piece_paths(self, name: str) -> list[Path]:
         return [self.folder / files.PIECES / piece for piece in self.pieces[name]]
 
-    def _piece(self, name: str, number: int) -> Path:
+    def _piece_path(self, name: str, number: int) -> Path:
         stem, dot, suffix = name.partition(".")
         return self.folder / files.PIECES / f"{stem}-{number:06d}{dot}{suffix}"
 

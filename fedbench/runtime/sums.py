@@ -43,7 +43,7 @@ class Total:
         """
         for upload in uploads:
             kinds = {name: (tensor.shape, tensor.dtype) for name, tensor in upload.tensors.items()}
-            self.kinds = _alike(kinds if self.kinds is None else self.kinds, kinds)
+            self.kinds = _check_alike(kinds if self.kinds is None else self.kinds, kinds)
         try:
             for name, (_, kind) in (self.kinds or {}).items():
                 if kind.is_floating_point:
@@ -71,7 +71,7 @@ class Total:
         """The total of both. Raises ConfigError if their uploads differ."""
         if self.kinds is None or other.kinds is None:
             return self if other.kinds is None else other
-        both = Total(Message(), _alike(self.kinds, other.kinds))
+        both = Total(Message(), _check_alike(self.kinds, other.kinds))
         for total in (self, other):
             for name, tensor in total.message.tensors.items():
                 both._merge(name, tensor)
@@ -92,7 +92,7 @@ def clients_in_words(uploads: Sequence[Upload]) -> str:
     return f"client {clients[0]}" if len(clients) == 1 else f"one of clients {clients[0]} to {clients[-1]}"
 
 
-def _alike(one: Kinds, other: Kinds) -> Kinds:
+def _check_alike(one: Kinds, other: Kinds) -> Kinds:
     if one != other:
         raise ConfigError(
             "the clients' uploads differ in fields, shapes or types, so that hosts cannot add them up: "

@@ -115,7 +115,7 @@ class Turns:
                     own = [*self._end(*begun.popleft())]
                 else:
                     return [turn.result for turn in turns]
-                self._let(own)
+                self._let_run(own)
                 ready += [turn for turn in own if turn.fit is not None]
                 free.update(turn.row for turn in own if turn.fit is None and waiting[turn.row])
         finally:
@@ -129,7 +129,7 @@ class Turns:
             finally:
                 engine.answer, engine.ledger, self._now = answer, ledger, None
 
-    def _let(self, turns: Sequence[Turn[T]]) -> None:
+    def _let_run(self, turns: Sequence[Turn[T]]) -> None:
         """Let them run, one after another, until they wait for a fit or are done."""
         for turn in turns:
             self._now, self.engine.ledger, self._begun = turn, turn.ledger, time.perf_counter()

@@ -57,7 +57,7 @@ def preview(dataset: Dataset, config: Config, parted: Partition | None, path: Pa
         path,
         Preview(
             title=dataset.name,
-            about=about(dataset),
+            about=describe_dataset(dataset),
             tiles=tiles(dataset),
             sheets=sheets(dataset, groups, bars) if dataset.holds_images and dataset.classes else [],
             sheet_intro=sheet_intro(dataset),
@@ -78,12 +78,12 @@ def noun(dataset: Dataset) -> str:
     return "images" if dataset.holds_images else "samples"
 
 
-def about(dataset: Dataset) -> str:
+def describe_dataset(dataset: Dataset) -> str:
     domains = f" in {len(dataset.domain_names)} domains" if dataset.domain_names else ""
     learnt = f"{dataset.task} of {plural(dataset.outputs, 'number')}"
     if dataset.classes or dataset.scores or dataset.task == "multilabel":
         learnt = f"{dataset.outputs} {noun_of_target(dataset)}"
-    return f"{len(dataset.targets):,} {kind(dataset)}, {learnt}{domains}"
+    return f"{len(dataset.targets):,} {describe_samples(dataset)}, {learnt}{domains}"
 
 
 def counted_by(dataset: Dataset) -> str:
@@ -103,7 +103,7 @@ def noun_of_target(dataset: Dataset) -> str:
     return "labels at once" if dataset.task == "multilabel" else "target numbers"
 
 
-def kind(dataset: Dataset) -> str:
+def describe_samples(dataset: Dataset) -> str:
     """Describes the samples."""
     if dataset.kind == "fields":
         return f"samples of {dataset.fields}"

@@ -65,7 +65,7 @@ class TuningStudy:
     def _note_spaces(self) -> None:
         self.plan.spaces = {c.label: axes_of(self.points[c.label]) for c in self.compared if c.tuned}
 
-    def first(self) -> Job:
+    def first_job(self) -> Job:
         """The first job, which shows how much room a trial needs."""
         method = self.compared[0]
         return self._job(method, method.points[0], self.config.seeds[0])

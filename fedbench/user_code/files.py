@@ -107,10 +107,10 @@ def _spec(name: str) -> ModuleSpec | None:
     except (ImportError, ValueError, AttributeError):
         return None
     package = _spec(above)
-    return _inside(list(package.submodule_search_locations or ()), name) if package else None
+    return _find_inside(list(package.submodule_search_locations or ()), name) if package else None
 
 
-def _inside(folders: list[str], name: str) -> ModuleSpec | None:
+def _find_inside(folders: list[str], name: str) -> ModuleSpec | None:
     """A module in a package, which need not be imported. folders: where the package searches."""
     nested: list[str] = []
     for folder in folders:
@@ -176,7 +176,7 @@ def _named_in(call: ast.Call, package: str) -> Iterator[str]:
     words = [node.value for node in given if isinstance(node, ast.Constant) and isinstance(node.value, str)]
     if words:
         name, anchor = words[0].lstrip("."), (words[1:] or [package])[0]
-        yield from filter(None, [_join_names(_above(anchor, len(words[0]) - len(name)), name)])
+        yield from filter(None, [_join_names(_package_above(anchor, len(words[0]) - len(name)), name)])
 
 
 def import_anchor(module: str, is_package: bool) -> str:
@@ -186,14 +186,14 @@ def import_anchor(module: str, is_package: bool) -> str:
 
 def imported_from(node: ast.ImportFrom, package: str) -> str:
     """The module of `from .part import x`."""
-    return _join_names(_above(package, node.level), node.module or "")
+    return _join_names(_package_above(package, node.level), node.module or "")
 
 
 def _join_names(*names: str) -> str:
     return ".".join(filter(None, names))
 
 
-def _above(package: str, points: int) -> str:
+def _package_above(package: str, points: int) -> str:
     """The package that this many leading dots refer to; no dots mean none."""
     parts = package.split(".")
     return ".".join(parts[: len(parts) - points + 1]) if points else ""

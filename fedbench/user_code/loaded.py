@@ -84,7 +84,7 @@ def _read(source: bytes, package: str) -> _Text | None:
         return None
     codes: dict[str, set[str]] = {}
     for one in codes_in(code):
-        codes.setdefault(one.co_qualname, set()).add(_print(one))
+        codes.setdefault(one.co_qualname, set()).add(_code_fingerprint(one))
     every = {name: frozenset(prints) for name, prints in codes.items()}
     return _Text(tree.body, package, every, frozenset(_rebound_names(tree)), frozenset(_mutated_names(tree)))
 
@@ -112,7 +112,7 @@ def _name_of(node: ast.AST) -> str:
     return str(getattr(node, "attr", getattr(node, "id", "")))
 
 
-def _print(code: CodeType) -> str:
+def _code_fingerprint(code: CodeType) -> str:
     """A function's code, with nested functions."""
     return Walk([(said_by(one), [v for v in constants(one) if not _is_code(v)]) for one in codes_in(code)]).fingerprint
 
@@ -180,7 +180,9 @@ class _Comparison:
     def _is_foreign(self, function: FunctionType) -> bool:
         """Whether a function comes from the file but differs from its content."""
         code = function.__code__
-        return code.co_filename == self.file and _print(code) not in self.text.codes.get(code.co_qualname, ())
+        return code.co_filename == self.file and _code_fingerprint(code) not in self.text.codes.get(
+            code.co_qualname, ()
+        )
 
     def _class(self, node: ast.ClassDef, held: Any) -> Iterator[Difference]:
         if not isinstance(held, type):

@@ -166,7 +166,7 @@ def departures(made: ReproductionRecord) -> list[str]:
     return [f"Unlike the paper: {said}."] if said else []
 
 
-def against(found: Sequence[ComparedNumber]) -> go.Figure | None:
+def agreement_figure(found: Sequence[ComparedNumber]) -> go.Figure | None:
     """Our numbers against the paper's, one point each; on the line they agree."""
     run = [one for one in found if one.ours is not None]
     if not run:
@@ -196,7 +196,9 @@ def reproduction_values(
     intro = "A point is a number of the paper; on the line both agree. Bars: half of our 95 % interval over seeds."
     maps = "Test accuracy in %. Each map has colours of its own, from its lowest to its highest number."
     parts = [
-        ChartSection("against", "Ours against the paper's", charts(("against", "", against(found), "")), intro),
+        ChartSection(
+            "against", "Ours against the paper's", charts(("against", "", agreement_figure(found), "")), intro
+        ),
         ChartSection("heat", "Accuracy over two options", heat_maps(found), maps),
     ]
     return {

@@ -3,7 +3,7 @@
 import pytest
 
 from fedbench.cli.flags import Flag, read
-from fedbench.cli.stages import TUNING, asides, read_count, read_seeds, read_space, read_values, tuning_of
+from fedbench.cli.stages import TUNING, read_count, read_seeds, read_space, read_values, trial_remarks, tuning_of
 from fedbench.errors import ConfigError
 from fedbench.results.plan import Entry, Plan
 
@@ -38,7 +38,7 @@ def test_what_failed_was_stopped_or_left_out_is_named():
     entries = [Entry("candidate", "fedper", {"train.lr": lr}, 90, "x", *found) for lr, found in became.items()]
     entries += [Entry("candidate", "ditto", {"train.lr": lr}, 90, "x", "failed", "a shape") for lr in (1, 2, 3)]
     more = dict(refused=[["fedper", "lr=-1", "must be > 0"]], gpu_full={"fedper lr=0.1 seed 90": [0.5, 1.0]})
-    lines = list(asides(Plan("grid", "fedper", {}, entries, **more)))
+    lines = list(trial_remarks(Plan("grid", "fedper", {}, entries, **more)))
     assert lines == [
         "failed:  fedper lr=0.2 seed 90: loss is NaN",
         "failed:  ditto lr=1 seed 90 and 2 more runs: a shape",

@@ -142,7 +142,7 @@ def _init(ray: Any, config: Config, cpus: float | None, undo: Callable[[], objec
     if address != "local":
         _check_address(address)
         try:
-            _knock(address)
+            _check_listening(address)
             log.info("joining the Ray cluster at %s", address)
             ray.init(address=address, **quiet)
         except (ConnectionError, TimeoutError, socket.gaierror):
@@ -214,7 +214,7 @@ def _check_address(address: str) -> None:
         )
 
 
-def _knock(address: str) -> None:
+def _check_listening(address: str) -> None:
     """Raises OSError if nothing listens: Ray itself would retry for minutes and then end the process."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if host:
