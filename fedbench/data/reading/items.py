@@ -131,6 +131,13 @@ class GivenPart:
         sample = found[names.sample[0]] if len(names.sample) == 1 else {key: found[key] for key in names.sample}
         return sample, found[names.label], found[names.user] if names.user else None
 
+    def label_key(self) -> str | None:
+        """The key of the target in items that are dicts, if they have one. Raises ConfigError."""
+        found = self.data[0]
+        if not isinstance(found, Mapping):
+            return None
+        return find_key("label", self.keys.label, TARGETS, list(found), self.where)
+
     def _find_keys(self, found: Mapping[str, Any], where: str) -> "KeysFound":
         """The keys of sample, label and user."""
         keys = list(found)

@@ -172,6 +172,8 @@ def _pad(values: list[Any], filler: int) -> list[Any]:
         raise ConfigError(
             "data.collate = pad: arrays of different numbers of dimensions stand at the same place of items"
         )
+    if filler and all(array.dtype.kind in "iu" for array in arrays):  # bytes have no -100
+        arrays = [array.astype(np.int64) for array in arrays]
     longest = np.max([array.shape for array in arrays], axis=0)
     return [_to_shape(array, longest, filler) for array in arrays]
 

@@ -26,7 +26,7 @@ from fedbench.data.fields import Fields
 from fedbench.data.reading.images import Item, decoded_blocks, remarks_on
 from fedbench.data.reading.items import GivenPart, Keys, checked_target, domain_numbers
 from fedbench.data.reading.samples import SampleKind, SampleReader
-from fedbench.data.reading.structure import StructureReader, collated_parts
+from fedbench.data.reading.structure import PAD, StructureReader, collated_parts
 from fedbench.data.reading.targets import read_targets
 from fedbench.errors import ConfigError, RunError, nearest
 from fedbench.tasks.targets import TargetError, Targets
@@ -88,7 +88,8 @@ def prepare_parts(
     collate: is called if the configuration names none. Raises ConfigError.
     """
     if function := reading.collate or collate:
-        items = collated_parts(name, function, [part.data for part in parts], parts[0].keys.label)
+        label = parts[0].label_key() if function == PAD else None
+        items = collated_parts(name, function, [part.data for part in parts], label)
         parts = [replace(part, data=own) for part, own in zip(parts, items, strict=True)]
     reader = parts[0].reader(reading.kind)
     fields, remarks = parts[0].fields(reader)

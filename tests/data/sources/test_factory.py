@@ -79,6 +79,13 @@ def test_samples_of_several_shapes_are_refused_with_what_to_do(mine):
     assert load(collate="pad").samples[:4].tolist()[1:3] == [[0, 1, 2, 3, 0, 0], [0, 1, 2, 3, 4, 0]]
 
 
+def test_targets_of_unequal_lengths_are_padded_under_a_usual_name_too(mine):
+    rows = [{"input_ids": np.arange(1, 3 + row), "labels": np.arange(2, 4 + row)} for row in range(3)]
+    mine.make = lambda: (rows, rows[:1])
+    found = load(collate="pad", task="next-token").targets
+    assert found.tolist() == [[2, 3, -100, -100], [2, 3, 4, -100], [2, 3, 4, 5], [2, 3, -100, -100]]
+
+
 @pytest.mark.parametrize(
     ("label", "text"),
     [(2, "outside the class range; 0 to 1"), (None, "missing"), (0.5, "of another type than the first, 0")],
