@@ -27,8 +27,8 @@ class SampleReader:
 
     kind: image: uint8 pixels or floats [channels, height, width]; feature: float32, unchanged; token: int64, unchanged.
     whole: whether images are uint8. channels: the dimension of an image's channels, 0 or 2; None for two dimensions.
-    remarks: how the samples are read, if there was a choice. transparent: places of images with transparent pixels so
-    far.
+    floats: whether the first sample holds floats, beside which pixels of 0 to 255 are another scale. remarks: how the
+    samples are read, if there was a choice. transparent: places of images with transparent pixels so far.
     """
 
     kind: SampleKind
@@ -36,6 +36,7 @@ class SampleReader:
     channels: int | None = None
     remarks: tuple[str, ...] = ()
     transparent: list[str] = field(default_factory=list)
+    floats: bool = False
 
     @classmethod
     def of(cls, first: Item, kind: SampleKind | None = None) -> "SampleReader":
@@ -44,24 +45,27 @@ class SampleReader:
         if isinstance(value, Image.Image):
             return cls(kind or "image", whole=True)
         array = as_array(value, first.where)
-        whole = array.dtype.kind in "iu"
+        whole, floats = array.dtype.kind in "iu", array.dtype.kind == "f"
         if kind is None:
             kind, remarks = _kind_of(array)
         else:
             remarks = ()
         if kind != "image":
-            return cls(kind, remarks=remarks)
+            return cls(kind, remarks=remarks, floats=floats)
         if array.ndim not in (2, 3):
             raise ConfigError(
                 f"{first.where}: {_describe_array(array)} is not an image, which is [H, W], [H, W, C] or [C, H, W]"
             )
-        return cls(kind, whole, _channels(array.shape, isinstance(value, torch.Tensor)), remarks)
+        channels = _channels(array.shape, isinstance(value, torch.Tensor))
+        return cls(kind, whole, channels, remarks, floats=floats)
 
     def __call__(self, item: Item) -> np.ndarray:
         """Reads one sample. Raises ConfigError if it differs from the first one."""
         if isinstance(item.image, Image.Image):
             return self._of_picture(item)
         array = as_array(item.image, item.where)
+        if array.dtype == np.uint8:
+            self._check_scale(_described(array), item.where)
         if self.kind == "image":
             return self._image(array, item.where)
         return as_tokens(array, item.where) if self.kind == "token" else as_features(array, item.where)
@@ -69,10 +73,16 @@ class SampleReader:
     def _of_picture(self, item: Item) -> np.ndarray:
         image = item.image
         check_format(image, item.where)
+        self._check_scale("a PIL image", item.where)
         found = pixels(image, 1 if image.mode in GREY else 3, None, item.where, self.transparent)
         if self.kind == "image":
             return found
         return as_tokens(found, item.where) if self.kind == "token" else as_features(found, item.where)
+
+    def _check_scale(self, pixels: str, where: str) -> None:
+        """Raises ConfigError for pixels where the first sample holds floats."""
+        if self.floats and self.kind != "token":
+            raise ConfigError(f"{where}: {pixels}, but the first sample holds floats; bring all of one type and scale")
 
     def _image(self, array: np.ndarray, where: str) -> np.ndarray:
         """[channels, height, width], uint8 or float32."""

@@ -15,6 +15,8 @@ from fedbench.errors import ConfigError, RunError
 from fedbench.import_string import import_string
 
 PAD = "pad"
+MOST = {"bool": 1, "uint8": 255}
+"""The largest whole number that a type holds."""
 PADDED_TARGET = -100
 """Fills up targets that are sequences; cross-entropy ignores it by default."""
 
@@ -54,6 +56,15 @@ class StructureReader:
                 )
             if (type_of(array) == "float") > (leaf.dtype == "float"):
                 raise ConfigError(f"{item.where}: an array of floats, where the first sample has whole numbers")
+            if leaf.dtype == "float" and array.dtype == np.uint8:
+                raise ConfigError(
+                    f"{item.where}: an array of uint8, where the first sample has floats; bring one type and scale"
+                )
+            most = MOST.get(leaf.dtype)
+            if most is not None and not 0 <= int(array.min()) <= int(array.max()) <= most:
+                raise ConfigError(
+                    f"{item.where}: whole numbers that are not 0 to {most}, where the first sample has {leaf.dtype}"
+                )
             whole = leaf.dtype == "int64" and kind == np.float64
             if whole and max(abs(int(array.min())), abs(int(array.max()))) > EXACT:
                 raise ConfigError(f"{item.where}: whole numbers beyond {EXACT:,} beside floats lose digits")

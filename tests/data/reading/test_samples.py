@@ -110,6 +110,15 @@ def test_what_cannot_be_read_is_named(value, kind, text):
     assert text in str(caught.value)
 
 
+@pytest.mark.parametrize("later", [GREY, torch.tensor(GREY), Image.fromarray(GREY)], ids=["array", "tensor", "picture"])
+def test_pixels_are_refused_after_floats_whose_scale_they_do_not_have(later):
+    """Such as a test part without the transform of the training part."""
+    read = SampleReader.of(Item(GREY / 255, 0, "item 0"))
+    assert read(Item((GREY > 9).astype(int), 0, "item 1")).max() == 1
+    with pytest.raises(ConfigError, match="but the first sample holds floats; bring all of one type and scale"):
+        read(Item(later, 0, "item 2"))
+
+
 @pytest.mark.parametrize(("first", "later"), [(GREY, COLOUR), (GREY, GREY / 2), (np.arange(3), np.array([0.5, 1, 2]))])
 def test_a_sample_of_another_kind_than_the_first_is_named(first, later):
     with pytest.raises(ConfigError, match="item 1: "):

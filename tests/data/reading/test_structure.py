@@ -54,6 +54,7 @@ def test_a_sample_becomes_a_row():
         ({"ids": [1.5, 2], "w": [0.5]}, "an array of floats, where the first sample has whole numbers"),
         ({"ids": [1, 2**53 + 2], "w": [0.5]}, "whole numbers beyond 9,007,199,254,740,992 beside floats lose digits"),
         ({"ids": [1, 2], "w": [np.nan]}, "not finite"),
+        ({"ids": [1, 2], "w": np.array([200], np.uint8)}, "an array of uint8, where the first sample has floats"),
         ({"ids": "ab", "w": [0.5]}, "the sample is a str"),
     ],
 )
@@ -62,6 +63,14 @@ def test_a_sample_unlike_the_first_is_refused(sample, says):
     with pytest.raises(ConfigError, match="row 3: ") as caught:
         read(item(sample, "row 3"))
     assert says in str(caught.value)
+
+
+@pytest.mark.parametrize(("first", "later"), [(np.array([7], np.uint8), [300]), (np.array([True]), [2])])
+def test_whole_numbers_that_the_type_of_the_first_sample_does_not_hold_are_refused(first, later):
+    read = StructureReader.of(item({"a": first, "w": [0.5]}))
+    assert read(item({"a": [1], "w": [0.5]})).tolist() == [1, 0.5]
+    with pytest.raises(ConfigError, match=f"whole numbers that are not 0 to .* has {first.dtype}"):
+        read(item({"a": later, "w": [0.5]}))
 
 
 def test_padding_fills_up_inputs_with_zeros_and_targets_with_the_ignored_class():

@@ -486,7 +486,7 @@ def test_tables_of_pandas_and_dicts_of_columns_are_columns(mine):
 
 
 def test_labels_beyond_what_a_class_can_be_are_named(mine):
-    mine.make = lambda: ([(np.zeros(2), np.uint64(2**63 + 5))] * 4, toy(4))
+    mine.make = lambda: ([(np.zeros(2), np.uint64(2**63 + 5))] * 4, [(np.zeros(2), 0)] * 4)
     assert "label 9223372036854775813 is too large for a class" in refused()
 
 
