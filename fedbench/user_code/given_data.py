@@ -229,9 +229,13 @@ def _parts_of_module(module: Any) -> tuple[dict[str, Any], Any]:
 
     Raises ConfigError.
     """
+    from lightning import LightningDataModule
     from torch.utils.data import default_collate, default_convert
 
     called = f"data {type(module).__name__}"
+    for hook in ("on_before_batch_transfer", "on_after_batch_transfer"):
+        if getattr(type(module), hook, None) not in (None, getattr(LightningDataModule, hook)):
+            raise ConfigError(f"{called}: its {hook} is not called; move it to the model, or into the data sets")
     found: dict[str, Any] = {}
     try:
         module.prepare_data()
@@ -264,10 +268,18 @@ def _loader(module: Any, part: str) -> Any:
 
 def _one_loader(loader: Any, where: str) -> Any:
     """The one loader of a part. Raises ConfigError."""
+    from torch.utils.data import DataLoader, IterableDataset, RandomSampler, SequentialSampler
+
     if isinstance(loader, list | tuple) and len(loader) == 1:
         (loader,) = loader
     if not _is_loader(loader):
         raise ConfigError(f"{where} returns a {type(loader).__name__}; one DataLoader is expected")
+    known = isinstance(loader, DataLoader) and not isinstance(loader.dataset, IterableDataset)
+    if known and type(loader.sampler) not in (RandomSampler, SequentialSampler):
+        raise ConfigError(
+            f"{where} draws with a {type(loader.sampler).__name__}, but all items of its data set are read; leave it "
+            "out, and choose items with torch.utils.data.Subset"
+        )
     return loader
 
 

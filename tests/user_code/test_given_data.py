@@ -10,7 +10,7 @@ import pyarrow
 import pytest
 import torch
 from lightning import LightningDataModule
-from torch.utils.data import DataLoader, TensorDataset, random_split
+from torch.utils.data import DataLoader, SubsetRandomSampler, TensorDataset, random_split
 
 from fedbench import Config, ConfigError
 from fedbench.data import Dataset
@@ -62,6 +62,16 @@ class Module(LightningDataModule):
 
     def test_dataloader(self):
         return DataLoader(self.tested, collate_fn=self.collate)
+
+
+class Subsets(Module):
+    def test_dataloader(self):
+        return DataLoader(self.tested, sampler=SubsetRandomSampler([0, 1]))
+
+
+class Scaled(Module):
+    def on_after_batch_transfer(self, batch, dataloader_idx):
+        return batch[0] / 255, batch[1]
 
 
 def name(data) -> str:
@@ -130,6 +140,8 @@ def test_what_is_understood(value, kind, parts):
         (iter(ITEMS), "data is an iterator without a length (list(...) reads all of its items); (X, y), (X, y, users)"),
         (Module, "data is the class Module; pass an instance, Module(...)"),
         (LightningDataModule(), "data: a part train is needed, and there is none"),
+        (Subsets(), "data Subsets.test_dataloader() draws with a SubsetRandomSampler, but all items of its data"),
+        (Scaled(), "data Scaled: its on_after_batch_transfer is not called; move it to the model"),
         ((TEXTS, Y[:3]), "data, train items: 20 rows of samples and 3 rows of labels; all must have the same number"),
         ((TEXTS.rename(columns={"b": "label"}), Y), "the samples have a column label, and it is not the label"),
         ((TEXTS, X), "which takes one label per row, not 2; encode these columns as numbers"),
