@@ -31,6 +31,8 @@ OnProgress = Callable[[str, int, int], None]
 
 VERSION = 6
 """Increased when the same source would be decoded differently."""
+IN_BOTH_PARTS = 5
+"""Number of samples of a class from which one is expected in the training part and in the test part."""
 FILES_NAMED = 20
 """Maximum number of a source's files named in meta.json, which is read at every start."""
 
@@ -256,15 +258,24 @@ def targets_of(content: Content, values: np.ndarray) -> Targets:
     return Targets(values.astype(np.int64), "classification", classes, content.class_names)
 
 
-def absent_classes(targets: Targets) -> Iterator[str]:
-    """Names classes without samples."""
+def absent_classes(targets: Targets, train: int) -> Iterator[str]:
+    """Names classes without samples, or with some in one of two parts only. train: the number of training samples."""
     if not targets.classes:
         return
-    numbers = np.flatnonzero(np.bincount(targets.values, minlength=targets.classes) == 0)
-    if len(numbers):
-        names = [targets.names[number] if targets.names else str(number) for number in numbers]
+    counts = np.bincount(targets.values, minlength=targets.classes)
+    yield from _absence(targets, counts == 0, "")
+    parts = {"training": targets.values[:train], "test": targets.values[train:]}
+    for name, values in parts.items() if train < len(targets.values) else ():
+        absent = np.bincount(values, minlength=targets.classes) == 0
+        yield from _absence(targets, absent & (counts >= IN_BOTH_PARTS), f" in the {name} part")
+
+
+def _absence(targets: Targets, absent: np.ndarray, where: str) -> Iterator[str]:
+    names = [targets.names[number] if targets.names else str(number) for number in np.flatnonzero(absent)]
+    if names:
         more = ", ..." if len(names) > NAMES_SHOWN else ""
-        yield f"{len(names)} of {targets.classes} classes have no samples: {', '.join(names[:NAMES_SHOWN])}{more}"
+        shown = f"{', '.join(names[:NAMES_SHOWN])}{more}"
+        yield f"{len(names)} of {targets.classes} classes have no samples{where}: {shown}"
 
 
 def kind_of_dtype(dtype: np.dtype) -> str:
@@ -314,7 +325,7 @@ def describe_cache(source: Source, content: Content, tally: Tally, meaning: Targ
         "val_rows": content.val,
         "mean": content.mean or mean,
         "std": content.std or std,
-        "warnings": [*content.warnings, *content.remarks(), *targets.remarks, *absent_classes(targets)],
+        "warnings": [*content.warnings, *content.remarks(), *targets.remarks, *absent_classes(targets, content.train)],
         "scaling": list(tally.constants.remarks()) if measured and tally.constants else [],
         "files": [str(path) for path in source.files[:FILES_NAMED]],
         "file_count": len(source.files),

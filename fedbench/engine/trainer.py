@@ -68,11 +68,21 @@ class TrainerEngine(Engine):
 
 
 class PlannedBatches:
-    """The batches of a fit, one epoch per iteration. No DataLoader, which would draw from the global random stream."""
+    """The batches of a fit, one epoch per iteration. No DataLoader, which would draw from the global random stream.
+
+    Its length is the number of batches of an epoch, if all epochs have the same.
+    """
 
     def __init__(self, engine: Engine, fit: Fit, plan: BatchPlan) -> None:
+        self._lengths = {len(epoch) for epoch in plan}
         self._data, self._second, self._epochs = engine.training_data(fit), engine.second_batches(fit), iter(plan)
         self._module = engine.flat.module if fit.loss is None else None
+
+    def __len__(self) -> int:
+        if len(self._lengths) != 1:
+            raise TypeError("epochs have different numbers of batches")
+        (length,) = self._lengths
+        return length
 
     def __iter__(self) -> Iterator[Any]:
         for index in next(self._epochs, []):

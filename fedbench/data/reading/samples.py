@@ -27,8 +27,9 @@ class SampleReader:
 
     kind: image: uint8 pixels or floats [channels, height, width]; feature: float32, unchanged; token: int64, unchanged.
     whole: whether images are uint8. channels: the dimension of an image's channels, 0 or 2; None for two dimensions.
-    floats: whether the first sample holds floats, beside which pixels of 0 to 255 are another scale. remarks: how the
-    samples are read, if there was a choice. transparent: places of images with transparent pixels so far.
+    floats: whether the first sample holds floats, beside which pixels of 0 to 255 are another scale. pictures: whether
+    it is a PIL image. remarks: how the samples are read, if there was a choice. transparent: places of images with
+    transparent pixels so far.
     """
 
     kind: SampleKind
@@ -37,13 +38,14 @@ class SampleReader:
     remarks: tuple[str, ...] = ()
     transparent: list[str] = field(default_factory=list)
     floats: bool = False
+    pictures: bool = False
 
     @classmethod
     def of(cls, first: Item, kind: SampleKind | None = None) -> "SampleReader":
         """A reader for samples like this one. kind: what they are, if set. Raises ConfigError."""
         value = first.image
         if isinstance(value, Image.Image):
-            return cls(kind or "image", whole=True)
+            return cls(kind or "image", whole=True, pictures=True)
         array = as_array(value, first.where)
         whole, floats = array.dtype.kind in "iu", array.dtype.kind == "f"
         if kind is None:
@@ -51,7 +53,7 @@ class SampleReader:
         else:
             remarks = ()
         if kind != "image":
-            return cls(kind, remarks=remarks, floats=floats)
+            return cls(kind, remarks=remarks, floats=floats and kind == "feature")
         if array.ndim not in (2, 3):
             raise ConfigError(
                 f"{first.where}: {_describe_array(array)} is not an image, which is [H, W], [H, W, C] or [C, H, W]"
@@ -64,8 +66,8 @@ class SampleReader:
         if isinstance(item.image, Image.Image):
             return self._of_picture(item)
         array = as_array(item.image, item.where)
-        if array.dtype == np.uint8:
-            self._check_scale(_described(array), item.where)
+        if self.floats and array.dtype == np.uint8:
+            raise scale_error(_describe_array(array), item.where)
         if self.kind == "image":
             return self._image(array, item.where)
         return as_tokens(array, item.where) if self.kind == "token" else as_features(array, item.where)
@@ -73,21 +75,18 @@ class SampleReader:
     def _of_picture(self, item: Item) -> np.ndarray:
         image = item.image
         check_format(image, item.where)
-        self._check_scale("a PIL image", item.where)
+        if self.floats:
+            raise scale_error("a PIL image", item.where)
         found = pixels(image, 1 if image.mode in GREY else 3, None, item.where, self.transparent)
         if self.kind == "image":
             return found
         return as_tokens(found, item.where) if self.kind == "token" else as_features(found, item.where)
 
-    def _check_scale(self, pixels: str, where: str) -> None:
-        """Raises ConfigError for pixels where the first sample holds floats."""
-        if self.floats and self.kind != "token":
-            raise ConfigError(f"{where}: {pixels}, but the first sample holds floats; bring all of one type and scale")
-
     def _image(self, array: np.ndarray, where: str) -> np.ndarray:
         """[channels, height, width], uint8 or float32."""
         if array.ndim != (2 if self.channels is None else 3):
-            raise ConfigError(f"{where}: {_describe_array(array)}, but the first sample is an image of another shape")
+            first = "a PIL image" if self.pictures else "an image of another shape"
+            raise ConfigError(f"{where}: {_describe_array(array)}, but the first sample is {first}")
         if self.whole:
             if array.dtype.kind not in "iu" or (array.size and not 0 <= array.min() <= array.max() <= 255):
                 raise ConfigError(
@@ -185,6 +184,11 @@ def as_tokens(array: np.ndarray, where: str) -> np.ndarray:
     if array.dtype == np.uint64 and int(array.max()) > np.iinfo(np.int64).max:
         raise ConfigError(f"{where}: {int(array.max())} is too large for a token")
     return array.astype(np.int64)
+
+
+def scale_error(pixels: str, where: str) -> ConfigError:
+    """Pixels beside a first sample that holds floats."""
+    return ConfigError(f"{where}: {pixels}, but the first sample holds floats; bring all of one type and scale")
 
 
 def _describe_array(array: np.ndarray) -> str:

@@ -186,6 +186,11 @@ def _pad(values: list[Any], filler: int) -> list[Any]:
     if filler and all(array.dtype.kind in "iu" for array in arrays):  # bytes have no -100
         arrays = [array.astype(np.int64) for array in arrays]
     longest = np.max([array.shape for array in arrays], axis=0)
+    if filler and any(array.dtype.kind == "f" and array.shape != tuple(longest) for array in arrays):
+        raise ConfigError(
+            f"data.collate = pad: targets are sequences of floats of different lengths, and {filler} would be a target "
+            "like others; bring a function that collates them"
+        )
     return [_to_shape(array, longest, filler) for array in arrays]
 
 

@@ -15,7 +15,7 @@ from pydantic import ConfigDict
 from fedbench.config import DataConfig, Section
 from fedbench.data.cache import Content, OnProgress, Source
 from fedbench.data.reading.images import is_test_row
-from fedbench.data.reading.items import GivenPart, Keys, arrays_of, named_columns
+from fedbench.data.reading.items import DOMAIN_KEYS, TARGETS, GivenPart, Keys, arrays_of, named_columns
 from fedbench.data.reading.tables import TableOptions, TableReader, TableRows
 from fedbench.data.sources import checked_data_options, factory
 from fedbench.errors import ConfigError
@@ -79,7 +79,7 @@ def read_tables(config: DataConfig, parts: Mapping[str, "DataFrame"], options: T
     import pandas as pd
 
     where = f"data {config.name}"
-    tables = {name: as_pandas(where, table) for name, table in parts.items()}
+    tables = {name: as_pandas(where, table, options) for name, table in parts.items()}
     first, *others = tables.values()
     for table in others:
         if other := sorted({*first.columns} ^ {*table.columns}):
@@ -93,9 +93,14 @@ def read_tables(config: DataConfig, parts: Mapping[str, "DataFrame"], options: T
     return replace(content, warnings=(*content.warnings, VAL_IS_TEST)) if val_is_test else content
 
 
-def as_pandas(where: str, table: Any) -> "DataFrame":
-    """A table of pandas with text as names of its columns. Raises ConfigError."""
+def as_pandas(where: str, table: Any, options: TableOptions) -> "DataFrame":
+    """A table of pandas with text as names of its columns, among them targets and users of its index.
+
+    Raises ConfigError.
+    """
     found: DataFrame = (table.to_pandas() if hasattr(table, "to_pandas") else table).rename(columns=str)
+    known = {*DOMAIN_KEYS, *TARGETS, options.user, options.label} - {None, *found.columns}
+    found = found.reset_index([name for name in found.index.names if name in known])
     if not len(found):
         raise ConfigError(f"{where}: no rows in it")
     if twice := found.columns[found.columns.duplicated()].tolist():

@@ -119,6 +119,12 @@ def test_pixels_are_refused_after_floats_whose_scale_they_do_not_have(later):
         read(Item(later, 0, "item 2"))
 
 
+def test_arrays_after_pictures_are_told_from_other_shapes():
+    read = SampleReader.of(Item(Image.fromarray(GREY), 0, "item 0"))
+    with pytest.raises(ConfigError, match=r"item 1: .*, but the first sample is a PIL image$"):
+        read(Item(GREY[None], 0, "item 1"))
+
+
 @pytest.mark.parametrize(("first", "later"), [(GREY, COLOUR), (GREY, GREY / 2), (np.arange(3), np.array([0.5, 1, 2]))])
 def test_a_sample_of_another_kind_than_the_first_is_named(first, later):
     with pytest.raises(ConfigError, match="item 1: "):

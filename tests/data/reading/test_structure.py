@@ -82,6 +82,9 @@ def test_padding_fills_up_inputs_with_zeros_and_targets_with_the_ignored_class()
     assert [own["y"] for own in found] == [0, 1]
     (first, _), _ = pad_items([(([1], 1), 0), (([1, 2], 2), 0)], None)[0], None
     assert first[0].tolist() == [1, 0]
+    with pytest.raises(ConfigError, match="sequences of floats of different lengths, and -100 would be a target"):
+        pad_items([{"y": np.ones(2)}, {"y": np.ones(3)}], "y")
+    assert pad_items([{"y": np.ones(2)}, {"y": np.zeros(2)}], "y")[0]["y"].tolist() == [1, 1]
     short = [np.array([3], np.uint8), np.array([5, 6], np.uint8)]
     assert [own["y"].tolist() for own in pad_items([{"y": y} for y in short], "y")] == [[3, -100], [5, 6]]
 

@@ -69,6 +69,32 @@ def test_a_validation_part_is_validated_on_or_tested_on_if_there_is_no_test_part
     assert dataset.remarks == ("the validation part holds the test samples",)
 
 
+ROWS = np.arange(60)
+
+
+def test_classes_that_are_in_one_part_only_are_said():
+    samples = np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32)
+    assert load((samples, ROWS % 10)).warnings[-2:] == (
+        "2 of 10 classes have no samples in the training part: 4, 9",
+        "8 of 10 classes have no samples in the test part: 0, 1, 2, 3, 5, 6, 7, 8",
+    )
+    assert not any("have no samples" in line for line in load((samples, ROWS // 6)).warnings)
+    missing = load(((samples, ROWS % 3), (samples[:5], np.arange(5) % 4))).warnings
+    assert not any("have no samples" in line for line in missing), "of the last class there is only one"
+    missing = load(((samples, ROWS % 3), (samples, ROWS % 4))).warnings
+    assert "1 of 4 classes have no samples in the training part: 3" in missing
+
+
+def test_targets_and_users_in_the_index_of_a_table_count_as_columns():
+    table = pd.DataFrame({"id": ROWS, "user": ROWS % 4, "a": ROWS / 7, "label": ROWS % 3})
+    plain = load(table[["user", "a", "label"]])
+    for index in (["user"], ["user", "label"], ["id", "user"]):
+        found = load(table.set_index(index).drop(columns=[] if "id" in index else "id"))
+        assert (found.domains == plain.domains).all()
+        assert (found.targets == plain.targets).all()
+        assert (found.samples == plain.samples).all()
+
+
 def test_users_are_domains():
     assert load((X, Y, USERS)).domain_names == ("ann", "bob")
     assert load((X, Y, np.arange(20) // 10)).domains.tolist() == [0] * 8 + [1] * 8 + [0, 0, 1, 1]
