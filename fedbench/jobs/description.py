@@ -64,7 +64,7 @@ def environment(fingerprints: dict[str, str], dataset: Dataset) -> dict[str, Any
         **({"class_names": list(dataset.class_names)} if dataset.class_names else {}),
         **({"class_labels": list(dataset.class_labels)} if dataset.class_labels else {}),
         "partition_fingerprint": fingerprints,
-        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "started": time_now(),
         "finished": None,
     }
 
@@ -96,11 +96,14 @@ def _command() -> str | None:
     return os.environ.get(COMMAND) if in_worker else " ".join(sys.argv)
 
 
-def note_end(folder: Path) -> None:
-    """Record the end time."""
+def note(folder: Path, **more: Any) -> None:
+    """Add to environment.json what is known later."""
     path = folder / "environment.json"
-    known = json.loads(path.read_text())
-    write_json_atomically(path, {**known, "finished": time.strftime("%Y-%m-%dT%H:%M:%S%z")})
+    write_json_atomically(path, {**json.loads(path.read_text()), **more})
+
+
+def time_now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S%z")
 
 
 def _describe_partitions(dataset: Dataset, partitions: dict[int, Partition]) -> dict[str, Any]:

@@ -107,6 +107,8 @@ class OpenJob:
             self._attach_loggers()
         elif "ended" in event:
             self._finish(event["ended"])
+        elif "models" in event:
+            description.note(self.job.folder, models=event["models"])
         elif "restored" in event:
             catch_up(self.loggers, self.job.folder)
         else:
@@ -128,7 +130,7 @@ class OpenJob:
         for logger in self.loggers:
             logger.conclude(Records(folder))
         self.close_loggers("success")
-        description.note_end(folder)
+        description.note(folder, finished=description.time_now())
         # This file ends the run: anything written after it may be missing for ever.
         write_summary(Records(folder), [*warnings, *self.warnings])
         if not self.job.config.checkpoint.keep:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import pandas as pd
 
@@ -33,13 +34,13 @@ class LeaderboardRow:
     failed, why: number of seeds without a score because their run failed or diverged, and the first reason.
     estimator: what a client's score is averaged over. pooled: the score over all test samples, if counted. worst,
     spread: mean of the worst tenth of clients, and standard deviation over clients, each of a seed and over seeds.
-    over_local, behind: against local training and against the best; None for these two themselves. points, chosen: the
-    number of tuned points and the best one. steps, traffic (bytes, both ways), seconds of the clock and of all
-    processors: of the whole run, per client except for seconds and the steps of a pooled model. newcomers: the score of
-    clients that joined after the last round, after their most local epochs. common: the score of
-    the clients' models on the test samples of all clients. target_round,
-    target_bytes: when the mean curve first reaches local's last score, if ever. verdicts: those of a race, in place of
-    both contrasts. tone: the colour of its score (`tones`).
+    over_local, behind: against local training and against the best; None for these two themselves. points, chosen:
+    the number of tuned points and the best one. parameters, shared: `model_sizes`. steps, traffic (bytes, both
+    ways), seconds of the clock and of all processors: of the whole run, per client except for seconds and the steps
+    of a pooled model. newcomers: the score of clients that joined after the last round, after their most local
+    epochs. common: the score of the clients' models on the test samples of all clients. target_round, target_bytes:
+    when the mean curve first reaches local's last score, if ever. verdicts: those of a race, in place of both
+    contrasts. tone: the colour of its score (`tones`).
     """
 
     label: str
@@ -57,6 +58,8 @@ class LeaderboardRow:
     behind: Contrast | None
     points: int
     chosen: str
+    parameters: str
+    shared: str
     steps: float | None
     traffic: float | None
     seconds: float | None
@@ -146,6 +149,7 @@ def _row(
         behind,
         study.plan.budget(label),
         point_name(study.plan.choices.get(label, {})),
+        *model_sizes(study.runs[label].environment()),
         whole("steps"),
         None if up is None else up + (down or 0),
         whole("seconds_per_round"),
@@ -157,6 +161,16 @@ def _row(
         newcomers=after_most_epochs(study.metric, study.runs[label].newcomers()),
         common=common_scores(last, study.metric),
     )
+
+
+def model_sizes(environment: Mapping[str, Any]) -> tuple[str, str]:
+    """The numbers of parameters of a client's model, and of those that it shares, each model's where there are several.
+
+    Empty if they were not recorded.
+    """
+    models = environment.get("models", [])
+    whole, shared = (", ".join(str(model[part]) for model in models) for part in ("parameters", "shared"))
+    return whole, shared
 
 
 SIGNS = {"better": 1, "worse": -1}
@@ -219,6 +233,8 @@ def leaderboard_frame(rows: Sequence[LeaderboardRow], failures: Mapping[str, str
                 **({} if row.verdicts is None else row.verdicts.as_columns()),
                 "tuned_points": row.points,
                 "chosen": row.chosen,
+                "parameters": row.parameters,
+                "shared_parameters": row.shared,
                 "steps": row.steps,
                 "bytes": row.traffic,
                 "seconds": row.seconds,
@@ -252,7 +268,18 @@ def ends_of(name: str, found: Interval | None) -> dict[str, float | None]:
 SCORES = ("method", "score", "sd", "pooled")
 OF_CLIENTS = ("worst tenth", "client sd", "newcomers", "common test")
 DIFFERENCES = ("over local", "p (adjusted)", "better off")
-COSTS = ("method", "points", "steps", "MB", "seconds", "CPU seconds", "rounds to local", "MB to local")
+COSTS = (
+    "method",
+    "points",
+    "parameters",
+    "shared",
+    "steps",
+    "MB",
+    "seconds",
+    "CPU seconds",
+    "rounds to local",
+    "MB to local",
+)
 OTHER_POINT = {"after_agg": "after_fit", "after_fit": "after_agg"}
 """The evaluation point that the answer does not use."""
 
@@ -278,6 +305,8 @@ def cost_table(rows: Sequence[LeaderboardRow]) -> tuple[list[str], list[list[Cel
         [
             row.label,
             str(row.points),
+            row.parameters,
+            row.shared,
             "" if row.steps is None else f"{row.steps:.0f}",
             "" if row.traffic is None else f"{row.traffic / 1e6:.3g}",
             "" if row.seconds is None else f"{row.seconds:.3g}",
@@ -375,9 +404,9 @@ RACE_NOTE = (
     "in brackets simultaneous intervals; = may be the best"
 )
 SPENT = (
-    "tuned points; steps (the pooled model's own) and MB per client, both ways, and seconds of a whole run by the "
-    "clock, which depend on what else the machine does, and of all processors; "
-    "rounds and MB per client until the mean curve first reaches local's last score"
+    "tuned points; parameters of a client's model, and those that clients share; steps (the pooled model's own) and MB "
+    "per client, both ways, and seconds of a whole run by the clock, which depend on what else the machine does, and "
+    "of all processors; rounds and MB per client until the mean curve first reaches local's last score"
 )
 
 

@@ -7,6 +7,7 @@ from textwrap import fill
 from typing import Any
 
 from fedbench.report.answer import partition_words
+from fedbench.report.leaderboard import model_sizes
 from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.survey import Survey
 from fedbench.report.typeset import escape_latex, join_words
@@ -98,9 +99,16 @@ def _training(study: Study, config: Mapping[str, Any], over: Mapping[str, Sequen
     own = " Methods may prescribe other values." if study.is_comparison else ""
     return (
         f"A run has {rounds}, in each of which a participant trains {which}"
-        f"{layers if widths else ''} for {how('steps' if amount == 'steps' else 'local epochs', amount, first=True)}"
+        f"{layers if widths else ''}{_size(study)} for {how('steps' if amount == 'steps' else 'local epochs', amount, first=True)}"
         f"{batch} by {by}.{own}"
     )
+
+
+def _size(study: Study) -> str:
+    """The number of parameters in brackets, if the models of all methods have the same."""
+    sizes = {model_sizes(run.environment())[0] for run in study.runs.values()}
+    size = sizes.pop() if len(sizes) == 1 else ""
+    return f" ({int(size):,} parameters)" if size.isdigit() else ""
 
 
 def _value(

@@ -2,17 +2,20 @@
 
 import json
 import math
+from dataclasses import replace
 
 import pandas as pd
 import pytest
 
 from fedbench.cli.compare import outcome
 from fedbench.report.leaderboard import (
+    cost_table,
     first_reaching,
     leaderboard,
     leaderboard_frame,
     leaderboard_legend,
     leaderboard_text,
+    model_sizes,
     score_table,
     share_text,
     write_tables,
@@ -54,6 +57,17 @@ def test_its_files_hold_the_same_numbers(study, tmp_path):
     assert table.loc["local", "tuned_points"] == 3
     assert (tmp_path / "table.md").read_text().splitlines()[2].startswith("| fedcac | **")
     assert "\\textbf{" in (tmp_path / "table.tex").read_text()
+
+
+def test_parameters_and_those_that_are_shared_stand_beside_the_other_costs(study):
+    assert model_sizes({}) == ("", "")
+    several = {"models": [{"parameters": 30, "shared": 10}, {"parameters": 40, "shared": 10}]}
+    assert model_sizes(several) == ("30, 40", "10, 10")
+    rows = leaderboard(study)
+    assert "parameters" not in cost_table(rows)[0]
+    heads, lines = cost_table([replace(row, parameters="30", shared="10") for row in rows])
+    assert heads[:4] == ["method", "points", "parameters", "shared"]
+    assert [cell.text for cell in lines[0][2:4]] == ["30", "10"]
 
 
 def test_the_point_of_the_study_comes_first_and_the_other_one_beside_it(make_comparison, tmp_path):

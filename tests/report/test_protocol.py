@@ -1,5 +1,6 @@
 """The protocol in words is that of the study's configuration."""
 
+import json
 from dataclasses import replace
 
 from fedbench.report.protocol import in_lines, protocol
@@ -27,6 +28,16 @@ def test_a_run_says_data_clients_training_seeds_and_intervals(tmp_path):
         assert words in said
     assert "paired t tests" not in said
     assert "tuning" not in said
+
+
+def test_the_size_of_models_is_said_if_all_have_the_same(tmp_path):
+    folder = write_comparison(tmp_path, {"local": 0.7, "fedper": 0.8})
+    files = sorted(folder.rglob("environment.json"))
+    for other, words in ((4810, "the model mlp (4,810 parameters) for"), (5000, "the model mlp for")):
+        for file, size in zip(files, [4810] * (len(files) - 1) + [other], strict=True):
+            known = json.loads(file.read_text())
+            file.write_text(json.dumps(known | {"models": [{"parameters": size, "shared": 0}]}))
+        assert words in protocol(folder, {})
 
 
 def test_a_comparison_says_how_methods_are_tuned_and_tested(tmp_path):
