@@ -97,10 +97,10 @@ def _training(study: Study, config: Mapping[str, Any], over: Mapping[str, Sequen
     names = str(model.get("name")).split(",")
     which = f"the model {names[0]}" if len(names) == 1 else f"its model (of {', '.join(names)}, dealt in turn)"
     own = " Methods may prescribe other values." if study.is_comparison else ""
+    work = how("steps" if amount == "steps" else "local epochs", amount, first=True)
     return (
-        f"A run has {rounds}, in each of which a participant trains {which}"
-        f"{layers if widths else ''}{_size(study)} for {how('steps' if amount == 'steps' else 'local epochs', amount, first=True)}"
-        f"{batch} by {by}.{own}"
+        f"A run has {rounds}, in each of which a participant trains {which}{layers if widths else ''}{_size(study)} "
+        f"for {work}{batch} by {by}.{own}"
     )
 
 
