@@ -30,6 +30,8 @@ ADDRESSES = {"laptop": "10.77.0.1", HEAD: "10.77.0.2", "worker-1": "10.77.0.3", 
 DASHBOARD = "http://localhost:8265"
 TRIAL = "ray::ResourceTrainable"
 """What Ray calls a process that works on a trial."""
+LIBRARIES = ("OPENBLAS_", "MKL_", "OMP_", "ATEN_")
+"""How variables begin by which numerical libraries choose kernels."""
 PATIENCE = 900.0
 LOOK = 0.5
 SMALL = ["--model", "mlp", "--model.hidden", "16", "--rounds", "60", "--checkpoint.every", "5", "--train.epochs", "2"]
@@ -296,7 +298,9 @@ def grid_with_accidents(lab: Lab, said: Said) -> None:
 def compared(lab: Lab, home: Path) -> list[str]:
     """What differs between the results from the cluster and those of one process."""
     single = lab.folder / "single"
-    here = os.environ | {"PYTHONPATH": str(ROOT), "FEDBENCH_CACHE": str(lab.folder / "cache")}
+    # The machines, which ssh starts, have none of this shell's choices of kernels, which round differently.
+    own = {name: value for name, value in os.environ.items() if not name.startswith(LIBRARIES)}
+    here = own | {"PYTHONPATH": str(ROOT), "FEDBENCH_CACHE": str(lab.folder / "cache")}
     fedbench = (sys.executable, "-m", "fedbench")
     command(*fedbench, *RUN, "--hosts", "0", "--out", str(single / "placed"), env=here)
     command(*fedbench, *GRID, "--hosts", "0", "--trials", "1", "--out", str(single / "grid"), env=here)
