@@ -168,7 +168,7 @@ def model_sizes(environment: Mapping[str, Any]) -> tuple[str, str]:
 
     Empty if they were not recorded.
     """
-    models = environment.get("models", [])
+    models = environment.get("models", {}).values()
     whole, shared = (", ".join(str(model[part]) for model in models) for part in ("parameters", "shared"))
     return whole, shared
 

@@ -27,12 +27,13 @@ from fedbench.results.schema import (
     TRACES_SCHEMA,
     ConfigShape,
     DealtShape,
+    EnvironmentShape,
     line_shape,
     score_keys,
 )
 from fedbench.tasks import Metric, Task
 
-CONFIG, DEALT = TypeAdapter(ConfigShape), TypeAdapter(DealtShape)
+CONFIG, DEALT, ENVIRONMENT = TypeAdapter(ConfigShape), TypeAdapter(DealtShape), TypeAdapter(EnvironmentShape)
 CLIENT = ["seed", "round", "client", "point", "participated"]
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """The C loader is ten times as fast, and a report reads the configuration of every run."""
@@ -201,7 +202,14 @@ class Records:
 
     @cached_property
     def _environment(self) -> dict[str, Any]:
-        return read_json(self.path / "environment.json", self.problems)
+        found = read_json(self.path / "environment.json", self.problems)
+        try:
+            ENVIRONMENT.validate_python(found)
+        except ValidationError as error:
+            for key in dict.fromkeys(str(part["loc"][0]) for part in error.errors()):
+                self.problems.append(f"environment.json: {key} is damaged and is left out")
+                del found[key]
+        return found
 
     def partition(self) -> dict[str, Any]:
         """partition.json: the clients' row numbers and class counts by seed (a string).

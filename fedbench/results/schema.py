@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import (
     Annotated,
     Any,
@@ -101,6 +101,22 @@ class ConfigShape:
     model: ConfigSection = None
     train: ConfigSection = None
     evaluate: ConfigSection = None
+
+
+@dataclass(frozen=True)
+class ModelShape:
+    """The sizes of a client's model: all parameters, and those that clients share."""
+
+    parameters: int
+    shared: int
+
+
+@dataclass(frozen=True)
+class EnvironmentShape:
+    """The part of environment.json of which reports make more than text. models: by their names."""
+
+    decisions: list[str] = field(default_factory=list)
+    models: dict[str, ModelShape] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -50,6 +50,11 @@ class RunParts:
     def models(self) -> tuple["RunParts", ...]:
         return (self, *self.others)
 
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The numbers of parameters of the model, and of those that clients share."""
+        return {"parameters": self.learner.layout.size, "shared": self.method.shared_params.size}
+
     def of(self, client: int) -> "RunParts":
         """The parts of the model of a client."""
         return self.models[client % len(self.models)]

@@ -137,8 +137,7 @@ class Driver:
     def begin(self, kept: dict[str, Any] | None = None) -> None:
         """Set up hosts and server."""
         self.hosts.begin(self.setup, self.parts)
-        sizes = [(own.learner.layout.size, own.method.shared_params.size) for own in self.parts.models]
-        self.on_event({"models": [{"parameters": whole, "shared": shared} for whole, shared in sizes]})
+        self.on_event({"models": {own.model: own.sizes for own in self.parts.models}})
         self._tell_remarks()
         self._give_first_warnings(kept)
         if kept:

@@ -93,13 +93,13 @@ def test_whether_one_model_is_trained_on_all_data_is_noted(method, pooled, tmp_p
 @pytest.mark.parametrize(
     ("method", "model", "sizes"),
     [
-        ("fedavg", "mlp", [(55_210, 55_210)]),
-        ("fedper", "mlp", [(55_210, 53_200)]),
-        ("local", "mlp", [(55_210, 0)]),
-        ("fml", "mlp,resnet8", [(2 * 55_210, 55_210), (1_235_274 + 55_210, 55_210)]),
+        ("fedavg", "mlp", {"mlp": (55_210, 55_210)}),
+        ("fedper", "mlp", {"mlp": (55_210, 53_200)}),
+        ("local", "mlp", {"mlp": (55_210, 0)}),
+        ("fml", "mlp,resnet8", {"mlp": (2 * 55_210, 55_210), "resnet8": (1_235_274 + 55_210, 55_210)}),
     ],
 )
 def test_the_sizes_of_models_are_noted(method, model, sizes, tmp_path):
     result = run(small(method, rounds=1, seeds=[0], model={"name": model}, out=str(tmp_path)))
     models = Records(result.folder).environment()["models"]
-    assert [(one["parameters"], one["shared"]) for one in models] == sizes
+    assert {name: (one["parameters"], one["shared"]) for name, one in models.items()} == sizes

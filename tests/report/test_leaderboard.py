@@ -61,7 +61,7 @@ def test_its_files_hold_the_same_numbers(study, tmp_path):
 
 def test_parameters_and_those_that_are_shared_stand_beside_the_other_costs(study):
     assert model_sizes({}) == ("", "")
-    several = {"models": [{"parameters": 30, "shared": 10}, {"parameters": 40, "shared": 10}]}
+    several = {"models": {"a": {"parameters": 30, "shared": 10}, "b": {"parameters": 40, "shared": 10}}}
     assert model_sizes(several) == ("30, 40", "10, 10")
     rows = leaderboard(study)
     assert "parameters" not in cost_table(rows)[0]

@@ -138,6 +138,17 @@ def test_warnings_that_are_no_text_are_left_out(folder: Path, odd: object) -> No
     assert run.problems == ["summary.json: warnings that are no text are left out"]
 
 
+@pytest.mark.parametrize(
+    ("key", "odd"),
+    [("decisions", 5), ("decisions", [1]), ("models", [1]), ("models", {"mlp": 5}), ("models", {"mlp": {"shared": 1}})],
+)
+def test_odd_parts_of_the_environment_are_left_out(folder: Path, key: str, odd: object) -> None:
+    files.write_json_atomically(folder / "environment.json", {"task": "classification", key: odd})
+    run = Records(folder)
+    assert run.environment() == {"task": "classification"}
+    assert run.problems == [f"environment.json: {key} is damaged and is left out"]
+
+
 def test_a_folder_in_a_files_place_is_named(folder: Path) -> None:
     (folder / "summary.json").mkdir()
     run = Records(folder)

@@ -22,9 +22,8 @@ def draw_public(source: SamplePool, options: PublicConfig, seed: int) -> tuple[n
             f"public.reserve = {reserve}: the public set has {options.size} samples; reserve at least them"
         )
     even = options.model_copy(update={"balance": "classes"}) if options.balance == "dirichlet" else options
-    aside = _draw_rows(
-        source.train, source, even, reserve, random_stream(seed, "public")
-    )  # the same classes give one more
+    # The same classes give one more.
+    aside = _draw_rows(source.train, source, even, reserve, random_stream(seed, "public"))
     return _draw_rows(aside, source, options, options.size, random_stream(seed, "public")), aside
 
 

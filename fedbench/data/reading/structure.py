@@ -15,7 +15,7 @@ from fedbench.errors import ConfigError, RunError
 from fedbench.import_string import import_string
 
 PAD = "pad"
-MOST = {"bool": 1, "uint8": 255}
+LARGEST = {"bool": 1, "uint8": 255}
 """The largest whole number that a type holds."""
 PADDED_TARGET = -100
 """Fills up targets that are sequences; cross-entropy ignores it by default."""
@@ -60,10 +60,10 @@ class StructureReader:
                 raise ConfigError(
                     f"{item.where}: an array of uint8, where the first sample has floats; bring one type and scale"
                 )
-            most = MOST.get(leaf.dtype)
-            if most is not None and not 0 <= int(array.min()) <= int(array.max()) <= most:
+            largest = LARGEST.get(leaf.dtype) if array.size and array.dtype != leaf.dtype else None
+            if largest is not None and not 0 <= int(array.min()) <= int(array.max()) <= largest:
                 raise ConfigError(
-                    f"{item.where}: whole numbers that are not 0 to {most}, where the first sample has {leaf.dtype}"
+                    f"{item.where}: whole numbers that are not 0 to {largest}, where the first sample has {leaf.dtype}"
                 )
             whole = leaf.dtype == "int64" and kind == np.float64
             if whole and max(abs(int(array.min())), abs(int(array.max()))) > EXACT:
