@@ -1,13 +1,18 @@
 """Parallel work on the columns of long vectors, with the same bits for any number of cores."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from typing import TypeVar
 
+import numpy as np
 import torch
 from threadpoolctl import ThreadpoolController
+from torch import Tensor
 
 from fedbench.processor import cores
+
+T = TypeVar("T", Tensor, np.ndarray, None)
 
 # Not powers of two: rows that far apart share a few cache lines, and a product then takes up to twice as long.
 CHUNK_COLUMNS = 64_000
@@ -32,9 +37,21 @@ def by_columns(work: Callable[[slice], None], size: int, columns: int = CHUNK_CO
     Chunks have a fixed size, so the bits depend neither on the number of cores nor on the caller's threads, which
     affect even the matrix product of a single chunk.
     """
+    for _ in _results(work, size, columns):
+        pass
+
+
+def sum_by_columns(work: Callable[[slice], T], total: T, size: int, columns: int) -> T:
+    """Adds to `total` what `work` returns for column ranges, in their order; few results are in memory at a time."""
+    for part in _results(work, size, columns):
+        total += part  # type: ignore[operator]
+    return total
+
+
+def _results(work: Callable[[slice], T], size: int, columns: int) -> Iterator[T]:
     chunks = [slice(start, min(start + columns, size)) for start in range(0, size, columns)]
     with _libraries.limit(limits=1, user_api="blas"):
-        list(_pool(cores()).map(work, chunks))
+        yield from _pool(cores()).map(work, chunks)
 
 
 @cache

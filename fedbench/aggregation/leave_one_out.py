@@ -1,14 +1,12 @@
 """A client's contribution: the mean without it, and the deviation of its update from that mean."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import reduce
 from math import sqrt
-from operator import add
 
 import torch
 from torch import Tensor
 
-from fedbench.aggregation.columns import GATHERED, by_columns
+from fedbench.aggregation.columns import GATHERED, sum_by_columns
 from fedbench.aggregation.means import normalise
 
 LEAST_SCORE = 1e-9
@@ -40,16 +38,14 @@ def deviations(start: Tensor, sent: Sequence[Tensor], masks: Sequence[Tensor]) -
     """
     if not len(start):
         return [1.0] * len(sent)
-    parts: dict[int, Tensor] = {}
 
-    def part(columns: slice) -> None:
+    def part(columns: slice) -> Tensor:
         known = torch.stack([mask[columns] for mask in masks]).double()  # [n, c]
         own = torch.stack([start[columns].double() - vector[columns] for vector in sent]).mul_(known)
         others = (own.sum(0) - own).div_((known.sum(0) - known).clamp_(min=1)).mul_(known)
-        parts[columns.start] = torch.stack([(a * b).sum(1) for a, b in ((own, others), (own, own), (others, others))])
+        return torch.stack([(a * b).sum(1) for a, b in ((own, others), (own, own), (others, others))])
 
-    by_columns(part, len(start), GATHERED)
-    products = reduce(add, (parts[first] for first in sorted(parts)))  # [3, n]
+    products = sum_by_columns(part, torch.zeros(3, len(sent), dtype=torch.float64), len(start), GATHERED)
     return [one_minus_cosine(*column) for column in products.T.tolist()]
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedbench.aggregation.columns import GATHERED, PIECE, PRODUCTS, by_columns
+from fedbench.aggregation.columns import GATHERED, PIECE, PRODUCTS, by_columns, sum_by_columns
 from fedbench.aggregation.packed import unpack_columns
 from fedbench.module.masks import choose
 
@@ -179,18 +179,15 @@ def dot_products(vectors: Sequence[Tensor]) -> Tensor:
     Chunks are multiplied in the vectors' own type, which takes a third of the time of float64, and relative to the
     first vector, so that distances of close vectors stay accurate; chunks are summed in order in float64.
     """
-    parts: dict[int, Tensor] = {}
 
-    def part(columns: slice) -> None:
+    def part(columns: slice) -> Tensor:
         first, *_ = rows = torch.stack([vector[columns] for vector in vectors]).cpu()
         moved = rows - first
         inner, along = (moved @ moved.T).to(torch.float64), (moved @ first).to(torch.float64)
-        parts[columns.start] = inner + along[:, None] + along + first.to(torch.float64).square().sum()
+        return inner + along[:, None] + along + first.to(torch.float64).square().sum()
 
-    by_columns(part, len(vectors[0]), PRODUCTS)
-    total = torch.zeros(len(vectors), len(vectors), dtype=torch.float64)
-    for start in sorted(parts):
-        total += parts[start]
+    zeros = torch.zeros(len(vectors), len(vectors), dtype=torch.float64)
+    total = sum_by_columns(part, zeros, len(vectors[0]), PRODUCTS)
     return total.triu() + total.triu(1).T
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedbench.aggregation.columns import GATHERED, by_columns
+from fedbench.aggregation.columns import GATHERED, by_columns, sum_by_columns
 
 
 def bits_to_mask(bits: Tensor, size: int) -> Tensor:
@@ -28,9 +28,10 @@ def mask_overlaps(masks: Tensor) -> Tensor:
 
     masks: packed, uint8 `[n, bytes]`, with 0 in the padding.
     """
-    packed, parts = masks.cpu().numpy(), list[np.ndarray]()
-    by_columns(lambda columns: parts.append(_common(packed[:, columns])), packed.shape[1], 1 << 14)
-    return torch.from_numpy(sum(parts, np.zeros((len(masks), len(masks)), np.int64)))
+    packed, zeros = masks.cpu().numpy(), np.zeros((len(masks), len(masks)), np.int64)
+    return torch.from_numpy(
+        sum_by_columns(lambda columns: _common(packed[:, columns]), zeros, packed.shape[1], 1 << 14)
+    )
 
 
 def _common(packed: np.ndarray) -> np.ndarray:

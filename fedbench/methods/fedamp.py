@@ -142,8 +142,8 @@ class FedAMP(Method["FedAMP.Options", "FedAMP.State", "FedAMP.Server"]):
         models = [server.models.get(i, server.params) for i in everyone]
         buffers = [server.model_buffers.get(i, server.buffers) for i in everyone]
         if not server.clouds:
-            server.clouds = [torch.empty_like(model) for model in models]
-            server.cloud_buffers = [torch.empty_like(row) for row in buffers]
+            server.clouds = [server.empty_like(model) for model in models]
+            server.cloud_buffers = [server.empty_like(row) for row in buffers]
         weights = self.mixing(server, dot_products(models))
         mixtures(models, weights, server.clouds)
         mixtures(buffers, weights, server.cloud_buffers)

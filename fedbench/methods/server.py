@@ -129,6 +129,8 @@ class ServerState(DeclaredFields):
     traces: dict[tuple[int, str], float] = field(default_factory=dict, init=False)
     warnings: list[str] = field(default_factory=list, init=False)
     traced: bool = field(default=True, init=False)
+    empty_like: Callable[[Tensor], Tensor] = field(default=torch.empty_like, init=False)
+    """Allocates a tensor that is sent to clients: where hosts read it, so that it is in memory once."""
 
     def set_model(self, shared: Weights) -> None:
         """Sets the shared part of the global model."""

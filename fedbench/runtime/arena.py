@@ -133,13 +133,21 @@ class Arena:
         known = self._place_of(tensor)
         if known:
             return known, tensor
+        twin = self.empty_like(tensor).copy_(tensor)
+        place = self._place_of(twin)
+        assert place is not None
+        return place, twin
+
+    def empty_like(self, tensor: Tensor) -> Tensor:
+        """A tensor of this shape and type in a free file. Raises OSError if there is no room."""
         file = self.take(tensor.nbytes)
+        place = TensorPlace(file, 0, tuple(tensor.shape), tensor.dtype)
         try:
-            (place,) = self._files.write(file, [tensor])
+            self._files.mapping(file, place.end)
         except OSError:
             self.give_back(file)
             raise
-        return place, self.read([place])[0]
+        return self.read([place])[0]
 
     def read(self, places: Sequence[TensorPlace]) -> list[Tensor]:
         """The tensors at places of one taken file, which is free again when all are gone."""

@@ -5,12 +5,14 @@ tensors travel with their message.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from fedbench.methods.messages import Message
@@ -86,6 +88,13 @@ class DriverEnd:
 
     def _by_ray(self, tensor: Tensor) -> tuple[Any, ...]:
         return (self._put(tensor.contiguous().numpy()),)
+
+    def empty_like(self, tensor: Tensor) -> Tensor:
+        """A tensor of this shape and type in the arena if there is room, which is sent without a copy."""
+        with suppress(OSError):
+            if tensor.nbytes >= SMALLEST_SHARED:
+                return self._arena.empty_like(tensor)
+        return torch.empty_like(tensor)
 
     def release(self, packed: PackedOrder) -> None:
         """Free the files of a host that died before answering."""

@@ -142,7 +142,8 @@ class Driver:
         self._give_first_warnings(kept)
         if kept:
             self._restore(kept)
-        else:
+        self.server.empty_like = self.hosts.empty_like
+        if not kept:
             self._extra_pass(0)
         if self.setup.partition.newcomers:  # a server half that has no message for them fails now, not at the end
             self.server.round = self.record.number + 1

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 import torch
+from torch import Tensor
 
 from fedbench.runtime.build import RunParts
 from fedbench.runtime.exchange import Order, Relocation, Reply, Setup
@@ -27,6 +28,9 @@ class Hosts(Protocol):
 
     def exchange(self, orders: Sequence[Order], moves: Sequence[Relocation] = ()) -> list[Reply]:
         """Move private states, send every host its order, and return all replies."""
+
+    def empty_like(self, tensor: Tensor) -> Tensor:
+        """A tensor of this shape and type which hosts read where it is, if they can."""
 
     def snapshot(self, versions: Sequence[Versions], paths: Sequence[Path]) -> None:
         """Have every host with states write them to its shard of a checkpoint."""
@@ -64,6 +68,9 @@ class InProcess:
 
     def exchange(self, orders: Sequence[Order], moves: Sequence[Relocation] = ()) -> list[Reply]:
         return [self._host.work(order) for order in orders]
+
+    def empty_like(self, tensor: Tensor) -> Tensor:
+        return torch.empty_like(tensor)
 
     def snapshot(self, versions: Sequence[Versions], paths: Sequence[Path]) -> None:
         if versions[0]:

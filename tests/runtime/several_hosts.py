@@ -6,6 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from fedbench.runtime.build import RunParts
 from fedbench.runtime.channel import DriverEnd, HostEnd
 from fedbench.runtime.exchange import Order, Relocation, Reply, Setup
@@ -47,6 +49,9 @@ class SeveralHosts:
             reply = host.work(end.open(travelled(order), [travelled(array) for array in references]))
             answers.append(travelled(end.pack(reply)))
         return [self._channel.open(order, *answer) for (order, _), answer in zip(packed, answers, strict=True)]
+
+    def empty_like(self, tensor: Tensor) -> Tensor:
+        return self._channel.empty_like(tensor)
 
     def snapshot(self, versions: Sequence[Versions], paths: Sequence[Path]) -> None:
         for host, own, path in zip(self._hosts, versions, paths, strict=True):

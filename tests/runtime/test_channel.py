@@ -130,6 +130,33 @@ def test_a_row_that_lies_in_shared_memory_already_is_not_copied(tmp_path):
     assert len(list(tmp_path.iterdir())) == files
 
 
+def test_what_the_server_allocates_to_be_sent_is_in_memory_once(tmp_path):
+    driver, host = DriverEnd(tmp_path, pytest.fail), HostEnd(tmp_path)
+    rows = [driver.empty_like(LARGE).fill_(client) for client in range(2)]
+    assert all(row.shape == LARGE.shape and row.dtype == LARGE.dtype for row in rows)
+    for round in range(2):
+        rows[0][3] = round
+        packed, _ = driver.pack(
+            Order(1, [ClientTask(client, Message(params=row)) for client, row in enumerate(rows)]), True
+        )
+        own, other = (task.message.params for task in host.open(packed, []).tasks)
+        assert torch.equal(own, rows[0])
+        assert torch.equal(other, rows[1])
+        assert len(list(tmp_path.iterdir())) == 2
+        driver.begin_exchange()
+
+
+def test_small_tensors_and_those_without_room_are_allocated_in_ordinary_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr("fedbench.runtime.arena.MOST_FILES", 1)
+    driver = DriverEnd(tmp_path, pytest.fail)
+    made = [driver.empty_like(tensor) for tensor in (SMALL, LARGE, LARGE)]
+    assert [tensor.shape for tensor in made] == [SMALL.shape, LARGE.shape, LARGE.shape]
+    assert made[0].dtype == SMALL.dtype
+    made[1][:], made[2][:] = 1, 2
+    assert torch.all(made[1] == 1)
+    assert len(list(tmp_path.iterdir())) == 1
+
+
 def test_an_order_whose_host_died_gives_its_files_back(tmp_path):
     driver = DriverEnd(tmp_path, pytest.fail)
     order = Order(1, [ClientTask(0, message(), train=True)])

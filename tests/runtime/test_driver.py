@@ -319,3 +319,19 @@ def test_hosts_know_how_large_states_and_messages_may_become(tmp_path):
     model = trees.nbytes(run.initial)
     assert run.setup.state_bytes == run.context.clients * model
     assert run.setup.message_bytes == 2 * run.context.drawn * model < 2 * run.setup.state_bytes
+
+
+class Allocating(InProcess):
+    """Counts what the server allocates."""
+
+    allocated = 0
+
+    def empty_like(self, tensor):
+        self.allocated += 1
+        return super().empty_like(tensor)
+
+
+def test_the_hosts_allocate_what_the_server_sends_to_single_clients(tmp_path):
+    hosts = Allocating()
+    play(small("fedamp", rounds=2), tmp_path, hosts)
+    assert hosts.allocated == 2 * 10  # parameters and buffers of every client, once

@@ -8,7 +8,7 @@ from pydantic import Field
 from torch import Tensor
 
 from fedbench.aggregation.aggregator import Aggregator, Memory, combine_by
-from fedbench.aggregation.columns import PRODUCTS, by_columns
+from fedbench.aggregation.columns import PRODUCTS, sum_by_columns
 from fedbench.aggregation.means import mean
 from fedbench.config import Section
 from fedbench.errors import ConfigError
@@ -62,16 +62,13 @@ def squared_distances(vectors: Sequence[Tensor]) -> Tensor:
     Computed from inner products relative to the median of the vectors: relative to one of them or to their mean, a
     single hostile vector far away would make the other distances inaccurate.
     """
-    parts: dict[int, Tensor] = {}
 
-    def part(columns: slice) -> None:
+    def part(columns: slice) -> Tensor:
         rows = torch.stack([vector[columns] for vector in vectors]).cpu().numpy()
         moved = rows.astype(np.float64) - np.sort(rows, axis=0)[len(rows) // 2]
-        parts[columns.start] = torch.from_numpy(moved @ moved.T)
+        return torch.from_numpy(moved @ moved.T)
 
-    by_columns(part, len(vectors[0]), PRODUCTS)
-    products = torch.zeros(len(vectors), len(vectors), dtype=torch.float64)
-    for start in sorted(parts):
-        products += parts[start]
+    zeros = torch.zeros(len(vectors), len(vectors), dtype=torch.float64)
+    products = sum_by_columns(part, zeros, len(vectors[0]), PRODUCTS)
     norms = products.diagonal()
     return (norms[:, None] + norms - 2 * products).clamp_(min=0).fill_diagonal_(0)

@@ -17,6 +17,8 @@ from fedbench.runtime.ray.liveness import MEMORY_REMEDY
 from fedbench.runtime.ray.placement_groups import reserve
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from fedbench.config import ResourcesConfig
     from fedbench.runtime.build import RunParts
     from fedbench.runtime.channel import PackedOrder
@@ -128,6 +130,9 @@ class RayHosts:
         self._move(moves)
         references = [self._send(i, order) for i, order in enumerate(orders)]
         return [self._receive_reply(i, reference, orders[i]) for i, reference in enumerate(references)]
+
+    def empty_like(self, tensor: Tensor) -> Tensor:
+        return self._channel.empty_like(tensor)
 
     def _move(self, moves: Sequence[Relocation]) -> None:
         """Send states from store to store; their content does not pass through this process."""
