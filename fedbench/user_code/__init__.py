@@ -118,11 +118,6 @@ def code_of(path: str) -> Code:
     return code
 
 
-def code_now(path: str) -> Code:
-    """The code of `package.module:name` in its current files."""
-    return Code(_files(path, with_imports(_roots(path), on_disk)))
-
-
 def look_again(path: str) -> None:
     """Forgets `package.module:name`, whose values may have changed before a new command. Raises ConfigError."""
     _codes.pop(path, None)

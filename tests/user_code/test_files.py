@@ -4,12 +4,12 @@ import sys
 
 import pytest
 
-from fedbench.user_code import code_now, different_files, files, fingerprint
+from fedbench.user_code import code_of, different_files, files, fingerprint
 from tests.user_code.conftest import FILES, write
 
 
 def test_the_code_is_that_of_the_module_and_of_the_modules_beside_it_that_it_imports(own):
-    assert sorted(code_now("own_net:Net").files) == [
+    assert sorted(code_of("own_net:Net").files) == [
         "own_helper.py",
         "own_net.py",
         "own_pkg/__init__.py",
@@ -21,9 +21,9 @@ def test_the_code_is_that_of_the_module_and_of_the_modules_beside_it_that_it_imp
 
 @pytest.mark.parametrize("name", [name for name in FILES if name != "own_other.py"])
 def test_what_the_code_does_counts_wherever_it_is_written(own, name):
-    before = code_now("own_net:Net")
+    before = code_of("own_net:Net")
     write(own / name, FILES[name] + "y = 2\n")
-    now = code_now("own_net:Net")
+    now = code_of("own_net:Net")
     assert now.fingerprint != before.fingerprint
     assert different_files(before.files, now.files) == [name]
 
@@ -33,15 +33,15 @@ def test_comments_docstrings_and_layout_do_not_count(own):
     text = "import torch,  own_helper  # both\nfrom own_pkg import (\n    part,\n)\n\nclass Net:\n    width=1\n"
     write(own / "own_net.py", text)
     write(own / "own_other.py", "x = 2\n")
-    assert code_now("own_net:Net").fingerprint == before
+    assert code_of("own_net:Net").fingerprint == before
 
 
 def test_the_place_does_not_count(own, tmp_path_factory, monkeypatch):
-    before, other = code_now("own_net:Net"), tmp_path_factory.mktemp("other")
+    before, other = code_of("own_net:Net"), tmp_path_factory.mktemp("other")
     for name, text in FILES.items():
         write(other / name, text)
     monkeypatch.syspath_prepend(other)
-    assert code_now("own_net:Net") == before
+    assert code_of("own_net:Net") == before
 
 
 def test_an_installed_package_counts_by_its_version(own, monkeypatch):
@@ -53,14 +53,14 @@ def test_an_installed_package_counts_by_its_version(own, monkeypatch):
     write(own / "own_net.py", "import own_timm, numpy, json, fedbench.config\n")
     monkeypatch.syspath_prepend(site)
     files._distributions.cache_clear()
-    assert code_now("own_timm:x").files == {"Own-Timm": "1.2"}
-    assert set(code_now("own_net:x").files) == {"own_net.py", "Own-Timm"}
-    assert code_now("own_net:x").files["Own-Timm"] == "1.2"
+    assert code_of("own_timm:x").files == {"Own-Timm": "1.2"}
+    assert set(code_of("own_net:x").files) == {"own_net.py", "Own-Timm"}
+    assert code_of("own_net:x").files["Own-Timm"] == "1.2"
     files._distributions.cache_clear()
 
 
 def test_fedbench_and_the_standard_library_are_nobodys_code():
-    assert code_now("fedbench.methods.fedavg:FedAvg").files == code_now("os.path:join").files == {}
+    assert code_of("fedbench.methods.fedavg:FedAvg").files == code_of("os.path:join").files == {}
 
 
 @pytest.mark.parametrize(
@@ -74,4 +74,4 @@ def test_fedbench_and_the_standard_library_are_nobodys_code():
 )
 def test_a_module_that_is_imported_by_a_text_counts(own, line):
     write(own / "own_net.py", f"{line}\nclass Net:\n    pass\n")
-    assert "own_pkg/deep/inner.py" in code_now("own_net:Net").files
+    assert "own_pkg/deep/inner.py" in code_of("own_net:Net").files
