@@ -90,7 +90,7 @@ class Bare:
         from fedbench import models
 
         self.workload, self.device = workload, device
-        options = {"hidden": workload.hidden} if workload.hidden else {}
+        options: dict[str, Any] = {"hidden": workload.hidden} if workload.hidden else {}
         self.model = models.build(workload.model, workload.shape, 10, **options).to(device)
         self.start = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
         self.images = torch.randn(workload.images, *workload.shape, device=device)

@@ -77,7 +77,9 @@ class Rounds:
         self.folder = Path(tempfile.mkdtemp(prefix="fedbench-methods-"))
         self.run = Driver.of(resolved, InProcess(), Recorder(self.folder, resolved.task))
         self.run.begin()
-        self.counted, self.done, self.steps, self.passes = passes, 0, [], []
+        self.counted, self.done = passes, 0
+        self.steps: list[int] = []
+        self.passes: list[float] = []
 
     def next(self) -> None:
         before = self.counted.total

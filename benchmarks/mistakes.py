@@ -9,6 +9,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -362,21 +363,21 @@ def result_files() -> Iterator[Fault]:
         act, said = of_setting(path=path), "alpha=0.5: nothing was evaluated yet"
         yield Fault(f"matrix.json that names {name}", REPORT, "report", (settings, act), 0, page=said)
     for value in (5, [1, 2], [{"a": 1}], None):
-        odd = edited(f"{JOB}/summary.json", lambda tree, value=value: tree.update(warnings=value))
+        odd = edited(f"{JOB}/summary.json", partial(dict.update, warnings=value))
         yield Fault(f"warnings = {value} in summary.json", REPORT, "report", (run, odd), 0)
     huge = edited(f"{JOB}/metrics.jsonl", lambda row: row.update(round=10**30))
     yield Fault("a round of 31 digits", REPORT, "report", (run, huge), 0, page="metrics.jsonl: the line of")
     begun = (run, gone(SUMMARY))
     for table in ("clients.parquet", "traces.parquet"):
         yield Fault(f"{table} gone, report", REPORT, "report", (run, gone(f"{JOB}/{table}")), 0)
-        for name, act in {"cut in half": halved, "a folder": folder_for, "a pipe": pipe_for}.items():
+        for name, break_it in {"cut in half": halved, "a folder": folder_for, "a pipe": pipe_for}.items():
             said = f"{table} cannot be read and is left out"
-            yield Fault(f"{table} {name}, report", REPORT, "report", (run, act(f"{JOB}/{table}")), 0, page=said)
-            yield Fault(f"{table} {name}, same command", RUN, RESTORE, (run, act(f"out/{table}")))
+            yield Fault(f"{table} {name}, report", REPORT, "report", (run, break_it(f"{JOB}/{table}")), 0, page=said)
+            yield Fault(f"{table} {name}, same command", RUN, RESTORE, (run, break_it(f"out/{table}")))
         yield Fault(f"a seed's {table} gone", RUN, RESTORE, (*begun, gone(f"{JOB}/{table}")))
     for name in ("metrics.jsonl", "timings.jsonl"):
-        for what, act in {"a folder": folder_for, "a pipe": pipe_for}.items():
-            yield Fault(f"a seed's {name} {what}", RUN, name, (*begun, act(f"{JOB}/{name}")))
+        for what, break_it in {"a folder": folder_for, "a pipe": pipe_for}.items():
+            yield Fault(f"a seed's {name} {what}", RUN, name, (*begun, break_it(f"{JOB}/{name}")))
     table = f"{JOB}/clients.parquet"
     yield Fault("a seed's table cut, the other one to run", RUN, RESTORE, (*begun, gone("out/run/*-s1"), halved(table)))
     long = f"{RUN} {LONG['rounds']}"

@@ -110,14 +110,15 @@ def serve(pipe: Any, config: dict[str, Any]) -> None:
     count = int(asked.resources.hosts)
     with cluster.connect(asked) if count else nullcontext() as ray:
         hosts: Any = RayHosts(count, 1, 0.0) if count else None
-        if count:
+        if ray:
             ray.get([actor.__ray_ready__.remote() for actor in hosts._actors])
         begun, clock = time.perf_counter(), time.process_time()
         resolved = resolve(asked)
         asked = resolved.config
         hosts = hosts or InProcess()
-        resolved = replace(resolved, dealt=check_run(resolved))
-        describe_run(folder, resolved, resolved.dealt)
+        dealt = check_run(resolved)
+        resolved = replace(resolved, dealt=dealt)
+        describe_run(folder, resolved, dealt)
         driver = Driver.of(resolved, hosts, Recorder(folder, resolved.task))
         driver.begin()
         pipe.send((time.perf_counter() - begun, time.process_time() - clock))

@@ -37,7 +37,7 @@ def uploads_of(parts: Any, participants: int, round: int) -> Iterator[Any]:
     for client in range(participants):
         fields: dict[str, Any] = {"buffers": initial.buffers.clone(), "counters": uncounted(initial.counters)}
         fields["params"] = torch.randn(initial.params.shape, generator=stream).mul_(0.01).add_(initial.params)
-        if parts.config.method.name in MASKED:
+        if parts.run.config.method.name in MASKED:
             fields["mask"] = mask_to_bits(torch.rand(initial.params.shape, generator=stream) < 0.5)
         yield Upload(client, 50, **fields)
 
@@ -67,7 +67,7 @@ def measure(method: str, participants: int, rounds: int, hosts: int) -> dict[str
     parts = replace(parts, context=context, method=make_method(resolved, context))
     server, before = parts.method.start(parts.learner.initial()), resident_mb()
     walls, clocks, added = [], [], [0.0]
-    shares = upload_shares(parts.method, range(participants))
+    shares = upload_shares(parts.method, range(participants), "cpu")
     for round in range(rounds + 1):
         server.round, server.participants, server.traced = round + 1, list(range(participants)), False
         uploads, totals = [], [Total() for _ in range(hosts)]

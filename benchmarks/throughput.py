@@ -68,7 +68,7 @@ def bare_worker(pipe: Any, workload: Workload, clients: int) -> None:
     from fedbench import models
 
     torch.set_num_threads(1)
-    options = {"hidden": workload.hidden} if workload.hidden else {}
+    options: dict[str, Any] = {"hidden": workload.hidden} if workload.hidden else {}
     model = models.build(workload.model, input_shape=workload.shape, classes=10, **options)
     start = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     images = torch.randn(workload.images, *workload.shape)

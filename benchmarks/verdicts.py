@@ -78,7 +78,7 @@ def marks(race: Race, truth: Truth, margin: float) -> set[str]:
     """What is false in a race, and how it ended. Of several best methods, the last one counts as the best."""
     mean = dict(zip(names(len(truth.means)), truth.means, strict=True))
     best = max(reversed(mean), key=lambda method: mean[method])
-    found = {race.ending or "unfinished"}
+    found: set[str] = {race.ending or "unfinished"}
     for method, told in race.over_local.items():
         gain = mean[method] - mean[BASELINE]
         if {"better": gain <= 0, "worse": gain >= 0, "equal": abs(gain) >= margin - 1e-9}[told.verdict]:
@@ -209,7 +209,11 @@ def real_means(methods: list[int], studies: int, rotations: int) -> Iterator[Lin
 
 
 def outlying_seeds(methods: list[int], studies: int, rotations: int) -> Iterator[Line]:
-    for outlying, place in (("ten", "one of every ten seeds"), ("random", "every seed with probability 0.1")):
+    rules: dict[Literal["ten", "random"], str] = {
+        "ten": "one of every ten seeds",
+        "random": "every seed with probability 0.1",
+    }
+    for outlying, place in rules.items():
         for name, local in (("equal in the mean", 90.0), ("equal but for them", 90.0 - OUTLIER * OUTLIER_SHARE)):
             truth = Truth((local, *(90.0,) * 11), outlying=outlying)
             found = rates(truth, 1.0, 40, studies, rotations)
