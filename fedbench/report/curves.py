@@ -1,7 +1,6 @@
 """Curves: scores and losses over rounds, and scores against cost. Colours are those of theme.LIGHT."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from html import escape
 from typing import Any
 
@@ -148,26 +147,12 @@ def _label(fig: go.Figure, ends: dict[str, tuple[float, str]]) -> None:
 
 
 UNITS = {"sent": (("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("B", 1)), "steps": (("steps", 1),)}
-TITLES = {
-    "sent": "traffic per participant so far",
-    "steps": "gradient steps so far",
-}
 
 
-@dataclass(frozen=True)
-class CostCurves:
-    """curves: `spent` (in the unit) and `score` as shown by method; far: whether a logarithmic axis is needed."""
+def cost_curves(study: Study, cost: str) -> go.Figure | None:
+    """Score against the cost so far (`sent` or `steps`), one curve per method; None if nothing was spent.
 
-    curves: dict[str, pd.DataFrame]
-    unit: str
-    title: str
-    far: bool
-
-
-def costs_of(study: Study, cost: str) -> CostCurves | None:
-    """The cost (`sent` or `steps`) and the score; None if nothing was spent. A method without cost is a level line.
-
-    Its last score is drawn from the start, because it costs nothing.
+    A method without cost is a level line: its last score is drawn from the start.
     """
     known = {method: so_far[[cost, "score"]] for method, so_far in study.costs.items() if len(so_far)}
     paid = {method: so_far for method, so_far in known.items() if so_far[cost].iloc[-1] > 0}
@@ -176,31 +161,16 @@ def costs_of(study: Study, cost: str) -> CostCurves | None:
     totals = [so_far[cost].iloc[-1] for so_far in paid.values()]
     far = max(totals) > FAR_APART * min(totals)
     ends = [min(so_far[cost].iloc[0] for so_far in paid.values()) if far else 0.0, max(totals)]
-    unit, scale = next((unit, scale) for unit, scale in UNITS[cost] if max(totals) >= scale or scale == 1)
     level = {m: pd.DataFrame({cost: ends, "score": c["score"].iloc[-1]}) for m, c in known.items() if m not in paid}
-    curves = {m: (level.get(m, so_far)).rename(columns={cost: "spent"}) for m, so_far in known.items()}
-    title = TITLES[cost] + (f", {unit}" if cost == "sent" else "")
-    return CostCurves({m: c.assign(spent=c["spent"] / scale) for m, c in curves.items()}, unit, title, far)
-
-
-def cost_curves(study: Study, cost: str) -> go.Figure | None:
-    """Score against `sent` or `steps` so far, one curve per method."""
-    costs = costs_of(study, cost)
-    if costs is None:
-        return None
-    scaled = {"type": "log", "dtick": 1} if costs.far else {"rangemode": "tozero"}
-    limits = [score for curve in costs.curves.values() for score in curve["score"]]
-    fig = figure(340, xaxis=axis(costs.title, showgrid=False, **scaled), yaxis=score_axis(study.metric, limits))
+    unit, scale = next((unit, scale) for unit, scale in UNITS[cost] if max(totals) >= scale or scale == 1)
+    title = f"traffic per participant so far, {unit}" if cost == "sent" else "gradient steps so far"
+    scaled = {"type": "log", "dtick": 1} if far else {"rangemode": "tozero"}
+    limits = [score for so_far in {**known, **level}.values() for score in so_far["score"]]
+    fig = figure(340, xaxis=axis(title, showgrid=False, **scaled), yaxis=score_axis(study.metric, limits))
     fig.update_layout(hovermode="closest")
-    for method in drawing_order(study, costs.curves):
-        curve = thin_out(costs.curves[method])
-        _line(fig, method, curve["spent"], curve["score"], study.colours[method], dash_of(method))
-        told = f"{escape(method)}<br>%{{x:.3g}} {costs.unit}, {hover(study.metric)}<extra></extra>"
-        fig.data[-1].hovertemplate = told
-    _label(fig, {method: (curve["score"].iloc[-1], study.colours[method]) for method, curve in costs.curves.items()})
+    for method in sorted(known, key=lambda method: study.colours[method] != LIGHT["quiet"]):
+        curve = thin_out(level.get(method, known[method]))
+        _line(fig, method, curve[cost] / scale, curve["score"], study.colours[method], dash_of(method))
+        fig.data[-1].hovertemplate = f"{escape(method)}<br>%{{x:.3g}} {unit}, {hover(study.metric)}<extra></extra>"
+    _label(fig, {method: (so_far["score"].iloc[-1], study.colours[method]) for method, so_far in known.items()})
     return fig
-
-
-def drawing_order(study: Study, methods: Iterable[str]) -> list[str]:
-    """Methods in drawing order: quiet ones first."""
-    return sorted(methods, key=lambda method: study.colours[method] != LIGHT["quiet"])

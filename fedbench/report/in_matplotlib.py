@@ -22,6 +22,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from matplotlib.ticker import MaxNLocator, NullLocator
 
 from fedbench.errors import ConfigError
 from fedbench.report.theme import LIGHT
@@ -105,14 +106,21 @@ EVERYTHING = ShownMethods()
 
 def in_matplotlib(figure: go.Figure, shown: ShownMethods = EVERYTHING, width: float = COLUMN) -> Figure:
     """A figure of a report as matplotlib's, which belongs to no window. width: in inches."""
+    return side_by_side([figure], shown, width)
+
+
+def side_by_side(figures: Sequence[go.Figure], shown: ShownMethods = EVERYTHING, width: float = COLUMN) -> Figure:
+    """Figures with the same upright axis beside each other, under the legend of the first one."""
     with rc_context(STYLE):
-        made = Figure(layout="constrained")
-        axes = made.subplots()
-        rows = draw_on(axes, figure, shown, round(LETTERS * width))
-        legend = _legend(axes, figure, shown)
+        made, each = Figure(layout="constrained"), width / len(figures)
+        panels = made.subplots(1, len(figures), sharey=True, squeeze=False)[0]
+        rows = [draw_on(axes, drawn, shown, round(LETTERS * each)) for axes, drawn in zip(panels, figures, strict=True)]
+        for axes in panels[1:]:
+            axes.set_ylabel("")
+        legend = _legend(panels[0], figures[0], shown)
         columns = min(len(legend), max(1, int(width / (0.62 + max(map(len, legend), default=0) / LETTERS))))
         lines = -(-len(legend) // columns) if legend else 0
-        made.set_size_inches(width, (FRAME + ROW * rows if rows else SHAPE * width) + LINE * lines)
+        made.set_size_inches(width, (FRAME + ROW * max(rows) if any(rows) else SHAPE * each) + LINE * lines)
         if legend:
             place: dict[str, Any] = {"loc": "outside upper center", "ncols": columns, "borderaxespad": 0.2}
             made.legend([*legend.values()], [*legend], **place)
@@ -348,15 +356,16 @@ def _axis(axes: Axes, name: str, axis: Any, categories: RowLabels, shown: ShownM
     side.set_label_text(fill(shown.text(axis.title.text), letters))
     if axis.type == "log":
         axes.set(**{f"{name}scale": "log"})
+        side.set_major_formatter("{x:g}")
     if categories:
         side.set_ticks([*categories.values()], [shown.name(unescape(label)) for label in categories])
         limit(-0.6, len(categories) - 0.4)
     elif axis.tickvals is not None:
         texts = axis.ticktext if axis.ticktext is not None else [f"{value:g}" for value in axis.tickvals]
         side.set_ticks(list(axis.tickvals), [shown.text(str(text)) for text in texts], multialignment="center")
-        side.set_minor_locator(_no_ticks())
-    elif axis.dtick == 1:
-        side.set_major_locator(_whole_numbers())
+        side.set_minor_locator(NullLocator())
+    elif axis.dtick == 1 and axis.type != "log":  # there Plotly means a decade
+        side.set_major_locator(MaxNLocator(integer=True, nbins=8))
     if axis.range is not None and not categories and (axis.tickvals is not None or axis.visible is False or axis.side):
         limit(*(10**end if axis.type == "log" else end for end in axis.range))
     if axis.showgrid is False or categories:
@@ -373,18 +382,6 @@ def _axis(axes: Axes, name: str, axis: Any, categories: RowLabels, shown: ShownM
         side.set_label_position("top")
         axes.spines["bottom"].set_visible(False)
         axes.spines["top"].set_visible(bool(axis.title.text))
-
-
-def _no_ticks() -> Any:
-    from matplotlib.ticker import NullLocator
-
-    return NullLocator()
-
-
-def _whole_numbers() -> Any:
-    from matplotlib.ticker import MaxNLocator
-
-    return MaxNLocator(integer=True, nbins=8)
 
 
 def _colour(text: str | None) -> Any:

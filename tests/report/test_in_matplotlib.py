@@ -7,7 +7,7 @@ import pytest
 from matplotlib.colors import to_rgba
 
 from fedbench.errors import ConfigError
-from fedbench.report.in_matplotlib import COLUMN, ShownMethods, in_matplotlib, picture_format, save_picture
+from fedbench.report.in_matplotlib import COLUMN, ShownMethods, in_matplotlib, picture_format, save_picture, side_by_side
 from fedbench.report.theme import LIGHT
 
 
@@ -45,6 +45,25 @@ def test_without_colour_methods_have_markers_and_baselines_dashes():
     assert (first.get_linestyle(), local.get_linestyle()) == ("-", "--")
     pair = curves().add_scatter(x=[1, 2], y=[4, 4], name="c", line={"color": "#00ff00"}, meta={"method": "c"})
     assert [line.get_marker() for line in in_matplotlib(pair).axes[0].lines] == ["o", "None", "None", "s"]
+
+
+def test_a_step_of_one_is_a_round_or_a_decade():
+    for kind, last, ticks in (("linear", 4, [1, 2, 3, 4]), ("log", 1000, [1, 10, 100, 1000])):
+        figure = go.Figure().add_scatter(x=[1, last], y=[1.0, 2.0]).update_xaxes(type=kind, dtick=1)
+        (axes,) = in_matplotlib(figure).axes
+        low, high = axes.get_xlim()
+        assert [tick for tick in axes.get_xticks() if low <= tick <= high] == ticks
+        assert axes.xaxis.get_major_formatter().format_ticks(ticks)[-1] == str(last)
+
+
+def test_panels_share_their_upright_axis_and_the_legend_of_the_first():
+    made = side_by_side([curves(), curves()], width=7.0)
+    first, second = made.axes
+    assert (first.get_ylabel(), second.get_ylabel()) == ("score of quiet, %", "")
+    assert first.get_ylim() == second.get_ylim()
+    assert [len(axes.lines) for axes in (first, second)] == [3, 3]
+    (legend,) = made.legends
+    assert len(legend.get_texts()) == 2
 
 
 def test_chosen_methods_are_shown_in_their_order_by_their_names():
