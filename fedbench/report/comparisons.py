@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from html import escape
 from math import isfinite
+from typing import Any
 
 import plotly.graph_objects as go
 
@@ -11,7 +12,7 @@ from fedbench.report.curves import round_values
 from fedbench.report.figures import paired_clients
 from fedbench.report.leaderboard import LeaderboardRow, p_text
 from fedbench.report.study import Study
-from fedbench.report.theme import LIGHT, axis, figure, hover, with_opacity
+from fedbench.report.theme import LIGHT, axis, figure_of_rows, hover, with_opacity
 from fedbench.report.tones import markers
 from fedbench.results.contrasts import Contrast
 from fedbench.results.race import Bound
@@ -54,20 +55,19 @@ def _forest(study: Study, contrasts: Mapping[str, Contrast], what: str) -> go.Fi
     """Differences by label: intervals over seeds (thick), over seeds and clients (thin); the value table has both."""
     if not contrasts:
         return None
-    metric, names, found = study.metric, [escape(label) for label in contrasts], [*contrasts.values()]
-    title = f"{what} by, {'points' if metric.share else metric.label}"
-    fig = figure(height_of(len(found)), xaxis=axis(title, zeroline=True))
-    fig.update_layout(yaxis=axis(showgrid=False, type="category", autorange="reversed"))
-    values = [[name, *_values(metric, contrast)] for name, contrast in zip(names, found, strict=True)]
-    fig.update_layout(meta={"table": {"heads": ["method", title, *VALUES], "rows": values}})
-    fig.update_xaxes(zerolinecolor=LIGHT["ink"], zerolinewidth=1)
-    for place, width, opacity in ((1, 2, 0.5), (0, 6, 0.35)):
-        ends = [_intervals(c)[place] or (c.gain.mean, c.gain.mean) for c in found]
-        _spans(fig, names, [(low * metric.factor, high * metric.factor) for low, high in ends], width, opacity)
-    fig.add_scatter(x=[c.gain.mean * metric.factor for c in found], y=names, mode="markers", showlegend=False)
+    metric, found, title = study.metric, [*contrasts.values()], difference_title(study.metric, what)
+    thick, thin = ([_intervals(c)[place] or (c.gain.mean, c.gain.mean) for c in found] for place in (0, 1))
+    fig = figure_of_intervals(
+        axis(title, **ZERO_LINE),
+        [*contrasts],
+        [c.gain.mean * metric.factor for c in found],
+        thick=[(low * metric.factor, high * metric.factor) for low, high in thick],
+        thin=[(low * metric.factor, high * metric.factor) for low, high in thin],
+        heads=["method", title, *VALUES],
+        values=[_values(metric, contrast) for contrast in found],
+    )
     states = [_state(study, c.method, c.other, c.sign, c.sign_alone, c.gain.mean) for c in found]
     fig.data[-1].update(marker=markers(states), text=[difference_text(metric, c) for c in found])
-    fig.data[-1].hovertemplate = "%{y}: %{text}<extra></extra>"
     return fig
 
 
@@ -75,28 +75,28 @@ def _race_forest(
     study: Study, found: Mapping[tuple[str, str], Bound | None], what: str, labels: Sequence[str]
 ) -> go.Figure | None:
     """Differences of pairs with their simultaneous intervals; colours follow the verdicts. labels: of the pairs."""
-    names = [escape(label) for label, bound in zip(labels, found.values(), strict=True) if bound is not None]
-    known = {pair: bound for pair, bound in found.items() if bound is not None}
+    known = {pair: (label, bound) for (pair, bound), label in zip(found.items(), labels, strict=True) if bound}
     if not known:
         return None
-    metric, bounds = study.metric, [*known.values()]
-    title = f"{what} by, {'points' if metric.share else metric.label}"
-    fig = figure(height_of(len(names)), xaxis=axis(title, zeroline=True))
-    fig.update_layout(yaxis=axis(showgrid=False, type="category", autorange="reversed"))
+    metric, title, bounds = study.metric, difference_title(study.metric, what), [bound for _, bound in known.values()]
     ends = [[b.low if isfinite(b.low) else b.mean, b.high if isfinite(b.high) else b.mean] for b in bounds]
-    shown = [
-        [metric.difference(b.mean), *map(metric.difference, e), str(b.seeds)] for b, e in zip(bounds, ends, strict=True)
-    ]
-    values = [[name, *own] for name, own in zip(names, shown, strict=True)]
-    fig.update_layout(meta={"table": {"heads": ["method", title, "from", "to", "seeds"], "rows": values}})
-    fig.update_xaxes(zerolinecolor=LIGHT["ink"], zerolinewidth=1)
-    _spans(fig, names, [(low * metric.factor, high * metric.factor) for low, high in ends], 6, 0.35)
+    shown = [[*map(metric.difference, (b.mean, *e)), str(b.seeds)] for b, e in zip(bounds, ends, strict=True)]
+    fig = figure_of_intervals(
+        axis(title, **ZERO_LINE),
+        [label for label, _ in known.values()],
+        [b.mean * metric.factor for b in bounds],
+        thick=[(low * metric.factor, high * metric.factor) for low, high in ends],
+        heads=["method", title, "from", "to", "seeds"],
+        values=shown,
+    )
     signs = [1 if b.low > 0 else -1 if b.high < 0 else 0 for b in bounds]
-    states = [_state(study, *p, sign, 0, b.mean) for (p, b), sign in zip(known.items(), signs, strict=True)]
-    fig.add_scatter(x=[b.mean * metric.factor for b in bounds], y=names, mode="markers", showlegend=False)
+    states = [_state(study, *pair, sign, 0, b.mean) for pair, b, sign in zip(known, bounds, signs, strict=True)]
     fig.data[-1].update(marker=markers(states), text=[f"{m} ({a} to {b})" for m, a, b, _ in shown])
-    fig.data[-1].hovertemplate = "%{y}: %{text}<extra></extra>"
     return fig
+
+
+def difference_title(metric: Metric, what: str) -> str:
+    return f"{what} by, {'points' if metric.share else metric.label}"
 
 
 def _state(study: Study, one: str, other: str, sign: int, alone: int, gain: float) -> tuple[int, int]:
@@ -104,17 +104,40 @@ def _state(study: Study, one: str, other: str, sign: int, alone: int, gain: floa
     return (0, 0) if (sign or alone) and doubts(study, one, other, gain) else (sign, alone)
 
 
-def _spans(
-    fig: go.Figure, names: Sequence[str], ends: Sequence[tuple[float, float]], width: float, opacity: float
-) -> None:
-    """One trace with a horizontal line per row. The axis ends beyond the lines, which would look cut off otherwise."""
-    x = [value for pair in ends for value in (*round_values(pair), None)]
-    y = [name for name in names for _ in range(3)]
-    line = {"color": with_opacity(LIGHT["muted"], opacity), "width": width}
-    fig.add_scatter(x=x, y=y, mode="lines", line=line, hoverinfo="skip", showlegend=False)
+Ends = Sequence[tuple[float, float]]
+ZERO_LINE = {"zeroline": True, "zerolinecolor": LIGHT["ink"], "zerolinewidth": 1}
+
+
+def figure_of_intervals(
+    xaxis: dict[str, Any],
+    labels: Sequence[str],
+    dots: Sequence[float],
+    thick: Ends,
+    heads: Sequence[str],
+    values: Sequence[Sequence[Any]],
+    thin: Ends = (),
+) -> go.Figure:
+    """A row per label with a dot on its intervals; the dots, which are without a verdict, are the last trace.
+
+    heads, values: the chart's table, without the labels. The axis ends beyond the lines, which would look cut off
+    otherwise.
+    """
+    names = [escape(label) for label in labels]
+    fig = figure_of_rows(height_of(len(names)), xaxis)
+    rows = [[name, *own] for name, own in zip(names, values, strict=True)]
+    fig.update_layout(meta={"table": {"heads": [*heads], "rows": rows}})
+    for ends, width, opacity in ((thin, 2, 0.5), (thick, 6, 0.35)):
+        if ends:
+            x = [value for pair in ends for value in (*round_values(pair), None)]
+            line = {"color": with_opacity(LIGHT["muted"], opacity), "width": width}
+            fig.add_scatter(x=x, y=[name for name in names for _ in range(3)], mode="lines", line=line)
+            fig.data[-1].update(hoverinfo="skip", showlegend=False)
     drawn = [value for trace in fig.data for value in trace.x if value is not None]
     air = 0.03 * (max(drawn) - min(drawn))
     fig.update_xaxes(autorangeoptions={"include": [min(drawn) - air, max(drawn) + air]})
+    fig.add_scatter(x=[*dots], y=names, mode="markers", marker={"color": LIGHT["ink"], "size": 10}, showlegend=False)
+    fig.data[-1].hovertemplate = "%{y}: %{text}<extra></extra>"
+    return fig
 
 
 def client_gains(study: Study, rows: Sequence[LeaderboardRow]) -> go.Figure | None:
@@ -129,20 +152,17 @@ def client_gains(study: Study, rows: Sequence[LeaderboardRow]) -> go.Figure | No
             gains[row.label] = metric.gain(paired[study.point], paired["local"])
     if not gains:
         return None
-    names, unit = [escape(label) for label in gains], "points" if metric.share else metric.label
-    xaxis = axis(f"gain of a client over local training, {unit}", zeroline=True)
-    fig = figure(height_of(len(gains)), xaxis=xaxis)
-    fig.update_layout(yaxis=axis(showgrid=False, type="category", autorange="reversed"))
-    fig.update_xaxes(zerolinecolor=LIGHT["ink"], zerolinewidth=1)
     at = [gain.quantile([0, 0.25, 0.5, 0.75, 1]).tolist() for gain in gains.values()]
-    heads = ["method", "least", "lower quartile", "median", "upper quartile", "most", "clients that gain"]
     share = [f"{100 * (gain > 0).mean():.0f} %" for gain in gains.values()]
-    values = [[name, *round_values(q), own] for name, q, own in zip(names, at, share, strict=True)]
-    fig.update_layout(meta={"table": {"heads": heads, "rows": values}})
-    _spans(fig, names, [(q[0], q[4]) for q in at], 2, 0.5)
-    _spans(fig, names, [(q[1], q[3]) for q in at], 6, 0.35)
-    fig.add_scatter(x=round_values(q[2] for q in at), y=names, mode="markers", showlegend=False)
-    fig.data[-1].update(marker={"color": LIGHT["ink"], "size": 10})  # medians have no verdict
+    fig = figure_of_intervals(
+        axis(f"gain of a client over local training, {'points' if metric.share else metric.label}", **ZERO_LINE),
+        [*gains],
+        round_values(q[2] for q in at),
+        thick=[(q[1], q[3]) for q in at],
+        thin=[(q[0], q[4]) for q in at],
+        heads=["method", "least", "lower quartile", "median", "upper quartile", "most", "clients that gain"],
+        values=[[*round_values(q), own] for q, own in zip(at, share, strict=True)],
+    )
     fig.data[-1].text = [f"{(gain > 0).sum()} of {len(gain)} clients gain" for gain in gains.values()]
     fig.data[-1].hovertemplate = "%{y}: median %{x:.3g}, %{text}<extra></extra>"
     return fig
@@ -176,8 +196,7 @@ def tuning_strip(study: Study, rows: Sequence[LeaderboardRow]) -> go.Figure | No
     if not tried:
         return None
     metric = study.metric
-    fig = figure(height_of(len(tried)), xaxis=axis(f"validation {metric.title}"))
-    fig.update_layout(yaxis=axis(showgrid=False, type="category", autorange="reversed"))
+    fig = figure_of_rows(height_of(len(tried)), axis(f"validation {metric.title}"))
     for label, entries in tried.items():
         known = [(entry, value) for entry in entries if (value := entry.scores.get("val")) is not None]
         chosen = study.plan.choices.get(label)

@@ -37,7 +37,7 @@ def round_values(values: Iterable[Any]) -> list[Any]:
 def method_curves(study: Study, point: str, limits: list[float]) -> go.Figure | None:
     """Test score over rounds at one point, one curve per method with the band from lowest to highest seed."""
     return _curves(
-        {method: (study.curves[method, point], study.colours[method], dash_of(method)) for method in study.metrics},
+        {method: (study.curves[method, point], study.colours[method]) for method in study.metrics},
         score_axis(study.metric, limits),
         hover(study.metric),
     )
@@ -48,7 +48,7 @@ def point_curves(study: Study) -> go.Figure | None:
     if study.method not in study.metrics:
         return None
     colours = {"after_agg": LIGHT["accent"], "after_fit": LIGHT["c1"], "global": LIGHT["c2"]}
-    curves = {name: (study.curves[study.method, p], colours[p], "solid") for p, name in POINT_NAMES.items()}
+    curves = {name: (study.curves[study.method, p], colours[p]) for p, name in POINT_NAMES.items()}
     return _curves(curves, score_axis(study.metric, curve_limits(study)), hover(study.metric))
 
 
@@ -65,7 +65,7 @@ def newcomer_curves(study: Study) -> go.Figure | None:
     if not known:
         return None
     limits = [min(curve["min"].min() for curve in known), max(curve["max"].max() for curve in known)]
-    shown = {m: (c.rename(columns={"epochs": "round"}), study.colours[m], dash_of(m)) for m, c in curves.items()}
+    shown = {m: (c.rename(columns={"epochs": "round"}), study.colours[m]) for m, c in curves.items()}
     fig = _curves(shown, score_axis(study.metric, limits), hover(study.metric))
     if fig is not None:
         ticks = sorted(set().union(*(curve["epochs"] for curve in known)))
@@ -80,67 +80,69 @@ def loss_curves(study: Study) -> go.Figure | None:
     if not highest:
         return None
     yaxis = axis("training loss", range=[-0.03 * max(highest), 1.05 * max(highest)])
-    shown = {method: (curve, study.colours[method], dash_of(method)) for method, curve in curves.items()}
+    shown = {method: (curve, study.colours[method]) for method, curve in curves.items()}
     return _curves(shown, yaxis, "%{y:.3g}")
 
 
 def tried_curves(study: Study) -> go.Figure | None:
     """Validation score over rounds of the subject's tuned points, the chosen one in front."""
     metric, plan = study.metric, study.plan
-    curves: dict[str, tuple[pd.DataFrame, str, str]] = {}
+    curves: dict[str, tuple[pd.DataFrame, str]] = {}
     for entry in plan.points():
         seeds = [e for e in plan.entries if (e.role, e.label, e.name) == (entry.role, entry.label, entry.name)]
         begun = [study.folder / e.path for e in seeds if is_run(study.folder / e.path)]
         frame = Records(*begun).metrics() if begun else pd.DataFrame()
         if len(frame) and len(curve := seed_curve(metric, frame, study.point, "val")):
             colour = LIGHT["c1"] if entry.values == plan.choices.get(entry.label) else LIGHT["quiet"]
-            curves[entry.name] = (curve, colour, "solid")
+            curves[entry.name] = (curve, colour)
     if len(curves) < 2:
         return None
-    limits = [min(c["mean"].min() for c, _, _ in curves.values()), max(c["mean"].max() for c, _, _ in curves.values())]
+    limits = [min(c["mean"].min() for c, _ in curves.values()), max(c["mean"].max() for c, _ in curves.values())]
     return _curves(curves, score_axis(metric, limits, "validation"), hover(metric), methods=False)
 
 
 def _curves(
-    curves: dict[str, tuple[pd.DataFrame, str, str]], yaxis: dict[str, Any], told: str, methods: bool = True
+    curves: dict[str, tuple[pd.DataFrame, str]], yaxis: dict[str, Any], told: str, methods: bool = True
 ) -> go.Figure | None:
-    """Draws curves by name with colour and dash; quiet ones are behind the others and without a band."""
-    curves = {name: (thin_out(curve), colour, dash) for name, (curve, colour, dash) in curves.items() if len(curve)}
+    """Draws curves by name with their colours; quiet ones are behind the others, and without a band if not methods."""
+    curves = {name: (thin_out(curve), colour) for name, (curve, colour) in curves.items() if len(curve)}
     if not curves:
         return None
-    fig = figure(360, xaxis=round_axis(max(curve["round"].max() for curve, _, _ in curves.values())), yaxis=yaxis)
+    fig = figure(360, xaxis=round_axis(max(curve["round"].max() for curve, _ in curves.values())), yaxis=yaxis)
     fig.update_layout(hovermode="x unified" if len(curves) <= MOST_UNIFIED else "closest")
-    for name, (curve, colour, dash) in sorted(curves.items(), key=lambda item: item[1][1] != LIGHT["quiet"]):
-        if methods or colour != LIGHT["quiet"]:
-            _band(fig, name, curve, colour)
-        _line(fig, name, curve["round"], curve["mean"], colour, dash)
-        fig.data[-1].hovertemplate = told
-    _label(fig, {name: (curve["mean"].iloc[-1], colour) for name, (curve, colour, _) in curves.items()})
+    for name, (curve, colour) in sorted(curves.items(), key=lambda item: is_loud(item[1][1])):
+        if methods or is_loud(colour):
+            add_band(fig, name, curve["round"], curve["min"], curve["max"], colour)
+        add_line(fig, name, curve["round"], curve["mean"], colour, hovertemplate=told)
+    _label(fig, {name: (curve["mean"].iloc[-1], colour) for name, (curve, colour) in curves.items()})
     return fig
 
 
-def _line(fig: go.Figure, name: str, x: pd.Series, y: pd.Series, colour: str, dash: str) -> None:
-    """Draws one curve; `meta` names its method, so that the reader can highlight it."""
-    quiet = colour == LIGHT["quiet"]
-    line = {"color": colour, "width": 1.2 if quiet else 2.4, "dash": dash}
-    fig.add_scatter(x=round_values(x), y=round_values(y), mode="lines+markers" if len(x) == 1 else "lines", line=line)
-    fig.data[-1].update(name=escape(name), meta={"method": name}, showlegend=not quiet)
+def is_loud(colour: str) -> bool:
+    """Whether a curve has a colour and a name of its own."""
+    return colour != LIGHT["quiet"]
 
 
-def _band(fig: go.Figure, name: str, curve: pd.DataFrame, colour: str) -> None:
-    if (curve["max"] - curve["min"]).max() == 0:
+def add_line(fig: go.Figure, name: str, x: Iterable[Any], y: Iterable[Any], colour: str, **more: Any) -> None:
+    """Draws one curve; `meta` names its method, so that the reader can highlight it. more: properties of the trace."""
+    places, loud = round_values(x), is_loud(colour)
+    line = {"color": colour, "width": 2.4 if loud else 1.2, "dash": dash_of(name)}
+    fig.add_scatter(x=places, y=round_values(y), mode="lines+markers" if len(places) == 1 else "lines", line=line)
+    fig.data[-1].update(name=escape(name), meta={"method": name}, showlegend=loud, **more)
+
+
+def add_band(fig: go.Figure, name: str, x: Iterable[Any], low: Iterable[Any], high: Iterable[Any], colour: str) -> None:
+    """Draws the band of a curve unless it has no width; that of a quiet one shows once a reader chooses its method."""
+    places, lower, upper = round_values(x), round_values(low), round_values(high)
+    if lower == upper:
         return
-    rounds = curve["round"].tolist()
-    edge = [*round_values(curve["max"]), *round_values(curve["min"])[::-1]]
-    fig.add_scatter(x=rounds + rounds[::-1], y=edge, fill="toself", fillcolor=with_opacity(colour, 0.14), mode="lines")
-    fig.data[-1].update(line={"width": 0}, hoverinfo="skip", showlegend=False, meta={"method": name, "band": True})
-    fig.data[-1].visible = colour != LIGHT["quiet"]
+    edge = {"x": places + places[::-1], "y": upper + lower[::-1], "mode": "lines", "line": {"width": 0}}
+    fig.add_scatter(**edge, fill="toself", fillcolor=with_opacity(colour, 0.14), hoverinfo="skip", showlegend=False)
+    fig.data[-1].update(meta={"method": name, "band": True}, visible=is_loud(colour))
 
 
 def _label(fig: go.Figure, ends: dict[str, tuple[float, str]]) -> None:
-    loud = [(escape(name), y, colour) for name, (y, colour) in ends.items() if colour != LIGHT["quiet"]]
-    if loud:
-        label_ends(fig, loud)
+    label_ends(fig, [(escape(name), y, colour) for name, (y, colour) in ends.items() if is_loud(colour)])
     downwards = sorted(ends, key=lambda name: -ends[name][0])
     for trace in fig.data:
         trace.legendrank = 1 + downwards.index(trace.meta["method"])
@@ -168,9 +170,9 @@ def cost_curves(study: Study, cost: str) -> go.Figure | None:
     limits = [score for so_far in {**known, **level}.values() for score in so_far["score"]]
     fig = figure(340, xaxis=axis(title, showgrid=False, **scaled), yaxis=score_axis(study.metric, limits))
     fig.update_layout(hovermode="closest")
-    for method in sorted(known, key=lambda method: study.colours[method] != LIGHT["quiet"]):
-        curve = thin_out(level.get(method, known[method]))
-        _line(fig, method, curve[cost] / scale, curve["score"], study.colours[method], dash_of(method))
-        fig.data[-1].hovertemplate = f"{escape(method)}<br>%{{x:.3g}} {unit}, {hover(study.metric)}<extra></extra>"
+    for method in sorted(known, key=lambda method: is_loud(study.colours[method])):
+        curve, told = thin_out(level.get(method, known[method])), f"%{{x:.3g}} {unit}, {hover(study.metric)}"
+        add_line(fig, method, curve[cost] / scale, curve["score"], study.colours[method])
+        fig.data[-1].hovertemplate = f"{escape(method)}<br>{told}<extra></extra>"
     _label(fig, {method: (so_far["score"].iloc[-1], study.colours[method]) for method, so_far in known.items()})
     return fig

@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 
 from fedbench.report.curves import round_values
 from fedbench.report.study import POINT_NAMES, Study
-from fedbench.report.theme import LIGHT, axis, figure, hover, score_axis, with_opacity
+from fedbench.report.theme import LIGHT, axis, figure, figure_of_rows, hover, score_axis, show_legend, with_opacity
 from fedbench.results.tables import BASELINE, clients_at
 from fedbench.tasks import Metric
 
@@ -46,13 +46,8 @@ def client_strip(study: Study) -> go.Figure | None:
         fig.data[-1].update(
             hovertemplate=f"%{{text}}<br>{hover(study.metric)} " + POINT_NAMES[point] + "<extra></extra>"
         )
-    fig.update_layout(showlegend=True, legend=legend())
+    show_legend(fig)
     return fig
-
-
-def legend() -> dict[str, object]:
-    """One line above the plot."""
-    return {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "font": {"size": 13, "color": LIGHT["ink"]}}
 
 
 def _segments(fig: go.Figure, xs: list[tuple[Any, ...]], ys: list[tuple[Any, ...]], colour: str, width: float) -> None:
@@ -108,14 +103,14 @@ def time_bars(study: Study) -> go.Figure | None:
     table = seconds(study)
     if table.empty or table.to_numpy().sum() == 0:
         return None
-    fig = figure(130 + (34 if len(table) <= 20 else 22) * len(table), barmode="stack", xaxis=axis("seconds per round"))
-    fig.update_layout(yaxis=axis(showgrid=False, autorange="reversed", type="category"))
+    height = 130 + (34 if len(table) <= 20 else 22) * len(table)
+    fig = figure_of_rows(height, axis("seconds per round"), barmode="stack")
     for phase, colour in PHASES.items():
         fig.add_bar(y=[escape(m) for m in table.index], x=round_values(table[phase]), orientation="h", name=phase)
         fig.data[-1].update(
             width=0.55, marker_color=LIGHT[colour], hovertemplate=f"{phase} %{{x:.3g}} s<extra></extra>"
         )
-    fig.update_layout(showlegend=True, legend={**legend(), "traceorder": "normal"}, margin_t=36)
+    show_legend(fig, traceorder="normal")
     return fig
 
 

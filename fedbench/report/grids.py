@@ -8,7 +8,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from fedbench.report.study import Study
-from fedbench.report.theme import LIGHT, SCALE, axis, figure, score_axis
+from fedbench.report.theme import LIGHT, SCALE, axis, figure, figure_of_rows, score_axis
 from fedbench.results.plan import Entry, point_name
 from fedbench.tasks import Metric
 
@@ -59,8 +59,8 @@ def heat_map(
     across, down = [str(v) for v in space[columns]], [str(v) for v in space[rows]]
     found = {(str(entry.values[rows]), str(entry.values[columns])): entry for entry in tried}
     z = [[_value(metric, found.get((row, column))) for column in across] for row in down]
-    fig = figure(96 + 54 * len(down), 16, xaxis=axis(escape(short_name(columns)), showgrid=False, type="category"))
-    fig.update_layout(yaxis=axis(escape(short_name(rows)), showgrid=False, type="category", autorange="reversed"))
+    fig = figure_of_rows(96 + 54 * len(down), axis(escape(short_name(columns)), showgrid=False, type="category"))
+    fig.update_yaxes(title_text=escape(short_name(rows)))
     scale = SCALE if metric.higher else [(1 - place, colour) for place, colour in reversed(SCALE)]
     fig.add_heatmap(x=across, y=down, z=z, colorscale=scale, zmin=limits[0], zmax=limits[1], xgap=3, ygap=3)
     form = "%{z:.1f}" if metric.share else "%{z:.3g}"

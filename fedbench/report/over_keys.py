@@ -8,12 +8,11 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from fedbench.report.curves import round_values
-from fedbench.report.figures import legend
+from fedbench.report.curves import add_band, add_line, is_loud
 from fedbench.report.parts import ChartSection, charts
 from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.survey import Survey
-from fedbench.report.theme import LIGHT, axis, dash_of, figure, hover, score_axis, with_opacity
+from fedbench.report.theme import axis, figure, hover, score_axis, show_legend
 from fedbench.report.typeset import sentence
 from fedbench.results.matrix import Setting
 from fedbench.results.plan import is_number, key_name, point_name, text_of
@@ -120,23 +119,18 @@ def score_lines(survey: Survey, points: Mapping[str, Sequence[Point]], xaxis: di
     }
     limits = [metric.factor * value for own in ends.values() for pair in own for value in pair]
     fig = figure(360, xaxis=xaxis, yaxis=score_axis(metric, limits), hovermode="closest")
-    for label in sorted(points, key=lambda label: colours[label] != LIGHT["quiet"]):
-        colour, loud = colours[label], colours[label] != LIGHT["quiet"]
-        places = [place for place, *_ in points[label]]
-        low, high = (round_values(metric.factor * pair[i] for pair in ends[label]) for i in (0, 1))
-        if loud and low != high:
-            band = {"fill": "toself", "fillcolor": with_opacity(colour, 0.14), "mode": "lines", "line": {"width": 0}}
-            fig.add_scatter(x=[*places, *reversed(places)], y=[*high, *reversed(low)], **band)
-            fig.data[-1].update(hoverinfo="skip", showlegend=False, meta={"method": label, "band": True})
-        line = {"color": colour, "width": 2.4 if loud else 1.2, "dash": dash_of(label)}
-        means = round_values(metric.factor * score.mean for _, score, _ in points[label])
-        fig.add_scatter(x=places, y=means, mode="lines+markers", line=line, name=escape(label), showlegend=loud)
-        fig.data[-1].update(meta={"method": label}, marker={"size": 8})
+    for label in sorted(points, key=lambda label: is_loud(colours[label])):
+        places, scores, more = zip(*points[label], strict=True)
+        low, high = ([metric.factor * pair[i] for pair in ends[label]] for i in (0, 1))
+        add_band(fig, label, places, low, high, colours[label])
+        means = [metric.factor * score.mean for score in scores]
+        add_line(fig, label, places, means, colours[label], mode="lines+markers", marker={"size": 8})
         fig.data[-1].hovertemplate = f"{escape(label)}: {hover(metric)}<extra></extra>"
-        if any(more := [escape(text) for *_, text in points[label]]):
-            fig.data[-1].update(text=more)
+        if any(more):
+            fig.data[-1].text = [*map(escape, more)]
             fig.data[-1].hovertemplate = f"{escape(label)}, %{{text}}: {hover(metric)}<extra></extra>"
-    return fig.update_layout(showlegend=True, legend=legend(), margin_t=36)
+    show_legend(fig)
+    return fig
 
 
 def axis_places(values: Sequence[Any]) -> tuple[list[float], list[str] | None]:

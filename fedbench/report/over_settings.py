@@ -6,12 +6,11 @@ from html import escape
 import pandas as pd
 import plotly.graph_objects as go
 
-from fedbench.report.comparisons import height_of
-from fedbench.report.curves import round_values
-from fedbench.report.figures import legend
+from fedbench.report.comparisons import figure_of_intervals
+from fedbench.report.curves import add_band, add_line, is_loud, round_values
 from fedbench.report.parts import ChartSection, charts
 from fedbench.report.survey import Survey
-from fedbench.report.theme import LIGHT, axis, figure, with_opacity
+from fedbench.report.theme import LIGHT, axis, figure, show_legend
 from fedbench.results.over_settings import Estimate, OverSettings
 from fedbench.results.quantities import plural
 from fedbench.tasks import Metric
@@ -81,23 +80,19 @@ def improvement(found: OverSettings) -> go.Figure:
 
 def _estimates(known: Mapping[str, Estimate], title: str, factor: float, middle: float) -> go.Figure:
     """Numbers by label with their intervals, the highest on top; a line where a method is as good as local training."""
-    ordered = sorted(known.items(), key=lambda item: -item[1].value)
-    names, found = [escape(label) for label, _ in ordered], [estimate for _, estimate in ordered]
-    fig = figure(height_of(len(names)), xaxis=axis(title))
-    fig.update_layout(yaxis=axis(showgrid=False, type="category", autorange="reversed"))
-    fig.add_vline(x=middle, line={"color": LIGHT["ink"], "width": 1})
-    ends = [(e.value, e.value) if e.low is None or e.high is None else (e.low, e.high) for e in found]
-    x = [value for low, high in ends for value in (*round_values([factor * low, factor * high]), None)]
-    line = {"color": with_opacity(LIGHT["muted"], 0.35), "width": 6}
-    fig.add_scatter(x=x, y=[name for name in names for _ in range(3)], mode="lines", line=line, hoverinfo="skip")
-    shown = [["" if v is None else f"{factor * v:.3g}" for v in (e.value, e.low, e.high)] for e in found]
-    fig.add_scatter(x=[factor * e.value for e in found], y=names, mode="markers")
-    fig.data[-1].update(
-        marker={"color": LIGHT["ink"], "size": 10}, text=[f"{v} ({a} to {b})" if a else v for v, a, b in shown]
+    found = dict(sorted(known.items(), key=lambda item: -item[1].value))
+    ends = [(e.value, e.value) if e.low is None or e.high is None else (e.low, e.high) for e in found.values()]
+    shown = [["" if v is None else f"{factor * v:.3g}" for v in (e.value, e.low, e.high)] for e in found.values()]
+    fig = figure_of_intervals(
+        axis(title),
+        [*found],
+        [factor * e.value for e in found.values()],
+        thick=[(factor * low, factor * high) for low, high in ends],
+        heads=["method", title, "from", "to"],
+        values=shown,
     )
-    fig.data[-1].hovertemplate = "%{y}: %{text}<extra></extra>"
-    rows = [[name, *own] for name, own in zip(names, shown, strict=True)]
-    fig.update_layout(meta={"table": {"heads": ["method", title, "from", "to"], "rows": rows}})
+    fig.data[-1].text = [f"{v} ({a} to {b})" if a else v for v, a, b in shown]
+    fig.add_vline(x=middle, line={"color": LIGHT["ink"], "width": 1})
     return fig
 
 
@@ -107,20 +102,12 @@ def profiles(found: OverSettings, metric: Metric, colours: Mapping[str, str]) ->
     x = round_values(factor * found.thresholds)
     fig = figure(360, xaxis=axis(f"gain over local training above, {unit}", showgrid=False))
     fig.update_layout(yaxis=axis("share of runs, %", range=[-2, 102]), hovermode="closest")
-    for label, own in sorted(found.profiles.items(), key=lambda item: colours[item[0]] != LIGHT["quiet"]):
-        colour, name = colours[label], escape(label)
-        loud = colour != LIGHT["quiet"]
-        if loud and found.seeds > 1:
-            edge = [*round_values(100 * own.high), *round_values(100 * own.low)[::-1]]
-            fig.add_scatter(x=x + x[::-1], y=edge, fill="toself", fillcolor=with_opacity(colour, 0.14), mode="lines")
-            fig.data[-1].update(line={"width": 0}, hoverinfo="skip", showlegend=False)
-            fig.data[-1].meta = {"method": label, "band": True}
-        line = {"color": colour, "width": 2.4 if loud else 1.2, "shape": "hv"}
-        fig.add_scatter(x=x, y=round_values(100 * own.shares), mode="lines", line=line, name=name, showlegend=loud)
-        fig.data[-1].update(
-            meta={"method": label}, hovertemplate=f"{name}: %{{y:.0f}} % above %{{x:.3g}}<extra></extra>"
-        )
-    fig.update_layout(showlegend=True, legend=legend(), margin_t=36)
+    for label, own in sorted(found.profiles.items(), key=lambda item: is_loud(colours[item[0]])):
+        if found.seeds > 1:
+            add_band(fig, label, x, 100 * own.low, 100 * own.high, colours[label])
+        add_line(fig, label, x, 100 * own.shares, colours[label], line_shape="hv")
+        fig.data[-1].hovertemplate = f"{escape(label)}: %{{y:.0f}} % above %{{x:.3g}}<extra></extra>"
+    show_legend(fig)
     shares = [round_values(100 * own.shares) for own in found.profiles.values()]
     rows = [list(line) for line in zip(x, *shares, strict=True)]
     fig.update_layout(meta={"table": {"heads": ["above", *map(escape, found.profiles)], "rows": rows}})

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 from fedbench.installation import install, missing
 from fedbench.report.grids import short_name
 from fedbench.report.study import Study
-from fedbench.report.theme import LIGHT, axis, figure
+from fedbench.report.theme import LIGHT, axis, figure, figure_of_rows
 from fedbench.results.plan import Entry, Plan, is_number, point_name, text_of
 from fedbench.silence import silence_logger
 from fedbench.tasks import Metric
@@ -126,8 +126,7 @@ def importance(points: Sequence[Entry], keys: Sequence[str]) -> dict[str, float]
 
 def bars(shares: dict[str, float]) -> go.Figure:
     """One bar per key, the most important on top."""
-    fig = figure(90 + 34 * len(shares), xaxis=axis("share of the variance, %", range=[0, 104]))
-    fig.update_layout(yaxis=axis(showgrid=False, type="category", autorange="reversed"))
+    fig = figure_of_rows(90 + 34 * len(shares), axis("share of the variance, %", range=[0, 104]))
     x, names = [100 * share for share in shares.values()], [escape(short_name(key)) for key in shares]
     fig.add_bar(x=x, y=names, orientation="h", marker={"color": LIGHT["accent"]}, width=0.6)
     fig.data[-1].update(

@@ -101,6 +101,18 @@ def figure(height: int = 340, right: int = 16, **layout: Any) -> go.Figure:
     )
 
 
+def figure_of_rows(height: int, xaxis: dict[str, Any], **layout: Any) -> go.Figure:
+    """An empty chart whose rows have names, the first on top."""
+    return figure(height, xaxis=xaxis, yaxis=axis(showgrid=False, type="category", autorange="reversed"), **layout)
+
+
+def show_legend(fig: go.Figure, **more: Any) -> None:
+    """Shows the legend in one line above the plot."""
+    font = {"size": 13, "color": LIGHT["ink"]}
+    place = {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "font": font, **more}
+    fig.update_layout(showlegend=True, legend=place, margin_t=36)
+
+
 def axis(title: str | None = None, **more: Any) -> dict[str, Any]:
     """A plain axis: thin grid, no zero line, no zoom (pages add it)."""
     return {
@@ -139,6 +151,8 @@ def label_ends(fig: go.Figure, ends: Sequence[tuple[str, float, str]]) -> None:
 
     The y axis needs its range set. On a narrow page a legend replaces them (`layout.meta`).
     """
+    if not ends:
+        return
     fig.update_layout(meta={"direct": True}, margin_r=20 + round(LETTER * max(len(name) for name, _, _ in ends)))
     low, high = fig.layout.yaxis.range
     height = fig.layout.height - fig.layout.margin.t - fig.layout.margin.b

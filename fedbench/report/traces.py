@@ -4,9 +4,18 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from fedbench.report.curves import round_values, thin_out
-from fedbench.report.figures import legend
 from fedbench.report.study import Study
-from fedbench.report.theme import LIGHT, SCALE, axis, figure, label_ends, round_axis, with_opacity
+from fedbench.report.theme import (
+    LIGHT,
+    SCALE,
+    axis,
+    figure,
+    figure_of_rows,
+    label_ends,
+    round_axis,
+    show_legend,
+    with_opacity,
+)
 
 MOST_LINES = 60
 MOST_CELLS = 20
@@ -105,7 +114,8 @@ def loss_lines(study: Study) -> go.Figure | None:
                 line = {"color": colour, "width": 2.2, "dash": "solid" if name == "private" else "dash"}
                 fig.add_scatter(x=mean.index.tolist(), y=mean.tolist(), mode="lines", line=line)
                 fig.data[-1].name = f"{name}, {group}" if flipped else name
-    fig.update_layout(showlegend=True, legend=legend(), hovermode="x unified")
+    fig.update_layout(hovermode="x unified")
+    show_legend(fig)
     return fig
 
 
@@ -143,8 +153,7 @@ def layer_bars(study: Study, name: str, title: str) -> go.Figure | None:
     rows = rows[rows["round"] == rows["round"].max()]
     shares = rows.groupby("name", sort=False)["value"].mean() * 100
     names = [layer.removeprefix(f"{name}/") for layer in shares.index]
-    fig = figure(90 + 24 * len(names), 48, xaxis=axis(title, rangemode="tozero"))
-    fig.update_layout(yaxis=axis(showgrid=False, autorange="reversed", type="category"), bargap=0.4)
+    fig = figure_of_rows(90 + 24 * len(names), axis(title, rangemode="tozero"), right=48, bargap=0.4)
     fig.add_bar(y=names, x=shares.tolist(), orientation="h", marker_color=LIGHT["accent"], texttemplate="%{x:.1f}")
     fig.data[-1].update(textposition="outside", cliponaxis=False, hovertemplate="%{y}: %{x:.2f} %<extra></extra>")
     return fig
@@ -161,8 +170,7 @@ def layer_map(study: Study) -> go.Figure | None:
                 index="round", columns="name", values="value", aggfunc="mean"
             )
             shown = thin_out(table)[layers].T * 100
-            fig = figure(110 + 24 * len(layers), 16, xaxis=axis("round", showgrid=False))
-            fig.update_layout(yaxis=axis(showgrid=False, autorange="reversed", type="category"))
+            fig = figure_of_rows(110 + 24 * len(layers), axis("round", showgrid=False))
             cells = [round_values(row) for row in shown.to_numpy().tolist()]
             fig.add_heatmap(x=shown.columns.tolist(), y=layers, z=cells, colorscale=SCALE, zmin=0)
             fig.data[-1].hovertemplate = f"%{{y}}, round %{{x}}: %{{z:.1f}} % {what}<extra></extra>"

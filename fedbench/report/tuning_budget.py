@@ -6,10 +6,10 @@ from html import escape
 import numpy as np
 import plotly.graph_objects as go
 
-from fedbench.report.curves import round_values
+from fedbench.report.curves import add_line, is_loud
 from fedbench.report.parts import Chart, charts
 from fedbench.report.study import Study
-from fedbench.report.theme import LIGHT, axis, dash_of, figure, hover, label_ends, score_axis
+from fedbench.report.theme import LIGHT, axis, figure, hover, label_ends, score_axis
 from fedbench.results.tuning_budget import BudgetCurve, tuning_budget
 
 
@@ -57,16 +57,13 @@ def budget_curves(study: Study, scores: Mapping[str, np.ndarray], split: str) ->
     limits = [float(value) for own in shown.values() for value in (own.min(), own.max())]
     fig = figure(340, xaxis=xaxis, yaxis=score_axis(metric, limits, split))
     fig.update_layout(hovermode="closest")
-    loud = []
     colours = {label: study.colours.get(label, LIGHT["quiet"]) for label in shown}
-    for label in sorted(shown, key=lambda label: colours[label] != LIGHT["quiet"]):
-        colour, own = colours[label], shown[label]
-        line = {"color": colour, "width": 1.2 if colour == LIGHT["quiet"] else 2.4, "dash": dash_of(label)}
-        fig.add_scatter(x=list(range(1, len(own) + 1)), y=round_values(own), mode="lines+markers", line=line)
-        fig.data[-1].update(name=escape(label), meta={"method": label}, showlegend=colour != LIGHT["quiet"])
-        fig.data[-1].hovertemplate = f"{escape(label)}<br>%{{x}} points: {hover(metric)}<extra></extra>"
-        if colour != LIGHT["quiet"]:
-            loud.append((escape(label), float(own[-1]), colour))
-    if loud:
-        label_ends(fig, loud)
+    for label in sorted(shown, key=lambda label: is_loud(colours[label])):
+        told = f"{escape(label)}<br>%{{x}} points: {hover(metric)}<extra></extra>"
+        numbers = range(1, len(shown[label]) + 1)
+        add_line(fig, label, numbers, shown[label], colours[label], mode="lines+markers", hovertemplate=told)
+    label_ends(
+        fig,
+        [(escape(label), float(own[-1]), colours[label]) for label, own in shown.items() if is_loud(colours[label])],
+    )
     return fig

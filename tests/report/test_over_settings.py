@@ -47,7 +47,8 @@ def test_profiles_fall_from_all_runs_to_none(found):
     (ditto,) = [trace for trace in fig.data if trace.name == "ditto"]
     assert (ditto.x[0], ditto.x[-1]) == (-10, 30)
     assert (ditto.y[0], ditto.y[50], ditto.y[60], ditto.y[-1]) == (100, 75, 75, 0)
-    assert [trace.meta["method"] for trace in fig.data if trace.fill] == ["ditto"]
+    bands = {trace.meta["method"]: trace.visible for trace in fig.data if trace.fill}
+    assert bands == {"fedper": False, "ditto": True}, "that of a quiet method shows once it is chosen"
     assert "101 rows of above, fedper, ditto" in describe_figure(fig)
 
 
