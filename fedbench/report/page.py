@@ -125,8 +125,8 @@ def chart_sections(study: Study, rows: Sequence[LeaderboardRow]) -> Iterator[Cha
         yield _curve_part(study)
         yield _client_part(study)
         yield _newcomer_part(study)
-        yield _lambda_part(study)
-        yield _mask_part(study)
+        yield traces.lambda_part(study)
+        yield traces.inside_part(study)
         yield _cost_part(study)
     yield _partition_part(study)
 
@@ -244,45 +244,6 @@ def _newcomer_part(study: Study) -> ChartSection:
     )
     made = charts(("newcomers", "", curves.newcomer_curves(study), ""), wide=True)
     return ChartSection("joining", "Newcomers over their local epochs", made, intro)
-
-
-def _lambda_part(study: Study) -> ChartSection:
-    lines = traces.lambda_lines(study)
-    made = charts(("lambda", "λ per client", lines, "")) + charts(
-        ("losses", "Loss on private and on public data", traces.loss_lines(study), "")
-    )
-    intro = "Weight of the consensus in each client's loss; near 0 the client trains alone. Mean over seeds."
-    return ChartSection("lambda", "Trust in the consensus", made if lines else [], intro)
-
-
-def _mask_part(study: Study) -> ChartSection:
-    name = next((name for name in traces.SHARES if (study.traces["name"] == name).any()), "")
-    share = traces.share_lines(study, name, f"{traces.SHARES.get(name)} of the parameters, %")
-    layers = traces.layer_bars(study, name, f"{traces.SHARES.get(name)} of the layer, %")
-    common = traces.layer_bars(study, "mask_agreement", "also selected by another client, %")
-    agree = traces.share_lines(study, "agreement", "agreement with the consensus, %")
-    consensus = traces.share_lines(study, "consensus_accuracy", "correct voted labels, %")
-    partners = traces.count_lines(study, "collaborators", "collaborators per client")
-    made = charts(
-        ("mask-share", "Share of parameters in the mask", share, ""),
-        ("mask-layers", "By layer, last round", layers, ""),
-        ("mask-rounds", "By layer over rounds", traces.layer_map(study), "Mean over clients and seeds."),
-        ("mask-agreement", "Agreement of masks by layer", common, "Last round."),
-        ("overlap", "Overlap of masks, %", traces.overlap_matrix(study), "Last round of the first seed."),
-        ("weights", "Weights of other clients, %", traces.weight_matrix(study), "Last round of the first seed."),
-        ("mixture", "Weights of the endpoints, %", traces.mixture_matrix(study), "Last round of the first seed."),
-        ("sensitivity", "Sensitivity of the classifier's rows, % of the highest", traces.head_sensitivity(study), ""),
-        ("collaborators", "Collaborators", partners, ""),
-        ("agreement", "Agreement with the consensus", agree, ""),
-        (
-            "consensus",
-            "Accuracy of the consensus",
-            consensus,
-            "Compared with the public set's labels, which no client learns from.",
-        ),
-        *((f"trace-{i}", name, lines, "") for i, (name, lines) in enumerate(traces.other_lines(study))),
-    )
-    return ChartSection("inside", f"Inside {study.method}", made, "Mean over clients; bands: lowest to highest client.")
 
 
 def _cost_part(study: Study) -> ChartSection:

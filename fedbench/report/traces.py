@@ -1,9 +1,14 @@
-"""Figures of method traces: lambda, losses, masks, overlap, collaborators. Read from traces.parquet."""
+"""Figures of what a method traced, read from traces.parquet.
+
+A trace is drawn by its form: NAME over rounds, NAME/LAYER as shares of layers, and NAME/NUMBER, of a client and another
+client, class or endpoint, as a matrix. Some have words of their own here, and those of fedmosaic a section.
+"""
 
 import pandas as pd
 import plotly.graph_objects as go
 
 from fedbench.report.curves import round_values, thin_out
+from fedbench.report.parts import ChartSection, charts
 from fedbench.report.study import Study
 from fedbench.report.theme import (
     LIGHT,
@@ -16,6 +21,7 @@ from fedbench.report.theme import (
     show_legend,
     with_opacity,
 )
+from fedbench.results.quantities import plural
 
 MOST_LINES = 60
 MOST_CELLS = 20
@@ -26,34 +32,67 @@ SHARES = {
     "trained_share": "trained share",
 }
 """Traces of masks and their labels; NAME/LAYER is the value within a layer."""
-DRAWN = (
-    "lambda",
-    "loss_private",
-    "loss_public",
-    *SHARES,
-    "mask_agreement",
-    "agreement",
-    "consensus_accuracy",
-    "collaborators",
-    "threshold",
-    "margin",
-    "changed",
-)
-"""Traces with their own figure, or that belong to another trace's figure."""
 LOCATION = "personal_location"
 """Traces named personal_location/LAYER: the share of all personal parameters that are in a layer."""
-PAIRS = ("weight", "head_weight")
-"""Traces named NAME/CLIENT: how much a client takes from another one."""
+IN_SECTION = ("lambda", "loss_private", "loss_public")
+"""Traces of the section on lambda."""
 
 
-def by_round(traces: pd.DataFrame, name: str) -> pd.DataFrame:
-    """A trace as rounds x clients, mean over seeds."""
-    rows = traces[(traces["name"] == name) & (traces["client"] >= 0)]
+def lambda_part(study: Study) -> ChartSection:
+    """What fedmosaic traces: the weight of the consensus, and the losses that it follows from."""
+    found = [("lambda", "λ per client", lambda_lines(study), "")]
+    found.append(("losses", "Loss on private and on public data", loss_lines(study), ""))
+    intro = "Weight of the consensus in each client's loss; near 0 the client trains alone. Mean over seeds."
+    return ChartSection("lambda", "Trust in the consensus", charts(*found) if found[0][2] else [], intro)
+
+
+def inside_part(study: Study) -> ChartSection:
+    """Everything else that a method traces."""
+    traces = study.traces
+    mask = next((name for name in SHARES if (traces["name"] == name).any()), "")
+    share, last = SHARES.get(mask, ""), "Last round of the first seed."
+    told = "Compared with the public set's labels, which no client learns from."
+    own = {
+        mask: ("mask-share", "Share of parameters in the mask", f"{share} of the parameters, %", 100, ""),
+        "collaborators": ("collaborators", "Collaborators", "collaborators per client", 1, ""),
+        "agreement": ("agreement", "Agreement with the consensus", "agreement with the consensus, %", 100, ""),
+        "consensus_accuracy": ("consensus", "Accuracy of the consensus", "correct voted labels, %", 100, told),
+    }
+    shares, *over_rounds = (
+        (name, title, lines(traces, trace, upright, factor), caption)
+        for trace, (name, title, upright, factor, caption) in own.items()
+    )
+    plain = [name for name in traces["name"].unique() if "/" not in name or name.startswith("logged/")]
+    others = sorted({*plain} - {*own, *SHARES, *IN_SECTION})
+    agreement = layer_bars(traces, "mask_agreement", "also selected by another client, %")
+    weights = matrix(traces, "weight", "takes from client") or matrix(traces, "head_weight", "takes from client")
+    mixture, rows = matrix(traces, "mixture", "endpoint"), matrix(traces, "head_sensitivity", "class", relative=True)
+    made = charts(
+        shares,
+        ("mask-layers", "By layer, last round", layer_bars(traces, mask, f"{share} of the layer, %"), ""),
+        ("mask-rounds", "By layer over rounds", layer_map(traces), "Mean over clients and seeds."),
+        ("mask-agreement", "Agreement of masks by layer", agreement, "Last round."),
+        ("overlap", "Overlap of masks, %", matrix(traces, "overlap", "other client"), last),
+        ("weights", "Weights of other clients, %", weights, last),
+        ("mixture", "Weights of the endpoints, %", mixture, last),
+        ("sensitivity", "Sensitivity of the classifier's rows, % of the highest", rows, ""),
+        *over_rounds,
+        *((f"trace-{i}", name.removeprefix("logged/"), lines(traces, name), "") for i, name in enumerate(others)),
+    )
+    return ChartSection("inside", f"Inside {study.method}", made, "Mean over clients; bands: lowest to highest client.")
+
+
+def by_round(traces: pd.DataFrame, name: str, server: bool = False) -> pd.DataFrame:
+    """A trace as rounds x clients, mean over seeds; of the server as a single column."""
+    rows = traces[(traces["name"] == name) & ((traces["client"] < 0) == server)]
     return thin_out(rows.pivot_table(index="round", columns="client", values="value", aggfunc="mean"))
 
 
 def lambda_lines(study: Study) -> go.Figure | None:
-    """Lambda over rounds, one line per client; clients with permuted labels are highlighted and named."""
+    """Lambda over rounds, one line per client; clients with permuted labels are highlighted and named.
+
+    The others are named once, or, if there are a few and none is flipped, each.
+    """
     table = by_round(study.traces, "lambda")
     if table.empty:
         return None
@@ -63,35 +102,24 @@ def lambda_lines(study: Study) -> go.Figure | None:
     top = max(1.0, float(table[[*flipped, *others]].max().max()))
     yaxis = axis("λ, weight of the consensus", range=[-0.03 * top, 1.06 * top])
     fig = figure(360, yaxis=yaxis, xaxis=round_axis(table.index.max()))
+    quiet, loud = {"color": with_opacity(LIGHT["accent"], 0.55), "width": 1.6}, {"color": LIGHT["alarm"], "width": 3.2}
     for client in [*others, *flipped]:
-        _line(fig, table[client].dropna(), client, client in flipped)
-    if flipped and others:
-        fig.data[0].update(name=_name_of_others(flipped, others), showlegend=True)
-    label_ends(fig, _lambda_names(table, flipped, others))
-    return fig
-
-
-def _line(fig: go.Figure, values: pd.Series, client: int, stands_out: bool) -> None:
-    colour, width = (LIGHT["alarm"], 3.2) if stands_out else (with_opacity(LIGHT["accent"], 0.55), 1.6)
-    fig.add_scatter(x=values.index.tolist(), y=values.tolist(), mode="lines", line={"color": colour, "width": width})
-    fig.data[-1].update(name=f"client {client}: flipped", showlegend=stands_out)
-    fig.data[-1].hovertemplate = f"client {client}<br>round %{{x}}: λ = %{{y:.3f}}<extra></extra>"
-
-
-def _lambda_names(table: pd.DataFrame, flipped: list[int], others: list[int]) -> list[tuple[str, float, str]]:
-    """Names for the flipped clients and, once, for the rest; without flipped clients, for all of a few."""
+        values, stands_out = table[client].dropna(), client in flipped
+        line = loud if stands_out else quiet
+        fig.add_scatter(x=values.index.tolist(), y=values.tolist(), mode="lines", line=line)
+        fig.data[-1].update(name=f"client {client}: flipped", showlegend=stands_out)
+        fig.data[-1].hovertemplate = f"client {client}<br>round %{{x}}: λ = %{{y:.3f}}<extra></extra>"
     last = table.ffill().iloc[-1]
-    names = [(f"client {c}: flipped", float(last[c]), LIGHT["alarm"]) for c in flipped]
-    if not others:
-        return names
-    if flipped or len(others) > 12:
-        return [*names, (_name_of_others(flipped, others), float(last[others].median()), LIGHT["accent"])]
-    return [(f"client {c}", float(last[c]), LIGHT["accent"]) for c in others]
-
-
-def _name_of_others(flipped: list[int], others: list[int]) -> str:
-    count = f"{len(others)} client{'s' if len(others) > 1 else ''}"
-    return f"other {count}" if flipped else f"all {count}"
+    names = [(f"client {client}: flipped", float(last[client]), LIGHT["alarm"]) for client in flipped]
+    together = f"{'other' if flipped else 'all'} {plural(len(others), 'client')}"
+    if flipped and others:
+        fig.data[0].update(name=together, showlegend=True)
+    if others and (flipped or len(others) > 12):
+        names.append((together, float(last[others].median()), LIGHT["accent"]))
+    elif others:
+        names = [(f"client {client}", float(last[client]), LIGHT["accent"]) for client in others]
+    label_ends(fig, names)
+    return fig
 
 
 def loss_lines(study: Study) -> go.Figure | None:
@@ -100,7 +128,7 @@ def loss_lines(study: Study) -> go.Figure | None:
     if any(table.empty for table in tables.values()):
         return None
     last = max(table.index.max() for table in tables.values())
-    fig = figure(360, 16, xaxis=round_axis(last), yaxis=axis("loss", rangemode="tozero"))
+    fig = figure(360, xaxis=round_axis(last), yaxis=axis("loss", rangemode="tozero"))
     for name, table in tables.items():
         known = [int(client) for client in table.columns]
         flipped = [client for client in study.flipped_clients if client in known]
@@ -119,20 +147,18 @@ def loss_lines(study: Study) -> go.Figure | None:
     return fig
 
 
-def share_lines(study: Study, name: str, title: str) -> go.Figure | None:
-    """A share over rounds in %: the mean over clients, with the band from lowest to highest client."""
-    return _mean_with_band(_clients_or_server(study.traces, name) * 100, title, " %")
+def lines(traces: pd.DataFrame, name: str, title: str = "", factor: float = 1) -> go.Figure | None:
+    """A trace over rounds: the mean over clients, with the band from lowest to highest, or the server's value.
 
-
-def count_lines(study: Study, name: str, title: str) -> go.Figure | None:
-    """A count over rounds: the mean over clients, with the band from lowest to highest client."""
-    return _mean_with_band(by_round(study.traces, name), title, "")
-
-
-def _mean_with_band(table: pd.DataFrame, title: str, unit: str) -> go.Figure | None:
+    factor: 100 for shares, which are in %.
+    """
+    table = by_round(traces, name)
+    if table.empty:
+        table = by_round(traces, name, server=True)
     if table.empty:
         return None
-    fig = figure(300, 16, xaxis=round_axis(table.index.max()), yaxis=axis(title, rangemode="tozero"))
+    table = table * factor
+    fig = figure(300, xaxis=round_axis(table.index.max()), yaxis=axis(title, rangemode="tozero"))
     rounds, low, high = table.index.tolist(), table.min(axis=1).tolist(), table.max(axis=1).tolist()
     fig.add_scatter(
         x=rounds + rounds[::-1], y=high + low[::-1], fill="toself", fillcolor=with_opacity(LIGHT["accent"], 0.14)
@@ -141,13 +167,13 @@ def _mean_with_band(table: pd.DataFrame, title: str, unit: str) -> go.Figure | N
     fig.add_scatter(
         x=rounds, y=table.mean(axis=1).tolist(), mode="lines", line={"color": LIGHT["accent"], "width": 2.4}
     )
-    fig.data[-1].hovertemplate = f"round %{{x}}: %{{y:.3g}}{unit}<extra></extra>"
+    fig.data[-1].hovertemplate = f"round %{{x}}: %{{y:.3g}}{' %' if factor == 100 else ''}<extra></extra>"
     return fig
 
 
-def layer_bars(study: Study, name: str, title: str) -> go.Figure | None:
+def layer_bars(traces: pd.DataFrame, name: str, title: str) -> go.Figure | None:
     """The share in each layer in the last round, in %: mean over clients and seeds, in layer order."""
-    rows = study.traces[study.traces["name"].str.startswith(f"{name}/")]
+    rows = traces[traces["name"].str.startswith(f"{name}/")]
     if rows.empty:
         return None
     rows = rows[rows["round"] == rows["round"].max()]
@@ -159,10 +185,10 @@ def layer_bars(study: Study, name: str, title: str) -> go.Figure | None:
     return fig
 
 
-def layer_map(study: Study) -> go.Figure | None:
+def layer_map(traces: pd.DataFrame) -> go.Figure | None:
     """The share of a layer, or of all personal parameters, in the mask: layers x rounds, over clients and seeds."""
     for name in (LOCATION, *SHARES):
-        rows = study.traces[study.traces["name"].str.startswith(f"{name}/")]
+        rows = traces[traces["name"].str.startswith(f"{name}/")]
         if len(rows) and rows["round"].nunique() > 1:
             what = "of all personal parameters" if name == LOCATION else SHARES[name]
             layers = [layer.removeprefix(f"{name}/") for layer in rows["name"].unique()]
@@ -174,73 +200,43 @@ def layer_map(study: Study) -> go.Figure | None:
             cells = [round_values(row) for row in shown.to_numpy().tolist()]
             fig.add_heatmap(x=shown.columns.tolist(), y=layers, z=cells, colorscale=SCALE, zmin=0)
             fig.data[-1].hovertemplate = f"%{{y}}, round %{{x}}: %{{z:.1f}} % {what}<extra></extra>"
-            fig.data[-1].colorbar = {"title": {"text": "%"}, "thickness": 10, "outlinewidth": 0}
+            fig.data[-1].colorbar = PERCENT
             return fig
     return None
 
 
-def head_sensitivity(study: Study) -> go.Figure | None:
-    """The sensitivity of each class's classifier row, in % of the client's most sensitive: clients x classes."""
-    table = _by_other(study, "head_sensitivity")
-    return None if table.empty else _matrix(table.div(table.max(axis=1), axis=0) * 100, "class")
+def matrix(traces: pd.DataFrame, name: str, across: str, relative: bool = False) -> go.Figure | None:
+    """Traces NAME/NUMBER of the clients in the last round of the first seed, in %: clients x numbers.
 
-
-def overlap_matrix(study: Study) -> go.Figure | None:
-    """The overlap of two clients' masks in the last round of the first seed, clients x clients."""
-    table = _by_other(study, "overlap")
-    return None if table.empty else _matrix(table * 100, "other client")
-
-
-def weight_matrix(study: Study) -> go.Figure | None:
-    """How much a client's model takes from each other in the last round of the first seed, clients x clients."""
-    for name in PAIRS:
-        table = _by_other(study, name)
-        if not table.empty:
-            return _matrix(table * 100, "takes from client")
-    return None
-
-
-def mixture_matrix(study: Study) -> go.Figure | None:
-    """Each client's point in the simplex of endpoints in the last round of the first seed, clients x endpoints."""
-    table = _by_other(study, "mixture")
-    return None if table.empty else _matrix(table * 100, "endpoint")
-
-
-def other_lines(study: Study) -> list[tuple[str, go.Figure | None]]:
-    """Every other trace over rounds by name: the mean over clients and its band, or the server's value."""
-    names = [n for n in study.traces["name"].unique() if n not in DRAWN and ("/" not in n or n.startswith("logged/"))]
-    return [
-        (name.removeprefix("logged/"), _mean_with_band(_clients_or_server(study.traces, name), "", ""))
-        for name in sorted(names)
-    ]
-
-
-def _clients_or_server(traces: pd.DataFrame, name: str) -> pd.DataFrame:
-    table = by_round(traces, name)
-    if not table.empty:
-        return table
-    rows = traces[traces["name"] == name]
-    return rows.pivot_table(index="round", columns="client", values="value", aggfunc="mean")
-
-
-def _by_other(study: Study, name: str) -> pd.DataFrame:
-    """Traces NAME/NUMBER of the last round of the first seed, clients x numbers."""
-    rows = study.traces[study.traces["name"].str.startswith(f"{name}/") & (study.traces["client"] >= 0)]
+    relative: to the highest of each client.
+    """
+    rows = traces[traces["name"].str.startswith(f"{name}/") & (traces["client"] >= 0)]
+    if rows.empty:
+        return None
     rows = rows[rows["seed"] == rows["seed"].min()]
     rows = rows[rows["round"] == rows["round"].max()]
     other = rows["name"].str.removeprefix(f"{name}/").astype(int)
-    return rows.assign(other=other).pivot_table(index="client", columns="other", values="value")
-
-
-def _matrix(table: pd.DataFrame, across: str) -> go.Figure:
-    names = [[str(c) for c in table.columns], [str(c) for c in table.index]]
-    cells = [[None if pd.isna(v) else v for v in row] for row in table.to_numpy().tolist()]
-    side = min(560, 110 + 30 * len(cells))
-    fig = figure(side, 16, xaxis=axis(across, showgrid=False, type="category"))
-    fig.update_layout(yaxis=axis("client", showgrid=False, autorange="reversed", type="category"))
+    table = rows.assign(other=other).pivot_table(index="client", columns="other", values="value")
+    if relative:
+        table = table.div(table.max(axis=1), axis=0)
+    cells = (table * 100).astype(object).where(table.notna(), None).to_numpy().tolist()
+    fig = figure_of_rows(min(560, 110 + 30 * len(cells)), axis(across, showgrid=False, type="category"))
+    fig.update_yaxes(title_text="client")
     text = "%{z:.0f}" if len(cells) <= MOST_CELLS else None
-    fig.add_heatmap(x=names[0], y=names[1], z=cells, colorscale=SCALE, texttemplate=text, xgap=1, ygap=1)
+    fig.add_heatmap(
+        x=[*map(str, table.columns)],
+        y=[*map(str, table.index)],
+        z=cells,
+        colorscale=SCALE,
+        colorbar=PERCENT,
+        showscale=text is None,
+        texttemplate=text,
+        xgap=1,
+        ygap=1,
+    )
     fig.data[-1].update(hovertemplate=f"client %{{y}}, {across} %{{x}}: %{{z:.1f}} %<extra></extra>", hoverongaps=False)
-    fig.data[-1].colorbar = {"title": {"text": "%"}, "thickness": 10, "outlinewidth": 0}
-    fig.data[-1].showscale = text is None
     return fig
+
+
+PERCENT = {"title": {"text": "%"}, "thickness": 10, "outlinewidth": 0}
+"""The bar of colours."""

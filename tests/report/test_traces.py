@@ -21,13 +21,15 @@ def test_whatever_a_method_traces_is_drawn(make_run: Make) -> None:
     rows += [(0, r, c, "mixture/0", 0.5) for r in (1, 2) for c in range(3)]
     rows += [(0, r, c, "epsilon", r + c) for r in (1, 2) for c in range(3)]
     rows += [(0, r, -1, "live_share", 0.3 * r) for r in (1, 2)] + [(0, 1, -1, "live_share/head", 0.3)]
+    rows += [(0, r, -1, "threshold", 0.1 * r) for r in (1, 2)]
     write_traces(folder, rows)
     charts = page_of(folder).charts
     assert {"weights", "mixture", "trace-0", "trace-1"} <= set(charts)
     assert charts["weights"]["data"][0]["z"] == [[None, 20, None], [None, None, 20], [20, None, None]]
     assert charts["trace-0"]["data"][1]["y"] == [2.0, 3.0]  # epsilon: the mean over clients
     assert charts["trace-1"]["data"][1]["y"] == [0.3, 0.6]
-    assert "trace-2" not in charts
+    assert charts["trace-2"]["data"][1]["y"] == [0.1, 0.2]
+    assert "trace-3" not in charts
 
 
 def test_where_personal_numbers_lie_is_drawn_over_rounds(make_run: Make) -> None:
