@@ -59,10 +59,11 @@ class PrintedExit(SystemExit):
     """Exit after printing, for example after --help."""
 
 
-def command(body: Main, continues: bool = False) -> Callable[..., int]:
+def command(body: Main, continues: bool = False, usage: str = "") -> Callable[..., int]:
     """Wraps a command's main: reports a user's mistake in one line on stderr and always returns an exit code.
 
-    continues: whether the same command continues what a signal has ended.
+    continues: whether the same command continues what a signal has ended. usage: the text of --help of a command that
+    takes no keys of the configuration; its body gets neither this flag nor --debug.
     """
 
     @wraps(body)
@@ -72,7 +73,10 @@ def command(body: Main, continues: bool = False) -> Callable[..., int]:
         debug = "--debug" in arguments
         try:
             with log_to_stderr(), interruption() as signals:
-                return body(arguments)
+                if usage and not {"-h", "--help"}.isdisjoint(arguments):
+                    print(usage)
+                    return OK
+                return body([word for word in arguments if word != "--debug"] if usage else arguments)
         except RunError as error:
             if debug and error.__cause__ is not None:  # in this process: as it was raised, for a debugger
                 raise error.__cause__ from None
@@ -93,7 +97,7 @@ def command(body: Main, continues: bool = False) -> Callable[..., int]:
         except PrintedExit:
             return OK
         except SystemExit as stop:  # a user's code exited, so the command has not finished
-            if "--debug" in arguments:
+            if debug:
                 traceback.print_exc()
             print(f"fedbench: error: {exit_text(stop)}", file=sys.stderr)
             return MISTAKE

@@ -2,6 +2,7 @@
 
 from argparse import SUPPRESS, ArgumentParser
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -44,22 +45,17 @@ FOLDER = ("report", "figure", "table", "watch", "export", "metrics", "wandb")
 """Commands whose first word is the folder of a study."""
 LISTS_METHODS = ("methods", "baselines")
 """Flags whose values are names of methods."""
-METRICS = Flag("metrics", "metrics of the task, or package.module:function", "NAME,...", many=True)
 PLACES = {"FILE": shtab.FILE, "DIR": shtab.DIRECTORY, "PATH": shtab.FILE}
 UNQUOTED = str.maketrans("", "", "`$\"'\\")
 """Signs of descriptions that shells might read as code."""
 
 
-@command
+@partial(command, usage=USAGE)
 def main(argv: list[str]) -> int:
     """Prints the script. Raises ConfigError for another shell."""
-    words = [word for word in argv if word != "--debug"]
-    if "-h" in words or "--help" in words:
-        print(USAGE)
-        return OK
-    if len(words) != 1 or words[0] not in SHELLS:
-        raise ConfigError(f"{' '.join(['completion', *words])}: {nearest(words[0] if words else '', SHELLS)}")
-    print(shtab.complete(parser(), words[0]))
+    if len(argv) != 1 or argv[0] not in SHELLS:
+        raise ConfigError(f"{' '.join(['completion', *argv])}: {nearest(argv[0] if argv else '', SHELLS)}")
+    print(shtab.complete(parser(), argv[0]))
     return OK
 
 
@@ -103,9 +99,8 @@ def _add(own: ArgumentParser, name: str, help: str, nargs: Any, choices: Iterabl
 def _flags(command: str, module: ModuleType) -> dict[str, dict[str, Any]]:
     """The flags of a command by name: those in its FLAGS, and the keys where it reads a configuration."""
     takes_keys = getattr(module, "parse", None) is parse
-    found = getattr(module, "FLAGS", (METRICS,) if command == "metrics" else ())
-    given: Iterable[Flag] = found.values() if isinstance(found, Mapping) else found
-    flags = {flag.name: _of_flag(flag) for flag in (*given, *(COMMON if takes_keys else ()))}
+    given: Iterable[Flag] = (*getattr(module, "FLAGS", ()), *(COMMON if takes_keys else ()))
+    flags = {flag.name: _of_flag(flag) for flag in given}
     for key in CONFIG_KEYS if takes_keys else ():
         if command != "wandb" or key.startswith("wandb."):
             flags.setdefault(flag_of(key), _of_key(key))

@@ -6,6 +6,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 
@@ -41,15 +42,11 @@ class Finding:
         return f"{mark:<6} {self.name:<14} {self.text}" + (f": {self.remedy}" if self.remedy else "")
 
 
-@command
+@partial(command, usage=USAGE)
 def main(argv: list[str]) -> int:
     """Prints a line per check."""
-    asked = [word for word in argv if word != "--debug"]
-    if "-h" in asked or "--help" in asked:
-        print(USAGE)
-        return OK
-    if asked:
-        raise ConfigError(f"doctor {' '.join(asked)}: takes no arguments")
+    if argv:
+        raise ConfigError(f"doctor {' '.join(argv)}: takes no arguments")
     if _print_all(check_packages()):
         return FAILED  # the other checks need these packages
     loading("looking at the machine")

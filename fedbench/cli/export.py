@@ -1,9 +1,11 @@
 """`fedbench export RUN --client N`: a kept model for use without the run, or without fedbench."""
 
+from functools import partial
+
 from fedbench.cli import OK, command
-from fedbench.cli.flags import COMMON, Flag, read
+from fedbench.cli.flags import Flag
 from fedbench.cli.lines import loading
-from fedbench.cli.parse import study_folder
+from fedbench.cli.parse import read_flags
 from fedbench.errors import ConfigError
 
 USAGE = """usage: fedbench export RUN --client N [--point POINT] [--seed S] [--format FORMAT] [--out DIR]
@@ -27,19 +29,12 @@ FLAGS = (
     Flag("format", "format", "FORMAT", choices=("safetensors", "torch.export", "onnx")),
     Flag("out", "folder", "DIR"),
 )
-KNOWN = {flag.name: flag for flag in (*FLAGS, *COMMON) if flag in FLAGS or flag.name == "debug"}
 
 
-@command
+@partial(command, usage=USAGE)
 def main(argv: list[str]) -> int:
     """Exports and says where, and how far the program's outputs are from fedbench's."""
-    if "-h" in argv or "--help" in argv:
-        print(USAGE)
-        return OK
-    folder = study_folder(argv, "export")
-    asked, pairs = read(argv[1:], KNOWN)
-    if pairs:
-        raise ConfigError(f"--{next(iter(pairs))}: export takes {', '.join(f'--{flag.name}' for flag in FLAGS)}")
+    folder, asked = read_flags(argv, "export", FLAGS)
     if asked.client is None:
         raise ConfigError(f"export: whose model? fedbench export {folder} --client 3, or --client global")
     client = asked.client if asked.client == "global" else whole_number("client", asked.client)

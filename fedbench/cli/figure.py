@@ -1,11 +1,13 @@
 """`fedbench figure DIR`: draws a figure of a study for a paper."""
 
 import logging
+from functools import partial
 from pathlib import Path
 
 from fedbench.cli import OK, command
 from fedbench.cli.flags import Flag
-from fedbench.cli.paper import METHODS, is_help, read_flags, shown_methods, usage_text
+from fedbench.cli.paper import METHODS, shown_methods, usage_text
+from fedbench.cli.parse import read_flags
 from fedbench.errors import ConfigError
 from fedbench.installation import require
 
@@ -20,12 +22,9 @@ FLAGS = (
 )
 
 
-@command
+@partial(command, usage=usage_text("figure", ABOUT, FLAGS))
 def main(argv: list[str]) -> int:
     """Writes the figure and prints its path. Raises ConfigError."""
-    if is_help(argv):
-        print(usage_text("figure", ABOUT, FLAGS))
-        return OK
     folder, asked = read_flags(argv, "figure", FLAGS)
     shown, width = shown_methods(asked), _width(asked.width)
     file = Path(asked.out).expanduser() if asked.out else None

@@ -4,6 +4,7 @@ import inspect
 import sys
 import textwrap
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 from fedbench.cli import OK, command
@@ -19,17 +20,13 @@ USAGE = (
 )
 
 
-@command
+@partial(command, usage=USAGE)
 def main(argv: list[str]) -> int:
     """Prints the table, or one method's options."""
-    asked = [word for word in argv if word != "--debug"]
-    if "-h" in asked or "--help" in asked:
-        print(USAGE)
-    elif len(asked) > 1 or any(name.startswith("-") for name in asked):
-        raise ConfigError(f"methods {' '.join(asked)}: give at most one name, for example `fedbench methods fedcac`")
-    else:
-        loading("which methods use")
-        print("\n".join(_describe_method(asked[0]) if asked else _list_methods()))
+    if len(argv) > 1 or any(name.startswith("-") for name in argv):
+        raise ConfigError(f"methods {' '.join(argv)}: give at most one name, for example `fedbench methods fedcac`")
+    loading("which methods use")
+    print("\n".join(_describe_method(argv[0]) if argv else _list_methods()))
     return OK
 
 

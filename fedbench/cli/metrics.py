@@ -1,12 +1,13 @@
 """`fedbench metrics DIR --metrics NAME,...`: scores kept predictions by any metric, without training."""
 
 import re
-from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from fedbench.cli import OK, command
+from fedbench.cli.flags import Flag, split_words
 from fedbench.cli.lines import loading
-from fedbench.cli.parse import study_folder
+from fedbench.cli.parse import read_flags
 from fedbench.errors import ConfigError
 
 USAGE = """usage: fedbench metrics DIR --metrics NAME[,NAME...]
@@ -14,19 +15,19 @@ USAGE = """usage: fedbench metrics DIR --metrics NAME[,NAME...]
 Scores the predictions that a run, or the final runs of a study, kept with --save-predictions: metrics of the task, or
 package.module:function. Prints a table: mean over clients, worst tenth of clients, and pooled over the test samples of
 all clients, each as mean over seeds. Writes metrics-NAME.csv with every client's value into DIR."""
+FLAGS = (Flag("metrics", "metrics of the task, or package.module:function", "NAME,...", many=True),)
 UNUSUAL = re.compile(r"[^\w.-]+")
 """Characters that file names do without."""
 COLUMNS = ["metric", "method", "point", "seeds", "mean", "worst tenth", "pooled"]
 
 
-@command
+@partial(command, usage=USAGE)
 def main(argv: list[str]) -> int:
     """Prints the table and writes a CSV file for each metric. Raises ConfigError."""
-    words = [word for word in argv if word != "--debug"]
-    if "-h" in words or "--help" in words:
-        print(USAGE)
-        return OK
-    folder, names = study_folder(words, "metrics"), list(_metric_names(words[1:]))
+    folder, asked = read_flags(argv, "metrics", FLAGS)
+    names = list(dict.fromkeys(split_words(asked.metrics)))
+    if not names:
+        raise ConfigError("metrics: name some, for example `fedbench metrics results/run/NAME --metrics f1_macro`")
     loading("computing the metrics")
     from fedbench.studies.rescore import rescore, summary
 
@@ -40,17 +41,6 @@ def main(argv: list[str]) -> int:
         own.assign(client=own["client"].map(lambda client: "all" if client < 0 else client)).to_csv(path, index=False)
         print(path)
     return OK
-
-
-def _metric_names(words: list[str]) -> Iterator[str]:
-    """The names after --metrics, each once. Raises ConfigError."""
-    found = [word for given in words for word in given.removeprefix("--metrics=").split(",") if word]
-    names = [word for word in found if word != "--metrics"]
-    if unknown := next((word for word in names if word.startswith("-")), None):
-        raise ConfigError(f"unknown flag {unknown}: fedbench metrics DIR --metrics NAME,...")
-    if not names or not words[0].startswith("--metrics"):
-        raise ConfigError("metrics: name some, for example `fedbench metrics results/run/NAME --metrics f1_macro`")
-    yield from dict.fromkeys(names)
 
 
 def _format_value(value: Any) -> str:

@@ -2,13 +2,11 @@
 
 from argparse import Namespace
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-from fedbench.cli.flags import Flag, read, split_words
+from fedbench.cli.flags import Flag, split_words
 from fedbench.cli.help import table_lines
-from fedbench.cli.parse import study_folder
-from fedbench.errors import ConfigError, nearest
+from fedbench.errors import ConfigError
 from fedbench.methods import split_names
 
 METHODS = (
@@ -16,21 +14,6 @@ METHODS = (
     Flag("names", "what methods are called, for example fedcac=FedCAC", "NAME=TEXT,...", many=True),
 )
 ALWAYS = (Flag("debug", "show the stack trace of an error"), Flag("help", "show this list"))
-
-
-def read_flags(argv: Sequence[str], command: str, flags: Sequence[Flag]) -> tuple[Path, Namespace]:
-    """The folder of the study and the flags. Raises ConfigError."""
-    folder = study_folder(argv, command)
-    known = {flag.name: flag for flag in (*flags, *ALWAYS)}
-    for word in argv[1:]:
-        name = word.removeprefix("--").partition("=")[0]
-        if word.startswith("--") and name not in known:
-            raise ConfigError(f"unknown flag --{name}: {nearest(name, known)}; see fedbench {command} --help")
-    return folder, read(argv[1:], known)[0]
-
-
-def is_help(argv: Sequence[str]) -> bool:
-    return "-h" in argv or "--help" in argv
 
 
 def usage_text(command: str, about: str, flags: Sequence[Flag]) -> str:

@@ -14,7 +14,7 @@ from fedbench.config import Config
 from fedbench.config.keys import nest
 from fedbench.data import sources
 from fedbench.data.partitions.scheme import SCHEMES
-from fedbench.errors import ConfigError
+from fedbench.errors import ConfigError, nearest
 from fedbench.installation import require
 from fedbench.methods import METHODS
 from fedbench.models import MODELS
@@ -87,3 +87,13 @@ def study_folder(argv: Sequence[str], command: str) -> Path:
     if not folder.is_dir():
         raise ConfigError(f"{folder}: no such folder; give the folder of a run or of a study")
     return folder
+
+
+def read_flags(argv: Sequence[str], command: str, flags: Sequence[Flag]) -> tuple[Path, Namespace]:
+    """The folder of a study and the flags of a command that takes no keys of the configuration. Raises ConfigError."""
+    folder, known = study_folder(argv, command), {flag.name: flag for flag in flags}
+    for word in argv[1:]:
+        name = word.removeprefix("--").partition("=")[0]
+        if word.startswith("--") and name not in known:
+            raise ConfigError(f"unknown flag --{name}: {nearest(name, known)}; see fedbench {command} --help")
+    return folder, read(argv[1:], known)[0]

@@ -1,5 +1,6 @@
 """`fedbench report DIR`: writes the report of a run or a study again, or an index of many."""
 
+from functools import partial
 from pathlib import Path
 
 from fedbench.cli import OK, command
@@ -14,34 +15,19 @@ Of a folder of runs and studies, such as results/, writes index.html: a line for
 state and answer, and a link to its page. It also writes pages that are missing or older than their study."""
 
 
-@command
+@partial(command, usage=USAGE)
 def main(argv: list[str]) -> int:
     """Writes report.html or index.html into the folder and prints its path.
 
     Raises ConfigError for a folder without results.
     """
-    words = [word for word in argv if word != "--debug"]
-    if "-h" in words or "--help" in words:
-        print(USAGE)
-        return OK
-    if len(words) != 1 or words[0].startswith("-"):
-        asked = " ".join(["report", *words])
+    if len(argv) != 1 or argv[0].startswith("-"):
+        asked = " ".join(["report", *argv])
         raise ConfigError(f"{asked}: give one folder, for example `fedbench report results/run/NAME`")
-    folder = Path(words[0]).expanduser()
+    folder = Path(argv[0]).expanduser()
     say_writing()
-    print(_write_index(folder) if _holds_results(folder) else write_report(folder))
+    from fedbench.report.index import is_page_folder, page_folders, write_index
+
+    holds_results = folder.is_dir() and not is_page_folder(folder) and any(page_folders(folder))
+    print(write_index(folder) if holds_results else write_report(folder))
     return OK
-
-
-def _holds_results(folder: Path) -> bool:
-    """Whether results lie below the folder, which is none itself."""
-    from fedbench.report.index import is_page_folder, page_folders
-
-    return folder.is_dir() and not is_page_folder(folder) and any(page_folders(folder))
-
-
-def _write_index(folder: Path) -> Path:
-    """Writes the index of a folder; the libraries for it are loaded late."""
-    from fedbench.report import index
-
-    return index.write_index(folder)

@@ -1,11 +1,13 @@
 """`fedbench table DIR`: writes a table or a text about a study for a paper."""
 
 import logging
+from functools import partial
 from pathlib import Path
 
 from fedbench.cli import OK, command
 from fedbench.cli.flags import Flag
-from fedbench.cli.paper import METHODS, is_help, read_flags, shown_methods, usage_text
+from fedbench.cli.paper import METHODS, shown_methods, usage_text
+from fedbench.cli.parse import read_flags
 
 ABOUT = """Prints a table or a text for a paper, or writes it into a file: scores with intervals, in which bold and
 marks go as far as the study's own tests; tried and chosen hyperparameters; of a comparison with --over an ablation,
@@ -21,12 +23,9 @@ FLAGS = (
 )
 
 
-@command
+@partial(command, usage=usage_text("table", ABOUT, FLAGS))
 def main(argv: list[str]) -> int:
     """Prints the table, or writes it and prints its path. Raises ConfigError."""
-    if is_help(argv):
-        print(usage_text("table", ABOUT, FLAGS))
-        return OK
     folder, asked = read_flags(argv, "table", FLAGS)
     shown = shown_methods(asked)
     file = Path(asked.out).expanduser() if asked.out else None

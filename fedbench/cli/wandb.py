@@ -29,12 +29,9 @@ prints the command that uploads them. --wandb.group and --wandb.tags override th
 """
 
 
-@command
+@partial(command, usage=USAGE)
 def main(argv: list[str]) -> int:
     """Uploads the studies below a folder, or shows what would be uploaded."""
-    if "-h" in argv or "--help" in argv:
-        print(USAGE)
-        return OK
     folder = study_folder(argv, "wandb")
     require("wandb")
     config, asked = parse(argv[1:], FLAGS, prog="fedbench wandb")

@@ -1,8 +1,10 @@
 """`fedbench watch DIR`: shows the report of a run or a study live in a browser."""
 
+from functools import partial
+
 from fedbench.cli import OK, command
-from fedbench.cli.flags import COMMON, Flag, read
-from fedbench.cli.parse import study_folder
+from fedbench.cli.flags import Flag
+from fedbench.cli.parse import read_flags
 from fedbench.config.files import parse_value
 from fedbench.errors import ConfigError
 
@@ -11,24 +13,17 @@ USAGE = """usage: fedbench watch DIR [--port N]
 Serves the report of a run, grid or comparison on this machine and updates it while it is open in a browser and runs
 continue; Ctrl-C stops it. Other machines need a tunnel: with --port 8420 here, `ssh -L 8420:localhost:8420 HOST` there.
 """
-PORT = Flag("port", "port to listen on [whole number from 0 to 65535; default 0: any free port]", "N")
-FLAGS = {flag.name: flag for flag in (PORT, *COMMON) if flag.name in ("port", "debug")}
+FLAGS = (Flag("port", "port to listen on [whole number from 0 to 65535; default 0: any free port]", "N"),)
 
 
-@command
+@partial(command, usage=USAGE)
 def main(argv: list[str]) -> int:
     """Serves the report until interrupted."""
-    if "-h" in argv or "--help" in argv:
-        print(USAGE)
-        return OK
-    folder = study_folder(argv, "watch").absolute()
-    asked, pairs = read(argv[1:], FLAGS)
-    if pairs:
-        raise ConfigError(f"--{next(iter(pairs))}: watch takes only --port")
+    folder, asked = read_flags(argv, "watch", FLAGS)
     from fedbench.report.live import serve
 
-    with serve(folder, read_port(asked.port)) as server:
-        print(f"http://127.0.0.1:{server.server_address[1]}/ shows {folder}; Ctrl-C stops it", flush=True)
+    with serve(folder.absolute(), read_port(asked.port)) as server:
+        print(f"http://127.0.0.1:{server.server_address[1]}/ shows {folder.absolute()}; Ctrl-C stops it", flush=True)
         server.serve_forever()
     return OK
 

@@ -27,9 +27,10 @@ def test_the_table_is_printed_and_every_clients_value_is_written(tmp_path, capsy
     ("words", "line"),
     [
         ([], "metrics: name some, for example"),
-        (["--metrics"], "metrics: name some, for example"),
+        (["--metrics"], "--metrics: needs one or more values, NAME,..."),
+        (["--metrics", ","], "metrics: name some, for example"),
         (["--metrics=x", "--many"], "unknown flag --many"),
-        (["f1_macro"], "metrics: name some"),
+        (["f1_macro"], "unexpected argument 'f1_macro'"),
     ],
 )
 def test_other_words_are_one_line(words, line, tmp_path, capsys):

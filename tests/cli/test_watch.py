@@ -11,7 +11,7 @@ from fedbench.cli.watch import main
         ([], "watch: give the folder of a study first"),
         (["nowhere"], "no such folder"),
         ([".", "--port", "70000"], "--port 70000: must be a whole number from 0 to 65535"),
-        ([".", "--train.lr", "1"], "--train.lr: watch takes only --port"),
+        ([".", "--train.lr", "1"], "unknown flag --train.lr: "),
     ],
 )
 def test_mistakes_are_one_line(words, line, capsys):
