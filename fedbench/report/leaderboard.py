@@ -22,9 +22,11 @@ from fedbench.results.estimators import estimator_marks, estimator_remark
 from fedbench.results.files import write_atomically
 from fedbench.results.newcomers import after_most_epochs
 from fedbench.results.plan import point_name
-from fedbench.results.statistics import Interval, interval
+from fedbench.results.statistics import Interval, ends_of, interval
 from fedbench.results.tables import BASELINE, LAST, REFERENCES, common_scores, pooled_scores, worst_tenth_over_seeds
 from fedbench.tasks import Metric
+
+Number = Callable[[float], str]
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,15 @@ class LeaderboardRow:
         """The remark after a score that lacks seeds."""
         count = len(self.score.values)
         return f" ({count} of {count + self.failed} seeds)" if self.failed else ""
+
+    def shown(self, found: Interval | None, number: Number, half: Number | None = None) -> str:
+        """A mean with half of its interval, if known; of a race the mean alone.
+
+        A race stops by what it sees, so that intervals for a fixed number of seeds do not hold.
+        """
+        if found is None or self.verdicts is None:
+            return "" if found is None else with_half(found, number, half)
+        return number(found.mean)
 
 
 def leaderboard(study: Study, margin: float | None = None) -> list[LeaderboardRow]:
@@ -173,20 +184,16 @@ def model_sizes(environment: Mapping[str, Any]) -> tuple[str, str]:
     return whole, shared
 
 
-SIGNS = {"better": 1, "worse": -1}
-"""Signs of the verdicts of a race."""
-
-
 def _tone(study: Study, label: str, over_local: Contrast | None) -> str:
     """The colour of what was decided against local training; none without it."""
-    sign, alone, mean = 0, 0, 0.0
-    if study.race is not None:
-        if (told := study.race.over_local.get(label)) is not None:
-            sign, mean = SIGNS.get(told.verdict, 0), told.bound.mean
-    elif over_local is not None:
-        sign, alone, mean = over_local.sign, over_local.sign_alone, over_local.gain.mean
     if BASELINE not in study.metrics and label not in REFERENCES:
         return ""
+    told = None if study.race is None else study.race.over_local.get(label)
+    sign, alone, mean = 0, 0, 0.0
+    if told is not None:
+        sign, mean = {"better": 1, "worse": -1, "equal": 0}[told.verdict], told.bound.mean
+    elif over_local is not None:
+        sign, alone, mean = over_local.sign, over_local.sign_alone, over_local.gain.mean
     return tone_of(label, sign, alone, is_doubtful=bool((sign or alone) and doubts(study, label, BASELINE, mean)))
 
 
@@ -202,11 +209,9 @@ def first_reaching(study: Study, label: str, target: float) -> tuple[int, float 
     return number, float(sent[number]) if number in sent.index else None
 
 
-NONE: Mapping[str, str] = MappingProxyType({})
-"""No failed methods."""
-
-
-def leaderboard_frame(rows: Sequence[LeaderboardRow], failures: Mapping[str, str] = NONE) -> pd.DataFrame:
+def leaderboard_frame(
+    rows: Sequence[LeaderboardRow], failures: Mapping[str, str] = MappingProxyType({})
+) -> pd.DataFrame:
     """Numbers in columns; shares and scores as in records, unknown values empty. Failed methods come last."""
     return pd.DataFrame(
         [
@@ -250,74 +255,82 @@ def leaderboard_frame(rows: Sequence[LeaderboardRow], failures: Mapping[str, str
 
 def _numbers(name: str, found: Contrast | None) -> dict[str, float | None]:
     """The intervals, p, and detectable size of a difference."""
-    low, high = (None, None) if found is None or found.resampled is None else found.resampled
+    low, high = (found and found.resampled) or (None, None)
     return {
-        **ends_of(name, None if found is None else found.gain),
+        **ends_of(name, found and found.gain),
         f"{name}_resampled_low": low,
         f"{name}_resampled_high": high,
         **{f"{name}_{part}": getattr(found, part, None) for part in ("p_adjusted", "resolves", "seeds_needed")},
     }
 
 
-def ends_of(name: str, found: Interval | None) -> dict[str, float | None]:
-    """The columns of an interval."""
-    parts = {name: "mean", f"{name}_low": "low", f"{name}_high": "high"}
-    return {key: getattr(found, part, None) for key, part in parts.items()}
-
-
-SCORES = ("method", "score", "sd", "pooled")
-OF_CLIENTS = ("worst tenth", "client sd", "newcomers", "common test")
-DIFFERENCES = ("over local", "p (adjusted)", "better off")
-COSTS = (
-    "method",
-    "points",
-    "parameters",
-    "shared",
-    "steps",
-    "MB",
-    "seconds",
-    "CPU seconds",
-    "rounds to local",
-    "MB to local",
-)
 OTHER_POINT = {"after_agg": "after_fit", "after_fit": "after_agg"}
 """The evaluation point that the answer does not use."""
 
 
 def score_table(
-    rows: Sequence[LeaderboardRow], metric: Metric, failures: Mapping[str, str] = NONE
+    rows: Sequence[LeaderboardRow], metric: Metric, failures: Mapping[str, str] = MappingProxyType({})
 ) -> tuple[list[str], list[list[Cell]]]:
     """Heads and rows of the table, without empty columns. Failed methods come last."""
-    raced = any(row.verdicts is not None for row in rows)
-    others = (OTHER_POINT[row.point].replace("_", " ") for row in rows[:1])
-    heads = [*SCORES, *others, *OF_CLIENTS, *(RACE_HEADS if raced else DIFFERENCES)]
-    lines = [_line(row, metric, place) for place, row in enumerate(rows, 1)]
-    for line, row, mark in zip(lines, rows, estimator_marks([row.estimator for row in rows]), strict=True):
-        line[0] = Cell(row.label + row.mark + mark)
+    texts = [_score_texts(row, metric) for row in rows]
+    heads = ["method", "score", *(texts[0] if texts else ())]
+    marks = estimator_marks([row.estimator for row in rows])
+    lines = []
+    for place, (row, own, mark) in enumerate(zip(rows, texts, marks, strict=True), 1):
+        score = Cell(row.shown(row.score, metric.number), place if place < 3 else 0, row.tied, row.tone)
+        lines.append([Cell(row.label + row.mark + mark), score, *map(Cell, own.values())])
     lines += [[Cell(label), Cell("failed"), *[Cell("")] * (len(heads) - 2)] for label in failures]
-    kept = [i for i in range(len(heads)) if i < 2 or any(line[i].text for line in lines)]
-    return [heads[i] for i in kept], [[line[i] for i in kept] for line in lines]
+    return typeset.without_empty_columns(heads, lines, 2)
+
+
+def _score_texts(row: LeaderboardRow, metric: Metric) -> dict[str, str]:
+    """What is beside a score, by head."""
+    gain, number = row.over_local, metric.number
+    texts = {
+        "sd": _if_known(number, row.score.sd),
+        "pooled": _if_known(number, row.pooled),
+        OTHER_POINT[row.point].replace("_", " "): "" if row.other is None else number(row.other.mean),
+        "worst tenth": row.shown(row.worst, number),
+        "client sd": _if_known(number, row.spread),
+        "newcomers": row.shown(row.newcomers, number),
+        "common test": row.shown(row.common, number),
+    }
+    if row.verdicts is not None:
+        return texts | dict(zip(RACE_HEADS, row.verdicts.cells(), strict=True))
+    return texts | {
+        "over local": "" if gain is None else with_half(gain.gain, metric.difference, number),
+        "p (adjusted)": _if_known(p_text, None if gain is None else gain.p_adjusted).removeprefix("= "),
+        "better off": "" if gain is None else share_text(gain.better_off),
+    }
 
 
 def cost_table(rows: Sequence[LeaderboardRow]) -> tuple[list[str], list[list[Cell]]]:
     """Heads and rows of the cost table, without empty columns."""
-    lines = [
-        [
-            row.label,
-            str(row.points),
-            row.parameters,
-            row.shared,
-            "" if row.steps is None else f"{row.steps:.0f}",
-            "" if row.traffic is None else f"{row.traffic / 1e6:.3g}",
-            "" if row.seconds is None else f"{row.seconds:.3g}",
-            "" if row.cpu_seconds is None else f"{row.cpu_seconds:.3g}",
-            "" if row.target_round is None else str(row.target_round),
-            "" if row.target_bytes is None else f"{row.target_bytes / 1e6:.3g}",
-        ]
+    texts = [
+        {
+            "method": row.label,
+            "points": str(row.points),
+            "parameters": row.parameters,
+            "shared": row.shared,
+            "steps": _if_known("{:.0f}".format, row.steps),
+            "MB": _if_known(_megabytes, row.traffic),
+            "seconds": _if_known("{:.3g}".format, row.seconds),
+            "CPU seconds": _if_known("{:.3g}".format, row.cpu_seconds),
+            "rounds to local": _if_known(str, row.target_round),
+            "MB to local": _if_known(_megabytes, row.target_bytes),
+        }
         for row in rows
     ]
-    kept = [i for i in range(len(COSTS)) if i < 2 or any(line[i] for line in lines)]
-    return [COSTS[i] for i in kept], [[Cell(line[i]) for i in kept] for line in lines]
+    heads = [*texts[0]] if texts else ["method", "points"]
+    return typeset.without_empty_columns(heads, [[*map(Cell, own.values())] for own in texts], 2)
+
+
+def _if_known(form: Callable[[Any], str], value: float | None) -> str:
+    return "" if value is None else form(value)
+
+
+def _megabytes(count: float) -> str:
+    return f"{count / 1e6:.3g}"
 
 
 def reasons(failures: Mapping[str, str]) -> list[str]:
@@ -334,43 +347,14 @@ def leaderboard_legend(rows: Sequence[LeaderboardRow], metric: Metric) -> str:
     return "; ".join(filter(None, [note, later, common, said]))
 
 
-def _line(row: LeaderboardRow, metric: Metric, place: int) -> list[Cell]:
-    gain = row.over_local
-    # Intervals for a fixed number of seeds do not hold for a race, which stops by what it sees.
-    shown = with_half if row.verdicts is None else _mean_alone
-    rest = [
-        "" if row.score.sd is None else metric.number(row.score.sd),
-        "" if row.pooled is None else metric.number(row.pooled),
-        "" if row.other is None else metric.number(row.other.mean),
-        "" if row.worst is None else shown(row.worst, metric.number),
-        "" if row.spread is None else metric.number(row.spread),
-        "" if row.newcomers is None else shown(row.newcomers, metric.number),
-        "" if row.common is None else shown(row.common, metric.number),
-    ]
-    if row.verdicts is not None:
-        rest += row.verdicts.cells()
-    else:
-        rest += [
-            "" if gain is None else with_half(gain.gain, metric.difference, metric.number),
-            "" if gain is None or gain.p_adjusted is None else p_text(gain.p_adjusted).removeprefix("= "),
-            "" if gain is None else share_text(gain.better_off),
-        ]
-    score = Cell(shown(row.score, metric.number), place if place < 3 else 0, row.tied, row.tone)
-    return [Cell(row.label), score, *map(Cell, rest)]
-
-
 def point_suffix(rows: Sequence[LeaderboardRow]) -> str:
     """The evaluation point of the scores."""
     return f" {POINT_NAMES[rows[0].point]}" if rows else ""
 
 
-def with_half(found: Interval, number: Callable[[float], str], half: Callable[[float], str] | None = None) -> str:
+def with_half(found: Interval, number: Number, half: Number | None = None) -> str:
     """`91.2 ± 0.8`, or the mean alone."""
     return number(found.mean) + ("" if found.half is None else f" ± {(half or number)(found.half)}")
-
-
-def _mean_alone(found: Interval, number: Callable[[float], str]) -> str:
-    return number(found.mean)
 
 
 def share_text(found: Interval) -> str:
@@ -384,7 +368,9 @@ def p_text(p: float) -> str:
     return "< 0.001" if p < 0.001 else f"= {p:.3f}"
 
 
-def leaderboard_text(rows: Sequence[LeaderboardRow], metric: Metric, failures: Mapping[str, str] = NONE) -> str:
+def leaderboard_text(
+    rows: Sequence[LeaderboardRow], metric: Metric, failures: Mapping[str, str] = MappingProxyType({})
+) -> str:
     """Aligned plain text; `=` marks methods that cannot be told from the best."""
     what = f"{metric.label} in %" if metric.share else metric.label
     scores, costs = typeset.plain_table(*score_table(rows, metric, failures)), typeset.plain_table(*cost_table(rows))
@@ -411,7 +397,7 @@ SPENT = (
 
 
 def write_tables(
-    rows: Sequence[LeaderboardRow], metric: Metric, folder: Path, failures: Mapping[str, str] = NONE
+    rows: Sequence[LeaderboardRow], metric: Metric, folder: Path, failures: Mapping[str, str] = MappingProxyType({})
 ) -> None:
     """Writes table.csv, table.md and table.tex."""
     heads, table = score_table(rows, metric, failures)

@@ -10,7 +10,7 @@ import yaml
 
 from fedbench.report import typeset
 from fedbench.report.answer import doubts_of_lead
-from fedbench.report.leaderboard import NEWCOMERS_NOTE, LeaderboardRow, ends_of, p_text, with_half
+from fedbench.report.leaderboard import NEWCOMERS_NOTE, LeaderboardRow, p_text, with_half
 from fedbench.report.matrix_race import (
     MATRIX_RACE_NOTE,
     race_matrix_answer,
@@ -30,6 +30,7 @@ from fedbench.report.typeset import Cell, join_words, sentence
 from fedbench.results.contrasts import ALPHA
 from fedbench.results.files import write_atomically
 from fedbench.results.quantities import plural, seed_range
+from fedbench.results.statistics import ends_of
 from fedbench.results.tables import BASELINE, REFERENCES
 
 MATRIX_NOTE = (

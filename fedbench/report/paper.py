@@ -17,7 +17,7 @@ from fedbench.errors import ConfigError
 from fedbench.report import typeset
 from fedbench.report.answer import doubts
 from fedbench.report.in_python import require_known
-from fedbench.report.leaderboard import OTHER_POINT, LeaderboardRow, leaderboard, leaderboard_frame, with_half
+from fedbench.report.leaderboard import OTHER_POINT, LeaderboardRow, leaderboard, leaderboard_frame
 from fedbench.report.matrix import matrix_frame
 from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.survey import Survey
@@ -63,6 +63,9 @@ class Choice:
     def name(self, label: str) -> str:
         return self.names.get(label, label)
 
+    def name_column(self, frame: pd.DataFrame) -> pd.DataFrame:
+        return frame.assign(method=frame["method"].map(self.name))
+
     def name_all(self, text: str) -> str:
         """A sentence of the report with the names that are to be shown."""
         labels = sorted(self.names, key=len, reverse=True)
@@ -86,8 +89,7 @@ class PaperTable:
         """As latex, markdown or csv."""
         if form == "csv":
             return str(self.numbers.to_csv(index=False))
-        kept = [i for i in range(len(self.heads)) if i < self.left or any(line[i].text for line in self.lines)]
-        heads, lines = [self.heads[i] for i in kept], [[line[i] for i in kept] for line in self.lines]
+        heads, lines = typeset.without_empty_columns(self.heads, self.lines, self.left)
         note = " ".join(f"{said.rstrip('.')}." for said in self.notes if said)
         if form == "markdown":
             shown = note.replace(BETTER, f"\\{BETTER}")
@@ -97,7 +99,7 @@ class PaperTable:
         if len(lines) > PAGE:
             table = typeset.latex(heads, lines, self.left, caption + label).rstrip()
             return "\n".join(["% \\usepackage{booktabs,longtable}", r"{\small", table, *below, "}", ""])
-        letters = sum(2 + max(len(heads[i]), *(len(line[i].text) for line in lines)) for i in range(len(kept)))
+        letters = sum(2 + max(len(head), *(len(line[i].text) for line in lines)) for i, head in enumerate(heads))
         kind = "table*" if letters > COLUMN else "table"  # which spans both columns
         above = ["% \\usepackage{booktabs}", rf"\begin{{{kind}}}", r"\centering\small", caption, label]
         table = typeset.latex(heads, lines, self.left).rstrip()
@@ -125,18 +127,19 @@ def paper_table(folder: Path, what: str, choice: Choice) -> PaperTable:
 
 @dataclass(frozen=True)
 class Marks:
-    """What a study decides for a table. rows: its leaderboard; reference: the method that marks compare with."""
+    """What a study decides for a table. rows: its leaderboard; reference: the method that marks compare with.
+
+    Raises ConfigError for a race with another reference than local training.
+    """
 
     study: Study
     rows: Mapping[str, LeaderboardRow]
     reference: str
 
-    @classmethod
-    def of(cls, study: Study, rows: Mapping[str, LeaderboardRow], reference: str) -> "Marks":
-        """Raises ConfigError for a race, which tests against local training alone."""
-        if study.race is not None and reference != BASELINE:
-            raise ConfigError(f"reference = {reference}: a comparison with --until-told tests against {BASELINE} only")
-        return cls(study, rows, reference)
+    def __post_init__(self) -> None:
+        if self.study.race is not None and self.reference != BASELINE:
+            told = f"a comparison with --until-told tests against {BASELINE} only"
+            raise ConfigError(f"reference = {self.reference}: {told}")
 
     @cached_property
     def contrasts(self) -> dict[str, Contrast]:
@@ -170,12 +173,11 @@ class Marks:
         """The method that the study names as the best of several."""
         return best_for_sure(self.study, [*self.rows.values()])
 
-    def cell(self, label: str) -> Cell:
-        """The score of a method."""
+    def cell(self, label: str, seeds: str = "") -> Cell:
+        """The score of a method. seeds: a remark that it lacks some."""
         row, metric = self.rows[label], self.study.metric
-        return Cell(
-            shown_interval(row)(row.score, metric.number), place=int(label == self.best), mark=self.marks.get(label, "")
-        )
+        text = row.shown(row.score, metric.number) + seeds
+        return Cell(text, place=int(label == self.best), mark=self.marks.get(label, ""))
 
     def how(self) -> str:
         """By which tests methods are compared; empty if there are too few seeds for one."""
@@ -188,27 +190,18 @@ class Marks:
         return f"paired t test over seeds, p < {ALPHA:.2g} after correction for {count}"
 
 
-def shown_interval(row: LeaderboardRow) -> Callable[..., str]:
-    """How a mean is shown: of a race alone, because it stops by what it sees, so that such intervals do not hold."""
-    return with_half if row.verdicts is None else lambda found, number, half=None: number(found.mean)
-
-
 def study_scores(study: Study, choice: Choice) -> PaperTable:
     """Scores at both evaluation points, of the worst clients, and the difference to the reference."""
     rows, metric = {row.label: row for row in leaderboard(study)}, study.metric
-    shown, marked = choice.of([*rows]), Marks.of(study, rows, choice.reference or BASELINE)
+    shown, marked = choice.of([*rows]), Marks(study, rows, choice.reference or BASELINE)
     over = f"over {choice.name(choice.reference or BASELINE)}{', points' if metric.share else ''}"
     heads = ["method", metric.title, POINT_NAMES[OTHER_POINT[study.point]], "worst tenth", "client sd", over]
     lines = []
     for label in shown:
-        row, number, half = rows[label], metric.number, shown_interval(rows[label])
-        gain = marked.contrasts.get(label)
-        rest = [
-            "" if row.other is None else half(row.other, number),
-            "" if row.worst is None else half(row.worst, number),
-            "" if row.spread is None else number(row.spread),
-            "" if gain is None else half(gain.gain, metric.difference, number),
-        ]
+        row, number, gain = rows[label], metric.number, marked.contrasts.get(label)
+        spread = "" if row.spread is None else number(row.spread)
+        difference = row.shown(gain and gain.gain, metric.difference, number)
+        rest = [row.shown(row.other, number), row.shown(row.worst, number), spread, difference]
         lines.append([Cell(choice.name(label) + row.mark), marked.cell(label), *map(Cell, rest)])
     notes = [
         mean_note([*rows.values()]),
@@ -225,15 +218,11 @@ def study_scores(study: Study, choice: Choice) -> PaperTable:
         *(f"{choice.name(label)} failed: {why}" for label, why in study.failures.items()),
     ]
     frame = leaderboard_frame([rows[label] for label in shown], study.failures)
-    return PaperTable("scores", caption_of(study), heads, lines, notes, with_shown_names(frame, choice))
+    return PaperTable("scores", caption_of(study), heads, lines, notes, choice.name_column(frame))
 
 
 def caption_of(study: Study) -> str:
     return f"Test {study.metric.label} {POINT_NAMES[study.point]}{' in %' if study.metric.share else ''}, last round."
-
-
-def with_shown_names(frame: pd.DataFrame, choice: Choice) -> pd.DataFrame:
-    return frame.assign(method=frame["method"].map(choice.name))
 
 
 def mean_note(rows: Sequence[LeaderboardRow]) -> str:
@@ -270,14 +259,14 @@ def survey_scores(survey: Survey, choice: Choice) -> PaperTable:
     """Methods by setting, with their mean ranks."""
     shown = choice.of(survey.ordered)
     marked = {
-        setting.name: Marks.of(survey.studies[setting.name], survey.boards[setting.name], choice.reference or BASELINE)
+        setting.name: Marks(survey.studies[setting.name], survey.boards[setting.name], choice.reference or BASELINE)
         for setting in survey.settings
     }
     ranks = {} if survey.is_race else survey.ranking.ranks
     lines = [
         [
             Cell(choice.name(label)),
-            *(with_mark(own.cell(label), own.rows[label].mark) for own in marked.values()),
+            *(own.cell(label, own.rows[label].mark) for own in marked.values()),
             Cell(f"{ranks[label]:.2f}" if label in ranks else ""),
         ]
         for label in shown
@@ -299,14 +288,9 @@ def survey_scores(survey: Survey, choice: Choice) -> PaperTable:
     )
 
 
-def with_mark(cell: Cell, seeds: str) -> Cell:
-    """A score with the remark that it lacks seeds."""
-    return replace(cell, text=cell.text + seeds)
-
-
 def survey_numbers(survey: Survey, choice: Choice, shown: Sequence[str]) -> pd.DataFrame:
     frame = matrix_frame(survey)
-    return with_shown_names(frame[frame["method"].isin(shown)], choice)
+    return choice.name_column(frame[frame["method"].isin(shown)])
 
 
 def shown_name(setting: Setting) -> str:
@@ -317,46 +301,35 @@ def shown_name(setting: Setting) -> str:
 def study_hyperparameters(study: Study, choice: Choice) -> PaperTable:
     """Every method's tuned keys with the values that were tried and the chosen one, and its other numbers."""
     labels = [*dict.fromkeys([*study.ordered, *study.plan.labels()])]
-    rows = [row for label in choice.of(labels) for row in hyperparameters(study, label)]
-    return _of_hyperparameters([study], choice, rows)
+    return _hyperparameters([row for label in choice.of(labels) for row in key_rows(study, label)], study, choice)
 
 
 def survey_hyperparameters(survey: Survey, choice: Choice) -> PaperTable:
     """The same in every setting."""
-    shown = choice.of(survey.ordered)
-    rows = [
-        {"setting": setting.name, **row}
-        for setting in survey.settings
-        for label in shown
-        for row in hyperparameters(survey.studies[setting.name], label)
-    ]
-    return _of_hyperparameters([*survey.studies.values()], choice, rows)
+    labels, studies = choice.of(survey.ordered), survey.studies.items()
+    rows = [{"setting": name, **row} for name, study in studies for label in labels for row in key_rows(study, label)]
+    return _hyperparameters(rows, survey.first_study, choice)
 
 
-def hyperparameters(study: Study, label: str) -> list[dict[str, Any]]:
+def key_rows(study: Study, label: str) -> list[dict[str, Any]]:
     """Rows of a method: key, tried values (none if it was not tuned), chosen value, number of points."""
     plan = study.plan
     config = study.runs[label].config() if label in study.runs else {}
     space = {key: values for key, values in plan.spaces.get(label, {}).items() if len(values) > 1}
     chosen = plan.choices.get(label, {})
     own = {f"method.{key}": value for key, value in (config.get("method") or {}).items() if is_number(value)}
-    if not space:
-        own |= {"train.lr": (config.get("train") or {}).get("lr")}
-    fixed = {key: value for key, value in own.items() if key not in space}
-    budget = len(plan.points(label)) if space else 0
-    rows = [
-        {"method": label, "key": key, "tried": by_size(values), "chosen": chosen.get(key), "points": budget}
-        for key, values in space.items()
-    ]
-    rows += [{"method": label, "key": k, "tried": [], "chosen": v, "points": 0} for k, v in fixed.items()]
-    return rows
+    own |= {} if space else {"train.lr": (config.get("train") or {}).get("lr")}
+    found = [(key, by_size(values), chosen.get(key), len(plan.points(label))) for key, values in space.items()]
+    found += [(key, [], value, 0) for key, value in own.items() if key not in space]
+    return [dict(zip(("method", "key", "tried", "chosen", "points"), (label, *row), strict=True)) for row in found]
 
 
-def _of_hyperparameters(studies: Sequence[Study], choice: Choice, rows: Sequence[dict[str, Any]]) -> PaperTable:
-    first = studies[0]
+def _hyperparameters(rows: Sequence[dict[str, Any]], study: Study, choice: Choice) -> PaperTable:
+    """study: one of those whose rows these are, which were tuned alike."""
     heads = [*(["setting"] if rows and "setting" in rows[0] else []), "method", "key", "tried", "chosen", "points"]
-    shown = [
-        {
+    lines, before = [], dict[str, Any]()
+    for row in rows:
+        shown = {
             **row,
             "method": choice.name(row["method"]),
             "key": row["key"].removeprefix("method.").removeprefix("train."),
@@ -364,28 +337,23 @@ def _of_hyperparameters(studies: Sequence[Study], choice: Choice, rows: Sequence
             "chosen": text_of(row["chosen"]),
             "points": str(row["points"] or ""),
         }
-        for row in rows
-    ]
-    lines, before = [], dict[str, str]()
-    for row in shown:
-        repeated = [head for head in ("setting", "method") if row.get(head) == before.get(head)]
-        repeated = repeated if "setting" not in heads or "setting" in repeated else []
-        blank = [*repeated, *(["points"] if "method" in repeated else [])]
-        lines.append([Cell("" if head in blank else row[head]) for head in heads])
+        if row.get("setting") == before.get("setting"):
+            repeated = ["setting", *(["method", "points"] if row["method"] == before.get("method") else [])]
+            shown |= dict.fromkeys(repeated, "")
+        lines.append([Cell(shown[head]) for head in heads])
         before = row
-    tuned = any(row["tried"] for row in rows)
-    plan = first.plan
-    seeds = sorted({entry.seed for entry in plan.entries if entry.role == "candidate"})
+    seeds = seed_range(sorted({entry.seed for entry in study.plan.entries if entry.role == "candidate"}))
     how = {"grid": "of its space", "random": "drawn at random from its space", "optuna": "proposed by Optuna"}
     notes = [
-        f"Points: number of points {how[plan.search]} that were tried; chosen is the best mean validation "
-        f"{first.metric.label} {POINT_NAMES[first.point]} over tuning {seed_range(seeds)}"
-        if tuned else "No method was tuned",
-        "Keys without tried values were not tuned" if tuned and any(not row["tried"] for row in rows) else "",
-    ]  # fmt: skip
+        f"Points: number of points {how[study.plan.search]} that were tried; chosen is the best mean validation "
+        f"{study.metric.label} {POINT_NAMES[study.point]} over tuning {seeds}"
+    ]
+    tuned = [bool(row["tried"]) for row in rows]
+    notes = [*notes, "" if all(tuned) else "Keys without tried values were not tuned"]
     frame = pd.DataFrame(rows).assign(tried=[" ".join(map(text_of, row["tried"])) for row in rows])
-    left = heads.index("tried")
-    return PaperTable("hyperparameters", "Hyperparameters.", heads, lines, notes, with_shown_names(frame, choice), left)
+    name, left = "hyperparameters", heads.index("tried")
+    notes = notes if any(tuned) else ["No method was tuned"]
+    return PaperTable(name, "Hyperparameters.", heads, lines, notes, choice.name_column(frame), left)
 
 
 def by_size(values: Sequence[Any]) -> list[Any]:
@@ -417,7 +385,7 @@ def ablation(survey: Survey, choice: Choice) -> PaperTable:
             *(Cell(text_of(setting.values[key])) for key in keys),
             *(
                 Cell(
-                    shown_interval(board[label])(board[label].score, metric.number),
+                    board[label].shown(board[label].score, metric.number),
                     place=int(setting.name == found[label][1]),
                     mark=found[label][0].get(setting.name, ""),
                 )

@@ -9,6 +9,7 @@ from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.typeset import join_words, sentence
 from fedbench.results.quantities import plural
 from fedbench.results.race import Bound, Race
+from fedbench.results.statistics import ends_of
 from fedbench.results.tables import BASELINE, LAST, REFERENCES
 from fedbench.tasks import Metric
 
@@ -125,12 +126,11 @@ class RaceVerdicts:
 
     def as_columns(self) -> dict[str, Any]:
         """As in table.csv."""
-        ends = {"": "mean", "_low": "low", "_high": "high"}
         return {
             "race_seeds": self.seeds,
-            **{f"race_over_local{name}": getattr(self.over_local, part, None) for name, part in ends.items()},
+            **ends_of("race_over_local", self.over_local),
             "race_against_local": self.against_local,
-            **{f"race_from_best{name}": getattr(self.from_best, part, None) for name, part in ends.items()},
+            **ends_of("race_from_best", self.from_best),
             "race_who_is_best": self.who_is_best,
         }
 

@@ -94,6 +94,14 @@ def latex(heads: Sequence[str], lines: Sequence[TextLine], left: int = 1, captio
     )
 
 
+def without_empty_columns(
+    heads: Sequence[str], lines: Sequence[TextLine], least: int
+) -> tuple[list[str], list[list[Cell]]]:
+    """A table without the columns in which no line has a text, but with the first `least` ones."""
+    kept = [i for i in range(len(heads)) if i < least or any(line[i].text for line in lines)]
+    return [heads[i] for i in kept], [[line[i] for i in kept] for line in lines]
+
+
 def escape_latex(text: str) -> str:
     """Escapes text for LaTeX."""
     return SPECIAL.sub(lambda found: LATEX[found[0]], text)

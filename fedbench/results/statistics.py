@@ -6,6 +6,7 @@ Intervals use one value per seed, because clients of one seed share partition, s
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -52,6 +53,14 @@ class Interval:
     def to_dict(self) -> dict[str, object]:
         """The form in summary.json: mean, low, high, values."""
         return {**asdict(self), "values": list(self.values)}
+
+
+ENDS = {"": "mean", "_low": "low", "_high": "high"}
+
+
+def ends_of(name: str, found: Any) -> dict[str, float | None]:
+    """A mean and the ends of its interval as columns NAME, NAME_low and NAME_high; empty if there is none."""
+    return {f"{name}{end}": getattr(found, part, None) for end, part in ENDS.items()}
 
 
 def interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Interval:
