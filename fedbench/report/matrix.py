@@ -18,8 +18,7 @@ from fedbench.report.matrix_race import (
     race_subtitle,
     race_tables,
 )
-from fedbench.report.over_keys import keys_part
-from fedbench.report.over_settings import FILE, summary_frame, summary_part
+from fedbench.report.over_settings import FILE, keys_part, summary_frame, summary_part
 from fedbench.report.parts import LEAST_CHOSEN, ChartSection, charts
 from fedbench.report.study import POINT_NAMES
 from fedbench.report.survey import Survey

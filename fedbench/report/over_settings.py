@@ -1,7 +1,13 @@
-"""The section of a report that summarises methods over all settings and seeds. It names nobody: verdicts do."""
+"""The sections of a report over settings: scores over the values of each key, and gains over all settings.
 
-from collections.abc import Mapping
+The summaries of gains name nobody: verdicts do.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
+from itertools import product
+from operator import itemgetter
+from typing import Any
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -9,13 +15,144 @@ import plotly.graph_objects as go
 from fedbench.report.comparisons import figure_of_intervals
 from fedbench.report.curves import add_band, add_line, is_loud, round_values
 from fedbench.report.parts import ChartSection, charts
+from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.survey import Survey
-from fedbench.report.theme import LIGHT, axis, figure, show_legend
+from fedbench.report.theme import LIGHT, axis, figure, hover, score_axis, show_legend
+from fedbench.report.typeset import sentence
+from fedbench.results.matrix import Setting
 from fedbench.results.over_settings import Estimate, OverSettings
+from fedbench.results.plan import is_number, key_name, point_name, text_of
 from fedbench.results.quantities import plural
+from fedbench.results.statistics import Interval
 from fedbench.tasks import Metric
 
 FILE = "over_settings.csv"
+FAR_APART = 10
+"""The axis is logarithmic if the largest value is this many times the smallest."""
+
+
+def keys_part(survey: Survey) -> ChartSection:
+    """One chart for every key and every combination of the other keys."""
+    if not survey.settings:
+        return ChartSection("over", "Scores over settings")
+    bands = "" if survey.is_race else "; bands: 95\u00a0% interval over seeds"
+    metric, point = survey.first_study.metric, POINT_NAMES[survey.first_study.point]
+    intro = f"Test {metric.label} {point}, mean over clients and seeds{bands}."
+    made = charts(*key_charts(survey))
+    return ChartSection("over", f"{sentence(metric.label)} over settings", made, intro)
+
+
+def key_charts(survey: Survey) -> Iterator[tuple[str, str, go.Figure, str]]:
+    """Name, title, figure and caption of every chart."""
+    over = survey.matrix.over
+    for key in over:
+        others = [other for other in over if other != key]
+        for values in product(*(over[other] for other in others)):
+            fixed = dict(zip(others, values, strict=True))
+            along = [s for s in survey.settings if all(s.values[other] == fixed[other] for other in others)]
+            if len(along) > 1:
+                where = f",{point_name(fixed)}" if fixed else ""
+                yield f"over-{key_name(key)}{where}", where.lstrip(","), along_key(survey, key, along), ""
+                spent = along_spent(survey, key, along) if key.partition(".")[0] in SPENT else None
+                if spent is not None:
+                    yield f"spent-{key_name(key)}{where}", where.lstrip(","), spent, ""
+
+
+def along_key(survey: Survey, key: str, settings: Sequence[Setting]) -> go.Figure:
+    """The score of every method over the values of a key, with its interval."""
+    if all(map(is_number, (setting.values[key] for setting in settings))):
+        settings = sorted(settings, key=lambda setting: float(setting.values[key]))
+    places, ticks = axis_places([setting.values[key] for setting in settings])
+    kind = {"type": "log"} if ticks is None else {}
+    shown = {"tickvals": places, "ticktext": [escape(text) for text in ticks or map(text_of, places)]}
+    xaxis = axis(escape(key_name(key).replace("_", " ")), showgrid=False, **shown, **kind)
+    return score_lines(
+        survey,
+        {
+            label: [(place, survey.boards[s.name][label].score, "") for place, s in zip(places, settings, strict=True)]
+            for label in survey.ordered
+        },
+        xaxis,
+    )
+
+
+def along_spent(survey: Survey, key: str, settings: Sequence[Setting]) -> go.Figure | None:
+    """The score of every method over what each value of a key has cost, on a logarithmic axis; None if nothing has."""
+    title, spent = SPENT[key.partition(".")[0]]
+    points: dict[str, list[Point]] = {}
+    for label in survey.ordered:
+        for setting in settings:
+            cost = spent(survey.studies[setting.name], label)
+            if cost:
+                score = survey.boards[setting.name][label].score
+                points.setdefault(label, []).append((cost, score, f"{key_name(key)}={text_of(setting.values[key])}"))
+    if not points:
+        return None
+    ordered = {label: sorted(own, key=itemgetter(0)) for label, own in points.items()}
+    return score_lines(survey, ordered, axis(title, type="log"))
+
+
+def epsilon_spent(study: Study, label: str) -> float | None:
+    """Epsilon of a method after the last round, mean over seeds; None without noise."""
+    traces = study.runs[label].traces()
+    rows = traces[(traces["name"] == "epsilon") & (traces["client"] < 0)].dropna(subset=["value"])
+    last = rows.sort_values("round").groupby("seed")["value"].last()
+    return float(last.mean()) if len(last) else None
+
+
+def megabytes_sent(study: Study, label: str) -> float | None:
+    """What a client has sent in the whole run, in MB; None if unknown."""
+    sent, rounds = study.summaries[label].get("bytes_up"), study.runs[label].config().get("rounds")
+    return None if sent is None or not rounds else sent * rounds / 1e6
+
+
+SPENT: dict[str, tuple[str, Callable[[Study, str], float | None]]] = {
+    "privacy": ("epsilon after the last round", epsilon_spent),
+    "compression": ("MB sent per client", megabytes_sent),
+}
+"""What the keys of a section trade the score for: the title of the axis, and the number of a method."""
+
+Point = tuple[float, Interval, str]
+"""A place, the score there, and what the tooltip adds."""
+
+
+def score_lines(survey: Survey, points: Mapping[str, Sequence[Point]], xaxis: dict[str, Any]) -> go.Figure:
+    """The scores of every method as a line, with their intervals as bands."""
+    metric, colours = survey.first_study.metric, survey.first_study.colours
+    ends = {
+        label: [
+            [score.mean if end is None or survey.is_race else end for end in (score.low, score.high)]
+            for _, score, _ in own
+        ]
+        for label, own in points.items()
+    }
+    limits = [metric.factor * value for own in ends.values() for pair in own for value in pair]
+    fig = figure(360, xaxis=xaxis, yaxis=score_axis(metric, limits), hovermode="closest")
+    for label in sorted(points, key=lambda label: is_loud(colours[label])):
+        places, scores, more = zip(*points[label], strict=True)
+        low, high = ([metric.factor * pair[i] for pair in ends[label]] for i in (0, 1))
+        add_band(fig, label, places, low, high, colours[label])
+        means = [metric.factor * score.mean for score in scores]
+        add_line(fig, label, places, means, colours[label], mode="lines+markers", marker={"size": 8})
+        fig.data[-1].hovertemplate = f"{escape(label)}: {hover(metric)}<extra></extra>"
+        if any(more):
+            fig.data[-1].text = [*map(escape, more)]
+            fig.data[-1].hovertemplate = f"{escape(label)}, %{{text}}: {hover(metric)}<extra></extra>"
+    show_legend(fig)
+    return fig
+
+
+def axis_places(values: Sequence[Any]) -> tuple[list[float], list[str] | None]:
+    """Places along an axis and the texts there, which are None where the axis is logarithmic.
+
+    Numbers are where they belong, all else is beside each other in the order in which it was given.
+    """
+    if not all(map(is_number, values)):
+        return [float(place) for place in range(len(values))], [text_of(value) for value in values]
+    places = [float(value) for value in values]
+    if min(places) > 0 and max(places) / min(places) >= FAR_APART:
+        return places, None
+    return places, [text_of(value) for value in places]
 
 
 def summary_part(survey: Survey) -> ChartSection:

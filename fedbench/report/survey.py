@@ -10,9 +10,8 @@ import pandas as pd
 from fedbench.report.leaderboard import LeaderboardRow, leaderboard
 from fedbench.report.study import Study
 from fedbench.results.matrix import Matrix, Setting
-from fedbench.results.over_settings import OverSettings, over_settings
+from fedbench.results.over_settings import OverSettings, Ranking, over_settings, ranking
 from fedbench.results.plan import is_study
-from fedbench.results.rankings import Ranking, ranking
 from fedbench.results.tables import REFERENCES
 
 

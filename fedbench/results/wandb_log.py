@@ -3,6 +3,7 @@
 import logging
 import netrc
 import os
+import shutil
 import ssl
 import unicodedata
 import warnings
@@ -24,13 +25,12 @@ import wandb
 from fedbench import tasks
 from fedbench.config import Config, WandbConfig
 from fedbench.errors import ConfigError, first_line
-from fedbench.results.files import read_json
+from fedbench.results.files import read_json, write_json_atomically
 from fedbench.results.logged import Warn
 from fedbench.results.newcomers import newcomer_summary
 from fedbench.results.plan import Entry, point_name
 from fedbench.results.reader import Records, at_best_round
 from fedbench.results.schema import POINTS, SPLITS
-from fedbench.results.wandb_offline import last_round, note_last_round, offline_parts, remove_parts, remove_unclosed
 from fedbench.tasks import Task
 
 log = logging.getLogger("fedbench")
@@ -39,6 +39,8 @@ Mode = Literal["online", "offline", "disabled"]
 TIMEOUT = 30  # seconds
 AXES = ("round", "bytes", "steps")
 """The x axes of curves: rounds, and cumulative bytes (both ways) and gradient steps."""
+PART_NOTE = "fedbench.json"
+"""Written when W&B has closed a part. W&B may lose the last rounds of one that was never closed."""
 LONGEST, LONGEST_TAG = 128, 64  # maximum characters in W&B
 NOT_HEEDED = ("WANDB_RUN_ID", "WANDB_SWEEP_ID")
 """Variables that would make all runs of a command one W&B run."""
@@ -116,6 +118,31 @@ class WandbLog:
             note_last_round(Path(self.run.dir).parent, -1 if self._last is None else self._last)
         elif status == "success" and not self.run.disabled:
             remove_parts(self._parts)
+
+
+def offline_parts(folder: Path, run_id: str) -> list[Path]:
+    """The parts of a run, oldest first. W&B appends a number to the second part within a second."""
+    found = [*folder.glob(f"wandb/offline-run-*-{run_id}"), *folder.glob(f"wandb/offline-run-*-{run_id}-[0-9]")]
+    return sorted(found)
+
+
+def note_last_round(part: Path, last: int) -> None:
+    write_json_atomically(part / PART_NOTE, {"round": last})
+
+
+def last_round(parts: Iterable[Path]) -> int | None:
+    """The last round in the closed parts among these; -1 where none has one, None without parts."""
+    return max((int(read_json(part / PART_NOTE, []).get("round", -1)) for part in parts), default=None)
+
+
+def remove_unclosed(parts: Iterable[Path]) -> None:
+    """Their rounds are logged again out of the records."""
+    remove_parts(part for part in parts if not (part / PART_NOTE).exists())
+
+
+def remove_parts(parts: Iterable[Path]) -> None:
+    for part in parts:
+        shutil.rmtree(part, ignore_errors=True)
 
 
 def run_arguments(config: Config, entry: Entry) -> dict[str, Any]:

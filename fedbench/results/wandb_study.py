@@ -29,14 +29,16 @@ from fedbench.results.wandb_log import (
     LONGEST,
     WandbLog,
     group_of,
+    last_round,
     name_prefix,
+    offline_parts,
     plain_name,
+    remove_parts,
     run_arguments,
     run_tags,
     start_run,
     wandb_table,
 )
-from fedbench.results.wandb_offline import last_round, offline_parts, remove_parts
 
 PAGE = (
     "report.html",
