@@ -22,8 +22,9 @@ from fedbench.results.estimators import estimator_marks, estimator_remark
 from fedbench.results.files import write_atomically
 from fedbench.results.newcomers import after_most_epochs
 from fedbench.results.plan import point_name
+from fedbench.results.schema import COMMON
 from fedbench.results.statistics import Interval, ends_of, interval
-from fedbench.results.tables import BASELINE, LAST, REFERENCES, common_scores, pooled_scores, worst_tenth_over_seeds
+from fedbench.results.tables import BASELINE, LAST, REFERENCES, known_interval, pooled_scores
 from fedbench.tasks import Metric
 
 Number = Callable[[float], str]
@@ -153,7 +154,7 @@ def _row(
         interval(last[study.test].tolist()),
         interval(over_all).mean if over_all else None,
         interval(other[study.test].tolist()) if len(other) else None,
-        worst_tenth_over_seeds(last),
+        known_interval(last, "test_worst_tenth"),
         None if last["test_spread"].isna().all() else float(last["test_spread"].mean()),
         rank,
         over_local,
@@ -170,7 +171,7 @@ def _row(
         _tone(study, label, over_local),
         verdicts=None if study.race is None else race_verdicts(study, study.race, label),
         newcomers=after_most_epochs(study.metric, study.runs[label].newcomers()),
-        common=common_scores(last, study.metric),
+        common=known_interval(last, f"{COMMON}_{study.metric.name}"),
     )
 
 
@@ -223,7 +224,7 @@ def leaderboard_frame(
                 "seeds": len(row.score.values),
                 "failed_seeds": row.failed,
                 "error": row.why or None,
-                **{part: getattr(row.score, part) for part in ("mean", "sd", "low", "high")},
+                **row.score.columns(),
                 "pooled": row.pooled,
                 OTHER_POINT[row.point]: None if row.other is None else row.other.mean,
                 **ends_of("worst_tenth", row.worst),

@@ -67,7 +67,18 @@ def write_preview(path: Path, preview: Preview) -> Path:
     ]
     small = max((sheet.images.shape[-1] for sheet in preview.sheets), default=0) <= LOSSLESS
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, render("preview.html.j2", p=preview, sheets=sheets, small=small))
+    write_atomically(
+        path,
+        render(
+            "preview.html.j2",
+            kind="data",
+            title=preview.title,
+            asked=preview.about,
+            p=preview,
+            sheets=sheets,
+            small=small,
+        ),
+    )
     return path
 
 

@@ -12,46 +12,28 @@ import plotly.graph_objects as go
 from fedbench.results.tables import BASELINE, REFERENCES
 from fedbench.tasks import Metric
 
-LIGHT = {
-    "ink": "#1a1d24",
-    "muted": "#5f6775",
-    "quiet": "#aeb5c0",
-    "grid": "#e7e9ee",
-    "ground": "#ffffff",
-    "accent": "#0b5fc4",
-    "alarm": "#c8451b",
-    "local": "#4a505c",
-    "c1": "#d98a00",
-    "c2": "#00876c",
-    "c3": "#b3558f",
-    "c4": "#3a9fd6",
-    "c5": "#8a6d1f",
-    "c6": "#6b5bc0",
-    "s0": "#f1f5fb",
-    "s1": "#bcd5f2",
-    "s2": "#5f9fe0",
-    "s3": "#0a4a9b",
+PALETTE = {
+    "ink": ("#1a1d24", "#eceef2"),
+    "muted": ("#5f6775", "#9ea6b4"),
+    "quiet": ("#aeb5c0", "#596170"),
+    "grid": ("#e7e9ee", "#2a2f39"),
+    "ground": ("#ffffff", "#14171d"),
+    "accent": ("#0b5fc4", "#63a8ff"),
+    "alarm": ("#c8451b", "#ff8a5c"),
+    "local": ("#4a505c", "#c3c8d2"),
+    "c1": ("#d98a00", "#f0ae3c"),
+    "c2": ("#00876c", "#3cc7a5"),
+    "c3": ("#b3558f", "#e08fbf"),
+    "c4": ("#3a9fd6", "#7cc7f2"),
+    "c5": ("#8a6d1f", "#cdb05a"),
+    "c6": ("#6b5bc0", "#a99cf2"),
+    "s0": ("#f1f5fb", "#1a202b"),
+    "s1": ("#bcd5f2", "#1f4475"),
+    "s2": ("#5f9fe0", "#3f82d2"),
+    "s3": ("#0a4a9b", "#b4d6ff"),
 }
-DARK = {
-    "ink": "#eceef2",
-    "muted": "#9ea6b4",
-    "quiet": "#596170",
-    "grid": "#2a2f39",
-    "ground": "#14171d",
-    "accent": "#63a8ff",
-    "alarm": "#ff8a5c",
-    "local": "#c3c8d2",
-    "c1": "#f0ae3c",
-    "c2": "#3cc7a5",
-    "c3": "#e08fbf",
-    "c4": "#7cc7f2",
-    "c5": "#cdb05a",
-    "c6": "#a99cf2",
-    "s0": "#1a202b",
-    "s1": "#1f4475",
-    "s2": "#3f82d2",
-    "s3": "#b4d6ff",
-}
+"""Every colour in the light and in the dark theme."""
+LIGHT, DARK = ({name: pair[theme] for name, pair in PALETTE.items()} for theme in (0, 1))
 METHOD_COLOURS = ["c1", "c2", "c3", "c4", "c5", "c6"]
 SCALE = [(0.0, LIGHT["s0"]), (0.33, LIGHT["s1"]), (0.67, LIGHT["s2"]), (1.0, LIGHT["s3"])]
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"

@@ -5,24 +5,11 @@ from collections.abc import Mapping
 import pandas as pd
 
 from fedbench.results.schema import POINTS
-from fedbench.results.statistics import interval, pooled_means
+from fedbench.results.statistics import INTERVAL_COLUMNS, interval, pooled_means
 from fedbench.results.tables import LAST, chosen_rows, clients_at
 from fedbench.tasks import Metric
 
-GROUP_COLUMNS = [
-    "method",
-    "point",
-    "by",
-    "group",
-    "seeds",
-    "mean",
-    "sd",
-    "low",
-    "high",
-    "client_mean",
-    "samples",
-    "clients",
-]
+GROUP_COLUMNS = ["method", "point", "by", "group", *INTERVAL_COLUMNS, "client_mean", "samples", "clients"]
 
 
 def group_table(
@@ -51,13 +38,8 @@ def _sort_key(by: str, group: str) -> tuple[str, int, str]:
 
 def _row(own: pd.DataFrame) -> dict[str, float | None]:
     seeds = own.groupby("seed")
-    found = interval(pooled_means(own["seed"], own["value"], own["n"]).tolist())
     return {
-        "seeds": len(found.values),
-        "mean": found.mean,
-        "sd": found.sd,
-        "low": found.low,
-        "high": found.high,
+        **interval(pooled_means(own["seed"], own["value"], own["n"]).tolist()).columns(),
         "client_mean": seeds["value"].mean().mean(),
         "samples": seeds["n"].sum().mean(),
         "clients": seeds["client"].nunique().mean(),

@@ -6,10 +6,10 @@ from typing import Any
 import pandas as pd
 
 from fedbench.results.quantities import plural
-from fedbench.results.statistics import Interval, interval
+from fedbench.results.statistics import INTERVAL_COLUMNS, Interval, interval
 from fedbench.tasks import Metric
 
-NEWCOMER_COLUMNS = ["method", "epochs", "images", "newcomers", "seeds", "mean", "sd", "low", "high", "client_sd"]
+NEWCOMER_COLUMNS = ["method", "epochs", "images", "newcomers", *INTERVAL_COLUMNS, "client_sd"]
 ALL = 0
 """Stands for all training images of a newcomer."""
 
@@ -25,13 +25,8 @@ def newcomer_table(metric: Metric, newcomers: Mapping[str, pd.DataFrame]) -> pd.
     for method, frame in newcomers.items():
         for images, epochs, own in _cases(metric, frame):
             values = own.groupby("seed")["value"]
-            found = _over_seeds(own)
             row = {"method": method, "epochs": epochs, "images": images, "newcomers": values.size().mean()}
-            row |= {
-                "seeds": len(found.values),
-                **{name: getattr(found, name) for name in ("mean", "sd", "low", "high")},
-            }
-            rows.append({**row, "client_sd": values.std(ddof=0).mean()})
+            rows.append({**row, **_over_seeds(own).columns(), "client_sd": values.std(ddof=0).mean()})
     return pd.DataFrame(rows, columns=NEWCOMER_COLUMNS)
 
 

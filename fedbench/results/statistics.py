@@ -20,6 +20,9 @@ LEAST_SEEDS = 3
 """Fewer seeds give no verdict: the spread of two differences says next to nothing."""
 
 
+INTERVAL_COLUMNS = ("seeds", "mean", "sd", "low", "high")
+
+
 class NoValue(ValueError):
     """There are no values to average."""
 
@@ -49,6 +52,10 @@ class Interval:
         if self.low is None or self.high is None or len(self.values) < LEAST_SEEDS:
             return 0
         return int(self.low > 0) - int(self.high < 0)
+
+    def columns(self) -> dict[str, float | None]:
+        """The form in tables, by INTERVAL_COLUMNS."""
+        return {"seeds": len(self.values), "mean": self.mean, "sd": self.sd, "low": self.low, "high": self.high}
 
     def to_dict(self) -> dict[str, object]:
         """The form in summary.json: mean, low, high, values."""

@@ -13,6 +13,7 @@ from fedbench.results.schema import COMMON, POINTS
 from fedbench.results.statistics import (
     Interval,
     client_pairs,
+    ends_of,
     interval,
     paired_difference,
     pooled_means,
@@ -123,30 +124,20 @@ def clients_at(clients: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
 
 def _score_columns(scores: FinalScores, place: ScorePlace) -> dict[str, float | None]:
     rows = scores.rows[place]
-    found = interval(rows[f"test_{scores.metric.name}"].tolist())
-    worst = worst_tenth_over_seeds(rows)
+    common = known_interval(rows, f"{COMMON}_{scores.metric.name}")
     return {
-        "seeds": len(rows),
         "round": rows["round"].mean(),
-        "worst_tenth": None if worst is None else worst.mean,
-        "worst_tenth_low": None if worst is None else worst.low,
-        "worst_tenth_high": None if worst is None else worst.high,
+        **ends_of("worst_tenth", known_interval(rows, "test_worst_tenth")),
         "spread": rows["test_spread"].mean(),
-        **{name: getattr(found, name) for name in ("mean", "sd", "low", "high")},
-        **({} if (common := common_scores(rows, scores.metric)) is None else {COMMON: common.mean}),
+        **interval(rows[f"test_{scores.metric.name}"].tolist()).columns(),
+        "seeds": len(rows),
+        **({} if common is None else {COMMON: common.mean}),
     }
 
 
-def common_scores(rows: pd.DataFrame, metric: Metric) -> Interval | None:
-    """The clients' mean score on the test samples of all clients, with its interval over seeds; None if unknown."""
-    name = f"{COMMON}_{metric.name}"
-    known = rows[name].dropna().tolist() if name in rows else []
-    return interval(known) if known else None
-
-
-def worst_tenth_over_seeds(rows: pd.DataFrame) -> Interval | None:
-    """The mean of the worst tenth of clients with its interval over seeds. rows: of metrics; None if unknown."""
-    known = rows["test_worst_tenth"].dropna().tolist()
+def known_interval(rows: pd.DataFrame, column: str) -> Interval | None:
+    """A column of metrics with its interval over seeds; None if it is unknown."""
+    known = rows[column].dropna().tolist() if column in rows else []
     return interval(known) if known else None
 
 
@@ -157,10 +148,7 @@ def _of_clients(scores: FinalScores, place: ScorePlace, baseline: str) -> dict[s
     row: dict[str, float | None] = {"pooled": interval(over_all).mean} if over_all else {}
     paired = scores.paired_clients(method, baseline, point, choice)
     gain = None if method == baseline else paired_difference(paired)
-    if gain is not None:
-        row |= {"gain": gain.mean, "gain_low": gain.low, "gain_high": gain.high}
-        row["share_gains"] = share_that_gains(paired)
-    return row
+    return row if gain is None else {**row, **ends_of("gain", gain), "share_gains": share_that_gains(paired)}
 
 
 def pooled_scores(metric: Metric, clients: pd.DataFrame) -> list[float]:
