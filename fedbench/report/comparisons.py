@@ -10,10 +10,11 @@ import plotly.graph_objects as go
 from fedbench.report.answer import doubts
 from fedbench.report.curves import round_values
 from fedbench.report.figures import paired_clients
-from fedbench.report.leaderboard import LeaderboardRow, p_text
+from fedbench.report.leaderboard import LeaderboardRow
 from fedbench.report.study import Study
 from fedbench.report.theme import LIGHT, axis, figure_of_rows, hover, with_opacity
 from fedbench.report.tones import markers
+from fedbench.report.typeset import p_text
 from fedbench.results.contrasts import Contrast
 from fedbench.results.race import Bound
 from fedbench.results.tables import BASELINE

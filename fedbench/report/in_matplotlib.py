@@ -6,7 +6,7 @@ without colour. Fonts are embedded as TrueType, which publishers ask for.
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from html import unescape
 from io import BytesIO
 from itertools import cycle
@@ -26,6 +26,7 @@ from matplotlib.ticker import MaxNLocator, NullLocator
 
 from fedbench.errors import ConfigError
 from fedbench.report.theme import LIGHT
+from fedbench.report.typeset import ShownMethods
 from fedbench.results.files import write_atomically
 from fedbench.results.tables import BASELINE, REFERENCES
 
@@ -78,30 +79,12 @@ POINTS = 72 / 117
 RowLabels = dict[str, int]
 
 
-@dataclass(frozen=True)
-class ShownMethods:
-    """The methods that a figure shows, all if there are none, and their names. labels: all that the study has."""
-
-    methods: Sequence[str] = ()
-    names: Mapping[str, str] = field(default_factory=dict)
-    labels: Sequence[str] = ()
-
-    def has(self, label: str) -> bool:
-        """Whether something with this label is shown; what is no method always is."""
-        return not self.methods or label not in self.labels or label in self.methods
-
-    def name(self, label: str) -> str:
-        return self.names.get(label, label)
-
-    def text(self, text: str | None) -> str:
-        """A text of Plotly's with the methods' names, without markup."""
-        plain = unescape(re.sub(r"<br ?/?>", "\n", text or ""))
-        for label, name in self.names.items():
-            plain = re.sub(rf"(?<![\w-]){re.escape(label)}(?![\w-])", name.replace("\\", r"\\"), plain)
-        return plain
-
-
 EVERYTHING = ShownMethods()
+
+
+def plain_text(shown: ShownMethods, text: str | None) -> str:
+    """A text of Plotly's with the methods' names, without markup."""
+    return shown.rename(unescape(re.sub(r"<br ?/?>", "\n", text or "")))
 
 
 def in_matplotlib(figure: go.Figure, shown: ShownMethods = EVERYTHING, width: float = COLUMN) -> Figure:
@@ -346,14 +329,16 @@ def _note(axes: Axes, note: Any, shown: ShownMethods) -> None:
     anchors: dict[str, Any] = {"ha": ANCHORS[note.xanchor], "va": UPRIGHT[note.yanchor]}
     back = {"boxstyle": "square,pad=0.1", "fc": "white", "ec": "none", "alpha": 0.85}
     box: dict[str, Any] = {"bbox": back} if note.bgcolor else {}
-    axes.annotate(shown.text(note.text), (note.x, note.y), xycoords=transform, color=colour, **at, **anchors, **box)
+    axes.annotate(
+        plain_text(shown, note.text), (note.x, note.y), xycoords=transform, color=colour, **at, **anchors, **box
+    )
 
 
 def _axis(axes: Axes, name: str, axis: Any, categories: RowLabels, shown: ShownMethods, letters: int) -> None:
     """Label, scale, ends, ticks and direction."""
     side: Any = axes.xaxis if name == "x" else axes.yaxis
     limit: Callable[..., Any] = axes.set_xlim if name == "x" else axes.set_ylim
-    side.set_label_text(fill(shown.text(axis.title.text), letters))
+    side.set_label_text(fill(plain_text(shown, axis.title.text), letters))
     if axis.type == "log":
         axes.set(**{f"{name}scale": "log"})
         side.set_major_formatter("{x:g}")
@@ -362,7 +347,7 @@ def _axis(axes: Axes, name: str, axis: Any, categories: RowLabels, shown: ShownM
         limit(-0.6, len(categories) - 0.4)
     elif axis.tickvals is not None:
         texts = axis.ticktext if axis.ticktext is not None else [f"{value:g}" for value in axis.tickvals]
-        side.set_ticks(list(axis.tickvals), [shown.text(str(text)) for text in texts], multialignment="center")
+        side.set_ticks(list(axis.tickvals), [plain_text(shown, str(text)) for text in texts], multialignment="center")
         side.set_minor_locator(NullLocator())
     elif axis.dtick == 1 and axis.type != "log":  # there Plotly means a decade
         side.set_major_locator(MaxNLocator(integer=True, nbins=8))

@@ -18,6 +18,7 @@ from fedbench.report.page import chart_sections
 from fedbench.report.parts import Chart, ChartSection
 from fedbench.report.study import Study
 from fedbench.report.survey import Survey
+from fedbench.report.typeset import ShownMethods
 from fedbench.report.verdicts import said_of
 from fedbench.results.matrix import is_matrix
 
@@ -71,7 +72,7 @@ def figure_of_matplotlib(
     are called; width: in inches. Raises ConfigError if there is no such figure or method.
     """
     require("plots")
-    from fedbench.report.in_matplotlib import COLUMN, ShownMethods, in_matplotlib
+    from fedbench.report.in_matplotlib import COLUMN, in_matplotlib
 
     known, labels = _charts(folder, methods)
     require_known("methods", methods, labels)

@@ -1,6 +1,5 @@
 """The table of a comparison: scores, comparisons with local and the best, and costs."""
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,7 +15,7 @@ from fedbench.report.race import RACE_HEADS, RaceVerdicts, race_order, race_verd
 from fedbench.report.scores import CLIENTS_NOTE, COMMON_NOTE
 from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.tones import tone_of
-from fedbench.report.typeset import Cell, sentence
+from fedbench.report.typeset import Cell, Number, p_text, sentence, share_text, with_half
 from fedbench.results.contrasts import Contrast, block_ranks, family, stricter
 from fedbench.results.estimators import estimator_marks, estimator_remark
 from fedbench.results.files import write_atomically
@@ -26,8 +25,6 @@ from fedbench.results.schema import COMMON
 from fedbench.results.statistics import Interval, ends_of, interval
 from fedbench.results.tables import BASELINE, LAST, REFERENCES, known_interval, pooled_scores
 from fedbench.tasks import Metric
-
-Number = Callable[[float], str]
 
 
 @dataclass(frozen=True)
@@ -351,22 +348,6 @@ def leaderboard_legend(rows: Sequence[LeaderboardRow], metric: Metric) -> str:
 def point_suffix(rows: Sequence[LeaderboardRow]) -> str:
     """The evaluation point of the scores."""
     return f" {POINT_NAMES[rows[0].point]}" if rows else ""
-
-
-def with_half(found: Interval, number: Number, half: Number | None = None) -> str:
-    """`91.2 ± 0.8`, or the mean alone."""
-    return number(found.mean) + ("" if found.half is None else f" ± {(half or number)(found.half)}")
-
-
-def share_text(found: Interval) -> str:
-    """`58 % (36 to 78)`, because the interval of a share is lopsided; the mean alone where all seeds agree."""
-    low, high = found.low, found.high
-    ends = "" if low is None or high is None or math.isclose(low, high) else f" ({100 * low:.0f} to {100 * high:.0f})"
-    return f"{100 * found.mean:.0f} %{ends}"
-
-
-def p_text(p: float) -> str:
-    return "< 0.001" if p < 0.001 else f"= {p:.3f}"
 
 
 def leaderboard_text(

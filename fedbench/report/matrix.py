@@ -10,7 +10,7 @@ import yaml
 
 from fedbench.report import typeset
 from fedbench.report.answer import doubts_of_lead
-from fedbench.report.leaderboard import NEWCOMERS_NOTE, LeaderboardRow, p_text, with_half
+from fedbench.report.leaderboard import NEWCOMERS_NOTE, LeaderboardRow
 from fedbench.report.matrix_race import (
     MATRIX_RACE_NOTE,
     race_matrix_answer,
@@ -25,7 +25,7 @@ from fedbench.report.survey import Survey
 from fedbench.report.template import page_of
 from fedbench.report.theme import LETTER, LIGHT, axis, figure
 from fedbench.report.tones import RACE_TONES, TONES
-from fedbench.report.typeset import Cell, join_words, sentence
+from fedbench.report.typeset import Cell, join_words, p_text, sentence, with_half
 from fedbench.results.contrasts import ALPHA
 from fedbench.results.files import write_atomically
 from fedbench.results.quantities import plural, seed_range

@@ -4,9 +4,8 @@ A table has few columns, and its note says what it means. It makes no claim that
 only if the study names a winner, and marks stand for differences that are significant after the correction.
 """
 
-import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from fedbench.report.leaderboard import OTHER_POINT, LeaderboardRow, leaderboard
 from fedbench.report.matrix import matrix_frame
 from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.survey import Survey
-from fedbench.report.typeset import Cell, escape_latex, join_words, sentence
+from fedbench.report.typeset import Cell, ShownMethods, join_words, sentence
 from fedbench.report.verdicts import best_for_sure, comparison_answer
 from fedbench.results.contrasts import ALPHA, Contrast, family
 from fedbench.results.estimators import estimator_remark
@@ -34,23 +33,14 @@ from fedbench.results.tables import BASELINE, LAST, REFERENCES, FinalScores
 BETTER, WORSE = "*", "†"
 MOST_VALUES = 6
 """Maximum number of tried values of a key that a table lists."""
-COLUMN = 48
-"""Letters of a table's row, gaps counted as two, that fit one column of a paper with two."""
-PAGE = 45
-"""Rows of a table that fit a page with caption and note."""
 SHARED = ("partition", "data", "public", "participation")
 """Sections that decide which images a client has: settings that differ in them cannot be compared client by client."""
 
 
 @dataclass(frozen=True)
-class Choice:
-    """What a table shows. methods: all if there are none; names: how they are called.
+class Choice(ShownMethods):
+    """What a table shows. reference: the method that marks compare with, by default local."""
 
-    reference: the method that marks compare with, by default local.
-    """
-
-    methods: Sequence[str] = ()
-    names: Mapping[str, str] = field(default_factory=dict)
     reference: str | None = None
 
     def of(self, labels: Sequence[str]) -> list[str]:
@@ -60,17 +50,8 @@ class Choice:
         require_known("reference", [self.reference] if self.reference else [], labels)
         return [*(self.methods or labels)]
 
-    def name(self, label: str) -> str:
-        return self.names.get(label, label)
-
     def name_column(self, frame: pd.DataFrame) -> pd.DataFrame:
         return frame.assign(method=frame["method"].map(self.name))
-
-    def name_all(self, text: str) -> str:
-        """A sentence of the report with the names that are to be shown."""
-        labels = sorted(self.names, key=len, reverse=True)
-        word = "|".join(re.escape(label) for label in labels)
-        return re.sub(rf"(?<![\w-])(?:{word})(?![\w-])", lambda found: self.name(found[0]), text) if labels else text
 
 
 @dataclass(frozen=True)
@@ -94,16 +75,7 @@ class PaperTable:
         if form == "markdown":
             shown = note.replace(BETTER, f"\\{BETTER}")
             return f"{self.caption}\n\n{typeset.markdown(heads, lines, self.left)}\n\n{shown}\n"
-        caption, label = rf"\caption{{{escape_latex(self.caption)}}}", rf"\label{{tab:{self.name}}}"
-        below = [r"\par\smallskip", rf"\parbox{{\linewidth}}{{\footnotesize {escape_latex(note)}}}"]
-        if len(lines) > PAGE:
-            table = typeset.latex(heads, lines, self.left, caption + label).rstrip()
-            return "\n".join(["% \\usepackage{booktabs,longtable}", r"{\small", table, *below, "}", ""])
-        letters = sum(2 + max(len(head), *(len(line[i].text) for line in lines)) for i, head in enumerate(heads))
-        kind = "table*" if letters > COLUMN else "table"  # which spans both columns
-        above = ["% \\usepackage{booktabs}", rf"\begin{{{kind}}}", r"\centering\small", caption, label]
-        table = typeset.latex(heads, lines, self.left).rstrip()
-        return "\n".join([*above, table, *below, rf"\end{{{kind}}}", ""])
+        return typeset.latex_float(heads, lines, self.left, self.name, self.caption, note)
 
 
 def paper_table(folder: Path, what: str, choice: Choice) -> PaperTable:
@@ -203,14 +175,11 @@ def study_scores(study: Study, choice: Choice) -> PaperTable:
         difference = row.shown(gain and gain.gain, metric.difference, number)
         rest = [row.shown(row.other, number), row.shown(row.worst, number), spread, difference]
         lines.append([Cell(choice.name(label) + row.mark), marked.cell(label), *map(Cell, rest)])
+    doubted = [label for label in shown if label in marked.doubts]
     notes = [
         mean_note([*rows.values()]),
         marks_note(choice, marked.how(), [marked.marks.get(label, "") for label in shown]),
-        *(
-            f"{choice.name(label)} has no mark, because {marked.doubts[label]}"
-            for label in shown
-            if label in marked.doubts
-        ),
+        *(f"{choice.name(label)} has no mark, because {marked.doubts[label]}" for label in doubted),
         bold_note(marked, choice),
         "Worst tenth: mean of the worst tenth of a seed's clients; client sd: standard deviation over a seed's clients",
         pooled_note(choice, shown),
@@ -245,7 +214,7 @@ def bold_note(marked: Marks, choice: Choice) -> str:
     if len([row for row in rows if row.label not in REFERENCES]) < 2 or marked.study.plan.subject is not None:
         return ""
     if marked.best is None:
-        return f"Nothing is in bold: {choice.name_all(comparison_answer(marked.study, rows))}"
+        return f"Nothing is in bold: {choice.rename(comparison_answer(marked.study, rows))}"
     hidden = "" if marked.best in choice.of([*marked.rows]) else f"; {choice.name(marked.best)}, the best, is not shown"
     return f"Bold: better than every other method by the same tests{hidden}"
 
@@ -273,12 +242,11 @@ def survey_scores(survey: Survey, choice: Choice) -> PaperTable:
     ]
     marks = [own.marks.get(label, "") for own in marked.values() for label in shown]
     bold = "better than every other method of the setting by the same tests"
+    any_best = any(own.best for own in marked.values())
     notes = [
         mean_note([row for own in marked.values() for row in own.rows.values()]),
         marks_note(choice, next(iter(marked.values())).how(), marks),
-        f"Bold: {bold}"
-        if any(own.best for own in marked.values())
-        else f"Nothing is in bold, because no method is {bold}",
+        f"Bold: {bold}" if any_best else f"Nothing is in bold, because no method is {bold}",
         "Rank: mean over settings and seeds, 1 is the best" if ranks else "",
         pooled_note(choice, shown),
     ]
@@ -379,21 +347,13 @@ def ablation(survey: Survey, choice: Choice) -> PaperTable:
     shown, keys = choice.of(survey.ordered), [*over]
     paired = not survey.is_race and not any(key.partition(".")[0] in SHARED for key in keys)
     found = {label: _between_settings(survey, label) if paired else ({}, None) for label in shown}
-    boards = [(setting, survey.boards[setting.name]) for setting in survey.settings]
-    lines = [
-        [
-            *(Cell(text_of(setting.values[key])) for key in keys),
-            *(
-                Cell(
-                    board[label].shown(board[label].score, metric.number),
-                    place=int(setting.name == found[label][1]),
-                    mark=found[label][0].get(setting.name, ""),
-                )
-                for label in shown
-            ),
-        ]
-        for setting, board in boards
-    ]
+    boards, lines = [(setting, survey.boards[setting.name]) for setting in survey.settings], []
+    for setting, board in boards:
+        values = [Cell(text_of(setting.values[key])) for key in keys]
+        for label in shown:
+            (marks_of, best), text = found[label], board[label].shown(board[label].score, metric.number)
+            values.append(Cell(text, place=int(setting.name == best), mark=marks_of.get(setting.name, "")))
+        lines.append(values)
     rows = [board[label] for _, board in boards for label in shown]
     marks = [mark for own, _ in found.values() for mark in own.values()]
     tested = paired and min(len(row.score.values) for row in rows) >= LEAST_SEEDS

@@ -3,8 +3,9 @@
 from pathlib import Path
 
 from fedbench.report.curves import UNITS, cost_curves, curve_limits, method_curves
-from fedbench.report.in_matplotlib import ShownMethods, save_picture, side_by_side
+from fedbench.report.in_matplotlib import save_picture, side_by_side
 from fedbench.report.study import POINT_NAMES, Study
+from fedbench.report.typeset import ShownMethods
 
 WIDTH = 7.0
 """Inches of two panels."""

@@ -1,8 +1,14 @@
-"""Tables as plain text, Markdown and LaTeX; they mark the best, the second and ties with the best."""
+"""Numbers and words as text, and tables as plain text, Markdown and LaTeX.
 
+Tables mark the best, the second and ties with the best.
+"""
+
+import math
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from fedbench.results.statistics import Interval
 
 
 @dataclass(frozen=True)
@@ -19,6 +25,28 @@ class Cell:
     mark: str = ""
 
 
+@dataclass(frozen=True)
+class ShownMethods:
+    """The methods that are shown, all if there are none, and how they are called. labels: all that the study has."""
+
+    methods: Sequence[str] = ()
+    names: Mapping[str, str] = field(default_factory=dict)
+    labels: Sequence[str] = ()
+
+    def has(self, label: str) -> bool:
+        """Whether something with this label is shown; what is no method always is."""
+        return not self.methods or label not in self.labels or label in self.methods
+
+    def name(self, label: str) -> str:
+        return self.names.get(label, label)
+
+    def rename(self, text: str) -> str:
+        """A text of the report with the names that are to be shown."""
+        word = "|".join(re.escape(label) for label in sorted(self.names, key=len, reverse=True))
+        return re.sub(rf"(?<![\w-])(?:{word})(?![\w-])", lambda found: self.name(found[0]), text) if word else text
+
+
+Number = Callable[[float], str]
 TextLine = Sequence[Cell]
 MINUS = "\u2212"
 LATEX = {
@@ -36,7 +64,27 @@ LATEX = {
     "*": r"$^{\ast}$",
     "†": r"$^{\dagger}$",
 }
+COLUMN = 48
+"""Letters of a table's row, gaps counted as two, that fit one column of a paper with two."""
+PAGE = 45
+"""Rows of a table that fit a page with caption and note."""
 SPECIAL = re.compile("|".join(map(re.escape, LATEX)))
+
+
+def with_half(found: Interval, number: Number, half: Number | None = None) -> str:
+    """`91.2 ± 0.8`, or the mean alone."""
+    return number(found.mean) + ("" if found.half is None else f" ± {(half or number)(found.half)}")
+
+
+def share_text(found: Interval) -> str:
+    """`58 % (36 to 78)`, because the interval of a share is lopsided; the mean alone where all seeds agree."""
+    low, high = found.low, found.high
+    ends = "" if low is None or high is None or math.isclose(low, high) else f" ({100 * low:.0f} to {100 * high:.0f})"
+    return f"{100 * found.mean:.0f} %{ends}"
+
+
+def p_text(p: float) -> str:
+    return "< 0.001" if p < 0.001 else f"= {p:.3f}"
 
 
 def plain_table(heads: Sequence[str], lines: Sequence[TextLine], left: int = 1) -> str:
@@ -100,6 +148,19 @@ def without_empty_columns(
     """A table without the columns in which no line has a text, but with the first `least` ones."""
     kept = [i for i in range(len(heads)) if i < least or any(line[i].text for line in lines)]
     return [heads[i] for i in kept], [[line[i] for i in kept] for line in lines]
+
+
+def latex_float(heads: Sequence[str], lines: Sequence[TextLine], left: int, name: str, caption: str, note: str) -> str:
+    """A LaTeX table with caption, label and a note below; one that fits no page breaks over pages."""
+    above = rf"\caption{{{escape_latex(caption)}}}", rf"\label{{tab:{name}}}"
+    below = [r"\par\smallskip", rf"\parbox{{\linewidth}}{{\footnotesize {escape_latex(note)}}}"]
+    if len(lines) > PAGE:
+        table = latex(heads, lines, left, "".join(above)).rstrip()
+        return "\n".join(["% \\usepackage{booktabs,longtable}", r"{\small", table, *below, "}", ""])
+    letters = sum(2 + max(len(head), *(len(line[i].text) for line in lines)) for i, head in enumerate(heads))
+    kind = "table*" if letters > COLUMN else "table"  # which spans both columns
+    begin = ["% \\usepackage{booktabs}", rf"\begin{{{kind}}}", r"\centering\small", *above]
+    return "\n".join([*begin, latex(heads, lines, left).rstrip(), *below, rf"\end{{{kind}}}", ""])
 
 
 def escape_latex(text: str) -> str:

@@ -13,10 +13,10 @@ from fedbench.report.answer import (
     span,
     undecidable,
 )
-from fedbench.report.leaderboard import LeaderboardRow, p_text, reasons
+from fedbench.report.leaderboard import LeaderboardRow, reasons
 from fedbench.report.race import race_answer, race_notes
 from fedbench.report.study import POINT_NAMES, Study
-from fedbench.report.typeset import join_words, sentence
+from fedbench.report.typeset import join_words, p_text, sentence
 from fedbench.results.contrasts import Contrast
 from fedbench.results.quantities import plural
 from fedbench.results.statistics import LEAST_SEEDS

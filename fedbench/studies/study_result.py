@@ -118,7 +118,9 @@ class StudyResult:
         if what in ("scores", "hyperparameters", "ablation"):
             from fedbench.report.paper import Choice, paper_table
 
-            return paper_table(self.folder, what, Choice(methods, names, reference)).typeset(format or legal[0])
+            return paper_table(self.folder, what, Choice(methods, names, reference=reference)).typeset(
+                format or legal[0]
+            )
         known = methods_by_label(self.folder)
         require_known("methods", methods, [*known])
         require_known("names", [*names], [*known])

@@ -9,13 +9,13 @@ from matplotlib.colors import to_rgba
 from fedbench.errors import ConfigError
 from fedbench.report.in_matplotlib import (
     COLUMN,
-    ShownMethods,
     in_matplotlib,
     picture_format,
     save_picture,
     side_by_side,
 )
 from fedbench.report.theme import LIGHT
+from fedbench.report.typeset import ShownMethods
 
 
 def curves() -> go.Figure:

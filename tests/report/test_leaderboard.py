@@ -17,12 +17,12 @@ from fedbench.report.leaderboard import (
     leaderboard_text,
     model_sizes,
     score_table,
-    share_text,
     write_tables,
 )
 from fedbench.report.page import write_page
 from fedbench.report.scores import final
 from fedbench.report.study import Study
+from fedbench.report.typeset import share_text
 from fedbench.results.statistics import share_interval
 from fedbench.studies.compare import Comparison
 from tests.report.conftest import add_newcomers

@@ -1,6 +1,6 @@
 """Tables as text."""
 
-from fedbench.report.typeset import Cell, latex, markdown, plain_table, ranks_in_column
+from fedbench.report.typeset import Cell, ShownMethods, latex, markdown, plain_table, ranks_in_column
 
 HEADS = ("method", "score %")
 LINES = [[Cell("fed_a"), Cell("91.2 ± 0.8", 1)], [Cell("b"), Cell("90.0", 2, tied=True)], [Cell("c"), Cell("7")]]
@@ -36,3 +36,9 @@ def test_latex_marks_the_first_two_and_ties_and_escapes():
 def test_places_go_to_the_best_two_values():
     assert ranks_in_column([0.5, None, 0.9, 0.7, 0.9], higher=True) == [0, 0, 1, 2, 1]
     assert ranks_in_column([0.5, 0.9, 0.7], higher=False) == [1, 0, 2]
+
+
+def test_names_that_are_other_methods_labels_are_not_renamed_again():
+    shown = ShownMethods(names={"a": "b", "b": "a", "b-2": "c"})
+    assert shown.rename("a beats b and b-2, not a-2") == "b beats a and c, not a-2"
+    assert ShownMethods().rename("a") == "a"
