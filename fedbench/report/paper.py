@@ -172,7 +172,7 @@ def study_scores(study: Study, choice: Choice) -> PaperTable:
     for label in shown:
         row, number, gain = rows[label], metric.number, marked.contrasts.get(label)
         spread = "" if row.spread is None else number(row.spread)
-        difference = row.shown(gain and gain.gain, metric.difference, number)
+        difference = row.shown(None if gain is None else gain.gain, metric.difference, number)
         rest = [row.shown(row.other, number), row.shown(row.worst, number), spread, difference]
         lines.append([Cell(choice.name(label) + row.mark), marked.cell(label), *map(Cell, rest)])
     doubted = [label for label in shown if label in marked.doubts]

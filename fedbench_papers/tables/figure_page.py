@@ -11,11 +11,10 @@ import plotly.graph_objects as go
 
 from fedbench.report import typeset
 from fedbench.report.curves import round_values, thin_out
-from fedbench.report.figures import legend
 from fedbench.report.parts import ChartSection, charts
 from fedbench.report.study import POINT_NAMES
 from fedbench.report.template import page_of
-from fedbench.report.theme import LIGHT, METHOD_COLOURS, axis, figure, round_axis, score_axis
+from fedbench.report.theme import LIGHT, METHOD_COLOURS, axis, figure, round_axis, score_axis, show_legend
 from fedbench.report.typeset import Cell
 from fedbench.results.curves import seed_curve
 from fedbench.results.files import write_atomically
@@ -160,7 +159,8 @@ def add_line(
 
 
 def with_legend(fig: go.Figure) -> go.Figure:
-    fig.update_layout(showlegend=True, legend=legend(), hovermode="closest", margin_t=64)
+    show_legend(fig)
+    fig.update_layout(hovermode="closest", margin_t=64)
     return fig
 
 
