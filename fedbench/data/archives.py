@@ -93,7 +93,3 @@ def move_or_copy(path: Path, target: Path, is_needed: IsNeeded, move: bool) -> N
             (target.parent / inside).mkdir(parents=True, exist_ok=True)
             for name in kept:
                 shutil.copyfile(Path(place, name), target.parent / inside / name)
-
-
-def remove_tree(folder: Path) -> None:
-    shutil.rmtree(folder, ignore_errors=True)

@@ -67,7 +67,7 @@ def files_to_import(published: PublishedSet, path: Path, progress: OnProgress | 
                 shutil.copyfile(file, temporary / file.name)
         yield temporary, True
     finally:
-        archives.remove_tree(temporary)
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def archives_to_unpack(published: PublishedSet, place: Path) -> list[Path]:
@@ -95,8 +95,7 @@ def compare_checksums(config: DataConfig) -> tuple[bool, str]:
     if published is None:
         return True, "no published checksums to compare with"
     folder = find_at(published, config.root.expanduser().absolute()) if config.root else folder_in_cache(config.name)
-    sums = published.sums()
-    if folder is None or not sums:
+    if folder is None or not published.checksums():
         return True, "no published checksums to compare with"
     changed = files_with_wrong_checksum(published, folder)
     if changed:

@@ -9,7 +9,7 @@ import numpy as np
 
 from fedbench.config import Config
 from fedbench.data import Dataset, Partition, cache
-from fedbench.data.constants import MEASURED
+from fedbench.data.reading.published import MEASURED
 from fedbench.data.sources import published_of
 from fedbench.report.preview import CountTable, Preview, Sheet, write_preview
 from fedbench.results.quantities import plural, size

@@ -1,12 +1,14 @@
-"""Shared code of array file readers: a part as one uint8 array and one array of labels."""
+"""What readers of published files share: a part as one uint8 array and one array of labels, and damaged files."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 
 from fedbench.data.cache import Block
-from fedbench.errors import ConfigError, first_line
+from fedbench.data.reading.images import library_reason
+from fedbench.errors import ConfigError
 
 IMAGES_PER_BLOCK = 1000
 
@@ -47,5 +49,12 @@ def array_blocks(images: np.ndarray, labels: np.ndarray, domain: int | None = No
         yield Block(first[start : start + IMAGES_PER_BLOCK], own, None if domain is None else np.full(len(own), domain))
 
 
-def unreadable_error(path: Path, kind: str, error: Exception) -> ConfigError:
-    return ConfigError(f"{path}: incomplete or damaged {kind} file ({first_line(error)})")
+@contextmanager
+def refuse_damage(file: Path, what: str) -> Iterator[None]:
+    """Turns whatever a library raises in this block, which reads a file, into ConfigError: `FILE: WHAT (REASON)`."""
+    try:
+        yield
+    except ConfigError:
+        raise
+    except Exception as error:
+        raise ConfigError(f"{file}: {what} ({library_reason(error)})") from error

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from urllib.parse import urlsplit
 
 from fedbench.errors import first_line
 from fedbench.silence import silence_logger
@@ -19,11 +20,14 @@ OnBytes = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Download:
-    """A published file. addresses: tried in this order."""
+    """A published file. addresses: tried in this order; the first one ends with the name of the file."""
 
-    name: str
     addresses: tuple[str, ...]
     md5: str
+
+    @property
+    def name(self) -> str:
+        return PurePosixPath(urlsplit(self.addresses[0]).path).name
 
 
 def fetch(wanted: Download, folder: Path, progress: OnBytes | None = None) -> None:

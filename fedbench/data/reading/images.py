@@ -165,6 +165,6 @@ def checked_label(value: Any, classes: int, where: str, hidden: str = "") -> int
     return int(value)
 
 
-def is_test_row(index: int) -> bool:
-    """Whether a row is a test row in a source without a test part: every fifth is."""
+def is_test_row(index: Any) -> Any:
+    """Whether a row, or each of several, is a test row in a source without a test part: every fifth is."""
     return index % 5 == 4

@@ -1,11 +1,12 @@
 """Sets that their makers publish as files: found in a folder, downloaded, or imported; kept whole or not at all.
 
-A set lies in `$FEDBENCH_CACHE/files/NAME`, or wherever `data.root` says. Each module of a format has a table PUBLISHED
-and a function `read(name, folder, options) -> Content`.
+A set lies in `$FEDBENCH_CACHE/files/NAME`, or wherever `data.root` says. A module of `sources` with such sets has a
+table PUBLISHED, the keys `Options`, and a function `read(name, folder, options) -> Content`.
 """
 
 import logging
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -15,7 +16,6 @@ from typing import Any, Literal, NamedTuple
 from fedbench.config import DataConfig, Section
 from fedbench.data import archives, cache
 from fedbench.data.cache import Content, OnProgress, Source
-from fedbench.data.constants import MEASURED, Constants
 from fedbench.data.reading.download import Download, failure_reason, fetch, file_md5
 from fedbench.errors import ConfigError
 
@@ -23,6 +23,25 @@ DEPTH = 3
 """Folders below the one named in which an import looks for a set."""
 STAMP = "complete"
 """Written last into a stored set; its time stands for all files of the set."""
+
+
+EXAMPLES = "all pixels of the published training part, as in PyTorch's examples and most federated code"
+
+
+class Constants(NamedTuple):
+    """What normalises a set: numbers per channel of pixels in [0, 1], or None to measure them; source: their origin.
+
+    `data.mean` and `data.std` override them. Deviations are over all pixels of the training part. Much federated code
+    has smaller ones (CIFAR-10 .2023, MNIST .3015): means over images of each image's own deviation.
+    """
+
+    mean: tuple[float, ...] | None
+    std: tuple[float, ...] | None
+    source: str
+
+
+MEASURED = Constants(None, None, "no published or common constants: measured on the training part when it is decoded")
+NOT_NORMALISED = Constants(None, None, "tokens are not normalised")
 
 
 class Extent(NamedTuple):
@@ -41,9 +60,10 @@ class PublishedSet:
 
     below: folders of the root in which they may lie. extras: patterns of further files that belong to the set.
     is_needed: which files of an archive are needed. downloads: what is fetched; none where nobody publishes an address
-    with a checksum. sums: MD5 by file name. origin: where the files are to be had. pickled: they are Python pickles.
-    images: how many samples the set has, where no checksum would tell that some are missing. size: of what is to be
-    fetched, in words. licence: of the data, in words. constants: those that normalise the set.
+    with a checksum. sums: MD5 by name of files that are fetched in an archive. origin: where the files are to be had.
+    pickled: they are Python pickles. images: how many samples the set has, where no checksum would tell that some are
+    missing. size: of what is to be fetched, in words. licence: of the data, in words. constants: those that normalise
+    the set.
     """
 
     extent: Extent
@@ -68,6 +88,10 @@ class PublishedSet:
         """Whether a file of this name belongs to the set as it is; an .npz is a zip archive too, but not to unpack."""
         return name in self.names or name.removesuffix(".gz") in self.names
 
+    def checksums(self) -> dict[str, str]:
+        """The published MD5 of its files by name."""
+        return {one.name: one.md5 for one in self.downloads() if self.has(one.name)} | self.sums()
+
 
 Read = Callable[[str, Path, Any], Content]
 
@@ -76,30 +100,34 @@ def source(
     config: DataConfig, options: Section, progress: OnProgress | None, published: PublishedSet, read: Read
 ) -> Source:
     """The set in `data.root` or, downloaded now if need be, in the cache. Raises ConfigError."""
-    name = config.name
     if config.root:
-        folder = config.root.expanduser().absolute()
-        found = find_at(published, folder)
-        if found is None:
-            raise ConfigError(f"data.root = {str(config.root)!r}: {missing_text(published, [folder])}")
-        reader = partial(read_published, name, found, options, published, read)
-        return Source(name, reader, files_of(published, found), option_values(options))
-    folder = cached_folder(name, published, progress)
-    reader = partial(read_published, name, folder, options, published, read)
-    return Source(name, reader, (folder / STAMP,), option_values(options))
-
-
-def option_values(options: Section) -> dict[str, Any]:
-    return options.model_dump(mode="json")
+        root = config.root.expanduser().absolute()
+        folder = find_at(published, root)
+        if folder is None:
+            raise ConfigError(f"data.root = {str(config.root)!r}: {missing_text(published, [root])}")
+        files = files_of(published, folder)
+    else:
+        folder = cached_folder(config.name, published, progress)
+        files = (folder / STAMP,)
+    reader = partial(read_published, config.name, folder, options, published, read)
+    return Source(config.name, reader, files, options.model_dump(mode="json"))
 
 
 def read_published(name: str, folder: Path, options: Section, published: PublishedSet, read: Read) -> Content:
-    """What was read, with the constants of the set, and a warning where images are missing."""
-    found, constants = read(name, folder, options), published.constants
-    count, warnings = found.train + found.test, found.warnings
+    """What was read, with the constants of the set, and warnings where files are changed or images are missing.
+
+    Raises ConfigError.
+    """
+    if published.pickled:
+        check_pickles(published, folder)
+    found = read(name, folder, options)
+    warnings, count = [*found.warnings], found.train + found.test
+    if not published.pickled and (changed := files_with_wrong_checksum(published, folder)):
+        names = ", ".join(path.name for path in changed)
+        warnings.append(f"not the published files (MD5 differs): {names}; a subset, or changed")
     if published.images and count != published.images:
-        warnings = (*warnings, f"{count:,} samples, not the {published.images:,} that were published")
-    return replace(found, mean=constants.mean, std=constants.std, warnings=warnings)
+        warnings.append(f"{count:,} samples, not the {published.images:,} that were published")
+    return replace(found, mean=published.constants.mean, std=published.constants.std, warnings=tuple(warnings))
 
 
 def folder_in_cache(name: str) -> Path:
@@ -156,15 +184,8 @@ def folders_below(root: Path) -> Iterator[Path]:
     layer = [root]
     for _ in range(DEPTH + 1):
         yield from layer
-        layer = sorted(inner for place in layer for inner in readable_subfolders(place))
-
-
-def readable_subfolders(place: Path) -> list[Path]:
-    """None where the folder may not be read."""
-    try:
-        return [Path(found.path) for found in os.scandir(place) if found.is_dir()]
-    except OSError:
-        return []
+        # os.walk passes over folders that may not be read
+        layer = sorted(place / name for place in layer for name in next(os.walk(place), ("", (), ()))[1])
 
 
 def missing_text(published: PublishedSet, places: list[Path]) -> str:
@@ -176,25 +197,23 @@ def missing_text(published: PublishedSet, places: list[Path]) -> str:
     return f"{', '.join(absent)} missing in {best}"
 
 
+def entries(published: PublishedSet, folder: Path) -> list[Path]:
+    """What belongs to the set and is there."""
+    named = [path for name in published.names if (path := find_entry(folder, name))]
+    return named + [path for pattern in published.extras for path in sorted(folder.glob(pattern))]
+
+
 def files_of(published: PublishedSet, folder: Path) -> tuple[Path, ...]:
     """Every file that can decide what is decoded."""
-    found = [path for name in published.names if (path := find_entry(folder, name))]
-    found += [path for pattern in published.extras for path in sorted(folder.glob(pattern))]
+    found = entries(published, folder)
     below = (Path(place, name) for top in found for place, _, names in os.walk(top) for name in sorted(names))
     return (*(path for path in found if path.is_file()), *below)
 
 
 def files_with_wrong_checksum(published: PublishedSet, folder: Path) -> list[Path]:
     """Files whose checksum is not the published one; a file without a published checksum is not looked at."""
-    sums = published.sums()
-    found = (path for name in published.names if (path := find_entry(folder, name)))
-    return [path for path in found if path.name in sums and file_md5(path) != sums[path.name]]
-
-
-def changed_warning(published: PublishedSet, folder: Path) -> tuple[str, ...]:
-    """One sentence where files are not the published ones."""
-    names = ", ".join(path.name for path in files_with_wrong_checksum(published, folder))
-    return (f"not the published files (MD5 differs): {names}; a subset, or changed",) if names else ()
+    sums = published.checksums()
+    return [path for path in entries(published, folder) if path.name in sums and file_md5(path) != sums[path.name]]
 
 
 def check_pickles(published: PublishedSet, folder: Path) -> None:
@@ -252,12 +271,10 @@ def fetch_files(name: str, published: PublishedSet, part: Path, progress: OnProg
             f"data {name}: what was downloaded is not the set; {missing_text(published, list(folders_below(raw)))}"
         )
     take_files(published, found, part, move=True)
-    archives.remove_tree(raw)
+    shutil.rmtree(raw, ignore_errors=True)
 
 
 def take_files(published: PublishedSet, found: Path, part: Path, move: bool) -> None:
     """Put the files of a set, and no others, into a folder."""
-    for path in [path for name in published.names if (path := find_entry(found, name))]:
+    for path in entries(published, found):
         archives.move_or_copy(path, part / path.name, published.is_needed, move)
-    for path in (path for pattern in published.extras for path in sorted(found.glob(pattern))):
-        archives.move_or_copy(path, part / path.relative_to(found), published.is_needed, move)

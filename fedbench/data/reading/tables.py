@@ -96,7 +96,7 @@ class TableReader:
         if "test" in sizes:
             test = np.arange(len(whole)) >= len(whole) - sizes["test"]
         else:
-            test = np.array([is_test_row(row) for row in range(len(whole))])
+            test = is_test_row(np.arange(len(whole)))
             remarks.append("the table has no test part: every fifth row is for testing")
         targets = target_column(rows, whole[label])
         owners = None if user is None else owners_of(whole[user])

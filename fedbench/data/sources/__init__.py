@@ -1,13 +1,14 @@
 """Data sources: one module per data set, or per format if several data sets share it.
 
-A module holds `Options` (its own keys `data.*`) and `source(config, options, progress)`.
+A module holds `Options` (its own keys `data.*`) and `source(config, options, progress)`; or, for published sets,
+`PUBLISHED` and `read` (reading/published.py).
 """
 
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from pydantic import ValidationError
@@ -15,6 +16,8 @@ from pydantic import ValidationError
 from fedbench.config import DataConfig, Section
 from fedbench.config.words import refuse_values
 from fedbench.data.cache import Content, OnProgress, Source, targets_of
+from fedbench.data.reading import published
+from fedbench.data.reading.published import PublishedSet
 from fedbench.data.reading.targets import read_for_task
 from fedbench.errors import ConfigError, nearest
 from fedbench.plugins import Table, modules
@@ -23,9 +26,6 @@ from fedbench.tasks import load as load_task
 from fedbench.tasks.targets import Targets
 from fedbench.user_code import fingerprint
 from fedbench.user_code.given_data import MEMORY
-
-if TYPE_CHECKING:
-    from fedbench.data.reading.published import PublishedSet
 
 Options = TypeVar("Options", bound=Section)
 FORMATS = {
@@ -84,7 +84,11 @@ def find_source(config: DataConfig, progress: OnProgress | None = None) -> Sourc
 
         made = factory.source(config, found)
     else:
-        made = found.source(config, checked_data_options(config, found.Options), progress)
+        options = checked_data_options(config, found.Options)
+        if known := getattr(found, "PUBLISHED", {}).get(config.name):
+            made = published.source(config, options, progress, known, found.read)
+        else:
+            made = found.source(config, options, progress)
     if path:
         made = replace(made, options={**made.options, "code": fingerprint(path)})
     return made if config.task in CHOSEN else read_by(config.task, made)
@@ -151,7 +155,7 @@ def path_of(name: str) -> str:
     return "" if name.startswith(MEMORY) else SETS.path(own_name(name))
 
 
-def published_of(name: str) -> "PublishedSet | None":
+def published_of(name: str) -> PublishedSet | None:
     """Facts about a published set; None for other sets. Raises ConfigError for unknown names."""
     return getattr(load(name), "PUBLISHED", {}).get(name) if own_name(name) in SETS.built_in else None
 

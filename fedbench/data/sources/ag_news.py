@@ -12,31 +12,26 @@ from pathlib import Path
 import numpy as np
 from pydantic import Field
 
-from fedbench.config import DataConfig, Section
+from fedbench.config import Section
 from fedbench.config.section import PositiveInt
-from fedbench.data.cache import Block, Content, OnProgress, Source
-from fedbench.data.constants import NOT_NORMALISED
-from fedbench.data.reading import published
-from fedbench.data.reading.arrays import checked_labels
+from fedbench.data.cache import Block, Content
+from fedbench.data.reading.arrays import checked_labels, refuse_damage
 from fedbench.data.reading.download import Download
-from fedbench.data.reading.images import library_reason
-from fedbench.data.reading.published import Extent, PublishedSet, changed_warning
-from fedbench.errors import ConfigError
+from fedbench.data.reading.published import NOT_NORMALISED, Extent, PublishedSet
 
 TOPICS = ("World", "Sports", "Business", "Sci/Tech")
 WORD = re.compile(r"\w+")
 PAD, UNKNOWN, FIRST = 0, 1, 2
 ADDRESS = "https://raw.githubusercontent.com/mhjabreel/CharCnn_Keras/master/data/ag_news_csv/"
-SUMS = {"train.csv": "b1a00f826fdfbd249f79597b59e1dc12", "test.csv": "d52ea96a97a2d943681189a97654912d"}
-"""MD5 sums in torchtext."""
+FILES = {"train.csv": "b1a00f826fdfbd249f79597b59e1dc12", "test.csv": "d52ea96a97a2d943681189a97654912d"}
+"""With the MD5 sums in torchtext."""
 PUBLISHED = {
     "ag-news": PublishedSet(
         Extent(120_000, (100,), len(TOPICS), "token"),
-        tuple(SUMS),
+        tuple(FILES),
         below=("ag_news_csv", "AG_NEWS"),
         constants=NOT_NORMALISED,
-        downloads=lambda: tuple(Download(name, (ADDRESS + name,), md5) for name, md5 in SUMS.items()),
-        sums=lambda: SUMS,
+        downloads=lambda: tuple(Download((ADDRESS + name,), md5) for name, md5 in FILES.items()),
         size="31 MB",
         licence="research and other non-commercial use",
     )
@@ -50,13 +45,9 @@ class Options(Section):
     length: PositiveInt = Field(100, description="tokens of a sample; longer texts are cut, shorter ones padded")
 
 
-def source(config: DataConfig, options: Options, progress: OnProgress | None) -> Source:
-    return published.source(config, options, progress, PUBLISHED["ag-news"], read)
-
-
 def read(name: str, folder: Path, options: Options) -> Content:
     """Raises ConfigError."""
-    (texts, topics), (test_texts, test_topics) = (read_articles(folder / name) for name in SUMS)
+    (texts, topics), (test_texts, test_topics) = (read_articles(folder / name) for name in FILES)
     tokens = vocabulary(texts, options.words)
     blocks = [
         Block(word_tokens(texts, tokens, options.length), topics),
@@ -66,22 +57,17 @@ def read(name: str, folder: Path, options: Options) -> Content:
     line = (
         f"the {len(tokens)} most frequent words of the training part are tokens {FIRST} to {last}; 0 pads, 1 is unknown"
     )
-    warnings = (line, *changed_warning(PUBLISHED["ag-news"], folder))
-    return Content(len(topics), len(test_topics), blocks, len(TOPICS), TOPICS, warnings=warnings)
+    return Content(len(topics), len(test_topics), blocks, len(TOPICS), TOPICS, warnings=(line,))
 
 
 def read_articles(file: Path) -> tuple[list[list[str]], np.ndarray]:
     """The words of each article, and classes int64 [n] from 0. Raises ConfigError."""
     import pandas as pd
 
-    try:
+    with refuse_damage(file, "not a table of class, title and description"):
         table = pd.read_csv(file, header=None, dtype={1: str, 2: str}, keep_default_na=False)
         topics, titles, descriptions = (table[column] for column in table)
         labels = checked_labels(str(file), topics.to_numpy(), len(table), len(TOPICS), first=1) - 1
-    except ConfigError:
-        raise
-    except Exception as error:
-        raise ConfigError(f"{file}: not a table of class, title and description ({library_reason(error)})") from error
     texts = zip(titles, descriptions, strict=True)
     return [WORD.findall(f"{title} {text}".lower()) for title, text in texts], labels
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from pydantic import Field
 
-from fedbench.config import DataConfig, Section
-from fedbench.data.cache import Content, OnProgress, Source
-from fedbench.data.reading import published
-from fedbench.data.reading.images import Item, checked_label, is_test_row, library_reason
+from fedbench.config import Section
+from fedbench.data.cache import Content
+from fedbench.data.reading.arrays import refuse_damage
+from fedbench.data.reading.images import Item, checked_label, is_test_row
 from fedbench.data.reading.listing import listed_content
 from fedbench.data.reading.published import Extent, PublishedSet
 from fedbench.errors import ConfigError
@@ -49,10 +49,6 @@ class Options(Section):
     size: int | None = Field(None, ge=1, description="resize every patch to size x size pixels (published: 96)")
 
 
-def source(config: DataConfig, options: Options, progress: OnProgress | None) -> Source:
-    return published.source(config, options, progress, PUBLISHED["camelyon17"], read)
-
-
 def read(name: str, folder: Path, options: Options) -> Content:
     """Raises ConfigError."""
     table = read_metadata(folder / "metadata.csv")
@@ -72,10 +68,8 @@ def read_metadata(file: Path) -> "DataFrame":
     """Raises ConfigError."""
     import pandas as pd
 
-    try:
+    with refuse_damage(file, "not a table"):
         table = pd.read_csv(file, index_col=0, dtype={"patient": str})
-    except Exception as error:
-        raise ConfigError(f"{file}: not a table ({library_reason(error)})") from error
     absent = [name for name in COLUMNS if name not in table.columns]
     if absent or not len(table) or table[[*COLUMNS]].isna().any(axis=None):
         raise ConfigError(f"{file}: {f'no column {absent[0]}' if absent else 'no rows, or empty cells'}")

@@ -15,17 +15,16 @@ from typing import Any, Literal, get_args
 import numpy as np
 from pydantic import Field, field_validator
 
-from fedbench.config import DataConfig, Section
-from fedbench.data.cache import Block, Content, OnProgress, Source
-from fedbench.data.constants import CIFAR10
-from fedbench.data.reading import published
-from fedbench.data.reading.arrays import array_blocks, checked_images, checked_labels, unreadable_error
+from fedbench.config import Section
+from fedbench.data.cache import Block, Content
+from fedbench.data.reading.arrays import array_blocks, checked_images, checked_labels, refuse_damage
 from fedbench.data.reading.download import Download
 from fedbench.data.reading.images import is_test_row
 from fedbench.data.reading.published import Extent, PublishedSet
+from fedbench.data.sources.cifar import CIFAR10
 from fedbench.errors import ConfigError
 
-Corruption = Literal[
+Common = Literal[
     "gaussian_noise",
     "shot_noise",
     "impulse_noise",
@@ -41,18 +40,14 @@ Corruption = Literal[
     "elastic_transform",
     "pixelate",
     "jpeg_compression",
-    "speckle_noise",
-    "gaussian_blur",
-    "spatter",
-    "saturate",
 ]
-COMMON_CORRUPTIONS: tuple[Corruption, ...] = (
-    *("gaussian_noise", "shot_noise", "impulse_noise", "defocus_blur", "glass_blur", "motion_blur", "zoom_blur"),
-    *("snow", "frost", "fog", "brightness", "contrast", "elastic_transform", "pixelate", "jpeg_compression"),
-)
+Extra = Literal["speckle_noise", "gaussian_blur", "spatter", "saturate"]
+Corruption = Literal[Common, Extra]
+COMMON_CORRUPTIONS: tuple[Common, ...] = get_args(Common)
 """The fifteen types of the benchmark, in order."""
 CIFAR10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 SEVERITIES = 5
+ADDRESS = "https://zenodo.org/records/2535967/files/CIFAR-10-C.tar?download=1"
 
 
 class Options(Section):
@@ -83,20 +78,10 @@ PUBLISHED = {
         below=("CIFAR-10-C",),
         size="2.9 GB",
         constants=CIFAR10._replace(source="those of CIFAR-10, from which the corrupted images are made"),
-        extras=tuple(f"{name}.npy" for name in get_args(Corruption)[len(COMMON_CORRUPTIONS) :]),
-        downloads=lambda: (
-            Download(
-                "CIFAR-10-C.tar",
-                ("https://zenodo.org/records/2535967/files/CIFAR-10-C.tar?download=1",),
-                "56bf5dcef84df0e2308c6dcbcbbd8499",
-            ),
-        ),
+        extras=tuple(f"{name}.npy" for name in get_args(Extra)),
+        downloads=lambda: (Download((ADDRESS,), "56bf5dcef84df0e2308c6dcbcbbd8499"),),
     )
 }
-
-
-def source(config: DataConfig, options: Options, progress: OnProgress | None) -> Source:
-    return published.source(config, options, progress, PUBLISHED["cifar10c"], read)
 
 
 def read(name: str, folder: Path, options: Options) -> Content:
@@ -108,7 +93,7 @@ def read(name: str, folder: Path, options: Options) -> Content:
         raise ConfigError(f"{folder}: images of different sizes: {', '.join(map(str, sorted(shapes)))}")
     each = len(labels) // SEVERITIES
     own = labels[:each]
-    test = np.array([is_test_row(row) for row in range(each)])
+    test = is_test_row(np.arange(each))
     start = (options.severity - 1) * each
     blocks = corrupted_blocks([images[start : start + each] for images in files.values()], own, test)
     train, held = (len(files) * int(rows.sum()) for rows in (~test, test))
@@ -132,10 +117,8 @@ def map_array(path: Path) -> Any:
     """Maps the array in a .npy file. Raises ConfigError."""
     if not path.is_file():
         raise ConfigError(f"{path}: no such file; data.corruptions names types that are there")
-    try:
+    with refuse_damage(path, "incomplete or damaged .npy file"):
         return np.load(path, mmap_mode="r", allow_pickle=False)
-    except Exception as error:
-        raise unreadable_error(path, ".npy", error) from error
 
 
 def label_array(path: Path) -> np.ndarray:

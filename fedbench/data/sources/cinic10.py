@@ -7,17 +7,16 @@ from pathlib import Path
 
 from pydantic import Field
 
-from fedbench.config import DataConfig, Section
-from fedbench.data.cache import Content, OnProgress, Source
-from fedbench.data.constants import Constants
-from fedbench.data.reading import published
+from fedbench.config import Section
+from fedbench.data.cache import Content
 from fedbench.data.reading.download import Download
 from fedbench.data.reading.images import Item
 from fedbench.data.reading.listing import check_names, listed_content, nonempty_images, subfolders
-from fedbench.data.reading.published import Extent, PublishedSet
+from fedbench.data.reading.published import Constants, Extent, PublishedSet
 from fedbench.data.sources.cifar10c import CIFAR10_CLASSES
 
 CINIC_DOMAINS = ("cifar10", "imagenet")
+ADDRESS = "https://datashare.ed.ac.uk/bitstream/handle/10283/3192/CINIC-10.tar.gz"
 PUBLISHED = {
     "cinic10": PublishedSet(
         Extent(90_000, (3, 32, 32), 10),
@@ -28,13 +27,7 @@ PUBLISHED = {
             (0.47889522, 0.47227842, 0.43047404), (0.24205776, 0.23828046, 0.25874835), "the authors' own README"
         ),
         is_needed=lambda name: name.endswith(".png"),
-        downloads=lambda: (
-            Download(
-                "CINIC-10.tar.gz",
-                ("https://datashare.ed.ac.uk/bitstream/handle/10283/3192/CINIC-10.tar.gz",),
-                "6ee4d0c996905fe93221de577967a372",
-            ),
-        ),
+        downloads=lambda: (Download((ADDRESS,), "6ee4d0c996905fe93221de577967a372"),),
     )
 }
 
@@ -43,10 +36,6 @@ class Options(Section):
     """Keys `data.*` of CINIC-10."""
 
     join_val: bool = Field(True, description="add the published validation part to the training part")
-
-
-def source(config: DataConfig, options: Options, progress: OnProgress | None) -> Source:
-    return published.source(config, options, progress, PUBLISHED["cinic10"], read)
 
 
 def read(name: str, folder: Path, options: Options) -> Content:

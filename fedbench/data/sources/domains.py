@@ -11,9 +11,8 @@ from pathlib import Path, PurePosixPath
 
 from pydantic import Field
 
-from fedbench.config import DataConfig, Section
-from fedbench.data.cache import Content, OnProgress, Source
-from fedbench.data.reading import published
+from fedbench.config import Section
+from fedbench.data.cache import Content
 from fedbench.data.reading.download import Download
 from fedbench.data.reading.images import Item, is_test_row
 from fedbench.data.reading.listing import (
@@ -121,7 +120,7 @@ class Options(Section):
 def domainnet_downloads() -> tuple[Download, ...]:
     """All of DomainNet, of which the ten classes are kept."""
     sums = DOMAINNET_ARCHIVES | {f"domainnet/txt/{name}": md5 for name, md5 in DOMAINNET_LISTS.items()}
-    return tuple(Download(PurePosixPath(path).name, (DOMAINNET + path,), md5) for path, md5 in sums.items())
+    return tuple(Download((DOMAINNET + path,), md5) for path, md5 in sums.items())
 
 
 def published_as(name: str, train: int, below: tuple[str, ...], size: str, origin: str = "") -> PublishedSet:
@@ -153,10 +152,6 @@ PUBLISHED = {
         "pacs", 8_000, ("PACS", "kfold", "PACS/kfold"), "9,991 images, 0.17 GB", "get the images of Li et al. (2017)"
     ),
 }
-
-
-def source(config: DataConfig, options: Options, progress: OnProgress | None) -> Source:
-    return published.source(config, options, progress, PUBLISHED[config.name], read)
 
 
 def read(name: str, folder: Path, options: Options) -> Content:

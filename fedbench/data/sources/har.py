@@ -9,11 +9,9 @@ from pathlib import Path
 import numpy as np
 from pydantic import Field
 
-from fedbench.config import DataConfig, Section
-from fedbench.data.cache import Block, Content, OnProgress, Source
-from fedbench.data.reading import published
-from fedbench.data.reading.arrays import checked_labels
-from fedbench.data.reading.images import library_reason
+from fedbench.config import Section
+from fedbench.data.cache import Block, Content
+from fedbench.data.reading.arrays import checked_labels, refuse_damage
 from fedbench.data.reading.listing import read_list
 from fedbench.data.reading.published import Extent, PublishedSet
 from fedbench.errors import ConfigError
@@ -37,10 +35,6 @@ class Options(Section):
     """Keys `data.*` of UCI HAR."""
 
     signals: bool = Field(False, description="read the nine signals [9, 128] instead of the 561 features")
-
-
-def source(config: DataConfig, options: Options, progress: OnProgress | None) -> Source:
-    return published.source(config, options, progress, PUBLISHED["har"], read)
 
 
 def read(name: str, folder: Path, options: Options) -> Content:
@@ -78,10 +72,8 @@ def read_numbers(file: Path) -> np.ndarray:
     """float32 [rows, columns] of a file of numbers between spaces. Raises ConfigError."""
     if file.is_file() and not file.stat().st_size:
         raise ConfigError(f"{file}: empty file")
-    try:
+    with refuse_damage(file, "cannot be read"):
         values = np.loadtxt(file, np.float32, ndmin=2)
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{file}: cannot be read ({library_reason(error)})") from error
     if not values.size or not np.isfinite(values).all():
         raise ConfigError(f"{file}: no rows, or values that are not finite")
     return values

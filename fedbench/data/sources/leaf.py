@@ -20,11 +20,9 @@ from pydantic import Field, field_validator
 from fedbench.config import DataConfig, Section
 from fedbench.config.section import PositiveInt
 from fedbench.data.cache import Block, Content, OnProgress, Source
-from fedbench.data.constants import NOT_NORMALISED
-from fedbench.data.reading import published
 from fedbench.data.reading.images import check_shape
 from fedbench.data.reading.listing import path_in_name
-from fedbench.data.reading.published import Extent, PublishedSet
+from fedbench.data.reading.published import NOT_NORMALISED, Extent, PublishedSet
 from fedbench.data.reading.targets import read_targets
 from fedbench.errors import ConfigError, first_line
 from fedbench.tasks.targets import TargetError, Targets
@@ -81,10 +79,6 @@ PUBLISHED = {
 
 
 def source(config: DataConfig, options: Options, progress: OnProgress | None) -> Source:
-    if config.name in PUBLISHED:
-        if config.name == "femnist" and not options.shape:
-            options = Options(shape=[*FEMNIST_SHAPE])
-        return published.source(config, options, progress, PUBLISHED[config.name], read)
     path = path_in_name(config)
     files = tuple(file for part in part_files(path).values() for file in part)
     decided = {**options.model_dump(), "task": config.task}
@@ -112,7 +106,7 @@ def part_files(folder: Path) -> dict[str, list[Path]]:
 
 def read(name: str, folder: Path, options: Options, task: str = "classification") -> Content:
     """Every file is read twice: for the counts, then for the samples. Raises ConfigError."""
-    parts = part_files(folder)
+    parts, shape = part_files(folder), options.shape or ([*FEMNIST_SHAPE] if name == "femnist" else [])
     sizes = {part: [(own.user, own.where, len(own.y)) for own in user_samples(files)] for part, files in parts.items()}
     train, test = (sum(count for _, _, count in sizes.get(part, ())) for part in ("train", "test"))
     if not train:
@@ -120,15 +114,15 @@ def read(name: str, folder: Path, options: Options, task: str = "classification"
     files, counted = [*chain.from_iterable(parts.values())], [*chain.from_iterable(sizes.values())]
     x, y = next((own.x[0], own.y[0]) for own in user_samples(files) if own.y)
     texts = isinstance(x, str)
-    if texts and options.shape:
-        raise ConfigError(f"data.shape = {options.shape}: {folder} holds texts; leave it out")
+    if texts and shape:
+        raise ConfigError(f"data.shape = {shape}: {folder} holds texts; leave it out")
     domains = tuple(sorted({user for user, _, count in counted if count}))
     named = FEMNIST_CLASSES if name == "femnist" else CHARACTER_NAMES if texts and is_character(y) else ()
     return Content(
         train,
         test,
-        json_blocks(files, options.shape, texts, {user: number for number, user in enumerate(domains)}),
-        kind="image" if len(options.shape) == 3 else None,
+        json_blocks(files, shape, texts, {user: number for number, user in enumerate(domains)}),
+        kind="image" if len(shape) == 3 else None,
         domain_names=domains,
         categories=True,
         warnings=(f"characters are tokens 0 to {UNKNOWN - 1}: {CHARACTERS!r}",) if texts else (),

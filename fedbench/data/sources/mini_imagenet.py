@@ -9,9 +9,8 @@ from pathlib import Path
 
 from pydantic import Field
 
-from fedbench.config import DataConfig, Section
-from fedbench.data.cache import Content, OnProgress, Source
-from fedbench.data.reading import published
+from fedbench.config import Section
+from fedbench.data.cache import Content
 from fedbench.data.reading.images import Item
 from fedbench.data.reading.listing import ListedImage, SeenFiles, listed_content, path_below, read_list
 from fedbench.data.reading.published import Extent, PublishedSet
@@ -36,10 +35,6 @@ class Options(Section):
     """Keys `data.*` of mini-ImageNet."""
 
     size: int = Field(84, ge=1, description="side length to which images are resized, in pixels")
-
-
-def source(config: DataConfig, options: Options, progress: OnProgress | None) -> Source:
-    return published.source(config, options, progress, PUBLISHED["mini-imagenet"], read)
 
 
 def read(name: str, folder: Path, options: Options) -> Content:

@@ -11,11 +11,10 @@ from pathlib import Path
 import numpy as np
 from pydantic import Field
 
-from fedbench.config import DataConfig, Section
+from fedbench.config import Section
 from fedbench.config.section import PositiveInt
-from fedbench.data.cache import Block, Content, OnProgress, Source
-from fedbench.data.reading import published
-from fedbench.data.reading.images import library_reason
+from fedbench.data.cache import Block, Content
+from fedbench.data.reading.arrays import refuse_damage
 from fedbench.data.reading.published import Extent, PublishedSet
 from fedbench.errors import ConfigError
 
@@ -64,10 +63,6 @@ class Options(Section):
     optional: bool = Field(False, description="add the recordings of the folder Optional, and their activities")
 
 
-def source(config: DataConfig, options: Options, progress: OnProgress | None) -> Source:
-    return published.source(config, options, progress, PUBLISHED["pamap2"], read)
-
-
 def read(name: str, folder: Path, options: Options) -> Content:
     """Raises ConfigError."""
     activities = dict(sorted((PROTOCOL | (OPTIONAL if options.optional else {})).items()))
@@ -96,10 +91,8 @@ def read_recording(file: Path, heart_rate: bool) -> tuple[np.ndarray, np.ndarray
     """Readings float32 [rows, channels], NaN where missing, and activities int64 [rows]. Raises ConfigError."""
     import pandas as pd
 
-    try:
+    with refuse_damage(file, "not a recording"):
         table = pd.read_csv(file, sep=r"\s+", header=None, dtype=np.float32)
-    except Exception as error:
-        raise ConfigError(f"{file}: not a recording ({library_reason(error)})") from error
     if table.shape[1] != COLUMNS or table[ACTIVITY].isna().any():
         raise ConfigError(
             f"{file}: {table.shape[1]} columns, or rows without an activity; {COLUMNS} columns are expected"

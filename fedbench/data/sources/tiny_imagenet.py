@@ -4,10 +4,8 @@ from pathlib import Path
 
 from pydantic import Field
 
-from fedbench.config import DataConfig, Section
-from fedbench.data.cache import Content, OnProgress, Source
-from fedbench.data.constants import EXAMPLES, Constants
-from fedbench.data.reading import published
+from fedbench.config import Section
+from fedbench.data.cache import Content
 from fedbench.data.reading.download import Download
 from fedbench.data.reading.images import Item
 from fedbench.data.reading.listing import (
@@ -19,9 +17,10 @@ from fedbench.data.reading.listing import (
     read_list,
     subfolders,
 )
-from fedbench.data.reading.published import Extent, PublishedSet
+from fedbench.data.reading.published import EXAMPLES, Constants, Extent, PublishedSet
 from fedbench.errors import ConfigError
 
+ADDRESS = "http://cs231n.stanford.edu/tiny-imagenet-200.zip"
 PUBLISHED = {
     "tiny-imagenet": PublishedSet(
         Extent(100_000, (3, 64, 64), 200),
@@ -31,13 +30,7 @@ PUBLISHED = {
         constants=Constants((0.4802, 0.4481, 0.3975), (0.2770, 0.2691, 0.2821), EXAMPLES),
         size="0.25 GB",
         is_needed=lambda name: not name.endswith("_boxes.txt") and "/test/" not in name,
-        downloads=lambda: (
-            Download(
-                "tiny-imagenet-200.zip",
-                ("http://cs231n.stanford.edu/tiny-imagenet-200.zip",),
-                "90528d7ca1a48142e341f4ef8d21d0de",
-            ),
-        ),
+        downloads=lambda: (Download((ADDRESS,), "90528d7ca1a48142e341f4ef8d21d0de"),),
     )
 }
 
@@ -46,10 +39,6 @@ class Options(Section):
     """Keys `data.*` of Tiny-ImageNet."""
 
     size: int | None = Field(None, ge=1, description="resize every image to size x size pixels (published: 64)")
-
-
-def source(config: DataConfig, options: Options, progress: OnProgress | None) -> Source:
-    return published.source(config, options, progress, PUBLISHED["tiny-imagenet"], read)
 
 
 def read(name: str, folder: Path, options: Options) -> Content:

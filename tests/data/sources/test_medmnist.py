@@ -66,7 +66,7 @@ def test_the_file_is_taken_as_it_is_though_it_is_a_zip_archive_too(organ, load, 
 
 def test_it_is_downloaded_as_it_is(organ, load, monkeypatch, tmp_path, server):
     file = organ / "organamnist.npz"
-    fetched = (Download(file.name, (f"{server}{file.relative_to(tmp_path)}",), file_md5(file)),)
+    fetched = (Download((f"{server}{file.relative_to(tmp_path)}",), file_md5(file)),)
     monkeypatch.setitem(PUBLISHED, "organamnist", replace(PUBLISHED["organamnist"], downloads=lambda: fetched))
     assert load("organamnist").train_rows == 33
 
