@@ -20,7 +20,7 @@ from fedbench.data.reading.images import Item, is_test_row
 from fedbench.data.reading.items import DOMAIN_KEYS, TARGETS, check_channels, domain_numbers, find_key, key_of
 from fedbench.data.reading.resolution import check_resolution
 from fedbench.data.reading.samples import SampleKind, SampleReader
-from fedbench.data.reading.targets import read_targets
+from fedbench.data.reading.targets import piece_of, read_targets
 from fedbench.errors import ConfigError
 from fedbench.tasks.targets import TargetError, Targets
 
@@ -57,11 +57,8 @@ class TableRows:
 
     def place(self, row: int) -> str:
         """The row as a reader counts, from 1 and without the header line."""
-        for name, count in self.files:
-            if row < count:
-                return f"{self.where}{f'/{name}' if len(self.files) > 1 else ''}, row {row + 1}"
-            row -= count
-        raise IndexError(row)
+        name, own = piece_of(self.files, row)
+        return f"{self.where}{f'/{name}' if len(self.files) > 1 else ''}, row {own + 1}"
 
 
 @dataclass(frozen=True)

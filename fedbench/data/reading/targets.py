@@ -1,7 +1,8 @@
 """Chooses the task that all targets look like, unless one is set, and lets it read them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 
@@ -35,6 +36,29 @@ def read_targets(
     found = read_for_task(chosen, values, names, classes)
     said = remark.format(count=found.classes or values[0].size)
     return replace(found, remarks=(said, *found.remarks)) if said else found
+
+
+T = TypeVar("T")
+
+
+def piece_of(pieces: Iterable[tuple[T, int]], row: int) -> tuple[T, int]:
+    """The piece with a row, and the number of the row in it. pieces: each with its number of rows."""
+    for piece, count in pieces:
+        if row < count:
+            return piece, row
+        row -= count
+    raise IndexError(row)
+
+
+def read_targets_of(
+    pieces: Sequence[tuple[str, int]], task: str, names: Sequence[str], classes: int | None, values: np.ndarray
+) -> Targets:
+    """The targets of files, users and the like, each by its place with its number of rows. Raises ConfigError."""
+    try:
+        return read_targets(values, task, names, classes)
+    except TargetError as error:
+        where, row = piece_of(pieces, error.row)
+        raise ConfigError(f"{where}, sample {row}: {error}") from None
 
 
 def read_for_task(task: str, values: np.ndarray, names: Sequence[str] = (), classes: int | None = None) -> Targets:

@@ -36,6 +36,7 @@ FORMATS = {
     "parquet": ("parquet:PATH",),
     "folder": ("folder:PATH",),
     "csv": ("csv:PATH",),
+    "scikit-learn": ("digits", "diabetes"),
     "leaf": ("leaf:PATH", "femnist", "shakespeare"),
     "pflib": ("pflib:PATH",),
     "hf": ("hf:PATH",),

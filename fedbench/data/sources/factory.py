@@ -27,7 +27,7 @@ from fedbench.data.reading.images import Item, decoded_blocks, remarks_on
 from fedbench.data.reading.items import GivenPart, Keys, checked_target, domain_numbers
 from fedbench.data.reading.samples import SampleKind, SampleReader
 from fedbench.data.reading.structure import PAD, StructureReader, collated_parts
-from fedbench.data.reading.targets import read_targets
+from fedbench.data.reading.targets import piece_of, read_targets
 from fedbench.errors import ConfigError, RunError, nearest
 from fedbench.tasks.targets import TargetError, Targets
 
@@ -249,16 +249,10 @@ class TargetReader:
                 values = self._by_name(values)
             return read_targets(values, self.task, self.classes, self.count)
         except TargetError as error:
-            raise ConfigError(f"{self._place_of(error.row)}: {error}") from None
+            part, row = piece_of([(part, len(part)) for part in self.parts], error.row)
+            raise ConfigError(f"{part.place(row)}: {error}") from None
         except ConfigError as error:
             raise ConfigError(f"data {self.name}: {error}") from None
-
-    def _place_of(self, row: int) -> str:
-        for part in self.parts:
-            if row < len(part):
-                return part.place(row)
-            row -= len(part)
-        raise IndexError(row)
 
     def _by_name(self, values: np.ndarray) -> np.ndarray:
         """Matches classes by name if the parts number them differently."""

@@ -23,9 +23,8 @@ from fedbench.data.cache import Block, Content, OnProgress, Source
 from fedbench.data.reading.images import check_shape
 from fedbench.data.reading.listing import path_in_name
 from fedbench.data.reading.published import NOT_NORMALISED, Extent, PublishedSet
-from fedbench.data.reading.targets import read_targets
+from fedbench.data.reading.targets import read_targets_of
 from fedbench.errors import ConfigError, first_line
-from fedbench.tasks.targets import TargetError, Targets
 
 CHARACTERS = "\n !\"&'(),-.0123456789:;>?ABCDEFGHIJKLMNOPQRSTUVWXYZ[]abcdefghijklmnopqrstuvwxyz}"
 """LEAF's character set; the place of a character is its token."""
@@ -126,7 +125,7 @@ def read(name: str, folder: Path, options: Options, task: str = "classification"
         domain_names=domains,
         categories=True,
         warnings=(f"characters are tokens 0 to {UNKNOWN - 1}: {CHARACTERS!r}",) if texts else (),
-        targets=partial(leaf_targets, [(where, count) for _, where, count in counted], task, named),
+        targets=partial(read_targets_of, [(where, count) for _, where, count in counted], task, named, None),
         one_part="test" not in parts,
     )
 
@@ -207,13 +206,3 @@ def number_array(values: list[Any]) -> np.ndarray:
         return np.asarray(values)
     except ValueError:
         return np.empty(0, object)
-
-
-def leaf_targets(counts: list[tuple[str, int]], task: str, names: tuple[str, ...], values: np.ndarray) -> Targets:
-    """counts: place and number of samples of each user. Raises ConfigError."""
-    try:
-        return read_targets(values, task, names)
-    except TargetError as error:
-        ends = np.cumsum([count for _, count in counts])
-        at = int(np.searchsorted(ends, error.row, side="right"))
-        raise ConfigError(f"{counts[at][0]}, sample {error.row - ends[at] + counts[at][1]}: {error}") from None

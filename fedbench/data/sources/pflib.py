@@ -5,25 +5,24 @@ Each file has one array `data`, a pickled dict with x and y, which is read witho
 """
 
 import json
-import pickle
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
-from zipfile import BadZipFile, ZipFile
+from zipfile import ZipFile
 
 import numpy as np
 from pydantic import Field
 
 from fedbench.config import DataConfig, Section
 from fedbench.data.cache import Block, Content, OnProgress, Source
+from fedbench.data.reading.arrays import refuse_damage
 from fedbench.data.reading.images import Item, check_shape
 from fedbench.data.reading.listing import path_in_name
 from fedbench.data.reading.pickles import load_arrays
 from fedbench.data.reading.samples import SampleKind, SampleReader
-from fedbench.data.reading.targets import read_targets
-from fedbench.errors import ConfigError, first_line
-from fedbench.tasks.targets import TargetError, Targets
+from fedbench.data.reading.targets import read_targets_of
+from fedbench.errors import ConfigError
 
 
 class Options(Section):
@@ -64,11 +63,8 @@ def class_count(file: Path) -> int | None:
     """The number of classes in config.json, if it is there. Raises ConfigError."""
     if not file.is_file():
         return None
-    try:
-        count = json.loads(file.read_bytes())["num_classes"]
-        return int(count)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ConfigError(f"{file}: no JSON with num_classes ({first_line(error)})") from error
+    with refuse_damage(file, "no JSON with num_classes"):
+        return int(json.loads(file.read_bytes())["num_classes"])
 
 
 def read(files: list[Path], classes: int | None, kind: SampleKind | None, task: str) -> Content:
@@ -85,13 +81,13 @@ def read(files: list[Path], classes: int | None, kind: SampleKind | None, task: 
         domain_names=tuple(file.stem for file in files[:clients]),
         categories=True,
         warnings=reader.remarks,
-        targets=partial(file_targets, files, counts, task, classes),
+        targets=partial(read_targets_of, [*zip(map(str, files), counts, strict=True)], task, (), classes),
     )
 
 
 def read_file(file: Path) -> ClientFile:
     """Raises ConfigError."""
-    try:
+    with refuse_damage(file, "not a file of PFLlib"):
         with ZipFile(file) as packed, packed.open("data.npy") as stream:
             version = np.lib.format.read_magic(stream)
             header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
@@ -102,8 +98,6 @@ def read_file(file: Path) -> ClientFile:
         x, y = (np.asarray(data[key]) for key in ("x", "y"))
         if x.dtype == object:  # pairs of tokens and length
             x = np.array([tokens for tokens, _ in x])
-    except (OSError, ValueError, KeyError, TypeError, IndexError, BadZipFile, pickle.UnpicklingError) as error:
-        raise ConfigError(f"{file}: not a file of PFLlib ({first_line(error)})") from error
     if len(x) != len(y) or x.ndim < 2 or x.dtype.kind not in "biuf":
         raise ConfigError(
             f"{file}: x of shape {[*x.shape]} ({x.dtype}) and y of {[*y.shape]} are not samples and targets"
@@ -122,13 +116,3 @@ def npz_blocks(files: list[Path], kind: SampleKind) -> Iterator[Block]:
             as_is = kind == "image" and x.dtype == np.uint8
             samples = x if as_is else SampleReader("token" if kind == "token" else "feature")(Item(x, None, str(file)))
             yield Block(samples, y, np.full(len(y), place % (len(files) // 2)))
-
-
-def file_targets(files: list[Path], counts: list[int], task: str, classes: int | None, values: np.ndarray) -> Targets:
-    """Raises ConfigError."""
-    try:
-        return read_targets(values, task, classes=classes)
-    except TargetError as error:
-        ends = np.cumsum(counts)
-        at = int(np.searchsorted(ends, error.row, side="right"))
-        raise ConfigError(f"{files[at]}, sample {error.row - ends[at] + counts[at]}: {error}") from None
