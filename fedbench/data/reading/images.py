@@ -163,8 +163,3 @@ def checked_label(value: Any, classes: int, where: str, hidden: str = "") -> int
         legal = f"0 to {classes - 1}" if classes else "0 and up"
         raise ConfigError(f"{where}: label {value} is outside the class range; {legal}{hidden if value == -1 else ''}")
     return int(value)
-
-
-def is_test_row(index: Any) -> Any:
-    """Whether a row, or each of several, is a test row in a source without a test part: every fifth is."""
-    return index % 5 == 4

@@ -9,23 +9,22 @@ import re
 from dataclasses import dataclass
 from functools import partial
 from numbers import Number
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 import numpy as np
+import pandas as pd
 from pydantic import Field
 
 from fedbench.config import Section
 from fedbench.data.cache import Block, Content
-from fedbench.data.reading.images import Item, is_test_row
+from fedbench.data.reading.images import Item
 from fedbench.data.reading.items import DOMAIN_KEYS, TARGETS, check_channels, domain_numbers, find_key, key_of
+from fedbench.data.reading.parts import is_test_row
 from fedbench.data.reading.resolution import check_resolution
 from fedbench.data.reading.samples import SampleKind, SampleReader
 from fedbench.data.reading.targets import piece_of, read_targets
 from fedbench.errors import ConfigError
 from fedbench.tasks.targets import TargetError, Targets
-
-if TYPE_CHECKING:
-    from pandas import DataFrame, Series
 
 DECIMAL_COMMA = re.compile(r"-?\d+(,\d+)?")
 CELLS = (str, Number, np.generic, np.ndarray, list)
@@ -71,7 +70,7 @@ class TableReader:
     classes: int | None = None
     kind: SampleKind | None = None
 
-    def content(self, rows: TableRows, whole: "DataFrame", sizes: dict[str, int]) -> Content:
+    def content(self, rows: TableRows, whole: pd.DataFrame, sizes: dict[str, int]) -> Content:
         """sizes: rows of train, val and test, in this order; without a test part every fifth row is for testing.
 
         Raises ConfigError.
@@ -85,17 +84,16 @@ class TableReader:
         used = [name for name in whole.columns if name not in (label, user, *out)]
         for name in filter(None, [label, user, *used]):
             remedy = "" if name == label else f", or --data.drop {name}"
-            check_whole(rows, whole[name], remedy)
-            if name != user:
-                check_cells(rows, whole[name], remedy)
+            check_cells(rows, whole[name], remedy, any_kind=name == user)
         samples, columns, remarks = read_samples(rows, whole[used], self.kind)
-        remarks.insert(0, columns_text(label, user, out))
+        line = f"column {label} is the target" + (f", {user} is the user of a row" if user else "")
+        remarks.insert(0, line + (f"; left out: {', '.join(out)}" if out else ""))
         if "test" in sizes:
             test = np.arange(len(whole)) >= len(whole) - sizes["test"]
         else:
             test = is_test_row(np.arange(len(whole)))
             remarks.append("the table has no test part: every fifth row is for testing")
-        targets = target_column(rows, whole[label])
+        targets = stacked_lists(rows, whole[label]) if holds_lists(whole[label]) else plain_values(whole[label])
         owners = None if user is None else owners_of(whole[user])
         order = np.concatenate([np.flatnonzero(~test), np.flatnonzero(test)])
         return Content(
@@ -112,7 +110,7 @@ class TableReader:
         )
 
 
-def columns_of(where: str, table: "DataFrame", options: TableOptions) -> tuple[str, str | None]:
+def columns_of(where: str, table: pd.DataFrame, options: TableOptions) -> tuple[str, str | None]:
     """The columns of target and user. Raises ConfigError."""
     names = [name for name in table.columns if name not in options.drop]
     hint = " (and --data.drop the other, unless it is a feature)"
@@ -122,35 +120,20 @@ def columns_of(where: str, table: "DataFrame", options: TableOptions) -> tuple[s
     return label, user
 
 
-def columns_text(label: str, user: str | None, left_out: list[str]) -> str:
-    """Says which columns are not features."""
-    line = f"column {label} is the target"
-    line += f", {user} is the user of a row" if user else ""
-    return line + (f"; left out: {', '.join(left_out)}" if left_out else "")
-
-
-def owners_of(column: "Series") -> np.ndarray:
+def owners_of(column: pd.Series) -> np.ndarray:
     """The user of each row: integers (also written as 1.0), which are ordered numerically, or text."""
-    import pandas as pd
-
     if pd.api.types.is_float_dtype(column) and (column == column.round()).all() and column.abs().max() < 2**53:
         column = column.astype("int64")
-    return column.to_numpy() if pd.api.types.is_integer_dtype(column) else column.astype(str).to_numpy(str)
+    return plain_values(column if pd.api.types.is_integer_dtype(column) else column.astype(str))
 
 
-def check_whole(rows: TableRows, column: "Series", remedy: str) -> None:
-    missing = np.flatnonzero(column.isna())
-    if len(missing):
-        raise ConfigError(
-            f"{rows.place(missing[0])}: no value in column {column.name} ({len(missing)} such rows); fill them in or "
-            f"leave these rows out{remedy}"
-        )
+def plain_values(column: pd.Series) -> np.ndarray:
+    """The numbers of a column, or its values as text."""
+    return column.to_numpy() if pd.api.types.is_numeric_dtype(column) else column.astype(str).to_numpy(str)
 
 
-def with_float_columns(table: "DataFrame") -> "DataFrame":
+def with_float_columns(table: pd.DataFrame) -> pd.DataFrame:
     """The table with columns of Python numbers, such as the decimals of a database, as columns of numbers."""
-    import pandas as pd
-
     table = table.infer_objects()
     for name in filter(lambda name: pd.api.types.is_object_dtype(table[name]), table.columns):
         values = table[name].dropna()
@@ -159,28 +142,32 @@ def with_float_columns(table: "DataFrame") -> "DataFrame":
     return table
 
 
-def check_cells(rows: TableRows, column: "Series", remedy: str) -> None:
-    """Raises ConfigError for times, and for anything but numbers, texts and lists."""
-    import pandas as pd
-
-    kind = column.dtype
-    if pd.api.types.is_object_dtype(kind):
-        odd = [row for row, value in enumerate(column) if not isinstance(value, CELLS)]
-        if odd:
-            called = type(column.iloc[odd[0]]).__name__
-            raise ConfigError(
-                f"{rows.place(odd[0])}: column {column.name} holds a {called}; turn the column into numbers or text "
-                f"beforehand{remedy}"
-            )
-    elif getattr(kind, "kind", "") in "mM" or isinstance(kind, pd.PeriodDtype):
+def check_cells(rows: TableRows, column: pd.Series, remedy: str, any_kind: bool) -> None:
+    """Raises ConfigError for empty cells and, unless any kind will do, times and what is no number, text or list."""
+    missing, kind = np.flatnonzero(column.isna()), column.dtype
+    if len(missing):
+        raise ConfigError(
+            f"{rows.place(missing[0])}: no value in column {column.name} ({len(missing)} such rows); fill them in or "
+            f"leave these rows out{remedy}"
+        )
+    if any_kind:
+        return
+    if getattr(kind, "kind", "") in "mM" or isinstance(kind, pd.PeriodDtype):
         raise ConfigError(
             f"{rows.where}: column {column.name} holds times ({kind}); turn them into numbers beforehand, such as the "
             f"days since a start{remedy}"
         )
+    cells = column if pd.api.types.is_object_dtype(kind) else ()
+    for row, value in enumerate(cells):
+        if not isinstance(value, CELLS):
+            raise ConfigError(
+                f"{rows.place(row)}: column {column.name} holds a {type(value).__name__}; turn the column into numbers "
+                f"or text beforehand{remedy}"
+            )
 
 
 def read_samples(
-    rows: TableRows, table: "DataFrame", kind: SampleKind | None
+    rows: TableRows, table: pd.DataFrame, kind: SampleKind | None
 ) -> tuple[np.ndarray, tuple[str, ...], list[str]]:
     """Samples [rows, ...], names of their columns, if any, and how they were read. kind: as chosen, if set.
 
@@ -205,11 +192,11 @@ def as_kind(rows: TableRows, kind: SampleKind, values: np.ndarray) -> np.ndarray
     return SampleReader(kind)(Item(values, None, rows.where))
 
 
-def holds_lists(column: "Series") -> bool:
+def holds_lists(column: pd.Series) -> bool:
     return isinstance(column.iloc[0], np.ndarray | list)
 
 
-def stacked_lists(rows: TableRows, column: "Series") -> np.ndarray:
+def stacked_lists(rows: TableRows, column: pd.Series) -> np.ndarray:
     """[rows, ...]. Raises ConfigError if the lists have different lengths, or hold anything but numbers."""
     cells: list[np.ndarray] = []
     for row, value in enumerate(column):
@@ -228,10 +215,8 @@ def stacked_lists(rows: TableRows, column: "Series") -> np.ndarray:
     return np.stack(cells)
 
 
-def encode_features(rows: TableRows, table: "DataFrame") -> tuple[np.ndarray, tuple[str, ...], list[str]]:
+def encode_features(rows: TableRows, table: pd.DataFrame) -> tuple[np.ndarray, tuple[str, ...], list[str]]:
     """Features float32 [rows, D], their names, and remarks on columns. Raises ConfigError."""
-    import pandas as pd
-
     where, parts, categories, names, index = rows.where, [], [], list[str](), list[str]()
     for name in table.columns:
         column = table[name]
@@ -255,7 +240,7 @@ def encode_features(rows: TableRows, table: "DataFrame") -> tuple[np.ndarray, tu
             refuse_texts(rows, column, len(values))
         categories.append(f"{name} ({len(values)})")
         names += [f"{name}={value}" for value in values]
-        parts.append((column.astype(str).to_numpy(str)[:, None] == np.array(values)).astype(np.float32))
+        parts.append((plain_values(column)[:, None] == np.array(values)).astype(np.float32))
     features = np.concatenate(parts, axis=1)
     wrong = np.argwhere(~np.isfinite(features))
     if len(wrong):
@@ -266,10 +251,8 @@ def encode_features(rows: TableRows, table: "DataFrame") -> tuple[np.ndarray, tu
     return features, tuple(names), remarks
 
 
-def refuse_texts(rows: TableRows, column: "Series", different: int) -> NoReturn:
+def refuse_texts(rows: TableRows, column: pd.Series, different: int) -> NoReturn:
     """Raises ConfigError for more texts than a category has, and names the first one among numbers."""
-    import pandas as pd
-
     name, texts = column.name, np.flatnonzero(pd.to_numeric(column.astype(str), errors="coerce").isna())
     if 2 * len(texts) < len(column):
         raise ConfigError(
@@ -283,18 +266,10 @@ def refuse_texts(rows: TableRows, column: "Series", different: int) -> NoReturn:
     )
 
 
-def counts_rows(column: "Series") -> bool:
+def counts_rows(column: pd.Series) -> bool:
     """Whether a column numbers the rows, as an index does."""
     values = column.to_numpy().astype(float)
     return bool(len(values) > FEW_ROWS and values[0] in (0, 1) and (np.diff(values) == 1).all())
-
-
-def target_column(rows: TableRows, column: "Series") -> np.ndarray:
-    import pandas as pd
-
-    if holds_lists(column):
-        return stacked_lists(rows, column)
-    return column.to_numpy() if pd.api.types.is_numeric_dtype(column) else column.astype(str).to_numpy(str)
 
 
 def table_targets(rows: TableRows, order: np.ndarray, reader: TableReader, values: np.ndarray) -> Targets:

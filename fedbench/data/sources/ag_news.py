@@ -10,6 +10,7 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 from pydantic import Field
 
 from fedbench.config import Section
@@ -62,8 +63,6 @@ def read(name: str, folder: Path, options: Options) -> Content:
 
 def read_articles(file: Path) -> tuple[list[list[str]], np.ndarray]:
     """The words of each article, and classes int64 [n] from 0. Raises ConfigError."""
-    import pandas as pd
-
     with refuse_damage(file, "not a table of class, title and description"):
         table = pd.read_csv(file, header=None, dtype={1: str, 2: str}, keep_default_na=False)
         topics, titles, descriptions = (table[column] for column in table)

@@ -7,21 +7,20 @@ the table marks are the validation part. Sources: Bandi et al., IEEE Transaction
 """
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
+import pandas as pd
 from pydantic import Field
 
 from fedbench.config import Section
 from fedbench.data.cache import Content
 from fedbench.data.reading.arrays import refuse_damage
-from fedbench.data.reading.images import Item, checked_label, is_test_row
+from fedbench.data.reading.images import Item, checked_label
 from fedbench.data.reading.listing import listed_content
+from fedbench.data.reading.parts import is_test_row
 from fedbench.data.reading.published import Extent, PublishedSet
 from fedbench.errors import ConfigError
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
 
 CLASSES = ("no tumor", "tumor")
 COLUMNS = ("patient", "node", "x_coord", "y_coord", "tumor", "slide", "center", "split")
@@ -64,10 +63,8 @@ def read(name: str, folder: Path, options: Options) -> Content:
     return listed_content(items["train"], items["test"], CLASSES, options.size, names, val=items["val"])
 
 
-def read_metadata(file: Path) -> "DataFrame":
+def read_metadata(file: Path) -> pd.DataFrame:
     """Raises ConfigError."""
-    import pandas as pd
-
     with refuse_damage(file, "not a table"):
         table = pd.read_csv(file, index_col=0, dtype={"patient": str})
     absent = [name for name in COLUMNS if name not in table.columns]
@@ -76,7 +73,7 @@ def read_metadata(file: Path) -> "DataFrame":
     return table
 
 
-def parts_by_slide(table: "DataFrame") -> np.ndarray:
+def parts_by_slide(table: pd.DataFrame) -> np.ndarray:
     """The part of each patch, by its slide's place among those of its hospital."""
     slides = [
         slide
@@ -87,7 +84,7 @@ def parts_by_slide(table: "DataFrame") -> np.ndarray:
     return np.where(table["slide"].isin(slides), "test", "train")
 
 
-def parts_of_wilds(table: "DataFrame") -> np.ndarray:
+def parts_of_wilds(table: pd.DataFrame) -> np.ndarray:
     """The part of each patch; empty for those that are left out."""
     where = table["center"].to_numpy()
     inside = np.where(table["split"] == 1, "val", "train")

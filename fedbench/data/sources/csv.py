@@ -7,17 +7,16 @@ import re
 from functools import partial
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from fedbench.config import DataConfig
 from fedbench.data.cache import Content, OnProgress, Source
-from fedbench.data.reading.images import library_reason
+from fedbench.data.reading.arrays import refuse_damage
 from fedbench.data.reading.listing import path_in_name
 from fedbench.data.reading.tables import TableOptions, TableReader, TableRows
 from fedbench.errors import ConfigError
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
 
 NO_NUMBER = ("NA", "N/A", "n/a", "<NA>", "#N/A", "NaN", "nan", "-nan", "NULL", "null", "None", "none")
 """Texts for missing numbers in tables."""
@@ -60,16 +59,13 @@ def read(path: Path, files: dict[str, Path], options: Options, task: str) -> Con
     return TableReader(options, task).content(TableRows(f"data csv:{path}", named), whole, sizes)
 
 
-def load_table(file: Path, types: type | None = None) -> "DataFrame":
+def load_table(file: Path, types: type | None = None) -> pd.DataFrame:
     """Reads a file as a table. types: of all columns, if set. Raises ConfigError."""
-    import pandas as pd
-
-    try:
-        table = pd.read_csv(file, dtype=types, **READ)
-    except UnicodeDecodeError:
-        raise ConfigError(f"{file}: not a table in UTF-8; save it as text in that encoding") from None
-    except Exception as error:
-        raise ConfigError(f"{file}: not a table that pandas can read ({library_reason(error)})") from error
+    with refuse_damage(file, "not a table that pandas can read"):
+        try:
+            table = pd.read_csv(file, dtype=types, **READ)
+        except UnicodeDecodeError:
+            raise ConfigError(f"{file}: not a table in UTF-8; save it as text in that encoding") from None
     if not len(table):
         raise ConfigError(f"{file}: no rows in it")
     table = table.rename(columns=lambda name: str(name).strip())
@@ -80,18 +76,14 @@ def load_table(file: Path, types: type | None = None) -> "DataFrame":
     return table
 
 
-def with_one_type(tables: "list[DataFrame]") -> "DataFrame":
+def with_one_type(tables: list[pd.DataFrame]) -> pd.DataFrame:
     """Concatenates tables of text, with one type per column."""
-    import pandas as pd
-
     text = pd.concat(tables, ignore_index=True).to_csv(index=False)
     return pd.read_csv(StringIO(text), **READ)
 
 
-def with_numbers(table: "DataFrame") -> "DataFrame":
+def with_numbers(table: pd.DataFrame) -> pd.DataFrame:
     """Converts columns of numbers in which some cells mark missing numbers."""
-    import pandas as pd
-
     for name in table.columns:
         if not pd.api.types.is_object_dtype(table[name]) and not pd.api.types.is_string_dtype(table[name]):
             continue

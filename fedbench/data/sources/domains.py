@@ -14,7 +14,7 @@ from pydantic import Field
 from fedbench.config import Section
 from fedbench.data.cache import Content
 from fedbench.data.reading.download import Download
-from fedbench.data.reading.images import Item, is_test_row
+from fedbench.data.reading.images import Item
 from fedbench.data.reading.listing import (
     ListedImage,
     SeenFiles,
@@ -25,6 +25,7 @@ from fedbench.data.reading.listing import (
     read_list,
     subfolders,
 )
+from fedbench.data.reading.parts import is_test_row
 from fedbench.data.reading.published import Extent, PublishedSet
 from fedbench.errors import ConfigError
 

@@ -12,14 +12,10 @@ from pydantic import Field
 
 from fedbench.config import DataConfig, Section
 from fedbench.data.cache import Content, OnProgress, Source
-from fedbench.data.reading.images import Item, is_test_row
+from fedbench.data.reading.images import Item
 from fedbench.data.reading.listing import images_in, is_image, listed_content, path_in_name, refuse_empty, subfolders
+from fedbench.data.reading.parts import is_test_row, part_names, with_test_part
 from fedbench.errors import ConfigError
-
-TRAIN = ("train", "training")
-VAL = ("val", "valid", "validation", "dev")
-TEST = ("test", "testing")
-"""Folder names of the three parts."""
 
 BESIDE_IMAGES = ("Thumbs.db", "desktop.ini")
 """Files created by file managers."""
@@ -75,7 +71,7 @@ def find_parts(path: Path, options: Options) -> FolderParts:
     named = {part: below[name] for part, name in part_names(below).items()}
     if "train" not in named or 1 == len(named) < len(below):  # a class may be called train
         return split_by_index(path, options)
-    chosen, remarks = parts_by_folder(named, options, path)
+    chosen, remarks = with_test_part(named, options.test_part, f"{path} has no such folder")
     left_out = sorted({*below} - {folder.name for folder in chosen.values()})
     if left_out:
         remarks.append(f"folders of {path} that are not part of the data set and are ignored: {', '.join(left_out)}")
@@ -92,24 +88,6 @@ def find_parts(path: Path, options: Options) -> FolderParts:
     if domains and options.domains is None:
         remarks.insert(0, read_as_domains(listed["train"]))
     return FolderParts(listed["train"], listed["test"], listed.get("val", {}), remarks)
-
-
-def part_names(names: "dict[str, Path] | set[str]") -> dict[str, str]:
-    """The folders of the three parts among these, in any case."""
-    lower = {name.lower(): name for name in names}
-    parts = (("train", TRAIN), ("val", VAL), ("test", TEST))
-    found = {part: [lower[n] for n in known if n in lower] for part, known in parts}
-    return {part: own[0] for part, own in found.items() if own}
-
-
-def parts_by_folder(named: dict[str, Path], options: Options, path: Path) -> tuple[dict[str, Path], list[str]]:
-    """The folder of each part, and remarks. Raises ConfigError."""
-    if options.test_part and options.test_part not in named:
-        raise ConfigError(f"data.test_part = {options.test_part}: {path} has no such folder")
-    if "val" in named and (options.test_part == "val" or "test" not in named):
-        remark = f"the folder {named['val'].name} holds the test images"
-        return {"train": named["train"], "test": named["val"]}, [remark]
-    return dict(named), []
 
 
 def split_by_index(path: Path, options: Options) -> FolderParts:
@@ -154,7 +132,7 @@ def of_clients(below: dict[str, Path], options: Options) -> FolderParts:
     lines = set[str]()
     for client, folder in below.items():
         named = {part: folder / name for part, name in part_names({own.name for own in subfolders(folder)}).items()}
-        chosen, remarks = parts_by_folder(named, options, folder)
+        chosen, remarks = with_test_part(named, options.test_part, f"{folder} has no such folder")
         lines.update(remarks)
         for part, place in chosen.items():
             getattr(found, part)[client] = by_class(place, empty=True)

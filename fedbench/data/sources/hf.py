@@ -16,13 +16,11 @@ from pydantic import Field
 
 from fedbench.config import DataConfig
 from fedbench.data.cache import OnProgress, Source
-from fedbench.data.reading.images import is_test_row
 from fedbench.data.reading.items import GivenPart, Keys
+from fedbench.data.reading.parts import part_names, split_rows, with_test_part
 from fedbench.data.sources import factory
 from fedbench.errors import ConfigError, first_line
 
-PARTS = dict.fromkeys(("validation", "valid", "val", "dev"), "val") | {"train": "train", "test": "test"}
-"""The parts by the names of splits."""
 SAVED = ("dataset_dict.json", "state.json")
 """Files that `save_to_disk` writes."""
 
@@ -94,23 +92,19 @@ def load_splits(config: DataConfig, options: Options, library: Any) -> dict[str,
 
 def choose_splits(name: str, splits: dict[str, Any], options: Options) -> tuple[dict[str, Any], list[str]]:
     """The splits of train, test and perhaps val, and remarks. Raises ConfigError."""
-    parts = {PARTS[split.lower()]: data for split, data in splits.items() if split.lower() in PARTS}
-    others = [split for split in splits if split.lower() not in PARTS]
+    names = part_names(splits)
+    parts = {part: splits[own] for part, own in names.items()}
+    others = [own for own in splits if own not in names.values()]
     remarks = [f"splits that are not read: {', '.join(others)}"] if others else []
     if "train" not in parts:
         raise ConfigError(f"data {name}: no split train; it has {', '.join(splits)}")
-    if options.test_part and options.test_part not in parts:
-        raise ConfigError(f"data.test_part = {options.test_part}: {name} has no such split; it has {', '.join(splits)}")
-    if "val" in parts and (options.test_part == "val" or "test" not in parts):
-        remarks.append("the validation split holds the test samples")
-        return {"train": parts["train"], "test": parts["val"]}, remarks
+    absent = f"{name} has no such split; it has {', '.join(splits)}"
+    parts, lines = with_test_part(parts, options.test_part, absent)
     if "test" not in parts:
-        rows = range(len(parts["train"]))
-        remarks.append("there is no test split: every fifth sample is for testing")
-        whole, kinds = parts["train"], (False, True)
-        train, test = (whole.select([row for row in rows if is_test_row(row) == kind]) for kind in kinds)
-        return {"train": train, "test": test}, remarks
-    return parts, remarks
+        train, test = split_rows(len(parts["train"]))
+        lines.append("there is no test split: every fifth sample is for testing")
+        parts = {"train": parts["train"].select(train), "test": parts["train"].select(test)}
+    return parts, [*remarks, *lines]
 
 
 class HubPart:

@@ -8,28 +8,25 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pandas as pd
 from pydantic import ConfigDict
 
 from fedbench.config import DataConfig, Section
 from fedbench.data.cache import Content, OnProgress, Source
-from fedbench.data.reading.images import is_test_row
 from fedbench.data.reading.items import DOMAIN_KEYS, TARGETS, GivenPart, Keys, arrays_of, named_columns
+from fedbench.data.reading.parts import split_rows, with_test_part
 from fedbench.data.reading.tables import TableOptions, TableReader, TableRows
 from fedbench.data.sources import checked_data_options, factory
 from fedbench.errors import ConfigError
 from fedbench.user_code.given_data import GivenData, given_data
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
 
 TABLE = "table"
 NO_TEST_PART = (
     "the data have no test part: every fifth sample is for testing; where the partition pools both parts "
     "(partition.test = pooled), all samples are one part"
 )
-VAL_IS_TEST = "the validation part holds the test samples"
 
 
 class Options(Section):
@@ -74,10 +71,8 @@ def source_of_table(config: DataConfig, given: GivenData) -> Source:
     return Source(config.name, partial(read_tables, config, given.parts, options), options=decided)
 
 
-def read_tables(config: DataConfig, parts: Mapping[str, "DataFrame"], options: TableOptions) -> Content:
+def read_tables(config: DataConfig, parts: Mapping[str, pd.DataFrame], options: TableOptions) -> Content:
     """Raises ConfigError."""
-    import pandas as pd
-
     where = f"data {config.name}"
     tables = {name: as_pandas(where, table, options) for name, table in parts.items()}
     first, *others = tables.values()
@@ -86,19 +81,17 @@ def read_tables(config: DataConfig, parts: Mapping[str, "DataFrame"], options: T
             raise ConfigError(f"{where}: the parts have different columns: one lacks {other[0]}")
     sizes = {name: len(table) for name, table in tables.items()}
     rows, whole = TableRows(where, list(sizes.items())), pd.concat([first, *others], ignore_index=True)
-    val_is_test = [*sizes] == ["train", "val"]
-    if val_is_test:
-        sizes = {"train": sizes["train"], "test": sizes["val"]}
+    sizes, remarks = with_test_part(sizes, None, "")
     content = TableReader(options, config.task).content(rows, whole, sizes)
-    return replace(content, warnings=(*content.warnings, VAL_IS_TEST)) if val_is_test else content
+    return replace(content, warnings=(*content.warnings, *remarks))
 
 
-def as_pandas(where: str, table: Any, options: TableOptions) -> "DataFrame":
+def as_pandas(where: str, table: Any, options: TableOptions) -> pd.DataFrame:
     """A table of pandas with text as names of its columns, among them targets and users of its index.
 
     Raises ConfigError.
     """
-    found: DataFrame = (table.to_pandas() if hasattr(table, "to_pandas") else table).rename(columns=str)
+    found: pd.DataFrame = (table.to_pandas() if hasattr(table, "to_pandas") else table).rename(columns=str)
     known = {*DOMAIN_KEYS, *TARGETS, options.user, options.label} - {None, *found.columns}
     found = found.reset_index([name for name in found.index.names if name in known])
     if not len(found):
@@ -117,7 +110,11 @@ def source_of_items(config: DataConfig, given: GivenData) -> Source:
         only = given_parts["train"]
         given_parts["train"] = replace(only, where=only.where.replace(", train item", ", item"))
     whole, reader, fields = factory.prepare_parts(config.name, [*given_parts.values()], reading, given.collate)
-    parts, remarks = with_test_part(dict(zip(given_parts, whole, strict=True)))
+    parts, remarks = with_test_part(dict(zip(given_parts, whole, strict=True)), None, "")
+    if "test" not in parts:
+        split = zip(("train", "test"), split_rows(len(parts["train"])), strict=True)
+        parts = {name: replace(parts["train"], rows=rows) for name, rows in split}
+        remarks = [NO_TEST_PART]
     probed = hashlib.sha256()
     lines = [line for part in parts.values() if (line := part.probe(reader, probed))]
     sizes = {name: len(part) for name, part in parts.items()}
@@ -134,16 +131,3 @@ def make_part(name: str, part: str, data: Any, keys: Keys) -> GivenPart:
     if isinstance(data, tuple):  # columns, also of lists
         data = list(zip(*arrays_of(named_columns(data), f"data {name}, {part} item"), strict=True))
     return GivenPart.of(name, part, data, keys)
-
-
-def with_test_part(parts: dict[str, GivenPart]) -> tuple[dict[str, GivenPart], list[str]]:
-    """The parts with a test part, and what to say of it."""
-    if "test" in parts:
-        return parts, []
-    if "val" in parts:
-        return {"train": parts["train"], "test": parts["val"]}, [VAL_IS_TEST]
-    (whole,) = parts.values()
-    rows: dict[bool, list[int]] = {False: [], True: []}
-    for row in range(len(whole)):
-        rows[is_test_row(row)].append(row)
-    return {"train": replace(whole, rows=rows[False]), "test": replace(whole, rows=rows[True])}, [NO_TEST_PART]

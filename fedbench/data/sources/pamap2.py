@@ -9,6 +9,7 @@ part. Source: Reiss and Stricker, "Introducing a new benchmarked dataset for act
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 from pydantic import Field
 
 from fedbench.config import Section
@@ -89,8 +90,6 @@ def read(name: str, folder: Path, options: Options) -> Content:
 
 def read_recording(file: Path, heart_rate: bool) -> tuple[np.ndarray, np.ndarray]:
     """Readings float32 [rows, channels], NaN where missing, and activities int64 [rows]. Raises ConfigError."""
-    import pandas as pd
-
     with refuse_damage(file, "not a recording"):
         table = pd.read_csv(file, sep=r"\s+", header=None, dtype=np.float32)
     if table.shape[1] != COLUMNS or table[ACTIVITY].isna().any():
@@ -103,8 +102,6 @@ def read_recording(file: Path, heart_rate: bool) -> tuple[np.ndarray, np.ndarray
 
 def fill_gaps(readings: np.ndarray) -> np.ndarray:
     """Missing values take the one before them in their column, or else the one after; 0 in a column without any."""
-    import pandas as pd
-
     return pd.DataFrame(readings).ffill().bfill().fillna(0).to_numpy()
 
 

@@ -11,29 +11,30 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import types
 from pydantic import Field
 
 from fedbench.config import DataConfig
 from fedbench.data.cache import Content, OnProgress, Source
+from fedbench.data.reading.arrays import refuse_damage
 from fedbench.data.reading.images import (
     Item,
     channels_of,
     checked_label,
     decoded_blocks,
     decoder,
-    is_test_row,
-    library_reason,
     remarks_on,
 )
 from fedbench.data.reading.listing import path_in_name
+from fedbench.data.reading.parts import is_test_row, with_test_part
 from fedbench.data.reading.tables import TableOptions, TableReader, TableRows
 from fedbench.data.reading.targets import read_targets
 from fedbench.errors import ConfigError, nearest
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
 
 LABEL_COLUMNS = ("label", "labels", "fine_label", "target", "class", "y")
 DOMAIN_COLUMNS = ("domain", "domains")
@@ -102,8 +103,6 @@ def holds_images(file: Path, options: Options) -> bool:
 
 def is_encoded(kind: Any) -> bool:
     """Whether a column of this type may hold encoded images: bytes, or a struct with bytes in it."""
-    from pyarrow import types
-
     if types.is_struct(kind) and kind.get_field_index("bytes") >= 0:
         kind = kind.field("bytes").type
     return bool(types.is_binary(kind) or types.is_large_binary(kind))
@@ -111,8 +110,6 @@ def is_encoded(kind: Any) -> bool:
 
 def table_content(path: Path, parts: dict[str, list[Path]], remarks: list[str], options: Options, task: str) -> Content:
     """The files as one table. Raises ConfigError."""
-    import pandas as pd
-
     files = [file for part in ("train", "val", "test") for file in parts.get(part, ())]
     tables = dict(zip(files, (load_columns(file, options.drop) for file in files), strict=True))
     first = tables[files[0]]
@@ -130,16 +127,14 @@ def table_content(path: Path, parts: dict[str, list[Path]], remarks: list[str], 
     return replace(found, warnings=(*remarks, *found.warnings))
 
 
-def load_columns(file: Path, drop: list[str]) -> "DataFrame":
+def load_columns(file: Path, drop: list[str]) -> pd.DataFrame:
     """The columns of a file without those of pandas' index. Raises ConfigError."""
-    import pyarrow as pa
-
     with open_parquet(file) as opened:
         table = opened.read()
     if not table.num_rows:
         raise ConfigError(f"{file}: no rows in it")
     for place, column in enumerate(table.schema):
-        if pa.types.is_decimal(column.type):
+        if types.is_decimal(column.type):
             table = table.set_column(place, column.name, table.column(place).cast(pa.float64()))
         elif column.name not in drop and not is_plain(column.type):
             raise ConfigError(
@@ -151,8 +146,6 @@ def load_columns(file: Path, drop: list[str]) -> "DataFrame":
 
 
 def is_plain(kind: Any) -> bool:
-    from pyarrow import types
-
     while types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
         kind = kind.value_type
     return is_text(kind) or types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
@@ -195,13 +188,10 @@ def chosen_parts(path: Path, parts: dict[str, list[Path]], options: Options) -> 
         raise ConfigError(
             f"data parquet:{path}: no file for the training part; names like train-00000-of-00001.parquet"
         )
-    if options.test_part and options.test_part not in parts:
-        raise ConfigError(f"data.test_part = {options.test_part}: {path} has no such files")
     remarks = [f"ignored, because its name gives no part: {file.relative_to(path)}" for file in parts.get("", ())]
-    if "val" in parts and (options.test_part == "val" or "test" not in parts):
-        remarks.append("the files of the validation part hold the test images")
-        return {"train": parts["train"], "test": parts["val"]}, remarks
-    return {part: parts[part] for part in ("train", "val", "test") if part in parts}, remarks
+    named: dict[str, list[Path]] = {part: parts[part] for part in ("train", "val", "test") if part in parts}
+    chosen, lines = with_test_part(named, options.test_part, f"{path} has no such files")
+    return chosen, remarks + lines
 
 
 def check_shards(files: list[Path]) -> None:
@@ -255,16 +245,11 @@ def read(path: Path, parts: dict[str, list[Path]], remarks: list[str], options: 
 @contextmanager
 def open_parquet(file: Path) -> Iterator[Any]:
     """The opened file; converts reading errors to ConfigError."""
-    import pyarrow
-    import pyarrow.parquet
-
-    try:
-        with pyarrow.parquet.ParquetFile(file, page_checksum_verification=True) as opened:
-            yield opened
-    except ConfigError:
-        raise
-    except (pyarrow.ArrowException, OSError, ValueError) as error:
-        raise ConfigError(f"{file}: damaged or incomplete parquet file ({library_reason(error)})") from error
+    with (
+        refuse_damage(file, "damaged or incomplete parquet file"),
+        pq.ParquetFile(file, page_checksum_verification=True) as opened,
+    ):
+        yield opened
 
 
 def row_count(file: Path) -> int:
@@ -340,8 +325,6 @@ def pick(file: Path, schema: Any, what: str, chosen: str | None, declared: list[
 
 
 def check_types(file: Path, schema: Any, image: str, label: str, domain: str | None) -> None:
-    from pyarrow import types
-
     if domain and not is_text(kind := schema.field(domain).type) and not types.is_integer(kind):
         raise ConfigError(f"{file}: column {domain} holds {kind}; domains are names or whole numbers")
     kind = schema.field(label).type
@@ -356,8 +339,6 @@ def check_types(file: Path, schema: Any, image: str, label: str, domain: str | N
 
 
 def is_text(kind: Any) -> bool:
-    from pyarrow import types
-
     return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_dictionary(kind))
 
 

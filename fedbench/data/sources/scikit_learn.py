@@ -11,7 +11,7 @@ import numpy as np
 
 from fedbench.config import DataConfig, Section
 from fedbench.data.cache import Block, Content, OnProgress, Source
-from fedbench.data.reading.images import is_test_row
+from fedbench.data.reading.parts import is_test_row
 from fedbench.data.reading.targets import read_targets
 from fedbench.errors import ConfigError
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fedbench.data.reading.images import Item, channels_of, checked_label, decoded_blocks, decoder, is_test_row
+from fedbench.data.reading.images import Item, channels_of, checked_label, decoded_blocks, decoder
 from fedbench.errors import ConfigError
 
 
@@ -55,7 +55,3 @@ def test_what_is_no_image_is_named(tmp_path):
 def test_labels_that_are_none(value, said):
     with pytest.raises(ConfigError, match=said):
         checked_label(value, 3, "row 0")
-
-
-def test_every_fifth_row_is_a_test_row():
-    assert [index for index in range(12) if is_test_row(index)] == [4, 9]

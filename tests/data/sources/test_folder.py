@@ -215,7 +215,7 @@ def test_a_validation_folder_is_a_validation_part(parts):
     assert load(parts, test_part="val").test_rows == 4
     shutil.rmtree(parts / "test")
     assert load(parts).test_rows == 4
-    assert "the folder val holds the test images" in load(parts).warnings
+    assert "the validation part holds the test samples" in load(parts).warnings
     assert "data.test_part = test" in refused(parts, test_part="test")
 
 

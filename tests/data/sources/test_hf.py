@@ -87,7 +87,7 @@ def test_a_validation_split_validates_or_tests(hub, load, refused):
     hub["set"] = {"train": Split(pictures(6)), "validation": Split(pictures(2, 6)), "extra": Split(pictures(1))}
     dataset = load("hf:set")
     assert (dataset.train_rows, dataset.val_rows, dataset.test_rows) == (6, 0, 2)
-    assert {"splits that are not read: extra", "the validation split holds the test samples"} <= {*dataset.warnings}
+    assert {"splits that are not read: extra", "the validation part holds the test samples"} <= {*dataset.warnings}
     hub["set"]["test"] = Split(pictures(3, 8))
     dataset = load("hf:set")
     assert (dataset.train_rows, dataset.val_rows, dataset.test_rows) == (8, 2, 3)

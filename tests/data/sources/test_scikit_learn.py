@@ -6,7 +6,7 @@ from sklearn.datasets import load_diabetes, load_digits
 
 from fedbench.config import Config
 from fedbench.data import Dataset
-from fedbench.data.reading.images import is_test_row
+from fedbench.data.reading.parts import is_test_row
 from fedbench.errors import ConfigError
 
 

@@ -6,7 +6,7 @@ from functools import cache
 import numpy as np
 
 from fedbench.data import Dataset
-from fedbench.data.reading.images import is_test_row
+from fedbench.data.reading.parts import is_test_row
 
 EVEN = {  # classes, and images of the training and of the test part: as many of each class, or about
     "cifar10": (10, 50_000, 10_000),

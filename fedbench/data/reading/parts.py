@@ -1,0 +1,46 @@
+"""The parts train, val and test of a set: by the names of folders or splits, and where one is missing."""
+
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+import numpy as np
+
+from fedbench.errors import ConfigError
+
+T = TypeVar("T")
+NAMES = {
+    "train": ("train", "training"),
+    "val": ("val", "valid", "validation", "dev"),
+    "test": ("test", "testing"),
+}
+VAL_IS_TEST = "the validation part holds the test samples"
+
+
+def part_names(names: Iterable[str]) -> dict[str, str]:
+    """The names of the three parts among these, in any case."""
+    lower = {name.lower(): name for name in names}
+    found = {part: [lower[name] for name in known if name in lower] for part, known in NAMES.items()}
+    return {part: own[0] for part, own in found.items() if own}
+
+
+def with_test_part(parts: dict[str, T], test_part: str | None, absent: str) -> tuple[dict[str, T], list[str]]:
+    """The parts, of which val becomes test if this is wanted or there is no test, and a remark on that.
+
+    test_part: what is wanted, if anything. absent: what to say if it is not there. Raises ConfigError.
+    """
+    if test_part and test_part not in parts:
+        raise ConfigError(f"data.test_part = {test_part}: {absent}")
+    if "val" in parts and (test_part == "val" or "test" not in parts):
+        return {"train": parts["train"], "test": parts["val"]}, [VAL_IS_TEST]
+    return parts, []
+
+
+def split_rows(count: int) -> tuple[list[int], list[int]]:
+    """The training rows and the test rows of a source without a test part, ascending."""
+    test = is_test_row(np.arange(count))
+    return np.flatnonzero(~test).tolist(), np.flatnonzero(test).tolist()
+
+
+def is_test_row(index: Any) -> Any:
+    """Whether a row, or each of several, is a test row in a source without a test part: every fifth is."""
+    return index % 5 == 4
