@@ -2,20 +2,25 @@
 
 A file holds `{"clients": [{"train": [rows], "val": [rows], "test": [rows]}, ...], "public": [rows]}`, with optional
 `val` and `public`, or such an object for each seed: `{"0": {"clients": ...}, "1": ...}`. Rows are numbered from 0
-through the data set's train part and then its test part, both in the source's order. Partitions of many clients are
-flat arrays instead (arrays.py). `newcomers`, a list like `clients`, is read with `partition.new_clients` only.
+through the data set's train part and then its test part, both in the source's order. `newcomers`, a list like
+`clients`, is read with `partition.new_clients` only.
+
+Partitions of many clients are flat arrays instead, which are fast to read. Such a file (`.npz`) has for every seed the
+int64 array `SEED/train`, the rows of one client after the other, and `SEED/train_sizes`, their numbers; likewise for
+`val` and `test`; and `SEED/public` if there is a public set. Newcomers have such arrays too, `SEED/newcomers_train` and
+so on.
 """
 
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+from zipfile import BadZipFile
 
 import numpy as np
 
 from fedbench.config import Config, PartitionConfig
 from fedbench.data.dataset import Dataset
-from fedbench.data.partitions.arrays import SUFFIX, SavedPartition, check_client_count, partition_from_arrays
 from fedbench.data.partitions.assignment import (
     Assignment,
     SamplePool,
@@ -25,10 +30,26 @@ from fedbench.data.partitions.assignment import (
 )
 from fedbench.data.partitions.newcomers import with_newcomers
 from fedbench.data.partitions.public import draw_public
-from fedbench.data.partitions.rows import PARTITION_PARTS, Partition, client_rows
+from fedbench.data.partitions.rows import NEWCOMERS, PARTITION_PARTS, Partition, client_rows
 from fedbench.data.partitions.scheme import unused_key_warnings
 from fedbench.data.partitions.validation import draw_validation
 from fedbench.errors import ConfigError, first_line
+
+ARRAYS = tuple(f"{part}{more}" for part in PARTITION_PARTS for more in ("", "_sizes"))
+"""The names of a partition's arrays."""
+
+
+class SavedPartition(NamedTuple):
+    """The content of a file: the rows of train, val and test.
+
+    bring_none: bool [clients], clients without their own validation part. newcomers: how many of these clients, the
+    last ones, are newcomers according to the file.
+    """
+
+    parts: dict[str, Assignment]
+    bring_none: np.ndarray
+    newcomers: int
+    public: np.ndarray | None
 
 
 def partition_from_file(dataset: Dataset, config: Config, seed: int) -> Partition:
@@ -37,8 +58,12 @@ def partition_from_file(dataset: Dataset, config: Config, seed: int) -> Partitio
     Clients without a validation part have one held out; a missing public set is drawn.
     """
     options = config.partition
-    found = read_partition(options.path, seed, options, len(dataset.targets))
-    train, val, test = found.train, found.val, found.test
+    if options.path is None:
+        raise ConfigError("partition file: set partition.path, for example --partition.path partition.json")
+    read = from_arrays if options.path.suffix == ".npz" else from_json
+    found = read(options.path, seed, options, len(dataset.targets))
+    _check_parts(found, options, len(dataset.targets))
+    train, val, test = found.parts.values()
     source = SamplePool.of(dataset)
     held = draw_validation(train, source.labels, config.data.val, random_stream(seed, "val"))
     held &= found.bring_none[train.owners]
@@ -78,37 +103,65 @@ def _public_beside(
     return public
 
 
-def read_partition(path: Path | None, seed: int, options: PartitionConfig, rows: int) -> SavedPartition:
+def from_arrays(path: Path, seed: int, options: PartitionConfig, rows: int) -> SavedPartition:
     """The partition in a file, or its part for a seed. rows: images of the data set. Raises ConfigError."""
-    if path is None:
-        raise ConfigError("partition file: set partition.path, for example --partition.path partition.json")
-    if path.suffix == SUFFIX:
-        return partition_from_arrays(path, seed, options, rows)
-    tree = _of_seed(_load(path), seed, path)
+    found, where = _arrays_of_seed(path, seed), f"partition.path = {path}"
+    for name, array in found.items():
+        if array.ndim != 1 or array.dtype != np.int64 or (name.endswith("_sizes") and array.min(initial=0) < 0):
+            raise ConfigError(f"{where}: {name} must be whole numbers (int64) in one dimension")
+        wrong = np.empty(0) if name.endswith("_sizes") else array[(array < 0) | (array >= rows)]
+        if len(wrong):
+            known = f"the data set has rows 0 to {rows - 1}"
+            raise ConfigError(f"{where}: row {wrong[0]} of {name} does not exist; {known}")
+    newcomers = 0
+    if options.new_clients and f"{NEWCOMERS}train" in found:
+        newcomers = len(found[f"{NEWCOMERS}train_sizes"])
+        found |= {name: np.concatenate([found[name], found[f"{NEWCOMERS}{name}"]]) for name in ARRAYS}
+    clients, held = options.clients, dict[str, Assignment]()
+    check_client_count(path, len(found["train_sizes"]) - newcomers, newcomers, options)
+    for part in PARTITION_PARTS:
+        own, sizes = found[part], found[f"{part}_sizes"]
+        if len(sizes) != clients or sizes.sum() != len(own):
+            raise ConfigError(f"{where}: {part}_sizes does not say who of {clients} clients has which rows of {part}")
+        held[part] = Assignment(own, np.repeat(np.arange(clients), sizes))
+    public = np.sort(found["public"]) if "public" in found else None
+    return SavedPartition(held, np.zeros(clients, bool), newcomers, public)
+
+
+def _arrays_of_seed(path: Path, seed: int) -> dict[str, np.ndarray]:
+    """The arrays of a seed by name; a file with one seed is used for every seed."""
+    try:
+        with np.load(path) as file:
+            seeds = {name.partition("/")[0] for name in file.files}
+            own = seeds.pop() if len(seeds) == 1 else str(seed)
+            names = [*ARRAYS, *(["public"] if f"{own}/public" in file.files else [])]
+            if f"{own}/{NEWCOMERS}train" in file.files:
+                names += [f"{NEWCOMERS}{name}" for name in ARRAYS]
+            return {name: file[f"{own}/{name}"] for name in names}
+    except OSError as error:
+        raise ConfigError(f"partition.path = {path}: cannot be read ({error.strerror or error})") from None
+    except (KeyError, ValueError, EOFError, BadZipFile) as error:
+        raise ConfigError(f"partition.path = {path}: no complete partition for seed {seed} ({error})") from None
+
+
+def from_json(path: Path, seed: int, options: PartitionConfig, rows: int) -> SavedPartition:
+    """The partition in a file, or its part for a seed. rows: images of the data set. Raises ConfigError."""
+    where, tree = f"partition.path = {path}", _of_seed(_load(path), seed, path)
     listed, later = tree.get("clients"), tree.get("newcomers", []) if options.new_clients else []
     if not isinstance(listed, list) or not listed:
-        raise ConfigError(f"partition.path = {path}: `clients` must be a list of at least 1 object")
+        raise ConfigError(f"{where}: `clients` must be a list of at least 1 object")
     if not isinstance(later, list):
-        raise ConfigError(f"partition.path = {path}: `newcomers` must be a list of objects")
+        raise ConfigError(f"{where}: `newcomers` must be a list of objects")
     check_client_count(path, len(listed), len(later), options)
-    listed = [*listed, *later]
-    found = [_client(entry, rows, f"partition.path = {path}: client {i}") for i, entry in enumerate(listed)]
+    found = [_client(entry, rows, f"{where}: client {i}") for i, entry in enumerate([*listed, *later])]
+    held = {}
+    for part in PARTITION_PARTS:
+        own = [client.get(part, np.empty(0, np.int64)) for client in found]
+        owners = np.repeat(np.arange(len(own)), [len(each) for each in own])
+        held[part] = Assignment(np.concatenate(own), owners)
     public = tree.get("public")
-    train, val, test = (
-        _assignment([client.get(part, np.empty(0, np.int64)) for client in found]) for part in PARTITION_PARTS
-    )
-    return SavedPartition(
-        train,
-        val,
-        test,
-        np.array(["val" not in client for client in found]),
-        len(later),
-        None if public is None else np.sort(_rows(public, rows, f"partition.path = {path}: public")),
-    )
-
-
-def _assignment(rows: list[np.ndarray]) -> Assignment:
-    return Assignment(np.concatenate(rows), np.repeat(np.arange(len(rows)), [len(own) for own in rows]))
+    public = None if public is None else np.sort(_rows(public, rows, f"{where}: public"))
+    return SavedPartition(held, np.array(["val" not in client for client in found]), len(later), public)
 
 
 def _load(path: Path) -> dict[str, Any]:
@@ -140,15 +193,7 @@ def _client(entry: Any, rows: int, where: str) -> dict[str, np.ndarray]:
     if not isinstance(entry, dict) or not {"train", "test"} <= set(entry) <= set(PARTITION_PARTS):
         keys = ", ".join(map(str, entry)) if isinstance(entry, dict) else type(entry).__name__
         raise ConfigError(f"{where} must be an object of `train`, `test` and perhaps `val`; it has {keys or 'nothing'}")
-    found = {part: _rows(values, rows, f"{where}: {part}") for part, values in entry.items()}
-    for part in ("train", "test"):
-        if not len(found[part]):
-            raise ConfigError(f"{where}: {part} has 0 rows; at least 1 is needed")
-    for one, other in (("train", "test"), ("train", "val"), ("val", "test")):
-        both = np.intersect1d(found.get(one, []), found.get(other, []))
-        if len(both):
-            raise ConfigError(f"{where}: row {int(both[0])} is in {one} and in {other} ({len(both)} such rows)")
-    return found
+    return {part: _rows(values, rows, f"{where}: {part}") for part, values in entry.items()}
 
 
 def _rows(values: Any, rows: int, where: str) -> np.ndarray:
@@ -159,3 +204,35 @@ def _rows(values: Any, rows: int, where: str) -> np.ndarray:
     if wrong:
         raise ConfigError(f"{where}: row {wrong[0]} does not exist; the data set has rows 0 to {rows - 1}")
     return np.array(values, np.int64)
+
+
+def check_client_count(path: Path, held: int, newcomers: int, options: PartitionConfig) -> None:
+    """Raises ConfigError if the file's number of clients, or of its newcomers, differs from the configuration."""
+    total, clients = held + newcomers, options.clients
+    if total != clients:
+        whom = f"{total} clients, {newcomers} of them newcomers" if newcomers else f"{held} clients"
+        raise ConfigError(
+            f"partition.path = {path}: the file has {whom}, partition.clients = {clients}; "
+            f"set partition.clients {total}"
+        )
+    if newcomers not in (0, clients - options.trained_clients):
+        raise ConfigError(
+            f"partition.path = {path}: the file has {newcomers} newcomers, partition.new_clients = "
+            f"{options.new_clients:g}; set partition.new_clients {newcomers}"
+        )
+
+
+def _check_parts(found: SavedPartition, options: PartitionConfig, rows: int) -> None:
+    """Raises ConfigError if a client has nothing to train or test on, or a row in two parts."""
+    where = f"partition.path = {options.path}: client"
+    for part in ("train", "test"):
+        sizes = np.bincount(found.parts[part].owners, minlength=options.clients)
+        if not sizes.all():
+            raise ConfigError(f"{where} {sizes.argmin()}: {part} has 0 rows; at least 1 is needed")
+    known = {part: np.unique(held.owners * rows + held.rows) for part, held in found.parts.items()}
+    for one, other in (("train", "test"), ("train", "val"), ("val", "test")):
+        both = np.intersect1d(known[one], known[other], assume_unique=True)
+        if len(both):
+            client, row = divmod(int(both[0]), rows)
+            count = int((both // rows == client).sum())
+            raise ConfigError(f"{where} {client}: row {row} is in {one} and in {other} ({count} such rows)")
