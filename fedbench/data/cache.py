@@ -21,7 +21,7 @@ import numpy as np
 from filelock import FileLock
 
 from fedbench.data.fields import Fields
-from fedbench.data.normalisation import MeanAndDeviation, TokenMoments, moments_of
+from fedbench.data.normalisation import Moments, moments_of
 from fedbench.errors import ConfigError
 from fedbench.tasks.class_numbers import NAMES_SHOWN
 from fedbench.tasks.targets import Targets
@@ -179,25 +179,26 @@ def build_folder(source: Source, folder: Path, progress: OnProgress | None) -> N
 
 @dataclass
 class Tally:
-    """What is known of the samples written so far."""
+    """What is known of the samples of a content written so far."""
 
-    train: int
-    categories: bool = False
-    columns: tuple[str, ...] = ()
-    packed: bool = False
+    content: Content
     shape: tuple[int, ...] = ()
     kind: str = ""
     rows: int = 0
-    constants: "MeanAndDeviation | None" = None
+    moments: Moments = field(default_factory=Moments)
     targets: list[np.ndarray] = field(default_factory=list)
     domains: list[np.ndarray] = field(default_factory=list)
     digest: Any = field(default_factory=hashlib.sha256)
 
+    def begin(self, samples: np.ndarray) -> None:
+        """Takes shape and type from the first samples."""
+        content = self.content
+        self.shape, self.kind = (content.train + content.test, *samples.shape[1:]), kind_of_dtype(samples.dtype)
+        if content.kind != "fields":
+            self.moments = moments_of(samples, content.categories, content.columns)
+
     def add(self, block: Block, samples: np.ndarray) -> None:
-        if self.constants is None:
-            packed = TokenMoments() if self.packed else None
-            self.constants = packed or moments_of(samples, self.categories, self.columns)
-        self.constants.add(samples[: max(0, self.train - self.rows)])
+        self.moments.add(samples[: max(0, self.content.train - self.rows)])
         self.digest.update(samples.data)
         self.targets.append(block.targets)
         if block.domains is not None:
@@ -206,15 +207,14 @@ class Tally:
 
 
 def write_decoded(source: Source, content: Content, folder: Path, progress: OnProgress | None) -> None:
-    """Streams the samples, then writes targets, domains and metadata."""
-    packed, rows = content.kind == "fields", content.train + content.test
-    tally = Tally(content.train, content.categories, content.columns, packed)
+    """Streams the samples, then writes targets, domains and metadata. Raises ConfigError."""
+    rows, tally = content.train + content.test, Tally(content)
     with (folder / "samples.npy").open("wb") as file:
         for block in content.blocks:
-            if not tally.shape:
-                tally.shape, tally.kind = (rows, *block.samples.shape[1:]), kind_of_dtype(block.samples.dtype)
-                write_header(file, block.samples.dtype, tally.shape)
             samples = np.ascontiguousarray(block.samples)
+            if not tally.shape:
+                tally.begin(samples)
+                write_header(file, samples.dtype, tally.shape)
             tally.add(block, samples)
             file.write(samples.data)
             if progress:
@@ -222,32 +222,18 @@ def write_decoded(source: Source, content: Content, folder: Path, progress: OnPr
         flush_to_disk(file)
     if tally.rows != rows:
         raise ConfigError(f"data {source.name}: {tally.rows} samples were read, {rows} were announced")
-    meaning = TargetsAndDomains.of(source, content, tally)
-    save_array(folder / "targets.npy", meaning.targets.values)
-    if meaning.domains is not None:
-        save_array(folder / "domains.npy", meaning.domains)
-    with (folder / "meta.json").open("w") as text:
-        json.dump(describe_cache(source, content, tally, meaning), text, indent=1)
-        flush_to_disk(text)
-
-
-@dataclass(frozen=True)
-class TargetsAndDomains:
-    """The meaning of targets and domains, known once all have been read. domains: int64 [rows] or None."""
-
-    targets: Targets
-    domains: np.ndarray | None
-    domain_names: tuple[str, ...]
-
-    @classmethod
-    def of(cls, source: Source, content: Content, tally: "Tally") -> "TargetsAndDomains":
-        """Raises ConfigError."""
-        targets = targets_of(content, np.concatenate(tally.targets))
-        domains = np.concatenate(tally.domains) if tally.domains else None
-        names = content.domain_names
-        if domains is not None and content.domains is not None:
+    targets, names = targets_of(content, np.concatenate(tally.targets)), content.domain_names
+    save_array(folder / "targets.npy", targets.values)
+    tally.digest.update(targets.values.tobytes())
+    if tally.domains:
+        domains = np.concatenate(tally.domains)
+        if content.domains is not None:
             domains, names = content.domains(domains)
-        return cls(targets, None if domains is None else domains.astype(np.int64), names)
+        save_array(folder / "domains.npy", domains.astype(np.int64))
+        tally.digest.update(domains.astype(np.int64).tobytes())
+    with (folder / "meta.json").open("w") as text:
+        json.dump(describe_cache(source, tally, targets, names), text, indent=1)
+        flush_to_disk(text)
 
 
 def targets_of(content: Content, values: np.ndarray) -> Targets:
@@ -303,13 +289,11 @@ def save_array(path: Path, values: np.ndarray) -> None:
         flush_to_disk(file)
 
 
-def describe_cache(source: Source, content: Content, tally: Tally, meaning: TargetsAndDomains) -> dict[str, Any]:
+def describe_cache(source: Source, tally: Tally, targets: Targets, domain_names: tuple[str, ...]) -> dict[str, Any]:
     """The content of meta.json."""
-    mean, std = tally.constants.mean_and_std() if tally.constants else ([], [])
-    measured = content.mean is None and content.std is None and tally.constants
-    targets = meaning.targets
-    for values in (targets.values, *(() if meaning.domains is None else (meaning.domains,))):
-        tally.digest.update(values.tobytes())
+    content = tally.content
+    mean, std = tally.moments.mean_and_std()
+    measured = content.mean is None and content.std is None
     return {
         "version": VERSION,
         "name": source.name,
@@ -320,13 +304,13 @@ def describe_cache(source: Source, content: Content, tally: Tally, meaning: Targ
         "scores": targets.outputs,
         "class_names": targets.names,
         "class_labels": targets.labels,
-        "domain_names": meaning.domain_names,
+        "domain_names": domain_names,
         "train_rows": content.train,
         "val_rows": content.val,
         "mean": content.mean or mean,
         "std": content.std or std,
         "warnings": [*content.warnings, *content.remarks(), *targets.remarks, *absent_classes(targets, content.train)],
-        "scaling": list(tally.constants.remarks()) if measured and tally.constants else [],
+        "scaling": list(tally.moments.remarks()) if measured else [],
         "files": [str(path) for path in source.files[:FILES_NAMED]],
         "file_count": len(source.files),
         "options": {key: str(value) for key, value in source.options.items()},

@@ -1,7 +1,6 @@
 """Mean and standard deviation per channel, measured while samples are read."""
 
 from collections.abc import Iterable, Sequence
-from typing import Protocol
 
 import numpy as np
 
@@ -11,19 +10,22 @@ CODES = 1000
 """Integers below this may be category codes; larger ones are amounts."""
 
 
-class MeanAndDeviation(Protocol):
-    """Accumulates samples [b, C, ...] of one kind."""
+class Moments:
+    """Accumulates samples [b, C, ...] of one kind; by itself of what is not normalised, such as tokens."""
 
-    def add(self, samples: np.ndarray) -> None: ...
+    def add(self, samples: np.ndarray) -> None:
+        pass
 
     def mean_and_std(self) -> tuple[list[float], list[float]]:
         """Per channel; empty if samples are not normalised."""
+        return [], []
 
     def remarks(self) -> Iterable[str]:
         """Remarks for the reader."""
+        return ()
 
 
-def moments_of(samples: np.ndarray, categories: bool = False, columns: Sequence[str] = ()) -> MeanAndDeviation:
+def moments_of(samples: np.ndarray, categories: bool = False, columns: Sequence[str] = ()) -> Moments:
     """The accumulator for these samples: pixels for uint8, features for floats, none for integers (tokens).
 
     categories: whether columns of rows may hold category codes. columns: their names, if they have any.
@@ -31,11 +33,11 @@ def moments_of(samples: np.ndarray, categories: bool = False, columns: Sequence[
     if samples.dtype == np.uint8:
         return PixelMoments()
     if not np.issubdtype(samples.dtype, np.floating):
-        return TokenMoments()
+        return Moments()
     return RowMoments(samples.shape[1], columns) if categories and samples.ndim == 2 else FeatureMoments()
 
 
-class PixelMoments:
+class PixelMoments(Moments):
     """Statistics of pixels in [0, 1]; the deviation of a constant channel counts as 1."""
 
     def __init__(self) -> None:
@@ -47,20 +49,15 @@ class PixelMoments:
 
     def mean_and_std(self) -> tuple[list[float], list[float]]:
         found = []
-        for (
-            counts
-        ) in self.histogram.tolist():  # integers of any size, so that a constant channel is recognised as constant
+        for counts in self.histogram.tolist():  # of Python, which are exact, so that a constant channel is seen as one
             n, total = sum(counts), sum(v * k for v, k in enumerate(counts))
             spread = n * sum(v * v * k for v, k in enumerate(counts)) - total**2
             found.append((total / (255 * n), spread**0.5 / (255 * n) or 1.0))
         means, stds = zip(*found, strict=True)
         return list(means), list(stds)
 
-    def remarks(self) -> Iterable[str]:
-        return ()
 
-
-class FeatureMoments:
+class FeatureMoments(Moments):
     """Statistics of features in float64; the deviation of a constant feature counts as 1."""
 
     def __init__(self) -> None:
@@ -77,9 +74,6 @@ class FeatureMoments:
 
     def mean_and_std(self) -> tuple[list[float], list[float]]:
         return self.mean.tolist(), [value or 1.0 for value in np.sqrt(self.squares / self.count).tolist()]
-
-    def remarks(self) -> Iterable[str]:
-        return ()
 
 
 class RowMoments(FeatureMoments):
@@ -139,16 +133,3 @@ class RowMoments(FeatureMoments):
     def _list_columns(self, columns: np.ndarray) -> str:
         more = ", ..." if len(columns) > NAMES_SHOWN else ""
         return ", ".join(self.names[column] for column in columns[:NAMES_SHOWN]) + more
-
-
-class TokenMoments:
-    """Integers are not normalised."""
-
-    def add(self, samples: np.ndarray) -> None:
-        pass
-
-    def mean_and_std(self) -> tuple[list[float], list[float]]:
-        return [], []
-
-    def remarks(self) -> Iterable[str]:
-        return ()
