@@ -6,13 +6,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from pandas.api.types import is_numeric_dtype
 from torch.utils.data import DataLoader, Subset
 
 from fedbench.data.fields import Fields
 from fedbench.data.reading.images import Item
 from fedbench.data.reading.resolution import check_resolution
 from fedbench.data.reading.samples import SampleKind, SampleReader, as_array
-from fedbench.data.reading.structure import StructureReader, is_array, is_structure
+from fedbench.data.reading.structure import StructureReader, is_array, is_structure, items_of
 from fedbench.errors import ConfigError, RunError, nearest
 from fedbench.user_code.memory import add_memory
 
@@ -118,18 +119,15 @@ class GivenPart:
     def _fields(self, found: Any, where: str) -> tuple[Any, Any, Any]:
         """Sample, target and domain, None if absent."""
         if isinstance(found, Mapping):
-            return self._by_key(found, where)
+            names = self._find_keys(found, where)
+            sample = found[names.sample[0]] if len(names.sample) == 1 else {key: found[key] for key in names.sample}
+            return sample, found[names.label], found[names.user] if names.user else None
         if not isinstance(found, tuple | list) or len(found) not in (2, 3):
             what = type(found).__name__ + (f" of {len(found)}" if isinstance(found, tuple | list) else "")
             raise ConfigError(
                 f"{where}: a {what}; (sample, target), (sample, target, domain) or a dict of them is expected"
             )
         return found[0], found[1], found[2] if len(found) == 3 else None
-
-    def _by_key(self, found: Mapping[str, Any], where: str) -> tuple[Any, Any, Any]:
-        names = self._find_keys(found, where)
-        sample = found[names.sample[0]] if len(names.sample) == 1 else {key: found[key] for key in names.sample}
-        return sample, found[names.label], found[names.user] if names.user else None
 
     def label_key(self) -> str | None:
         """The key of the target in items that are dicts, if they have one. Raises ConfigError."""
@@ -210,7 +208,12 @@ class GivenPart:
             item = self.item(index)
             sample = reader(item)
             if index in few:
-                check_repeatable(item.where, sample, reader(self.item(index)))
+                again = reader(self.item(index))
+                if sample.shape != again.shape or (sample != again).any():
+                    raise ConfigError(
+                        f"{item.where}: the sample changes when read again; each is read once, so leave random "
+                        "transforms out"
+                    )
                 rows += [as_array(item.image, item.where)] if reader.kind == "feature" else []
             known = (np.asarray(item.label).tolist(), item.domain, sample.shape, sample.dtype.str)
             digest.update(repr(known).encode() + sample.tobytes())
@@ -233,19 +236,12 @@ def check_channels(where: str, samples: np.ndarray) -> None:
     check_resolution(where, columns, [f"{called} {number}" for number in range(channels)])
 
 
-def check_repeatable(where: str, sample: np.ndarray, again: np.ndarray) -> None:
-    if sample.shape != again.shape or (sample != again).any():
-        raise ConfigError(
-            f"{where}: the sample changes when read again; each is read once, so leave random transforms out"
-        )
-
-
 def items_of_columns(data: Any, where: str) -> Any:
     """Converts columns (arrays of samples, targets and perhaps domains, or a dict) to items; else no change."""
     if isinstance(data, DataLoader):
         raise ConfigError(f"{where}s: a DataLoader; pass its data set, loader.dataset")
     if isinstance(data, dict) and data and all(isinstance(name, str) for name in data):
-        return [dict(zip(data, row, strict=True)) for row in zip(*arrays_of(data, where), strict=True)]
+        return items_of(dict(zip(data, arrays_of(data, where), strict=True)))
     if not isinstance(data, tuple | list) or len(data) not in (2, 3):
         return data
     first, *others = data
@@ -281,16 +277,10 @@ def dense_rows(column: Any, where: str) -> Any:
         return np.asarray(column)
     if not hasattr(column, "to_numpy"):
         return column
-    found = column.to_numpy()
-    return numbers_of(column, found) if found.dtype.hasobject else found
-
-
-def numbers_of(column: Any, otherwise: np.ndarray) -> np.ndarray:
-    """The numbers of a pandas object whose columns are all numbers or truth values, with NaN where one is missing."""
-    from pandas.api.types import is_numeric_dtype
-
-    types = column.dtypes if hasattr(column, "columns") else [column.dtype]
-    return column.to_numpy(dtype=np.float64, na_value=np.nan) if all(map(is_numeric_dtype, types)) else otherwise
+    found, types = column.to_numpy(), column.dtypes if hasattr(column, "columns") else [column.dtype]
+    if found.dtype.hasobject and all(map(is_numeric_dtype, types)):  # of numbers or truth values, some of them missing
+        return column.to_numpy(dtype=np.float64, na_value=np.nan)
+    return found
 
 
 def names_of_column(data: Any, label: str | None) -> Any:
@@ -298,9 +288,8 @@ def names_of_column(data: Any, label: str | None) -> Any:
     features = getattr(data, "features", None)
     if not isinstance(features, Mapping):
         return None
-    return getattr(
-        features.get(find_key("label", label, TARGETS, [*features], "the set", noun="column")), "names", None
-    )
+    key = find_key("label", label, TARGETS, [*features], "the set", noun="column")
+    return getattr(features.get(key), "names", None)
 
 
 def names_and_count(known: Any, where: str) -> tuple[tuple[str, ...], int | None]:

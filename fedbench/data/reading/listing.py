@@ -2,7 +2,7 @@
 
 import csv
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -33,19 +33,18 @@ class ListedImage(NamedTuple):
 
 def subfolders(path: Path) -> list[Path]:
     """Ascending; hidden ones are omitted. Raises ConfigError."""
-    try:
-        with os.scandir(path) as entries:
-            names = sorted(entry.name for entry in entries if entry.is_dir() and not entry.name.startswith("."))
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}") from error
-    return [path / name for name in names]
+    return _entries(path, lambda entry: entry.is_dir() and not entry.name.startswith("."))
 
 
 def images_in(folder: Path) -> list[Path]:
-    """Image files directly in a folder, ascending; other and hidden files are omitted."""
+    """Image files directly in a folder, ascending; other and hidden files are omitted. Raises ConfigError."""
+    return _entries(folder, lambda entry: is_image(entry.name) and entry.is_file())
+
+
+def _entries(folder: Path, is_wanted: "Callable[[os.DirEntry[str]], bool]") -> list[Path]:
     try:
         with os.scandir(folder) as entries:
-            names = sorted(entry.name for entry in entries if is_image(entry.name) and entry.is_file())
+            names = sorted(entry.name for entry in entries if is_wanted(entry))
     except OSError as error:
         raise ConfigError(f"{folder}: {error.strerror}") from error
     return [folder / name for name in names]
@@ -66,11 +65,11 @@ def refuse_empty(folder: Path) -> list[Path]:
     raise ConfigError(f"{folder}: no images in it ({', '.join(sorted(SUFFIXES))})")
 
 
-def check_names(path: Path, found: Iterable[str], known: tuple[str, ...], what: str = "class") -> None:
-    """Raises ConfigError if folders are missing or unknown."""
-    absent = sorted(set(known) - set(found))
-    if absent:
-        raise ConfigError(f"{path}: no folder for {what} {absent[0]}; it has {', '.join(sorted(found)) or 'none'}")
+def check_folders(path: Path, known: tuple[str, ...], what: str = "class") -> None:
+    """Raises ConfigError if folders are missing."""
+    found = [folder.name for folder in subfolders(path)]
+    if absent := sorted({*known} - {*found}):
+        raise ConfigError(f"{path}: no folder for {what} {absent[0]}; it has {', '.join(found) or 'none'}")
 
 
 def read_list(path: Path, separator: str) -> Iterator[ListedImage]:
@@ -90,6 +89,18 @@ def read_list(path: Path, separator: str) -> Iterator[ListedImage]:
     if not rows:
         raise ConfigError(f"{path}: empty file")
     yield from rows
+
+
+def read_columns(path: Path, first: str, second: str) -> Iterator[tuple[str, str, ListedImage]]:
+    """The values of two columns in the lines below a header, others are ignored. Raises ConfigError."""
+    header, *rows = read_list(path, ",")
+    if not {first, second} <= {*header.values}:
+        raise ConfigError(f"{header.where}: expected columns {first} and {second}, not {', '.join(header.values)}")
+    for row in rows:
+        if len(row.values) != len(header.values):
+            raise ConfigError(f"{row.where}: {len(row.values)} values, expected {len(header.values)}")
+        cells = dict(zip(header.values, row.values, strict=True))
+        yield cells[first], cells[second], row
 
 
 class SeenFiles:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -128,18 +129,14 @@ def collated_parts(
         except Exception as error:
             raise ConfigError(f"{where} fails on the items of data {name}: {RunError.of(error)}") from error
         rows = rows_of(batch, len(items), where)
-    found, start = [], 0
-    for part in parts:
-        found.append(rows[start : start + len(part)])
-        start += len(part)
-    return found
+    left = iter(rows)
+    return [list(islice(left, len(part))) for part in parts]
 
 
 def rows_of(batch: Any, count: int, where: str) -> list[Any]:
     """The items of a batch: its structure, with one row of every array. Raises ConfigError."""
     if isinstance(batch, Mapping):
-        columns = [rows_of(own, count, where) for own in batch.values()]
-        return [dict(zip(batch, row, strict=True)) for row in zip(*columns, strict=True)]
+        return items_of({key: rows_of(own, count, where) for key, own in batch.items()})
     if isinstance(batch, tuple) or (isinstance(batch, list) and batch and not isinstance(batch[0], int | float | str)):
         return list(zip(*(rows_of(own, count, where) for own in batch), strict=True))
     try:
@@ -154,26 +151,24 @@ def rows_of(batch: Any, count: int, where: str) -> list[Any]:
     return rows
 
 
+def items_of(columns: Mapping[str, Iterable[Any]]) -> list[dict[str, Any]]:
+    """A dict for each row of these columns."""
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
 def pad_items(items: list[Any], label: str | None) -> list[Any]:
     """The items with every array filled up with zeros to the longest; sequences as targets with -100."""
     first = items[0]
     if isinstance(first, Mapping):
-        columns = {key: _pad([item[key] for item in items], PADDED_TARGET * (key == label)) for key in first}
-        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-    columns_of_items = zip(*items, strict=True)
-    return list(
-        zip(
-            *(_pad(list(own), PADDED_TARGET * (place == 1)) for place, own in enumerate(columns_of_items)),
-            strict=True,
-        )
-    )
+        return items_of({key: _pad([item[key] for item in items], PADDED_TARGET * (key == label)) for key in first})
+    columns = (_pad([*own], PADDED_TARGET * (place == 1)) for place, own in enumerate(zip(*items, strict=True)))
+    return list(zip(*columns, strict=True))
 
 
 def _pad(values: list[Any], filler: int) -> list[Any]:
     first = values[0]
     if isinstance(first, Mapping):
-        columns = {key: _pad([value[key] for value in values], filler) for key in first}
-        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+        return items_of({key: _pad([value[key] for value in values], filler) for key in first})
     if isinstance(first, tuple) and is_structure(first):
         return list(zip(*(_pad(list(own), filler) for own in zip(*values, strict=True)), strict=True))
     if not is_array(first) or isinstance(first, Image.Image):
@@ -191,9 +186,7 @@ def _pad(values: list[Any], filler: int) -> list[Any]:
             f"data.collate = pad: targets are sequences of floats of different lengths, and {filler} would be a target "
             "like others; bring a function that collates them"
         )
-    return [_to_shape(array, longest, filler) for array in arrays]
-
-
-def _to_shape(array: np.ndarray, shape: Iterable[int], filler: int) -> np.ndarray:
-    missing = [(0, int(size) - own) for size, own in zip(shape, array.shape, strict=True)]
-    return np.pad(array, missing, constant_values=filler)
+    return [
+        np.pad(array, [*zip([0] * array.ndim, longest - array.shape, strict=True)], constant_values=filler)
+        for array in arrays
+    ]

@@ -116,7 +116,6 @@ def columns_of(where: str, table: pd.DataFrame, options: TableOptions) -> tuple[
     hint = " (and --data.drop the other, unless it is a feature)"
     user = find_key("user", options.user, DOMAIN_KEYS, names, where, hint, "column")
     label = key_of("label", options.label, TARGETS, names, where, hint, "column")
-    assert label is not None
     return label, user
 
 

@@ -11,7 +11,7 @@ from fedbench.config import Section
 from fedbench.data.cache import Content
 from fedbench.data.reading.download import Download
 from fedbench.data.reading.images import Item
-from fedbench.data.reading.listing import check_names, listed_content, nonempty_images, subfolders
+from fedbench.data.reading.listing import check_folders, listed_content, nonempty_images
 from fedbench.data.reading.published import Constants, Extent, PublishedSet
 from fedbench.data.sources.cifar10c import CIFAR10_CLASSES
 
@@ -45,7 +45,7 @@ def read(name: str, folder: Path, options: Options) -> Content:
 
 def listed_items(part: Path) -> list[Item]:
     """The images of a part by class. Raises ConfigError."""
-    check_names(part, [folder.name for folder in subfolders(part)], CIFAR10_CLASSES)
+    check_folders(part, CIFAR10_CLASSES)
     return [
         Item(file, label, str(file), CINIC_DOMAINS.index("cifar10" if file.name.startswith("cifar10-") else "imagenet"))
         for label, name in enumerate(CIFAR10_CLASSES)

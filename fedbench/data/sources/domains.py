@@ -5,7 +5,6 @@ PACS' DOMAIN_train_kfold.txt and DOMAIN_crossval_kfold.txt, or one splits.csv wi
 test). Without lists every fifth image of each class in each domain is a test image.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -18,12 +17,12 @@ from fedbench.data.reading.images import Item
 from fedbench.data.reading.listing import (
     ListedImage,
     SeenFiles,
-    check_names,
+    check_folders,
     listed_content,
     nonempty_images,
     path_below,
+    read_columns,
     read_list,
-    subfolders,
 )
 from fedbench.data.reading.parts import is_test_row
 from fedbench.data.reading.published import Extent, PublishedSet
@@ -158,7 +157,7 @@ PUBLISHED = {
 def read(name: str, folder: Path, options: Options) -> Content:
     """Raises ConfigError."""
     layout = LAYOUTS[name]
-    check_names(folder, [place.name for place in subfolders(folder)], layout.domains, "domain")
+    check_folders(folder, layout.domains, "domain")
     warnings: tuple[str, ...] = ()
     if (folder / SPLITS_FILE).is_file():
         parts = by_table(folder, layout)
@@ -167,24 +166,18 @@ def read(name: str, folder: Path, options: Options) -> Content:
     else:
         parts = by_turns(folder, layout)
         warnings = ("no lists of parts: every fifth image of each class and domain is a test image",)
-    check_parts(folder, layout, parts)
+    for word, items in zip(("training", "test"), parts, strict=True):
+        for number, domain in enumerate(layout.domains):
+            if number not in {item.domain for item in items}:
+                raise ConfigError(f"{folder / domain}: no {word} images of this domain")
     size = options.size or layout.size
     return listed_content(*parts, layout.classes, size, layout.domains, warnings=warnings)
-
-
-def check_parts(folder: Path, layout: FolderLayout, parts: TwoParts) -> None:
-    """Checks that every domain has images in both parts."""
-    for word, items in zip(("training", "test"), parts, strict=True):
-        present = {item.domain for item in items}
-        for number, domain in enumerate(layout.domains):
-            if number not in present:
-                raise ConfigError(f"{folder / domain}: no {word} images of this domain")
 
 
 def by_turns(folder: Path, layout: FolderLayout) -> TwoParts:
     parts: TwoParts = ([], [])
     for domain, place in enumerate(layout.domains):
-        check_names(folder / place, [own.name for own in subfolders(folder / place)], layout.classes)
+        check_folders(folder / place, layout.classes)
         for label, name in enumerate(layout.classes):
             for index, file in enumerate(nonempty_images(folder / place / name)):
                 parts[is_test_row(index)].append(Item(file, label, str(file), domain))
@@ -225,7 +218,7 @@ def check_number(numbers: dict[str, str], name: str, row: ListedImage) -> None:
 def by_table(folder: Path, layout: FolderLayout) -> TwoParts:
     """splits.csv: columns path and part; others are ignored."""
     parts, seen = dict[str, list[Item]](train=[], test=[]), SeenFiles()
-    for path, part, row in listed_rows(folder / SPLITS_FILE):
+    for path, part, row in read_columns(folder / SPLITS_FILE, "path", "part"):
         if part not in parts:
             raise ConfigError(f"{row.where}: part {part!r}; expected train or test")
         item = listed_item(folder, layout, path, row, seen)
@@ -233,17 +226,6 @@ def by_table(folder: Path, layout: FolderLayout) -> TwoParts:
             raise ConfigError(f"{row.where}: {path} is not in a class of this set")
         parts[part].append(item)
     return parts["train"], parts["test"]
-
-
-def listed_rows(path: Path) -> Iterator[tuple[str, str, ListedImage]]:
-    header, *rows = read_list(path, ",")
-    if not {"path", "part"} <= set(header.values):
-        raise ConfigError(f"{header.where}: expected columns path and part, not {', '.join(header.values)}")
-    at = [header.values.index(name) for name in ("path", "part")]
-    for row in rows:
-        if len(row.values) != len(header.values):
-            raise ConfigError(f"{row.where}: {len(row.values)} values, expected {len(header.values)}")
-        yield row.values[at[0]], row.values[at[1]], row
 
 
 def listed_item(folder: Path, layout: FolderLayout, path: str, row: ListedImage, seen: SeenFiles) -> Item | None:

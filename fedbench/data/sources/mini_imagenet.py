@@ -12,7 +12,7 @@ from pydantic import Field
 from fedbench.config import Section
 from fedbench.data.cache import Content
 from fedbench.data.reading.images import Item
-from fedbench.data.reading.listing import ListedImage, SeenFiles, listed_content, path_below, read_list
+from fedbench.data.reading.listing import SeenFiles, listed_content, path_below, read_columns
 from fedbench.data.reading.published import Extent, PublishedSet
 from fedbench.errors import ConfigError
 
@@ -41,7 +41,13 @@ def read(name: str, folder: Path, options: Options) -> Content:
     """Classes in ascending order of their WordNet numbers. Raises ConfigError."""
     seen, listed = SeenFiles(), dict[str, list[tuple[Path, str]]]()
     for part in LISTS:
-        for file, number, row in rows_in(folder / part):
+        for file, number, row in read_columns(folder / part, "filename", "label"):
+            if not file or not number:
+                raise ConfigError(f"{row.where}: expected a file name and a label")
+            if not NUMBER.fullmatch(number):
+                raise ConfigError(f"{row.where}: label {number} is not a WordNet number like n01532829")
+            if not file.startswith(number):
+                raise ConfigError(f"{row.where}: {file} does not belong to class {number} by its name")
             path = seen.add(path_below(folder / "images", file, row.where), row.where)
             listed.setdefault(number, []).append((path, f"{path} ({row.where})"))
     names = tuple(sorted(listed))
@@ -51,21 +57,3 @@ def read(name: str, folder: Path, options: Options) -> Content:
             parts[index % EVERY == EVERY - 1].append(Item(path, label, where))
     warnings = ("every sixth image of each class is a test image: the published parts are disjoint in classes",)
     return listed_content(*parts, names, options.size, warnings=warnings)
-
-
-def rows_in(path: Path) -> list[tuple[str, str, ListedImage]]:
-    """(file, WordNet number, row) of every line. Raises ConfigError."""
-    header, *rows = read_list(path, ",")
-    if not {"filename", "label"} <= set(header.values):
-        raise ConfigError(f"{header.where}: expected columns filename and label, not {', '.join(header.values)}")
-    at = [header.values.index(name) for name in ("filename", "label")]
-    for row in rows:
-        if len(row.values) != len(header.values) or not all(row.values[i] for i in at):
-            raise ConfigError(f"{row.where}: expected a file name and a label")
-        if not NUMBER.fullmatch(row.values[at[1]]):
-            raise ConfigError(f"{row.where}: label {row.values[at[1]]} is not a WordNet number like n01532829")
-        if not row.values[at[0]].startswith(row.values[at[1]]):
-            raise ConfigError(
-                f"{row.where}: {row.values[at[0]]} does not belong to class {row.values[at[1]]} by its name"
-            )
-    return [(row.values[at[0]], row.values[at[1]], row) for row in rows]

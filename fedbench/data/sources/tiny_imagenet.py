@@ -10,12 +10,11 @@ from fedbench.data.reading.download import Download
 from fedbench.data.reading.images import Item
 from fedbench.data.reading.listing import (
     SeenFiles,
-    check_names,
+    check_folders,
     listed_content,
     nonempty_images,
     path_below,
     read_list,
-    subfolders,
 )
 from fedbench.data.reading.published import EXAMPLES, Constants, Extent, PublishedSet
 from fedbench.errors import ConfigError
@@ -52,7 +51,7 @@ def read(name: str, folder: Path, options: Options) -> Content:
 
 
 def train_items(folder: Path, numbers: tuple[str, ...]) -> list[Item]:
-    check_names(folder / "train", [place.name for place in subfolders(folder / "train")], numbers)
+    check_folders(folder / "train", numbers)
     return [
         Item(file, label, str(file))
         for label, number in enumerate(numbers)

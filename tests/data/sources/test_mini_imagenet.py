@@ -56,8 +56,8 @@ def test_wrong_lists(mini, refused):
         ),
         (4, "n0000000200000035.jpg,n0000000", "row 5: label n0000000 is not a WordNet number"),
         (4, "n0000000200000035.jpg,", "row 5: expected a file name and a label"),
-        (4, "n0000000200000035.jpg", "row 5: expected a file name and a label"),
-        (4, "n0000000200000035.jpg,n00000002,3", "row 5: expected a file name and a label"),
+        (4, "n0000000200000035.jpg", "row 5: 1 values, expected 2"),
+        (4, "n0000000200000035.jpg,n00000002,3", "row 5: 3 values, expected 2"),
     ):
         file.write_text("\n".join([*lines[:row], line, *lines[row + 1 :]]))
         assert text in refused("mini-imagenet", root=mini)
