@@ -11,7 +11,7 @@ arguments of the factory, which take precedence over fedbench's keys.
 
 import hashlib
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -64,20 +64,36 @@ def source(config: DataConfig, factory: Any) -> Source:
     keys = Keys(reading.sample, reading.label, reading.user)
     made = zip(("train", "test"), make_parts(config, factory, own), strict=True)
     given = [GivenPart.of(config.name, part, data, keys) for part, data in made]
-    parts, reader, fields = prepare_parts(config.name, given, reading)
+    (train, test), reader, fields = prepare_parts(config.name, given, reading)
+    return source_of_parts(config, {"train": train, "test": test}, reading, reader, fields)
+
+
+def source_of_parts(
+    config: DataConfig,
+    parts: dict[str, GivenPart],
+    reading: Reading,
+    reader: SampleReader | StructureReader,
+    fields: Fields | None,
+    remarks: Sequence[str] = (),
+    prints: Mapping[str, str] | None = None,
+) -> Source:
+    """The source of the parts train, test and perhaps val. prints: fingerprints of the parts, if something has them.
+
+    Raises ConfigError.
+    """
     probed = hashlib.sha256()
-    lines = [line for part in parts if (line := part.probe(reader, probed))]
+    lines = [line for part in parts.values() if (line := part.probe(reader, probed))]
     decided = {
         "config": config.options,
         "root": config.root,
         "task": config.task,
-        "sizes": [len(part) for part in parts],
-        "probed": probed.hexdigest(),
+        "sizes": [len(part) for part in parts.values()],
+        "probed": prints or probed.hexdigest(),
         **({"fields": fields.as_json()} if fields else {}),
     }
-    fresh = replace(reader, transparent=[], remarks=(*reader.remarks, *lines))
-    train, test = parts
-    return Source(config.name, partial(read, config, train, test, reading.classes, fresh, fields), options=decided)
+    every = (*reader.remarks, *remarks, *(() if prints else dict.fromkeys(lines)))
+    fresh = replace(reader, transparent=[], remarks=every)
+    return Source(config.name, partial(read, config, parts, reading.classes, fresh, fields), options=decided)
 
 
 def prepare_parts(
@@ -133,14 +149,15 @@ def make_parts(config: DataConfig, factory: Any, options: dict[str, Any]) -> tup
 
 def read(
     config: DataConfig,
-    train: GivenPart,
-    test: GivenPart,
+    parts: dict[str, GivenPart],
     count: int | None,
     reader: SampleReader | StructureReader,
-    fields: Fields | None = None,
-    val: GivenPart | None = None,
+    fields: Fields | None,
 ) -> Content:
-    parts = [part for part in (train, val, test) if part is not None]
+    train, test, val = parts["train"], parts["test"], parts.get("val")
+    ordered = [part for part in (train, val, test) if part is not None]
+    if val and val.classes and val.classes != train.classes:
+        raise ConfigError(f"data {config.name}: the val part names other classes than the train part")
     if None not in (train.count, test.count) and train.count != test.count and not (train.classes and test.classes):
         raise ConfigError(
             f"data {config.name}: the train part says {train.count} classes and the test part {test.count}; bring the "
@@ -154,7 +171,7 @@ def read(
         )
 
     def items() -> Iterator[Item]:
-        for part in parts:
+        for part in ordered:
             for index in range(len(part)):
                 item = part.item(index)
                 if (item.domain is None) != (one.domain is None):
@@ -169,7 +186,7 @@ def read(
     classes, matched = matched_classes(train, test)
     asked = count or (None if classes else train.count or test.count)
     named = len(train.classes) if matched is not None else None
-    reader_of_targets = TargetReader(config.name, rows, matched, config.task, classes, asked, named, parts)
+    reader_of_targets = TargetReader(config.name, rows, matched, config.task, classes, asked, named, ordered)
     return Content(
         rows,
         len(test),

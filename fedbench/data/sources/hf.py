@@ -4,10 +4,7 @@
 the keys of items are (sources/factory.py); the class names that a column of labels declares are used.
 """
 
-import hashlib
 from collections.abc import Mapping
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
@@ -36,26 +33,18 @@ class Options(factory.Reading):
 
 def source(config: DataConfig, options: Options, progress: OnProgress | None) -> Source:
     library = import_library(config.name)
-    parts, remarks = choose_splits(config.name, load_splits(config, options, library), options)
+    splits, remarks = choose_splits(config.name, load_splits(config, options, library), options)
     keys = Keys(options.sample, options.label, options.user)
-    train, test = (GivenPart.of(config.name, part, HubPart(parts[part]), keys) for part in ("train", "test"))
-    val = len(parts["val"]) if "val" in parts else 0
-    if val:
-        joined = library.concatenate_datasets([parts["train"], parts["val"]])
-        train = GivenPart.of(config.name, "train", HubPart(joined), keys)
-    if not options.collate and isinstance(train.item(0).image, str):
+    given = {part: GivenPart.of(config.name, part, HubPart(data), keys) for part, data in splits.items()}
+    if not options.collate and isinstance(given["train"].item(0).image, str):
         raise ConfigError(
             f"data {config.name}: the samples are texts; tokenise them in a function that returns the tokens, as in "
             "docs/data.md (Texts), or name a column of tokens with --data.sample"
         )
-    (train, test), reader, fields = factory.prepare_parts(config.name, [train, test], options)
-    for part in (train, test):
-        part.probe(reader, hashlib.sha256())  # checks some samples; that the data change, the library tells
-    fresh = replace(reader, transparent=[], remarks=(*reader.remarks, *remarks))
-    prints = {name: part._fingerprint for name, part in parts.items()}
-    decided = {**options.model_dump(), "root": config.root, "task": config.task, "fingerprints": prints}
-    whole = partial(factory.read, config, train, test, options.classes, fresh, fields)
-    return Source(config.name, lambda: replace(whole(), val=val), options=decided)
+    whole, reader, fields = factory.prepare_parts(config.name, [*given.values()], options)
+    prints = {part: data._fingerprint for part, data in splits.items()}
+    parts = dict(zip(given, whole, strict=True))
+    return factory.source_of_parts(config, parts, options, reader, fields, remarks, prints)
 
 
 def import_library(name: str) -> Any:

@@ -3,7 +3,6 @@
 Other processes open the decoded copy in the cache, and need no object.
 """
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import replace
@@ -115,15 +114,7 @@ def source_of_items(config: DataConfig, given: GivenData) -> Source:
         split = zip(("train", "test"), split_rows(len(parts["train"])), strict=True)
         parts = {name: replace(parts["train"], rows=rows) for name, rows in split}
         remarks = [NO_TEST_PART]
-    probed = hashlib.sha256()
-    lines = [line for part in parts.values() if (line := part.probe(reader, probed))]
-    sizes = {name: len(part) for name, part in parts.items()}
-    decided = {"config": config.options, "task": config.task, "sizes": sizes, "probed": probed.hexdigest()}
-    decided |= {"fields": fields.as_json()} if fields else {}
-    fresh = replace(reader, transparent=[], remarks=(*reader.remarks, *remarks, *dict.fromkeys(lines)))
-    train, test, val = parts["train"], parts["test"], parts.get("val")
-    read = partial(factory.read, config, train, test, reading.classes, fresh, fields=fields, val=val)
-    return Source(config.name, read, options=decided)
+    return factory.source_of_parts(config, parts, reading, reader, fields, remarks)
 
 
 def make_part(name: str, part: str, data: Any, keys: Keys) -> GivenPart:

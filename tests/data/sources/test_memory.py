@@ -212,3 +212,14 @@ def test_items_of_unequal_sizes_need_a_collate_function():
     assert str(own.fields) == "ids [3], mask [3]"
     assert own.samples[1].tolist() == [0, 1, 9, 1, 1, 0]
     assert own.fields.label == "label"
+
+
+def test_a_validation_part_that_names_other_classes_is_refused():
+    class Named(list):
+        def __init__(self, classes: list[str]) -> None:
+            super().__init__(zip(X, Y, strict=True))
+            self.classes = classes
+
+    parts = {"train": Named(["cat", "dog"]), "test": Named(["dog", "cat"])}
+    assert "the val part names other classes than the train part" in refused(parts | {"val": Named(["dog", "cat"])})
+    assert load(parts | {"val": Named(["cat", "dog"])}).val_rows == 20
