@@ -25,6 +25,10 @@ class Assignment(NamedTuple):
     rows: np.ndarray
     owners: np.ndarray
 
+    def chosen(self, which: np.ndarray) -> "Assignment":
+        """Some of the entries, bool [n]."""
+        return Assignment(self.rows[which], self.owners[which])
+
 
 Deal = tuple[Assignment, Assignment]
 """Training (validation included) and test images of all clients."""
@@ -69,10 +73,6 @@ class SamplePool:
     def classes(self) -> int:
         """The number of classes with samples; schemes assign only these."""
         return len(self.numbers)
-
-    def of_validation(self, rows: np.ndarray) -> np.ndarray:
-        """Which of these rows are in the data set's own validation part, bool [n]."""
-        return (rows >= self.val_rows.start) & (rows < self.val_rows.stop)
 
     def without(self, rows: np.ndarray) -> "SamplePool":
         """The samples without these rows."""
@@ -240,10 +240,8 @@ def deal_out(rows: np.ndarray, counts: np.ndarray, rng: np.random.Generator, kee
     """Shuffles these rows and cuts them into pieces of these sizes; keeps the first `keep` of each piece, or all."""
     owners = np.repeat(np.arange(len(counts)), counts)
     shuffled = rng.permutation(rows)[: len(owners)]
-    if keep is None:
-        return Assignment(shuffled, owners)
-    kept = positions_in_runs(owners) < keep
-    return Assignment(shuffled[kept], owners[kept])
+    dealt = Assignment(shuffled, owners)
+    return dealt if keep is None else dealt.chosen(positions_in_runs(owners) < keep)
 
 
 def deal_again(rows: np.ndarray, owners: np.ndarray, each: int, rng: np.random.Generator) -> Assignment:

@@ -1,5 +1,9 @@
 """Partitions of data sets with several domains, such as photographs and sketches, or types of corruption."""
 
+from collections.abc import Callable
+
+from numpy.random import Generator
+
 from fedbench.config import PartitionConfig
 from fedbench.data.partitions.assignment import Assignment, Deal, SamplePool, join_assignments
 from fedbench.errors import ConfigError
@@ -25,8 +29,12 @@ def check_domains(source: SamplePool, options: PartitionConfig) -> None:
         )
 
 
-def join_deals(deals: list[Deal], each: int) -> Deal:
-    """Joins deals to `each` clients each; the second deal's clients follow the first's."""
+def deal_in_domains(
+    deal: Callable[..., Deal], source: SamplePool, options: PartitionConfig, each: int, rng: Generator
+) -> Deal:
+    """Deals every domain by itself to `each` clients; the second domain's clients follow the first's."""
+    names = enumerate(source.domain_names)
+    deals = [deal(source.in_domain(d), options, each, rng, f"in domain {name}, ") for d, name in names]
     train, test = (
         join_assignments([Assignment(hands.rows, hands.owners + i * each) for i, hands in enumerate(part)])
         for part in zip(*deals, strict=True)

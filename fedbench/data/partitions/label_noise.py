@@ -17,13 +17,8 @@ def client_targets(dataset: Dataset, partition: Partition, config: Config, clien
     if client in options.noise_clients and part != "test":
         targets = noisy_labels(dataset, partition, options.noise_rate, client, rows)
     if client in options.flip_clients:
-        targets = shift_labels(targets, dataset.classes)
+        targets = (targets + 1) % dataset.classes
     return targets
-
-
-def shift_labels(labels: np.ndarray, classes: int) -> np.ndarray:
-    """Maps every label c to (c + 1) mod classes."""
-    return (labels + 1) % classes
 
 
 def noisy_labels(dataset: Dataset, partition: Partition, rate: float, client: int, rows: np.ndarray) -> np.ndarray:

@@ -51,7 +51,7 @@ def cut_by_shares(source: SamplePool, options: PartitionConfig, rng: np.random.G
     hands = deal_pieces(source, source.train, train, rng)
     if anew:
         held = draw_held_out(hands, options.test_share, rng)
-        return Assignment(hands.rows[~held], hands.owners[~held]), Assignment(hands.rows[held], hands.owners[held])
+        return hands.chosen(~held), hands.chosen(held)
     if options.test == "drawn":
         assert options.test_size  # filled in where nothing is said
         return hands, draw_in_proportion(source, train.T, options.test_size, rng)

@@ -135,5 +135,4 @@ def _as_lists(clients: Clients) -> list[dict[str, list[int]]]:
 
 def client_rows(train: Assignment, val: np.ndarray, test: Assignment, count: int, sort: bool = True) -> Clients:
     """The rows of these clients, ascending or in order. val: bool [n], which of `train` are held out."""
-    parts = (Assignment(train.rows[~val], train.owners[~val]), Assignment(train.rows[val], train.owners[val]), test)
-    return Clients([rows_by_client(part, count, sort) for part in parts])
+    return Clients([rows_by_client(part, count, sort) for part in (train.chosen(~val), train.chosen(val), test)])

@@ -37,6 +37,6 @@ def own_validation(train: Assignment, drawn: np.ndarray, source: SamplePool, con
         return drawn, f"{part} is merged with the other parts and split again (partition.test = pooled)"
     if not config.data.val:
         return np.zeros(len(train.rows), bool), f"{part} is used for training, because data.val = 0"
-    held = source.of_validation(train.rows)
+    held = (train.rows >= source.val_rows.start) & (train.rows < source.val_rows.stop)
     left = np.bincount(train.owners[~held], minlength=train.owners.max(initial=0) + 1)
     return held & (left[train.owners] > 0), f"{part} is used for validation instead of data.val"

@@ -38,8 +38,6 @@ INDEX = ("Unnamed:", "__index_level_")
 
 
 class TableOptions(Section):
-    """Keys `data.*` of a table."""
-
     label: str | None = Field(None, description="target column (default: the one that looks like it)")
     user: str | None = Field(
         None, description="column with the user of each row (default: the one that looks like it, if any)"

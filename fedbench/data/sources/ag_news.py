@@ -40,14 +40,11 @@ PUBLISHED = {
 
 
 class Options(Section):
-    """Keys `data.*` of AG News."""
-
     words: PositiveInt = Field(10_000, description="number of words that have a token of their own")
     length: PositiveInt = Field(100, description="tokens of a sample; longer texts are cut, shorter ones padded")
 
 
 def read(name: str, folder: Path, options: Options) -> Content:
-    """Raises ConfigError."""
     (texts, topics), (test_texts, test_topics) = (read_articles(folder / name) for name in FILES)
     tokens = vocabulary(texts, options.words)
     blocks = [

@@ -40,8 +40,6 @@ PUBLISHED = {
 
 
 class Options(Section):
-    """Keys `data.*` of Camelyon17."""
-
     parts: Literal["slides", "wilds"] = Field(
         "slides", description="slides: every fifth slide of each hospital is for testing; wilds: the parts of WILDS"
     )
@@ -49,12 +47,10 @@ class Options(Section):
 
 
 def read(name: str, folder: Path, options: Options) -> Content:
-    """Raises ConfigError."""
     table = read_metadata(folder / "metadata.csv")
     hospitals = sorted(set(table["center"]))
-    parts = parts_by_slide(table) if options.parts == "slides" else parts_of_wilds(table)
     items: dict[str, list[Item]] = {"train": [], "val": [], "test": [], "": []}
-    for part, row in zip(parts, table.itertuples(), strict=True):
+    for part, row in zip(parts_of(table, options.parts == "slides"), table.itertuples(), strict=True):
         node = f"patient_{row.patient}_node_{row.node}"
         file = folder / "patches" / node / f"patch_{node}_x_{row.x_coord}_y_{row.y_coord}.png"
         label = checked_label(row.tumor, len(CLASSES), f"{folder / 'metadata.csv'}, {file.name}")
@@ -73,19 +69,11 @@ def read_metadata(file: Path) -> pd.DataFrame:
     return table
 
 
-def parts_by_slide(table: pd.DataFrame) -> np.ndarray:
-    """The part of each patch, by its slide's place among those of its hospital."""
-    slides = [
-        slide
-        for _, own in table.groupby("center")
-        for i, slide in enumerate(sorted(set(own["slide"])))
-        if is_test_row(i)
-    ]
-    return np.where(table["slide"].isin(slides), "test", "train")
-
-
-def parts_of_wilds(table: pd.DataFrame) -> np.ndarray:
-    """The part of each patch; empty for those that are left out."""
-    where = table["center"].to_numpy()
+def parts_of(table: pd.DataFrame, by_slide: bool) -> np.ndarray:
+    """The part of each patch, by its slide's place among those of its hospital or as in WILDS; empty: left out."""
+    if by_slide:
+        slides = table.groupby("center")["slide"].unique()
+        tests = [slide for own in slides for i, slide in enumerate(sorted(own)) if is_test_row(i)]
+        return np.where(table["slide"].isin(tests), "test", "train")
     inside = np.where(table["split"] == 1, "val", "train")
-    return np.where(where == WILDS_TEST, "test", np.where(where == WILDS_OTHER, "", inside))
+    return np.select([table["center"] == WILDS_TEST, table["center"] == WILDS_OTHER], ["test", ""], inside)

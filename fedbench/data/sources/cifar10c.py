@@ -51,8 +51,6 @@ ADDRESS = "https://zenodo.org/records/2535967/files/CIFAR-10-C.tar?download=1"
 
 
 class Options(Section):
-    """Keys `data.*` of CIFAR-10-C."""
-
     severity: int = Field(5, ge=1, le=SEVERITIES, description="severity of the corruption")
     corruptions: list[Corruption] = Field(
         [*COMMON_CORRUPTIONS], min_length=1, description="corruption types (default: the fifteen of the benchmark)"

@@ -33,8 +33,6 @@ PUBLISHED = {
 
 
 class Options(Section):
-    """Keys `data.*` of CINIC-10."""
-
     join_val: bool = Field(True, description="add the published validation part to the training part")
 
 

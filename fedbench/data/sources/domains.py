@@ -110,8 +110,6 @@ PACS_SIDE = 227
 
 
 class Options(Section):
-    """Keys `data.*` of a set of domains."""
-
     size: int | None = Field(
         None, ge=1, description="resize every image to size x size pixels (default: 256; PACS: as published)"
     )
@@ -155,7 +153,6 @@ PUBLISHED = {
 
 
 def read(name: str, folder: Path, options: Options) -> Content:
-    """Raises ConfigError."""
     layout = LAYOUTS[name]
     check_folders(folder, layout.domains, "domain")
     warnings: tuple[str, ...] = ()

@@ -12,7 +12,7 @@ arguments of the factory, which take precedence over fedbench's keys.
 import hashlib
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -183,10 +183,6 @@ def read(
 
     rows = len(train) + len(val or ())
     copies = Copies(rows)
-    classes, matched = matched_classes(train, test)
-    asked = count or (None if classes else train.count or test.count)
-    named = len(train.classes) if matched is not None else None
-    reader_of_targets = TargetReader(config.name, rows, matched, config.task, classes, asked, named, ordered)
     return Content(
         rows,
         len(test),
@@ -196,7 +192,7 @@ def read(
         categories=True,
         warnings=reader.remarks,
         val=len(val or ()),
-        targets=reader_of_targets.read,
+        targets=partial(targets_of_parts, config, ordered, count),
         domains=partial(domain_numbers, (*train.domains, *(n for n in test.domains if n not in train.domains))),
         remarks=lambda: (*remarks_on(reader.transparent), *copies.remarks()),
     )
@@ -230,69 +226,45 @@ class Copies:
             )
 
 
-def matched_classes(train: GivenPart, test: GivenPart) -> tuple[tuple[str, ...], np.ndarray | None]:
-    """Names of all classes, and the numbers of the test part's classes if they differ."""
-    if not train.classes or not test.classes or test.classes == train.classes:
-        return train.classes or test.classes, None
-    names = (*train.classes, *(name for name in test.classes if name not in train.classes))
-    return names, np.array([names.index(name) for name in test.classes])
+def targets_of_parts(config: DataConfig, parts: Sequence[GivenPart], asked: int | None, values: np.ndarray) -> Targets:
+    """The targets of these parts, of which the first is for training and the last for testing. Raises ConfigError.
 
-
-@dataclass(frozen=True)
-class TargetReader:
-    """Reads the targets of all rows and locates errors.
-
-    train: the number of rows before the test part. named: the number of classes that the train part names. parts: those
-    of the rows, in this order.
+    asked: the number of classes, if set. Classes that the two parts name in different orders are matched by name.
     """
+    train, test, rows = parts[0], parts[-1], sum(map(len, parts[:-1]))
+    names = (*train.classes, *(name for name in test.classes if name not in train.classes))
+    count = asked or (None if names else train.count or test.count)
+    try:
+        if train.classes and test.classes and test.classes != train.classes:
+            numbers = np.array([names.index(name) for name in test.classes])
+            values = with_numbers_of_train(values, rows, len(train.classes), numbers)
+        return read_targets(values, config.task, names, count)
+    except TargetError as error:
+        part, row = piece_of([(part, len(part)) for part in parts], error.row)
+        raise ConfigError(f"{part.place(row)}: {error}") from None
+    except ConfigError as error:
+        raise ConfigError(f"data {config.name}: {error}") from None
 
-    name: str
-    train: int
-    matched: np.ndarray | None
-    task: str
-    classes: tuple[str, ...]
-    count: int | None
-    named: int | None = None
-    parts: Sequence[GivenPart] = ()
 
-    def read(self, values: np.ndarray) -> Targets:
-        """Raises ConfigError."""
-        try:
-            if self.matched is not None and values.ndim > 2:
-                raise ConfigError("train and test part name different classes; they must be the same for such targets")
-            if self.matched is not None and values.ndim == 2:
-                values = self._columns_by_name(values)
-            elif self.matched is not None and values.dtype.kind in "iubf" and (values == np.floor(values)).all():
-                values = self._by_name(values)
-            return read_targets(values, self.task, self.classes, self.count)
-        except TargetError as error:
-            part, row = piece_of([(part, len(part)) for part in self.parts], error.row)
-            raise ConfigError(f"{part.place(row)}: {error}") from None
-        except ConfigError as error:
-            raise ConfigError(f"data {self.name}: {error}") from None
+def with_numbers_of_train(values: np.ndarray, rows: int, known: int, numbers: np.ndarray) -> np.ndarray:
+    """The targets with the test part's classes as the training part numbers them.
 
-    def _by_name(self, values: np.ndarray) -> np.ndarray:
-        """Matches classes by name if the parts number them differently."""
-        assert self.matched is not None
-        known = self.named or 0
-        high = np.flatnonzero(values[: self.train] >= known)
-        if len(high):
-            row = int(high[0])
-            raise TargetError(row, f"label {values[row]} is outside the class range; 0 to {known - 1}")
-        own = values[self.train :]
-        wrong = np.flatnonzero((own < 0) | (own >= len(self.matched)))
-        if len(wrong):
-            row = int(wrong[0])
-            raise TargetError(
-                self.train + row, f"label {own[row]} is outside the class range; 0 to {len(self.matched) - 1}"
-            )
-        return np.concatenate([values[: self.train], self.matched[own.astype(np.int64)]])
-
-    def _columns_by_name(self, values: np.ndarray) -> np.ndarray:
-        """Matches labels with a column each by name."""
-        assert self.matched is not None
-        if sorted(self.matched) != [*range(values.shape[1])]:
+    rows: before the test part. known: classes that the training part names. numbers: of the test part's classes.
+    """
+    train, test = values[:rows], values[rows:]
+    if values.ndim > 2:
+        raise ConfigError("train and test part name different classes; they must be the same for such targets")
+    if values.ndim == 2:
+        if sorted(numbers) != [*range(values.shape[1])]:
             raise ConfigError(
                 "train and test part name different labels; they must be the same if each label has a column"
             )
-        return np.concatenate([values[: self.train], values[self.train :][:, np.argsort(self.matched)]])
+        return np.concatenate([train, test[:, np.argsort(numbers)]])
+    if values.dtype.kind not in "iubf" or (values != np.floor(values)).any():
+        return values
+    outside = np.concatenate([train >= known, (test < 0) | (test >= len(numbers))])
+    if outside.any():
+        row = int(outside.argmax())
+        most = (known if row < rows else len(numbers)) - 1
+        raise TargetError(row, f"label {values[row]} is outside the class range; 0 to {most}")
+    return np.concatenate([train, numbers[test.astype(np.int64)]])

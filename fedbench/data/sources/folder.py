@@ -26,8 +26,6 @@ Listing = dict[str, dict[str, list[Path]]]
 
 
 class Options(Section):
-    """Keys `data.*` of a folder source."""
-
     size: int | None = Field(None, ge=1, description="resize every image to size x size pixels")
     domains: bool | None = Field(
         None, description="whether folders are DOMAIN/CLASS (default: if all have the same two or more class folders)"

@@ -32,13 +32,10 @@ PUBLISHED = {
 
 
 class Options(Section):
-    """Keys `data.*` of UCI HAR."""
-
     signals: bool = Field(False, description="read the nine signals [9, 128] instead of the 561 features")
 
 
 def read(name: str, folder: Path, options: Options) -> Content:
-    """Raises ConfigError."""
     activities = tuple(row.values[-1] for row in read_list(folder / "activity_labels.txt", " "))
     parts = [read_persons(folder, part, options.signals, len(activities)) for part in ("train", "test")]
     if parts[0].samples.shape[1:] != parts[1].samples.shape[1:]:

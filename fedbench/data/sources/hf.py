@@ -23,8 +23,6 @@ SAVED = ("dataset_dict.json", "state.json")
 
 
 class Options(factory.Reading):
-    """Keys `data.*` of a set of the library."""
-
     config: str | None = Field(None, description="configuration of a set that has several (hf:OWNER/NAME/CONFIG)")
     test_part: Literal["test", "val"] | None = Field(
         None, description="split with the test samples (default: test, or validation if there is no test)"

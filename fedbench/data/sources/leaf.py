@@ -39,8 +39,6 @@ BY_HAND = "run data/{}/preprocess.sh -s niid --sf 1.0 -t sample of github.com/Ta
 
 
 class Options(Section):
-    """Keys `data.*` of LEAF's files."""
-
     shape: list[PositiveInt] = Field(
         [],
         max_length=3,

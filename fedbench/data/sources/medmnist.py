@@ -20,8 +20,6 @@ ORGANS = (
 
 
 class Options(Section):
-    """Keys `data.*` of a MedMNIST set."""
-
     join_val: bool = Field(True, description="add the published validation part to the training part")
 
 
@@ -43,7 +41,6 @@ PUBLISHED = {
 
 
 def read(name: str, folder: Path, options: Options) -> Content:
-    """Raises ConfigError."""
     path = folder / f"{name}.npz"
     parts = [load_part(path, part) for part in ("train", "val", "test")]
     if len({images.shape[1:] for images, _ in parts}) > 1:

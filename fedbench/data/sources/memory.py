@@ -29,8 +29,6 @@ NO_TEST_PART = (
 
 
 class Options(Section):
-    """Keys `data.*` of objects; those of a table are the keys of `csv:PATH`."""
-
     model_config = ConfigDict(extra="allow")
 
 
@@ -45,7 +43,13 @@ def source(config: DataConfig, options: Options, progress: OnProgress | None) ->
     if key not in given.sources:
         if not given.parts:
             return Source(config.name, partial(refuse_reading, config.name), options=given.decided.get(key, {}))
-        given.sources[key] = source_of_table(config, given) if given.kind == TABLE else source_of_items(config, given)
+        if given.kind == TABLE:
+            table = checked_data_options(config, TableOptions)
+            decided = {**table.model_dump(), "task": config.task}
+            made = Source(config.name, partial(read_tables, config, given.parts, table), options=decided)
+        else:
+            made = source_of_items(config, given)
+        given.sources[key] = made
         given.decided[key] = given.sources[key].options
     found: Source = given.sources[key]
     return found
@@ -61,13 +65,6 @@ def lost_data_error(name: str) -> ConfigError:
 def refuse_reading(name: str) -> Content:
     """Reads nothing. Raises ConfigError."""
     raise lost_data_error(name)
-
-
-def source_of_table(config: DataConfig, given: GivenData) -> Source:
-    """The source of a DataFrame or several. Raises ConfigError."""
-    options = checked_data_options(config, TableOptions)
-    decided = {**options.model_dump(), "task": config.task}
-    return Source(config.name, partial(read_tables, config, given.parts, options), options=decided)
 
 
 def read_tables(config: DataConfig, parts: Mapping[str, pd.DataFrame], options: TableOptions) -> Content:
@@ -104,7 +101,11 @@ def source_of_items(config: DataConfig, given: GivenData) -> Source:
     """The source of arrays, columns and map-style data sets. Raises ConfigError."""
     reading = checked_data_options(config, factory.Reading)
     keys = Keys(reading.sample, reading.label, reading.user)
-    given_parts = {name: make_part(config.name, name, data, keys) for name, data in given.parts.items()}
+    given_parts = {}
+    for name, data in given.parts.items():
+        if isinstance(data, tuple):  # columns, also of lists
+            data = list(zip(*arrays_of(named_columns(data), f"data {config.name}, {name} item"), strict=True))
+        given_parts[name] = GivenPart.of(config.name, name, data, keys)
     if len(given_parts) == 1:
         only = given_parts["train"]
         given_parts["train"] = replace(only, where=only.where.replace(", train item", ", item"))
@@ -115,10 +116,3 @@ def source_of_items(config: DataConfig, given: GivenData) -> Source:
         parts = {name: replace(parts["train"], rows=rows) for name, rows in split}
         remarks = [NO_TEST_PART]
     return factory.source_of_parts(config, parts, reading, reader, fields, remarks)
-
-
-def make_part(name: str, part: str, data: Any, keys: Keys) -> GivenPart:
-    """Raises ConfigError."""
-    if isinstance(data, tuple):  # columns, also of lists
-        data = list(zip(*arrays_of(named_columns(data), f"data {name}, {part} item"), strict=True))
-    return GivenPart.of(name, part, data, keys)

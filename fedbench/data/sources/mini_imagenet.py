@@ -32,8 +32,6 @@ PUBLISHED = {
 
 
 class Options(Section):
-    """Keys `data.*` of mini-ImageNet."""
-
     size: int = Field(84, ge=1, description="side length to which images are resized, in pixels")
 
 

@@ -56,8 +56,6 @@ PUBLISHED = {
 
 
 class Options(Section):
-    """Keys `data.*` of PAMAP2."""
-
     length: PositiveInt = Field(256, description="readings of a window, 100 per second")
     step: PositiveInt | None = Field(None, description="readings from one window to the next (default: data.length)")
     heart_rate: bool = Field(False, description="add the heart rate as a channel")
@@ -65,7 +63,6 @@ class Options(Section):
 
 
 def read(name: str, folder: Path, options: Options) -> Content:
-    """Raises ConfigError."""
     activities = dict(sorted((PROTOCOL | (OPTIONAL if options.optional else {})).items()))
     folders = ("Protocol", "Optional")[: 1 + options.optional]
     files = sorted((file for place in folders for file in (folder / place).glob("subject*.dat")), key=lambda f: f.stem)

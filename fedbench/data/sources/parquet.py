@@ -44,8 +44,6 @@ SHARD = re.compile(r"-(\d{5})-of-(\d{5})")
 
 
 class Options(TableOptions):
-    """Keys `data.*` of a parquet source."""
-
     kind: Literal["feature", "token"] | None = Field(
         None, description="kind of the samples of a table without images (default: by their type)"
     )

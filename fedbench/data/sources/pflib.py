@@ -26,8 +26,6 @@ from fedbench.errors import ConfigError
 
 
 class Options(Section):
-    """Keys `data.*` of PFLlib's files."""
-
     kind: SampleKind | None = Field(None, description="kind of the samples (default: by their type, see the docs)")
 
 

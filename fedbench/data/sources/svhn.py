@@ -36,7 +36,6 @@ PUBLISHED = {
 
 
 def read(name: str, folder: Path, options: Options) -> Content:
-    """Raises ConfigError."""
     (train, train_labels), (test, test_labels) = (read_part(folder / file) for file in FILES.values())
     if train.shape[1:] != test.shape[1:]:
         raise ConfigError(f"{folder}: images of another size in the test part")

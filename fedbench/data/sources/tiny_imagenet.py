@@ -35,8 +35,6 @@ PUBLISHED = {
 
 
 class Options(Section):
-    """Keys `data.*` of Tiny-ImageNet."""
-
     size: int | None = Field(None, ge=1, description="resize every image to size x size pixels (published: 64)")
 
 

@@ -5,7 +5,7 @@ import numpy as np
 from fedbench.config import PartitionConfig
 from fedbench.data.partitions.assignment import Deal, SamplePool, parts_to_deal
 from fedbench.data.partitions.classes import even_deal
-from fedbench.data.partitions.domains import clients_each, join_deals
+from fedbench.data.partitions.domains import clients_each, deal_in_domains
 from fedbench.data.partitions.scheme import Scheme
 from fedbench.errors import ConfigError
 
@@ -23,11 +23,7 @@ def deal(source: SamplePool, options: PartitionConfig, rng: np.random.Generator)
                 f"partition domain: domain {source.domain_names[few[0]]} has fewer {part} samples than its {each} "
                 f"client(s), and so have {len(few) - 1} others; partition natural leaves clients without samples out"
             )
-    deals = [
-        even_deal(source.in_domain(d), options, each, rng, f"in domain {name}, ")
-        for d, name in enumerate(source.domain_names)
-    ]
-    return join_deals(deals, each)
+    return deal_in_domains(even_deal, source, options, each, rng)
 
 
 SCHEME = Scheme(deal, reads=("train_size", "test_size"), classless=True, headline=("train_size",))

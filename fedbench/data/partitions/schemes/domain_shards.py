@@ -5,7 +5,7 @@ import numpy as np
 from fedbench.config import PartitionConfig
 from fedbench.data.partitions.assignment import Deal, SamplePool, parts_to_deal
 from fedbench.data.partitions.classes import SHARD_KEYS, shard_deal
-from fedbench.data.partitions.domains import clients_each, join_deals
+from fedbench.data.partitions.domains import clients_each, deal_in_domains
 from fedbench.data.partitions.scheme import Scheme
 
 
@@ -16,11 +16,7 @@ def deal(source: SamplePool, options: PartitionConfig, rng: np.random.Generator)
     (`deal` = even) or drawn by each client (random).
     """
     source, each = parts_to_deal(source, options, rng), clients_each(source, options)
-    deals = [
-        shard_deal(source.in_domain(d), options, each, rng, f"in domain {name}, ")
-        for d, name in enumerate(source.domain_names)
-    ]
-    return join_deals(deals, each)
+    return deal_in_domains(shard_deal, source, options, each, rng)
 
 
 SCHEME = Scheme(deal, reads=SHARD_KEYS, headline=("classes", "images"))

@@ -33,10 +33,7 @@ def deal(source: SamplePool, options: Options, rng: np.random.Generator) -> Deal
     train, test = (Assignment(rows, source.domains[rows]) for rows in (source.train, source.test))
     if merged:
         held = draw_held_out(train, options.test_share, rng)
-        train, test = (
-            Assignment(train.rows[~held], train.owners[~held]),
-            Assignment(train.rows[held], train.owners[held]),
-        )
+        train, test = train.chosen(~held), train.chosen(held)
     large = large_enough(source, options)
     most = count_to_draw(large, options)
     if most < options.clients <= len(large):
@@ -58,13 +55,8 @@ def deal(source: SamplePool, options: Options, rng: np.random.Generator) -> Deal
     chosen = np.sort(rng.permutation(large)[: options.clients]) if options.clients < len(large) else large
     number = np.full(len(source.domain_names), -1)
     number[chosen] = np.arange(len(chosen))
-    return _renumber_owners(train, number), _renumber_owners(test, number)
-
-
-def _renumber_owners(part: Assignment, number: np.ndarray) -> Assignment:
-    """Replaces domain numbers by client numbers and drops samples of domains that are not clients."""
-    owners = number[part.owners]
-    return Assignment(part.rows[owners >= 0], owners[owners >= 0])
+    train, test = (Assignment(part.rows, number[part.owners]) for part in (train, test))
+    return train.chosen(train.owners >= 0), test.chosen(test.owners >= 0)
 
 
 def large_enough(source: SamplePool, options: Options) -> np.ndarray:
