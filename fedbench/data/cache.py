@@ -193,7 +193,9 @@ class Tally:
     def begin(self, samples: np.ndarray) -> None:
         """Takes shape and type from the first samples."""
         content = self.content
-        self.shape, self.kind = (content.train + content.test, *samples.shape[1:]), kind_of_dtype(samples.dtype)
+        self.shape = (content.train + content.test, *samples.shape[1:])
+        usual = "image" if samples.dtype == np.uint8 else "token" if samples.dtype.kind in "iu" else "feature"
+        self.kind = content.kind or usual
         if content.kind != "fields":
             self.moments = moments_of(samples, content.categories, content.columns)
 
@@ -264,13 +266,6 @@ def _absence(targets: Targets, absent: np.ndarray, where: str) -> Iterator[str]:
         yield f"{len(names)} of {targets.classes} classes have no samples{where}: {shown}"
 
 
-def kind_of_dtype(dtype: np.dtype) -> str:
-    """The default kind of samples of this type."""
-    if dtype == np.uint8:
-        return "image"
-    return "token" if np.issubdtype(dtype, np.integer) else "feature"
-
-
 def write_header(file: BinaryIO, dtype: np.dtype, shape: tuple[int, ...]) -> None:
     # Written as a stream, not to a mapped file, so that a full disk raises OSError instead of a fatal signal.
     described = np.lib.format.dtype_to_descr(dtype)
@@ -298,7 +293,7 @@ def describe_cache(source: Source, tally: Tally, targets: Targets, domain_names:
         "version": VERSION,
         "name": source.name,
         "shape": tally.shape,
-        "kind": content.kind or tally.kind,
+        "kind": tally.kind,
         "task": targets.task,
         "classes": targets.classes,
         "scores": targets.outputs,

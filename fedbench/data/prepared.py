@@ -31,7 +31,7 @@ class PreparedDataset:
 
     def find(self) -> Dataset | None:
         """The data set on this machine: in the same place, for example on a shared path, or in its own cache."""
-        for folder in (self.folder, self._cache_folder, self._content_folder):
+        for folder in (self.folder, cache.root() / "decoded" / self.folder.name, self._content_folder):
             if cache.is_usable(folder) and cache.digest_of(folder) == self.digest:
                 return Dataset.open(folder).with_constants(self.mean, self.std)
         return None
@@ -57,10 +57,6 @@ class PreparedDataset:
                 f"{self._content_folder}: incomplete copy from another machine; delete it and start again"
             )
         return here
-
-    @property
-    def _cache_folder(self) -> Path:
-        return cache.root() / "decoded" / self.folder.name
 
     @property
     def _content_folder(self) -> Path:

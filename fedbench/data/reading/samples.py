@@ -48,10 +48,7 @@ class SampleReader:
             return cls(kind or "image", whole=True, pictures=True)
         array = as_array(value, first.where)
         whole, floats = array.dtype.kind in "iu", array.dtype.kind == "f"
-        if kind is None:
-            kind, remarks = _kind_of(array)
-        else:
-            remarks = ()
+        kind, remarks = (kind, ()) if kind else _kind_of(array)
         if kind != "image":
             return cls(kind, remarks=remarks, floats=floats and kind == "feature")
         if array.ndim not in (2, 3):
@@ -64,23 +61,19 @@ class SampleReader:
     def __call__(self, item: Item) -> np.ndarray:
         """Reads one sample. Raises ConfigError if it differs from the first one."""
         if isinstance(item.image, Image.Image):
-            return self._of_picture(item)
-        array = as_array(item.image, item.where)
-        if self.floats and array.dtype == np.uint8:
-            raise scale_error(_describe_array(array), item.where)
-        if self.kind == "image":
-            return self._image(array, item.where)
+            check_format(item.image, item.where)
+            if self.floats:
+                raise scale_error("a PIL image", item.where)
+            array = pixels(item.image, 1 if item.image.mode in GREY else 3, None, item.where, self.transparent)
+            if self.kind == "image":
+                return array
+        else:
+            array = as_array(item.image, item.where)
+            if self.floats and array.dtype == np.uint8:
+                raise scale_error(_describe_array(array), item.where)
+            if self.kind == "image":
+                return self._image(array, item.where)
         return as_tokens(array, item.where) if self.kind == "token" else as_features(array, item.where)
-
-    def _of_picture(self, item: Item) -> np.ndarray:
-        image = item.image
-        check_format(image, item.where)
-        if self.floats:
-            raise scale_error("a PIL image", item.where)
-        found = pixels(image, 1 if image.mode in GREY else 3, None, item.where, self.transparent)
-        if self.kind == "image":
-            return found
-        return as_tokens(found, item.where) if self.kind == "token" else as_features(found, item.where)
 
     def _image(self, array: np.ndarray, where: str) -> np.ndarray:
         """[channels, height, width], uint8 or float32."""

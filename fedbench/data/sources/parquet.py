@@ -31,7 +31,7 @@ from fedbench.data.reading.images import (
     remarks_on,
 )
 from fedbench.data.reading.listing import path_in_name
-from fedbench.data.reading.parts import is_test_row, with_test_part
+from fedbench.data.reading.parts import NAMES, is_test_row, with_test_part
 from fedbench.data.reading.tables import TableOptions, TableReader, TableRows
 from fedbench.data.reading.targets import read_targets
 from fedbench.errors import ConfigError, nearest
@@ -108,13 +108,12 @@ def is_encoded(kind: Any) -> bool:
 
 def table_content(path: Path, parts: dict[str, list[Path]], remarks: list[str], options: Options, task: str) -> Content:
     """The files as one table. Raises ConfigError."""
-    files = [file for part in ("train", "val", "test") for file in parts.get(part, ())]
-    tables = dict(zip(files, (load_columns(file, options.drop) for file in files), strict=True))
-    first = tables[files[0]]
+    tables = {file: load_columns(file, options.drop) for own in parts.values() for file in own}
+    first = next(iter(tables))
     for file, table in tables.items():
-        if table.dtypes.to_dict() != first.dtypes.to_dict():
-            raise ConfigError(f"{file}: columns or their types differ from those in {files[0].name}")
-    with open_parquet(files[0]) as opened:
+        if table.dtypes.to_dict() != tables[first].dtypes.to_dict():
+            raise ConfigError(f"{file}: columns or their types differ from those in {first.name}")
+    with open_parquet(first) as opened:
         features = hugging_face_features(opened.schema_arrow)
     declared = of_kind(features, "ClassLabel")
     asked = options.model_copy(update={"label": options.label or (declared[0] if len(declared) == 1 else None)})
@@ -166,7 +165,16 @@ def parquet_parts(path: Path, options: Options) -> tuple[dict[str, list[Path]], 
         parts.setdefault(part_of(file.relative_to(path)), []).append(file)
     for part in parts.values():
         check_shards(part)
-    return chosen_parts(path, parts, options)
+    if set(parts) == {""}:
+        return {"train": files}, []
+    if "train" not in parts:
+        raise ConfigError(
+            f"data parquet:{path}: no file for the training part; names like train-00000-of-00001.parquet"
+        )
+    remarks = [f"ignored, because its name gives no part: {file.relative_to(path)}" for file in parts.pop("", ())]
+    ordered = {part: parts[part] for part in NAMES if part in parts}
+    chosen, lines = with_test_part(ordered, options.test_part, f"{path} has no such files")
+    return chosen, remarks + lines
 
 
 def part_of(relative: Path) -> str:
@@ -176,20 +184,6 @@ def part_of(relative: Path) -> str:
             part = found[1].lower()
             return "val" if part.startswith("val") else part
     return ""
-
-
-def chosen_parts(path: Path, parts: dict[str, list[Path]], options: Options) -> tuple[dict[str, list[Path]], list[str]]:
-    """The files of each part, and remarks. Raises ConfigError."""
-    if set(parts) == {""}:
-        return {"train": parts[""]}, []
-    if "train" not in parts:
-        raise ConfigError(
-            f"data parquet:{path}: no file for the training part; names like train-00000-of-00001.parquet"
-        )
-    remarks = [f"ignored, because its name gives no part: {file.relative_to(path)}" for file in parts.get("", ())]
-    named: dict[str, list[Path]] = {part: parts[part] for part in ("train", "val", "test") if part in parts}
-    chosen, lines = with_test_part(named, options.test_part, f"{path} has no such files")
-    return chosen, remarks + lines
 
 
 def check_shards(files: list[Path]) -> None:
@@ -211,7 +205,7 @@ def check_shards(files: list[Path]) -> None:
 def read(path: Path, parts: dict[str, list[Path]], remarks: list[str], options: Options) -> Content:
     rows = {file: row_count(file) for files in parts.values() for file in files}
     columns = agreed_columns(list(rows), options)
-    train, val, test = (sum(rows[file] for file in parts.get(part, ())) for part in ("train", "val", "test"))
+    train, val, test = (sum(rows[file] for file in parts.get(part, ())) for part in NAMES)
     classes = options.classes or len(columns.names)
     if "test" not in parts:
         train, test = train - train // 5, train // 5
@@ -223,7 +217,7 @@ def read(path: Path, parts: dict[str, list[Path]], remarks: list[str], options: 
     def items() -> Iterator[Item]:
         found = partial(items_of, columns=columns, domains=domains, classes=classes, hidden=hidden)
         if "test" in parts:
-            return chain.from_iterable(found(parts[part]) for part in ("train", "val", "test") if part in parts)
+            return chain.from_iterable(map(found, parts.values()))
         return chain(found(parts["train"], test=False), found(parts["train"], test=True))
 
     transparent: list[str] = []
