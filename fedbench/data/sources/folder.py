@@ -1,10 +1,8 @@
 """Folders of image files: CLASS or DOMAIN/CLASS, unsplit or below each part, or CLIENT/PART/CLASS."""
 
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Literal
 
@@ -14,7 +12,7 @@ from fedbench.config import DataConfig, Section
 from fedbench.data.cache import Content, OnProgress, Source
 from fedbench.data.reading.images import Item
 from fedbench.data.reading.listing import images_in, is_image, listed_content, path_in_name, refuse_empty, subfolders
-from fedbench.data.reading.parts import is_test_row, part_names, with_test_part
+from fedbench.data.reading.parts import NAMES, is_test_row, part_names, with_test_part
 from fedbench.errors import ConfigError
 
 BESIDE_IMAGES = ("Thumbs.db", "desktop.ini")
@@ -23,6 +21,7 @@ NO_CLASSES = "no class folders in it; CLASS/*.png, DOMAIN/CLASS/*.png or these b
 
 Listing = dict[str, dict[str, list[Path]]]
 """Image files by domain (one without a name if there are none) and class, in ascending order."""
+Parts = dict[str, Listing]
 
 
 class Options(Section):
@@ -35,31 +34,17 @@ class Options(Section):
     )
 
 
-@dataclass
-class FolderParts:
-    """The images of all parts, and remarks on how the folders were read."""
-
-    train: Listing
-    test: Listing
-    val: Listing = field(default_factory=dict)
-    remarks: list[str] = field(default_factory=list)
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        parts = (self.train, self.val, self.test)
-        return tuple(chain.from_iterable(files for part in parts for own in part.values() for files in own.values()))
-
-
 def source(config: DataConfig, options: Options, progress: OnProgress | None) -> Source:
     path = path_in_name(config)
     if not path.is_dir():
         raise ConfigError(f"data folder:{path}: no such folder")
-    parts = find_parts(path, options)
-    return Source(f"folder:{path}", partial(read, path, parts, options), parts.files, options.model_dump())
+    parts, remarks = find_parts(path, options)
+    files = tuple(file for part in parts.values() for own in part.values() for found in own.values() for file in found)
+    return Source(f"folder:{path}", partial(read, path, parts, remarks, options), files, options.model_dump())
 
 
-def find_parts(path: Path, options: Options) -> FolderParts:
-    """The images of each part. Raises ConfigError.
+def find_parts(path: Path, options: Options) -> tuple[Parts, list[str]]:
+    """The images of train, perhaps val, and test, and how the folders were read. Raises ConfigError.
 
     Without a test or a validation folder every fifth image of each class (and domain) is a test image.
     """
@@ -74,8 +59,8 @@ def find_parts(path: Path, options: Options) -> FolderParts:
     if left_out:
         remarks.append(f"folders of {path} that are not part of the data set and are ignored: {', '.join(left_out)}")
     if "test" not in chosen:
-        found = split_by_index(named["train"], options)
-        return FolderParts(found.train, found.test, remarks=[*found.remarks, *remarks])
+        found, lines = split_by_index(named["train"], options)
+        return found, lines + remarks
     domains = has_domains(named["train"]) if options.domains is None else options.domains
     listed = {part: list_images(folder, domains) for part, folder in chosen.items()}
     for part, folder in chosen.items():
@@ -85,29 +70,30 @@ def find_parts(path: Path, options: Options) -> FolderParts:
             raise ConfigError(f"{chosen['test'] / domain}: no folder of this domain, but the training part has one")
     if domains and options.domains is None:
         remarks.insert(0, read_as_domains(listed["train"]))
-    return FolderParts(listed["train"], listed["test"], listed.get("val", {}), remarks)
+    return listed, remarks
 
 
-def split_by_index(path: Path, options: Options) -> FolderParts:
+def split_by_index(path: Path, options: Options) -> tuple[Parts, list[str]]:
     """Images without a test part: every fifth is a test image."""
     domains = has_domains(path) if options.domains is None else options.domains
     found = list_images(path, domains)
-    train, test = (
-        {
+    parts = {
+        part: {
             domain: {name: [f for i, f in enumerate(files) if is_test_row(i) == held] for name, files in own.items()}
             for domain, own in found.items()
         }
-        for held in (False, True)
-    )
-    remarks = [read_as_domains(train)] if domains and options.domains is None else []
-    remarks.append("there is no test folder: every fifth image of a class is a test image")
-    return FolderParts(train, test, remarks=remarks)
+        for part, held in (("train", False), ("test", True))
+    }
+    remarks = [read_as_domains(found)] if domains and options.domains is None else []
+    return parts, [*remarks, "there is no test folder: every fifth image of a class is a test image"]
 
 
 def read_as_domains(train: Listing) -> str:
-    names = list(train)
-    listed = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
-    return f"read as DOMAIN/CLASS: {listed} are domains; data.domains false if they are classes"
+    return f"read as DOMAIN/CLASS: {first_names(train)} are domains; data.domains false if they are classes"
+
+
+def first_names(names: Collection[str]) -> str:
+    return ", ".join([*names][:20]) + (", ..." if len(names) > 20 else "")
 
 
 def are_clients(below: dict[str, Path]) -> bool:
@@ -124,21 +110,19 @@ def are_clients(below: dict[str, Path]) -> bool:
     return bool(whole)
 
 
-def of_clients(below: dict[str, Path], options: Options) -> FolderParts:
+def of_clients(below: dict[str, Path], options: Options) -> tuple[Parts, list[str]]:
     """The images of clients with their own parts."""
-    found = FolderParts({}, {})
+    found: Parts = {part: {} for part in NAMES}
     lines = set[str]()
     for client, folder in below.items():
-        named = {part: folder / name for part, name in part_names({own.name for own in subfolders(folder)}).items()}
+        named = {part: folder / name for part, name in part_names(own.name for own in subfolders(folder)).items()}
         chosen, remarks = with_test_part(named, options.test_part, f"{folder} has no such folder")
         lines.update(remarks)
         for part, place in chosen.items():
-            getattr(found, part)[client] = by_class(place, empty=True)
-    check_known_classes(found.train, found.test, Path("test"))
-    check_known_classes(found.train, found.val, Path("val"))
-    listed = ", ".join(list(below)[:20]) + (", ..." if len(below) > 20 else "")
-    found.remarks = [f"read as CLIENT/PART/CLASS: {listed} are clients (--partition natural)", *sorted(lines)]
-    return found
+            found[part][client] = by_class(place, empty=True)
+    for part in ("test", "val"):
+        check_known_classes(found["train"], found[part], Path(part))
+    return found, [f"read as CLIENT/PART/CLASS: {first_names(below)} are clients (--partition natural)", *sorted(lines)]
 
 
 def check_known_classes(train: Listing, other: Listing, place: Path) -> None:
@@ -219,16 +203,17 @@ def files_of_other_kinds(path: Path) -> Iterator[str]:
         yield f"files of other types are ignored ({len(others)}), for example {example}"
 
 
-def read(path: Path, parts: FolderParts, options: Options) -> Content:
-    names, domains = classes_of(parts.train), tuple(name for name in parts.train if name)
-    train, val, test = (
-        [
+def read(path: Path, parts: Parts, remarks: list[str], options: Options) -> Content:
+    names, domains = classes_of(parts["train"]), tuple(name for name in parts["train"] if name)
+    items = {
+        part: [
             Item(file, names.index(name), str(file), domains.index(domain) if domain else None)
-            for domain, own in part.items()
+            for domain, own in found.items()
             for name, files in own.items()
             for file in files
         ]
-        for part in (parts.train, parts.val, parts.test)
-    )
-    remarks = (*parts.remarks, *files_of_other_kinds(path))
-    return listed_content(train, test, names, options.size, domains, None, remarks, val)
+        for part, found in parts.items()
+    }
+    lines = (*remarks, *files_of_other_kinds(path))
+    train, test, val = items["train"], items["test"], items.get("val", ())
+    return listed_content(train, test, names, options.size, domains, None, lines, val)
