@@ -1,10 +1,10 @@
 """Published files that a user already has, taken into the cache; and what is known of those that are there."""
 
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from fedbench.config import DataConfig
 from fedbench.data import archives, cache
@@ -58,16 +58,14 @@ def files_to_import(published: PublishedSet, path: Path, progress: OnProgress | 
         yield place, False
         return
     with cache.refuse_disk_errors(cache.root()):
-        temporary = Path(tempfile.mkdtemp(prefix="import-", dir=folder_in_cache("x").parent))
-    try:
+        temporary = TemporaryDirectory(prefix="import-", dir=cache.root() / "files", ignore_cleanup_errors=True)
+    with temporary as name:
         with cache.refuse_disk_errors(cache.root()):
             for archive in packed:
-                archives.extract(archive, temporary, published.is_needed, progress)
+                archives.extract(archive, Path(name), published.is_needed, progress)
             for file in loose_files(published, path):
-                shutil.copyfile(file, temporary / file.name)
-        yield temporary, True
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+                shutil.copyfile(file, Path(name, file.name))
+        yield Path(name), True
 
 
 def archives_to_unpack(published: PublishedSet, place: Path) -> list[Path]:

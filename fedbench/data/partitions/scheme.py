@@ -18,9 +18,6 @@ from fedbench.errors import ConfigError, nearest
 from fedbench.plugins import Table, modules
 
 FILE_SCHEME = "file"
-"""The partition in a file, which no scheme draws."""
-FILE_KEYS = {"path", "test"}
-FILE_HEADLINE = ("path",)
 COMMON_KEYS = {"test", "test_share", "total"}
 """Keys that all schemes read, and a file does not."""
 
@@ -69,6 +66,13 @@ SCHEMES = Table(
 )
 
 
+def _from_file(source: SamplePool, options: PartitionConfig, rng: np.random.Generator) -> Deal:
+    raise NotImplementedError("saved.py reads the partition in a file")
+
+
+FILE = Scheme(_from_file, reads=("path",), drawn=True, headline=("path",))
+
+
 def names() -> list[str]:
     """The legal values of `partition.name`."""
     return SCHEMES.names()
@@ -76,26 +80,25 @@ def names() -> list[str]:
 
 def load(name: str) -> Scheme:
     """The scheme of this name, or by package.module:SCHEME. Raises ConfigError."""
-    scheme: Scheme = SCHEMES.load(name)
+    scheme: Scheme = FILE if name == FILE_SCHEME else SCHEMES.load(name)
     return scheme
 
 
 def readers(key: str) -> list[str]:
     """The schemes that read a key not read by all, with their default size."""
-    kinds = dict(SCHEMES.loadable())
+    kinds = {**dict(SCHEMES.loadable()), FILE_SCHEME: FILE}
     sizes = {name: f" {kind.sizes[key]}" for name, kind in kinds.items() if key in kind.sizes}
-    found = [f"{name}{sizes.get(name, '')}" for name, kind in kinds.items() if key in kind.reads]
-    return [*found, FILE_SCHEME] if key in FILE_KEYS - COMMON_KEYS else found
+    return [f"{name}{sizes.get(name, '')}" for name, kind in kinds.items() if key in kind.reads]
 
 
 def headline(name: str) -> tuple[str, ...]:
     """The keys that a page names beside a scheme."""
-    return FILE_HEADLINE if name == FILE_SCHEME else load(name).headline
+    return load(name).headline
 
 
 def check_keys(asked: PartitionConfig) -> PartitionConfig:
     """The keys as the scheme's Options. Raises ConfigError for unknown ones."""
-    kind = PartitionConfig if asked.name == FILE_SCHEME else load(asked.name).Options
+    kind = load(asked.name).Options
     for key in asked.options:
         if key not in kind.model_fields:
             raise ConfigError(
@@ -110,16 +113,12 @@ def check_keys(asked: PartitionConfig) -> PartitionConfig:
 
 def resolve_scheme_options(asked: PartitionConfig, one_part: bool) -> PartitionConfig:
     """The keys with defaults of scheme and data filled in. one_part: the data have no separate parts."""
-    options, filled = check_keys(asked), dict[str, Any]()
-    if asked.name != FILE_SCHEME:
-        scheme = load(asked.name)
-        filled |= {key: getattr(asked, key) or size for key, size in scheme.sizes.items()}
-        if asked.test == "auto":
-            filled["test"] = "pooled" if one_part else scheme.test
-        if asked.test == "drawn" and not scheme.drawn:
-            raise ConfigError(f"partition.test = drawn: {asked.name} does not support it; use part or pooled")
-    elif asked.test == "auto":
-        filled["test"] = "pooled" if one_part else "part"
+    options, scheme = check_keys(asked), load(asked.name)
+    filled: dict[str, Any] = {key: getattr(asked, key) or size for key, size in scheme.sizes.items()}
+    if asked.test == "auto":
+        filled["test"] = "pooled" if one_part else scheme.test
+    if asked.test == "drawn" and not scheme.drawn:
+        raise ConfigError(f"partition.test = drawn: {asked.name} does not support it; use part or pooled")
     if asked.test == "drawn":
         filled["test_size"] = asked.test_size or 100
     return PartitionConfig(**{**options.model_dump(), **filled})
@@ -127,9 +126,9 @@ def resolve_scheme_options(asked: PartitionConfig, one_part: bool) -> PartitionC
 
 def with_client_count(asked: PartitionConfig, source: SamplePool) -> PartitionConfig:
     """The resolved keys with the number of clients in the data, if the scheme uses it and none is set."""
-    own = not source.one_part if asked.name == FILE_SCHEME else load(asked.name).own_parts(source)
-    options = resolve_scheme_options(asked, one_part=not own)
-    count = load(asked.name).count if clients_by_data(asked) else None
+    scheme = load(asked.name)
+    options = resolve_scheme_options(asked, one_part=not scheme.own_parts(source))
+    count = scheme.count if clients_by_data(asked) else None
     found = options.model_copy(update={"clients": count(source, check_keys(options))}) if count else options
     check_newcomers(found)
     return found
@@ -137,24 +136,24 @@ def with_client_count(asked: PartitionConfig, source: SamplePool) -> PartitionCo
 
 def clients_by_data(asked: PartitionConfig) -> bool:
     """Whether the data determine the number of clients."""
-    return asked.name != FILE_SCHEME and load(asked.name).count is not None and "clients" not in asked.model_fields_set
+    return load(asked.name).count is not None and "clients" not in asked.model_fields_set
 
 
 def ignored_keys(options: PartitionConfig) -> list[str]:
     """The keys that are set but that the scheme does not read, given the origin of its test images."""
-    reads, defaults = set(FILE_KEYS), PartitionConfig()
-    if options.name != FILE_SCHEME:
-        scheme = load(options.name)
-        reads = COMMON_KEYS.union(scheme.reads)
-        reads -= {"test_share"} if options.test != "pooled" else set()
-        reads -= {"test_size"} if scheme.drawn and options.test != "drawn" else set()
+    scheme, defaults = load(options.name), PartitionConfig()
+    reads = COMMON_KEYS.union(scheme.reads)
+    if scheme is FILE:
+        reads -= {"test_share", "total"}
+    reads -= {"test_share"} if options.test != "pooled" else set()
+    reads -= {"test_size"} if scheme.drawn and options.test != "drawn" else set()
     return [key for key in sorted(keys_of_schemes() - reads) if getattr(options, key) != getattr(defaults, key)]
 
 
 @cache
 def keys_of_schemes() -> frozenset[str]:
     """The keys that any scheme reads."""
-    return frozenset(COMMON_KEYS.union(FILE_KEYS, *(scheme.reads for _, scheme in SCHEMES.loadable())))
+    return frozenset(COMMON_KEYS.union(FILE.reads, *(scheme.reads for _, scheme in SCHEMES.loadable())))
 
 
 def unused_key_warnings(options: PartitionConfig) -> list[str]:

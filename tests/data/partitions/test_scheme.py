@@ -12,7 +12,6 @@ from fedbench.data import partition
 from fedbench.data.partitions.assignment import Assignment
 from fedbench.data.partitions.scheme import (
     COMMON_KEYS,
-    FILE_KEYS,
     Scheme,
     headline,
     load,
@@ -36,15 +35,13 @@ def test_an_unknown_name_is_told_what_there_is():
 
 def test_every_key_that_a_scheme_reads_is_one():
     for name in names():
-        if name != "file":
-            assert set(load(name).reads) <= set(load(name).Options.model_fields)
+        assert set(load(name).reads) <= set(load(name).Options.model_fields)
 
 
 def test_what_pages_name_of_a_scheme_is_what_it_reads():
     for name in names():
-        own = set(load(name).Options.model_fields) - set(PartitionConfig.model_fields) if name != "file" else FILE_KEYS
-        reads = own if name == "file" else {*own, *COMMON_KEYS, *load(name).reads}
-        assert set(headline(name)) <= reads
+        own = set(load(name).Options.model_fields) - set(PartitionConfig.model_fields)
+        assert set(headline(name)) <= {*own, *COMMON_KEYS, *load(name).reads}
 
 
 @pytest.mark.parametrize(
