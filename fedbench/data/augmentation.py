@@ -12,9 +12,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-AUGMENTATIONS = ("flip", "rotate", "crop")
-"""In order of application."""
-
 Draws = dict[str, Tensor]
 """Random numbers of a batch by augmentation, in order of application; first dimension: images."""
 
@@ -32,28 +29,22 @@ class Augmentation:
     def draw(self, count: int, stream: torch.Generator) -> Draws:
         """Random numbers for a batch of `count` images, on the CPU."""
         draws: Draws = {}
-        for kind in AUGMENTATIONS:
-            if kind not in self.kinds:
-                continue
-            if kind == "flip":
-                draws[kind] = torch.rand(count, generator=stream) < 0.5
-            elif kind == "rotate":
-                draws[kind] = (torch.rand(count, generator=stream) * 2 - 1) * (self.degrees / 180 * pi)
-            else:
-                draws[kind] = torch.randint(0, 2 * self.padding + 1, (count, 2), generator=stream)
+        if "flip" in self.kinds:
+            draws["flip"] = torch.rand(count, generator=stream) < 0.5
+        if "rotate" in self.kinds:
+            draws["rotate"] = (torch.rand(count, generator=stream) * 2 - 1) * (self.degrees / 180 * pi)
+        if "crop" in self.kinds:
+            draws["crop"] = torch.randint(0, 2 * self.padding + 1, (count, 2), generator=stream)
         return draws
 
     def __call__(self, pixels: Tensor, draws: Draws) -> Tensor:
         """uint8 or float [b, C, H, W] -> the same shape and type on the same device."""
-        for kind, drawn in draws.items():
-            own = drawn.to(pixels.device)
-            if kind == "flip":
-                pixels = flip_images(pixels, own)
-            elif kind == "rotate":
-                pixels = rotate_images(pixels, own)
-            else:
-                pixels = crop_images(pixels, own, self.padding)
-        return pixels
+        own = {kind: drawn.to(pixels.device) for kind, drawn in draws.items()}
+        if "flip" in own:
+            pixels = flip_images(pixels, own["flip"])
+        if "rotate" in own:
+            pixels = rotate_images(pixels, own["rotate"])
+        return crop_images(pixels, own["crop"], self.padding) if "crop" in own else pixels
 
 
 def flip_images(pixels: Tensor, chosen: Tensor) -> Tensor:

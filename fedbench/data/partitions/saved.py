@@ -146,7 +146,7 @@ def _arrays_of_seed(path: Path, seed: int) -> dict[str, np.ndarray]:
 
 def from_json(path: Path, seed: int, options: PartitionConfig, rows: int) -> SavedPartition:
     """The partition in a file, or its part for a seed. rows: images of the data set. Raises ConfigError."""
-    where, tree = f"partition.path = {path}", _of_seed(_load(path), seed, path)
+    where, tree = f"partition.path = {path}", _json_of_seed(path, seed)
     listed, later = tree.get("clients"), tree.get("newcomers", []) if options.new_clients else []
     if not isinstance(listed, list) or not listed:
         raise ConfigError(f"{where}: `clients` must be a list of at least 1 object")
@@ -164,26 +164,23 @@ def from_json(path: Path, seed: int, options: PartitionConfig, rows: int) -> Sav
     return SavedPartition(held, np.array(["val" not in client for client in found]), len(later), public)
 
 
-def _load(path: Path) -> dict[str, Any]:
+def _json_of_seed(path: Path, seed: int) -> dict[str, Any]:
+    """The whole file, or its part for a seed; a file with one seed is used for every seed."""
+    where = f"partition.path = {path}"
     try:
         tree = json.loads(path.read_bytes())
     except OSError as error:
-        raise ConfigError(f"partition.path = {path}: cannot be read ({error.strerror})") from None
+        raise ConfigError(f"{where}: cannot be read ({error.strerror})") from None
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"partition.path = {path}: not valid JSON ({first_line(error)})") from None
+        raise ConfigError(f"{where}: not valid JSON ({first_line(error)})") from None
     if not isinstance(tree, dict):
-        raise ConfigError(f"partition.path = {path}: expected an object with a list `clients`")
-    return tree
-
-
-def _of_seed(tree: dict[str, Any], seed: int, path: Path) -> dict[str, Any]:
-    """The whole file, or its part for a seed; a file with one seed is used for every seed."""
+        raise ConfigError(f"{where}: expected an object with a list `clients`")
     if "clients" in tree:
         return tree
     found = tree.get(str(seed)) or (next(iter(tree.values())) if len(tree) == 1 else None)
     if not isinstance(found, dict):
         raise ConfigError(
-            f"partition.path = {path}: has neither a list `clients` nor an entry for seed {seed}; "
+            f"{where}: has neither a list `clients` nor an entry for seed {seed}; "
             f"keys: {', '.join(list(tree)[:8]) or 'none'}"
         )
     return found

@@ -46,14 +46,6 @@ class Keys(NamedTuple):
     user: str | None = None
 
 
-class KeysFound(NamedTuple):
-    """The keys of an item that is a dict."""
-
-    sample: tuple[str, ...]
-    label: str
-    user: str | None
-
-
 @dataclass(frozen=True)
 class GivenPart:
     """The train or the test part.
@@ -119,9 +111,9 @@ class GivenPart:
     def _fields(self, found: Any, where: str) -> tuple[Any, Any, Any]:
         """Sample, target and domain, None if absent."""
         if isinstance(found, Mapping):
-            names = self._find_keys(found, where)
-            sample = found[names.sample[0]] if len(names.sample) == 1 else {key: found[key] for key in names.sample}
-            return sample, found[names.label], found[names.user] if names.user else None
+            keys, label, user = self._find_keys(found, where)
+            sample = found[keys[0]] if len(keys) == 1 else {key: found[key] for key in keys}
+            return sample, found[label], found[user] if user else None
         if not isinstance(found, tuple | list) or len(found) not in (2, 3):
             what = type(found).__name__ + (f" of {len(found)}" if isinstance(found, tuple | list) else "")
             raise ConfigError(
@@ -136,8 +128,8 @@ class GivenPart:
             return None
         return find_key("label", self.keys.label, TARGETS, list(found), self.where)
 
-    def _find_keys(self, found: Mapping[str, Any], where: str) -> "KeysFound":
-        """The keys of sample, label and user."""
+    def _find_keys(self, found: Mapping[str, Any], where: str) -> tuple[list[str], str, str | None]:
+        """The keys of the sample, of the label and, if there is one, of the user."""
         keys = list(found)
         label = key_of("label", self.keys.label, TARGETS, keys, where)
         user = find_key("user", self.keys.user, DOMAIN_KEYS, keys, where)
@@ -149,7 +141,7 @@ class GivenPart:
         else:
             hint = ", or several separated by commas; a pandas DataFrame is read as a table of features"
             sample = [key_of("sample", self.keys.sample, left if len(left) == 1 else SAMPLE_KEYS, left, where, hint)]
-        return KeysFound(tuple(sample), label, user)
+        return sample, label, user
 
     def reader(self, kind: SampleKind | None) -> SampleReader | StructureReader:
         """A reader for samples like the first one. kind: what they are, if set. Raises ConfigError."""
@@ -165,10 +157,10 @@ class GivenPart:
         found, tree = self.data[0], getattr(reader, "tree", None)
         if not isinstance(found, Mapping):
             return (Fields(tree) if tree is not None else None), ()
-        names = self._find_keys(found, self.where)
-        fields = Fields(tree, names.label, None if isinstance(tree, dict) else names.sample[0])
-        out = [key for key in found if key not in (*names.sample, names.label, names.user)]
-        read = f"the sample is {fields if tree is not None else names.sample[0]}; {names.label} is the target"
+        keys, label, user = self._find_keys(found, self.where)
+        fields = Fields(tree, label, None if isinstance(tree, dict) else keys[0])
+        out = [key for key in found if key not in (*keys, label, user)]
+        read = f"the sample is {fields if tree is not None else keys[0]}; {label} is the target"
         remark = read + (f"; left out: {', '.join(out)} (data.sample chooses keys)" if out else "")
         return fields, (remark,) if tree is not None or out else ()
 

@@ -80,10 +80,6 @@ class PublishedSet:
     licence: str = ""
     constants: Constants = MEASURED
 
-    @property
-    def name_list(self) -> str:
-        return ", ".join(self.names)
-
     def has(self, name: str) -> bool:
         """Whether a file of this name belongs to the set as it is; an .npz is a zip archive too, but not to unpack."""
         return name in self.names or name.removesuffix(".gz") in self.names
@@ -193,7 +189,7 @@ def missing_text(published: PublishedSet, places: list[Path]) -> str:
     best = min(places, key=lambda place: len(missing_names(published, place)))
     absent = missing_names(published, best)
     if len(absent) == len(published.names):
-        return f"{published.name_list} not found there; give the folder that holds them"
+        return f"{', '.join(published.names)} not found there; give the folder that holds them"
     return f"{', '.join(absent)} missing in {best}"
 
 
@@ -251,7 +247,7 @@ def download_set(name: str, published: PublishedSet, folder: Path, progress: OnP
         raise
     except (OSError, ValueError) as error:
         raise ConfigError(
-            f"{lacks}, and the download failed ({failure_reason(error)}); put {published.name_list} into a "
+            f"{lacks}, and the download failed ({failure_reason(error)}); put {', '.join(published.names)} into a "
             f"folder and name it with --data.root, or {by_hand} (they are kept in {folder})"
         ) from error
 

@@ -227,7 +227,9 @@ def encode_features(rows: TableRows, table: pd.DataFrame) -> tuple[np.ndarray, t
             numbers = column.to_numpy()[:, None]
             check_resolution(where, numbers, [f"column {name}"])
             names.append(name)
-            index += [name] * counts_rows(column)
+            steps = np.diff(numbers[:, 0].astype(float))
+            if len(numbers) > FEW_ROWS and numbers[0, 0] in (0, 1) and (steps == 1).all():
+                index.append(name)
             parts.append(numbers.astype(np.float32))
             continue
         values = sorted(map(str, column.unique()))
@@ -261,12 +263,6 @@ def refuse_texts(rows: TableRows, column: pd.Series, different: int) -> NoReturn
         f"{rows.where}: column {name} holds {different} different texts, such as {example!r}, more than the "
         f"{MOST_CATEGORIES} of a category; turn it into numbers beforehand, or --data.drop {name}"
     )
-
-
-def counts_rows(column: pd.Series) -> bool:
-    """Whether a column numbers the rows, as an index does."""
-    values = column.to_numpy().astype(float)
-    return bool(len(values) > FEW_ROWS and values[0] in (0, 1) and (np.diff(values) == 1).all())
 
 
 def table_targets(rows: TableRows, order: np.ndarray, reader: TableReader, values: np.ndarray) -> Targets:

@@ -4,7 +4,6 @@ A module holds `Options` (its own keys `data.*`) and `source(config, options, pr
 `PUBLISHED` and `read` (reading/published.py).
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -54,20 +53,14 @@ CHOSEN = ("auto", "classification", "multilabel", "regression")
 """Tasks that a source decides by its targets, or refuses."""
 
 
-def _built_in_sets() -> Mapping[str, str]:
-    found = modules(__name__, __path__)
-    return {name: path for own, path in found.items() for name in FORMATS.get(own, (own,))}
-
-
 def _check(name: str, thing: Any) -> None:
     if not (callable(thing) or (isinstance(thing, ModuleType) and {"source", "Options"} <= {*vars(thing)})):
         raise ConfigError(f"data {name}: not a function")
 
 
 FACTORY = "package.module:factory"
-SETS = Table(
-    "data set", group="fedbench.data", built_in=_built_in_sets(), extra_names=(FACTORY,), form=FACTORY, check=_check
-)
+BUILT_IN = {name: path for own, path in modules(__name__, __path__).items() for name in FORMATS.get(own, (own,))}
+SETS = Table("data set", group="fedbench.data", built_in=BUILT_IN, extra_names=(FACTORY,), form=FACTORY, check=_check)
 
 
 def names() -> list[str]:

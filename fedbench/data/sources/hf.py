@@ -5,8 +5,8 @@ the keys of items are (sources/factory.py); the class names that a column of lab
 """
 
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Literal
 
 from pydantic import Field
@@ -48,13 +48,11 @@ def source(config: DataConfig, options: Options, progress: OnProgress | None) ->
 def import_library(name: str) -> Any:
     """The library. Raises ConfigError if it is not installed."""
     try:
-        import datasets
+        return import_module("datasets")
     except ImportError as error:
         raise ConfigError(
             f"data {name}: the library datasets is not installed ({first_line(error)}): pip install datasets"
         ) from error
-    library: ModuleType = datasets
-    return library
 
 
 def load_splits(config: DataConfig, options: Options, library: Any) -> dict[str, Any]:

@@ -1,12 +1,13 @@
 """Which classes every client holds."""
 
 import numpy as np
+import pytest
 
 from fedbench.config import PartitionConfig
 from fedbench.data.partitions.assignment import random_stream
 from fedbench.data.partitions.classes import deal_classes
 from tests.data.partitions.dealing import deal, doubles, refused
-from tests.data.toys import EVEN, made
+from tests.data.toys import EVEN, FOUR, made
 
 
 def classes_dealt(classes: int, clients: int, each: int, how: str = "even", seed: int = 0) -> np.ndarray:
@@ -46,3 +47,25 @@ def test_a_class_without_images():
     assert "class 1 has 0 training samples" in refused(lacking, name="shards", clients=3)
     assert "class 1 would give 1 of its 0 training samples" in refused(lacking, public=3)
     assert len(deal(lacking, name="dirichlet", clients=2, min_images=1).clients) == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "numbers"),
+    [
+        (
+            {"name": "domain", "clients": 6},
+            "partition.clients = 6 is not a multiple of the 4 domains (art, cartoon, photo, sketch)",
+        ),
+        (
+            {"name": "domain", "clients": 4, "train_size": 301},
+            "in domain art, 1 clients with at least 301 training image(s) each need 301, there are 300",
+        ),
+        (
+            {"name": "domain-shards", "clients": 8, "test_images": 13},
+            "has 12 test samples, and 1 clients x 13 need 13",
+        ),
+        ({"name": "corruption", "clients": 4}, "the 4 domains do not hold the same images in the same order (420 to"),
+    ],
+)
+def test_impossible_requests_of_domains_name_the_numbers(options, numbers):
+    assert numbers in refused(FOUR, **options)

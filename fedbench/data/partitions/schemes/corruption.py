@@ -6,8 +6,7 @@ import numpy as np
 
 from fedbench.config import PartitionConfig
 from fedbench.data.partitions.assignment import Assignment, Deal, SamplePool
-from fedbench.data.partitions.classes import SHARD_KEYS
-from fedbench.data.partitions.domains import check_domains
+from fedbench.data.partitions.classes import SHARD_KEYS, check_domains
 from fedbench.data.partitions.scheme import Scheme
 from fedbench.data.partitions.schemes import shards
 from fedbench.errors import ConfigError

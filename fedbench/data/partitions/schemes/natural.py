@@ -8,7 +8,7 @@ from pydantic import Field
 from fedbench.config import PartitionConfig
 from fedbench.config.section import PositiveInt
 from fedbench.data.partitions.assignment import Assignment, Deal, SamplePool, draw_held_out, draw_total, merges_parts
-from fedbench.data.partitions.domains import check_domains
+from fedbench.data.partitions.classes import check_domains
 from fedbench.data.partitions.scheme import Scheme
 from fedbench.errors import ConfigError
 
