@@ -250,20 +250,20 @@ def absent_classes(targets: Targets, train: int) -> Iterator[str]:
     """Names classes without samples, or with some in one of two parts only. train: the number of training samples."""
     if not targets.classes:
         return
-    counts = np.bincount(targets.values, minlength=targets.classes)
-    yield from _absence(targets, counts == 0, "")
-    parts = {"training": targets.values[:train], "test": targets.values[train:]}
-    for name, values in parts.items() if train < len(targets.values) else ():
-        absent = np.bincount(values, minlength=targets.classes) == 0
-        yield from _absence(targets, absent & (counts >= IN_BOTH_PARTS), f" in the {name} part")
 
+    def counts(values: np.ndarray) -> np.ndarray:
+        return np.bincount(values, minlength=targets.classes)
 
-def _absence(targets: Targets, absent: np.ndarray, where: str) -> Iterator[str]:
-    names = [targets.names[number] if targets.names else str(number) for number in np.flatnonzero(absent)]
-    if names:
-        more = ", ..." if len(names) > NAMES_SHOWN else ""
-        shown = f"{', '.join(names[:NAMES_SHOWN])}{more}"
-        yield f"{len(names)} of {targets.classes} classes have no samples{where}: {shown}"
+    every = counts(targets.values)
+    cases = {"": every == 0}
+    if train < len(targets.values):
+        for name, values in (("training", targets.values[:train]), ("test", targets.values[train:])):
+            cases[f" in the {name} part"] = (counts(values) == 0) & (every >= IN_BOTH_PARTS)
+    for where, absent in cases.items():
+        names = [targets.names[number] if targets.names else str(number) for number in np.flatnonzero(absent)]
+        if names:
+            shown = ", ".join(names[:NAMES_SHOWN]) + (", ..." if len(names) > NAMES_SHOWN else "")
+            yield f"{len(names)} of {targets.classes} classes have no samples{where}: {shown}"
 
 
 def write_header(file: BinaryIO, dtype: np.dtype, shape: tuple[int, ...]) -> None:

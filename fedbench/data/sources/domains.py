@@ -80,33 +80,27 @@ LAYOUTS = {
     ),
 }
 DOMAINNET = "http://csr.bu.edu/ftp/visda/2019/multi-source/"
-# MD5 of the archives and of the lists, in domain order. Clipart and painting are the cleaned versions.
-DOMAINNET_ARCHIVES = {
+DOMAINNET_FILES = {
     "groundtruth/clipart.zip": "cd0d8f2d77a4e181449b78ed62bccf1e",
     "infograph.zip": "720380b86f9e6ab4805bb38b6bd135f8",
     "groundtruth/painting.zip": "1ae32cdb4f98fe7ab5eb0a351768abfd",
     "quickdraw.zip": "bdc1b6f09f277da1a263389efe0c7a66",
     "real.zip": "dcc47055e8935767784b7162e7c7cca6",
     "sketch.zip": "658d8009644040ff7ce30bb2e820850f",
+    "domainnet/txt/clipart_train.txt": "b4349693a7f9c05c53955725c47ed6cb",
+    "domainnet/txt/infograph_train.txt": "379b50054f4ac2018dca4f89421b92d9",
+    "domainnet/txt/painting_train.txt": "7db0e7ca73ad9982f6e1f7f3ef372c0a",
+    "domainnet/txt/quickdraw_train.txt": "b732ced3939ac8efdd8c0a889dca56cc",
+    "domainnet/txt/real_train.txt": "8ebf02c2075fadd564705f0dc7cd6291",
+    "domainnet/txt/sketch_train.txt": "1233bd18aa9a8a200bf4cecf1c34ef3e",
+    "domainnet/txt/clipart_test.txt": "f5ddbcfd657a3acf9d0f7da10db22565",
+    "domainnet/txt/infograph_test.txt": "779626b50869edffe8ea6941c3755c71",
+    "domainnet/txt/painting_test.txt": "232b35dc53f26d414686ae579e38d9b5",
+    "domainnet/txt/quickdraw_test.txt": "c1a828fdfe216fb109f1c0083a252c6f",
+    "domainnet/txt/real_test.txt": "6098816791c3ebed543c71ffa11b9054",
+    "domainnet/txt/sketch_test.txt": "d8a222e4672cfd585298aa14d02ea441",
 }
-DOMAINNET_LISTS = {
-    "clipart_train.txt": "b4349693a7f9c05c53955725c47ed6cb",
-    "infograph_train.txt": "379b50054f4ac2018dca4f89421b92d9",
-    "painting_train.txt": "7db0e7ca73ad9982f6e1f7f3ef372c0a",
-    "quickdraw_train.txt": "b732ced3939ac8efdd8c0a889dca56cc",
-    "real_train.txt": "8ebf02c2075fadd564705f0dc7cd6291",
-    "sketch_train.txt": "1233bd18aa9a8a200bf4cecf1c34ef3e",
-    "clipart_test.txt": "f5ddbcfd657a3acf9d0f7da10db22565",
-    "infograph_test.txt": "779626b50869edffe8ea6941c3755c71",
-    "painting_test.txt": "232b35dc53f26d414686ae579e38d9b5",
-    "quickdraw_test.txt": "c1a828fdfe216fb109f1c0083a252c6f",
-    "real_test.txt": "6098816791c3ebed543c71ffa11b9054",
-    "sketch_test.txt": "d8a222e4672cfd585298aa14d02ea441",
-}
-
-
-PACS_SIDE = 227
-"""Side length of PACS images as published, in pixels."""
+"""All of DomainNet, of which the ten classes are kept, with MD5; clipart and painting are the cleaned versions."""
 
 
 class Options(Section):
@@ -115,22 +109,16 @@ class Options(Section):
     )
 
 
-def domainnet_downloads() -> tuple[Download, ...]:
-    """All of DomainNet, of which the ten classes are kept."""
-    sums = DOMAINNET_ARCHIVES | {f"domainnet/txt/{name}": md5 for name, md5 in DOMAINNET_LISTS.items()}
-    return tuple(Download((DOMAINNET + path,), md5) for path, md5 in sums.items())
-
-
 def published_as(name: str, train: int, below: tuple[str, ...], size: str, origin: str = "") -> PublishedSet:
-    layout = LAYOUTS[name]
-    side = layout.size or PACS_SIDE
+    layout, files = LAYOUTS[name], DOMAINNET_FILES if name == "domainnet10" else {}
+    side = layout.size or 227  # of PACS
     return PublishedSet(
         Extent(train, (3, side, side), len(layout.classes)),
         layout.domains,
         below=below,
         extras=("*.txt", SPLITS_FILE),
         is_needed=layout.is_needed,
-        downloads=domainnet_downloads if name == "domainnet10" else tuple,
+        downloads=lambda: tuple(Download((DOMAINNET + path,), md5) for path, md5 in files.items()),
         origin=origin,
         images=layout.images,
         size=size,
