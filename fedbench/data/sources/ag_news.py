@@ -17,8 +17,7 @@ from fedbench.config import Section
 from fedbench.config.section import PositiveInt
 from fedbench.data.cache import Block, Content
 from fedbench.data.reading.arrays import checked_labels, refuse_damage
-from fedbench.data.reading.download import Download
-from fedbench.data.reading.published import NOT_NORMALISED, Extent, PublishedSet
+from fedbench.data.reading.published import NOT_NORMALISED, Download, Extent, PublishedSet
 
 TOPICS = ("World", "Sports", "Business", "Sci/Tech")
 WORD = re.compile(r"\w+")

@@ -10,8 +10,7 @@ import numpy as np
 from fedbench.config import Section
 from fedbench.data.cache import Content
 from fedbench.data.reading.arrays import array_blocks
-from fedbench.data.reading.download import Download
-from fedbench.data.reading.published import EXAMPLES, Constants, Extent, PublishedSet
+from fedbench.data.reading.published import EXAMPLES, Constants, Download, Extent, PublishedSet
 
 Options = Section
 CIFAR10 = Constants((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616), EXAMPLES)

@@ -18,9 +18,8 @@ from pydantic import Field, field_validator
 from fedbench.config import Section
 from fedbench.data.cache import Block, Content
 from fedbench.data.reading.arrays import array_blocks, checked_images, checked_labels, refuse_damage
-from fedbench.data.reading.download import Download
 from fedbench.data.reading.parts import is_test_row
-from fedbench.data.reading.published import Extent, PublishedSet
+from fedbench.data.reading.published import Download, Extent, PublishedSet
 from fedbench.data.sources.cifar import CIFAR10
 from fedbench.errors import ConfigError
 

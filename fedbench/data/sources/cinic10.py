@@ -9,10 +9,9 @@ from pydantic import Field
 
 from fedbench.config import Section
 from fedbench.data.cache import Content
-from fedbench.data.reading.download import Download
 from fedbench.data.reading.images import Item
 from fedbench.data.reading.listing import check_folders, listed_content, nonempty_images
-from fedbench.data.reading.published import Constants, Extent, PublishedSet
+from fedbench.data.reading.published import Constants, Download, Extent, PublishedSet
 from fedbench.data.sources.cifar10c import CIFAR10_CLASSES
 
 CINIC_DOMAINS = ("cifar10", "imagenet")

@@ -12,7 +12,6 @@ from pydantic import Field
 
 from fedbench.config import Section
 from fedbench.data.cache import Content
-from fedbench.data.reading.download import Download
 from fedbench.data.reading.images import Item
 from fedbench.data.reading.listing import (
     ListedImage,
@@ -25,7 +24,7 @@ from fedbench.data.reading.listing import (
     read_list,
 )
 from fedbench.data.reading.parts import is_test_row
-from fedbench.data.reading.published import Extent, PublishedSet
+from fedbench.data.reading.published import Download, Extent, PublishedSet
 from fedbench.errors import ConfigError
 
 TwoParts = tuple[list[Item], list[Item]]

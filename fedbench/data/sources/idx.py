@@ -12,8 +12,7 @@ import numpy as np
 from fedbench.config import Section
 from fedbench.data.cache import Content
 from fedbench.data.reading.arrays import array_blocks, checked_labels, refuse_damage
-from fedbench.data.reading.download import Download
-from fedbench.data.reading.published import EXAMPLES, Constants, Extent, PublishedSet, entries
+from fedbench.data.reading.published import EXAMPLES, Constants, Download, Extent, PublishedSet, entries
 from fedbench.errors import ConfigError
 
 Options = Section

@@ -8,8 +8,7 @@ import numpy as np
 from fedbench.config import Section
 from fedbench.data.cache import Content
 from fedbench.data.reading.arrays import array_blocks, checked_images, checked_labels, refuse_damage
-from fedbench.data.reading.download import Download
-from fedbench.data.reading.published import EXAMPLES, Constants, Extent, PublishedSet
+from fedbench.data.reading.published import EXAMPLES, Constants, Download, Extent, PublishedSet
 from fedbench.errors import ConfigError
 
 Options = Section

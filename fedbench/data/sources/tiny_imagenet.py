@@ -6,7 +6,6 @@ from pydantic import Field
 
 from fedbench.config import Section
 from fedbench.data.cache import Content
-from fedbench.data.reading.download import Download
 from fedbench.data.reading.images import Item
 from fedbench.data.reading.listing import (
     SeenFiles,
@@ -16,7 +15,7 @@ from fedbench.data.reading.listing import (
     path_below,
     read_list,
 )
-from fedbench.data.reading.published import EXAMPLES, Constants, Extent, PublishedSet
+from fedbench.data.reading.published import EXAMPLES, Constants, Download, Extent, PublishedSet
 from fedbench.errors import ConfigError
 
 ADDRESS = "http://cs231n.stanford.edu/tiny-imagenet-200.zip"

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torchvision import datasets
 
-from fedbench.data.reading.download import file_md5
+from fedbench.data.reading.published import file_md5
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fedbench.data import importing
-from fedbench.data.reading.download import Download, file_md5
+from fedbench.data.reading.published import Download, file_md5
 from fedbench.data.sources.medmnist import PUBLISHED
 
 COUNTS = {"train": 22, "val": 11, "test": 15}
