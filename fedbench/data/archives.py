@@ -44,7 +44,9 @@ def extract(path: Path, folder: Path, is_needed: IsNeeded, progress: OnProgress 
             with tarfile.open(path) as tar:
                 entries = tar.getmembers()
                 check_members(path, (entry.name for entry in entries))
-                check_links(path, entries)
+                for entry in entries:
+                    if not (entry.isfile() or entry.isdir()):  # no data set needs links, which may point anywhere
+                        raise ConfigError(f"{path}: refused, its member {entry.name!r} is neither a file nor a folder")
                 for entry in with_progress(path, [e for e in entries if e.isfile() and is_needed(e.name)], progress):
                     tar.extract(entry, folder, filter="data")
         else:
@@ -70,13 +72,6 @@ def check_members(path: Path, names: Iterable[str]) -> None:
         member = PurePosixPath(name.replace("\\", "/"))
         if member.is_absolute() or ".." in member.parts or ":" in "".join(member.parts[:1]):
             raise ConfigError(f"{path}: refused, its member {name!r} points outside")
-
-
-def check_links(path: Path, entries: Iterable[tarfile.TarInfo]) -> None:
-    """No data set needs links or devices, and a link may point anywhere."""
-    for entry in entries:
-        if not (entry.isfile() or entry.isdir()):
-            raise ConfigError(f"{path}: refused, its member {entry.name!r} is neither a file nor a folder")
 
 
 def move_or_copy(path: Path, target: Path, is_needed: IsNeeded, move: bool) -> None:

@@ -10,6 +10,7 @@ from fedbench.config import DataConfig
 from fedbench.data import archives, cache
 from fedbench.data.cache import OnProgress
 from fedbench.data.reading.published import (
+    STAMP,
     PublishedSet,
     check_pickles,
     files_with_wrong_checksum,
@@ -17,7 +18,6 @@ from fedbench.data.reading.published import (
     find_below,
     folder_in_cache,
     folders_below,
-    mark_complete,
     missing_text,
     take_files,
 )
@@ -45,7 +45,7 @@ def import_files(name: str, path: Path, progress: OnProgress | None = None) -> P
             check_pickles(published, found)
         with cache.refuse_disk_errors(folder.parent), cache.replace_folder(folder) as part:
             take_files(published, found, part, move=ours)
-            mark_complete(part)
+            (part / STAMP).write_text("whole\n")
     return folder
 
 

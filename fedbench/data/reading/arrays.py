@@ -1,12 +1,13 @@
 """What readers of published files share: a part as one uint8 array and one array of labels, and damaged files."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain, starmap
 from pathlib import Path
 
 import numpy as np
 
-from fedbench.data.cache import Block
+from fedbench.data.cache import Block, Content
 from fedbench.data.reading.images import library_reason
 from fedbench.errors import ConfigError
 
@@ -47,6 +48,17 @@ def array_blocks(images: np.ndarray, labels: np.ndarray, domain: int | None = No
     for start in range(0, len(labels), IMAGES_PER_BLOCK):
         own = labels[start : start + IMAGES_PER_BLOCK]
         yield Block(first[start : start + IMAGES_PER_BLOCK], own, None if domain is None else np.full(len(own), domain))
+
+
+def array_content(parts: Sequence[tuple[np.ndarray, np.ndarray]], names: tuple[str, ...], mismatch: str) -> Content:
+    """A set of images and labels, of which the last part is for testing.
+
+    mismatch: what to say if images have different sizes. Raises ConfigError.
+    """
+    if len({images.shape[1:] for images, _ in parts}) > 1:
+        raise ConfigError(mismatch)
+    *train, test = (len(images) for images, _ in parts)
+    return Content(sum(train), test, chain.from_iterable(starmap(array_blocks, parts)), len(names), names)
 
 
 @contextmanager

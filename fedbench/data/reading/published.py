@@ -124,7 +124,11 @@ def source(
             raise ConfigError(f"data.root = {str(config.root)!r}: {missing_text(published, [root])}")
         files = files_of(published, folder)
     else:
-        folder = cached_folder(config.name, published, progress)
+        folder = folder_in_cache(config.name)
+        if not is_complete(folder):
+            with cache.hold_lock(folder.with_name(f"{config.name}.lock")):
+                if not is_complete(folder):
+                    download_set(config.name, published, folder, progress)
         files = (folder / STAMP,)
     reader = partial(read_published, config.name, folder, options, published, read)
     return Source(config.name, reader, files, options.model_dump(mode="json"))
@@ -154,11 +158,6 @@ def folder_in_cache(name: str) -> Path:
 
 def is_complete(folder: Path) -> bool:
     return (folder / STAMP).is_file()
-
-
-def mark_complete(folder: Path) -> None:
-    """Says that nothing is missing any more."""
-    (folder / STAMP).write_text("whole\n")
 
 
 def find_entry(folder: Path, name: str) -> Path | None:
@@ -242,16 +241,6 @@ def check_pickles(published: PublishedSet, folder: Path) -> None:
         )
 
 
-def cached_folder(name: str, published: PublishedSet, progress: OnProgress | None = None) -> Path:
-    """The folder of a set in the cache, downloaded now if it is not there. Raises ConfigError."""
-    folder = folder_in_cache(name)
-    if not is_complete(folder):
-        with cache.hold_lock(folder.with_name(f"{name}.lock")):
-            if not is_complete(folder):
-                download_set(name, published, folder, progress)
-    return folder
-
-
 def download_set(name: str, published: PublishedSet, folder: Path, progress: OnProgress | None) -> None:
     """Fetch the published files to a folder, whole or not at all. Raises ConfigError."""
     by_hand = f"import them from where you have them: fedbench data {name} --from PATH"
@@ -263,7 +252,7 @@ def download_set(name: str, published: PublishedSet, folder: Path, progress: OnP
     try:
         with cache.replace_folder(folder) as part:
             fetch_files(name, published, part, progress)
-            mark_complete(part)
+            (part / STAMP).write_text("whole\n")
     except ConfigError:
         raise
     except (OSError, ValueError) as error:

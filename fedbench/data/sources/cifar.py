@@ -1,7 +1,6 @@
 """CIFAR-10 and CIFAR-100: the Python pickles that torchvision reads, opened only with the published checksum."""
 
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +8,7 @@ import numpy as np
 
 from fedbench.config import Section
 from fedbench.data.cache import Content
-from fedbench.data.reading.arrays import array_blocks
+from fedbench.data.reading.arrays import array_content
 from fedbench.data.reading.published import EXAMPLES, Constants, Download, Extent, PublishedSet
 
 Options = Section
@@ -61,5 +60,5 @@ def read(name: str, folder: Path, options: Options) -> Content:
     kind = torchvision_class(name)
     here = type(kind.__name__, (kind,), {"base_folder": folder.name})
     train, test = (here(folder.parent, train=train) for train in (True, False))
-    blocks = chain.from_iterable(array_blocks(part.data, np.array(part.targets, np.int64)) for part in (train, test))
-    return Content(len(train), len(test), blocks, len(train.classes), tuple(train.classes))
+    parts = [(part.data, np.array(part.targets, np.int64)) for part in (train, test)]
+    return array_content(parts, tuple(train.classes), f"{folder}: images of different sizes")

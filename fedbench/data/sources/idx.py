@@ -2,7 +2,6 @@
 
 import gzip
 from functools import partial
-from itertools import chain
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ import numpy as np
 
 from fedbench.config import Section
 from fedbench.data.cache import Content
-from fedbench.data.reading.arrays import array_blocks, checked_labels, refuse_damage
+from fedbench.data.reading.arrays import array_content, checked_labels, refuse_damage
 from fedbench.data.reading.published import EXAMPLES, Constants, Download, Extent, PublishedSet, entries
 from fedbench.errors import ConfigError
 
@@ -79,11 +78,8 @@ def read(name: str, folder: Path, options: Options) -> Content:
             raise ConfigError(f"{label_file}: {len(labels)} labels, but {len(images)} images in {image_file.name}")
         upright = images.swapaxes(1, 2) if name == "emnist" else images
         parts.append((upright, checked_labels(str(label_file), labels, len(labels), len(known))))
-    (train, _), (test, _) = parts
-    if train.shape[1:] != test.shape[1:]:
-        raise ConfigError(f"{test_images}: images of a different size than in {train_images.name}")
-    blocks = chain.from_iterable(array_blocks(*part) for part in parts)
-    return Content(len(train), len(test), blocks, len(known), tuple(known))
+    mismatch = f"{test_images}: images of a different size than in {train_images.name}"
+    return array_content(parts, tuple(known), mismatch)
 
 
 def read_idx(path: Path, dimensions: int) -> np.ndarray:

@@ -1,6 +1,5 @@
 """OrganAMNIST and OrganCMNIST: MedMNIST's .npz files. The published validation part is added to the training part."""
 
-from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +7,7 @@ from pydantic import Field
 
 from fedbench.config import Section
 from fedbench.data.cache import Content
-from fedbench.data.reading.arrays import array_blocks, checked_images, checked_labels, refuse_damage
+from fedbench.data.reading.arrays import array_content, checked_images, checked_labels, refuse_damage
 from fedbench.data.reading.published import Constants, Download, Extent, PublishedSet
 from fedbench.errors import ConfigError
 
@@ -41,12 +40,9 @@ PUBLISHED = {
 
 def read(name: str, folder: Path, options: Options) -> Content:
     path = folder / f"{name}.npz"
-    parts = [load_part(path, part) for part in ("train", "val", "test")]
-    if len({images.shape[1:] for images, _ in parts}) > 1:
-        raise ConfigError(f"{path}: the parts hold images of different sizes")
-    train = parts[:2] if options.join_val else parts[:1]
-    blocks = chain.from_iterable(array_blocks(*part) for part in (*train, parts[2]))
-    return Content(sum(len(own) for own, _ in train), len(parts[2][0]), blocks, len(ORGANS), ORGANS)
+    train, val, test = (load_part(path, part) for part in ("train", "val", "test"))
+    parts = [train, val, test] if options.join_val else [train, test]
+    return array_content(parts, ORGANS, f"{path}: the parts hold images of different sizes")
 
 
 def load_part(path: Path, part: str) -> tuple[np.ndarray, np.ndarray]:

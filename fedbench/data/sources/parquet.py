@@ -215,10 +215,9 @@ def read(path: Path, parts: dict[str, list[Path]], remarks: list[str], options: 
     hidden += ": data.test_part val uses the validation part for testing" if val else ""
 
     def items() -> Iterator[Item]:
-        found = partial(items_of, columns=columns, domains=domains, classes=classes, hidden=hidden)
-        if "test" in parts:
-            return chain.from_iterable(map(found, parts.values()))
-        return chain(found(parts["train"], test=False), found(parts["train"], test=True))
+        """All rows by part; without a test part the training rows, then the test rows."""
+        found = partial(items_of, rows, columns, domains, classes, hidden)
+        return chain.from_iterable(map(found, (None,) if "test" in parts else (False, True)))
 
     transparent: list[str] = []
     decode = decoder(channels_of(items()), options.size, transparent)
@@ -352,7 +351,7 @@ def items_of(
     domains: tuple[str, ...],
     classes: int,
     hidden: str,
-    test: bool | None = None,
+    test: bool | None,
 ) -> Iterator[Item]:
     """The rows of these files in order. test: only the test rows (or only the others) of files without parts.
 

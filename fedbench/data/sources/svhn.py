@@ -1,13 +1,12 @@
 """SVHN: the MATLAB files that torchvision reads, without the part `extra`."""
 
-from itertools import chain
 from pathlib import Path
 
 import numpy as np
 
 from fedbench.config import Section
 from fedbench.data.cache import Content
-from fedbench.data.reading.arrays import array_blocks, checked_images, checked_labels, refuse_damage
+from fedbench.data.reading.arrays import array_content, checked_images, checked_labels, refuse_damage
 from fedbench.data.reading.published import EXAMPLES, Constants, Download, Extent, PublishedSet
 from fedbench.errors import ConfigError
 
@@ -35,11 +34,8 @@ PUBLISHED = {
 
 
 def read(name: str, folder: Path, options: Options) -> Content:
-    (train, train_labels), (test, test_labels) = (read_part(folder / file) for file in FILES.values())
-    if train.shape[1:] != test.shape[1:]:
-        raise ConfigError(f"{folder}: images of another size in the test part")
-    blocks = chain(array_blocks(train, train_labels), array_blocks(test, test_labels))
-    return Content(len(train), len(test), blocks, 10, tuple("0123456789"))
+    parts = [read_part(folder / file) for file in FILES.values()]
+    return array_content(parts, tuple("0123456789"), f"{folder}: images of another size in the test part")
 
 
 def read_part(path: Path) -> tuple[np.ndarray, np.ndarray]:
