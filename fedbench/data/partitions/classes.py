@@ -78,19 +78,6 @@ def check_classes(classes: int, options: PartitionConfig) -> None:
         )
 
 
-def check_class_sizes(
-    source: SamplePool, rows: np.ndarray, counts: np.ndarray, scheme: str, part: str, remedy: str
-) -> None:
-    """Raises ConfigError if a client wants more of a class than these rows have. counts: int64 [clients, classes]."""
-    sizes, most = source.class_sizes(rows), counts.max(axis=0)
-    if (most > sizes).any():
-        label = int(np.argmax(most > sizes))
-        raise ConfigError(
-            f"partition {scheme}: class {source.numbers[label]} has {sizes[label]} {part} samples, a client needs "
-            f"{most[label]} of it{remedy}"
-        )
-
-
 def first_repeated_slot(row: np.ndarray) -> int | None:
     """The first position whose class occurs earlier in the row."""
     return next((i for i in range(1, len(row)) if row[i] in row[:i]), None)

@@ -20,8 +20,8 @@ Options = Section
 
 def source(config: DataConfig, options: Options, progress: OnProgress | None) -> Source:
     if config.root:
-        root = str(config.root)
-        raise ConfigError(f"data.root = {root!r}: data {config.name} comes with scikit-learn and needs no folder")
+        origin = "come with scikit-learn and need" if config.name == "digits" else "comes with scikit-learn and needs"
+        raise ConfigError(f"data.root = {str(config.root)!r}: {config.name} {origin} no folder")
     return Source(config.name, read_digits if config.name == "digits" else read_diabetes)
 
 

@@ -37,9 +37,9 @@ def test_features_of_diabetes_are_those_of_the_library_and_targets_are_standardi
     np.testing.assert_allclose(dataset.mean, features[~test].mean(0), rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["digits", "diabetes"])
-def test_they_need_no_folder(name):
-    with pytest.raises(ConfigError, match=f"{name} comes with scikit-learn"):
+@pytest.mark.parametrize(("name", "comes"), [("digits", "come"), ("diabetes", "comes")])
+def test_they_need_no_folder(name, comes):
+    with pytest.raises(ConfigError, match=f"{name} {comes} with scikit-learn"):
         load(name, root="/tmp")
 
 

@@ -7,7 +7,6 @@ from pydantic import Field
 
 from fedbench.config import PartitionConfig
 from fedbench.data.partitions.assignment import Deal, SamplePool, draw_for_clients, parts_to_deal
-from fedbench.data.partitions.classes import check_class_sizes
 from fedbench.data.partitions.scheme import Scheme
 from fedbench.errors import ConfigError
 
@@ -26,10 +25,10 @@ def deal(source: SamplePool, options: Options, rng: np.random.Generator) -> Deal
     counts = counts_array(options, source.classes)
     source = parts_to_deal(source, options, rng)
     tests = in_proportion(counts, options.test_size)
-    remedy = "; lower partition.counts or partition.test_size"
-    check_class_sizes(source, source.train, counts, "counts", "training", remedy)
-    check_class_sizes(source, source.test, tests, "counts", "test", remedy)
-    return draw_for_clients(source, source.train, counts, rng), draw_for_clients(source, source.test, tests, rng)
+    return (
+        draw_for_clients(source, source.train, check_enough_of_classes(counts, source, source.train, "training"), rng),
+        draw_for_clients(source, source.test, check_enough_of_classes(tests, source, source.test, "test"), rng),
+    )
 
 
 def counts_array(options: Options, classes: int) -> np.ndarray:
@@ -53,6 +52,18 @@ def in_proportion(counts: np.ndarray, size: int | None) -> np.ndarray:
     whole = np.floor(shares).astype(np.int64)
     order = np.argsort(np.argsort(whole - shares, axis=1, kind="stable"), axis=1)  # rank of the remainder, largest 0
     return whole + (order < ((size or 0) - whole.sum(axis=1, keepdims=True)))
+
+
+def check_enough_of_classes(counts: np.ndarray, source: SamplePool, rows: np.ndarray, part: str) -> np.ndarray:
+    """Returns the counts. Raises ConfigError if a client wants more of a class than there is."""
+    sizes, most = source.class_sizes(rows), counts.max(axis=0)
+    if (most > sizes).any():
+        label = int(np.argmax(most > sizes))
+        raise ConfigError(
+            f"partition counts: class {source.numbers[label]} has {sizes[label]} {part} samples, a client wants "
+            f"{most[label]} of it; lower partition.counts or partition.test_size"
+        )
+    return counts
 
 
 SCHEME = Scheme(deal, reads=("test_size",), Options=Options, sizes={"test_size": 100}, headline=("test_size",))

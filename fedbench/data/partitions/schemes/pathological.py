@@ -11,7 +11,7 @@ from fedbench.data.partitions.assignment import (
     even_sizes,
     parts_to_deal,
 )
-from fedbench.data.partitions.classes import check_class_sizes, check_classes, random_classes
+from fedbench.data.partitions.classes import check_classes, random_classes
 from fedbench.data.partitions.scheme import Scheme
 from fedbench.errors import ConfigError
 
@@ -44,8 +44,13 @@ def choose_equally(
         )
     counts = np.zeros((len(held), source.classes), np.int64)
     np.put_along_axis(counts, held, each, axis=1)
-    remedy = f" ({size} of {len(each)} classes); lower partition.{part}_size"
-    check_class_sizes(source, rows, counts, "pathological", part, remedy)
+    sizes, most = source.class_sizes(rows), counts.max(axis=0)
+    if (most > sizes).any():
+        label = int(np.argmax(most > sizes))
+        raise ConfigError(
+            f"partition pathological: class {source.numbers[label]} has {sizes[label]} {part} samples, a client needs "
+            f"{most[label]} of it ({size} of {len(each)} classes); lower partition.{part}_size"
+        )
     return draw_for_clients(source, rows, counts, rng)
 
 
