@@ -4,6 +4,7 @@ import logging
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -81,17 +82,24 @@ def run_jobs(
     left = list({job.folder: job for job in reversed(every) if not _has_ended(job, early)}.values())[::-1]
     left = left or list(further())
     if left:
-        with ray_for(left, at_once, early) as ray:
+        with ray_for(left[0].config, at_once, early) as ray:
             tell: OnJobProgress = lambda progress: watch(_outcomes(every), progress)  # noqa: E731
             if ray is None:
-                _run_one_by_one(left, further, tell)
+                while left:
+                    job = left.pop(0)
+                    tell({job.name: 0.0})
+                    job.forget_end()
+                    run_job(job, watch=at_most_every(SYNC_EVERY, partial(_tell_round, tell, job)))
+                    left = left or list(further())
             else:
                 ended = [job for job in every if _has_ended(job, early)]
                 shares = shares or GpuShares()
                 has_room = begin_shares(ray, shares, every, left, at_once, knows_all=more is tuple)
                 with supplies_for(ray, every) as supplies:
                     shutil.rmtree(scratch, ignore_errors=True)  # the jobs' folders record what is done
-                    most = at_once or max_trials(ray, left[0].config)
+                    # Of GPUs trials may have shares, so that the cores decide.
+                    cores = {"CPU": need_of(left[0].config).get("CPU", 0)}
+                    most = at_once or _fitting(ray.cluster_resources(), cores)
                     while left:
                         queue = job_queue(left, further, shares, has_room)
                         tuner = _tuner(
@@ -138,33 +146,29 @@ def _has_ended(job: Job, early: bool) -> bool:
 
 
 @contextmanager
-def ray_for(jobs: Sequence[Job], at_once: int | None, early: bool = False) -> Iterator[Any]:
-    """Ray for a block that runs these jobs; None if they need none. early: jobs may be stopped.
+def ray_for(trial: Config, at_once: int | None, early: bool = False) -> Iterator[Any]:
+    """Ray for a block that runs trials like this one; None if they need none. early: trials may be stopped.
 
-    Raises ConfigError if one of them could never run.
+    Raises ConfigError if a trial could never run.
     """
-    if at_once == 1 and jobs[0].config.resources.hosts == 0 and not early:
+    if at_once == 1 and trial.resources.hosts == 0 and not early:
         yield None
         return
     require("ray", "stop no trials early" if early else "use --hosts 0 --trials 1")
-    with cluster.connect(jobs[0].config, cpus=1) as ray:
-        _check_capacity(ray, jobs[0].config)
+    with cluster.connect(trial, cpus=1) as ray:
+        total = ray.cluster_resources()
+        for kind, amount in need_of(trial).items():
+            if total.get(kind, 0) < amount - 1e-9:
+                raise ConfigError(
+                    f"resources: one trial needs {amount:g} {kind} ({trial.resources.hosts} hosts), there are "
+                    f"{total.get(kind, 0):g}: lower --hosts, --cpus-per-host or --gpus-per-host"
+                )
         yield ray
 
 
-def _run_one_by_one(jobs: Sequence[Job], more: MoreJobs, on_progress: OnJobProgress) -> None:
-    waiting = list(jobs)
-    while waiting:
-        job = waiting.pop(0)
-        on_progress({job.name: 0.0})
-        job.forget_end()
-
-        def tell(event: Event, job: Job = job) -> None:
-            if "lines" in event:
-                on_progress({job.name: event["round"] / job.config.rounds})
-
-        run_job(job, watch=at_most_every(SYNC_EVERY, tell))
-        waiting += [] if waiting else more()
+def _tell_round(on_progress: OnJobProgress, job: Job, event: Event) -> None:
+    if "lines" in event:
+        on_progress({job.name: event["round"] / job.config.rounds})
 
 
 def _outcomes(jobs: Sequence[Job]) -> dict[str, Outcome]:
@@ -213,21 +217,6 @@ def need_of(config: Config) -> dict[str, float]:
         for kind, amount in bundle.items():
             need[kind] = need.get(kind, 0) + amount
     return need
-
-
-def _check_capacity(ray: Any, config: Config) -> None:
-    total = ray.cluster_resources()
-    for kind, amount in need_of(config).items():
-        if total.get(kind, 0) < amount - 1e-9:
-            raise ConfigError(
-                f"resources: one trial needs {amount:g} {kind} ({config.resources.hosts} hosts), there are "
-                f"{total.get(kind, 0):g}: lower --hosts, --cpus-per-host or --gpus-per-host"
-            )
-
-
-def max_trials(ray: Any, config: Config) -> int:
-    """How many trials the cores allow at once; of GPUs trials may have shares."""
-    return _fitting(ray.cluster_resources(), {"CPU": need_of(config).get("CPU", 0)})
 
 
 def _fitting(total: dict[str, float], need: dict[str, float]) -> int:

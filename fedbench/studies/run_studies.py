@@ -71,7 +71,7 @@ def run_studies(
             early = any(study.plan.scheduler != "none" for study in studies)
             scratch = studies[0].folder / SCRATCH
             stack.callback(shutil.rmtree, scratch, ignore_errors=True)  # after Ray has ended, whatever ended the study
-            stack.enter_context(ray_for([studies[0].first_job()], at_once, early))
+            stack.enter_context(ray_for(studies[0].first_job().config, at_once, early))
             for study in studies:
                 study.recall()
             stages, pairs = _StageRunner(studies, at_once, watch), list(zip(studies, metrics, strict=True))

@@ -39,10 +39,10 @@ def test_what_is_done_is_told_and_not_done_again(tmp_path):
     assert not (tmp_path / "scratch").exists()
 
 
-def test_a_trial_that_can_never_fit_is_refused(local_ray, tmp_path):
-    jobs = [Job(small(resources={"hosts": 99, "gpus_per_host": 0}), tmp_path / "a", "mine")]
+def test_a_trial_that_can_never_fit_is_refused(local_ray):
+    asked = small(resources={"hosts": 99, "gpus_per_host": 0})
     refusal = r"resources: one trial needs 99 CPU \(99 hosts\), there are 6: lower --hosts"
-    with pytest.raises(ConfigError, match=refusal), ray_for(jobs, None):
+    with pytest.raises(ConfigError, match=refusal), ray_for(asked, None):
         pass
 
 
@@ -89,7 +89,7 @@ def test_where_ray_ends_trials_to_save_memory_jobs_run_alone_and_fail_only_then(
 
 def test_one_by_one_without_hosts_ray_is_not_needed(tmp_path):
     job, told = Job(resolve(small(rounds=1)).config, tmp_path / "a", "mine"), []
-    with ray_for([job], 1) as ray:
+    with ray_for(job.config, 1) as ray:
         assert ray is None
     twin = Job(job.config, job.folder, "the same run under another label")
     found = run_jobs([job, twin], tmp_path / "scratch", 1, lambda outcomes, running: told.append(running))
