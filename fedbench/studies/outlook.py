@@ -1,18 +1,16 @@
 """What a study will cost, before it starts: points, runs, gradient steps and hours."""
 
 from collections.abc import Iterator, Sequence
-from typing import Protocol
 
 import numpy as np
 
-from fedbench.config import Config
-from fedbench.results.plan import Plan, point_name
+from fedbench.processor import cores
+from fedbench.results.plan import point_name
 from fedbench.results.quantities import duration, plural
 from fedbench.results.race import Rules, judge
 from fedbench.results.tables import BASELINE, REFERENCES
-from fedbench.studies.compared_methods import ComparedMethod
-from fedbench.studies.cost import hours_of, steps_of
-from fedbench.studies.space import Values
+from fedbench.studies.cost import Cost, hours_of
+from fedbench.studies.tuning_study import TuningStudy
 
 TYPICAL = 2.0
 """Typical standard deviation, in points of accuracy, of methods' means, and of paired differences over seeds."""
@@ -23,21 +21,7 @@ MOST_LISTED = 24
 """Points of a method that are listed one by one."""
 
 
-class PlannedStudy(Protocol):
-    """What is asked of a study: its methods with their points, and the configurations of its runs."""
-
-    plan: Plan
-    config: Config
-    compared: Sequence[ComparedMethod]
-    setting: str
-    points: dict[str, list[Values]]
-
-    def run_configs(self) -> list[Config]: ...
-
-    def final_config(self, method: ComparedMethod) -> Config: ...
-
-
-def outlook(studies: Sequence[PlannedStudy]) -> Iterator[str]:
+def outlook(studies: Sequence[TuningStudy]) -> Iterator[str]:
     """Lines about a planned study: points, runs, and estimated time."""
     for study in studies:
         inside = f"{study.setting}: " if study.setting else ""
@@ -55,20 +39,20 @@ def outlook(studies: Sequence[PlannedStudy]) -> Iterator[str]:
     yield from cost(studies)
 
 
-def cost(studies: Sequence[PlannedStudy]) -> Iterator[str]:
+def cost(studies: Sequence[TuningStudy]) -> Iterator[str]:
     """Runs, their gradient steps and estimated time, and what a race adds to these. Raises ConfigError."""
-    runs = [config for study in studies for config in study.run_configs()]
-    steps, hours = sum(map(steps_of, runs)), hours_of(runs)
+    runs = [Cost.of(config) for study in studies for config in study.run_configs()]
+    steps, seconds = sum(run.steps for run in runs), sum(run.seconds for run in runs) / cores()
     racing = [study for study in studies if study.plan.race is not None]
     first = f" for the first {len(racing[0].config.seeds)} seeds" if racing else ""
     yield (
         f"{plural(len(runs), 'run')}{first}, {float(f'{steps:.2g}'):,.0f} gradient steps: "
-        f"about {duration(hours * 3600)}, one run per core"
+        f"about {duration(seconds)}, one run per core"
     )
     yield from _cost_of_races(racing)
 
 
-def _cost_of_races(studies: Sequence[PlannedStudy]) -> Iterator[str]:
+def _cost_of_races(studies: Sequence[TuningStudy]) -> Iterator[str]:
     """How much longer studies take that add seeds until they are decided."""
     if not studies:
         return
@@ -76,7 +60,8 @@ def _cost_of_races(studies: Sequence[PlannedStudy]) -> Iterator[str]:
     low = high = most = 0.0
     for study in studies:
         racing = [method for method in study.compared if method.label not in REFERENCES]
-        seconds = 3600 * hours_of([study.final_config(method) for method in racing]) / max(1, len(racing))
+        finals = [method.config(study.config, study.points[method.label][0]) for method in racing]
+        seconds = 3600 * hours_of(finals) / max(1, len(racing))
         most += seconds * len(racing) * (race["most"] - first)
         few, many = expected_runs(len(racing), race["margin"], int(race["most"]))
         low += seconds * max(0.0, few - first * len(racing))

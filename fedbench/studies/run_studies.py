@@ -22,7 +22,6 @@ from fedbench.studies.outlook import cost
 from fedbench.studies.stages import Stages, in_notebook
 from fedbench.studies.tuning import is_count
 from fedbench.studies.tuning_study import TuningStudy
-from fedbench.tasks import Metric
 
 log = logging.getLogger("fedbench")
 
@@ -62,7 +61,8 @@ def run_studies(
             for study in studies:
                 stack.enter_context(run_folder.writable(study.folder))
             told = set[str]()
-            metrics = [study.check(told) for study in studies]
+            for study in studies:
+                study.check(told)
             for study in studies:
                 stack.enter_context(run_folder.folder_in_turn(study.folder, log.warning))
             if fresh := [study for study in studies if not is_study(study.folder)]:
@@ -74,29 +74,27 @@ def run_studies(
             stack.enter_context(ray_for(studies[0].first_job().config, at_once, early))
             for study in studies:
                 study.recall()
-            stages, pairs = _StageRunner(studies, at_once, watch), list(zip(studies, metrics, strict=True))
+            stages = _StageRunner(studies, at_once, watch)
             tuning: dict[str, Any] = {"early": early, "tune_folder": studies[0].folder / TUNE}
             proposes = any(method.samples for study in studies for method in study.compared)
-            more: MoreJobs = partial(_propose, studies, metrics) if proposes else tuple
+            more: MoreJobs = partial(_propose, studies) if proposes else tuple
             stages.run(TUNING, [study.candidates() for study in studies], more=more, **tuning)
             for place in range(1, max(len(study.tune_seeds) for study in studies)):
-                better = [study.better_candidates(place, metric) for study, metric in pairs]
+                better = [study.better_candidates(place) for study in studies]
                 stages.run(BETTER_HALF.format(place + 1), better, **tuning)
-            for study, metric in pairs:
-                study.choose(metric)
+            for study in studies:
+                study.choose()
             for stage in PAST_ENDS:
                 if not stages.run(stage, [study.trials_past_ends() for study in studies]):
                     break
-                for study, metric in pairs:
-                    study.choose(metric)
+                for study in studies:
+                    study.choose()
             stages.run(FINALS, [study.finals() for study in studies])
             while until is None or time.monotonic() < until:
-                looks = [study.next_look(metric) for study, metric in pairs]
+                looks = [study.next_look() for study in studies]
                 if not any(looks):
                     break
                 stages.run(_race_so_far(studies), looks)
-            for study in studies:
-                study.write()
             new |= stages.has_run
     for study in studies:
         make_report(study.folder)
@@ -127,29 +125,18 @@ class _StageRunner:
             return False
         run_folder.warn_about_changes([(job.folder, job.config) for job in every])
         self.has_run |= any(job.outcome().status != "done" for job in every)
-        told = partial(_write_and_tell, self.studies, self.shares, self.watch, stage)
-        scratch = self.studies[0].folder / SCRATCH
+        scratch, told = self.studies[0].folder / SCRATCH, partial(self._write_and_tell, stage)
         known = run_jobs(every, scratch, self.at_once, told, shares=self.shares, **how)
         self.has_run |= len(known) > len(every)
-        for study in self.studies:
-            study.write()
         return True
 
-
-def _write_and_tell(
-    studies: Sequence[TuningStudy],
-    shares: GpuShares,
-    watch: StudyWatch | None,
-    stage: str,
-    outcomes: dict[str, Outcome],
-    progress: JobProgress,
-) -> None:
-    for study in studies:
-        study.plan.gpus = shares.note or study.plan.gpus
-        study.plan.gpu_full |= shares.too_small(study.folder)
-        study.write()
-    if watch is not None:
-        watch(stage, outcomes, progress)
+    def _write_and_tell(self, stage: str, outcomes: dict[str, Outcome], progress: JobProgress) -> None:
+        for study in self.studies:
+            study.plan.gpus = self.shares.note or study.plan.gpus
+            study.plan.gpu_full |= self.shares.too_small(study.folder)
+            study.write()
+        if self.watch is not None:
+            self.watch(stage, outcomes, progress)
 
 
 def _race_so_far(studies: Sequence[TuningStudy]) -> str:
@@ -169,10 +156,10 @@ def _race_so_far(studies: Sequence[TuningStudy]) -> str:
     return f"decided in {over} of {len(races)} settings, more seeds in the others"
 
 
-def _propose(studies: Sequence[TuningStudy], metrics: Sequence[Metric]) -> list[Job]:
+def _propose(studies: Sequence[TuningStudy]) -> list[Job]:
     """Further jobs of the first study that proposes some."""
-    for study, metric in zip(studies, metrics, strict=True):
-        if added := study.propose(metric):
+    for study in studies:
+        if added := study.propose():
             study.begin(added)
             return added
     return []

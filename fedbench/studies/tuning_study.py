@@ -6,16 +6,15 @@ from dataclasses import dataclass, field
 from itertools import count, islice
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 from fedbench.config import Config
 from fedbench.errors import ConfigError
 from fedbench.jobs import provenance
 from fedbench.jobs.gpu_shares import open_to_trial
 from fedbench.jobs.job import Job
-from fedbench.jobs.resolve import check_run, resolve, with_defaults
+from fedbench.jobs.resolve import check_run, resolve
 from fedbench.results import loggers
-from fedbench.results.plan import EntryRole, Plan, is_study, point_name, study_name
+from fedbench.results.plan import Entry, EntryRole, Plan, is_study, point_name, study_name
 from fedbench.results.race import race_of
 from fedbench.results.tables import FinalScores
 from fedbench.runtime.resolved import ResolvedRun
@@ -33,7 +32,8 @@ class TuningStudy:
 
     config: common to all methods. required: the method without which there is no answer, if any. final_val: `data.val`
     of final runs, if different. setting: distinguishes it from the other settings of a comparison. jobs: of the plan so
-    far. points: by label, the points to try; if points are proposed, those so far.
+    far. points: by label, the points to try; if points are proposed, those so far. metric: by which points are chosen,
+    known once the study is checked.
     """
 
     plan: Plan
@@ -45,13 +45,13 @@ class TuningStudy:
     required: str | None = None
     final_val: float | None = None
     setting: str = ""
-    jobs: tuple[Job, ...] = ()
-    points: dict[str, list[Values]] = field(default_factory=dict)
+    jobs: tuple[Job, ...] = field(default=(), init=False)
+    points: dict[str, list[Values]] = field(init=False)
+    metric: Metric = field(init=False)
 
     def __post_init__(self) -> None:
         self.points = {method.label: list(method.points) for method in self.compared}
         self.plan.refused = [[c.label, point_name(point), why] for c in self.compared for point, why in c.refused]
-        self._note_spaces()
         clash = sorted(set(self.tune_seeds) & set(self.config.seeds))
         if clash and any(method.tuned for method in self.compared):
             free = islice(
@@ -62,16 +62,13 @@ class TuningStudy:
                 f"reported results; use others, for example --tune-seeds {' '.join(map(str, free))}"
             )
 
-    def _note_spaces(self) -> None:
-        self.plan.spaces = {c.label: axes_of(self.points[c.label]) for c in self.compared if c.tuned}
-
     def first_job(self) -> Job:
         """The first job, which shows how much room a trial needs."""
         method = self.compared[0]
         return self._job(method, method.points[0], self.config.seeds[0])
 
-    def check(self, told: set[str] | None = None) -> Metric:
-        """Check the first valid point of every method; returns the metric used for choosing. Raises ConfigError.
+    def check(self, told: set[str] | None = None) -> None:
+        """Check the first valid point of every method, which shows the metric. Raises ConfigError.
 
         A baseline that nobody asked for is left out if it cannot run. told: lines that the user has read already.
         """
@@ -90,10 +87,8 @@ class TuningStudy:
             if line not in told:
                 log.warning("%s", line)
         told.update(remarks)
-        if len(runs) < len(self.compared):
-            self.compared = [method for method in self.compared if method.label in runs]
-            self._note_spaces()
-        return next(iter(runs.values())).task.primary
+        self.compared = [method for method in self.compared if method.label in runs]
+        self.metric = next(iter(runs.values())).task.primary
 
     def _untuned_remarks(self) -> Iterator[str]:
         """Warns of keys that are not tuned because they have no effect on the steps."""
@@ -146,12 +141,12 @@ class TuningStudy:
             for job in self._trials(method, values, self.tune_seeds if method.samples else self.tune_seeds[:1])
         ]
 
-    def better_candidates(self, place: int, metric: Metric) -> list[Job]:
+    def better_candidates(self, place: int) -> list[Job]:
         """The jobs on the tuning seed at this place: the better half of the points of every method so far."""
-        jobs, sign = list[Job](), 1 if metric.higher else -1
+        jobs = list[Job]()
         for method in self.compared:
             if method.tuned and not method.samples:
-                ranked = sorted(self.plan.finalists(method.label), key=lambda point: -sign * (point.scores["val"] or 0))
+                ranked = sorted(self.plan.finalists(method.label), key=self._loss)
                 for point in ranked[: method.tried_on(place)]:
                     jobs += self._trials(method, point.values, self.tune_seeds[place : place + 1])
         return jobs
@@ -162,14 +157,10 @@ class TuningStudy:
     def run_configs(self) -> list[Config]:
         """The configurations of all runs, including those already done."""
         return [
-            with_defaults(asked)
+            asked
             for method in self.compared
             for asked, _ in method.runs(self.config, self.config.seeds, self.tune_seeds)
         ]
-
-    def final_config(self, method: ComparedMethod) -> Config:
-        """The configuration of a final run, at the first point that is tried."""
-        return with_defaults(method.config(self.config, self.points[method.label][0]))
 
     def recall(self) -> None:
         """Begin with the points that an earlier command proposed in this folder, up to the requested number."""
@@ -184,20 +175,18 @@ class TuningStudy:
             known = [entry.values for entry in before.points(method.label)][: method.samples]
             if method.samples and known[:1] == self.points[method.label]:
                 self.points[method.label] = known
-        self._note_spaces()
 
-    def propose(self, metric: Metric) -> list[Job]:
+    def propose(self) -> list[Job]:
         """The trials of one more point, for the method that waits for the fewest; none if all have their points."""
         left = [method for method in self.compared if len(self.points[method.label]) < method.samples]
         for method in sorted(
             left, key=lambda c: sum(self._has_missing_jobs(c, values) for values in self.points[c.label])
         ):
             assert method.space is not None
-            tried = [self._score_of_point(method, values, metric) for values in self.points[method.label]]
+            tried = [self._score_of_point(method, values) for values in self.points[method.label]]
             takes = lambda point, own=method: self._is_legal(own, point)  # noqa: E731
             if (values := propose(method.space, tried, takes)) is not None:
                 self.points[method.label].append(values)
-                self._note_spaces()
                 return self._trials(method, values, self.tune_seeds)
         return []
 
@@ -213,21 +202,31 @@ class TuningStudy:
     def _has_missing_jobs(self, method: ComparedMethod, values: Values) -> bool:
         return any(job.outcome().status == "missing" for job in self._jobs_of(method, values))
 
-    def _score_of_point(self, method: ComparedMethod, values: Values, metric: Metric) -> TriedPoint:
+    def _score_of_point(self, method: ComparedMethod, values: Values) -> TriedPoint:
         """A point with its mean score over the tuning seeds, higher is better; of stopped jobs their last score."""
         jobs = self._jobs_of(method, values)
         stopped = [found.score for job in jobs if (found := job.outcome()).score is not None]
         if stopped:
             return TriedPoint(values, fmean(stopped), stopped=True)
         scores = [job.entry(self.folder).scores.get("val") for job in jobs]
-        known = [score if metric.higher else -score for score in scores if score is not None]
+        known = [score if self.metric.higher else -score for score in scores if score is not None]
         return TriedPoint(values, fmean(known) if jobs and len(known) == len(jobs) else None)
 
-    def choose(self, metric: Metric) -> None:
-        """Choose the best point of every method. Raises ConfigError if the required one has none."""
-        for method in self.compared:
-            self._choose(method, metric)
+    def _loss(self, point: Entry) -> float:
+        """The score of a point on validation after the last round, turned so that lower is better."""
+        return (-1 if self.metric.higher else 1) * (point.scores["val"] or 0)
+
+    def choose(self) -> None:
+        """Choose the best point of every method, the first of equals. Raises ConfigError if the required one has none.
+
+        Points are compared by their means over the tuning seeds.
+        """
         chosen = self.plan.choices
+        for method in self.compared:
+            if not method.tuned:
+                chosen[method.label] = method.points[0]
+            elif known := self.plan.finalists(method.label):
+                chosen[method.label] = min(known, key=self._loss).values
         self.plan.ends = {
             c.label: at_an_end(c.name, c.space.axes if c.space else {}, self.points[c.label], chosen[c.label])
             for c in self.compared_with(chosen)
@@ -254,19 +253,18 @@ class TuningStudy:
         if jobs:
             # Points past an end are extra; the budgets that were given to all stay those that count.
             self.plan.budgets = self.plan.budgets or {c.label: len(c.points) for c in self.compared if c.tuned}
-            self._note_spaces()
         return jobs
 
     def finals(self) -> list[Job]:
         """The jobs of the second stage: the chosen point of every method over the final seeds, or over the first."""
         return self._finals({method.label: method.seeds or self.config.seeds for method in self.compared})
 
-    def next_look(self, metric: Metric) -> list[Job]:
+    def next_look(self) -> list[Job]:
         """The jobs that a race needs for its next look; none if it is over, or if there is no race."""
         if self.plan.race is None:
             return []
         frames = {label: records.metrics() for label, records in self.plan.records(self.folder, only_done=True).items()}
-        race = race_of(self.plan, FinalScores.of(metric, frames))
+        race = race_of(self.plan, FinalScores.of(self.metric, frames))
         known = {(job.label, job.seed) for job in self.jobs if job.role == "final"}
         seeds = {label: [s for s in range(n) if (label, s) not in known] for label, n in race.needs.items()}
         return self._finals(seeds)
@@ -290,35 +288,21 @@ class TuningStudy:
     def write(self) -> None:
         """Update plan.json."""
         self.plan.entries = [job.entry(self.folder) for job in self.jobs]
+        self.plan.spaces = {
+            method.label: {key: list(dict.fromkeys(point[key] for point in points)) for key in points[0]}
+            for method in self.compared
+            if method.tuned
+            for points in [self.points[method.label]]
+        }
         self.plan.write(self.folder)
 
     def _job(
         self, method: ComparedMethod, values: Values, seed: int, role: EntryRole = "final", more: Values | None = None
     ) -> Job:
-        asked, shares_gpu = trial_config(method.config(self.config, {**values, **(more or {})}), self.folder)
+        config = method.config(self.config, {**values, **(more or {})})
+        shares_gpu = open_to_trial(config)
+        if config.wandb.group is None:
+            config.wandb.group = study_name(self.folder)
+        config = loggers.with_reachable_loggers(resolve(config).config)
         about = dict(values=dict(values), setting=self.setting, study=self.folder, point=self.plan.point)
-        return Job.of(asked, seed, self.root, method.label, role=role, shares_gpu=shares_gpu, **about)
-
-    def _choose(self, method: ComparedMethod, metric: Metric) -> None:
-        """Choose the point with the best mean on validation after the last round; the first of equals."""
-        if not method.tuned:
-            self.plan.choices[method.label] = method.points[0]
-            return
-        sign = 1 if metric.higher else -1
-        known = self.plan.finalists(method.label)
-        if known:
-            best = max(known, key=lambda point: sign * (point.scores["val"] or 0))
-            self.plan.choices[method.label] = best.values
-
-
-def trial_config(config: Config, folder: Path) -> tuple[Config, bool]:
-    """A trial's configuration, without hosts unless requested; and whether its share of a GPU is open."""
-    shares_gpu = open_to_trial(config)
-    if config.wandb.group is None:
-        config.wandb.group = study_name(folder)
-    return loggers.with_reachable_loggers(resolve(config).config), shares_gpu
-
-
-def axes_of(points: Sequence[Values]) -> dict[str, list[Any]]:
-    """The values of every key among some points."""
-    return {key: list(dict.fromkeys(point[key] for point in points)) for key in points[0]}
+        return Job.of(config, seed, self.root, method.label, role=role, shares_gpu=shares_gpu, **about)

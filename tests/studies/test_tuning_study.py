@@ -32,7 +32,9 @@ def study(tmp_path, scores: dict[float, list[float | None]], seeds=(90, 91), fin
     ]
     plan = Plan("compare", None, {}, entries)
     asked, local = Config(seeds=[0, 1], model="mlp"), ComparedMethod("local", "local", {}, POINTS)
-    return TuningStudy(plan, asked, [local], tmp_path, tmp_path, list(seeds), final_val=final_val)
+    made = TuningStudy(plan, asked, [local], tmp_path, tmp_path, list(seeds), final_val=final_val)
+    made.metric = load("classification").primary
+    return made
 
 
 def test_what_is_to_be_known_of_the_partition_is_said_once_before_anything_is_run(tmp_path, caplog):
@@ -59,7 +61,8 @@ def test_a_baseline_that_cannot_run_is_left_out_and_the_user_told_once(tmp_path,
     told = set[str]()
     for _ in range(2):
         made = private(tmp_path, "fedavg")
-        assert made.check(told).name == "accuracy"
+        made.check(told)
+        assert made.metric.name == "accuracy"
         assert [method.label for method in made.compared] == ["fedavg", "fedavg-ft", "local"]
     (line,) = [line for line in caplog.messages if "left out" in line]
     assert line.startswith("the baseline centralized is left out: privacy.level = sample: centralized trains on")
@@ -80,7 +83,7 @@ def test_a_baseline_that_was_asked_for_is_refused(tmp_path):
 )
 def test_the_best_mean_over_the_tuning_seeds_is_chosen(scores, chosen, tmp_path):
     made = study(tmp_path, scores)
-    made.choose(load("classification").primary)
+    made.choose()
     assert made.plan.choices == {"local": {"train.lr": chosen}}
 
 
@@ -88,8 +91,8 @@ def test_the_best_mean_over_the_tuning_seeds_is_chosen(scores, chosen, tmp_path)
 def test_the_better_points_go_on_to_the_next_tuning_seed(metric, goes_on, tmp_path):
     made = study(tmp_path, {0.01: [0.3], 0.1: [0.5], 1.0: [0.9]}, seeds=(90,))
     made.tune_seeds = (90, 91, 92)
-    task = load("classification" if metric == "accuracy" else "regression")
-    found = made.better_candidates(1, task.primary)
+    made.metric = load("classification" if metric == "accuracy" else "regression").primary
+    found = made.better_candidates(1)
     assert sorted(job.values["train.lr"] for job in found) == goes_on
     assert {(job.seed, job.role) for job in found} == {(91, "candidate")}
 
@@ -98,13 +101,13 @@ def test_only_points_tried_on_all_tuning_seeds_are_chosen(tmp_path):
     made = study(tmp_path, {0.01: [0.95], 0.1: [0.5], 1.0: [0.9]}, seeds=(90,))
     more = [Entry("candidate", "local", {"train.lr": lr}, 91, "x", "done", None, {"val": 0.4}) for lr in (0.1, 1.0)]
     made.plan.entries += more
-    made.choose(load("classification").primary)
+    made.choose()
     assert made.plan.choices == {"local": {"train.lr": 1.0}}
 
 
 def test_where_no_point_finished_nothing_is_chosen(tmp_path):
     made = study(tmp_path, {0.01: [None, None], 0.1: [None, 0.3], 1.0: [None, None]})
-    made.choose(load("classification").primary)
+    made.choose()
     assert made.plan.choices == {}
 
 
@@ -113,13 +116,14 @@ def test_a_choice_at_an_end_of_the_space_is_noted_however_few_points_were_tried(
     space = Space({"train.lr": [0.01, 0.03, 0.1, 1.0]})
     made.compared = [ComparedMethod("local", "local").tuned_over(space, Config(), 2)]
     made.points = {"local": list(POINTS[1:])}
-    made.choose(load("classification").primary)
+    made.choose()
     assert made.plan.ends == {"local": ["train.lr"]}
 
 
 def test_a_lower_error_is_better(tmp_path):
     made = study(tmp_path, {0.01: [0.5, 0.5], 0.1: [0.1, 0.3], 1.0: [0.4, 0.4]})
-    made.choose(load("regression").primary)
+    made.metric = load("regression").primary
+    made.choose()
     assert made.plan.choices == {"local": {"train.lr": 0.1}}
 
 
@@ -156,7 +160,8 @@ def test_a_point_that_cannot_be_built_does_not_hold_back_the_others(tmp_path):
     points = ({"method.ties": "threshold", "method.selection": "random"}, {"method.ties": "exact"})
     made.compared = [ComparedMethod("fedcac", "fedcac", {}, points)]
     made.points = {"fedcac": list(points)}
-    assert made.check().name == "accuracy"
+    made.check()
+    assert made.metric.name == "accuracy"
     made.points["fedcac"] = [points[0]]
     with pytest.raises(ConfigError, match=r"method\.ties = 'threshold' is defined for"):
         made.check()
@@ -175,13 +180,15 @@ def proposing(folder: Path, samples: int) -> TuningStudy:
     space = Space({"train.lr": tune.loguniform(1e-3, 1.0)})
     own = ComparedMethod("local", "local").tuned_over(space, Config(), None, Search("optuna", samples))
     plan = Plan("compare", None, Config(model="mlp").model_dump(mode="json"), [], search="optuna")
-    return TuningStudy(plan, Config(seeds=[0], model="mlp"), [own], folder / "study", folder, [90])
+    made = TuningStudy(plan, Config(seeds=[0], model="mlp"), [own], folder / "study", folder, [90])
+    made.metric = load("classification").primary
+    return made
 
 
 def searched(made: TuningStudy) -> list[float]:
     """The rates that are tried, where 0.1 is best and every job is done at once."""
     made.begin(made.candidates())
-    while fresh := made.propose(load("classification").primary):
+    while fresh := made.propose():
         made.begin(fresh)
         [finished(job, 1 - abs(math.log10(job.config.train.lr) + 1) / 3) for job in fresh if not job.folder.exists()]
     return [point["train.lr"] for point in made.points["local"]]
@@ -205,7 +212,7 @@ def test_points_are_proposed_until_there_are_enough_and_taken_up_by_the_next_com
 def test_what_is_stopped_is_never_chosen(tmp_path):
     made = study(tmp_path, {0.01: [0.3, 0.3], 0.1: [None, None], 1.0: [0.4, 0.4]})
     made.plan.entries[2] = replace(made.plan.entries[2], status="stopped", scores={})
-    made.choose(load("classification").primary)
+    made.choose()
     assert made.plan.choices == {"local": {"train.lr": 1.0}}
 
 
