@@ -93,7 +93,7 @@ def compare(
     tuning = Tuning.parse(tune, search, samples, scheduler, *chosen, until_told, margin, max_seeds, max_hours)
     if isinstance(methods, Config):
         raise ConfigError("compare: the configuration comes first, then the methods: compare(config, methods)")
-    config, over = Config.of(config), over and over_by_name(over)
+    config = Config.of(config)
     studies, matrix, folder = plan_comparisons(config, names_of(methods), tuning, over, space)
     if tuning.race is None and (line := too_few(len(studies[0].config.seeds))):
         logging.getLogger("fedbench").warning(line)
@@ -119,20 +119,18 @@ def plan_comparisons(
     space: str | None = None,
 ) -> tuple[list[TuningStudy], Matrix | None, Path]:
     """The comparison in every setting, not run yet, and its folder. Raises ConfigError."""
+    over = checked_settings(over) if over else {}
     config = without_other_options(tuning.with_final_seeds(config))
     if space not in (None, "paper"):
         raise ConfigError(f"space = {space}: must be paper; to search the values of one method's keys, use a grid")
     root = (config.out or Path("results")).absolute()
     asked = ComparisonSpec([ComparedMethod.parse(text) for text in methods], tuning, root, space is not None)
     require_distinct(asked.compared)
-    check_over(over or {})
-    folder = config.out or root / "compare" / (config.name or _name(config, asked, over or {}))
+    folder = config.out or root / "compare" / (config.name or _name(config, asked, over))
     if not over:
         return [asked.study(config, folder)], None, folder
     asked.check_options(over)
-    matrix = Matrix(
-        config.model_dump(mode="json"), {key: list(values) for key, values in over.items()}, settings_of(over)
-    )
+    matrix = Matrix(config.model_dump(mode="json"), over, settings_of(over))
     studies = [asked.in_setting(s).study(in_setting(config, s), folder / s.path, s.name) for s in matrix.settings]
     return studies, matrix, folder
 
@@ -227,12 +225,23 @@ def without_other_options(config: Config) -> Config:
     return config.model_copy(update={"method": MethodConfig(name=own.name, **options)})
 
 
-def over_by_name(over: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
-    """Values by key with classes, functions and data by name. Raises ConfigError."""
+def checked_settings(over: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
+    """Values by key with classes, functions and data by name. Raises ConfigError.
+
+    Keys must belong to settings, and have at least two different values each.
+    """
     if not isinstance(over, Mapping) or not all(isinstance(key, str) for key in over):
         raise ConfigError(f"over = {over!r:.80}: {OVER_EXPECTED}")
     found = dict[str, list[Any]]()
     for key, values in over.items():
+        if key not in SETTING_SECTIONS and (meant := [name for name in keys_called(key, Config) if is_setting(name)]):
+            raise ConfigError(f"over: {key}: names no section; write {' or '.join(meant)}")
+        if not is_setting(key):
+            raise ConfigError(
+                f"over: {key}: settings are combinations of data, partition, public, model, train, rounds, "
+                "participation, dropout, stragglers, attack, compression, privacy, aggregator and options of "
+                "methods (method.KEY); methods go into --methods, with variants as NAME:key=value"
+            )
         if hasattr(values, "sample"):
             raise ConfigError(
                 f"over: {key} = {distribution_text(values)}: settings are listed, not drawn; give values, for example "
@@ -240,7 +249,9 @@ def over_by_name(over: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
             )
         if isinstance(values, str | Mapping) or not isinstance(values, Iterable):
             raise ConfigError(f"over: {key} = {values!r:.80}: {OVER_EXPECTED}")
-        found[key] = [_by_name(key, value) for value in tune_space.as_list(values)]
+        found[key] = own = [_by_name(key, value) for value in tune_space.as_list(values)]
+        if len(set(map(text_of, own))) < max(2, len(own)):
+            raise ConfigError(f"over: {key} = {own}: must be two or more different values; give each once")
     return found
 
 
@@ -278,23 +289,6 @@ def is_option(key: str) -> bool:
 def has_option(method: ComparedMethod, key: str) -> bool:
     """Whether a method has an option, `method.tau`."""
     return full_key(method.name, key).removeprefix(OPTION) in load(method.name).Options.model_fields
-
-
-def check_over(over: Mapping[str, Sequence[Any]]) -> None:
-    """Raises ConfigError if keys do not belong to settings, or if values are not at least two different ones."""
-    for key, values in over.items():
-        if key not in SETTING_SECTIONS and (meant := [name for name in keys_called(key, Config) if is_setting(name)]):
-            raise ConfigError(f"over: {key}: names no section; write {' or '.join(meant)}")
-        if not is_setting(key):
-            raise ConfigError(
-                f"over: {key}: settings are combinations of data, partition, public, model, train, rounds, "
-                "participation, dropout, stragglers, attack, compression, privacy, aggregator and options of "
-                "methods (method.KEY); methods go into --methods, with variants as NAME:key=value"
-            )
-        if hasattr(values, "sample"):
-            raise ConfigError(f"over: {key}: settings are listed one by one, not drawn; list two or more values")
-        if len(set(map(text_of, values))) < max(2, len(values)):
-            raise ConfigError(f"over: {key} = {list(values)}: must be two or more different values; give each once")
 
 
 def _name(config: Config, asked: ComparisonSpec, over: Mapping[str, Sequence[Any]]) -> str:

@@ -11,7 +11,7 @@ from fedbench.config import Config
 from fedbench.errors import ConfigError
 from fedbench.results.plan import Plan
 from fedbench.results.reader import Records
-from fedbench.studies.compare import ComparisonSpec, compare, over_by_name, plan_comparisons
+from fedbench.studies.compare import ComparisonSpec, checked_settings, compare, plan_comparisons
 from fedbench.studies.compared_methods import BASELINES, ComparedMethod
 from fedbench.studies.outlook import outlook
 from fedbench.studies.run_studies import run_studies
@@ -254,11 +254,13 @@ class Net(LightningModule):
 
 
 def test_values_of_settings_may_be_objects():
-    found = over_by_name({"model": ["mlp", Net, {"name": Net, "width": 3}], "data.name": ["digits", ([[1.0]], [0])]})
+    found = checked_settings(
+        {"model": ["mlp", Net, {"name": Net, "width": 3}], "data.name": ["digits", ([[1.0]], [0])]}
+    )
     assert found["model"] == ["mlp", f"{__name__}:Net", {"name": f"{__name__}:Net", "width": 3}]
     assert found["data.name"][1].startswith("memory:arrays@")
-    assert over_by_name({"rounds": np.array([1, 2])}) == {"rounds": [1, 2]}
-    assert type(over_by_name({"rounds": np.array([1, 2])})["rounds"][0]) is int
+    assert checked_settings({"rounds": np.array([1, 2])}) == {"rounds": [1, 2]}
+    assert type(checked_settings({"rounds": np.array([1, 2])})["rounds"][0]) is int
 
 
 @pytest.mark.parametrize("over", ["partition.alpha", ["partition.alpha"], {3: [1]}, {"rounds": 3}, {"rounds": "1,2"}])
@@ -269,4 +271,4 @@ def test_settings_are_lists_of_values_by_key(over):
 
 def test_objects_that_are_no_data_are_refused_as_a_setting():
     with pytest.raises(ConfigError, match=r"^over: data is an ndarray without targets"):
-        over_by_name({"data": ["digits", np.zeros(3)]})
+        checked_settings({"data": ["digits", np.zeros(3)]})
