@@ -6,12 +6,9 @@ so that the answer shows whether collaboration pays.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
-
-import pandas as pd
+from typing import Any, ClassVar
 
 from fedbench.config import Config
 from fedbench.errors import ConfigError
@@ -40,12 +37,7 @@ class GridResult(StudyResult):
     """
 
     best: Values
-
-    @cached_property
-    def table(self) -> pd.DataFrame:
-        from fedbench.report.study import Study
-
-        return Study.load(self.folder).table
+    file: ClassVar[None] = None
 
 
 def grid(

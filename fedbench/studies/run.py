@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pandas as pd
 
@@ -40,12 +40,7 @@ class Result(StudyResult):
     """
 
     config: Config
-
-    @cached_property
-    def table(self) -> pd.DataFrame:
-        from fedbench.report.study import Study
-
-        return Study.load(self.folder).table
+    file: ClassVar[None] = None
 
     @property
     def models(self) -> Path:

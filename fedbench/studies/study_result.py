@@ -28,10 +28,10 @@ ENDINGS = {"tex": "latex", "md": "markdown", "txt": "markdown", "csv": "csv", "b
 
 @dataclass(frozen=True)
 class StudyResult:
-    """A study in its folder."""
+    """A study in its folder. file: that of its table; None if the table is made of the runs' records."""
 
     folder: Path
-    file: ClassVar[str] = "table.csv"
+    file: ClassVar[str | None] = "table.csv"
 
     @property
     def report(self) -> Path:
@@ -40,7 +40,11 @@ class StudyResult:
     @cached_property
     def table(self) -> pd.DataFrame:
         """The study's rows, read on first access."""
-        return pd.read_csv(self.folder / self.file)
+        if self.file is not None:
+            return pd.read_csv(self.folder / self.file)
+        from fedbench.report.study import Study
+
+        return Study.load(self.folder).table
 
     @property
     def answer(self) -> str:
