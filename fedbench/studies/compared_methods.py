@@ -44,13 +44,11 @@ def names_of(asked: Methods, key: str = "methods") -> list[str]:
     for method in listed:
         if not isinstance(method, str | type):
             raise _no_method(key, method, "a name or a class is expected, for example")
-        names += methods_of(method) if isinstance(method, str) else [name_of(method)]
+        if isinstance(method, str):
+            names += methods.split_names(word.strip() for word in method.split(",") if word.strip())
+        else:
+            names.append(name_of(method))
     return names
-
-
-def methods_of(text: str) -> list[str]:
-    """The methods and variants in a text, separated by commas."""
-    return methods.split_names(word.strip() for word in text.split(",") if word.strip())
 
 
 def _no_method(key: str, value: Any, wanted: str) -> ConfigError:

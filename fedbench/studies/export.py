@@ -20,6 +20,7 @@ from fedbench.runtime import predict_script
 from fedbench.runtime.kept_models import GLOBAL, client_folder
 from fedbench.runtime.model_folder import NESTED, SCRIPT, about_model, form_of, is_nested, write_adapters, write_beside
 from fedbench.studies.load import kept_learner
+from fedbench.studies.tuning import POINTS
 
 FORMATS = {"safetensors": "model.safetensors", "onnx": "model.onnx", "torch.export": "model.pt2"}
 """The file of a model in each format."""
@@ -28,7 +29,6 @@ SCRIPTS = {
     "onnx": predict_script.from_onnx,
     "torch.export": predict_script.from_program,
 }
-POINTS = ("after_agg", "after_fit")
 ONNX = ("onnx", "onnxscript")
 """The packages by which torch writes ONNX."""
 TRACED, CHECKED = 2, 32

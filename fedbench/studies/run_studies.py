@@ -19,8 +19,8 @@ from fedbench.results import loggers
 from fedbench.results.plan import is_study, study_name
 from fedbench.runtime.ray.liveness import ray_restarts
 from fedbench.studies.outlook import cost
+from fedbench.studies.search import is_count
 from fedbench.studies.stages import Stages, in_notebook
-from fedbench.studies.tuning import is_count
 from fedbench.studies.tuning_study import TuningStudy
 
 log = logging.getLogger("fedbench")

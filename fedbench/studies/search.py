@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import isfinite
+from numbers import Integral
 from typing import Any, Literal, get_args
 
 from fedbench.errors import ConfigError, nearest
@@ -42,7 +43,7 @@ class Search:
             raise ConfigError(f"search = {kind}: how many points? give --samples N, for example --samples 12")
         if kind != "grid" and tune is not None:
             raise ConfigError(f"tune = {tune}: limits the points of a grid; with --search {kind} give --samples alone")
-        if samples is not None and (isinstance(samples, bool) or not isinstance(samples, int) or samples < 1):
+        if samples is not None and not (is_count(samples) and samples >= 1):
             raise ConfigError(f"samples = {samples}: must be a whole number >= 1")
         return cls(kind, samples, scheduler)  # type: ignore[arg-type]
 
@@ -53,6 +54,11 @@ class Search:
         if self.kind == "random":
             return space.draws(most or self.samples or 1, takes)
         return [first] if (first := propose(space, [], takes)) is not None else []
+
+
+def is_count(value: Any) -> bool:
+    """Whether a value is a whole number, also of NumPy."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 @dataclass(frozen=True)

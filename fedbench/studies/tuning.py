@@ -3,17 +3,20 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any
 
 from fedbench.config import Config
 from fedbench.errors import ConfigError
 from fedbench.results.race import LOOKS
 from fedbench.studies.compared_methods import TUNE_SEEDS
-from fedbench.studies.search import Search
+from fedbench.studies.search import Search, is_count
 
 SEEDS = tuple(range(10))
 """Default seeds of final runs: with three, a lead of two points over all others is told in one study of fifty."""
+
+POINTS = ("after_agg", "after_fit")
+"""The evaluation points of every method."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +59,9 @@ class Tuning:
             raise ConfigError(f"tune = {tune!r}: must be a whole number >= 0, or None for all points")
         asked, seeds = Search.parse(search, samples, scheduler, tune), legal_seeds(tune_seeds)
         race = legal_race(until_told, margin, max_seeds, max_hours)
-        chosen = legal_point(point), legal_share(final_val)
-        return cls(tune, asked, seeds, *chosen, budget_steps, race, max_hours)
+        if point not in POINTS:
+            raise ConfigError(f"point = {point}: must be {' or '.join(POINTS)}")
+        return cls(tune, asked, seeds, point, legal_share(final_val), budget_steps, race, max_hours)
 
     def as_plan(self) -> dict[str, Any]:
         """The entry of a plan."""
@@ -104,11 +108,6 @@ def legal_race(
     return {"margin": float(margin), "most": most}
 
 
-def is_count(value: Any) -> bool:
-    """Whether a value is a whole number, also of NumPy."""
-    return isinstance(value, Integral) and not isinstance(value, bool)
-
-
 def is_real(value: Any) -> bool:
     """Whether a value is a number, also of NumPy."""
     return isinstance(value, Real) and not isinstance(value, bool)
@@ -120,13 +119,6 @@ def legal_seeds(seeds: Sequence[int]) -> list[int]:
         return Config(seeds=list(seeds) if isinstance(seeds, Iterable) else seeds).seeds
     except ConfigError as error:
         raise ConfigError(f"tune_{error}") from None
-
-
-def legal_point(name: str) -> str:
-    """The name, if it is an evaluation point of every method. Raises ConfigError."""
-    if name not in ("after_agg", "after_fit"):
-        raise ConfigError(f"point = {name}: must be after_agg or after_fit")
-    return name
 
 
 def legal_share(value: float | None) -> float | None:

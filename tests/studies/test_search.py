@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 from ray import tune
 
@@ -76,3 +77,7 @@ def test_the_points_of_each_kind():
 def test_mistakes_are_one_line(words, line):
     with pytest.raises(ConfigError, match=line):
         Search.parse(**words)
+
+
+def test_the_number_of_points_may_be_one_of_numpy():
+    assert Search.parse("random", np.int64(3)).samples == 3

@@ -6,7 +6,7 @@ import pytest
 from fedbench.config import Config
 from fedbench.errors import ConfigError
 from fedbench.studies.search import Search
-from fedbench.studies.tuning import Tuning, legal_point, legal_seeds, legal_share, require_validation
+from fedbench.studies.tuning import Tuning, legal_seeds, legal_share, require_validation
 
 
 def test_words_become_what_a_plan_says():
@@ -23,10 +23,10 @@ def test_without_a_validation_split_there_is_nothing_to_choose_by():
 
 
 def test_points_and_shares_that_are_legal():
-    assert legal_point("after_fit") == "after_fit"
+    assert Tuning.parse(point="after_fit").point == "after_fit"
     assert (legal_share(None), legal_share(0)) == (None, 0)
     with pytest.raises(ConfigError, match="point = globall"):
-        legal_point("globall")
+        Tuning.parse(point="globall")
     with pytest.raises(ConfigError, match="final_val = -1"):
         legal_share(-1)
 
