@@ -19,31 +19,38 @@ PER_CLASS = 10
 MOST_CLIENTS = 200
 BINS = 10
 """Number of bins for numeric targets."""
+NUMBERS = "target numbers"
 
 
 @dataclass(frozen=True)
 class TargetGroups:
     """The groups in which samples are counted: classes, numbers of labels, or bins of the (first) target number.
 
-    All samples are one group if each has a class at every position. of: the group of each row, int64 [rows].
+    All samples are one group if each has a class at every position. of: the group of each row, int64 [rows]. outputs:
+    what a network returns, in the plural; by: the quantity by which samples are counted.
     """
 
     names: tuple[str, ...]
     of: np.ndarray
+    outputs: str
+    by: str
 
     @classmethod
     def from_dataset(cls, dataset: Dataset) -> "TargetGroups":
         if dataset.classes:
-            return cls(dataset.class_names or tuple(map(str, range(dataset.classes))), dataset.labels)
+            names = dataset.class_names or tuple(map(str, range(dataset.classes)))
+            return cls(names, dataset.labels, "classes", "class")
         if dataset.task == "multilabel":
             held = dataset.targets.sum(axis=1).astype(np.int64)
-            return cls(tuple(plural(count, "label") for count in range(held.max() + 1)), held)
+            names = tuple(plural(count, "label") for count in range(held.max() + 1))
+            return cls(names, held, "labels at once", "number of labels")
         if dataset.scores:
-            return cls(("samples",), np.zeros(len(dataset.targets), np.int64))
+            return cls(("samples",), np.zeros(len(dataset.targets), np.int64), "scores at each position", "part")
         values = dataset.targets.reshape(len(dataset.targets), -1)[:, 0]
         edges = np.linspace(values.min(), values.max(), BINS + 1)
         names = tuple(f"{low:.3g} to {high:.3g}" for low, high in pairwise(edges))
-        return cls(names, np.clip(np.searchsorted(edges, values, side="right") - 1, 0, BINS - 1))
+        of = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, BINS - 1)
+        return cls(names, of, NUMBERS, "range of the target")
 
     def counts(self, rows: np.ndarray | slice) -> np.ndarray:
         return np.bincount(self.of[rows], minlength=len(self.names))
@@ -57,18 +64,18 @@ def preview(dataset: Dataset, config: Config, parted: Partition | None, path: Pa
         path,
         Preview(
             title=dataset.name,
-            about=describe_dataset(dataset),
-            tiles=tiles(dataset),
+            about=describe_dataset(dataset, groups),
+            tiles=tiles(dataset, groups),
             sheets=sheets(dataset, groups, bars) if dataset.holds_images and dataset.classes else [],
             sheet_intro=sheet_intro(dataset),
             classes=groups.names,
             bars=bars,
             domains=domain_table(dataset, groups),
             partition=partition_table(dataset, groups, parted) if parted else None,
-            partition_intro=partition_intro(dataset, config, parted) if parted else "",
+            partition_intro=partition_intro(dataset, groups, config, parted) if parted else "",
             facts=data_facts(dataset, config, parted),
             noun=noun(dataset),
-            group=counted_by(dataset),
+            group=groups.by,
             warnings=(*dataset.remarks, *(parted.warnings if parted else ())),
         ),
     )
@@ -78,33 +85,15 @@ def noun(dataset: Dataset) -> str:
     return "images" if dataset.holds_images else "samples"
 
 
-def describe_dataset(dataset: Dataset) -> str:
+def describe_dataset(dataset: Dataset, groups: TargetGroups) -> str:
     domains = f" in {len(dataset.domain_names)} domains" if dataset.domain_names else ""
-    learnt = f"{dataset.task} of {plural(dataset.outputs, 'number')}"
-    if dataset.classes or dataset.scores or dataset.task == "multilabel":
-        learnt = f"{dataset.outputs} {noun_of_target(dataset)}"
+    learnt = f"{dataset.outputs} {groups.outputs}"
+    if groups.outputs == NUMBERS:
+        learnt = f"{dataset.task} of {plural(dataset.outputs, 'number')}"
     return f"{len(dataset.targets):,} {describe_samples(dataset)}, {learnt}{domains}"
 
 
-def counted_by(dataset: Dataset) -> str:
-    """Names the quantity by which samples are counted."""
-    if dataset.classes:
-        return "class"
-    if dataset.scores:
-        return "part"
-    return "number of labels" if dataset.task == "multilabel" else "range of the target"
-
-
-def noun_of_target(dataset: Dataset) -> str:
-    if dataset.classes:
-        return "classes"
-    if dataset.scores:
-        return "scores at each position"
-    return "labels at once" if dataset.task == "multilabel" else "target numbers"
-
-
 def describe_samples(dataset: Dataset) -> str:
-    """Describes the samples."""
     if dataset.kind == "fields":
         return f"samples of {dataset.fields}"
     if not dataset.holds_images:
@@ -114,11 +103,11 @@ def describe_samples(dataset: Dataset) -> str:
     return f"{colour} images of {width} × {height} pixels"
 
 
-def tiles(dataset: Dataset) -> list[tuple[str, str, str]]:
+def tiles(dataset: Dataset, groups: TargetGroups) -> list[tuple[str, str, str]]:
     found = [
         (f"{dataset.train_rows:,}", f"training {noun(dataset)}", ""),
         (f"{dataset.test_rows:,}", f"test {noun(dataset)}", ""),
-        (f"{dataset.outputs}", noun_of_target(dataset), ""),
+        (f"{dataset.outputs}", groups.outputs, ""),
     ]
     if dataset.domain_names:
         found.append((f"{len(dataset.domain_names)}", "domains", ""))
@@ -198,13 +187,13 @@ def client_name(dataset: Dataset, number: int, rows: np.ndarray) -> str:
     return f"client {number}, {dataset.domain_names[held[0]]}"
 
 
-def partition_intro(dataset: Dataset, config: Config, parted: Partition) -> str:
+def partition_intro(dataset: Dataset, groups: TargetGroups, config: Config, parted: Partition) -> str:
     seed = config.seeds[0] if config.partition.seed is None else config.partition.seed
     few = f" The first {MOST_CLIENTS} of {len(parted.clients)} clients." if len(parted.clients) > MOST_CLIENTS else ""
     if parted.newcomers:
         few += f" {len(parted.newcomers)} more clients join after the last round."
     return (
-        f"Training {noun(dataset)} per client and {counted_by(dataset)}: {config.partition.name}, "
+        f"Training {noun(dataset)} per client and {groups.by}: {config.partition.name}, "
         f"seed {seed}.{few} Beside each client its {noun(dataset)} to train, validate and test."
     )
 

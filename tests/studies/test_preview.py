@@ -44,19 +44,23 @@ def test_classes_are_counted_by_name_and_numbers_by_bins():
 
 
 def test_what_is_said_of_a_data_set_fits_its_kind():
-    assert describe_dataset(FOUR) == "1,680 grey images of 2 × 2 pixels, 10 classes in 4 domains"
-    assert describe_dataset(NUMBERS) == "40 samples of 3 features, regression of 1 number"
-    assert [tile[:2] for tile in tiles(NUMBERS)][:3] == [
+    assert described(FOUR) == "1,680 grey images of 2 × 2 pixels, 10 classes in 4 domains"
+    assert described(NUMBERS) == "40 samples of 3 features, regression of 1 number"
+    assert [tile[:2] for tile in tiles(NUMBERS, TargetGroups.from_dataset(NUMBERS))][:3] == [
         ("30", "training samples"),
         ("10", "test samples"),
         ("1", "target numbers"),
     ]
     several = replace(NUMBERS, task="multilabel", targets=np.eye(40, 3, dtype=np.float32))
-    assert describe_dataset(several) == "40 samples of 3 features, 3 labels at once"
+    assert described(several) == "40 samples of 3 features, 3 labels at once"
     assert TargetGroups.from_dataset(several).names == ("0 labels", "1 label")
     masks = replace(NUMBERS, task="segmentation", targets=np.zeros((40, 2, 2), np.int64), scores=3)
-    assert describe_dataset(masks) == "40 samples of 3 features, 3 scores at each position"
+    assert described(masks) == "40 samples of 3 features, 3 scores at each position"
     assert TargetGroups.from_dataset(masks).counts(slice(None)).tolist() == [40]
+
+
+def described(dataset: Dataset) -> str:
+    return describe_dataset(dataset, TargetGroups.from_dataset(dataset))
 
 
 def test_images_are_chosen_at_even_distances_and_of_every_domain():
