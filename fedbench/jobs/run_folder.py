@@ -188,7 +188,12 @@ def state_of(folder: Path, config: Config) -> State:
         if left and not is_study(folder):  # a merged run is merged again
             raise _damage_error(folder / "config.yaml", f"missing, although {left} is there")
         return "new"
-    check_same_config(folder, config)
+    shorter = shorter_run(folder, config)
+    if not shorter and (changed := changed_keys(_kept_config(folder / "config.yaml"), config)):
+        raise ConfigError(
+            f"{folder} holds a run of another configuration ({', '.join(changed[:4])}): "
+            "give the same values to continue it, or another --out"
+        )
     check_description(folder, config.seeds)
     check_same_files(folder, config)
     if since := _changes_since(folder, config):
@@ -197,10 +202,10 @@ def state_of(folder: Path, config: Config) -> State:
         if not config.keep_results or not _is_finished(folder):
             take = "give --keep-results to use it, or" if _is_finished(folder) else "give"
             raise ConfigError(f"{folder} holds a run of other code or data ({since}); {take} another --out")
-    if before := shorter_run(folder, config):
+    if shorter:
         if is_study(folder):
             return "new"
-        check_longer(folder, before, config.rounds)
+        check_longer(folder, shorter, config.rounds)
         return "begun"
     summary = folder / "summary.json"
     if not summary.exists() or not _kept_json(summary).get("complete"):
@@ -253,16 +258,6 @@ def _damage_error(path: Path, what: str) -> ConfigError:
     return ConfigError(
         f"{path}: {what}; bring the file back, delete {path.parent} to run it again, or give another --out"
     )
-
-
-def check_same_config(folder: Path, config: Config) -> None:
-    """Raises ConfigError if a folder holds a run of another configuration; more rounds continue the same one."""
-    changed = changed_keys_in(folder, config)
-    if changed and not shorter_run(folder, config):
-        raise ConfigError(
-            f"{folder} holds a run of another configuration ({', '.join(changed[:4])}): "
-            "give the same values to continue it, or another --out"
-        )
 
 
 def shorter_run(folder: Path, config: Config) -> Config | None:
@@ -341,12 +336,6 @@ def check_same_files(folder: Path, config: Config) -> None:
                 f"{folder} holds a run that began with {what}: {named[key]} has changed since; bring it back, or give "
                 "another --out"
             )
-
-
-def changed_keys_in(folder: Path, config: Config) -> list[str]:
-    """The differences between the run in a folder, if there is one, and a resolved configuration."""
-    kept = folder / "config.yaml"
-    return changed_keys(_kept_config(kept), config) if kept.exists() else []
 
 
 def changed_keys(before: Config, now: Config) -> list[str]:
