@@ -1,7 +1,7 @@
 """Resolves a configuration: defaults of method, model and machine, and every check before round 1."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import torch
@@ -20,7 +20,6 @@ from fedbench.engine.learner import Learner
 from fedbench.engine.probe import probe, probe_logged, probe_metrics
 from fedbench.errors import ConfigError, as_config_error
 from fedbench.installation import install, missing, require
-from fedbench.jobs.own_models import check_alike, check_takes_models
 from fedbench.methods.base import Method
 from fedbench.processor import cores
 from fedbench.runtime.attacks import attackers, check_attack
@@ -41,6 +40,8 @@ MOST_EVALUATED = 1000
 """Number of clients that are evaluated by default, at most."""
 FEW_SAMPLES = 100
 """Number of samples by which a task refuses data."""
+MOST_SHAPES = 4
+"""Shapes that a message lists."""
 
 
 @refuse_exits()
@@ -56,7 +57,12 @@ def resolve(config: Config) -> ResolvedRun:
     run = ResolvedRun.of(config, dataset)
     _check_sizes(run)
     _check_task(run)
-    check_takes_models(run.method, config.method.name, config.model.names)
+    if len(set(config.model.names)) > 1 and not takes_models(run.method):
+        able = ", ".join(sorted(name for name, known in methods.METHODS.loadable() if takes_models(known)))
+        raise ConfigError(
+            f"model = {','.join(config.model.names)}: with {config.method.name} all clients have one model, because "
+            f"it exchanges parameters of the whole model; name one model, or use a method for several: {able}"
+        )
     return run
 
 
@@ -89,8 +95,32 @@ def check_run(run: ResolvedRun, seeds: Sequence[int] | None = None) -> dict[int,
     seed = next(iter(partitions))
     models = dict.fromkeys(config.model.names)
     own = {name: _check_model(run.with_model(name), partitions[seed], seed) for name in models}
-    check_alike(config.method.name, own)
+    _check_alike(config.method.name, own)
     return partitions
+
+
+def takes_models(kind: type[Method]) -> bool:
+    """Whether clients can have models of their own, `model=A,B`, with a method."""
+    return kind.common_shapes is not Method.common_shapes
+
+
+def _check_alike(name: str, by_model: Mapping[str, Method]) -> None:
+    """Raises ConfigError if what clients exchange has other shapes in one model than in another.
+
+    by_model: the method of this name with each of the models.
+    """
+    (first, own), *others = [(model, method.common_shapes()) for model, method in by_model.items()]
+    for model, found in others:
+        if found is None or found != own:
+            raise ConfigError(
+                f"model = {','.join(by_model)}: what clients of {name} exchange must have the same shapes in all "
+                f"models, and has {_words(own)} in {first}, {_words(found)} in {model}; choose models that agree in it"
+            )
+
+
+def _words(shapes: Sequence[tuple[int, ...]] | None) -> str:
+    found = [str(list(shape)) for shape in shapes or ()]
+    return ", ".join([*found[:MOST_SHAPES], *["..."] * (len(found) > MOST_SHAPES)]) or "none"
 
 
 def _check_model(run: ResolvedRun, partition: Partition, seed: int) -> Method:

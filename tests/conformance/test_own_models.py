@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from fedbench.config import Config
-from fedbench.jobs.own_models import takes_models
+from fedbench.jobs.resolve import takes_models
 from fedbench.methods import load, names
 from fedbench.results.reader import Records
 from fedbench.runtime.kept_models import MODELS_FOLDER
