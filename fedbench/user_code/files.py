@@ -4,7 +4,6 @@ Nothing is imported or run, and paths do not count, so every machine gets the sa
 """
 
 import ast
-import re
 import sysconfig
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -12,10 +11,13 @@ from functools import cache
 from hashlib import sha256
 from importlib import metadata
 from importlib.machinery import ModuleSpec
-from importlib.util import find_spec
+from importlib.util import find_spec, resolve_name
 from pathlib import Path
 from pkgutil import get_importer
 from typing import Any
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from fedbench.errors import PACKAGE
 from fedbench.import_string import MAIN
@@ -175,8 +177,7 @@ def _named_in(call: ast.Call, package: str) -> Iterator[str]:
     given = [*call.args, *(keyword.value for keyword in call.keywords)]
     words = [node.value for node in given if isinstance(node, ast.Constant) and isinstance(node.value, str)]
     if words:
-        name, anchor = words[0].lstrip("."), (words[1:] or [package])[0]
-        yield from filter(None, [_join_names(_package_above(anchor, len(words[0]) - len(name)), name)])
+        yield from filter(None, [_absolute(words[0], (words[1:] or [package])[0])])
 
 
 def import_anchor(module: str, is_package: bool) -> str:
@@ -186,25 +187,23 @@ def import_anchor(module: str, is_package: bool) -> str:
 
 def imported_from(node: ast.ImportFrom, package: str) -> str:
     """The module of `from .part import x`."""
-    return _join_names(_package_above(package, node.level), node.module or "")
+    return _absolute("." * node.level + (node.module or ""), package)
 
 
-def _join_names(*names: str) -> str:
-    return ".".join(filter(None, names))
-
-
-def _package_above(package: str, points: int) -> str:
-    """The package that this many leading dots refer to; no dots mean none."""
-    parts = package.split(".")
-    return ".".join(parts[: len(parts) - points + 1]) if points else ""
+def _absolute(name: str, package: str) -> str:
+    """A module's name without leading dots, which refer to packages."""
+    try:
+        return resolve_name(name, package)
+    except ImportError:  # there are not so many packages
+        return name.lstrip(".")
 
 
 def _versions(package: str) -> dict[str, str]:
     """The versions of an installed package, usually one; none for fedbench's own dependencies."""
-    if _normalise_name(package) in _own_needs():
+    if canonicalize_name(package) in _own_needs():
         return {}
     names = _distributions().get(package, [])
-    return {name: metadata.version(name) for name in names if _normalise_name(name) not in _own_needs()}
+    return {name: metadata.version(name) for name in names if canonicalize_name(name) not in _own_needs()}
 
 
 @cache
@@ -218,10 +217,6 @@ def _own_needs() -> frozenset[str]:
         needs = metadata.requires(DISTRIBUTION) or []
     except metadata.PackageNotFoundError:
         needs = []
-    kinds = [f'extra == "{name}"' for name in EXTRAS]
-    names = [re.match(r"[\w.-]+", need) for need in needs if "extra ==" not in need or need.endswith(tuple(kinds))]
-    return frozenset(_normalise_name(name.group()) for name in names if name)
-
-
-def _normalise_name(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
+    kinds = tuple(f'extra == "{name}"' for name in EXTRAS)
+    own = [need for need in needs if "extra ==" not in need or need.endswith(kinds)]
+    return frozenset(canonicalize_name(Requirement(need).name) for need in own)
