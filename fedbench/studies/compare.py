@@ -180,7 +180,7 @@ class ComparisonSpec:
         budgets = counts if self.tuning.by_steps else {}
         plan = Plan("compare", None, config.model_dump(mode="json"), [], budgets=budgets, **self.tuning.as_plan())
         asked = self.tuning
-        return TuningStudy(plan, config, compared, folder, self.root, asked.seeds, None, asked.final_val, setting)
+        return TuningStudy(plan, config, compared, folder, self.root, asked.seeds, asked.final_val, setting)
 
     def counts(self, compared: Sequence[ComparedMethod], config: Config) -> dict[str, int]:
         """Number of points of each method: equal, or fewer for methods whose runs make more gradient steps."""

@@ -108,7 +108,7 @@ def plan_grid(
     told = _name(config, tuning, [(c.label, c.points) for c in (subject, *others)], own)
     folder = config.out or root / "grid" / (config.name or told)
     plan = Plan("grid", subject.label, config.model_dump(mode="json"), [], **tuning.as_plan())
-    return TuningStudy(plan, config, [subject, *others], folder, root, tuning.seeds, subject.label, tuning.final_val)
+    return TuningStudy(plan, config, [subject, *others], folder, root, tuning.seeds, tuning.final_val)
 
 
 def space_of(method: str, asked: dict[str, Any] | str | None) -> Space:

@@ -77,29 +77,25 @@ def propose(space: Space, tried: Sequence[TriedPoint], takes: Callable[[Values],
     unchanged. Raises ConfigError for distributions that Optuna does not support.
     """
     require("tune", "use --search random")
+    from ray import tune
     from ray.tune.search.optuna import OptunaSearch  # first, because it sets its logger's level
 
+    domains = {key: tune.choice(values) if isinstance(values, list) else values for key, values in space.axes.items()}
+    known = {point_name(point.values) for point in tried}
     with silence_logger("optuna"):
-        return _propose_with(OptunaSearch, space, tried, takes)
-
-
-def _propose_with(
-    kind: Any, space: Space, tried: Sequence[TriedPoint], takes: Callable[[Values], bool]
-) -> Values | None:
-    domains, known = _domains(space), {point_name(point.values) for point in tried}
-    try:
-        own = kind.convert_search_space(domains)
-    except ValueError as error:
-        raise ConfigError(f"space: {error}; use others with --search optuna, or --search random") from None
-    search = kind(own, metric="score", mode="max", seed=len(tried))
-    for point in tried:
-        _tell(search, point)
-    for attempt in range(MOST_PROPOSALS):
-        found = search.suggest(str(attempt))
-        values = {key: round_to_bounds(found[key], domains[key]) for key in space.axes}
-        if point_name(values) not in known and space.allows(values) and takes(values):
-            return values
-        search.on_trial_complete(str(attempt))  # pruned, which Optuna treats as a bad point
+        try:
+            own = OptunaSearch.convert_search_space(domains)
+        except ValueError as error:
+            raise ConfigError(f"space: {error}; use others with --search optuna, or --search random") from None
+        search: Any = OptunaSearch(own, metric="score", mode="max", seed=len(tried))
+        for point in tried:
+            _tell(search, point)
+        for attempt in range(MOST_PROPOSALS):
+            found = search.suggest(str(attempt))
+            values = {key: round_to_bounds(found[key], domains[key]) for key in space.axes}
+            if point_name(values) not in known and space.allows(values) and takes(values):
+                return values
+            search.on_trial_complete(str(attempt))  # pruned, which Optuna treats as a bad point
     return None
 
 
@@ -110,9 +106,3 @@ def _tell(search: Any, point: TriedPoint) -> None:
         search.add_evaluated_point(point.values, None, pruned=True, intermediate_values=[point.score])
     else:
         search.add_evaluated_point(point.values, point.score)
-
-
-def _domains(space: Space) -> dict[str, Any]:
-    from ray import tune
-
-    return {key: tune.choice(values) if isinstance(values, list) else values for key, values in space.axes.items()}

@@ -1,7 +1,7 @@
 """A study of methods: each is tuned over its points, then its best point runs over the final seeds."""
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count, islice
 from pathlib import Path
@@ -30,10 +30,9 @@ log = logging.getLogger("fedbench")
 class TuningStudy:
     """A study of compared methods in its folder. root: the results folder below which jobs are kept.
 
-    config: common to all methods. required: the method without which there is no answer, if any. final_val: `data.val`
-    of final runs, if different. setting: distinguishes it from the other settings of a comparison. jobs: of the plan so
-    far. points: by label, the points to try; if points are proposed, those so far. metric: by which points are chosen,
-    known once the study is checked.
+    config: common to all methods. final_val: `data.val` of final runs, if different. setting: distinguishes it from the
+    other settings of a comparison. jobs: of the plan so far. points: by label, the points to try; if points are
+    proposed, those so far. metric: by which points are chosen, known once the study is checked.
     """
 
     plan: Plan
@@ -42,7 +41,6 @@ class TuningStudy:
     folder: Path
     root: Path
     tune_seeds: Sequence[int]
-    required: str | None = None
     final_val: float | None = None
     setting: str = ""
     jobs: tuple[Job, ...] = field(default=(), init=False)
@@ -73,7 +71,10 @@ class TuningStudy:
         A baseline that nobody asked for is left out if it cannot run. told: lines that the user has read already.
         """
         told = set() if told is None else told
-        remarks, runs = dict.fromkeys(self._untuned_remarks()), dict[str, ResolvedRun]()
+        remarks, runs = dict[str, None](), dict[str, ResolvedRun]()
+        if untuned := sorted({key for method in self.compared for key in method.untuned}):
+            line = "which the model's own configure_optimizers does not read; with --train.optimizer sgd they are"
+            remarks[f"not tuned: {', '.join(untuned)}, {line}"] = None
         provenance.refresh_fingerprints(self.config, *(method.name for method in self.compared))
         for method in self.compared:
             try:
@@ -89,14 +90,6 @@ class TuningStudy:
         told.update(remarks)
         self.compared = [method for method in self.compared if method.label in runs]
         self.metric = next(iter(runs.values())).task.primary
-
-    def _untuned_remarks(self) -> Iterator[str]:
-        """Warns of keys that are not tuned because they have no effect on the steps."""
-        if keys := sorted({key for method in self.compared for key in method.untuned}):
-            yield (
-                f"not tuned: {', '.join(keys)}, which the model's own configure_optimizers does not read; with "
-                "--train.optimizer sgd they are"
-            )
 
     def _check_first_legal_point(self, method: ComparedMethod) -> tuple[ResolvedRun, Sequence[str]]:
         """A run of the method, after building it, and the warnings about its partition.
@@ -217,7 +210,7 @@ class TuningStudy:
         return (-1 if self.metric.higher else 1) * (point.scores["val"] or 0)
 
     def choose(self) -> None:
-        """Choose the best point of every method, the first of equals. Raises ConfigError if the required one has none.
+        """Choose the best point of every method, the first of equals. Raises ConfigError if the subject has none.
 
         Points are compared by their means over the tuning seeds.
         """
@@ -232,7 +225,7 @@ class TuningStudy:
             for c in self.compared_with(chosen)
             if c.tuned
         }
-        if self.required is not None and self.required not in chosen:
+        if self.plan.subject is not None and self.plan.subject not in chosen:
             failed = next((o.error for o in (job.outcome() for job in self.jobs) if o.error), "no trial finished")
             raise ConfigError(f"no trial finished; the first error: {failed}")
 
