@@ -45,7 +45,8 @@ def describe_run(folder: Path, run: ResolvedRun, partitions: dict[int, Partition
     if config.partition.clients > MANY:
         write_arrays_atomically(folder / "partition.npz", _arrays(dataset, partitions))
     else:
-        write_atomically(folder / "partition.json", json.dumps(_describe_partitions(dataset, partitions)))
+        dealt = {str(seed): {**part.tree(), **_counts(dataset, part)} for seed, part in partitions.items()}
+        write_atomically(folder / "partition.json", json.dumps(dealt))
     write_atomically(folder / "config.yaml", config.to_yaml())
 
 
@@ -104,10 +105,6 @@ def note(folder: Path, **more: Any) -> None:
 
 def time_now() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S%z")
-
-
-def _describe_partitions(dataset: Dataset, partitions: dict[int, Partition]) -> dict[str, Any]:
-    return {str(seed): {**drawn.tree(), **_counts(dataset, drawn)} for seed, drawn in partitions.items()}
 
 
 def _counts(dataset: Dataset, drawn: Partition) -> dict[str, Any]:

@@ -277,18 +277,14 @@ def _check_sizes(run: ResolvedRun) -> None:
             f"resources.hosts = {config.resources.hosts}: {there}, and a host works for at least one; take at most "
             f"{clients}"
         )
-    _check_newcomers(config, newcomers)
-    if "public" in run.method.needs and not config.public.size:
-        raise ConfigError(
-            f"method {config.method.name} needs a public unlabelled set: set public.size, for example --public.size 300"
-        )
-
-
-def _check_newcomers(config: Config, newcomers: int) -> None:
     usual = EvaluateConfig()
     for key in ("new_clients_epochs", "new_clients_samples"):
         if not newcomers and getattr(config.evaluate, key) != getattr(usual, key):
             raise ConfigError(f"evaluate.{key}: no client joins after the last round; set partition.new_clients")
+    if "public" in run.method.needs and not config.public.size:
+        raise ConfigError(
+            f"method {config.method.name} needs a public unlabelled set: set public.size, for example --public.size 300"
+        )
 
 
 def _check_task(run: ResolvedRun) -> None:

@@ -154,8 +154,10 @@ def open_job(job: Job, run: ResolvedRun, partition: Partition, watch: Watcher) -
         opened.done = state == "done"
         if opened.done:
             checkpoint.remove_unless_last(job.folder / "checkpoint", job.config.rounds)
-        else:
-            _check_code(job)
+        elif job.code is not None and job.code != provenance.short_fingerprint(job.config):
+            # This process has other user code than the one that requested the job.
+            names = ", ".join(provenance.user_names(job.config).values())
+            raise ConfigError(f"the code of {names} has changed since the command began; repeat the command")
         if state == "begun":
             run_folder.check_same_partitions(job.folder, {job.seed: partition})
             if run_folder.shorter_run(job.folder, job.config):
@@ -176,13 +178,6 @@ def open_job(job: Job, run: ResolvedRun, partition: Partition, watch: Watcher) -
             raise
         finally:
             opened.close_loggers("failed")
-
-
-def _check_code(job: Job) -> None:
-    """Raises ConfigError if this process has other user code than the process that requested the job."""
-    if job.code is not None and job.code != provenance.short_fingerprint(job.config):
-        names = ", ".join(provenance.user_names(job.config).values())
-        raise ConfigError(f"the code of {names} has changed since the command began; repeat the command")
 
 
 def _has_records(job: Job) -> bool:

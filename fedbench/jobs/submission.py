@@ -55,21 +55,15 @@ def run_there(client: Any, words: Sequence[str], home: Path, say: Callable[[str]
 
     words: the command and its flags. say: gets its output as it comes.
     """
-    said = _output_of(client, shlex.join(["fedbench", *words]), say)
-    succeeded = bool(said.status == "SUCCEEDED")
-    if not (found := RESULTS.findall(said.text)):
+    succeeded, text = _output_of(client, shlex.join(["fedbench", *words]), say)
+    if not (found := RESULTS.findall(text)):
         return Ending(succeeded, None)
-    sent = _output_of(client, shlex.join(["python", "-m", "fedbench.jobs.submission", found[-1]]))
-    return Ending(succeeded, unpack(sent.text, home) if sent.status == "SUCCEEDED" else None)
+    complete, files = _output_of(client, shlex.join(["python", "-m", "fedbench.jobs.submission", found[-1]]))
+    return Ending(succeeded, unpack(files, home) if complete else None)
 
 
-class _JobOutput(NamedTuple):
-    status: str
-    text: str
-
-
-def _output_of(client: Any, line: str, say: Callable[[str], None] = lambda text: None) -> _JobOutput:
-    """The output of a shell line that runs as a job, and the job's status."""
+def _output_of(client: Any, line: str, say: Callable[[str], None] = lambda text: None) -> tuple[bool, str]:
+    """Whether a shell line that runs as a job has succeeded, and its output."""
     number = client.submit_job(entrypoint=f"cd && {line}")
 
     async def follow() -> None:
@@ -79,7 +73,8 @@ def _output_of(client: Any, line: str, say: Callable[[str], None] = lambda text:
     # After a lost connection, what is known of the job is asked below.
     with suppress(RuntimeError), silence_logger("ray.dashboard.modules.job.sdk", logging.WARNING):
         asyncio.run(follow())
-    return _JobOutput(str(getattr(client.get_job_status(number), "value", "")), client.get_job_logs(number))
+    succeeded = getattr(client.get_job_status(number), "value", "") == "SUCCEEDED"
+    return succeeded, client.get_job_logs(number)
 
 
 def lines_of_files(folder: Path) -> Iterator[str]:
@@ -87,16 +82,11 @@ def lines_of_files(folder: Path) -> Iterator[str]:
     place = relative_path(folder, Path.home())
     yield json.dumps({PLACE: f"results/{folder.name}" if place.startswith("..") else place})
     folder = folder.resolve()
-    apart = [own for own in _runs_of(folder) if not own.is_relative_to(folder)]
-    for own in dict.fromkeys([folder, *apart]):
+    runs = [(study / entry.path).resolve() for study in studies_in(folder) for entry in Plan.read(study).entries]
+    for own in dict.fromkeys([folder, *(run for run in runs if not run.is_relative_to(folder))]):
         names = [name for name in file_names(own) if LEFT_THERE.isdisjoint(Path(name).parts)]
         for name, content in read_files(own, names).items():
             yield json.dumps({FILE: relative_path(own / name, folder), "is": b64encode(compress(content)).decode()})
-
-
-def _runs_of(folder: Path) -> Iterator[Path]:
-    for study in studies_in(folder):
-        yield from ((study / entry.path).resolve() for entry in Plan.read(study).entries)
 
 
 def unpack(text: str, home: Path) -> Path | None:

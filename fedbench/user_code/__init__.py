@@ -109,7 +109,10 @@ def code_of(path: str) -> Code:
     if known and known[0] is loaded and all(_is_as_before(name, before) for name, before in known[1].items()):
         return known[2]
     modules = with_imports(_roots(path), _as_loaded)
-    files = _files(path, modules)
+    files = {file: content for known in modules.values() for file, content in known.files.items()}
+    if only_here(path):
+        module, _, name = path.partition(":")
+        files = {f"{name.partition(AT)[0]} in {module}": _walk_object(path).fingerprint, **files}
     for found in code_differences(modules):
         for file in modules[found.module].files:
             files[file] = hash_of((files[file], found.name, found.loaded))
@@ -146,12 +149,6 @@ def _roots(path: str) -> list[str]:
     """The modules that define an object, without their imports."""
     module = path.partition(":")[0]
     return [module, *_walk_object(path).modules] if only_here(path) else [module]
-
-
-def _files(path: str, modules: Mapping[str, Module]) -> dict[str, str]:
-    module, _, name = path.partition(":")
-    own = {f"{name.partition(AT)[0]} in {module}": _walk_object(path).fingerprint} if only_here(path) else {}
-    return own | {file: content for known in modules.values() for file, content in known.files.items()}
 
 
 def _walk_object(path: str) -> _WalkedObject:

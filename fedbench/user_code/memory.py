@@ -55,7 +55,7 @@ def plain_value(value: Any) -> PlainValue | None:
         return PlainValue((value.size, value.mode), content, len(content))
     if isinstance(value, SCALARS):
         return PlainValue(value, numbers=count_numbers([value]))
-    if isinstance(value, list | tuple) and all(issubclass(kind, SCALARS) for kind in kinds_of(value)):
+    if isinstance(value, list | tuple) and all(issubclass(kind, SCALARS) for kind in set(map(type, value))):
         return PlainValue([*value], numbers=count_numbers(value))
     return None
 
@@ -66,13 +66,9 @@ def bytes_of(tensor: torch.Tensor) -> np.ndarray:
     return whole.cpu().resolve_conj().resolve_neg().contiguous().flatten().view(torch.uint8).numpy()
 
 
-def kinds_of(values: Sequence[Any]) -> set[type]:
-    return set(map(type, values))
-
-
 def count_numbers(values: Sequence[Any]) -> int:
     """The count of numbers or bytes; 0 if there are texts among them."""
-    kinds = kinds_of(values)
+    kinds = set(map(type, values))
     if kinds <= {bytes, bytearray}:
         return sum(map(len, values))
     return 0 if any(issubclass(kind, TEXTS) for kind in kinds) else len(values)
