@@ -13,7 +13,7 @@ from fedbench.errors import ConfigError
 from fedbench.methods import METHODS
 from fedbench.models import MODELS, parts_in
 from fedbench.tasks import TASKS
-from fedbench.user_code import Code, code_of, different_files, find_outdated, look_again
+from fedbench.user_code import code_of, different_files, find_outdated, look_again
 
 SECTIONS: dict[str, Callable[[str], str]] = {
     "method": METHODS.path,
@@ -37,11 +37,6 @@ def user_names(config: Config) -> dict[str, str]:
     return {section: name for section, name in names.items() if name}
 
 
-def code(config: Config) -> dict[str, Code]:
-    """The user's code by section; fedbench's own classes are left out."""
-    return {section: own for section, name in user_names(config).items() if (own := code_of(name)).files}
-
-
 def short_fingerprint(config: Config) -> str:
     """Eight hexadecimal digits that identify the user's code and data; empty if there are none."""
     return fingerprint_in(code_record(config))
@@ -54,8 +49,9 @@ def fingerprint_in(environment: Mapping[str, Any]) -> str:
 
 
 def code_record(config: Config) -> dict[str, Any]:
-    """The code as environment.json records it."""
-    known = {s: {"fingerprint": own.fingerprint, "files": dict(own.files)} for s, own in code(config).items()}
+    """The user's code and data by section as environment.json records them; fedbench's own classes are left out."""
+    codes = {section: code_of(name) for section, name in user_names(config).items()}
+    known = {s: {"fingerprint": own.fingerprint, "files": dict(own.files)} for s, own in codes.items() if own.files}
     if content := config.data.content:
         known["content"] = {"fingerprint": content, "files": {f"data {config.data.name}": content}}
     return {"code": known} if known else {}

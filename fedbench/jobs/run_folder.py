@@ -189,7 +189,7 @@ def state_of(folder: Path, config: Config) -> State:
             raise _damage_error(folder / "config.yaml", f"missing, although {left} is there")
         return "new"
     shorter = shorter_run(folder, config)
-    if not shorter and (changed := changed_keys(_kept_config(folder / "config.yaml"), config)):
+    if not shorter and (changed := changed_keys(_kept_config(folder), config)):
         raise ConfigError(
             f"{folder} holds a run of another configuration ({', '.join(changed[:4])}): "
             "give the same values to continue it, or another --out"
@@ -245,8 +245,9 @@ def _kept_json(path: Path) -> dict[str, Any]:
         raise _damage_error(path, "missing or damaged") from None
 
 
-def _kept_config(path: Path) -> Config:
+def _kept_config(folder: Path) -> Config:
     """The configuration of a run. Raises ConfigError if it cannot be read."""
+    path = folder / "config.yaml"
     try:
         return Config(**load_yaml(path))
     except (ConfigError, TypeError) as error:
@@ -263,7 +264,7 @@ def _damage_error(path: Path, what: str) -> ConfigError:
 def shorter_run(folder: Path, config: Config) -> Config | None:
     """The configuration of the run in a folder if it has fewer rounds and is the same otherwise."""
     if (folder / "config.yaml").exists():
-        before = _kept_config(folder / "config.yaml")
+        before = _kept_config(folder)
     elif is_study(folder) and (plan := Plan.read(folder)).kind == "run":  # of several seeds, not merged yet
         before = Config(**plan.config)
     else:
@@ -314,15 +315,14 @@ def copy_progress(source: Path, target: Path) -> None:
                 shutil.copy2(path, own)
 
 
-def check_same_partitions(folder: Path, partitions: dict[int, Partition]) -> None:
+def check_same_partition(folder: Path, seed: int, now: Partition) -> None:
     """Raises ConfigError if a run began with other rows because a partition's file or the data have changed since."""
     known = _kept_json(folder / "environment.json").get("partition_fingerprint", {})
-    for seed, now in partitions.items():
-        if known.get(str(seed)) != now.fingerprint():
-            raise ConfigError(
-                f"{folder} holds a run that began with another partition (seed {seed}): the data set or the file of "
-                "partition.path has changed since; bring it back, or give another --out"
-            )
+    if known.get(str(seed)) != now.fingerprint():
+        raise ConfigError(
+            f"{folder} holds a run that began with another partition (seed {seed}): the data set or the file of "
+            "partition.path has changed since; bring it back, or give another --out"
+        )
 
 
 def check_same_files(folder: Path, config: Config) -> None:

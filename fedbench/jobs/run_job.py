@@ -159,12 +159,12 @@ def open_job(job: Job, run: ResolvedRun, partition: Partition, watch: Watcher) -
             names = ", ".join(provenance.user_names(job.config).values())
             raise ConfigError(f"the code of {names} has changed since the command began; repeat the command")
         if state == "begun":
-            run_folder.check_same_partitions(job.folder, {job.seed: partition})
+            run_folder.check_same_partition(job.folder, job.seed, partition)
             if run_folder.shorter_run(job.folder, job.config):
                 run_folder.lengthen(job.folder, job.config)
         elif state == "new":
             if job.shorter:
-                run_folder.check_same_partitions(job.shorter, {job.seed: partition})
+                run_folder.check_same_partition(job.shorter, job.seed, partition)
             description.describe_run(job.folder, run.of_seed(job.config), {job.seed: partition})
             if job.shorter:
                 run_folder.copy_progress(job.shorter, job.folder)

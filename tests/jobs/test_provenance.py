@@ -304,7 +304,7 @@ def test_metrics_of_the_users_are_part_of_the_code(here):
     prints = []
     for by in (1, 2):
         Path("own_metric.py").write_text(f"def share(scores, labels):\n    return {by}\n")
-        prints.append(provenance.code(asked)["metric own_metric:share"].fingerprint)
+        prints.append(provenance.code_record(asked)["code"]["metric own_metric:share"]["fingerprint"])
     assert prints[0] != prints[1]
 
 
@@ -355,7 +355,7 @@ def test_other_data_are_another_run(here):
 
 def test_what_is_fedbenchs_own_is_known_by_its_name_alone(here):
     config = resolve(small("fedbench.methods.fedper:FedPer")).config
-    assert provenance.code(config) == provenance.code_record(config) == {}
+    assert provenance.code_record(config) == {}
     assert default_name(config).endswith(f"-{config.key()}-s0")
 
 
@@ -376,7 +376,11 @@ def test_the_parts_that_a_model_is_made_of_are_code_of_the_run_too(tmp_path, mon
     for name in ("own_part", "own_inner", "own_lit"):
         (tmp_path / f"{name}.py").write_text("class Body: pass\nclass Deep: pass\nclass Lit: pass\n")
     monkeypatch.syspath_prepend(tmp_path)
-    assert set(provenance.code(asked)) == {"model", "model part own_part:Body", "model part own_inner:Deep"}
+    assert set(provenance.code_record(asked)["code"]) == {
+        "model",
+        "model part own_part:Body",
+        "model part own_inner:Deep",
+    }
     before = provenance.short_fingerprint(asked)
     (tmp_path / "own_inner.py").write_text("class Deep:\n    width = 2\n")
     assert provenance.short_fingerprint(asked) != before
