@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count, islice
 from pathlib import Path
 from statistics import fmean
@@ -177,8 +178,7 @@ class TuningStudy:
         ):
             assert method.space is not None
             tried = [self._score_of_point(method, values) for values in self.points[method.label]]
-            takes = lambda point, own=method: self._is_legal(own, point)  # noqa: E731
-            if (values := propose(method.space, tried, takes)) is not None:
+            if (values := propose(method.space, tried, partial(self._is_legal, method))) is not None:
                 self.points[method.label].append(values)
                 return self._trials(method, values, self.tune_seeds)
         return []
@@ -222,7 +222,7 @@ class TuningStudy:
                 chosen[method.label] = min(known, key=self._loss).values
         self.plan.ends = {
             c.label: at_an_end(c.name, c.space.axes if c.space else {}, self.points[c.label], chosen[c.label])
-            for c in self.compared_with(chosen)
+            for c in self.chosen_methods
             if c.tuned
         }
         if self.plan.subject is not None and self.plan.subject not in chosen:
@@ -234,7 +234,7 @@ class TuningStudy:
         if self.plan.race is None or self.plan.search != "grid":
             return []
         jobs = []
-        for method in self.compared_with(self.plan.choices):
+        for method in self.chosen_methods:
             tried, best = self.points[method.label], self.plan.choices[method.label]
             for key in self.plan.ends.get(method.label, ()):
                 whole = method.space.axes.get(key) if method.space else None
@@ -266,12 +266,14 @@ class TuningStudy:
         more = {} if self.final_val is None else {"data.val": self.final_val}
         return [
             self._job(method, self.plan.choices[method.label], seed, more=more)
-            for method in self.compared_with(self.plan.choices)
+            for method in self.chosen_methods
             for seed in seeds.get(method.label, ())
         ]
 
-    def compared_with(self, choices: Mapping[str, Values]) -> list[ComparedMethod]:
-        return [method for method in self.compared if method.label in choices]
+    @property
+    def chosen_methods(self) -> list[ComparedMethod]:
+        """The methods of which a point has been chosen."""
+        return [method for method in self.compared if method.label in self.plan.choices]
 
     def begin(self, jobs: Sequence[Job]) -> None:
         """Add jobs to the plan."""

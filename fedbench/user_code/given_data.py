@@ -98,16 +98,11 @@ def _name_of_data(value: Any) -> str:
     if hasattr(value, "prepare_data") and hasattr(value, "train_dataloader") and not isinstance(value, type):
         parts, collate = _parts_of_module(value)
     else:
-        parts = data_parts(value)
+        parts = _as_tables(_find_parts(_without_arrow(value)))
     kind = _kind_of(parts["train"])
     name = f"{MEMORY}{kind}{AT}{_digest(parts, collate)}"
     keep(name, GivenData(name, kind, parts, collate))
     return name
-
-
-def data_parts(value: Any) -> dict[str, Any]:
-    """The parts by name, `train` and perhaps `val` and `test`, in this order. Raises ConfigError."""
-    return _as_tables(_find_parts(_without_arrow(value)))
 
 
 def _without_arrow(value: Any) -> Any:
@@ -122,6 +117,7 @@ def _without_arrow(value: Any) -> Any:
 
 
 def _find_parts(value: Any) -> dict[str, Any]:
+    """The parts by name, `train` and perhaps `val` and `test`, in this order. Raises ConfigError."""
     if isinstance(value, Mapping) and any(str(key).lower() in PARTS for key in value):
         return _parts_by_name(value)
     if isinstance(value, tuple | list) and (found := _parts_in_order(value)):
