@@ -23,7 +23,7 @@ from fedbench.cli.help import SECTION_TEXTS
 from fedbench.cli.methods import about_of
 from fedbench.config import TrainConfig
 from fedbench.config.words import legal_of
-from fedbench.jobs.decisions import decisions
+from fedbench.jobs.description import decisions
 from fedbench.methods.base import DECISIONS_HEADING, NEEDS, About, Method
 from fedbench.studies.citations import entry_of
 

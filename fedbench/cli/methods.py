@@ -53,7 +53,7 @@ def about_of(kind: "type[Method]") -> "About":
 def _describe_method(name: str) -> Iterator[str]:
     from fedbench.cli.help import option_rows, table_lines, terminal_width
     from fedbench.config import TrainConfig
-    from fedbench.jobs.decisions import decisions
+    from fedbench.jobs.description import decisions
     from fedbench.methods import load
     from fedbench.methods.base import DECISIONS_HEADING, NEEDS
 

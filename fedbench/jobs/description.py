@@ -1,4 +1,4 @@
-"""Writes the description of a run into its folder: environment, partitions and configuration."""
+"""Writes the description of a run into its folder: environment, decisions, partitions and configuration."""
 
 import json
 import os
@@ -12,16 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from fedbench import processor
-from fedbench.config import Config
+from fedbench import methods, processor, tune_space
+from fedbench.config import Config, TrainConfig
 from fedbench.data.dataset import Dataset
 from fedbench.data.partitions import Partition
 from fedbench.data.partitions.scheme import FILE_SCHEME, headline
 from fedbench.installation import version, version_of
 from fedbench.jobs import provenance
-from fedbench.jobs.decisions import decisions
+from fedbench.methods.base import Method
 from fedbench.models.state_dicts import weights_fingerprint
 from fedbench.results.files import write_arrays_atomically, write_atomically, write_json_atomically
+from fedbench.results.plan import text_of
 from fedbench.runtime.ray.cluster import COMMAND
 from fedbench.runtime.resolved import ResolvedRun
 
@@ -48,6 +49,19 @@ def describe_run(folder: Path, run: ResolvedRun, partitions: dict[int, Partition
         dealt = {str(seed): {**part.tree(), **_counts(dataset, part)} for seed, part in partitions.items()}
         write_atomically(folder / "partition.json", json.dumps(dealt))
     write_atomically(folder / "config.yaml", config.to_yaml())
+
+
+def decisions(method: str, options: Method.Options, train: TrainConfig) -> list[str]:
+    """The decisions in the method's file where its paper leaves details open, and the run's deviations from the paper.
+
+    The latter are in a line of `train.*` keys with no value of the paper or its code, as PAPER of its tune space lists.
+    """
+    named = {key: values for key, values in tune_space.paper_axes(method).items() if key.startswith("train.")}
+    here = {key: getattr(train, key.removeprefix("train.")) for key in named}
+    differ = [key for key, values in named.items() if here[key] not in values]
+    said = (f"{key} {' or '.join(map(text_of, named[key]))}, not {text_of(here[key])}" for key in differ)
+    deviations = [f"The paper, or its authors' code, trains with {'; '.join(said)}."] if differ else []
+    return [*methods.load(method).decisions(options), *deviations]
 
 
 def environment(fingerprints: dict[str, str], dataset: Dataset) -> dict[str, Any]:
