@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +32,7 @@ from fedbench.studies.space import Space, distribution_text
 from fedbench.studies.study_result import StudyResult
 from fedbench.studies.tuning import Tuning, require_validation
 from fedbench.studies.tuning_study import TuningStudy
+from fedbench.user_code.files import hash_of
 
 SETTING_SECTIONS = (
     *("data", "partition", "public", "model", "train", "rounds", "participation"),
@@ -298,6 +298,5 @@ def _name(config: Config, asked: ComparisonSpec, over: Mapping[str, Sequence[Any
     if tuning.search != Search() or tuning.by_steps or asked.paper:
         # A search with more samples uses the same folder.
         known += (tuning.search.kind, tuning.search.scheduler, tuning.by_steps, asked.paper)
-    told = sha256(repr(known).encode()).hexdigest()[:8]
     where = f"{len(settings_of(over))}-settings" if over else config.data.name.rpartition("/")[2]
-    return f"{len(names)}-methods-{where}-{told}"
+    return f"{len(names)}-methods-{where}-{hash_of(known)[:8]}"

@@ -1,5 +1,6 @@
 """Compared methods and the points over which each is tuned."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import cycle, islice
@@ -221,8 +222,6 @@ def set_keys(config: Config) -> Values:
 
 def require_distinct(compared: Sequence[ComparedMethod]) -> None:
     """Raises ConfigError if a method is given twice."""
-    seen: set[str] = set()
-    for method in compared:
-        if method.label in seen:
-            raise ConfigError(f"methods: {method.label} is given twice; give each once, variants as NAME:key=value")
-        seen.add(method.label)
+    for label, count in Counter(method.label for method in compared).items():
+        if count > 1:
+            raise ConfigError(f"methods: {label} is given twice; give each once, variants as NAME:key=value")

@@ -6,7 +6,6 @@ so that the answer shows whether collaboration pays.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -27,6 +26,7 @@ from fedbench.studies.space import Space, Values, check_space, check_values
 from fedbench.studies.study_result import StudyResult
 from fedbench.studies.tuning import Tuning, require_validation
 from fedbench.studies.tuning_study import TuningStudy
+from fedbench.user_code.files import hash_of
 
 
 @dataclass(frozen=True)
@@ -128,5 +128,5 @@ def space_of(method: str, asked: dict[str, Any] | str | None) -> Space:
 def _name(config: Config, tuning: Tuning, tried: Sequence[Any], own: Space) -> str:
     """The folder's name, equal for equal spaces: more samples of one go into the same folder."""
     known = tried if tuning.search == Search() else (tuning.search.kind, tuning.search.scheduler, own.as_text())
-    told = sha256(repr((config.key(), known, tuning.point, tuning.final_val)).encode()).hexdigest()[:8]
-    return f"{config.method.name.rpartition(':')[2]}-{config.data.name.rpartition('/')[2]}-{told}"
+    digits = hash_of((config.key(), known, tuning.point, tuning.final_val))[:8]
+    return f"{config.method.name.rpartition(':')[2]}-{config.data.name.rpartition('/')[2]}-{digits}"

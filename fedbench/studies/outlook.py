@@ -26,11 +26,10 @@ def outlook(studies: Sequence[TuningStudy]) -> Iterator[str]:
     for study in studies:
         inside = f"{study.setting}: " if study.setting else ""
         for method in study.compared:
-            count = method.tries
             keys = ", ".join(study.points[method.label][0]) or "its defaults"
             lent = method.space.lent if method.space else ""
             whose = f", the space of its base method {lent}" if lent else ""
-            yield f"{inside}{method.label}: {plural(count, 'point')} of {keys}{whose}"
+            yield f"{inside}{method.label}: {plural(method.tries, 'point')} of {keys}{whose}"
             points = [point for point in study.points[method.label] if point]
             yield from (f"  {point_name(point)}" for point in points[:MOST_LISTED])
             if len(points) > MOST_LISTED:
