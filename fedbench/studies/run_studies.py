@@ -55,7 +55,7 @@ def run_studies(
         watch = Stages(study_name(studies[0].folder), studies[0].config).update
     from fedbench.report import make_report
 
-    new = False
+    stages = _StageRunner(studies, at_once, watch)
     for attempt in ray_restarts(log.warning):
         with attempt, ExitStack() as stack:
             for study in studies:
@@ -74,7 +74,6 @@ def run_studies(
             stack.enter_context(ray_for(studies[0].first_job().config, at_once, early))
             for study in studies:
                 study.recall()
-            stages = _StageRunner(studies, at_once, watch)
             tuning: dict[str, Any] = {"early": early, "tune_folder": studies[0].folder / TUNE}
             proposes = any(method.samples for study in studies for method in study.compared)
             more: MoreJobs = partial(_propose, studies) if proposes else tuple
@@ -95,12 +94,11 @@ def run_studies(
                 if not any(looks):
                     break
                 stages.run(_race_so_far(studies), looks)
-            new |= stages.has_run
     for study in studies:
         make_report(study.folder)
-        if new:
+        if stages.has_run:
             loggers.log_page(study.folder, study.jobs[0].config)
-    return new
+    return stages.has_run
 
 
 @dataclass

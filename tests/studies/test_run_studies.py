@@ -2,6 +2,8 @@
 
 import pytest
 
+from fedbench.results import loggers
+from fedbench.runtime.ray.liveness import RayLostError
 from fedbench.studies.grid import grid
 from fedbench.studies.run_studies import BETTER_HALF, FINALS, PAST_ENDS, SCRATCH, TUNING
 from tests.runtime.rounds import small
@@ -38,3 +40,18 @@ def test_nothing_of_tune_stays_where_a_study_is_interrupted(tmp_path):
         grid(asked, space={"train.lr": [0.1, 0.2]}, baselines=[], tune_seeds=[90], at_once=1, watch=interrupt)
     assert (tmp_path / "plan.json").exists()
     assert not (tmp_path / SCRATCH).exists()
+
+
+def test_the_page_is_logged_where_ray_dies_after_the_last_run(tmp_path, monkeypatch):
+    logged, deaths = list[str](), [RayLostError("Ray died")]
+    monkeypatch.setattr(loggers, "log_page", lambda folder, config: logged.append(folder.name))
+
+    def watch(stage, outcomes, running):
+        if stage == FINALS and deaths and all(outcome.status == "done" for outcome in outcomes.values()):
+            raise deaths.pop()
+
+    asked = small("fedper", rounds=1, out=str(tmp_path / "study"), seeds=[0])
+    for _ in range(2):  # the second command finds everything done
+        grid(asked, space={"train.lr": [0.1, 0.2]}, baselines=[], tune_seeds=[90], at_once=1, watch=watch)
+    assert not deaths
+    assert logged == ["study"]
