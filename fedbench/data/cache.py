@@ -183,6 +183,7 @@ class Tally:
 
     content: Content
     shape: tuple[int, ...] = ()
+    dtype: np.dtype = field(default_factory=lambda: np.dtype(np.uint8))
     kind: str = ""
     rows: int = 0
     moments: Moments = field(default_factory=Moments)
@@ -193,7 +194,7 @@ class Tally:
     def begin(self, samples: np.ndarray) -> None:
         """Takes shape and type from the first samples."""
         content = self.content
-        self.shape = (content.train + content.test, *samples.shape[1:])
+        self.shape, self.dtype = (content.train + content.test, *samples.shape[1:]), samples.dtype
         usual = "image" if samples.dtype == np.uint8 else "token" if samples.dtype.kind in "iu" else "feature"
         self.kind = content.kind or usual
         if content.kind != "fields":
@@ -216,7 +217,8 @@ def write_decoded(source: Source, content: Content, folder: Path, progress: OnPr
             samples = np.ascontiguousarray(block.samples)
             if not tally.shape:
                 tally.begin(samples)
-                write_header(file, samples.dtype, tally.shape)
+                write_header(file, tally.dtype, tally.shape)
+            check_block(source.name, block, samples, tally)
             tally.add(block, samples)
             file.write(samples.data)
             if progress:
@@ -236,6 +238,23 @@ def write_decoded(source: Source, content: Content, folder: Path, progress: OnPr
     with (folder / "meta.json").open("w") as text:
         json.dump(describe_cache(source, tally, targets, names), text, indent=1)
         flush_to_disk(text)
+
+
+def check_block(name: str, block: Block, samples: np.ndarray, tally: Tally) -> None:
+    """Raises ConfigError for a block that is unlike the first, or whose samples, targets and domains differ in number.
+
+    The file of samples has one shape and one type: other bytes would be read as other samples.
+    """
+    if (samples.shape[1:], samples.dtype) != (tally.shape[1:], tally.dtype):
+        raise ConfigError(
+            f"data {name}: samples of shape {[*samples.shape[1:]]} and type {samples.dtype} follow samples of shape "
+            f"{[*tally.shape[1:]]} and type {tally.dtype}; give all the same"
+        )
+    for what, values in (("targets", block.targets), ("domains", block.domains)):
+        if values is not None and len(values) != len(samples):
+            raise ConfigError(f"data {name}: {len(samples)} samples have {len(values)} {what}; give one for each")
+    if tally.rows and bool(tally.domains) != (block.domains is not None):
+        raise ConfigError(f"data {name}: some samples have a domain and others have none; give it for all, or for none")
 
 
 def targets_of(content: Content, values: np.ndarray) -> Targets:

@@ -118,6 +118,26 @@ def test_domains_are_kept_and_checked():
         Dataset.open(folder)
 
 
+@pytest.mark.parametrize(
+    ("block", "line"),
+    [
+        (
+            Block(np.zeros((2, 1, 2, 3), np.uint8), np.zeros(2)),
+            r"shape \[1, 2, 3\] and type uint8 follow .*\[1, 2, 2\]",
+        ),
+        (Block(np.zeros((2, 1, 2, 2)), np.zeros(2)), "type float64 follow samples of shape .* and type uint8"),
+        (Block(np.zeros((2, 1, 2, 2), np.uint8), np.zeros(3)), "2 samples have 3 targets"),
+        (Block(np.zeros((2, 1, 2, 2), np.uint8), np.zeros(2), np.zeros(1)), "2 samples have 1 domains"),
+        (Block(np.zeros((2, 1, 2, 2), np.uint8), np.zeros(2), np.zeros(2)), "some samples have a domain"),
+    ],
+)
+def test_samples_unlike_the_first_or_without_a_target_each_are_refused(block, line, cache_folder):
+    first = Block(np.zeros((4, 1, 2, 2), np.uint8), np.arange(4) % 2)
+    with pytest.raises(ConfigError, match=line):
+        cache.prepare(Source("toy", lambda: Content(4, 2, [first, block])))
+    assert [path.suffix for path in (cache_folder / "decoded").iterdir()] == [".lock"]
+
+
 def test_a_set_larger_than_memory_is_mapped_and_read_where_it_is_touched():
     folder, side = cache.prepare(source([], side=8)), 8
     rows = 2 * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // side**2
