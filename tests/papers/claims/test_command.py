@@ -16,7 +16,7 @@ def test_without_rows_it_lists_them_with_their_cost_and_recorded_verdicts_with_t
     assert sum(line.strip() == "verdict: not run yet" for line in lines) == 0
     assert next(line for line in lines if line.startswith("all "))
     row = next(line for line in lines if line.startswith("F4 ")).split()
-    assert row[1:3] == ["25", "150,000"]
+    assert row[1:3] == ["40", "240,000"]
     assert not (tmp_path / "none").exists()
     assert "recorded verdict (2026-11-24): a: holds; b: does not hold" in text
     assert f"recorded verdicts: made on 2026-11-24 to 2026-11-27 and shipped with fedbench ({RECORDED})" in text

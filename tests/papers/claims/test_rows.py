@@ -181,5 +181,5 @@ def test_a_tuned_row_also_runs_its_points():
 
 def test_shared_runs_count_once():
     known: set = set()
-    counts = [len(new_runs(ROWS[name], known)) for name in ("O1", "O2", "O1", "X2")]
-    assert counts == [35, 7 + 12 * 4, 0, 0]
+    counts = [len(new_runs(ROWS[name], known)) for name in ("F4", "F5", "F4", "X2")]
+    assert counts == [5 * 8, 5 * 8 - 8, 0, 0]
