@@ -21,7 +21,7 @@ import numpy as np
 from filelock import FileLock
 
 from fedbench.data.fields import Fields
-from fedbench.data.normalisation import Moments, moments_of
+from fedbench.data.normalisation import Statistics, moments_of
 from fedbench.errors import ConfigError
 from fedbench.tasks.class_numbers import NAMES_SHOWN
 from fedbench.tasks.targets import Targets
@@ -186,7 +186,7 @@ class Tally:
     dtype: np.dtype = field(default_factory=lambda: np.dtype(np.uint8))
     kind: str = ""
     rows: int = 0
-    moments: Moments = field(default_factory=Moments)
+    moments: Statistics = field(default_factory=Statistics)
     targets: list[np.ndarray] = field(default_factory=list)
     domains: list[np.ndarray] = field(default_factory=list)
     digest: Any = field(default_factory=hashlib.sha256)

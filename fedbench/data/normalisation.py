@@ -10,7 +10,7 @@ CODES = 1000
 """Integers below this may be category codes; larger ones are amounts."""
 
 
-class Moments:
+class Statistics:
     """Accumulates samples [b, C, ...] of one kind; by itself of what is not normalised, such as tokens."""
 
     def add(self, samples: np.ndarray) -> None:
@@ -25,7 +25,7 @@ class Moments:
         return ()
 
 
-def moments_of(samples: np.ndarray, categories: bool = False, columns: Sequence[str] = ()) -> Moments:
+def moments_of(samples: np.ndarray, categories: bool = False, columns: Sequence[str] = ()) -> Statistics:
     """The accumulator for these samples: pixels for uint8, features for floats, none for integers (tokens).
 
     categories: whether columns of rows may hold category codes. columns: their names, if they have any.
@@ -33,11 +33,11 @@ def moments_of(samples: np.ndarray, categories: bool = False, columns: Sequence[
     if samples.dtype == np.uint8:
         return PixelMoments()
     if not np.issubdtype(samples.dtype, np.floating):
-        return Moments()
+        return Statistics()
     return RowMoments(samples.shape[1], columns) if categories and samples.ndim == 2 else FeatureMoments()
 
 
-class PixelMoments(Moments):
+class PixelMoments(Statistics):
     """Statistics of pixels in [0, 1]; the deviation of a constant channel counts as 1."""
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ class PixelMoments(Moments):
         return list(means), list(stds)
 
 
-class FeatureMoments(Moments):
+class FeatureMoments(Statistics):
     """Statistics of features in float64; the deviation of a constant feature counts as 1."""
 
     def __init__(self) -> None:

@@ -89,10 +89,10 @@ def plain_text(shown: ShownMethods, text: str | None) -> str:
 
 def in_matplotlib(figure: go.Figure, shown: ShownMethods = EVERYTHING, width: float = COLUMN) -> Figure:
     """A figure of a report as matplotlib's, which belongs to no window. width: in inches."""
-    return side_by_side([figure], shown, width)
+    return in_panels([figure], shown, width)
 
 
-def side_by_side(figures: Sequence[go.Figure], shown: ShownMethods = EVERYTHING, width: float = COLUMN) -> Figure:
+def in_panels(figures: Sequence[go.Figure], shown: ShownMethods = EVERYTHING, width: float = COLUMN) -> Figure:
     """Figures with the same upright axis beside each other, under the legend of the first one."""
     with rc_context(STYLE):
         made, each = Figure(layout="constrained"), width / len(figures)

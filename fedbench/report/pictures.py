@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from fedbench.report.curves import UNITS, cost_curves, curve_limits, method_curves
-from fedbench.report.in_matplotlib import save_picture, side_by_side
+from fedbench.report.in_matplotlib import in_panels, save_picture
 from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.typeset import ShownMethods
 
@@ -26,7 +26,7 @@ def write_pictures(study: Study, folder: Path) -> None:
         drawn = {title: figure for title, figure in figures.items() if figure is not None}
         if not drawn:
             continue
-        picture = side_by_side([*drawn.values()], shown, WIDTH)
+        picture = in_panels([*drawn.values()], shown, WIDTH)
         for axes, title in zip(picture.axes, drawn, strict=True):
             axes.set_title(title if name == "curves" else "", fontsize="medium")
         for kind in ("png", "svg"):

@@ -10,9 +10,9 @@ from fedbench.errors import ConfigError
 from fedbench.report.in_matplotlib import (
     COLUMN,
     in_matplotlib,
+    in_panels,
     picture_format,
     save_picture,
-    side_by_side,
 )
 from fedbench.report.theme import LIGHT
 from fedbench.report.typeset import ShownMethods
@@ -64,7 +64,7 @@ def test_a_step_of_one_is_a_round_or_a_decade():
 
 
 def test_panels_share_their_upright_axis_and_the_legend_of_the_first():
-    made = side_by_side([curves(), curves()], width=7.0)
+    made = in_panels([curves(), curves()], width=7.0)
     first, second = made.axes
     assert (first.get_ylabel(), second.get_ylabel()) == ("score of quiet, %", "")
     assert first.get_ylim() == second.get_ylim()

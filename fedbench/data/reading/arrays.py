@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain, starmap
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -70,3 +71,10 @@ def refuse_damage(file: Path, what: str) -> Iterator[None]:
         raise
     except Exception as error:
         raise ConfigError(f"{file}: {what} ({library_reason(error)})") from error
+
+
+def torchvision_dataset(name: str) -> Any:
+    """The class of torchvision that knows where a set is published; imported by those who need it."""
+    from torchvision import datasets
+
+    return getattr(datasets, name)

@@ -13,7 +13,7 @@ from fedbench.data.fields import Fields
 from fedbench.data.reading.images import Item
 from fedbench.data.reading.resolution import check_resolution
 from fedbench.data.reading.samples import SampleKind, SampleReader, as_array
-from fedbench.data.reading.structure import StructureReader, is_array, is_structure, items_of
+from fedbench.data.reading.structure import StructureReader, is_array, is_structure, row_dicts
 from fedbench.errors import ConfigError, RunError, nearest
 from fedbench.user_code.memory import add_memory
 
@@ -233,7 +233,7 @@ def items_of_columns(data: Any, where: str) -> Any:
     if isinstance(data, DataLoader):
         raise ConfigError(f"{where}s: a DataLoader; pass its data set, loader.dataset")
     if isinstance(data, dict) and data and all(isinstance(name, str) for name in data):
-        return items_of(dict(zip(data, arrays_of(data, where), strict=True)))
+        return row_dicts(dict(zip(data, arrays_of(data, where), strict=True)))
     if not isinstance(data, tuple | list) or len(data) not in (2, 3):
         return data
     first, *others = data

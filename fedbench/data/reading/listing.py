@@ -65,7 +65,7 @@ def refuse_empty(folder: Path) -> list[Path]:
     raise ConfigError(f"{folder}: no images in it ({', '.join(sorted(SUFFIXES))})")
 
 
-def check_folders(path: Path, known: tuple[str, ...], what: str = "class") -> None:
+def require_folders(path: Path, known: tuple[str, ...], what: str = "class") -> None:
     """Raises ConfigError if folders are missing."""
     found = [folder.name for folder in subfolders(path)]
     if absent := sorted({*known} - {*found}):

@@ -24,8 +24,6 @@ DEPTH = 3
 """Folders below the one named in which an import looks for a set."""
 STAMP = "complete"
 """Written last into a stored set; its time stands for all files of the set."""
-
-
 HTTP_TIMEOUT = 20.0
 """Seconds without an answer after which a download is given up."""
 CHUNK_BYTES = 2**20

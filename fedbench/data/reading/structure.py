@@ -136,7 +136,7 @@ def collated_parts(
 def rows_of(batch: Any, count: int, where: str) -> list[Any]:
     """The items of a batch: its structure, with one row of every array. Raises ConfigError."""
     if isinstance(batch, Mapping):
-        return items_of({key: rows_of(own, count, where) for key, own in batch.items()})
+        return row_dicts({key: rows_of(own, count, where) for key, own in batch.items()})
     if isinstance(batch, tuple) or (isinstance(batch, list) and batch and not isinstance(batch[0], int | float | str)):
         return list(zip(*(rows_of(own, count, where) for own in batch), strict=True))
     try:
@@ -151,7 +151,7 @@ def rows_of(batch: Any, count: int, where: str) -> list[Any]:
     return rows
 
 
-def items_of(columns: Mapping[str, Iterable[Any]]) -> list[dict[str, Any]]:
+def row_dicts(columns: Mapping[str, Iterable[Any]]) -> list[dict[str, Any]]:
     """A dict for each row of these columns."""
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
@@ -160,7 +160,7 @@ def pad_items(items: list[Any], label: str | None) -> list[Any]:
     """The items with every array filled up with zeros to the longest; sequences as targets with -100."""
     first = items[0]
     if isinstance(first, Mapping):
-        return items_of({key: _pad([item[key] for item in items], PADDED_TARGET * (key == label)) for key in first})
+        return row_dicts({key: _pad([item[key] for item in items], PADDED_TARGET * (key == label)) for key in first})
     columns = (_pad([*own], PADDED_TARGET * (place == 1)) for place, own in enumerate(zip(*items, strict=True)))
     return list(zip(*columns, strict=True))
 
@@ -168,7 +168,7 @@ def pad_items(items: list[Any], label: str | None) -> list[Any]:
 def _pad(values: list[Any], filler: int) -> list[Any]:
     first = values[0]
     if isinstance(first, Mapping):
-        return items_of({key: _pad([value[key] for value in values], filler) for key in first})
+        return row_dicts({key: _pad([value[key] for value in values], filler) for key in first})
     if isinstance(first, tuple) and is_structure(first):
         return list(zip(*(_pad(list(own), filler) for own in zip(*values, strict=True)), strict=True))
     if not is_array(first) or isinstance(first, Image.Image):

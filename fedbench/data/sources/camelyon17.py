@@ -50,7 +50,7 @@ def read(name: str, folder: Path, options: Options) -> Content:
     table = read_metadata(folder / "metadata.csv")
     hospitals = sorted(set(table["center"]))
     items: dict[str, list[Item]] = {"train": [], "val": [], "test": [], "": []}
-    for part, row in zip(parts_of(table, options.parts == "slides"), table.itertuples(), strict=True):
+    for part, row in zip(part_of_patches(table, options.parts == "slides"), table.itertuples(), strict=True):
         node = f"patient_{row.patient}_node_{row.node}"
         file = folder / "patches" / node / f"patch_{node}_x_{row.x_coord}_y_{row.y_coord}.png"
         label = checked_label(row.tumor, len(CLASSES), f"{folder / 'metadata.csv'}, {file.name}")
@@ -69,7 +69,7 @@ def read_metadata(file: Path) -> pd.DataFrame:
     return table
 
 
-def parts_of(table: pd.DataFrame, by_slide: bool) -> np.ndarray:
+def part_of_patches(table: pd.DataFrame, by_slide: bool) -> np.ndarray:
     """The part of each patch, by its slide's place among those of its hospital or as in WILDS; empty: left out."""
     if by_slide:
         slides = table.groupby("center")["slide"].unique()

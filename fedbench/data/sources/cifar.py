@@ -2,32 +2,25 @@
 
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from fedbench.config import Section
 from fedbench.data.cache import Content
-from fedbench.data.reading.arrays import array_content
+from fedbench.data.reading.arrays import array_content, torchvision_dataset
 from fedbench.data.reading.published import EXAMPLES, Constants, Download, Extent, PublishedSet
 
 Options = Section
 CIFAR10 = Constants((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616), EXAMPLES)
 
 
-def torchvision_class(name: str) -> Any:
-    from torchvision import datasets
-
-    return getattr(datasets, name.upper())
-
-
 def cifar_downloads(name: str) -> tuple[Download, ...]:
-    kind = torchvision_class(name)
+    kind = torchvision_dataset(name.upper())
     return (Download((kind.url,), kind.tgz_md5),)
 
 
 def cifar_sums(name: str) -> dict[str, str]:
-    kind = torchvision_class(name)
+    kind = torchvision_dataset(name.upper())
     return dict((*kind.train_list, *kind.test_list, (kind.meta["filename"], kind.meta["md5"])))
 
 
@@ -57,7 +50,7 @@ PUBLISHED = {
 
 def read(name: str, folder: Path, options: Options) -> Content:
     """CIFAR-100 has its 100 fine classes. Every file has the published checksum, so nothing else is checked."""
-    kind = torchvision_class(name)
+    kind = torchvision_dataset(name.upper())
     here = type(kind.__name__, (kind,), {"base_folder": folder.name})
     train, test = (here(folder.parent, train=train) for train in (True, False))
     parts = [(part.data, np.array(part.targets, np.int64)) for part in (train, test)]

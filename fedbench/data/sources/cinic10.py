@@ -10,7 +10,7 @@ from pydantic import Field
 from fedbench.config import Section
 from fedbench.data.cache import Content
 from fedbench.data.reading.images import Item
-from fedbench.data.reading.listing import check_folders, listed_content, nonempty_images
+from fedbench.data.reading.listing import listed_content, nonempty_images, require_folders
 from fedbench.data.reading.published import Constants, Download, Extent, PublishedSet
 from fedbench.data.sources.cifar10c import CIFAR10_CLASSES
 
@@ -42,7 +42,7 @@ def read(name: str, folder: Path, options: Options) -> Content:
 
 def listed_items(part: Path) -> list[Item]:
     """The images of a part by class. Raises ConfigError."""
-    check_folders(part, CIFAR10_CLASSES)
+    require_folders(part, CIFAR10_CLASSES)
     return [
         Item(file, label, str(file), CINIC_DOMAINS.index("cifar10" if file.name.startswith("cifar10-") else "imagenet"))
         for label, name in enumerate(CIFAR10_CLASSES)

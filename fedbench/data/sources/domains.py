@@ -16,12 +16,12 @@ from fedbench.data.reading.images import Item
 from fedbench.data.reading.listing import (
     ListedImage,
     SeenFiles,
-    check_folders,
     listed_content,
     nonempty_images,
     path_below,
     read_columns,
     read_list,
+    require_folders,
 )
 from fedbench.data.reading.parts import is_test_row
 from fedbench.data.reading.published import Download, Extent, PublishedSet
@@ -108,7 +108,7 @@ class Options(Section):
     )
 
 
-def published_as(name: str, train: int, below: tuple[str, ...], size: str, origin: str = "") -> PublishedSet:
+def domain_set(name: str, train: int, below: tuple[str, ...], size: str, origin: str = "") -> PublishedSet:
     layout, files = LAYOUTS[name], DOMAINNET_FILES if name == "domainnet10" else {}
     side = layout.size or 227  # of PACS
     return PublishedSet(
@@ -125,15 +125,15 @@ def published_as(name: str, train: int, below: tuple[str, ...], size: str, origi
 
 
 PUBLISHED = {
-    "office-caltech10": published_as(
+    "office-caltech10": domain_set(
         "office-caltech10",
         2_025,
         ("office_caltech_10", "office_caltech_10_dataset/office_caltech_10"),
         "2,533 images",
         "get the images of Gong et al. (2012) or of FedBN's benchmark (folders amazon, caltech, dslr, webcam)",
     ),
-    "domainnet10": published_as("domainnet10", 18_000, ("DomainNet", "domainnet"), "16 GB, of which ten classes stay"),
-    "pacs": published_as(
+    "domainnet10": domain_set("domainnet10", 18_000, ("DomainNet", "domainnet"), "16 GB, of which ten classes stay"),
+    "pacs": domain_set(
         "pacs", 8_000, ("PACS", "kfold", "PACS/kfold"), "9,991 images, 0.17 GB", "get the images of Li et al. (2017)"
     ),
 }
@@ -141,7 +141,7 @@ PUBLISHED = {
 
 def read(name: str, folder: Path, options: Options) -> Content:
     layout = LAYOUTS[name]
-    check_folders(folder, layout.domains, "domain")
+    require_folders(folder, layout.domains, "domain")
     warnings: tuple[str, ...] = ()
     if (folder / SPLITS_FILE).is_file():
         parts = by_table(folder, layout)
@@ -161,7 +161,7 @@ def read(name: str, folder: Path, options: Options) -> Content:
 def by_turns(folder: Path, layout: FolderLayout) -> TwoParts:
     parts: TwoParts = ([], [])
     for domain, place in enumerate(layout.domains):
-        check_folders(folder / place, layout.classes)
+        require_folders(folder / place, layout.classes)
         for label, name in enumerate(layout.classes):
             for index, file in enumerate(nonempty_images(folder / place / name)):
                 parts[is_test_row(index)].append(Item(file, label, str(file), domain))

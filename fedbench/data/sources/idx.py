@@ -4,28 +4,23 @@ import gzip
 from functools import partial
 from math import prod
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from fedbench.config import Section
 from fedbench.data.cache import Content
-from fedbench.data.reading.arrays import array_content, checked_labels, refuse_damage
+from fedbench.data.reading.arrays import array_content, checked_labels, refuse_damage, torchvision_dataset
 from fedbench.data.reading.published import EXAMPLES, Constants, Download, Extent, PublishedSet, entries
 from fedbench.errors import ConfigError
 
 Options = Section
 LARGEST_SIDE = 4096
-
-
-def torchvision_class(name: str) -> Any:
-    from torchvision import datasets
-
-    return getattr(datasets, {"mnist": "MNIST", "fmnist": "FashionMNIST", "emnist": "EMNIST"}[name])
+TORCHVISION = {"mnist": "MNIST", "fmnist": "FashionMNIST", "emnist": "EMNIST"}
+"""Their names in torchvision."""
 
 
 def idx_downloads(name: str) -> tuple[Download, ...]:
-    kind = torchvision_class(name)
+    kind = torchvision_dataset(TORCHVISION[name])
     if name == "emnist":
         return (Download((kind.url,), kind.md5),)
     return tuple(Download(tuple(mirror + file for mirror in kind.mirrors), md5) for file, md5 in kind.resources)
@@ -68,7 +63,7 @@ PUBLISHED = {
 
 def read(name: str, folder: Path, options: Options) -> Content:
     """EMNIST's images are rotated upright. Raises ConfigError."""
-    kind = torchvision_class(name)
+    kind = torchvision_dataset(TORCHVISION[name])
     known = kind.classes_split_dict["byclass"] if name == "emnist" else [text.split(" - ")[0] for text in kind.classes]
     train_images, train_labels, test_images, test_labels = entries(PUBLISHED[name], folder)
     parts = []

@@ -21,7 +21,7 @@ class Options(Section):
     join_val: bool = Field(True, description="add the published validation part to the training part")
 
 
-def published_as(file: str, train: int, size: str, md5: str) -> PublishedSet:
+def organ_set(file: str, train: int, size: str, md5: str) -> PublishedSet:
     return PublishedSet(
         Extent(train, (1, 28, 28), len(ORGANS)),
         (file,),
@@ -33,8 +33,8 @@ def published_as(file: str, train: int, size: str, md5: str) -> PublishedSet:
 
 
 PUBLISHED = {
-    "organamnist": published_as("organamnist.npz", 34_561, "38 MB", "68e3f8846a6bd62f0c9bf841c0d9eacc"),
-    "organcmnist": published_as("organcmnist.npz", 12_975, "16 MB", "b9ceb9546e10131b32923c5bbeaea2b1"),
+    "organamnist": organ_set("organamnist.npz", 34_561, "38 MB", "68e3f8846a6bd62f0c9bf841c0d9eacc"),
+    "organcmnist": organ_set("organcmnist.npz", 12_975, "16 MB", "b9ceb9546e10131b32923c5bbeaea2b1"),
 }
 
 

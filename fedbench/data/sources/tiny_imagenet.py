@@ -9,11 +9,11 @@ from fedbench.data.cache import Content
 from fedbench.data.reading.images import Item
 from fedbench.data.reading.listing import (
     SeenFiles,
-    check_folders,
     listed_content,
     nonempty_images,
     path_below,
     read_list,
+    require_folders,
 )
 from fedbench.data.reading.published import EXAMPLES, Constants, Download, Extent, PublishedSet
 from fedbench.errors import ConfigError
@@ -48,7 +48,7 @@ def read(name: str, folder: Path, options: Options) -> Content:
 
 
 def train_items(folder: Path, numbers: tuple[str, ...]) -> list[Item]:
-    check_folders(folder / "train", numbers)
+    require_folders(folder / "train", numbers)
     return [
         Item(file, label, str(file))
         for label, number in enumerate(numbers)

@@ -7,12 +7,12 @@ import pytest
 from fedbench.config import DataConfig
 from fedbench.data.reading.listing import (
     SeenFiles,
-    check_folders,
     images_in,
     nonempty_images,
     path_below,
     path_in_name,
     read_list,
+    require_folders,
     subfolders,
 )
 from fedbench.errors import ConfigError
@@ -48,9 +48,9 @@ def test_a_folder_without_images_is_refused(folder):
 
 def test_missing_classes_are_named(folder):
     (folder / "in" / "dogs").mkdir(parents=True)
-    check_folders(folder / "in", ("dogs",))
+    require_folders(folder / "in", ("dogs",))
     with pytest.raises(ConfigError, match="no folder for class cats; it has dogs"):
-        check_folders(folder / "in", ("cats", "dogs"))
+        require_folders(folder / "in", ("cats", "dogs"))
 
 
 def test_rows_of_a_list_know_where_they_stand(folder):
