@@ -120,7 +120,7 @@ def select_rows(rows: Mapping[str, Row], only: Sequence[str]) -> list[Row]:
         return list(rows.values())
     for name in only:
         if name not in rows:
-            raise ConfigError(f"--only {name}: unknown row; {nearest(name, rows)}, or all of {', '.join(rows)}")
+            raise ConfigError(f"--only {name}: unknown row; {nearest(name, rows)}")
     return [rows[name] for name in dict.fromkeys(only)]
 
 
