@@ -16,6 +16,7 @@ from fedbench.aggregation.aggregator import Hook, combine_by, mean_suffices
 from fedbench.aggregation.means import normalise, weighted_mean
 from fedbench.config import Section, TrainConfig
 from fedbench.engine.fit import AMOUNT, Move
+from fedbench.engine.private_loop import refuse_method
 from fedbench.errors import ConfigError, RunError, place_of_code
 from fedbench.methods.client import Client, Predictor, PrivateState
 from fedbench.methods.messages import Field as MessageField
@@ -96,8 +97,7 @@ class Method(Generic[OptionsT, StateT, ServerT]):
     common_shapes.
 
     Traits, each with its default and, in parentheses, its readers: needs, after_fit, optimizer, also_sends, trainers,
-    makes_steps, encodes_params, also_learns, and two marks of hooks, `uses_aggregator` (aggregate) and
-    `mean_suffices` (aggregate and weights).
+    makes_steps; and two marks of hooks, `uses_aggregator` (aggregate) and `mean_suffices` (aggregate and weights).
     """
 
     about: ClassVar[About] = About("")
@@ -145,16 +145,6 @@ class Method(Generic[OptionsT, StateT, ServerT]):
         """Whether it takes its own steps, by `Client.training`, which other engines cannot (resolve, warnings)."""
         return False
 
-    @classmethod
-    def encodes_params(cls, options: OptionsT) -> bool:
-        """Whether clients upload their parameters in a shorter form, as Encoded (compression, privacy)."""
-        return False
-
-    @classmethod
-    def also_learns(cls, options: OptionsT) -> str:
-        """By what clients learn from samples, beside gradients of the module's loss in `client.fit` (privacy)."""
-        return ""
-
     def __init__(self, options: OptionsT, context: Context) -> None:
         self.options, self.context = options, context
         private, frozen = self.private(context.layout), self.frozen(context.layout)
@@ -189,6 +179,18 @@ class Method(Generic[OptionsT, StateT, ServerT]):
             raise ConfigError(
                 f"partition.new_clients: {type(self).__name__} has no rule for clients that join later: {why}; leave "
                 "it out"
+            )
+
+    def refuse_private_steps(self, learns_by: str) -> None:
+        """For `check`: raises ConfigError if gradients are made private, but clients also learn by something else."""
+        if self.context.private_steps:
+            refuse_method(type(self).__name__, f"also learns by {learns_by}")
+
+    def refuse_changed_uploads(self) -> None:
+        """For `check`: raises ConfigError if uploads are changed on their way, which encoded parameters do not bear."""
+        if key := self.context.changes_uploads:
+            raise ConfigError(
+                f"{key}: {type(self).__name__} encodes its parameters itself; leave it out, or compare other methods"
             )
 
     @classmethod

@@ -162,14 +162,11 @@ class CoPFL(Method["CoPFL.Options", "CoPFL.State", "CoPFL.Server"]):
         return options.moments == "shared"
 
     @classmethod
-    def encodes_params(cls, options: Options) -> bool:
-        return True
-
-    @classmethod
     def steps(cls, options: Options, train: TrainConfig, samples: int, public: int) -> int:
         return 2 * super().steps(options, train, samples, public)
 
     def check(self) -> Iterator[str]:
+        self.refuse_changed_uploads()
         train = self.context.train
         if not (train.steps or train.epochs):
             raise ConfigError("train.epochs = 0: co-pfl trains at least 1 epoch in each of its two phases")

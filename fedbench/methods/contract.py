@@ -43,7 +43,7 @@ RETURNS: dict[str, tuple[tuple[type, ...], str]] = {
 """The return types of each hook, and their words."""
 OTHER_HOOKS = {
     *("private", "frozen", "begin", "check", "weights", "steps", "adapt_model", "common_shapes"),
-    *("trainers", "makes_steps", "encodes_params"),
+    *("trainers", "makes_steps"),
 }
 TRAITS = {"after_fit": ("fit", "after_agg", "global"), "optimizer": ("run", "own", "plain")}
 TRAINERS = ("drawn", "all", "pooled")
@@ -56,6 +56,8 @@ FORMER = {
     "plain_steps": 'optimizer = "plain"',
     "own_optimizer": 'optimizer = "own"',
     "trains": "the class method trainers(cls, options)",
+    "encodes_params": "self.refuse_changed_uploads() in check()",
+    "also_learns": "self.refuse_private_steps(learns_by) in check()",
     "has_global": "the hook global_model(self, server, initial)",
     "averages": "@uses_aggregator of fedbench.methods.base above aggregate",
     "mean_suffices": "@mean_suffices of fedbench.aggregation.aggregator above aggregate, and above weights",
@@ -178,7 +180,10 @@ def check_shapes(found: Any, like: Weights, method: Method, hook: str) -> Any:
 
 
 def check_fit(upload: Upload, client: Client, method: Method) -> None:
-    """Raises RunError if the client, model or traces of an upload, or the client's state, are invalid."""
+    """Raises RunError if the client, model or traces of an upload, or the client's state, are invalid.
+
+    ConfigError if uploads are changed on their way and this one cannot be.
+    """
     if not isinstance(client.state, PrivateState):
         what = type_in_words(client.state)
         raise hook_error(method, "train", f"puts {what} in place of client.state: assign to its fields instead")
@@ -192,6 +197,16 @@ def check_fit(upload: Upload, client: Client, method: Method) -> None:
     for name, value in upload.traces.items():
         if not isinstance(value, Real):
             raise hook_error(method, "train", f"must trace numbers: {name} is {type_in_words(value)}, write float(...)")
+    if method.context.changes_uploads and _encodes_params(upload, client):
+        method.refuse_changed_uploads()
+
+
+def _encodes_params(upload: Upload, client: Client) -> bool:
+    """Whether an upload has parameters, but not whole ones like those that the client received."""
+    sent, received = upload.tensors.get("params"), client.message.tensors.get("params")
+    if sent is None or not upload.sizes["params"]:
+        return False
+    return upload.sizes["params"] != sent.nbytes or received is None or received.shape != sent.shape
 
 
 @contextmanager

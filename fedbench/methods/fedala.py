@@ -64,11 +64,8 @@ class FedALA(Method["FedALA.Options", "FedALA.State"]):
         local: Tensor | None = None
         ratios: Tensor | None = None
 
-    @classmethod
-    def also_learns(cls, options: Options) -> str:
-        return "gradients of the weights by which a client mixes models"
-
     def check(self) -> tuple[str, ...]:
+        self.refuse_private_steps("gradients of the weights by which a client mixes models")
         known = len({owner(slot) for slot in self.context.layout.params})
         if self.options.num_layers > known:
             raise ConfigError(

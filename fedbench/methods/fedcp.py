@@ -14,6 +14,7 @@ Where we decide:
 - Both heads' biases are added, as in the code. Incomplete batches are kept.
 """
 
+from collections.abc import Iterable
 from copy import deepcopy
 from functools import cached_property, partial
 from typing import Any, Literal
@@ -59,16 +60,16 @@ class FedCP(Method["FedCP.Options"]):
     needs = frozenset({"head", "classes"})
 
     @classmethod
-    def also_learns(cls, options: Options) -> str:
-        return "a loss with its policy"
-
-    @classmethod
     def adapt_model(cls, module: nn.Module, layout: Layout, options: Options, facts: ModelFacts) -> None:
         features = layout.linear_head()[0].shape[1]
         if options.policy_form != "personal":
             head = deepcopy(module.get_submodule(layout.head_name or ""))
             policy = Policy(features, head, options.tau, options.policy_form == "gumbel", facts.seed)
             add_before_head(module, layout, POLICY, policy)
+
+    def check(self) -> Iterable[str]:
+        self.refuse_private_steps("a loss with its policy")
+        return ()
 
     @property
     def has_policy(self) -> bool:

@@ -63,14 +63,11 @@ class FedDBE(ExtraPass["FedDBE.Options", PrivateState, "FedDBE.Server"]):
     needs = frozenset({"head"})
 
     @classmethod
-    def also_learns(cls, options: Options) -> str:
-        return "a loss with its memory of features"
-
-    @classmethod
     def adapt_model(cls, module: nn.Module, layout: Layout, options: Options, facts: ModelFacts) -> None:
         add_before_head(module, layout, MEMORY, BiasMemory(layout.linear_head()[0].shape[1]))
 
     def check(self) -> Iterable[str]:
+        self.refuse_private_steps("a loss with its memory of features")
         if self.context.train.optimizer not in ("auto", "sgd"):
             raise ConfigError(
                 f"train.optimizer = {self.context.train.optimizer}: the private vector makes plain steps beside those "

@@ -88,14 +88,11 @@ class FedDPA(Method["FedDPA.Options", "FedDPA.State"]):
         local: Tensor | None = None
 
     @classmethod
-    def also_learns(cls, options: Options) -> str:
-        return "squared gradients of single samples"
-
-    @classmethod
     def steps(cls, options: Options, train: TrainConfig, samples: int, public: int) -> int:
         return super().steps(options, train, samples, public) * (2 if options.training == "alternate" else 1)
 
     def check(self) -> Iterator[str]:
+        self.refuse_private_steps("squared gradients of single samples")
         options = self.options
         if options.threshold < 0 and (options.threshold != -1 or options.threshold_mode == "quantile"):
             raise ConfigError(

@@ -20,6 +20,7 @@ Where we decide:
   has missed, or the whole mentee where that is shorter; so does one that takes part for the first time.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -85,13 +86,10 @@ class FedKD(Method["FedKD.Options", PrivateState, "FedKD.Server"]):
             add_beside(module, PROJECTION, projection := nn.Linear(widths[1], widths[0], bias=False))
             draw_linear(projection, torch.Generator().manual_seed(facts.seed))
 
-    @classmethod
-    def encodes_params(cls, options: Options) -> bool:
-        return True
-
-    @classmethod
-    def also_learns(cls, options: Options) -> str:
-        return "predictions of another model"
+    def check(self) -> Iterable[str]:
+        self.refuse_private_steps("predictions of another model")
+        self.refuse_changed_uploads()
+        return ()
 
     def private(self, layout: Layout) -> Masks:
         return ~layout.under([MENTEE])

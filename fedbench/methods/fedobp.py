@@ -87,12 +87,10 @@ class FedOBP(Method["FedOBP.Options", "FedOBP.State"]):
         moved: Tensor | None = None
         ema: Tensor | None = None
 
-    @classmethod
-    def also_learns(cls, options: Options) -> str:
-        return "gradients of samples, by which entries are chosen" if options.score not in ("obp", "gradient") else ""
-
     def check(self) -> Iterator[str]:
         options = self.options
+        if options.score not in ("obp", "gradient"):
+            self.refuse_private_steps("gradients of samples, by which entries are chosen")
         if options.scope == "head":
             self.context.layout.mask("head")
         if options.include_buffers and (options.scope != "all" or options.buffers != "average"):

@@ -58,11 +58,9 @@ class FedPHP(Method["FedPHP.Options", "FedPHP.State"]):
         inherited: Weights | None = None
         participations: int = 0
 
-    @classmethod
-    def also_learns(cls, options: Options) -> str:
-        return "a loss with the inherited model" if options.lam else ""
-
     def check(self) -> Iterable[str]:
+        if self.options.lam:
+            self.refuse_private_steps("a loss with the inherited model")
         for name, value in (("transfer", "kd"), ("predictor", "ensemble")):
             if getattr(self.options, name) == value and not self.context.classes:
                 raise ConfigError(f"method.{name} = '{value}': works on class scores, and the targets are numbers")

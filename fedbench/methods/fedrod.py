@@ -58,10 +58,6 @@ class FedRoD(Method["FedRoD.Options"]):
     needs = frozenset({"head", "classes"})
 
     @classmethod
-    def also_learns(cls, options: Options) -> str:
-        return "losses of its own"
-
-    @classmethod
     def adapt_model(cls, module: nn.Module, layout: Layout, options: Options, facts: ModelFacts) -> None:
         head = deepcopy(module.get_submodule(layout.head_name or ""))
         if options.personal_init == "zero":
@@ -74,6 +70,7 @@ class FedRoD(Method["FedRoD.Options"]):
         return super().steps(options, train, samples, public) * (2 if options.personal_training == "after" else 1)
 
     def check(self) -> Iterable[str]:
+        self.refuse_private_steps("losses of its own")
         self.context.layout.linear_head()
         return ()
 

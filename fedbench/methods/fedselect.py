@@ -101,14 +101,11 @@ class FedSelect(Method["FedSelect.Options", "FedSelect.State"]):
         reference: Tensor | None = None
 
     @classmethod
-    def encodes_params(cls, options: Options) -> bool:
-        return True
-
-    @classmethod
     def steps(cls, options: Options, train: TrainConfig, samples: int, public: int) -> int:
         return 2 * super().steps(options, train, samples, public)
 
     def check(self) -> tuple[str, ...]:
+        self.refuse_changed_uploads()
         train = self.context.train
         if train.optimizer != "sgd":
             raise ConfigError(f"train.optimizer = '{train.optimizer}': fedselect is defined for sgd only; leave it out")

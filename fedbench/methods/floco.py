@@ -89,10 +89,6 @@ class Floco(ExtraPass["Floco.Options", "Floco.State", "Floco.Server"]):
     needs = frozenset({"head"})
 
     @classmethod
-    def also_learns(cls, options: Options) -> str:
-        return "the loss at random points of a simplex" if options.alpha_sampling == "random" else ""
-
-    @classmethod
     def adapt_model(cls, module: nn.Module, layout: Layout, options: Options, facts: ModelFacts) -> None:
         mix_head(module, layout, options.endpoints, options.endpoint_init, facts.seed)
 
@@ -102,6 +98,8 @@ class Floco(ExtraPass["Floco.Options", "Floco.State", "Floco.Server"]):
 
     def check(self) -> Iterator[str]:
         tau, endpoints, clients = self.options.tau, self.options.endpoints, self.context.clients
+        if self.options.alpha_sampling == "random":
+            self.refuse_private_steps("the loss at random points of a simplex")
         if tau is not None and clients < endpoints:
             raise ConfigError(
                 f"method.endpoints = {endpoints}: the projection needs as many clients as endpoints and there "

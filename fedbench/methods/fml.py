@@ -14,6 +14,7 @@ Where we decide:
 - The own model is what is evaluated. It has the loss of its training_step, the meme model that of the task.
 """
 
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -60,9 +61,9 @@ class FML(Method["FML.Options"]):
     def adapt_model(cls, module: nn.Module, layout: Layout, options: Options, facts: ModelFacts) -> None:
         add_beside(module, MEME, facts.another(options.shared_model))
 
-    @classmethod
-    def also_learns(cls, options: Options) -> str:
-        return "predictions of another model"
+    def check(self) -> Iterable[str]:
+        self.refuse_private_steps("predictions of another model")
+        return ()
 
     def private(self, layout: Layout) -> Masks:
         return ~layout.under([MEME])

@@ -15,6 +15,7 @@ Where we decide:
 - The valve ends with a ReLU, so features below 0 lose their sign, as in the code.
 """
 
+from collections.abc import Iterable
 from functools import cached_property, partial
 from typing import Any, Literal
 
@@ -59,13 +60,13 @@ class GPFL(Method["GPFL.Options"]):
     needs = frozenset({"head", "classes"})
 
     @classmethod
-    def also_learns(cls, options: Options) -> str:
-        return "losses of its own"
-
-    @classmethod
     def adapt_model(cls, module: nn.Module, layout: Layout, options: Options, facts: ModelFacts) -> None:
         classes, features = layout.linear_head()[0].shape
         add_before_head(module, layout, GUIDE, Guide(classes, features, options.cov, facts.seed))
+
+    def check(self) -> Iterable[str]:
+        self.refuse_private_steps("losses of its own")
+        return ()
 
     def private(self, layout: Layout) -> Masks:
         return layout.masks("head")

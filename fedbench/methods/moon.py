@@ -12,6 +12,7 @@ Where we decide:
 - The frozen models' features are computed once a round, for all images; where batches are augmented, for each as it is.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -52,16 +53,16 @@ class MOON(Method["MOON.Options", "MOON.State"]):
     needs = frozenset({"head"})
 
     @classmethod
-    def also_learns(cls, options: Options) -> str:
-        return "a contrastive loss"
-
-    @classmethod
     def adapt_model(cls, module: nn.Module, layout: Layout, options: Options, facts: ModelFacts) -> None:
         if options.projection:
             with seeds.preserved_torch_stream():
                 seeds.seed_torch(seeds.derive(facts.seed, "projection"))
                 width = head_of_width(module, layout, options.projection)
                 add_before_head(module, layout, "projection", Projection(width, options.projection))
+
+    def check(self) -> Iterable[str]:
+        self.refuse_private_steps("a contrastive loss")
+        return ()
 
     def train(self, client: Client[State], received: Weights) -> Upload:
         previous, loss, learner = client.state.previous, None, client.learner

@@ -86,10 +86,6 @@ class PFedGate(Method["PFedGate.Options", "PFedGate.State"]):
         return options.gate
 
     @classmethod
-    def encodes_params(cls, options: Options) -> bool:
-        return isinstance(options.sparsity, list) or options.sparsity < 1
-
-    @classmethod
     def steps(cls, options: Options, train: TrainConfig, samples: int, public: int) -> int:
         if not options.gate:
             return super().steps(options, train, samples, public)
@@ -102,6 +98,8 @@ class PFedGate(Method["PFedGate.Options", "PFedGate.State"]):
             self.refuse_newcomers("method.sparsity lists one share for each client")
         if len(listed) != clients:
             raise ConfigError(f"method.sparsity lists {len(listed)} shares for {clients} clients: one for each")
+        if min(listed) < 1:
+            self.refuse_changed_uploads()
         if min(listed) < 1 and options.blocks_per_tensor < 2:
             raise ConfigError(
                 "method.sparsity < 1 with method.blocks_per_tensor = 1 could drop a whole layer: cut tensors into 2 "

@@ -122,6 +122,14 @@ def private_steps(config: Config) -> PrivateSteps | None:
     return PrivateSteps(asked.clip, asked.noise, config.method.name)
 
 
+def changes_of_uploads(config: Config) -> str:
+    """The setting that changes uploads on their way, with its value; empty if there is none."""
+    if config.compression.name != "none":
+        return f"compression.name = {config.compression.name}"
+    asked = config.privacy
+    return f"privacy.clip = {asked.clip:g}" if asked.clip is not None and asked.level == "client" else ""
+
+
 def build_model(run: ResolvedRun) -> LightningModule:
     """A new module for the data of a run. Raises ConfigError."""
     config, dataset = run.config, run.dataset
@@ -176,6 +184,8 @@ def make_context(run: ResolvedRun, partition: Partition, seed: int, learner: Lea
         newcomers=len(partition.newcomers),
         samples=run.dataset.kind,
         looks_again=learner.looks_again,
+        private_steps=private_steps(config) is not None,
+        changes_uploads=changes_of_uploads(config),
         aggregator=run.aggregator,
         draw=cache(partial(drawn_model, run, str(learner.device))),
         grade=_grade(run.dataset, partition),

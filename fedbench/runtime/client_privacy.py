@@ -35,11 +35,6 @@ def check_client_privacy(config: Config, method: Method) -> None:
             f"privacy.clip = {asked.clip:g}: clients of {name} also send {method.also_sends}, which has no noise; "
             "leave it out, or compare other methods"
         )
-    if method.encodes_params(method.options):
-        raise ConfigError(
-            f"privacy.clip = {asked.clip:g}: {name} encodes its parameters itself, and noise would undo that; leave it "
-            "out, or compare other methods"
-        )
     if method.shared_buffers.size:
         raise ConfigError(
             f"privacy.clip = {asked.clip:g}: clients also send running statistics, which have no noise; set "

@@ -8,7 +8,6 @@ largest entry instead of the norm). `mask` sends entries that a shared random st
 """
 
 from math import ceil
-from typing import NoReturn
 
 import torch
 from torch import Tensor
@@ -24,29 +23,23 @@ INDEX_BYTES = 4
 
 
 def check_compression(asked: CompressionConfig, method: Method, name: str) -> None:
-    """Raises ConfigError for a method whose clients send no parameters, but something else, or encoded ones."""
-    if asked.name == "none":
-        return
-    if method.encodes_params(method.options):
-        refuse_encoded(asked, name)
-    if not method.shared_params.size and method.also_sends:
+    """Raises ConfigError for a method whose clients send no parameters, but something else."""
+    if asked.name != "none" and not method.shared_params.size and method.also_sends:
         raise ConfigError(
             f"compression.name = {asked.name}: clients of {name} send {method.also_sends} and no parameters to "
             "compress; leave it out, or compare other methods"
         )
 
 
-def compress_upload(upload: Upload, client: Client, asked: CompressionConfig, method: str) -> None:
+def compress_upload(upload: Upload, client: Client, asked: CompressionConfig) -> None:
     """Replace the parameters of an upload by what arrives of them, and their bytes by those that are sent.
 
-    With error feedback the client keeps what was left out. Raises ConfigError if the method has shortened them itself.
+    With error feedback the client keeps what was left out.
     """
     params = upload.tensors.get("params")
-    if params is None or not upload.sizes["params"]:
+    if asked.name == "none" or params is None or not upload.sizes["params"]:
         return
-    received = client.message.tensors.get("params")
-    if upload.sizes["params"] != params.nbytes or received is None or received.shape != params.shape:
-        refuse_encoded(asked, method)
+    received = client.message.params
     update = params - received
     keeps = asked.name == "topk" and asked.feedback
     if keeps and client.state.residual is not None:
@@ -55,13 +48,6 @@ def compress_upload(upload: Upload, client: Client, asked: CompressionConfig, me
     if keeps:
         client.state.residual = update - sent.tensor
     upload.tensors["params"], upload.sizes["params"] = received + sent.tensor, sent.nbytes
-
-
-def refuse_encoded(asked: CompressionConfig, method: str) -> NoReturn:
-    raise ConfigError(
-        f"compression.name = {asked.name}: {method} encodes its parameters itself; leave it out, or compare other "
-        "methods"
-    )
 
 
 def compress(update: Tensor, asked: CompressionConfig, draw: torch.Generator) -> Encoded:

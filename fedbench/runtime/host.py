@@ -274,8 +274,7 @@ class Host:
             check_fit(upload, client, method)
             client.keeps_optimizers = False
             make_private(upload, client, self.config.privacy, self.context.drawn)
-            if self.config.compression.name != "none":
-                compress_upload(upload, client, self.config.compression, self.config.method.name)
+            compress_upload(upload, client, self.config.compression)
         if self._note_divergence(report, what_diverged(upload, learner)):
             return
         ledger = learner.ledger

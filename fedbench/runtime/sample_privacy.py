@@ -29,8 +29,6 @@ def check_sample_privacy(config: Config, method: Method) -> None:
         refuse_method(name, f"also sends {method.also_sends}")
     if method.makes_steps(method.options):
         refuse_method(name, "makes gradient steps of its own")
-    if by := method.also_learns(method.options):
-        refuse_method(name, f"also learns by {by}")
     if method.trainers(method.options) == "pooled":
         refuse_method(name, "trains on the pooled data")
     if method.context.layout.has_batchnorm:
