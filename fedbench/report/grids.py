@@ -1,6 +1,6 @@
 """Figures of a grid: validation score over the tuned points."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from itertools import product
 from typing import Any
@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 
 from fedbench.report.study import Study
 from fedbench.report.theme import LIGHT, SCALE, axis, figure, figure_of_rows, score_axis
-from fedbench.results.plan import Entry, point_name
+from fedbench.results.plan import Entry, is_number, point_name, text_of
 from fedbench.tasks import Metric
 
 
@@ -30,11 +30,16 @@ def grid_panels(study: Study) -> Iterator[tuple[str, go.Figure]]:
         yield "", dots(study.metric, tried, keys[0], best)
         return
     limits = _limits(study.metric, tried)
-    for values in product(*(space[key] for key in keys[2:])):
+    for values in product(*(in_order(space[key]) for key in keys[2:])):
         fixed = dict(zip(keys[2:], values, strict=True))
         inside = [entry for entry in tried if all(entry.values[k] == v for k, v in fixed.items())]
-        title = ", ".join(f"{short_name(key)} = {value}" for key, value in fixed.items())
+        title = ", ".join(f"{short_name(key)} = {text_of(value)}" for key, value in fixed.items())
         yield title, heat_map(study.metric, inside, keys[0], keys[1], space, best, limits)
+
+
+def in_order(values: Iterable[Any]) -> list[Any]:
+    """Numbers ascending, behind all else: values beyond the end of a range were tried after the others."""
+    return sorted(values, key=lambda value: (is_number(value), value if is_number(value) else 0))
 
 
 def short_name(key: str) -> str:
@@ -56,8 +61,8 @@ def heat_map(
     limits: list[float | None],
 ) -> go.Figure:
     """Validation scores per point as a heat map with values; best and failed points are marked."""
-    across, down = [str(v) for v in space[columns]], [str(v) for v in space[rows]]
-    found = {(str(entry.values[rows]), str(entry.values[columns])): entry for entry in tried}
+    across, down = ([text_of(value) for value in in_order(space[key])] for key in (columns, rows))
+    found = {(text_of(entry.values[rows]), text_of(entry.values[columns])): entry for entry in tried}
     z = [[_value(metric, found.get((row, column))) for column in across] for row in down]
     fig = figure_of_rows(96 + 54 * len(down), axis(escape(short_name(columns)), showgrid=False, type="category"))
     fig.update_yaxes(title_text=escape(short_name(rows)))
@@ -100,13 +105,15 @@ def _mark(metric: Metric, fig: go.Figure, entry: Entry, row: int, column: int, b
 
 def dots(metric: Metric, tried: Sequence[Entry], key: str, best: Sequence[str]) -> go.Figure:
     """Validation scores over the values of a single key; the best is named, failed ones are on the axis."""
+    places = in_order([entry.values[key] for entry in tried])
+    tried = sorted(tried, key=lambda entry: places.index(entry.values[key]))
     done = [entry for entry in tried if _value(metric, entry) is not None]
     values = [value for entry in done if (value := _value(metric, entry)) is not None]
     xaxis = axis(escape(short_name(key)), showgrid=False, type="category", categoryorder="array")
     fig = figure(300, xaxis=xaxis, yaxis=score_axis(metric, values or [0, 100], "validation"))
-    fig.update_layout(xaxis_categoryarray=[str(entry.values[key]) for entry in tried], margin_t=28)
+    fig.update_layout(xaxis_categoryarray=[text_of(entry.values[key]) for entry in tried], margin_t=28)
     form = "%{y:.1f}" if metric.share else "%{y:.3g}"
-    names = [str(entry.values[key]) for entry in done]
+    names = [text_of(entry.values[key]) for entry in done]
     fig.add_scatter(x=names, y=values, mode="lines+markers+text", texttemplate=form)
     fig.data[-1].update(line={"color": LIGHT["quiet"], "width": 1.5}, textposition="top center")
     colours = [LIGHT["c1" if entry.name in best else "accent"] for entry in done]

@@ -29,3 +29,18 @@ def test_any_number_of_varying_keys_has_its_picture(make_grid: Make, space: dict
         chart for name, chart in page_of(make_grid(space=space, final=False)).charts.items() if name.startswith("grid-")
     ]
     assert [chart["data"][0]["type"] for chart in found] == [kind] * panels
+
+
+def test_values_stand_in_order_also_those_tried_beyond_the_end_of_a_range(make_grid: Make) -> None:
+    space = {"method.tau": [0.3, 0.5, 0.1, 0.0], "method.beta": [None, 30.0, 5.0]}
+    (chart,) = [
+        chart for name, chart in page_of(make_grid(space=space, final=False)).charts.items() if name.startswith("grid-")
+    ]
+    assert chart["data"][0]["y"] == ["0", "0.1", "0.3", "0.5"]
+    assert chart["data"][0]["x"] == ["none", "5", "30"]
+
+
+def test_values_of_a_single_key_stand_in_order(make_grid: Make) -> None:
+    found = page_of(make_grid(space={"method.tau": [0.3, 0.5, 0.1]}, final=False)).charts
+    (chart,) = [chart for name, chart in found.items() if name.startswith("grid-")]
+    assert chart["layout"]["xaxis"]["categoryarray"] == ["0.1", "0.3", "0.5"]
