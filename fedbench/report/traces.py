@@ -1,8 +1,11 @@
 """Figures of what a method traced, read from traces.parquet.
 
-A trace is drawn by its form: NAME over rounds, NAME/LAYER as shares of layers, and NAME/NUMBER, of a client and another
-client, class or endpoint, as a matrix. Some have words of their own here, and those of fedmosaic a section.
+A trace is drawn by its form: NAME over rounds, NAME/LAYER as shares of layers, and NAME/NUMBER of a client and another
+client, class or endpoint as a matrix, of the server as a line for each number. Some have words of their own here, and
+those of fedmosaic a section.
 """
+
+from re import escape
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -12,6 +15,7 @@ from fedbench.report.parts import ChartSection, charts
 from fedbench.report.study import Study
 from fedbench.report.theme import (
     LIGHT,
+    METHOD_COLOURS,
     SCALE,
     axis,
     figure,
@@ -34,6 +38,8 @@ SHARES = {
 """Traces of masks and their labels; NAME/LAYER is the value within a layer."""
 LOCATION = "personal_location"
 """Traces named personal_location/LAYER: the share of all personal parameters that are in a layer."""
+MATRICES = ("weight", "head_weight", "mixture", "overlap", "head_sensitivity")
+"""Traces NAME/NUMBER of clients with words of their own."""
 IN_SECTION = ("lambda", "loss_private", "loss_public")
 """Traces of the section on lambda."""
 
@@ -63,7 +69,8 @@ def inside_part(study: Study) -> ChartSection:
         for trace, (name, title, upright, factor, caption) in own.items()
     )
     plain = [name for name in traces["name"].unique() if "/" not in name or name.startswith("logged/")]
-    others = sorted({*plain} - {*own, *SHARES, *IN_SECTION})
+    others = sorted({*plain} - {*own, *SHARES, *IN_SECTION, "cluster"})
+    server = traces["client"] < 0
     agreement = layer_bars(traces, "mask_agreement", "also selected by another client, %")
     weights = matrix(traces, "weight", "takes from client") or matrix(traces, "head_weight", "takes from client")
     mixture, rows = matrix(traces, "mixture", "endpoint"), matrix(traces, "head_sensitivity", "class", relative=True)
@@ -76,7 +83,13 @@ def inside_part(study: Study) -> ChartSection:
         ("weights", "Weights of other clients, %", weights, last),
         ("mixture", "Weights of the endpoints, %", mixture, last),
         ("sensitivity", "Sensitivity of the classifier's rows, % of the highest", rows, ""),
+        ("clusters", "Cluster of every client", cluster_map(traces), "First seed."),
         *over_rounds,
+        *(
+            (f"pairs-{name}", name, matrix(traces, name, "number", factor=1), last)
+            for name in numbered(traces[~server])
+        ),
+        *((f"numbers-{name}", name, number_lines(traces, name), "First seed.") for name in numbered(traces[server])),
         *((f"trace-{i}", name.removeprefix("logged/"), lines(traces, name), "") for i, name in enumerate(others)),
     )
     return ChartSection("inside", f"Inside {study.method}", made, "Mean over clients; bands: lowest to highest client.")
@@ -171,6 +184,41 @@ def lines(traces: pd.DataFrame, name: str, title: str = "", factor: float = 1) -
     return fig
 
 
+def numbered(traces: pd.DataFrame) -> list[str]:
+    """The names of traces NAME/NUMBER that have no words of their own."""
+    return sorted({*traces["name"].str.extract(r"^(.+)/\d+$")[0].dropna()} - {*MATRICES, *SHARES, LOCATION})
+
+
+def number_lines(traces: pd.DataFrame, name: str) -> go.Figure:
+    """Traces NAME/NUMBER of the server over the rounds of the first seed, a line for each number."""
+    rows = traces[(traces["seed"] == traces["seed"].min()) & traces["name"].str.fullmatch(rf"{escape(name)}/\d+")]
+    number = rows["name"].str.removeprefix(f"{name}/").astype(int)
+    table = thin_out(rows.assign(number=number).pivot_table(index="round", columns="number", values="value"))
+    fig = figure(300, xaxis=round_axis(table.index.max()), yaxis=axis("", rangemode="tozero"))
+    for place, (number, values) in enumerate(table.items()):
+        colour = LIGHT[METHOD_COLOURS[place % len(METHOD_COLOURS)]]
+        fig.add_scatter(x=table.index.tolist(), y=values.astype(object).where(values.notna(), None).tolist())
+        fig.data[-1].update(mode="lines", name=str(number), line={"color": colour, "width": 2})
+    fig.update_layout(hovermode="x unified")
+    show_legend(fig)
+    return fig
+
+
+def cluster_map(traces: pd.DataFrame) -> go.Figure | None:
+    """The cluster of every client over the rounds of the first seed, clients x rounds."""
+    rows = traces[(traces["name"] == "cluster") & (traces["seed"] == traces["seed"].min())]
+    if rows.empty:
+        return None
+    table = thin_out(rows.pivot_table(index="round", columns="client", values="value")).T
+    fig = figure_of_rows(min(560, 110 + 24 * len(table)), axis("round", showgrid=False))
+    fig.update_yaxes(title_text="client")
+    cells = table.astype(object).where(table.notna(), None).to_numpy().tolist()
+    fig.add_heatmap(x=table.columns.tolist(), y=[*map(str, table.index)], z=cells, colorscale=SCALE, ygap=1)
+    fig.data[-1].update(hovertemplate="client %{y}, round %{x}: cluster %{z:.0f}<extra></extra>", hoverongaps=False)
+    fig.data[-1].colorbar = {"title": {"text": "cluster"}, "thickness": 10, "outlinewidth": 0, "dtick": 1}
+    return fig
+
+
 def layer_bars(traces: pd.DataFrame, name: str, title: str) -> go.Figure | None:
     """The share in each layer in the last round, in %: mean over clients and seeds, in layer order."""
     rows = traces[traces["name"].str.startswith(f"{name}/")]
@@ -205,12 +253,14 @@ def layer_map(traces: pd.DataFrame) -> go.Figure | None:
     return None
 
 
-def matrix(traces: pd.DataFrame, name: str, across: str, relative: bool = False) -> go.Figure | None:
-    """Traces NAME/NUMBER of the clients in the last round of the first seed, in %: clients x numbers.
+def matrix(
+    traces: pd.DataFrame, name: str, across: str, relative: bool = False, factor: float = 100
+) -> go.Figure | None:
+    """Traces NAME/NUMBER of the clients in the last round of the first seed: clients x numbers.
 
-    relative: to the highest of each client.
+    relative: to the highest of each client. factor: 100 for shares, which are in %.
     """
-    rows = traces[traces["name"].str.startswith(f"{name}/") & (traces["client"] >= 0)]
+    rows = traces[traces["name"].str.fullmatch(rf"{escape(name)}/\d+") & (traces["client"] >= 0)]
     if rows.empty:
         return None
     rows = rows[rows["seed"] == rows["seed"].min()]
@@ -219,22 +269,23 @@ def matrix(traces: pd.DataFrame, name: str, across: str, relative: bool = False)
     table = rows.assign(other=other).pivot_table(index="client", columns="other", values="value")
     if relative:
         table = table.div(table.max(axis=1), axis=0)
-    cells = (table * 100).astype(object).where(table.notna(), None).to_numpy().tolist()
+    cells = (table * factor).astype(object).where(table.notna(), None).to_numpy().tolist()
     fig = figure_of_rows(min(560, 110 + 30 * len(cells)), axis(across, showgrid=False, type="category"))
     fig.update_yaxes(title_text="client")
-    text = "%{z:.0f}" if len(cells) <= MOST_CELLS else None
+    form, exact, unit = ("%{z:.0f}", "%{z:.1f} %", "%") if factor == 100 else ("%{z:.2g}", "%{z:.3g}", "")
+    text = form if len(cells) <= MOST_CELLS else None
     fig.add_heatmap(
         x=[*map(str, table.columns)],
         y=[*map(str, table.index)],
         z=cells,
         colorscale=SCALE,
-        colorbar=PERCENT,
+        colorbar={**PERCENT, "title": {"text": unit}},
         showscale=text is None,
         texttemplate=text,
         xgap=1,
         ygap=1,
     )
-    fig.data[-1].update(hovertemplate=f"client %{{y}}, {across} %{{x}}: %{{z:.1f}} %<extra></extra>", hoverongaps=False)
+    fig.data[-1].update(hovertemplate=f"client %{{y}}, {across} %{{x}}: {exact}<extra></extra>", hoverongaps=False)
     return fig
 
 

@@ -60,3 +60,17 @@ def test_the_accuracy_of_the_consensus_is_drawn_apart(make_run: Make) -> None:
     charts = page_of(folder).charts
     assert charts["consensus"]["data"][1]["y"] == [40.0, 80.0]
     assert "trace-0" not in charts
+
+
+def test_traces_of_clusters_are_drawn(make_run: Make) -> None:
+    folder = make_run(method="ifca")
+    rows = [(0, r, -1, f"cluster_size/{k}", r + k) for r in (1, 2) for k in (1, 2)]
+    rows += [(0, r, c, "cluster", 1.0 + (r * c) % 2) for r in (1, 2) for c in range(3)]
+    rows += [(0, 2, c, f"affinity/{o}", 0.25 * o) for c in range(3) for o in range(3) if c != o]
+    write_traces(folder, rows)
+    charts = page_of(folder).charts
+    sizes = charts["numbers-cluster_size"]["data"]
+    assert [(line["name"], line["y"]) for line in sizes] == [("1", [2, 3]), ("2", [3, 4])]
+    assert charts["clusters"]["data"][0]["z"] == [[1, 1], [2, 1], [1, 1]]
+    assert charts["pairs-affinity"]["data"][0]["z"] == [[None, 0.25, 0.5], [0, None, 0.5], [0, 0.25, None]]
+    assert "trace-0" not in charts  # the mean of numbers of clusters says nothing
