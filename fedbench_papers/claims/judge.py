@@ -127,8 +127,7 @@ def apply_rule(part: Mapping[str, Any], terms: Terms) -> Verdict:
         more = {key: inside for key, inside in part.items() if key not in PART_KEYS}
         return PROPERTIES[part["check"]](terms.arms, terms.point, **more)
     if rule == "K":
-        means = {label: verdicts.of_seeds(value(label)) for label in part["order"]}
-        return verdicts.ordered(means, part["order"], part["least"])
+        return verdicts.ordered({label: value(label) for label in part["order"]}, part["order"], part["least"])
     if rule == "M":
         return verdicts.monotone([value(term) for term in part["options"]], delta)
     if rule == "S":

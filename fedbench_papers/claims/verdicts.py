@@ -7,13 +7,14 @@ no verdict. A bound is passed if a one-sided test says so at 2.5 %; where seeds 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from math import inf
 
 import numpy as np
 import pandas as pd
 from scipy import stats
 
-from fedbench.results.contrasts import p_of
+from fedbench.results.contrasts import holm, p_of
 from fedbench.results.rotations import DIGITS
 from fedbench.results.statistics import CONFIDENCE, LEAST_SEEDS, Interval, interval
 
@@ -171,20 +172,35 @@ def open_word(difference: pd.Series, found: Interval, low: float, high: float) -
     return AGAINST if most < low or least > high else UNDECIDED
 
 
-def ordered(found: Mapping[str, Interval], published: Sequence[str], least: float) -> Verdict:
-    """Kendall's tau between the order of means and a published one, best first: `least` holds, <= 0 does not."""
-    if any(map(has_too_few, found.values())):
+def ordered(found: Mapping[str, pd.Series], published: Sequence[str], least: float) -> Verdict:
+    """Kendall's tau between the order of means and a published one, best first: `least` holds, <= 0 does not.
+
+    Nor does the published order hold if tau stays below `least` however the pairs that are not told apart stand.
+    """
+    seeds = {label: of_seeds(own) for label, own in found.items()}
+    if any(map(has_too_few, seeds.values())):
         return Verdict(UNDECIDED, note=TOO_FEW)
-    means = {label: round(own.mean, DIGITS) for label, own in found.items()}
+    means = {label: round(own.mean, DIGITS) for label, own in seeds.items()}
     ranks = [-place for place in range(len(published))]
     test = stats.kendalltau(ranks, [means[label] for label in published], alternative="greater")
     tau = float(test.statistic)
     if np.isnan(tau):
         return Verdict(UNDECIDED, note="all means are equal")
-    word = HOLDS if tau >= least - 1e-9 else FAILS if tau <= 0 else UNDECIDED
+    swapped, pairs = swapped_pairs(found, published), len(published) * (len(published) - 1) / 2
+    fails = tau <= 0 or 1 - 2 * len(swapped) / pairs < least - 1e-9
+    word = HOLDS if tau >= least - 1e-9 else FAILS if fails else UNDECIDED
     ours = sorted(published, key=lambda label: -means[label])
     note = f"tau {tau:.2f}: " + " > ".join(f"{label} {means[label]:.1f}" for label in ours)
+    if swapped:
+        note += "; surely the other way round: " + ", ".join(f"{worse} < {better}" for worse, better in swapped)
     return Verdict(word, p=float(test.pvalue), note=note)
+
+
+def swapped_pairs(found: Mapping[str, pd.Series], published: Sequence[str]) -> list[tuple[str, str]]:
+    """Pairs of labels whose first is published as better and surely worse here, after Holm's correction for all."""
+    pairs = list(combinations(published, 2))
+    adjusted = holm([p_below(of_seeds(difference(found[one], found[other])), 0.0) for one, other in pairs])
+    return [pair for pair, p in zip(pairs, adjusted, strict=True) if p <= LEVEL]
 
 
 def property_of(flags: Mapping[int, bool], least: int | None = None, note: str = "") -> Verdict:

@@ -90,7 +90,7 @@ def test_too_few_seeds_are_named_and_untested():
     assert monotone([series(1, 1), series(2, 2), series(3, 3)], 1.0).word == UNDECIDED
     assert peaked(series(1, 1), series(5, 5.1), series(2, 2), 0.5).word == UNDECIDED
     assert property_of({0: True, 1: True}).word == UNDECIDED
-    assert ordered(means(a=[5, 5], b=[4, 4], c=[3, 3], d=[2, 2], e=[1, 1]), [*"abcde"], 0.8).word == UNDECIDED
+    assert ordered(scores(a=[5, 5], b=[4, 4], c=[3, 3], d=[2, 2], e=[1, 1]), [*"abcde"], 0.8).word == UNDECIDED
 
 
 def test_what_holds_before_the_correction_only_leans():
@@ -184,19 +184,34 @@ def test_monotone_is_pages_test():
     assert monotone([series(1.0), series(2.0), series(3.0)], 1.0).word == UNDECIDED, "one seed"
 
 
-def means(**values):
-    """Intervals over seeds; a number is that of three seeds."""
-    return {label: interval(own if isinstance(own, list) else [own] * 3) for label, own in values.items()}
+def scores(**values):
+    """Scores over seeds by label; a number is that of three seeds."""
+    return {label: series(*(own if isinstance(own, list) else [own] * 3)) for label, own in values.items()}
 
 
 def test_order_of_means():
     published = ["a", "b", "c", "d", "e"]
-    assert ordered(means(a=5, b=4, c=3, d=2, e=1), published, 0.8).word == HOLDS
-    assert ordered(means(a=4, b=5, c=3, d=2, e=1), published, 0.8).word == HOLDS  # one swap of neighbours: 0.8
-    assert ordered(means(a=4, b=5, c=3, d=1, e=2), published, 0.8).word == UNDECIDED
-    assert ordered(means(a=1, b=2, c=3, d=4, e=5), published, 0.8).word == FAILS
-    assert ordered(means(a=5, b=4, c=3, d=2, e=1), published, 0.8).p == pytest.approx(1 / 120)
-    assert ordered(means(a=5, b=5, c=5), ["a", "b", "c"], 0.8).p is None, "no order"
+    assert ordered(scores(a=5, b=4, c=3, d=2, e=1), published, 0.8).word == HOLDS
+    assert ordered(scores(a=4, b=5, c=3, d=2, e=1), published, 0.8).word == HOLDS  # one swap of neighbours: 0.8
+    assert ordered(scores(a=4, b=5, c=3, d=1, e=2), published, 0.8).word == UNDECIDED
+    assert ordered(scores(a=1, b=2, c=3, d=4, e=5), published, 0.8).word == FAILS
+    assert ordered(scores(a=5, b=4, c=3, d=2, e=1), published, 0.8).p == pytest.approx(1 / 120)
+    assert ordered(scores(a=5, b=5, c=5), ["a", "b", "c"], 0.8).p is None, "no order"
+
+
+def test_a_published_order_is_refuted_by_pairs_that_are_surely_the_other_way_round():
+    """With ten pairs, two that are swapped leave tau at 0.6 at most."""
+    published, noise = ["a", "b", "c", "d", "e"], [0.0, 0.01, 0.02, -0.01, 0.03, -0.02]
+    surely = {label: [mean + (k + 1) * shift for shift in noise] for k, (label, mean) in enumerate(BEST_IS_THIRD)}
+    found = ordered(scores(**surely), published, 0.8)
+    assert found.word == FAILS
+    assert found.note.endswith("surely the other way round: a < b, a < c")
+    assert ordered(scores(**surely), published, 0.6).word == HOLDS
+    perhaps = {**surely, "a": [mean + 40 * shift for mean, shift in zip(surely["a"], noise, strict=True)]}
+    assert ordered(scores(**perhaps), published, 0.8).word == UNDECIDED
+
+
+BEST_IS_THIRD = (("a", 3.5), ("b", 4.0), ("c", 3.8), ("d", 2.0), ("e", 1.0))
 
 
 def test_properties():
