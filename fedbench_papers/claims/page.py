@@ -50,9 +50,10 @@ INTRO = (
     "decided leans towards the claim or against it if all seeds and an interval over clients say so, or if it holds "
     "before the correction only. A published order holds if Kendall's tau of the means with it is as high as the row "
     "says; it does not if tau is at most 0, or if pairs that are surely the other way round (t tests over seeds, "
-    "corrected by Holm within the part) leave tau below that. A property has no p: it holds if it is true in every seed, "
-    "or in as many as the row says. What is true by construction says that the implementation is right, nothing more. Fewer than "
-    "three seeds give no verdict. A verdict is about this setting: what does not hold does not hold here."
+    "corrected by Holm within the part) leave tau below that. A property has no p: it holds if it is true in every "
+    "seed, or in as many as the row says. What is true by construction says that the implementation is right, nothing "
+    "more. Fewer than three seeds give no verdict. A verdict is about this setting: what does not hold does not hold "
+    "here."
 )
 ARMS = "arms: accuracy after aggregation and after the fit, gradient steps per client and round"
 Tree = Mapping[str, Any]
