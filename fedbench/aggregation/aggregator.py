@@ -16,8 +16,6 @@ from fedbench.module.weights import Weights
 
 MEAN = AggregatorConfig().name
 Memory = dict[str, Any]
-
-
 Hook = TypeVar("Hook", bound=Callable[..., Any])
 
 

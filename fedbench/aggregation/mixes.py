@@ -1,9 +1,8 @@
 """Each client's weights in a mix of all clients' vectors, by solving one programme per client."""
 
 import numpy as np
+from scipy.optimize import nnls
 from threadpoolctl import threadpool_limits
-
-from fedbench.aggregation.programmes import simplex_minimum
 
 
 @threadpool_limits.wrap(limits=1, user_api="blas")  # eigenvectors depend on the number of threads
@@ -29,3 +28,33 @@ def without_small(weights: np.ndarray, eps: float) -> np.ndarray:
     """The weights above eps, scaled to sum 1."""
     kept = np.where(weights > eps, weights, 0.0)
     return kept / kept.sum()
+
+
+def simplex_minimum(matrix: np.ndarray, tolerance: float = 1e-12) -> np.ndarray:
+    """argmin of a' P a over a >= 0, sum(a) = 1, float64 `[n]`; among several, the one of least Euclidean norm.
+
+    matrix: P `[n, n]`, positive semidefinite; eigenvalues below `tolerance` of its largest entry count as 0.
+    The ray through the solution solves the non-negative least squares of [P^(1/2); 1'] a = [0; 1]. Raises
+    numpy.linalg.LinAlgError, RuntimeError or ValueError on failure.
+    """
+    values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
+    scale = np.abs(matrix).max()
+    kept = values > tolerance * scale
+    rows = np.vstack([(vectors[:, kept] * np.sqrt(values[kept] / (scale or 1))).T, np.ones(len(matrix))])
+    found, _ = nnls(rows, np.append(np.zeros(len(rows) - 1), 1.0))
+    found /= found.sum()
+    _, sizes, directions = np.linalg.svd(rows)
+    # [n, directions that change neither sum nor value]; the last row may depend on the others.
+    free = directions[np.count_nonzero(sizes > 1e-9) :].T
+    if free.size:
+        fixed = found - free @ (free.T @ found)
+        found = np.maximum(0, fixed + free @ least_distance(free, -fixed - tolerance / 10))
+    return found / found.sum()
+
+
+def least_distance(rows: np.ndarray, bounds: np.ndarray) -> np.ndarray:
+    """The shortest x with rows @ x >= bounds, if feasible (Lawson and Hanson 1974, ch. 23)."""
+    target = np.append(np.zeros(rows.shape[1]), 1.0)
+    matrix = np.vstack([rows.T, bounds])
+    residual = matrix @ nnls(matrix, target)[0] - target
+    return -residual[:-1] / residual[-1]

@@ -8,9 +8,8 @@ from torch import Tensor
 
 from fedbench.aggregation.aggregator import Aggregator, Memory, combine_by
 from fedbench.aggregation.columns import GATHERED, by_columns
-from fedbench.aggregation.rules.krum import krum_scores, squared_distances
+from fedbench.aggregation.rules.krum import check_participants, krum_scores, squared_distances
 from fedbench.config import Section
-from fedbench.errors import ConfigError
 from fedbench.module.weights import Weights
 
 
@@ -29,12 +28,7 @@ class Bulyan(Aggregator):
         return 4 * self.options.byzantine + 3
 
     def check(self, drawn: int, size: int) -> tuple[str, ...]:
-        if drawn < self.fewest:
-            most = f"at most {(drawn - 3) // 4}, or " if drawn >= 3 else ""
-            raise ConfigError(
-                f"aggregator.byzantine = {self.options.byzantine}: bulyan needs 4 f + 3 = {self.fewest} participants "
-                f"in a round and there are {drawn}; take {most}more clients in a round"
-            )
+        check_participants(self, 4, drawn)
         return ()
 
     def combine(self, models: Sequence[Weights], weights: Sequence[float], current: Weights, memory: Memory) -> Weights:

@@ -32,12 +32,7 @@ class Krum(Aggregator):
         return 2 * self.options.byzantine + 3
 
     def check(self, drawn: int, size: int) -> tuple[str, ...]:
-        if drawn < self.fewest:
-            most = f"at most {(drawn - 3) // 2}, or " if drawn >= 3 else ""
-            raise ConfigError(
-                f"aggregator.byzantine = {self.options.byzantine}: krum needs 2 f + 3 = {self.fewest} participants in "
-                f"a round and there are {drawn}; take {most}more clients in a round"
-            )
+        check_participants(self, 2, drawn)
         if self.options.select > drawn:
             raise ConfigError(
                 f"aggregator.select = {self.options.select}: a round has {drawn} participants; take at most that many"
@@ -48,6 +43,16 @@ class Krum(Aggregator):
         scores = krum_scores(squared_distances([m.params for m in models]), self.options.byzantine)
         chosen = sorted(scores.argsort(stable=True)[: self.options.select].tolist())
         return combine_by([models[i] for i in chosen], mean)
+
+
+def check_participants(rule: Aggregator, factor: int, drawn: int) -> None:
+    """Raises ConfigError if a rule that needs factor * f + 3 participants in a round has fewer."""
+    if drawn < rule.fewest:
+        most = f"at most {(drawn - 3) // factor}, or " if drawn >= 3 else ""
+        raise ConfigError(
+            f"aggregator.byzantine = {rule.options.byzantine}: {rule.name} needs {factor} f + 3 = {rule.fewest} "
+            f"participants in a round and there are {drawn}; take {most}more clients in a round"
+        )
 
 
 def krum_scores(squared: Tensor, byzantine: int) -> Tensor:
