@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+from contextlib import suppress
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 KEPT = 1 << 28
@@ -14,20 +15,18 @@ def keep_freed_memory() -> None:
     Getting fresh pages for the same activations and gradients takes a tenth of a step of resnet18 on a CPU. Other C
     libraries are left alone.
     """
-    try:
-        mallopt = ctypes.CDLL(None).mallopt
-    except (AttributeError, OSError, TypeError):  # not glibc
-        return
-    mallopt(M_MMAP_THRESHOLD, KEPT)
-    mallopt(M_TRIM_THRESHOLD, KEPT)
+    _call_glibc("mallopt", M_MMAP_THRESHOLD, KEPT)
+    _call_glibc("mallopt", M_TRIM_THRESHOLD, KEPT)
 
 
 def release_freed_memory() -> None:
     """Return freed memory to the system now: partitioning among many clients frees more than a run ever needs."""
-    try:
-        ctypes.CDLL(None).malloc_trim(0)
-    except (AttributeError, OSError, TypeError):  # not glibc
-        return
+    _call_glibc("malloc_trim", 0)
+
+
+def _call_glibc(function: str, *given: int) -> None:
+    with suppress(AttributeError, OSError, TypeError):  # another C library
+        getattr(ctypes.CDLL(None), function)(*given)
 
 
 def resident_mb() -> float:

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from fedbench.errors import RunError
+from fedbench.runtime.trees import ALIGNMENT
 
-ALIGNMENT = 64
 SMALLEST_SHARED = 4096
 """Bytes from which a tensor gets a place of its own; smaller tensors travel with their message."""
 MOST_FILES = 1 << 15

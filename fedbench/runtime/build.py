@@ -196,11 +196,8 @@ def _grade(dataset: Dataset, partition: Partition) -> Callable[[Tensor], float] 
     """A function of labels of the public images: the share equal to the data set's labels."""
     if partition.public is None or not dataset.classes:
         return None
-    return partial(_share_equal, torch.as_tensor(dataset.labels[partition.public]))
-
-
-def _share_equal(true: Tensor, labels: Tensor) -> float:
-    return float((labels == true).double().mean())
+    true = torch.as_tensor(dataset.labels[partition.public])
+    return lambda labels: float((labels == true).double().mean())
 
 
 def make_method(run: ResolvedRun, context: Context) -> Method:

@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
+
 
 @contextmanager
 def deterministic_kernels(device: torch.device) -> Iterator[None]:
@@ -37,6 +39,3 @@ def deterministic_kernels(device: torch.device) -> Iterator[None]:
         torch.use_deterministic_algorithms(enabled, warn_only=warn_only)
         if kept is None:
             del os.environ[WORKSPACE]
-
-
-WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"

@@ -37,7 +37,7 @@ from fedbench.runtime.transfer import Sent, on_cpu, on_device
 from fedbench.runtime.turns import Turns
 
 WATCH_EVERY = 10
-"""Orders after which hooks are checked exactly again, see `_untouched`."""
+"""Orders after which hooks are checked exactly again, see `_guard_inputs`."""
 ADD_BYTES = {"cpu": 0, "cuda": 32 << 20}
 """Bytes of uploads that are added up at once, by device."""
 
@@ -67,8 +67,8 @@ class Host:
     ) -> None:
         self.config, self.seed, self.context = parts.run.config, parts.seed, parts.context
         self.data, self.store, self.device = data, store, parts.learner.device
-        known = {id(own): Model(own) for own in parts.models}
-        self.models = [known[id(own)] for own in parts.models]
+        known = {own.model: Model(own) for own in parts.models}
+        self.models = [known[own.model] for own in parts.models]
         self._clock = time.perf_counter
         self._ship, self._debug = ship, debug
         self._watched: set[str] = set()

@@ -7,7 +7,7 @@ with the next checkpoint or stays in memory until then.
 import json
 import os
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from math import isnan, nan
 from pathlib import Path
@@ -26,12 +26,8 @@ from fedbench.tasks import Score, Task, mean_of
 
 NEWCOMERS = "newcomers.parquet"
 LINE_FILES = ("metrics.jsonl", "timings.jsonl")
-CLIENT_COLUMNS = dict(
-    seed="i", round="i", client="i", point="H", split="H", metric="H", value="d", n="i", participated="B"
-)
-TRACE_COLUMNS = dict(seed="i", round="i", client="i", name="i", value="d")
-NEWCOMER_COLUMNS = dict(seed="i", client="i", epochs="i", images="i", metric="H", value="d", n="i")
-"""Columns with the type codes of `array`; names are numbers."""
+CODES = {pa.int32(): "i", pa.string(): "i", pa.float64(): "d", pa.bool_(): "B"}
+"""The type codes of `array` for columns; strings are kept as numbers."""
 MOST_COUNTED = 2**31 - 1
 """The largest `n` that 32 bits hold."""
 
@@ -39,12 +35,12 @@ MOST_COUNTED = 2**31 - 1
 class Columns:
     """Rows of a table that grows row by row."""
 
-    def __init__(self, codes: dict[str, str], layout: pa.Schema) -> None:
-        self._codes, self.layout = codes, layout
+    def __init__(self, layout: pa.Schema) -> None:
+        self.layout = layout
         self.clear()
 
     def clear(self) -> None:
-        self._columns = {name: array(code) for name, code in self._codes.items()}
+        self._columns = {field.name: array(CODES[field.type]) for field in self.layout}
         self._names: dict[str, int] = {}
 
     def __len__(self) -> int:
@@ -59,7 +55,7 @@ class Columns:
         words = pa.array(list(self._names), pa.string())
         columns = {name: np.frombuffer(column, column.typecode) for name, column in self._columns.items()}
         made = [
-            pa.DictionaryArray.from_arrays(columns[field.name].astype(np.int32), words).cast(field.type)
+            pa.DictionaryArray.from_arrays(columns[field.name], words).cast(field.type)
             if pa.types.is_string(field.type)
             else pa.array(columns[field.name]).cast(field.type)
             for field in self.layout
@@ -72,10 +68,10 @@ class Recorder:
 
     def __init__(self, folder: Path, task: Task) -> None:
         self.folder, self.task = folder, task
-        self.clients = Columns(CLIENT_COLUMNS, schema.CLIENTS_SCHEMA)
-        self.traces = Columns(TRACE_COLUMNS, schema.TRACES_SCHEMA)
+        self.clients = Columns(schema.CLIENTS_SCHEMA)
+        self.traces = Columns(schema.TRACES_SCHEMA)
         self.tables = {"clients.parquet": self.clients, "traces.parquet": self.traces}
-        self.newcomers = Columns(NEWCOMER_COLUMNS, schema.NEWCOMERS_SCHEMA)
+        self.newcomers = Columns(schema.NEWCOMERS_SCHEMA)
         self.kept = 0
         self.pieces: dict[str, list[str]] = {name: [] for name in self.tables}
         self.warnings: list[str] = []
@@ -104,14 +100,12 @@ class Recorder:
     def add_clients(self, seed: int, round: int, point: str, scores: dict[int, Scores], took_part: set[int]) -> None:
         for client, by_split in sorted(scores.items()):
             for split, score in by_split.items():
-                for metric, (_, weight) in score.items():
-                    value, count = mean_of(score, metric), min(int(weight), MOST_COUNTED)  # of pixels there may be more
-                    self.clients.add(seed, round, client, point, split, metric, value, count, client in took_part)
+                for row in _metric_rows(score):
+                    self.clients.add(seed, round, client, point, split, *row, client in took_part)
 
     def add_newcomer(self, seed: int, client: int, joining: Joining, score: Score) -> None:
-        for metric, (_, weight) in score.items():
-            count = min(int(weight), MOST_COUNTED)
-            self.newcomers.add(seed, client, *joining, metric, mean_of(score, metric), count)
+        for row in _metric_rows(score):
+            self.newcomers.add(seed, client, *joining, *row)
 
     def add_traces(self, seed: int, round: int, values: dict[tuple[int, str], float]) -> None:
         for (client, name), value in values.items():
@@ -189,6 +183,12 @@ class Recorder:
     def _piece_path(self, name: str, number: int) -> Path:
         stem, dot, suffix = name.partition(".")
         return self.folder / files.PIECES / f"{stem}-{number:06d}{dot}{suffix}"
+
+
+def _metric_rows(score: Score) -> Iterator[tuple[str, float, int]]:
+    """Every metric of a score, its value, and the number of what it is a mean of."""
+    for metric, (_, weight) in score.items():
+        yield metric, mean_of(score, metric), min(int(weight), MOST_COUNTED)  # of pixels there may be more
 
 
 def _values(scores: dict[int, Scores], split: str, metric: str) -> list[float]:

@@ -112,3 +112,12 @@ def test_the_common_test_set_has_the_test_images_of_all_clients(tmp_path):
     lines = [json.loads(line) for line in (tmp_path / "local" / "metrics.jsonl").read_text().splitlines()]
     without = [{key: value for key, value in line.items() if not key.startswith("common_")} for line in lines]
     assert without == [json.loads(line) for line in (plain / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_a_model_that_is_named_twice_is_one():
+    """Its clients share steps, with whichever of the two names they have it."""
+    given = {"name": "tests.runtime.networks:Normed,tests.runtime.networks:Deep,tests.runtime.networks:Normed"}
+    resolved = resolve(small("local", model=given, train__optimizer="sgd"))
+    first, second, third = Host.of(driver(resolved).setup, resolved).models
+    assert first is third
+    assert first is not second
