@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fedbench.data.prepared import PreparedDataset
-from fedbench.engine.probe import model_warnings
 from fedbench.errors import ConfigError, RunError, place_of_code
 from fedbench.methods.base import ExtraPass, Method
 from fedbench.methods.contract import call_hook, check_server, server_hook, shared_model
@@ -20,7 +19,18 @@ from fedbench.runtime.allocator import release_freed_memory, resident_mb
 from fedbench.runtime.attacks import attackers, replace_malicious
 from fedbench.runtime.build import RunParts, build_parts
 from fedbench.runtime.checkpoint import Checkpoints
-from fedbench.runtime.exchange import POOLED, ClientTask, Joining, Order, Reply, Report, RoundRecord, Scores, Setup
+from fedbench.runtime.exchange import (
+    POOLED,
+    ClientTask,
+    Joining,
+    Order,
+    Relocation,
+    Reply,
+    Report,
+    RoundRecord,
+    Scores,
+    Setup,
+)
 from fedbench.runtime.fleet import fleet_traces, lost_uploads, work_shares
 from fedbench.runtime.hosts import Hosts, torch_threads
 from fedbench.runtime.kept_models import KeptModels
@@ -33,18 +43,7 @@ from fedbench.runtime.resolved import ResolvedRun
 from fedbench.runtime.sampling import Calendar, evaluated_clients
 from fedbench.runtime.store import Versions
 from fedbench.runtime.sums import Total, merged_uploads, upload_shares
-from fedbench.runtime.warnings import (
-    method_warnings,
-    warn_of_engine,
-    warn_of_instance,
-    warn_of_sample,
-    warn_of_schedules,
-    warn_of_tied_head,
-    warn_of_undefined_outputs,
-    warn_of_unused_fleet_keys,
-    warn_of_unused_keys,
-    warn_of_unused_rates,
-)
+from fedbench.runtime.warnings import first_warnings, warn_of_sample, warn_of_undefined_outputs
 from fedbench.tasks import mean_of
 
 Event = dict[str, Any]
@@ -68,36 +67,22 @@ class Driver:
         self.parts, self.config, self.seed = parts, parts.run.config, parts.seed
         self.context, self.method = parts.context, parts.method
         self.setup, self.hosts, self.recorder, self.on_event = setup, hosts, recorder, on_event
-        lines, sizes = method_warnings(self.method, self.config.method.name), self.context.sizes
-        self.warnings = [
-            *warnings,
-            *dict.fromkeys(line for own in parts.models for line in model_warnings(own.learner, sizes)),
-            *(line for name in dict.fromkeys(self.config.model.names) for line in warn_of_instance(name)),
-            *warn_of_unused_rates(self.config, self.method),
-            *warn_of_unused_fleet_keys(self.config),
-        ]
+        self.warnings = [*warnings, *first_warnings(parts)]
         self.initial = parts.learner.initial()
         self.server = self._server_half("start", self.initial)
         self.malicious = attackers(self.seed, self.context.clients, self.config.attack)
         self.calendar = Calendar(self.config, self.seed, self.context.clients, self.method, self.malicious)
-        self.warnings += [
-            *warn_of_schedules(self.method, [*dict.fromkeys(s for own in parts.models for s in own.learner.schedules)]),
-            *dict.fromkeys(line for own in parts.models for line in warn_of_tied_head(own.method)),
-            *warn_of_unused_keys(self.method),
-        ]
-        self.warnings += [*warn_of_engine(self.method), *lines]
         self.warnings += warn_of_sample(len(self.calendar.evaluated), self.context.clients - len(self.malicious))
         self.budget = privacy_budget(self.config.privacy, self.method)
         if self.budget:
             self.warnings.append(self.budget.line(self.config.rounds))
-        self.costs, self.homes = ClientCosts(sizes), Homes(hosts.count)
+        self.costs, self.homes = ClientCosts(self.context.sizes), Homes(hosts.count)
         self.record = RoundRecord()
-        trainers = lambda round: self.calendar.trainers(self.calendar.participants(round))  # noqa: E731
         keeps_any = self.config.save_models or self.config.save_predictions
-        self.points = KeptPoints(keeps_any, self.config.rounds, self.method.after_fit, trainers)
-        kept = self.config, self.seed, self.points, recorder.folder
-        self.models = KeptModels(*kept, parts)
-        self.predictions = KeptPredictions(*kept)
+        trainers_of = lambda round: self.calendar.trainers(self.calendar.participants(round))  # noqa: E731
+        self.points = KeptPoints(keeps_any, self.config.rounds, self.method.after_fit, trainers_of)
+        self.models = KeptModels(parts, self.points, recorder.folder)
+        self.predictions = KeptPredictions(self.config, self.seed, self.points, recorder.folder)
         checkpoints, rounds = self.config.checkpoint, self.config.rounds
         self.checkpoints = Checkpoints(recorder.folder / "checkpoint", checkpoints.every, rounds, checkpoints.keep)
         self.last_fit: dict[int, tuple[int, Scores]] = {}
@@ -167,18 +152,13 @@ class Driver:
         trainers = [] if last else self.calendar.trainers(self.server.participants)
         evaluate = self.calendar.evaluated if self.calendar.is_evaluated(number) else []
         # 2. prepare the messages with the model
-        tasks = self._tasks(number, trainers, evaluate)
-        dealt, moves = self.homes.deal(tasks, self.costs.of, self.costs.in_seconds)
         global_model = self._global_model() if evaluate else None
-        orders = [
-            Order(number, own, global_model, moved_away=self.homes.take_moved(host)) for host, own in enumerate(dealt)
-        ]
+        tasks = self._tasks(number, trainers, evaluate, global_model is not None)
+        dealt, moves = self.homes.deal(tasks, self.costs.of, self.costs.in_seconds)
         sent = time.perf_counter()
         # 3. the hosts work
-        replies = self.hosts.exchange(orders, moves)
+        replies, reports = self._ask_hosts(number, dealt, moves, global_model=global_model)
         received = time.perf_counter()
-        self.uses_rounds |= any(reply.uses_rounds for reply in replies)
-        reports = sorted((report for reply in replies for report in reply.reports), key=lambda report: report.client)
         # 4. complete the record of the round that made the model
         self._note_failed([report for report in reports if report.client not in trainers], "was not evaluated")
         self.warn(*self.models.take(number, reports), *self.predictions.take(number, reports))
@@ -213,6 +193,16 @@ class Driver:
         )
         self._finish(number, lines, told, replies, seconds)
 
+    def _ask_hosts(
+        self, number: int, dealt: Sequence[list[ClientTask]], moves: Sequence[Relocation] = (), **more: Any
+    ) -> tuple[list[Reply], list[Report]]:
+        """Send every host its tasks: the replies, and all their reports in the order of clients."""
+        orders = [Order(number, own, moved_away=self.homes.take_moved(host), **more) for host, own in enumerate(dealt)]
+        replies = self.hosts.exchange(orders, moves)
+        self.uses_rounds |= any(reply.uses_rounds for reply in replies)
+        reports = (report for reply in replies for report in reply.reports)
+        return replies, sorted(reports, key=lambda report: report.client)
+
     def join_newcomers(self) -> None:
         """Have every newcomer join, once for each number of epochs and images, and record its test scores."""
         later, asked, last = len(self.setup.partition.newcomers), self.config.evaluate, self.config.rounds
@@ -221,9 +211,8 @@ class Driver:
         joinings = [Joining(epochs) for epochs in sorted({*asked.new_clients_epochs})]
         joinings += [Joining(joinings[-1].epochs, images) for images in sorted({*asked.new_clients_samples})]
         self.on_event({"seed": self.seed, "round": last, "joining": later})
-        self.server.participants = self.calendar.participants(
-            last + 1
-        )  # as in the messages of the round that would follow
+        # As in the messages of the round that would follow.
+        self.server.participants = self.calendar.participants(last + 1)
         tasks = []
         for place in evaluated_clients(self.seed, later, asked.clients):
             client = self.context.clients + place
@@ -248,8 +237,9 @@ class Driver:
             who = f"{plural(len(clients), 'newcomer')} (the first: client {min(clients)})"
             self.warn(f"seed {self.seed}: scores of {who} are missing: {reason}")
 
-    def _tasks(self, number: int, trainers: Sequence[int], evaluate: Sequence[int]) -> list[ClientTask]:
-        has_global = bool(evaluate) and self._global_model() is not None
+    def _tasks(
+        self, number: int, trainers: Sequence[int], evaluate: Sequence[int], has_global: bool
+    ) -> list[ClientTask]:
         fit_counts = self.method.after_fit == "fit"
         seen, drawn = set(evaluate), set(trainers)
         shown = (
@@ -303,13 +293,7 @@ class Driver:
             )
         tasks = [ClientTask(client, question, self.homes.round_saved(client)) for client in range(self.context.clients)]
         dealt, _ = self.homes.deal(tasks, self.costs.of, movable=False)
-        orders = [
-            Order(number, own, extra=True, moved_away=self.homes.take_moved(host)) for host, own in enumerate(dealt)
-        ]
-        replies = self.hosts.exchange(orders)
-        self.uses_rounds |= any(reply.uses_rounds for reply in replies)
-        reports = [report for reply in replies for report in reply.reports]
-        reports.sort(key=lambda report: report.client)
+        _, reports = self._ask_hosts(number, dealt, extra=True)
         self._note_failed(reports, "did not answer")
         self._failing(reports, number)
         answers = {report.client: report.answer for report in reports if report.answer is not None}
@@ -324,15 +308,44 @@ class Driver:
         self, trainers: Sequence[int], reports: Sequence[Report], tasks: Sequence[ClientTask], totals: Sequence[Total]
     ) -> None:
         """Make the next model from the uploads and begin the record of its round."""
+        uploads = [report.upload for report in reports if report.upload is not None]
+        self.record = self._new_record(trainers, reports, tasks, uploads)
+        for report in reports:
+            self._learn_from(report)
+        lost = {task.client for task in tasks if task.is_lost}
+        steps = {report.client: report.steps for report in reports if report.steps and report.trained}
+        shown = self.calendar.is_evaluated(self.record.number)
+        if self.budget and shown:
+            self.record.traces |= self.budget.traces(self.record.number, self.record.private_steps)
+        self.record.traces |= fleet_traces(self.config, self.seed, steps, lost)
+        if uploads:
+            self.server.traced = shown
+            shares = {task.client: task.share for task in tasks if task.share is not None}
+            if self.malicious:
+                sent, key = {task.client: task.message for task in tasks}, (self.seed, self.record.number)
+                uploads = replace_malicious(uploads, sent, self.malicious, self.config.attack, key)
+            self._server_half("aggregate", self.server, merged_uploads(uploads, totals, shares))
+            self.record.traces.update(self.server.traces if self.server.traced else {})
+            self.server.traces = {}
+        self.warn(*self.server.remarks())
+
+    def _new_record(
+        self,
+        trainers: Sequence[int],
+        reports: Sequence[Report],
+        tasks: Sequence[ClientTask],
+        uploads: Sequence[Upload],
+    ) -> RoundRecord:
+        """The record of the round that was just trained; warns of clients that failed in it."""
         round, before = self.server.round, self.record
-        uploads: list[Upload] = [report.upload for report in reports if report.upload is not None]
         failed = [(r.client, r.failure) for r in reports if r.failure is not None and r.client in trainers]
         for client, reason in failed:
             self.warn(f"seed {self.seed}, round {round}: client {client} was left out: {reason}")
         fits = [report for report in reports if report.steps and report.trained]
         losses = [report.loss for report in fits if report.loss is not None]
+        made = {report.client: before.private_steps.get(report.client, 0) + report.steps for report in fits}
         asked = before if round == 1 else RoundRecord()  # bytes of an extra pass before round 1 count as round 1's
-        self.record = RoundRecord(
+        return RoundRecord(
             number=round,
             idle=before.idle + (not fits),
             took_part=list(self.server.participants) if POOLED in trainers else [u.client for u in uploads],
@@ -341,32 +354,19 @@ class Driver:
             bytes_up=asked.bytes_up + sum(upload.nbytes for upload in uploads),
             bytes_down=asked.bytes_down + sum(task.message.nbytes for task in tasks if task.train),
             failed=[*([] if self.calendar.is_evaluated(before.number) else before.failures_with_round()), *failed],
+            private_steps=before.private_steps | (made if self.budget else {}),
         )
-        for report in reports:
-            self.costs.learn(report)
-            if report.trained:
-                # No scores if a later fit was to be shown: should that one fail, this one's are unknown.
-                self.last_fit[report.client] = round, report.scores.get("after_fit", {})
-            if report.upload is not None:
-                logged = {f"logged/{k}": v for k, v in report.logged.items()}
-                self.record.traces.update({(report.client, k): v for k, v in (report.upload.traces | logged).items()})
-        lost = {task.client for task in tasks if task.is_lost}
-        if self.budget:
-            made = {report.client: before.private_steps.get(report.client, 0) + report.steps for report in fits}
-            self.record.private_steps = before.private_steps | made
-            if self.calendar.is_evaluated(round):
-                self.record.traces |= self.budget.traces(round, self.record.private_steps)
-        self.record.traces.update(fleet_traces(self.config, self.seed, {r.client: r.steps for r in fits}, lost))
-        if uploads:
-            self.server.traced = self.calendar.is_evaluated(round)
-            shares = {task.client: task.share for task in tasks if task.share is not None}
-            if self.malicious:
-                sent = {task.client: task.message for task in tasks}
-                uploads = replace_malicious(uploads, sent, self.malicious, self.config.attack, (self.seed, round))
-            self._server_half("aggregate", self.server, merged_uploads(uploads, totals, shares))
-            self.record.traces.update(self.server.traces if self.server.traced else {})
-            self.server.traces = {}
-        self.warn(*self.server.remarks())
+
+    def _learn_from(self, report: Report) -> None:
+        """Note what a client's report says of its time, its last fit and its traces."""
+        self.costs.learn(report)
+        if report.trained:
+            # No scores if a later fit was to be shown: should that one fail, this one's are unknown.
+            self.last_fit[report.client] = self.record.number, report.scores.get("after_fit", {})
+        if report.upload is not None:
+            logged = {f"logged/{name}": value for name, value in report.logged.items()}
+            traces = report.upload.traces | logged
+            self.record.traces.update({(report.client, name): value for name, value in traces.items()})
 
     def _server_half(self, hook: str, *given: Any) -> Any:
         """The result of a server hook. Raises RunError if the hook fails or returns an invalid state."""
@@ -502,11 +502,8 @@ class Driver:
             "exchange": number,
             "train": max(reply.train_seconds for reply in replies),
             "comm": max(0.0, seconds["exchange"] - max(busy)),
-            "server": seconds["server"],
             "eval": max(reply.eval_seconds for reply in replies),
-            "log": seconds["log"],
-            "total": seconds["total"],
-            "cpu": seconds["cpu"],
+            **{part: seconds[part] for part in ("server", "log", "total", "cpu")},
             "host_busy": [round(b, 6) for b in busy],
             "rss_mb": sum({os.getpid(): resident_mb(), **{reply.process: reply.rss_mb for reply in replies}}.values()),
             "gpu_mb": sum(reply.gpu_mb for reply in replies),

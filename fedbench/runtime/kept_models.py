@@ -28,49 +28,46 @@ GLOBAL, SHARED = "global", "shared"
 class KeptModels:
     """Writes the models that hosts send, and the server's, below a run's folder.
 
-    points: which they are. parts: of the driver. In a folder for each client lie the trained tensors of each point, as
+    parts: of the driver. points: which they are. In a folder for each client lie the trained tensors of each point, as
     adapters too if the module is one of `peft`; what a module needs besides is written once for each model.
     """
 
-    def __init__(
-        self, config: Config, seed: int, points: KeptPoints, folder: Path, parts: RunParts | None = None
-    ) -> None:
-        self.points, self.parts = points, parts
+    def __init__(self, parts: RunParts, points: KeptPoints, folder: Path) -> None:
+        self.points, self.parts, config = points, parts, parts.run.config
         self.saves, self.name = config.save_models, config.method.name
-        self.folder = folder / MODELS_FOLDER / f"seed-{seed}"
+        self.folder = folder / MODELS_FOLDER / f"seed-{parts.seed}"
         self._known: dict[str, dict[str, Any]] = {}
 
     def take(self, number: int, reports: Sequence[Report]) -> Iterator[str]:
         """Write the received models; yields a warning for each that could not be written."""
-        for report in reports if self.saves else ():
-            for name in self.points.models_to_keep(report.client, number):
-                for point in self.points.points(name):
-                    if name in report.models:
-                        own, tensors = self._parts_of(report.client), report.models[name].tensors
-                        yield from self._write(own, client_folder(report.client), point, tensors)
-                    elif name in report.scores:
-                        yield (
-                            f"save_models: {self.name}'s personal model at {point} is not one state dict of the model, "
-                            "so it is not kept"
-                        )
-                    elif name == "after_fit" and report.failure:
-                        yield f"save_models: client {report.client} has no model at after_fit: its last fit failed"
+        if not self.saves:
+            return
+        for report, name, point in self.points.of_reports(number, reports):
+            if name in report.models:
+                own, tensors = self.parts.of(report.client), report.models[name].tensors
+                yield from self._write(own, client_folder(report.client), point, tensors)
+            elif name in report.scores:
+                yield (
+                    f"save_models: {self.name}'s personal model at {point} is not one state dict of the model, so it "
+                    "is not kept"
+                )
+            elif name == "after_fit" and report.failure:
+                yield f"save_models: client {report.client} has no model at after_fit: its last fit failed"
 
     def take_from_server(self, whole: Weights | None, part: Weights | None) -> Iterator[str]:
         """Write the global model after the last aggregation, or what clients share of it; yields warnings.
 
         part: what `Method.shared_part` returns, if there is no global model.
         """
-        parts = self._parts_of(0)
-        flat, given = parts.learner.flat, whole or part
+        flat, given = self.parts.learner.flat, whole or part
         tensors = None if given is None else flat.trained_state_dict(given)
         if given is not None and tensors is None:
             yield f"save_models: {self.name}'s global model is not one state dict of the model, so it is not kept"
         elif whole is not None and tensors is not None:
-            yield from self._write(parts, GLOBAL, "after_agg", tensors)
+            yield from self._write(self.parts, GLOBAL, "after_agg", tensors)
         elif tensors is not None:
             shared = {key: tensor for key, tensor in tensors.items() if unwrapped_name(key) not in self._private}
-            yield from self._write(parts, SHARED, "after_agg", shared, predicts=False)
+            yield from self._write(self.parts, SHARED, "after_agg", shared, predicts=False)
             yield f"save_models: {self.name} has no global model; models/seed-*/{SHARED} has what its clients share"
         else:
             yield f"save_models: {self.name} has no global model and no part that all clients share"
@@ -87,7 +84,6 @@ class KeptModels:
     @cached_property
     def _private(self) -> set[str]:
         """The names of tensors with entries that not all clients share."""
-        assert self.parts is not None
         layout, method = self.parts.context.layout, self.parts.method
         kinds = (
             (layout.params, method.shared_params.mask),
@@ -95,10 +91,6 @@ class KeptModels:
             (layout.counters, method.shared_counters.mask),
         )
         return {slot.name for slots, mask in kinds for slot in slots if not mask[slot.start : slot.stop].all()}
-
-    def _parts_of(self, client: int) -> RunParts:
-        assert self.parts is not None
-        return self.parts.of(client)
 
     def _about(self, parts: RunParts) -> dict[str, Any]:
         if parts.model not in self._known:

@@ -1,7 +1,9 @@
 """Which evaluations a run keeps models or predictions of: the last of every evaluated client, at both points."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
+
+from fedbench.runtime.exchange import Report
 
 
 class KeptPoints:
@@ -26,6 +28,13 @@ class KeptPoints:
             "idle_model": last <= number,
         }
         return [name for name, now in when.items() if now]
+
+    def of_reports(self, number: int, reports: Sequence[Report]) -> Iterator[tuple[Report, str, str]]:
+        """The reports of an exchange, with every model to keep and every point that it is kept for."""
+        for report in reports:
+            for name in self.models_to_keep(report.client, number):
+                for point in self.points(name):
+                    yield report, name, point
 
     def points(self, name: str) -> list[str]:
         """The evaluation points that use this model."""

@@ -23,25 +23,25 @@ class KeptPredictions:
     """
 
     def __init__(self, config: Config, seed: int, points: KeptPoints, folder: Path) -> None:
-        self.points, self.saves, self.name = points, config.save_predictions, config.method.name
+        self.points, self.saves = points, config.save_predictions
         self.folder, self.file = folder, seed_file(folder, seed)
 
     def take(self, number: int, reports: Sequence[Report]) -> Iterator[str]:
         """Store what was received; yields a warning for each client that has none at a point."""
+        if not self.saves:
+            return
         arrays: dict[str, np.ndarray] = {}
-        for report in reports if self.saves else ():
-            for name in self.points.models_to_keep(report.client, number):
-                for point in self.points.points(name):
-                    if name in report.predictions:
-                        held = report.predictions[name].tensors.items()
-                        arrays |= {f"{point}/{report.client}/{key}": tensor.numpy() for key, tensor in held}
-                    elif name == "after_fit" and report.failure:
-                        yield f"save_predictions: client {report.client} has none at after_fit: its last fit failed"
+        for report, name, point in self.points.of_reports(number, reports):
+            if name in report.predictions:
+                held = report.predictions[name].tensors.items()
+                arrays |= {f"{point}/{report.client}/{key}": tensor.numpy() for key, tensor in held}
+            elif name == "after_fit" and report.failure:
+                yield f"save_predictions: client {report.client} has none at after_fit: its last fit failed"
         if arrays:
             pieces = self.folder / PIECES
             pieces.mkdir(parents=True, exist_ok=True)
             write_arrays_atomically(pieces / f"exchange-{number:06d}.npz", arrays)
-        if self.saves and number == self.points.rounds:
+        if number == self.points.rounds:
             self._write_all()
 
     def _write_all(self) -> None:

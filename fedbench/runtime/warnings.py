@@ -7,14 +7,33 @@ from fedbench import models
 from fedbench.aggregation.aggregator import MEAN
 from fedbench.config import Config, TrainConfig
 from fedbench.config.keys import flat
+from fedbench.engine.probe import model_warnings
 from fedbench.errors import ConfigError
 from fedbench.import_string import AT
 from fedbench.methods import METHODS
 from fedbench.methods.base import Method, takes_aggregators
 from fedbench.methods.contract import check_trainers, hook_error, type_in_words
+from fedbench.runtime.build import RunParts
 from fedbench.runtime.exchange import Scores
 from fedbench.tasks import Task, mean_of
 from fedbench.user_code.given_model import copies_instance
+
+
+def first_warnings(parts: RunParts) -> list[str]:
+    """The warnings of a run's models, method and configuration. Raises ConfigError if the method refuses them."""
+    config, method, models = parts.run.config, parts.method, parts.models
+    of_method = method_warnings(method, config.method.name)
+    return [
+        *(line for own in models for line in model_warnings(own.learner, parts.context.sizes)),
+        *(line for own in models for line in warn_of_instance(own.model)),
+        *warn_of_unused_rates(config, method),
+        *warn_of_unused_fleet_keys(config),
+        *warn_of_schedules(method, [*dict.fromkeys(name for own in models for name in own.learner.schedules)]),
+        *(line for own in models for line in warn_of_tied_head(own.method)),
+        *warn_of_unused_keys(method),
+        *warn_of_engine(method),
+        *of_method,
+    ]
 
 
 def method_warnings(method: Method, name: str) -> list[str]:

@@ -21,12 +21,11 @@ from fedbench.jobs.resolve import resolve
 from fedbench.models.compiled import unwrapped_name
 from fedbench.runtime.build import build_learner
 from fedbench.runtime.client_data import ClientData
-from fedbench.runtime.kept_models import KeptModels
 from fedbench.runtime.kept_points import KeptPoints
 from fedbench.studies.load import load_model
 from fedbench.studies.run import Result, run
 from tests.runtime.networks import Parted
-from tests.runtime.rounds import play, small
+from tests.runtime.rounds import driver, play, small
 from tests.runtime.several_hosts import SeveralHosts
 
 METHODS = [
@@ -284,9 +283,8 @@ class HalfFrozen(LightningModule):
 
 def test_a_longer_run_keeps_nothing_of_an_end_that_was_none(tmp_path):
     """Client 0 trains again after round 2, client 1 does not."""
-    config = small(rounds=3).model_copy(update={"save_models": True})
-    points = KeptPoints(True, 3, "fit", {1: [0, 1], 2: [1], 3: [0]}.__getitem__)
-    models = KeptModels(config, 0, points, tmp_path)
+    models = driver(resolve(small(rounds=3, save_models=True)), tmp_path).models
+    models.points = KeptPoints(True, 3, "fit", {1: [0, 1], 2: [1], 3: [0]}.__getitem__)
     for name in ("client-0/after_agg-adapter", "client-1", "global", "shared"):
         (models.folder / name).mkdir(parents=True)
     for name in ("client-0/after_fit", "client-0/after_agg", "client-1/after_fit", "client-1/after_agg"):
