@@ -4,6 +4,8 @@ import numpy as np
 from scipy.optimize import nnls
 from threadpoolctl import threadpool_limits
 
+TOLERANCE = 1e-12
+
 
 @threadpool_limits.wrap(limits=1, user_api="blas")  # eigenvectors depend on the number of threads
 def head_mixes(moments: np.ndarray, spreads: np.ndarray, eps: float) -> np.ndarray:
@@ -30,16 +32,16 @@ def without_small(weights: np.ndarray, eps: float) -> np.ndarray:
     return kept / kept.sum()
 
 
-def simplex_minimum(matrix: np.ndarray, tolerance: float = 1e-12) -> np.ndarray:
+def simplex_minimum(matrix: np.ndarray) -> np.ndarray:
     """argmin of a' P a over a >= 0, sum(a) = 1, float64 `[n]`; among several, the one of least Euclidean norm.
 
-    matrix: P `[n, n]`, positive semidefinite; eigenvalues below `tolerance` of its largest entry count as 0.
+    matrix: P `[n, n]`, positive semidefinite; eigenvalues below `TOLERANCE` of its largest entry count as 0.
     The ray through the solution solves the non-negative least squares of [P^(1/2); 1'] a = [0; 1]. Raises
     numpy.linalg.LinAlgError, RuntimeError or ValueError on failure.
     """
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
     scale = np.abs(matrix).max()
-    kept = values > tolerance * scale
+    kept = values > TOLERANCE * scale
     rows = np.vstack([(vectors[:, kept] * np.sqrt(values[kept] / (scale or 1))).T, np.ones(len(matrix))])
     found, _ = nnls(rows, np.append(np.zeros(len(rows) - 1), 1.0))
     found /= found.sum()
@@ -48,7 +50,7 @@ def simplex_minimum(matrix: np.ndarray, tolerance: float = 1e-12) -> np.ndarray:
     free = directions[np.count_nonzero(sizes > 1e-9) :].T
     if free.size:
         fixed = found - free @ (free.T @ found)
-        found = np.maximum(0, fixed + free @ least_distance(free, -fixed - tolerance / 10))
+        found = np.maximum(0, fixed + free @ least_distance(free, -fixed - TOLERANCE / 10))
     return found / found.sum()
 
 

@@ -5,6 +5,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+TOLERANCE = 1e-9
+"""Difference of scores that counts as none: they are sums, which round."""
+
 
 def vote(ballots: Sequence[Tensor], weights: Sequence[Tensor]) -> Tensor:
     """Sums the clients' weights `[samples]` per class they vote for: scores `[samples, classes]`, float64."""
@@ -14,7 +17,7 @@ def vote(ballots: Sequence[Tensor], weights: Sequence[Tensor]) -> Tensor:
     return scores
 
 
-def plurality(scores: Tensor, tolerance: float = 1e-9) -> Tensor:
-    """The lowest class within `tolerance` of the best score, for each row of `[samples, classes]`, int64."""
+def plurality(scores: Tensor) -> Tensor:
+    """The lowest class within `TOLERANCE` of the best score, for each row of `[samples, classes]`, int64."""
     best = scores.max(1, keepdim=True).values
-    return (scores >= best - tolerance).to(torch.int64).argmax(1)
+    return (scores >= best - TOLERANCE).to(torch.int64).argmax(1)

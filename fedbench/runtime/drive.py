@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from fedbench.config import Config
@@ -34,13 +33,12 @@ def drive_seeds(
     on_event: gets the events of `drive`, and one when a task begins and ends, each with the task's number.
     """
     for number, task in tasks.items():
-        tell = partial(_tell_with_number, on_event, number)
+
+        def tell(event: Event, number: int = number) -> None:
+            on_event({**event, "task": number})
+
         tell({"begun": True})
         tell({"ended": drive(run.of_seed(task.config), task.folder, hosts, tell, task.resume)})
-
-
-def _tell_with_number(on_event: Callable[[Event], None], number: int, event: Event) -> None:
-    on_event({**event, "task": number})
 
 
 def drive(

@@ -11,7 +11,7 @@ from fedbench.methods.base import ExtraPass, Method
 from fedbench.methods.contract import call_hook, check_server, server_hook, shared_model
 from fedbench.methods.messages import Message, Upload
 from fedbench.module.weights import Weights
-from fedbench.results.logged import LoggedRow, client_curves
+from fedbench.results.logged import LoggedRow
 from fedbench.results.quantities import plural
 from fedbench.results.schema import COST_KEYS, MetricsLine
 from fedbench.runtime import trees
@@ -44,7 +44,6 @@ from fedbench.runtime.sampling import Calendar, evaluated_clients
 from fedbench.runtime.store import Versions
 from fedbench.runtime.sums import Total, merged_uploads, upload_shares
 from fedbench.runtime.warnings import first_warnings, warn_of_sample, warn_of_undefined_outputs
-from fedbench.tasks import mean_of
 
 Event = dict[str, Any]
 
@@ -61,8 +60,8 @@ class Driver:
         setup: Setup,
         hosts: Hosts,
         recorder: Recorder,
-        on_event: Callable[[Event], None] = lambda event: None,
-        warnings: Sequence[str] = (),
+        on_event: Callable[[Event], None],
+        warnings: Sequence[str],
     ) -> None:
         self.parts, self.config, self.seed = parts, parts.run.config, parts.seed
         self.context, self.method = parts.context, parts.method
@@ -425,17 +424,10 @@ class Driver:
                 lines.append(self.recorder.line(self.seed, record.number, point, scores, **more, failed=record.failed))
                 self.recorder.add_clients(self.seed, record.number, point, scores, took_part)
                 if self.config.log_clients:
-                    self.curves += self._curves(point, scores)
+                    self.curves += self.recorder.curves(self.seed, record.number, point, scores)
                 self.warn(*warn_of_undefined_outputs(self.seed, point, scores, self.recorder.task))
         self.recorder.add_traces(self.seed, record.number, record.traces)
         return lines
-
-    def _curves(self, point: str, scores: dict[int, Scores]) -> list[LoggedRow]:
-        """The clients' test scores at a point as rows for loggers."""
-        metric = self.recorder.task.primary.name
-        known = {client: own["test"] for client, own in sorted(scores.items()) if metric in own.get("test", {})}
-        values = {client: mean_of(score, metric) for client, score in known.items()}
-        return client_curves(point, metric, values, self.seed, self.record.number)
 
     def _checkpoint(self) -> None:
         """Write a checkpoint if one is due; if the disk is full, the run continues without it."""

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from fedbench.errors import ConfigError
 from fedbench.results import files, schema
+from fedbench.results.logged import LoggedRow, client_curves
 from fedbench.results.schema import MetricsLine
 from fedbench.results.statistics import worst_tenth
 from fedbench.runtime.exchange import Joining, Scores
@@ -88,14 +89,19 @@ class Recorder:
             f"{split}_{metric.name}": sum(values) / len(values)
             for split in (*schema.SPLITS, schema.COMMON)
             for metric in self.task.metrics
-            if (values := _values(scores, split, metric.name))
+            if (values := [*_values(scores, split, metric.name).values()])
         }
         primary = self.task.primary
-        if tests := _values(scores, "test", primary.name):
+        if tests := [*_values(scores, "test", primary.name).values()]:
             mean = sum(tests) / len(tests)
             columns["test_worst_tenth"] = worst_tenth(tests, primary.higher)
             columns["test_spread"] = (sum((a - mean) ** 2 for a in tests) / len(tests)) ** 0.5
         return schema.metrics_line(self.task, seed, round, point, columns, len(scores), **more)
+
+    def curves(self, seed: int, round: int, point: str, scores: dict[int, Scores]) -> list[LoggedRow]:
+        """The clients' test scores at a point as rows for loggers."""
+        metric = self.task.primary.name
+        return client_curves(point, metric, _values(scores, "test", metric), seed, round)
 
     def add_clients(self, seed: int, round: int, point: str, scores: dict[int, Scores], took_part: set[int]) -> None:
         for client, by_split in sorted(scores.items()):
@@ -191,10 +197,10 @@ def _metric_rows(score: Score) -> Iterator[tuple[str, float, int]]:
         yield metric, mean_of(score, metric), min(int(weight), MOST_COUNTED)  # of pixels there may be more
 
 
-def _values(scores: dict[int, Scores], split: str, metric: str) -> list[float]:
+def _values(scores: dict[int, Scores], split: str, metric: str) -> dict[int, float]:
     """The clients' means, ascending by client; those without the split or the metric are left out."""
-    held = [by_split[split] for _, by_split in sorted(scores.items()) if split in by_split]
-    return [mean_of(score, metric) for score in held if metric in score]
+    held = {client: by_split.get(split, {}) for client, by_split in sorted(scores.items())}
+    return {client: mean_of(score, metric) for client, score in held.items() if metric in score}
 
 
 def _check_whole(piece: Path, folder: Path) -> None:

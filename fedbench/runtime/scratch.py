@@ -63,7 +63,7 @@ def shared_memory(bytes: int = 0) -> Path:
     return memory if roomy else Path(tempfile.gettempdir())
 
 
-def sweep_all(base: Path | None = None) -> None:
+def sweep_all(base: Path | None) -> None:
     """Remove the folders of processes that were killed, wherever a run may have made them. base: the user's folder."""
     for place in {Path("/dev/shm"), Path(tempfile.gettempdir()), base}:
         if place is not None and (own := subfolder(place)).is_dir():

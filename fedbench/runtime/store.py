@@ -53,9 +53,9 @@ class ClientStore(ABC):
         """Whether others have removed the place of the states."""
         return False
 
-    @abstractmethod
     def fetch(self, client: int, round: int) -> None:
         """Begin to load a state into memory, because it is needed next."""
+        return
 
     def save(self, client: int, round: int, state: StateFields) -> int:
         """Keep a state, and the previous one in case this round is repeated; returns its bytes."""
@@ -114,9 +114,6 @@ class MemoryStore(ClientStore):
     def __init__(self) -> None:
         self._held: dict[int, dict[int, StateFields]] = {}
 
-    def fetch(self, client: int, round: int) -> None:
-        """Nothing to do."""
-
     def _rounds(self, client: int) -> set[int]:
         return set(self._held.get(client, {}))
 
@@ -131,10 +128,10 @@ class MemoryStore(ClientStore):
         self._held.setdefault(client, {})[round] = state
 
     def _content(self, client: int, round: int) -> np.ndarray:
-        return np.frombuffer(trees.to_bytes(self._read(client, round)), np.uint8)
+        return trees.encode(self._read(client, round))
 
     def _put(self, client: int, round: int, content: np.ndarray) -> None:
-        self._write(client, round, trees.from_bytes(content.tobytes()))
+        self._write(client, round, trees.decode(content))
 
     def _keep(self, client: int, rounds: set[int]) -> None:
         for round in self._rounds(client) - rounds:
@@ -202,16 +199,12 @@ def open_store(folder: Path | None) -> ClientStore:
 
 def write_shard(versions: Versions, contents: Mapping[int, np.ndarray], path: Path) -> None:
     """Write contents given by a store as a shard of a checkpoint. Raises OSError."""
-    trees.write(
-        {c: (round, trees.from_bytes(contents[c].tobytes())) for c, round in versions.items()}, path, checked=True
-    )
+    trees.write({c: (round, trees.decode(contents[c])) for c, round in versions.items()}, path, checked=True)
 
 
 def contents_of(versions: Versions, shards: Sequence[Path]) -> dict[int, np.ndarray]:
     """The clients' states from the shards of a checkpoint, as a store takes them. Raises ConfigError."""
-    return {
-        client: np.frombuffer(trees.to_bytes(state), np.uint8) for client, state in _select_versions(versions, shards)
-    }
+    return {client: trees.encode(state) for client, state in _select_versions(versions, shards)}
 
 
 def _select_versions(versions: Versions, shards: Sequence[Path]) -> Iterator[tuple[int, StateFields]]:

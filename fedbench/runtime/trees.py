@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load, save, save_file
@@ -140,15 +141,16 @@ def nbytes(tree: Any) -> int:
     return sum(map(nbytes, items)) if isinstance(items, list | tuple) else 0
 
 
-def to_bytes(tree: Any) -> bytes:
-    """The content of a file that holds a tree."""
-    return save(*pack_tree(tree))
+def encode(tree: Any) -> np.ndarray:
+    """The content of a file that holds a tree, uint8."""
+    return np.frombuffer(save(*pack_tree(tree)), np.uint8)
 
 
-def from_bytes(content: bytes) -> Any:
+def decode(content: np.ndarray) -> Any:
     """The tree in the content of a file, which begins with the length of its header."""
-    header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
-    return unpack_tree(load(content), header["__metadata__"])
+    whole = content.tobytes()
+    header = json.loads(whole[8 : 8 + int.from_bytes(whole[:8], "little")])
+    return unpack_tree(load(whole), header["__metadata__"])
 
 
 def write(tree: Any, path: Path, checked: bool = False) -> None:

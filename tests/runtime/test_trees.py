@@ -14,7 +14,7 @@ from fedbench.runtime import trees
 def there_and_back(request, tmp_path: Path):
     def way(tree):
         if request.param == "bytes":
-            return trees.from_bytes(trees.to_bytes(tree))
+            return trees.decode(trees.encode(tree))
         trees.write(tree, tmp_path / "tree")
         return trees.read(tmp_path / "tree")
 
@@ -69,7 +69,7 @@ def test_a_tensor_that_is_there_twice_is_kept_once_and_overlapping_ones_apart(th
     assert torch.equal(found["a"], whole)
     assert torch.equal(found["b"][0], whole)
     assert torch.equal(found["part"], whole[3:7])
-    assert len(trees.to_bytes({"a": whole, "b": whole})) < 6000
+    assert len(trees.encode({"a": whole, "b": whole})) < 6000
 
 
 def test_tensors_whose_places_read_alike_are_kept_apart(there_and_back):

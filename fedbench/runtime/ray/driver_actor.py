@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from fedbench.runtime import retries
@@ -61,8 +60,10 @@ def drive_on_ray(tasks: Mapping[int, SeedTask], on_event: OnEvent) -> None:
     from fedbench.runtime.ray import cluster
     from fedbench.runtime.ray.liveness import RayLostError, check_alive, ray_restarts
 
-    left = dict(tasks)
-    say = partial(_warn, on_event, next(iter(tasks)))
+    left, first = dict(tasks), next(iter(tasks))
+
+    def say(line: str) -> None:
+        on_event({"warning": line, "task": first})
 
     def tell(event: Event) -> None:
         on_event(event)
@@ -83,10 +84,6 @@ def drive_on_ray(tasks: Mapping[int, SeedTask], on_event: OnEvent) -> None:
             except RayLostError:
                 left.update({number: replace(task, resume=True) for number, task in left.items()})
                 raise
-
-
-def _warn(on_event: OnEvent, number: int, line: str) -> None:
-    on_event({"warning": line, "task": number})
 
 
 def _with_driver(ray: Any, left: dict[int, SeedTask], on_event: OnEvent, say: Callable[[str], None]) -> None:

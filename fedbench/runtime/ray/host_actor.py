@@ -56,7 +56,7 @@ class HostActor:
 
         self._scratch: Scratch | None = None
 
-    def begin(self, setup: Setup, post: HostAddress, files: Mapping[str, Any] | None = None) -> HostStatus:
+    def begin(self, setup: Setup, address: HostAddress, files: Mapping[str, Any] | None = None) -> HostStatus:
         """Prepare for a run. files: references to the data set's files, for a machine that lacks them.
 
         Raises ConfigError, which names the machine if it is not the driver's.
@@ -69,29 +69,29 @@ class HostActor:
         from fedbench.runtime.host import Host
         from fedbench.runtime.resolved import ResolvedRun
 
-        standing = HostStatus(ray.get_runtime_context().get_node_id(), socket.gethostname())
+        status = HostStatus(ray.get_runtime_context().get_node_id(), socket.gethostname())
         torch.set_num_threads(setup.config.train.threads)
         keep_freed_memory()
         self.end()
-        near = standing.node == post.node
+        near = status.node == address.node
         try:
             dataset = _dataset(setup, files)
             if dataset is None:
-                return replace(standing, lacks_data=True)
-            folder = post.states if near or post.states is None else self._make_folder(post, setup.state_bytes)
-            own = replace(setup, states=folder and folder / f"host-{post.index}")
-            self._channel = HostEnd(post.folder / "messages")
+                return replace(status, lacks_data=True)
+            folder = address.states if near or address.states is None else self._make_folder(address, setup.state_bytes)
+            own = replace(setup, states=folder and folder / f"host-{address.index}")
+            self._channel = HostEnd(address.folder / "messages")
             with refuse_exits():
                 self._host = Host.of(own, ResolvedRun.of(setup.config, dataset), ship=self._channel.ship)
         except ConfigError as error:
-            raise error if near else ConfigError(f"machine {standing.machine}: {error}") from None
-        return standing
+            raise error if near else ConfigError(f"machine {status.machine}: {error}") from None
+        return status
 
-    def _make_folder(self, post: HostAddress, bytes: int) -> Path:
+    def _make_folder(self, address: HostAddress, bytes: int) -> Path:
         """A folder on this machine: that of the host that this one replaces, if it still exists."""
         from fedbench.runtime.scratch import Scratch
 
-        self._scratch = Scratch(post.base, f"{post.folder.name}-{post.index}", bytes)
+        self._scratch = Scratch(address.base, f"{address.folder.name}-{address.index}", bytes)
         return self._scratch.folder
 
     def work(self, packed: PackedOrder, *references: np.ndarray) -> tuple[Reply, list[np.ndarray]]:

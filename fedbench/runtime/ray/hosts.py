@@ -89,12 +89,12 @@ class RayHosts:
             self._await_answer(i, "at the start", partial(self._begin, i), ref, retries.WAIT_FOR_PLACES)
             for i, ref in enumerate(references)
         ]
-        files = self._files() if any(standing.lacks_data for standing in found) else {}
-        for index, standing in enumerate(found):
-            if standing.lacks_data:
+        files = self._files() if any(status.lacks_data for status in found) else {}
+        for index, status in enumerate(found):
+            if status.lacks_data:
                 ask = partial(self._begin, index, files)
                 found[index] = self._await_answer(index, "while it got the data", ask, ask())
-        self._near = [standing.node == self._node for standing in found]
+        self._near = [status.node == self._node for status in found]
         if not all(self._near) or resources.address != "local":
             each = f"{self._cpus:g} CPU" + (f" and {self._gpus:g} GPU" if self._gpus else "")
             kept = f"files in {self._states.folder.parent}" if self._states else "in memory"
@@ -105,15 +105,15 @@ class RayHosts:
 
     def _begin(self, index: int, files: Mapping[str, Any] | None = None) -> Any:
         states = self._states and self._states.folder
-        post = HostAddress(index, self._node, self._scratch.folder, self._base, states)
-        return self._actors[index].begin.remote(self._setup, post, files)
+        address = HostAddress(index, self._node, self._scratch.folder, self._base, states)
+        return self._actors[index].begin.remote(self._setup, address, files)
 
     def _files(self) -> dict[str, Any]:
         """The data set in Ray's object store, for machines that lack it."""
         assert self._data is not None
         return {name: self._ray.put(content) for name, content in self._data.files().items()}
 
-    def _value_of(self, reference: Any, seconds: float | None = None) -> Any:
+    def _value_of(self, reference: Any, seconds: float | None) -> Any:
         """The value of a reference. Raises GetTimeoutError if it takes more than this many seconds."""
         from fedbench.errors import ConfigError
         from fedbench.runtime.store import StateLostError
@@ -189,10 +189,10 @@ class RayHosts:
         while (left := deadline - time.monotonic()) > 0:
             self._actors[index] = self._create(index)
             try:
-                standing = self._value_of(self._begin(index), left)
-                if standing.lacks_data:
-                    standing = self._value_of(self._begin(index, self._files()), left)
-                self._near[index] = standing.node == self._node
+                status = self._value_of(self._begin(index), left)
+                if status.lacks_data:
+                    status = self._value_of(self._begin(index, self._files()), left)
+                self._near[index] = status.node == self._node
                 return
             except (self._ray.exceptions.RayActorError, self._ray.exceptions.OutOfMemoryError):
                 continue
@@ -263,8 +263,8 @@ class RayHosts:
             remove_placement_group(self._group)
 
 
-def placement_text(standings: Sequence[HostStatus]) -> str:
+def placement_text(found: Sequence[HostStatus]) -> str:
     """`2 on node-a, 1 on node-b`."""
-    counts = Counter(standing.node for standing in standings)
-    names = {standing.node: standing.machine for standing in standings}
+    counts = Counter(status.node for status in found)
+    names = {status.node: status.machine for status in found}
     return ", ".join(f"{count} on {names[node]}" for node, count in counts.items())

@@ -19,7 +19,7 @@ def setup() -> Setup:
     return Setup(config, 0, partition(dataset, config, 0), PreparedDataset.of(dataset))
 
 
-def post(tmp_path, node: str) -> HostAddress:
+def address(tmp_path, node: str) -> HostAddress:
     return HostAddress(1, node, tmp_path / "driver" / "run", tmp_path / "scratch", tmp_path / "driver" / "states")
 
 
@@ -34,8 +34,8 @@ def trained(actor: HostActor) -> dict[int, int]:
 @pytest.mark.parametrize("near", [True, False])
 def test_states_lie_on_the_machine_of_the_host(near, setup, tmp_path, local_ray):
     actor = HostActor()
-    standing = actor.begin(setup, post(tmp_path, ray.get_runtime_context().get_node_id() if near else "another"))
-    assert not standing.lacks_data
+    status = actor.begin(setup, address(tmp_path, ray.get_runtime_context().get_node_id() if near else "another"))
+    assert not status.lacks_data
     trained(actor)
     (state,) = tmp_path.rglob("*.safetensors")
     assert state.is_relative_to(tmp_path / ("driver" if near else "scratch"))
@@ -45,10 +45,10 @@ def test_states_lie_on_the_machine_of_the_host(near, setup, tmp_path, local_ray)
 
 def test_a_host_takes_over_what_the_one_before_it_left_on_its_machine(setup, tmp_path, local_ray):
     before, after = HostActor(), HostActor()
-    before.begin(setup, post(tmp_path, "another"))
+    before.begin(setup, address(tmp_path, "another"))
     kept = before.give(trained(before))[1]
     before._scratch._lock.close()  # its process is dead
-    after.begin(setup, post(tmp_path, "another"))
+    after.begin(setup, address(tmp_path, "another"))
     assert after.give({3: 1})[1][3].tobytes() == kept[3].tobytes()
     after.end()
 
@@ -57,7 +57,7 @@ def test_a_machine_without_the_data_says_so_and_begins_once_it_has_them(setup, t
     references = {name: ray.put(content) for name, content in setup.data.files().items()}
     unseen = PreparedDataset(tmp_path / "unseen" / setup.data.folder.name, setup.data.digest, (), ())
     monkeypatch.setenv("FEDBENCH_CACHE", str(tmp_path / "cache"))
-    actor, there = HostActor(), post(tmp_path, "another")
+    actor, there = HostActor(), address(tmp_path, "another")
     lacking = Setup(setup.config, 0, setup.partition, unseen)
     assert actor.begin(lacking, there).lacks_data
     assert not actor.begin(lacking, there, references).lacks_data
@@ -68,4 +68,4 @@ def test_what_a_machine_refuses_names_it(setup, tmp_path, local_ray, monkeypatch
     monkeypatch.setenv("FEDBENCH_CACHE", "/proc/nowhere")
     unseen = PreparedDataset(tmp_path / "unseen" / setup.data.folder.name, setup.data.digest, (), ())
     with pytest.raises(ConfigError, match=r"^machine \S+: cache .*: cannot be written"):
-        HostActor().begin(Setup(setup.config, 0, setup.partition, unseen), post(tmp_path, "another"), {})
+        HostActor().begin(Setup(setup.config, 0, setup.partition, unseen), address(tmp_path, "another"), {})
