@@ -77,9 +77,12 @@ class Driver:
             self.warnings.append(self.budget.line(self.config.rounds))
         self.costs, self.homes = ClientCosts(self.context.sizes), Homes(hosts.count)
         self.record = RoundRecord()
-        keeps_any = self.config.save_models or self.config.save_predictions
-        trainers_of = lambda round: self.calendar.trainers(self.calendar.participants(round))  # noqa: E731
-        self.points = KeptPoints(keeps_any, self.config.rounds, self.method.after_fit, trainers_of)
+        self.points = KeptPoints(
+            self.config.save_models or self.config.save_predictions,
+            self.config.rounds,
+            self.method.after_fit,
+            lambda round: self.calendar.trainers(self.calendar.participants(round)),
+        )
         self.models = KeptModels(parts, self.points, recorder.folder)
         self.predictions = KeptPredictions(self.config, self.seed, self.points, recorder.folder)
         checkpoints, rounds = self.config.checkpoint, self.config.rounds

@@ -23,7 +23,7 @@ from fedbench.results.schema import COMMON
 from fedbench.runtime import trees
 from fedbench.runtime.allocator import resident_mb
 from fedbench.runtime.build import RunParts, build_parts
-from fedbench.runtime.client_data import ClientData
+from fedbench.runtime.client_data import PARTS, ClientData
 from fedbench.runtime.client_privacy import make_private
 from fedbench.runtime.compression import compress_upload
 from fedbench.runtime.determinism import deterministic_kernels
@@ -97,7 +97,7 @@ class Host:
         """The client with the model of a round. Raises StateLostError."""
         number, state, own = task.client, self._state(task), self.model(task.client)
         key = self._key(number, round)
-        train, val, test = (self._split(number, part, key) for part in ("train", "val", "test"))
+        train, val, test = (self._split(number, part, key) for part in PARTS)
         if task.joining:
             train, val = self._take_images(train, number, task.joining.images), val.part(torch.arange(0))
         client = Client(
@@ -156,7 +156,7 @@ class Host:
         for client in order.moved_away:
             self.store.drop(client)
         self._total, self._pending, self._pending_bytes = Total(), [], 0
-        works = [partial(self._do_while_fetching, *both, order) for both in zip_longest(order.tasks, order.tasks[1:])]
+        works = [partial(self._try_task, *both, order) for both in zip_longest(order.tasks, order.tasks[1:])]
         with reporting_full_gpu(), deterministic_kernels(self.device), seeds.preserved_streams():
             reports = self._do_all(works, [task.client for task in order.tasks])
             self._add_pending()
@@ -184,13 +184,10 @@ class Host:
             reports.update(zip(own, done, strict=True))
         return [reports[place] for place in range(len(works))]
 
-    def _do_while_fetching(self, task: ClientTask, following: ClientTask | None, order: Order) -> Report:
-        """Do a task while fetching the state that the following one needs."""
+    def _try_task(self, task: ClientTask, following: ClientTask | None, order: Order) -> Report:
+        """Do a task, while the state that the following one needs is fetched; reports what goes wrong."""
         if following:
             self.store.fetch(following.client, following.kept)
-        return self._try_task(task, order)
-
-    def _try_task(self, task: ClientTask, order: Order) -> Report:
         report = Report(task.client)
         try:
             client = self.client(task, order.number)
@@ -385,32 +382,31 @@ class Host:
         self, task: ClientTask, client: Client, point: str, model: Weights | Predictor | None, report: Report
     ) -> None:
         """Evaluate a model on the client's data, if the point has one."""
-        if model is not None:
-            keeps = point in task.keep and self.config.save_models
-            if keeps and isinstance(model, Weights) and (state := client.learner.flat.trained_state_dict(model)):
-                report.models[point] = Message(**state)
-            predictor = model.scores if isinstance(model, Predictor) else model
-            found: Scores = {}
-            if len(client.val):
-                found["val"] = client.learner.evaluate(predictor, client.val)
-            if len(client.test):
-                groups = self.data.groups(client.test) if self.config.evaluate.by else {}
-                kept: list[tuple[Tensor, Tensor]] | None = None
-                if point in task.keep and self.config.save_predictions:
-                    kept = []
-                found["test"] = client.learner.evaluate(predictor, client.test, groups, kept)
-                if kept is not None:
-                    outputs, targets = (torch.cat(parts) for parts in zip(*kept, strict=True))
-                    whole = {"outputs": outputs.float(), "targets": targets, "rows": client.test.rows}
-                    report.predictions[point] = on_cpu(Message(**whole))
+        if model is None:
+            return
+        learner, asked, kept = client.learner, self.config.evaluate, point in task.keep
+        saves_model, saves_outputs = kept and self.config.save_models, kept and self.config.save_predictions
+        if saves_model and isinstance(model, Weights) and (state := learner.flat.trained_state_dict(model)):
+            report.models[point] = Message(**state)
+        predictor = model.scores if isinstance(model, Predictor) else model
+        found: Scores = {}
+        if len(client.val):
+            found["val"] = learner.evaluate(predictor, client.val)
+        if len(client.test):
+            groups = self.data.groups(client.test) if asked.by else {}
+            batches: list[tuple[Tensor, Tensor]] | None = [] if saves_outputs else None
+            found["test"] = learner.evaluate(predictor, client.test, groups, batches)
+            if batches is not None:
+                outputs, targets = (torch.cat(parts) for parts in zip(*batches, strict=True))
+                whole = Message(outputs=outputs.float(), targets=targets, rows=client.test.rows)
+                report.predictions[point] = on_cpu(whole)
+        for part, score in found.items():
             if isinstance(model, Predictor) and model.loss_of is not None:
-                for part, score in found.items():
-                    name = client.learner.task.loss_metric
-                    score[name] = client.learner.evaluate(model.loss_of, getattr(client, part))[name]
-            if self.config.evaluate.module_metrics and isinstance(model, Weights):
-                for part, score in found.items():
-                    score |= client.learner.module_metrics(model, getattr(client, part))
-            if self.config.evaluate.common_test and point != "new_clients" and len(client.test):
-                pooled = self.data.split(range(self.context.clients), "test", client.test.key)
-                found[COMMON] = client.learner.evaluate(predictor, pooled)
-            report.scores[point] = found
+                name = learner.task.loss_metric
+                score[name] = learner.evaluate(model.loss_of, getattr(client, part))[name]
+            if asked.module_metrics and isinstance(model, Weights):
+                score |= learner.module_metrics(model, getattr(client, part))
+        if asked.common_test and point != "new_clients" and len(client.test):
+            pooled = self.data.split(range(self.context.clients), "test", client.test.key)
+            found[COMMON] = learner.evaluate(predictor, pooled)
+        report.scores[point] = found
