@@ -28,7 +28,7 @@ PRODUCTS = 8_000
 
 
 _libraries = ThreadpoolController()
-"""The BLAS libraries of NumPy and SciPy, which would start threads in each of ours."""
+"""NumPy's BLAS library, which would start threads in each of ours."""
 
 
 def by_columns(work: Callable[[slice], None], size: int, columns: int = CHUNK_COLUMNS) -> None:

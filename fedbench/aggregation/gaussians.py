@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from scipy.linalg.blas import dsyrk
 from scipy.linalg.lapack import dpotrf, dpotrs, dsysv, dtpttr, dtrttp
-from threadpoolctl import ThreadpoolController
+from threadpoolctl import threadpool_limits
 from torch import Tensor
 
-one_thread = ThreadpoolController().wrap(limits=1, user_api="blas")
+one_thread = threadpool_limits.wrap(limits=1, user_api="blas")
 """One thread for NumPy and SciPy, whose sums differ with the number of threads."""
 
 

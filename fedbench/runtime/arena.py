@@ -119,7 +119,7 @@ class Arena:
                 raise OSError(errno.ENFILE, f"{MOST_FILES} files in use")
             self._sizes.append(0)
             return len(self._sizes) - 1
-        file = min(sorted(self._free), key=lambda file: abs(self._sizes[file] - size))
+        file = min(self._free, key=lambda file: (abs(self._sizes[file] - size), file))
         self._free.remove(file)
         return file
 

@@ -215,17 +215,14 @@ class Driver:
         self.on_event({"seed": self.seed, "round": last, "joining": later})
         # As in the messages of the round that would follow.
         self.server.participants = self.calendar.participants(last + 1)
-        tasks = []
-        for place in evaluated_clients(self.seed, later, asked.clients):
+        dealt: list[list[ClientTask]] = [[] for _ in range(self.hosts.count)]
+        for turn, place in enumerate(evaluated_clients(self.seed, later, asked.clients)):
             client = self.context.clients + place
             message = self._server_half("welcome", self.server, client)
-            tasks += [ClientTask(client, message, joining=joining) for joining in joinings]
-        turns = [slice(host, None, self.hosts.count) for host in range(self.hosts.count)]
-        replies = self.hosts.exchange([Order(last, tasks[turn]) for turn in turns])
-        reports = [Report(task.client) for task in tasks]
-        for turn, reply in zip(turns, replies, strict=True):
-            reports[turn] = reply.reports
-            self.warn(*reply.remarks)
+            dealt[turn % len(dealt)] += [ClientTask(client, message, joining=joining) for joining in joinings]
+        replies, reports = self._ask_hosts(last, dealt)
+        self.warn(*(line for reply in replies for line in reply.remarks))
+        tasks = sorted((task for own in dealt for task in own), key=lambda task: task.client)
         self._record_newcomers(tasks, reports)
 
     def _record_newcomers(self, tasks: Sequence[ClientTask], reports: Sequence[Report]) -> None:
