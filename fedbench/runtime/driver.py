@@ -10,7 +10,6 @@ from fedbench.errors import ConfigError, RunError, place_of_code
 from fedbench.methods.base import ExtraPass, Method
 from fedbench.methods.contract import call_hook, check_server, server_hook, shared_model
 from fedbench.methods.messages import Message, Upload
-from fedbench.module.weights import Weights
 from fedbench.results.logged import LoggedRow
 from fedbench.results.quantities import plural
 from fedbench.results.schema import COST_KEYS, MetricsLine
@@ -162,14 +161,12 @@ class Driver:
         replies, reports = self._ask_hosts(number, dealt, moves, global_model=global_model)
         received = time.perf_counter()
         # 4. complete the record of the round that made the model
+        trained = [report for report in reports if report.client in trainers]
         self._note_failed([report for report in reports if report.client not in trainers], "was not evaluated")
-        self.warn(*self.models.take(number, reports), *self.predictions.take(number, reports))
-        if last and self.config.save_models:
-            self.warn(*self.models.take_from_server(*self._models_to_keep()))
+        self._keep_models(number, reports)
         self.warn(*(line for reply in replies for line in reply.remarks))
         lines = self._record(reports) if evaluate else []
         self.recorder.write_lines(lines)  # before the checkpoint, which counts them
-        trained = [report for report in reports if report.client in trainers]
         failing = self._failing(trained or reports, number + bool(trained))
         if self.record.extra_pass and type(self.method).idle_model is not Method.idle_model:
             self.last_fit = {}
@@ -272,10 +269,13 @@ class Driver:
         weights = self._server_half("global_model", self.server, self.initial)
         return None if weights is None else Message(**vars(weights))
 
-    def _models_to_keep(self) -> tuple[Weights | None, Weights | None]:
-        """The global model, or else the part that all clients share."""
-        whole = self._server_half("global_model", self.server, self.initial)
-        return whole, None if whole else self._server_half("shared_part", self.server, self.initial)
+    def _keep_models(self, number: int, reports: Sequence[Report]) -> None:
+        """Keep models and predictions of clients, and in the end the global model, or else what all clients share."""
+        self.warn(*self.models.take(number, reports), *self.predictions.take(number, reports))
+        if number == self.config.rounds and self.config.save_models:
+            whole = self._server_half("global_model", self.server, self.initial)
+            part = None if whole else self._server_half("shared_part", self.server, self.initial)
+            self.warn(*self.models.take_from_server(whole, part))
 
     def _extra_pass(self, number: int) -> None:
         """Make an exchange without training over all clients, if the method asks for one; its bytes count."""
