@@ -9,7 +9,7 @@ from fedbench.data.prepared import PreparedDataset
 from fedbench.errors import ConfigError, RunError, place_of_code
 from fedbench.methods.base import ExtraPass, Method
 from fedbench.methods.contract import call_hook, check_server, server_hook, shared_model
-from fedbench.methods.messages import Message, Upload
+from fedbench.methods.messages import Message
 from fedbench.results.logged import LoggedRow
 from fedbench.results.quantities import plural
 from fedbench.results.schema import COST_KEYS, MetricsLine
@@ -307,10 +307,10 @@ class Driver:
         self, trainers: Sequence[int], reports: Sequence[Report], tasks: Sequence[ClientTask], totals: Sequence[Total]
     ) -> None:
         """Make the next model from the uploads and begin the record of its round."""
-        uploads = [report.upload for report in reports if report.upload is not None]
-        self.record = self._new_record(trainers, reports, tasks, uploads)
+        self.record = self._new_record(trainers, reports, tasks)
         for report in reports:
             self._learn_from(report)
+        uploads = [report.upload for report in reports if report.upload is not None]
         lost = {task.client for task in tasks if task.is_lost}
         steps = {report.client: report.steps for report in reports if report.steps and report.trained}
         shown = self.calendar.is_evaluated(self.record.number)
@@ -329,17 +329,14 @@ class Driver:
         self.warn(*self.server.remarks())
 
     def _new_record(
-        self,
-        trainers: Sequence[int],
-        reports: Sequence[Report],
-        tasks: Sequence[ClientTask],
-        uploads: Sequence[Upload],
+        self, trainers: Sequence[int], reports: Sequence[Report], tasks: Sequence[ClientTask]
     ) -> RoundRecord:
         """The record of the round that was just trained; warns of clients that failed in it."""
         round, before = self.server.round, self.record
         failed = [(r.client, r.failure) for r in reports if r.failure is not None and r.client in trainers]
         for client, reason in failed:
             self.warn(f"seed {self.seed}, round {round}: client {client} was left out: {reason}")
+        uploads = [report.upload for report in reports if report.upload is not None]
         fits = [report for report in reports if report.steps and report.trained]
         losses = [report.loss for report in fits if report.loss is not None]
         made = {report.client: before.private_steps.get(report.client, 0) + report.steps for report in fits}
