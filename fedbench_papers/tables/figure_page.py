@@ -1,6 +1,6 @@
 """The page of a paper's figure: a chart for each cell, drawn from our runs, and its numbers as a table."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -9,25 +9,22 @@ from typing import Any
 import pandas as pd
 import plotly.graph_objects as go
 
-from fedbench.report import typeset
 from fedbench.report.curves import round_values, thin_out
 from fedbench.report.parts import ChartSection, charts
 from fedbench.report.study import POINT_NAMES
-from fedbench.report.template import page_of
 from fedbench.report.theme import LIGHT, METHOD_COLOURS, axis, figure, round_axis, score_axis, show_legend
 from fedbench.report.typeset import Cell
 from fedbench.results.curves import seed_curve
-from fedbench.results.files import write_atomically
 from fedbench.results.plan import Plan
 from fedbench.results.quantities import plural
 from fedbench.results.reader import Records
 from fedbench.results.statistics import Interval
 from fedbench.results.tables import BEST_TEST, LAST
 from fedbench.tasks import Metric
+from fedbench_papers.tables.content import NumberTable, PageContent, interval_columns, ours_text, seeds_text
 from fedbench_papers.tables.figure import Figure
 from fedbench_papers.tables.reproduction import CellRecord, ReproductionRecord, last_traced, metric_of, score_of
 
-TEMPLATE = Path(__file__).with_name("figure.html.j2")
 HEADS = ("cell", "line", "at", "ours", "seeds")
 COLOURS = [LIGHT[name] for name in ("accent", *METHOD_COLOURS, "alarm", "local")]
 DASHES = ("solid", "dash", "dot")
@@ -164,34 +161,34 @@ def with_legend(fig: go.Figure) -> go.Figure:
     return fig
 
 
-def write_figure(made: ReproductionRecord, folder: Path) -> Path:
-    """Writes report.html, table.csv, table.md and table.tex of a figure into its folder."""
+def figure_content(made: ReproductionRecord, folder: Path) -> PageContent:
+    """A chart for each cell, and the numbers of all."""
     cells = [FigureCell.of(made, cell, folder) for cell in made.cells]
     numbers = [number for one in cells for number in one.numbers()]
-    lines = list(map(number_line, numbers))
-    write_atomically(folder / "table.csv", figure_frame(numbers).to_csv(index=False))
-    write_atomically(folder / "table.md", typeset.markdown(HEADS, lines) + "\n")
-    write_atomically(folder / "table.tex", typeset.latex(HEADS, lines))
     pictures = charts(*((f"figure-{i}", one.cell.name, one.chart(), "") for i, one in enumerate(cells)), wide=True)
-    small = (
-        ["The scale is small: only signs and orders mean something, levels do not."] if made.scale == "small" else []
+    drawn = picture_words(made)
+    return PageContent(
+        [figure_table(numbers)],
+        [ChartSection("figure", "Figure", pictures, drawn)],
+        figure_answer(made, numbers),
+        drawn=drawn,
+        charts_first=True,
     )
-    changed = ", ".join(f"{key} = {value}" for key, value in made.changed.items())
-    page = page_of(
-        TEMPLATE,
-        kind="reproduce",
-        title=made.id,
-        asked=f"{made.what}; scale {made.scale}",
-        answer=figure_answer(made, numbers),
-        besides=[*small, *([f"Unlike the paper: {changed}."] if changed else [])],
-        heads=HEADS,
-        lines=lines,
-        pages=[(cell.name, f"{cell.path}/report.html") for cell in made.cells],
-        parts=[ChartSection("figure", "Figure", pictures, picture_words(made))] if pictures else [],
-        open=made.open,
-    )
-    write_atomically(folder / "report.html", page)
-    return folder / "report.html"
+
+
+def figure_table(numbers: Sequence[FigureNumber]) -> NumberTable:
+    """The numbers: accuracies in percent, traces as recorded."""
+    rows: list[dict[str, Any]] = [
+        {"cell": one.cell, "line": one.line, "at": one.at, **interval_columns(one.ours, "mean")} for one in numbers
+    ]
+    frame = pd.DataFrame(rows, columns=["cell", "line", "at", "mean", "low", "high", "seeds"])
+    intro = "Accuracies in %, traces as recorded; ± half of the 95\u00a0% interval over seeds."
+    return NumberTable("table", "Numbers", intro, HEADS, list(map(number_line, numbers)), frame)
+
+
+def number_line(one: FigureNumber) -> list[Cell]:
+    """A number as text."""
+    return list(map(Cell, (one.cell, one.line, one.at, ours_text(one.ours, ".4g", ".2g"), seeds_text(one.ours))))
 
 
 def picture_words(made: ReproductionRecord) -> str:
@@ -203,38 +200,9 @@ def picture_words(made: ReproductionRecord) -> str:
     return f"Test accuracy {point}, mean over clients and seeds{bars}."
 
 
-def figure_text(made: ReproductionRecord, folder: Path) -> str:
-    """The table and the answer for a terminal."""
-    numbers = [number for cell in made.cells for number in FigureCell.of(made, cell, folder).numbers()]
-    words = picture_words(made)
-    return "\n".join([typeset.plain_table(HEADS, list(map(number_line, numbers))), words, figure_answer(made, numbers)])
-
-
-def figure_answer(made: ReproductionRecord, numbers: list[FigureNumber]) -> str:
+def figure_answer(made: ReproductionRecord, numbers: Sequence[FigureNumber]) -> str:
     """What of the figure was run."""
     done = sum(number.ours is not None for number in numbers)
     if not done:
         return f"Nothing of {made.id} has been run yet."
     return f"{made.id}: {done} of {plural(len(numbers), 'number')} run, in {plural(len(made.cells), 'panel')}."
-
-
-def number_line(one: FigureNumber) -> list[Cell]:
-    """A number as text."""
-    ours = "not run" if one.ours is None else f"{one.ours.mean:.4g}"
-    ours += "" if one.ours is None or one.ours.half is None else f" ± {one.ours.half:.2g}"
-    return list(map(Cell, (one.cell, one.line, one.at, ours, "" if one.ours is None else str(len(one.ours.values)))))
-
-
-def figure_frame(numbers: list[FigureNumber]) -> pd.DataFrame:
-    """The numbers: accuracies in percent, traces as recorded."""
-    rows: list[dict[str, Any]] = [
-        {
-            "cell": one.cell,
-            "line": one.line,
-            "at": one.at,
-            **{name: getattr(one.ours, name, None) for name in ("mean", "low", "high")},
-            "seeds": len(one.ours.values) if one.ours else 0,
-        }
-        for one in numbers
-    ]
-    return pd.DataFrame(rows, columns=["cell", "line", "at", "mean", "low", "high", "seeds"])

@@ -1,11 +1,10 @@
-"""The page of a reproduced experiment: our numbers next to the paper's."""
+"""The page of a reproduced experiment: our numbers next to the paper's, or a figure of our runs."""
 
 from collections.abc import Sequence
 from html import escape
 from itertools import groupby
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -20,120 +19,141 @@ from fedbench.report.typeset import Cell
 from fedbench.results.files import write_atomically
 from fedbench.results.quantities import plural
 from fedbench.results.tables import REFERENCES
-from fedbench_papers.tables.figure_page import figure_text, write_figure
+from fedbench_papers.tables.content import NumberTable, PageContent, interval_columns, ours_text, seeds_text
+from fedbench_papers.tables.figure_page import figure_content
 from fedbench_papers.tables.heat import heat_maps
 from fedbench_papers.tables.reproduction import ComparedNumber, ComparedTrace, ReproductionRecord
 
 HEADS = ("cell", "method", "published", "ours", "difference", "in standard errors", "seeds", "point", "scored by")
 TRACED_HEADS = ("cell", "method", "what", "table", "published", "ours", "difference", "seeds")
-TEMPLATE = Path(__file__).with_name("published.html.j2")
+TEMPLATE = Path(__file__).with_name("reproduction.html.j2")
 FEWEST_METHODS = 3
 """Least number of methods whose orders can agree by more than chance."""
 
 
 def write_published(folder: Path) -> Path:
-    """Writes report.html, table.csv, table.md, table.tex, and traced.csv if the paper counts what runs trace."""
+    """Writes report.html and the files of its tables: table.csv, .md, .tex, and traced.csv if runs trace numbers."""
     made = ReproductionRecord.read(folder)
-    if made.figure is not None:
-        return write_figure(made, folder)
-    found = made.compare_numbers(folder)
-    table = [line(one) for one in found]
-    write_atomically(folder / "table.csv", reproduction_frame(found).to_csv(index=False))
-    write_atomically(folder / "table.md", typeset.markdown(HEADS, table) + "\n")
-    write_atomically(folder / "table.tex", typeset.latex(HEADS, table))
-    traced = made.compare_traces(folder)
-    if traced:
-        write_atomically(folder / "traced.csv", traced_frame(traced).to_csv(index=False))
-    write_atomically(folder / "report.html", page_of(TEMPLATE, **reproduction_values(made, found, traced)))
+    shown = content_of(made, folder)
+    for table in shown.tables:
+        table.write(folder)
+    page = page_of(
+        TEMPLATE,
+        kind="reproduce",
+        title=made.id,
+        asked=f"{made.what}; scale {made.scale}",
+        answer=shown.answer,
+        besides=[*departures(made), *shown.besides],
+        tables=shown.tables,
+        parts=[part for part in shown.parts if part.charts],
+        charts_first=shown.charts_first,
+        pages=[(cell.name, f"{cell.path}/report.html") for cell in made.cells],
+        open=made.open,
+    )
+    write_atomically(folder / "report.html", page)
     return folder / "report.html"
 
 
-def with_sign(value: float, digits: int) -> str:
-    """A number with its sign."""
-    return f"{value:+.{digits}f}".replace("-", typeset.MINUS)
+def reproduction_text(folder: Path) -> str:
+    """The tables and the answer for a terminal."""
+    return content_of(ReproductionRecord.read(folder), folder).text()
+
+
+def content_of(made: ReproductionRecord, folder: Path) -> PageContent:
+    """What is shown of a figure, or of published numbers."""
+    return comparison_content(made, folder) if made.figure is None else figure_content(made, folder)
+
+
+def departures(made: ReproductionRecord) -> list[str]:
+    """The differences from the paper's protocol."""
+    small = "The scale is small: only signs and orders mean something, levels do not."
+    changed = ", ".join(f"{key} = {value}" for key, value in made.changed.items())
+    return [*[small] * (made.scale == "small"), *([f"Unlike the paper: {changed}."] if changed else [])]
+
+
+def comparison_content(made: ReproductionRecord, folder: Path) -> PageContent:
+    """The paper's numbers and ours, and counts that runs trace if the paper has them."""
+    found, traced = made.compare_numbers(folder), made.compare_traces(folder)
+    maps = "Test accuracy in %. Each map has colours of its own, from its lowest to its highest number."
+    return PageContent(
+        [comparison_table(found), *([traced_table(traced)] if traced else [])],
+        [
+            ChartSection(
+                "against",
+                "Ours against the paper's",
+                charts(("against", "", agreement_figure(found), "")),
+                "A point is a number of the paper; on the line both agree. Bars: half of our 95 % interval over seeds.",
+            ),
+            ChartSection("heat", "Accuracy over two options", heat_maps(found), maps),
+        ],
+        reproduction_answer(made, found),
+        orders(found),
+    )
+
+
+def comparison_table(found: Sequence[ComparedNumber]) -> NumberTable:
+    """The numbers, in percent and points."""
+    frame = pd.DataFrame(
+        {
+            "cell": one.cell,
+            "method": one.method,
+            "table": one.table,
+            "published": one.published,
+            "published_sd": one.deviation,
+            **interval_columns(one.ours, "ours"),
+            "difference": one.difference,
+            "standard_errors": one.errors,
+            "point": one.point,
+            "scored_by": one.scored,
+        }
+        for one in found
+    )
+    intro = "Test accuracy in %. Published: ± the paper's deviation. Ours: ± half of the 95\u00a0% interval over seeds."
+    lines = [line(one) for one in found]
+    return NumberTable("table", "Published and own numbers", intro, HEADS, lines, frame, layout="numbers")
 
 
 def line(one: ComparedNumber) -> list[Cell]:
     """A published number as text."""
     published = f"{one.published:.2f}" + ("" if one.deviation is None else f" ± {one.deviation:.2f}")
-    ours = "" if one.ours is None else f"{one.ours.mean:.2f}"
-    ours += "" if one.ours is None or one.ours.half is None else f" ± {one.ours.half:.2f}"
-    return list(
-        map(
-            Cell,
-            (
-                one.cell,
-                one.method,
-                published,
-                ours or "not run",
-                "" if one.difference is None else with_sign(one.difference, 2),
-                "" if one.errors is None else with_sign(one.errors, 1),
-                "" if one.ours is None else str(len(one.ours.values)),
-                POINT_NAMES.get(one.point, ""),
-                one.scored,
-            ),
-        )
+    difference = "" if one.difference is None else with_sign(one.difference, ".2f")
+    errors = "" if one.errors is None else with_sign(one.errors, ".1f")
+    ours, point = ours_text(one.ours, ".2f", ".2f"), POINT_NAMES.get(one.point, "")
+    texts = one.cell, one.method, published, ours, difference, errors, seeds_text(one.ours), point, one.scored
+    return list(map(Cell, texts))
+
+
+def traced_table(traced: Sequence[ComparedTrace]) -> NumberTable:
+    """The counts, in the paper's unit."""
+    frame = pd.DataFrame(
+        {
+            **{name: getattr(one, name) for name in ("cell", "method", "what", "table", "published")},
+            **interval_columns(one.ours, "ours"),
+        }
+        for one in traced
+    )
+    intro = (
+        "In the paper's unit. Ours: the mean over the clients of the last round, ± half of the 95\u00a0% interval over "
+        "seeds."
+    )
+    lines = [traced_line(one) for one in traced]
+    return NumberTable(
+        "traced", "Published and traced counts", intro, TRACED_HEADS, lines, frame, ("csv",), layout="counts"
     )
 
 
 def traced_line(one: ComparedTrace) -> list[Cell]:
     """A published count as text."""
-    ours = "not run" if one.ours is None else f"{one.ours.mean:.6g}"
-    ours += "" if one.ours is None or one.ours.half is None else f" ± {one.ours.half:.2g}"
-    difference = "" if one.ours is None else f"{one.ours.mean - one.published:+.3g}".replace("-", typeset.MINUS)
-    seeds = "" if one.ours is None else str(len(one.ours.values))
-    texts = (one.cell, one.method, one.what, one.table, f"{one.published:.6g}", ours, difference, seeds)
-    return list(map(Cell, texts))
-
-
-def traced_frame(traced: Sequence[ComparedTrace]) -> pd.DataFrame:
-    """The counts, in the paper's unit."""
-    return pd.DataFrame(
-        [
-            {
-                **{name: getattr(one, name) for name in ("cell", "method", "what", "table", "published")},
-                "ours": one.ours and one.ours.mean,
-                "low": one.ours and one.ours.low,
-                "high": one.ours and one.ours.high,
-                "seeds": len(one.ours.values) if one.ours else 0,
-            }
-            for one in traced
-        ]
+    difference = "" if one.ours is None else with_sign(one.ours.mean - one.published, ".3g")
+    ours, published = ours_text(one.ours, ".6g", ".2g"), f"{one.published:.6g}"
+    return list(
+        map(Cell, (one.cell, one.method, one.what, one.table, published, ours, difference, seeds_text(one.ours)))
     )
 
 
-def reproduction_text(folder: Path) -> str:
-    """The tables and the answer for a terminal."""
-    made = ReproductionRecord.read(folder)
-    if made.figure is not None:
-        return figure_text(made, folder)
-    found, traced = made.compare_numbers(folder), made.compare_traces(folder)
-    counts = [typeset.plain_table(TRACED_HEADS, list(map(traced_line, traced)))] if traced else []
-    return "\n".join([typeset.plain_table(HEADS, list(map(line, found))), *counts, reproduction_answer(made, found)])
-
-
-def reproduction_frame(found: Sequence[ComparedNumber]) -> pd.DataFrame:
-    """The numbers, in percent and points."""
-    return pd.DataFrame(
-        [
-            {
-                "cell": one.cell,
-                "method": one.method,
-                "table": one.table,
-                "published": one.published,
-                "published_sd": one.deviation,
-                "ours": one.ours and one.ours.mean,
-                "low": one.ours and one.ours.low,
-                "high": one.ours and one.ours.high,
-                "seeds": len(one.ours.values) if one.ours else 0,
-                "difference": one.difference,
-                "standard_errors": one.errors,
-                "point": one.point,
-                "scored_by": one.scored,
-            }
-            for one in found
-        ]
-    )
+def with_sign(value: float, form: str) -> str:
+    """A number with its sign, by a format specification."""
+    return f"{value:+{form}}".replace("-", typeset.MINUS)
 
 
 def reproduction_answer(made: ReproductionRecord, found: Sequence[ComparedNumber]) -> str:
@@ -160,12 +180,6 @@ def orders(found: Sequence[ComparedNumber]) -> list[str]:
     return said
 
 
-def departures(made: ReproductionRecord) -> list[str]:
-    """The differences from the paper's protocol."""
-    said = ", ".join(f"{key} = {value}" for key, value in made.changed.items())
-    return [f"Unlike the paper: {said}."] if said else []
-
-
 def agreement_figure(found: Sequence[ComparedNumber]) -> go.Figure | None:
     """Our numbers against the paper's, one point each; on the line they agree."""
     run = [one for one in found if one.ours is not None]
@@ -186,32 +200,3 @@ def agreement_figure(found: Sequence[ComparedNumber]) -> go.Figure | None:
         hovertemplate="%{text}<br>published %{x:.1f}, ours %{y:.1f}<extra></extra>",
     )
     return fig
-
-
-def reproduction_values(
-    made: ReproductionRecord, found: Sequence[ComparedNumber], traced: Sequence[ComparedTrace]
-) -> dict[str, Any]:
-    """The values of the template."""
-    made_small = "The scale is small: only signs and orders mean something, levels do not."
-    intro = "A point is a number of the paper; on the line both agree. Bars: half of our 95 % interval over seeds."
-    maps = "Test accuracy in %. Each map has colours of its own, from its lowest to its highest number."
-    parts = [
-        ChartSection(
-            "against", "Ours against the paper's", charts(("against", "", agreement_figure(found), "")), intro
-        ),
-        ChartSection("heat", "Accuracy over two options", heat_maps(found), maps),
-    ]
-    return {
-        "kind": "reproduce",
-        "title": made.id,
-        "asked": f"{made.what}; scale {made.scale}",
-        "answer": reproduction_answer(made, found),
-        "besides": [*([made_small] if made.scale == "small" else []), *departures(made), *orders(found)],
-        "heads": HEADS,
-        "lines": [line(one) for one in found],
-        "traced_heads": TRACED_HEADS,
-        "traced": list(map(traced_line, traced)),
-        "pages": [(cell.name, f"{cell.path}/report.html") for cell in made.cells],
-        "parts": [part for part in parts if part.charts],
-        "open": made.open,
-    }
