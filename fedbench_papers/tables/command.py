@@ -49,9 +49,8 @@ def main(argv: list[str]) -> int:
     name = experiment_name(word, asked)
     at_once = read_count("trials", asked.trials)
     from fedbench.studies.stages import Stages
-    from fedbench_papers.tables.listing import experiments_listing
     from fedbench_papers.tables.page import reproduction_text
-    from fedbench_papers.tables.reproduce import reproduce
+    from fedbench_papers.tables.reproduce import experiments_listing, reproduce
 
     if name is None:
         for line in experiments_listing(asked.scale or "full"):
@@ -94,8 +93,7 @@ def choice(asked: Namespace) -> dict[str, Any]:
     from fedbench_papers.tables.experiment import sets
 
     sources = read_sources(split_words(asked.sources), sets())
-    chosen = {"cells": asked.cells, "scale": asked.scale or "full", "sources": sources}
-    return {**chosen, "point": asked.point}
+    return {"cells": asked.cells, "scale": asked.scale or "full", "sources": sources, "point": asked.point}
 
 
 def preview(word: str, config: Config, asked: Namespace) -> tuple[Config, Iterable[str]]:

@@ -2,7 +2,7 @@
 
 import csv
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,8 @@ AFTER_AGG = "after_agg"
 POINTS = (AFTER_AGG, "after_fit")
 ACCURACIES = ("accuracy", "accuracy_best_round")
 """Metrics to compare runs with."""
+AS_WRITTEN = ("methods", "tune", "trial", "batches", "pooled", "points", "choice", "repeats", "open")
+"""Entries of a file that an experiment takes over unchanged."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,10 @@ class ExperimentCell:
     def name(self) -> str:
         return f"{self.dataset}, {self.setting}"
 
+    def has(self, number: Number | TracedNumber) -> bool:
+        """Whether a published number is one of this cell."""
+        return (number.dataset, number.setting) == (self.dataset, self.setting)
+
 
 @dataclass(frozen=True)
 class Experiment:
@@ -74,19 +80,19 @@ class Experiment:
     what: str
     config: Values
     cells: tuple[ExperimentCell, ...]
-    methods: Mapping[str, str]
-    tune: Mapping[str, Mapping[str, list[Any]]]
-    trial: Values
-    batches: tuple[str, ...]
-    pooled: bool
-    points: Mapping[str, str]
-    choice: str
-    repeats: int | None
-    open: tuple[str, ...]
     small: ExperimentCell
     numbers: tuple[Number, ...]
     traced: tuple[TracedNumber, ...]
     reading: Mapping[str, Values]
+    methods: Mapping[str, str] = field(default_factory=dict)
+    tune: Mapping[str, Mapping[str, list[Any]]] = field(default_factory=dict)
+    trial: Values = field(default_factory=dict)
+    batches: Sequence[str] = ()
+    pooled: bool = False
+    points: Mapping[str, str] = field(default_factory=dict)
+    choice: str = LAST
+    repeats: int | None = None
+    open: Sequence[str] = ()
     figure: Figure | None = None
 
     @classmethod
@@ -97,34 +103,27 @@ class Experiment:
             raise ConfigError(f"{name}: no published experiment; {nearest(name, known)}: see `fedbench reproduce`")
         paper, reading = _readings().get(name, (name, ""))
         tree = _tree(paper)
+        said = {key: tree[key] for key in AS_WRITTEN if key in tree}
         return cls(
-            name,
-            f"{tree['what']}, {reading} reading" if reading else tree["what"],
-            dotted_keys(tree.get("config", {})),
-            tuple(_cell(own, values) for own, values in tree.get("cells", {}).items()),
-            tree.get("methods", {}),
-            tree.get("tune", {}),
-            tree.get("trial", {}),
-            tuple(tree.get("batches", ())),
-            tree.get("pooled", False),
-            tree.get("points", {}),
-            tree.get("choice", LAST),
-            tree.get("repeats"),
-            tuple(tree.get("open", ())),
-            _cell("small, ", tree.get("small", {})),
-            numbers(paper),
-            traced_numbers(paper, tree.get("traced", {})),
-            {method: dotted_keys(values) for method, values in tree.get("readings", {}).get(reading, {}).items()},
-            Figure.of(tree["figure"]) if "figure" in tree else None,
+            id=name,
+            what=f"{tree['what']}, {reading} reading" if reading else tree["what"],
+            config=dotted_keys(tree.get("config", {})),
+            cells=tuple(_cell(own, values) for own, values in tree.get("cells", {}).items()),
+            small=_cell("small, ", tree.get("small", {})),
+            numbers=numbers(paper),
+            traced=traced_numbers(paper, tree.get("traced", {})),
+            reading={m: dotted_keys(values) for m, values in tree.get("readings", {}).get(reading, {}).items()},
+            figure=Figure.of(tree["figure"]) if "figure" in tree else None,
+            **said,
         )
 
     def of(self, cell: ExperimentCell) -> list[Number]:
         """The published accuracies of a cell."""
-        return [number for number in self.numbers if (number.dataset, number.setting) == (cell.dataset, cell.setting)]
+        return list(filter(cell.has, self.numbers))
 
     def traced_of(self, cell: ExperimentCell) -> list[TracedNumber]:
         """The published numbers of a cell that runs trace."""
-        return [number for number in self.traced if (number.dataset, number.setting) == (cell.dataset, cell.setting)]
+        return list(filter(cell.has, self.traced))
 
     def point_of(self, label: str) -> str:
         """The evaluation point that a method's published number is of."""
@@ -195,7 +194,7 @@ def figures() -> list[str]:
 def _readings() -> dict[str, tuple[str, str]]:
     """The published experiment of a name and, if there are several, its reading."""
     found: dict[str, tuple[str, str]] = {}
-    for name in (f"{row['paper']}/{row['experiment']}" for row in _rows() if row["first"]):
+    for name in dict.fromkeys(row["experiment"] for row in _rows()):
         first, *others = _tree(name).get("readings", {"": {}})
         found |= {name: (name, first)} | {f"{name}-{other}": (name, other) for other in others}
     return found
@@ -210,11 +209,9 @@ def numbers(name: str) -> tuple[Number, ...]:
     """The published accuracies of an experiment; a number in two tables counts once."""
     found: dict[tuple[str, str, str], Number] = {}
     for row in _rows():
-        if f"{row['paper']}/{row['experiment']}" == name and row["metric"] in ACCURACIES:
-            label = f"{row['method']} {row['options']}".strip()
-            std = float(row["std"]) if row["std"] else None
-            number = Number(row["table"], row["dataset"], row["setting"], label, float(row["mean"]), std)
-            found.setdefault((row["dataset"], row["setting"], label), number)
+        if row["experiment"] == name and row["metric"] in ACCURACIES:
+            place, std = (row["dataset"], row["setting"], row["method"]), float(row["std"]) if row["std"] else None
+            found.setdefault(place, Number(row["table"], *place, float(row["mean"]), std))
     return tuple(found.values())
 
 
@@ -225,27 +222,29 @@ def traced_numbers(name: str, asked: Mapping[str, Mapping[str, Any]]) -> tuple[T
             row["table"],
             row["dataset"],
             row["setting"],
-            f"{row['method']} {row['options']}".strip(),
+            row["method"],
             row["metric"].replace("_", " "),
             float(row["mean"]),
             asked[row["metric"]]["trace"],
             asked[row["metric"]].get("times", 1.0),
         )
         for row in _rows()
-        if row["metric"] in asked and f"{row['paper']}/{row['experiment']}" == asked[row["metric"]].get("of", name)
+        if row["metric"] in asked and row["experiment"] == asked[row["metric"]].get("of", name)
     )
 
 
 @cache
-def _rows() -> list[dict[str, Any]]:
-    seen: set[tuple[str, str]] = set()
-    rows = []
+def _rows() -> list[dict[str, str]]:
+    """The lines of published.csv; the experiment is PAPER/EXPERIMENT, and the method has its options behind it."""
     with open(EXPERIMENTS_FOLDER / "published.csv", newline="") as file:
-        for row in csv.DictReader(file):
-            key = row["paper"], row["experiment"]
-            rows.append({**row, "first": key not in seen})
-            seen.add(key)
-    return rows
+        return [
+            {
+                **row,
+                "experiment": f"{row['paper']}/{row['experiment']}",
+                "method": f"{row['method']} {row['options']}".strip(),
+            }
+            for row in csv.DictReader(file)
+        ]
 
 
 def _tree(name: str) -> dict[str, Any]:

@@ -1,6 +1,7 @@
-"""Reproduces published experiments cell by cell under the paper's protocol; runs are stored by identity."""
+"""Lists and reproduces published experiments, by cells under the paper's protocol; runs are stored by identity."""
 
-from collections.abc import Mapping, Sequence
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -10,13 +11,23 @@ from fedbench.errors import ConfigError
 from fedbench.jobs import run_folder
 from fedbench.results.loggers import log_page
 from fedbench.results.plan import Plan
+from fedbench.studies.cost import hours_of, steps_of
 from fedbench.studies.run_studies import StudyWatch, run_studies
 from fedbench.studies.space import Values
 from fedbench.studies.study_result import StudyResult
 from fedbench.studies.tuning_study import TuningStudy
 from fedbench_papers import TUNE_SEEDS
 from fedbench_papers.image_sources import source_keys
-from fedbench_papers.tables.experiment import AFTER_AGG, POINTS, SCALES, Experiment, ExperimentCell, dotted_keys
+from fedbench_papers.tables.experiment import (
+    AFTER_AGG,
+    POINTS,
+    SCALES,
+    Experiment,
+    ExperimentCell,
+    dotted_keys,
+    figures,
+    names,
+)
 from fedbench_papers.tables.reproduction import CellRecord, ReproductionRecord
 
 REPRODUCTION_KIND = "reproduce"
@@ -53,9 +64,12 @@ def reproduce(
         new = run_studies(distinct(studies), at_once, watch)
         order = [cell.name for cell in experiment.cells]
         known = sorted(made.values(), key=lambda cell: order.index(cell.name))
-        changed = {**(experiment.small.values if scale == "small" else {}), **user_keys(config)}
+        changed = {
+            **(experiment.small.values if scale == "small" else {}),
+            **user_keys(config),
+            **({} if point is None else {"point": point}),
+        }
         drawn = None if experiment.figure is None else asdict(experiment.figure)
-        changed |= {} if point is None else {"point": point}
         ReproductionRecord(
             name, experiment.what, scale, list(experiment.open), changed, experiment.repeats, known, drawn
         ).write(folder)
@@ -80,10 +94,10 @@ def plan_tables(
         raise ConfigError(f"--scale {scale}: must be {' or '.join(SCALES)}")
     if point not in (None, *POINTS):
         raise ConfigError(f"--point {point}: must be {' or '.join(POINTS)}")
-    experiment, root = Experiment.load(name), (config.out or Path("results")).absolute()
+    experiment = Experiment.load(name)
     if not experiment.cells:
         raise ConfigError(f"{name}: nothing is run for it: {experiment.what}")
-    asked = config, scale, sources, reproduction_folder(name, config, scale), root, point or AFTER_AGG
+    asked = config, scale, sources, point or AFTER_AGG
     return experiment, [(cell, plan_table(experiment, cell, *asked)) for cell in experiment.select_cells(cells)]
 
 
@@ -104,9 +118,7 @@ def plan_table(
     config: Config,
     scale: str,
     sources: Mapping[str, str],
-    folder: Path,
-    root: Path,
-    point: str = AFTER_AGG,
+    point: str,
 ) -> TuningStudy:
     """The runs of a cell. Cells that differ only by the client share them. Raises ConfigError."""
     given = user_keys(config)
@@ -118,8 +130,9 @@ def plan_table(
     if clash and any(method.tuned for method in compared):
         raise ConfigError(f"seeds: {clash[0]} is the tuning seed, so no final run may use it")
     plan = Plan("compare", None, whole.model_dump(mode="json"), [], point=point)
-    own = folder / "cells" / slug(cell)
-    return TuningStudy(plan, whole, compared, own, root, TUNE_SEEDS, setting=cell.name)
+    folder = reproduction_folder(experiment.id, config, scale) / "cells" / slug(cell)
+    root = (config.out or Path("results")).absolute()
+    return TuningStudy(plan, whole, compared, folder, root, TUNE_SEEDS, setting=cell.name)
 
 
 def user_keys(config: Config) -> Values:
@@ -147,3 +160,29 @@ def cell_record(
         [vars(number) for number in experiment.traced_of(cell)],
         point or AFTER_AGG,
     )
+
+
+def experiments_listing(scale: str) -> Iterator[str]:
+    """Lines per experiment with cost and description; hours are estimated from a step measured here."""
+    yield f"{'experiment':<33} {'cells':>5} {'numbers':>7} {'runs':>5} {'steps':>11} {'hours':>8}  data"
+    for name in (*names(), *figures()):
+        experiment = Experiment.load(name)
+        configs = runs_of_cells(experiment, scale)
+        sets = ", ".join(dict.fromkeys(cell.dataset for cell in experiment.cells))
+        if configs:
+            counts = f"{len(experiment.cells):>5} {len(experiment.numbers):>7} {len(configs):>5}"
+            yield f"{name:<33} {counts} {sum(map(steps_of, configs)):>11,} {hours_of(configs):>8.1f}  {sets}"
+        else:
+            yield f"{name:<33} no runs"
+        yield from textwrap.wrap(experiment.what, 110, initial_indent="    ", subsequent_indent="    ")
+    yield f"runs: tuning and final ones at scale {scale}; hours: a run on every core"
+
+
+def runs_of_cells(experiment: Experiment, scale: str) -> list[Config]:
+    """The runs of all cells, shared ones once."""
+    found: dict[tuple[str, int], Config] = {}
+    for cell in experiment.cells:
+        asked = Config(**nest(experiment.values(cell, scale)))
+        for method in experiment.compared_methods(cell, scale):
+            found |= {(config.key(), seed): config for config, seed in method.runs(asked, asked.seeds, TUNE_SEEDS)}
+    return list(found.values())

@@ -23,7 +23,7 @@ def test_lines_of_the_list_are_shown_as_they_come(capsys, monkeypatch):
         shown.append(capsys.readouterr().out)
         yield "second"
 
-    monkeypatch.setattr("fedbench_papers.tables.listing.experiments_listing", lines)
+    monkeypatch.setattr("fedbench_papers.tables.reproduce.experiments_listing", lines)
     assert main(["--scale", "small"]) == 0
     assert shown == ["first at scale small\n"]
     assert capsys.readouterr().out == "second\n"

@@ -1,11 +1,14 @@
-"""A published experiment made again on other data, small enough to wait for."""
+"""A published experiment made again on other data, small enough to wait for, and what the experiments would cost."""
+
+from itertools import islice
 
 import pytest
 
 from fedbench.config import Config
 from fedbench.errors import ConfigError
-from fedbench_papers.tables.experiment import Experiment
-from fedbench_papers.tables.reproduce import plan_table, reproduce, slug
+from fedbench.studies.cost import steps_of
+from fedbench_papers.tables.experiment import Experiment, figures, names
+from fedbench_papers.tables.reproduce import experiments_listing, plan_table, reproduce, runs_of_cells, slug
 
 SMALL = {
     "partition": {"clients": 3, "train_size": 20, "test_size": 10},
@@ -62,7 +65,7 @@ def test_given_again_nothing_is_run_and_other_cells_stay(made):
 def test_cells_of_single_clients_have_the_same_runs(tmp_path):
     experiment = Experiment.load("fedmosaic/feature-shift")
     first, second, *_ = experiment.cells
-    studies = [plan_table(experiment, c, Config(), "full", {}, tmp_path, tmp_path) for c in (first, second)]
+    studies = [plan_table(experiment, c, Config(out=tmp_path), "full", {}, "after_agg") for c in (first, second)]
     assert studies[0].folder == studies[1].folder == tmp_path / "cells" / "office-caltech10"
     assert [c.client for c in (first, second)] == [0, 1]
     assert slug(Experiment.load("co-pfl/main").cells[0]) == "cifar10--clients=10-s=2-m-bound=50"
@@ -83,3 +86,37 @@ def test_mistakes_are_refused_before_anything_runs(tmp_path, name, more, line):
     with pytest.raises(ConfigError, match=line):
         reproduce(name, Config(out=tmp_path / "out"), **more)
     assert not (tmp_path / "out").exists()
+
+
+def test_every_experiment_is_listed_with_what_it_is(monkeypatch):
+    monkeypatch.setattr("fedbench_papers.tables.reproduce.hours_of", len)
+    lines = list(experiments_listing("full"))
+    listed = [line.split()[0] for line in lines[1:-1] if not line.startswith(" ")]
+    assert listed == [*names(), *figures()]
+    assert sum("no runs" in line for line in lines) == 5
+    assert lines[1].split()[1:6] == ["4", "32", "196", "12,354,000", "196.0"]
+    assert "two classes a client" in lines[2]
+
+
+def test_a_line_is_there_before_the_next_one_is_measured(monkeypatch):
+    measured = []
+    monkeypatch.setattr("fedbench_papers.tables.reproduce.hours_of", lambda configs: measured.append(1) or 1.0)
+    assert len(list(islice(experiments_listing("full"), 2))) == 2
+    assert len(measured) == 1
+
+
+def test_runs_are_points_on_tuning_seeds_and_finals_on_the_others():
+    runs = list(runs_of_cells(Experiment.load("co-pfl/main"), "full"))
+    # Four cells of eight methods: three rates each, co-pfl two rates by two shares; then three seeds.
+    assert len(runs) == 4 * (7 * (3 + 3) + 4 + 3)
+
+
+def test_cells_that_share_runs_count_once():
+    assert len(list(runs_of_cells(Experiment.load("fedmosaic/feature-shift"), "full"))) == 2 * 13 * 3
+
+
+def test_steps_are_those_of_the_protocol():
+    runs = list(runs_of_cells(Experiment.load("fedcac/main-pathological"), "full"))
+    made = {config.method.name: steps_of(config) for config in runs}
+    assert made.pop("fedrep") == 500 * 40 * (10 + 1) * 5  # epochs of its own
+    assert set(made.values()) == {500 * 40 * 25}
