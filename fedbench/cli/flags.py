@@ -97,14 +97,14 @@ def read(argv: Sequence[str], flags: dict[str, Flag]) -> tuple[Namespace, KeyVal
 
 def merge_layers(preset: str | None, file: str | None, pairs: KeyValues) -> KeyValues:
     """Merges preset, file and flags; later ones override earlier ones."""
-    layers = [_preset(preset) if preset else {}, normal(load_yaml(file)) if file else {}, pairs]
+    layers = [_preset(preset) if preset else {}, flat_config(load_yaml(file)) if file else {}, pairs]
     result: KeyValues = {}
     for layer in layers:
         result = {**_without_stale_options(result, layer), **layer}
     return result
 
 
-def normal(tree: dict[str, Any]) -> KeyValues:
+def flat_config(tree: dict[str, Any]) -> KeyValues:
     """Flattens a tree, with `method: fedcac` as `method.name`. Raises ConfigError for a section of a wrong type."""
     for name, value in tree.items():
         if name in sections() and f"{name}.name" not in CONFIG_KEYS and not isinstance(value, dict):
@@ -122,7 +122,7 @@ def _without_stale_options(pairs: KeyValues, layer: KeyValues) -> KeyValues:
 def _preset(name: str) -> KeyValues:
     if name not in PRESET_NAMES:
         raise ConfigError(f"--preset {name}: unknown preset, {nearest(name, PRESET_NAMES)}")
-    return normal(load_yaml(PRESETS / f"{name}.yaml"))
+    return flat_config(load_yaml(PRESETS / f"{name}.yaml"))
 
 
 def _tokens(argv: Sequence[str]) -> Iterator[tuple[str, list[str]]]:

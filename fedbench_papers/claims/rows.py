@@ -12,9 +12,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from fedbench.cli.flags import flat_config
 from fedbench.config import Config
 from fedbench.config.files import load_yaml
-from fedbench.config.keys import flat
 from fedbench.errors import ConfigError, nearest
 from fedbench.studies.compared_methods import ComparedMethod
 from fedbench.studies.space import Values
@@ -100,18 +100,12 @@ def arm_of(
     """An arm: the keys of its setting, of the setting for its method, its own, and what the conditions change."""
     place, method = load_file(SETTINGS)[setting], asked["method"]
     own = {key: value for key, value in asked.items() if key not in ARM}
-    given = {**flat(with_names(place["config"])), **(place.get("methods") or {}).get(method, {}), **own}
+    given = {**flat_config(place["config"]), **(place.get("methods") or {}).get(method, {}), **own}
     given |= placed[given["data.name"]]
     given = {**conditions.of(given), **keys}
     points = tuple({"train.lr": rate} for rate in asked.get("tune") or ()) or ({},)
     trial = {"data.val": HELD_OUT, "rounds": max(1, given["rounds"] // 3)} if "tune" in asked else {}
     return ComparedMethod(label, method, given, points, trial, seeds)
-
-
-def with_names(tree: Mapping[str, Any]) -> dict[str, Any]:
-    """`model: mlp` as `model: {name: mlp}`."""
-    sections = ("data", "partition", "model")
-    return {k: {"name": v} if k in sections and isinstance(v, str) else v for k, v in tree.items()}
 
 
 def select_rows(rows: Mapping[str, Row], only: Sequence[str]) -> list[Row]:

@@ -7,8 +7,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from fedbench.cli.flags import flat_config
 from fedbench.config.files import load_yaml
-from fedbench.config.keys import flat
 from fedbench.errors import ConfigError, nearest
 from fedbench.results.tables import LAST
 from fedbench.studies.compared_methods import ComparedMethod
@@ -16,8 +16,6 @@ from fedbench.studies.space import Space, Values
 from fedbench_papers.tables.figure import Figure
 
 EXPERIMENTS_FOLDER = Path(__file__).parent
-NAMED = ("method", "data", "partition", "model")
-"""Sections that may be given by name only."""
 SCALES = ("full", "small")
 AFTER_AGG = "after_agg"
 POINTS = (AFTER_AGG, "after_fit")
@@ -107,12 +105,12 @@ class Experiment:
         return cls(
             id=name,
             what=f"{tree['what']}, {reading} reading" if reading else tree["what"],
-            config=dotted_keys(tree.get("config", {})),
+            config=flat_config(tree.get("config", {})),
             cells=tuple(_cell(own, values) for own, values in tree.get("cells", {}).items()),
             small=_cell("small, ", tree.get("small", {})),
             numbers=numbers(paper),
             traced=traced_numbers(paper, tree.get("traced", {})),
-            reading={m: dotted_keys(values) for m, values in tree.get("readings", {}).get(reading, {}).items()},
+            reading={m: flat_config(values) for m, values in tree.get("readings", {}).get(reading, {}).items()},
             figure=Figure.of(tree["figure"]) if "figure" in tree else None,
             **said,
         )
@@ -258,17 +256,12 @@ def _tree(name: str) -> dict[str, Any]:
         elif isinstance(value, list):
             tree[plain] = [*tree.get(plain, []), *value]
         else:
-            tree[plain] = {**dotted_keys(tree.get(plain, {})), **dotted_keys(value)}
+            tree[plain] = {**flat_config(tree.get(plain, {})), **flat_config(value)}
     return tree
 
 
 def _cell(name: str, tree: Mapping[str, Any]) -> ExperimentCell:
     dataset, _, setting = name.partition(", ")
-    own = {key: dotted_keys(value) for key, value in tree.items() if isinstance(value, dict)}
+    own = {key: flat_config(value) for key, value in tree.items() if isinstance(value, dict)}
     plain = {key: value for key, value in tree.items() if not isinstance(value, dict) and key != "client"}
-    return ExperimentCell(dataset, setting, dotted_keys(plain), own, tree.get("client"))
-
-
-def dotted_keys(tree: Mapping[str, Any]) -> Values:
-    """Dotted keys; `data: cifar10` becomes `data.name`."""
-    return {f"{key}.name" if key in NAMED else key: value for key, value in flat(dict(tree)).items()}
+    return ExperimentCell(dataset, setting, flat_config(plain), own, tree.get("client"))

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from fedbench.cli.flags import flat_config
 from fedbench.config import Config
 from fedbench.config.keys import nest
 from fedbench.errors import ConfigError
@@ -24,7 +25,6 @@ from fedbench_papers.tables.experiment import (
     SCALES,
     Experiment,
     ExperimentCell,
-    dotted_keys,
     figures,
     names,
 )
@@ -137,7 +137,7 @@ def plan_table(
 
 def user_keys(config: Config) -> Values:
     """The keys that the user set, dotted."""
-    return dotted_keys(config.model_dump(mode="json", exclude_unset=True, exclude={"out", "name"}))
+    return flat_config(config.model_dump(mode="json", exclude_unset=True, exclude={"out", "name"}))
 
 
 def slug(cell: ExperimentCell) -> str:
