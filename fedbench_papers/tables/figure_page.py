@@ -15,7 +15,6 @@ from fedbench.report.study import POINT_NAMES
 from fedbench.report.theme import LIGHT, METHOD_COLOURS, axis, figure, round_axis, score_axis, show_legend
 from fedbench.report.typeset import Cell
 from fedbench.results.curves import seed_curve
-from fedbench.results.plan import Plan
 from fedbench.results.quantities import plural
 from fedbench.results.reader import Records
 from fedbench.results.statistics import Interval
@@ -23,7 +22,14 @@ from fedbench.results.tables import BEST_TEST, LAST
 from fedbench.tasks import Metric
 from fedbench_papers.tables.content import NumberTable, PageContent, interval_columns, ours_text, seeds_text
 from fedbench_papers.tables.figure import Figure
-from fedbench_papers.tables.reproduction import CellRecord, ReproductionRecord, last_traced, metric_of, score_of
+from fedbench_papers.tables.reproduction import (
+    CellRecord,
+    ReproductionRecord,
+    last_traced,
+    metric_of,
+    rows_of_trace,
+    score_of,
+)
 
 HEADS = ("cell", "line", "at", "ours", "seeds")
 COLOURS = [LIGHT[name] for name in ("accent", *METHOD_COLOURS, "alarm", "local")]
@@ -53,8 +59,7 @@ class FigureCell:
 
     @classmethod
     def of(cls, made: ReproductionRecord, cell: CellRecord, folder: Path) -> "FigureCell":
-        place = folder / cell.path
-        runs = Plan.read(place).records(place, only_done=True)
+        runs = cell.runs(folder)
         return cls(cell, Figure.of(made.figure or {}), made.scale, runs, metric_of(runs))
 
     def numbers(self) -> Iterator[FigureNumber]:
@@ -115,14 +120,12 @@ class FigureCell:
         """Traces over rounds, mean over seeds."""
         curves = {}
         for line, run in self.runs.items():
-            table = run.traces()
+            traces = run.traces()
             for name, client in self.drawn_traces(run):
-                own = table[(table["name"] == name) & ((table["client"] == client) if client is not None else True)]
-                means = own.dropna(subset=["value"]).groupby("round")["value"].mean()
+                label = f"{line} {line_name(name, client)}" if len(self.runs) > 1 else line_name(name, client)
+                means = rows_of_trace(traces, name, client).groupby("round")["value"].mean()
                 if len(means):
-                    curves[" ".join(filter(None, (line if len(self.runs) > 1 else "", line_name(name, client))))] = (
-                        means
-                    )
+                    curves[label] = means
         if not curves:
             return None
         last = max(int(means.index.max()) for means in curves.values())

@@ -1,7 +1,7 @@
 """reproduction.json: the reproduced numbers, and how ours compare with them."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,11 @@ class CellRecord:
     traced: list[dict[str, Any]] = field(default_factory=list)
     point: str = "after_agg"
 
+    def runs(self, folder: Path) -> dict[str, Records]:
+        """The records of its finished runs by label. folder: of the reproduction."""
+        place = folder / self.path
+        return Plan.read(place).records(place, only_done=True)
+
 
 @dataclass(frozen=True)
 class ReproductionRecord:
@@ -57,20 +62,19 @@ class ReproductionRecord:
     @classmethod
     def read(cls, folder: Path) -> "ReproductionRecord":
         """Reads it from a folder; without cells if it has none yet. Raises ConfigError if it is damaged."""
-        if not is_reproduction(folder):
-            return cls("", "", "full", [], {}, None, [])
-        return read_as(cls, folder / REPRODUCTION_FILE)
+        file = folder / REPRODUCTION_FILE
+        return read_as(cls, file) if file.exists() else cls("", "", "full", [], {}, None, [])
 
     def write(self, folder: Path) -> None:
         write_json_atomically(folder / REPRODUCTION_FILE, asdict(self))
 
     def compare_numbers(self, folder: Path) -> list["ComparedNumber"]:
         """Every number of its cells, with ours if they exist."""
-        return [found for cell in self.cells for found in _cell(cell, folder, self.repeats)]
+        return [found for cell in self.cells for found in _compare_numbers(cell, folder, self.repeats)]
 
     def compare_traces(self, folder: Path) -> list["ComparedTrace"]:
         """Every published number of its cells that runs trace, with ours if they exist."""
-        return [found for cell in self.cells for found in _compare_traces(cell, folder)]
+        return [found for cell in self.cells if cell.traced for found in _compare_traces(cell, folder)]
 
 
 @dataclass(frozen=True)
@@ -122,38 +126,36 @@ class ComparedNumber:
         return None if self.difference is None or not self.error else self.difference / self.error
 
 
-def _cell(cell: CellRecord, folder: Path, repeats: int | None) -> list[ComparedNumber]:
-    place = folder / cell.path
-    plan = Plan.read(place)
-    runs = plan.records(place, only_done=True)
-    found = []
+def _compare_numbers(cell: CellRecord, folder: Path, repeats: int | None) -> Iterator[ComparedNumber]:
+    runs = cell.runs(folder)
     for number in cell.numbers:
         label = number["method"]
         run = runs.get(label)
-        point = "" if run is None else _point(number.get("point", plan.point), run)
+        point = "" if run is None else _point(number.get("point", cell.point), run)
         ours = None if run is None else score_of(cell, point, run)
         scored = "" if run is None else _scoring_note(cell, run)
         published = number["table"], number["mean"], number["std"]
-        found.append(ComparedNumber(cell.name, label, *published, repeats, ours, point, scored))
-    return found
+        yield ComparedNumber(cell.name, label, *published, repeats, ours, point, scored)
 
 
-def _compare_traces(cell: CellRecord, folder: Path) -> list[ComparedTrace]:
-    place = folder / cell.path
-    runs = Plan.read(place).records(place, only_done=True) if cell.traced else {}
-    found = []
+def _compare_traces(cell: CellRecord, folder: Path) -> Iterator[ComparedTrace]:
+    runs = cell.runs(folder)
     for number in cell.traced:
         run = runs.get(number["method"])
         ours = None if run is None else last_traced(run, number["trace"], number["times"])
         about = number["what"], number["table"], number["mean"]
-        found.append(ComparedTrace(cell.name, number["method"], *about, ours))
-    return found
+        yield ComparedTrace(cell.name, number["method"], *about, ours)
+
+
+def rows_of_trace(traces: pd.DataFrame, name: str, client: int | None) -> pd.DataFrame:
+    """The rows with a value of a trace, of all clients or of one."""
+    rows = traces[traces["name"] == name].dropna(subset=["value"])
+    return rows if client is None else rows[rows["client"] == client]
 
 
 def last_traced(run: Records, trace: str, times: float, client: int | None = None) -> Interval | None:
     """The mean of a trace over the clients of the last traced round, or of one client, over seeds; None without it."""
-    rows = run.traces().dropna(subset=["value"])
-    rows = rows[(rows["name"] == trace) & ((rows["client"] == client) if client is not None else True)]
+    rows = rows_of_trace(run.traces(), trace, client)
     last = rows[rows["round"] == rows.groupby("seed")["round"].transform("max")]
     return interval((last.groupby("seed")["value"].mean() * times).tolist()) if len(last) else None
 
@@ -172,16 +174,14 @@ def score_of(cell: CellRecord, point: str, run: Records) -> Interval | None:
     scores = clients_at(run.scores(metric.name, "test"), rows)
     if cell.client is not None:
         scores = scores[scores["client"] == cell.client]
-    return interval([_mean(own, cell.pooled) * metric.factor for _, own in scores.groupby("seed")])
+    by_seed = (own for _, own in scores.groupby("seed"))
+    means = [np.average(own["value"], weights=own["n"] if cell.pooled else None) for own in by_seed]
+    return interval([float(mean) * metric.factor for mean in means])
 
 
 def metric_of(runs: Mapping[str, Records]) -> Metric:
     """The primary metric of runs; accuracy if there are none yet."""
     return next((run.metric() for run in runs.values()), tasks.load("classification").primary)
-
-
-def _mean(scores: pd.DataFrame, pooled: bool) -> float:
-    return float(np.average(scores["value"], weights=scores["n"] if pooled else None))
 
 
 def _scoring_note(cell: CellRecord, run: Records) -> str:
@@ -192,8 +192,3 @@ def _scoring_note(cell: CellRecord, run: Records) -> str:
     said += [f"client {cell.client}"] if cell.client is not None else []
     said += ["best round on test"] if cell.choice != LAST else []
     return ", ".join(said)
-
-
-def is_reproduction(folder: Path) -> bool:
-    """Whether the folder holds a reproduction of published numbers."""
-    return (folder / REPRODUCTION_FILE).exists()
