@@ -57,10 +57,6 @@ class Conditions:
         scaled = {key: scale_counts(given[key], self.scale) for key in IMAGES if given.get(key) and self.scale != 1}
         return {**given, **scaled, **({} if self.rounds is None else {"rounds": self.rounds})}
 
-    def tree(self) -> dict[str, Any]:
-        """The form in claims.json."""
-        return {"scale": self.scale, "rounds": self.rounds, "seeds": None if self.seeds is None else list(self.seeds)}
-
 
 def scale_counts(value: Any, scale: float) -> Any:
     """A number of images, or lists of them; none that is positive becomes 0."""

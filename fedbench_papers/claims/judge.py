@@ -1,7 +1,7 @@
 """The evaluation of a part of a row: terms of arms, a rule, several cases, both evaluation points.
 
 A term is an arm's label (its accuracy), a list of two terms (first minus second), or a mapping with one key:
-`mean` of terms, the `best` of labels on the choosing seed, or a reading of results/readings.py with the label as `of`.
+`mean` of terms, the `best` of labels on the choosing seed, or a reading of readings.py with the label as `of`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from fedbench.results.statistics import NoValue, interval
+from fedbench.results.statistics import NoValue
 from fedbench.results.tables import BEST_TEST, LAST
 from fedbench_papers.claims import verdicts
 from fedbench_papers.claims.properties import PROPERTIES
@@ -76,23 +76,24 @@ def judge_part(
 ) -> list[PartVerdict]:
     """The part, followed by its cases if it has several, which do not count separately."""
     rule = part["rule"]
-    point = part.get("point", "none" if rule == "P" else "agg")
+    terms = Terms(arms, pick, part.get("point", "none" if rule == "P" else "agg"))
     cases = {case: {**part, **own} for case, own in part.get("cases", {"": {}}).items()}
     counts = rule != "shown" and not part.get("shown")
-    found = [verdict_of(own, Terms(arms, pick, point)) for own in cases.values()]
-    others = found
-    if point in OTHER_POINT_OF_CLAIM and rule != "shown":
-        others = [verdict_of(own, Terms(arms, pick, OTHER_POINT_OF_CLAIM[point])) for own in cases.values()]
+    found = others = [verdict_of(own, terms) for own in cases.values()]
+    if terms.point in OTHER_POINT_OF_CLAIM and rule != "shown":
+        other_terms = replace(terms, point=OTHER_POINT_OF_CLAIM[terms.point])
+        others = [verdict_of(own, other_terms) for own in cases.values()]
     lines = [
-        PartVerdict(name, case, rule, point, own.get("delta"), one, counts, other_word(one, two), best)
+        PartVerdict(
+            name, case, rule, terms.point, own.get("delta"), one, counts, other_word(one, two), best_round(own, terms)
+        )
         for (case, own), one, two in zip(cases.items(), found, others, strict=True)
-        for best in [best_round(own, arms, pick, point)]
     ]
     if len(lines) == 1:
         return lines
     one, two = verdict_of_cases(part, found), verdict_of_cases(part, others)
     return [
-        PartVerdict(name, "", rule, point, None, one, counts, other_word(one, two)),
+        PartVerdict(name, "", rule, terms.point, None, one, counts, other_word(one, two)),
         *(replace(line, judged=False) for line in lines),
     ]
 
@@ -159,11 +160,12 @@ def picked_note(term: Any, terms: Terms) -> str:
     return f"best on the choosing seed: {', '.join(chosen)}" if chosen else ""
 
 
-def best_round(part: Mapping[str, Any], arms: Arms, pick: Callable[[Sequence[str]], str], point: str) -> float | None:
+def best_round(part: Mapping[str, Any], terms: Terms) -> float | None:
     """The estimate with every arm at its best round on test; None unless the part reads plain accuracies."""
-    if part["rule"] not in ("B", "T", "N") or point not in OTHER_POINT_OF_CLAIM or not only_accuracies(part["of"]):
+    is_plain = part["rule"] in ("B", "T", "N") and only_accuracies(part["of"])
+    if not is_plain or terms.point not in OTHER_POINT_OF_CLAIM:
         return None
-    return interval(Terms(arms, pick, point, BEST_TEST).value(part["of"]).groupby("seed").mean().tolist()).mean
+    return verdicts.of_seeds(replace(terms, choice=BEST_TEST).value(part["of"])).mean
 
 
 def only_accuracies(term: Any) -> bool:

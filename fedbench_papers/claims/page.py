@@ -1,11 +1,12 @@
 """The page and the tables of tested claims, from claims.json."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from csv import DictWriter
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
+from fedbench.report import typeset
 from fedbench.report.template import render
 from fedbench.results.files import write_atomically
 from fedbench.results.quantities import plural, ranges
@@ -17,6 +18,7 @@ CLAIM_COLUMNS = (
     *("id", "part", "case", "judged", "rule", "point", "verdict", "mean", "low", "high", "delta", "p", "p_adjusted"),
     *("other", "best", "values", "note", "seeds", "minutes", "fingerprint", "command", "statement"),
 )
+PART_HEADS = ("part", "rule", "verdict", "estimate", "margin", "p (adjusted)", "per seed", "besides")
 PROPERTY = "holds as a property"
 TALLY = {
     HOLDS: "holds after Holm's correction",
@@ -89,11 +91,12 @@ def _summary(record: ClaimsRecord) -> Iterator[str]:
     rows = record.rows
     yield "# Claims of the papers"
     yield f"\n{INTRO}\n\n{tally(rows)} {conditions_words(record)}\n"
-    yield "| row | claim | verdict here | minutes |"
-    yield "| --- | --- | --- | --- |"
-    for row in rows:
-        minutes = f"{row['minutes']:.1f}" if row.get("minutes") is not None else ""
-        yield f"| {row['id']} | {cell(row['statement'])} | {cell('; '.join(row_verdicts(row)))} | {minutes} |"
+    yield markdown_table(("row", "claim", "verdict here", "minutes"), map(_summary_line, rows))
+
+
+def _summary_line(row: Tree) -> list[str]:
+    minutes = f"{row['minutes']:.1f}" if row.get("minutes") is not None else ""
+    return [row["id"], row["statement"], "; ".join(row_verdicts(row)), minutes]
 
 
 def _details(row: Tree) -> Iterator[str]:
@@ -102,10 +105,7 @@ def _details(row: Tree) -> Iterator[str]:
     if row["arms"]:
         yield f"- {ARMS}{shared_words(row)}"
         yield from (f"  - {line}" for line in arms(row))
-    yield "\n| part | rule | verdict | estimate | margin | p (adjusted) | per seed | besides |"
-    yield "| --- | --- | --- | --- | --- | --- | --- | --- |"
-    for part in row["parts"]:
-        yield f"| {' | '.join(cell(text) for text in cells(part))} |"
+    yield f"\n{markdown_table(PART_HEADS, map(cells, row['parts']))}"
 
 
 def cells(part: Tree) -> list[str]:
@@ -232,9 +232,10 @@ def counted_verdict(part: Tree) -> str:
     return said if said not in (HOLDS, WEAKER) else HOLDS if part["p"] is not None else PROPERTY
 
 
-def cell(text: str) -> str:
-    """Escapes for Markdown tables."""
-    return " ".join(str(text).replace("|", "/").split())
+def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table whose texts have no line breaks and no bars."""
+    lines = [[typeset.Cell(" ".join(text.replace("|", "/").split())) for text in row] for row in rows]
+    return typeset.markdown(heads, lines, left=len(heads))
 
 
 def conditions_words(record: ClaimsRecord) -> str:

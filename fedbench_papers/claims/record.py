@@ -74,11 +74,11 @@ class ClaimsRecord:
     rows: list[Annotated[dict[str, Any], AfterValidator(checked_row)]] = field(default_factory=list)
     scale: float = 1.0
     rounds: int | None = None
-    seeds: list[int] | None = None
+    seeds: tuple[int, ...] | None = None
 
     @classmethod
     def of(cls, rows: list[dict[str, Any]], conditions: Conditions) -> "ClaimsRecord":
-        return cls(rows, **conditions.tree())
+        return cls(rows, **asdict(conditions))
 
     @classmethod
     def read(cls, file: Path) -> "ClaimsRecord":
@@ -90,7 +90,7 @@ class ClaimsRecord:
 
     @property
     def conditions(self) -> Conditions:
-        return Conditions(self.scale, self.rounds, None if self.seeds is None else tuple(self.seeds))
+        return Conditions(self.scale, self.rounds, self.seeds)
 
     @property
     def entries(self) -> dict[str, Mapping[str, Any]]:
