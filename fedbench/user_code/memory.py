@@ -63,7 +63,9 @@ def plain_value(value: Any) -> PlainValue | None:
 def bytes_of(tensor: torch.Tensor) -> np.ndarray:
     """The bytes of a tensor's numbers, of any type and on any device."""
     whole = tensor.detach() if tensor.layout == torch.strided else tensor.detach().to_dense()
-    return whole.cpu().resolve_conj().resolve_neg().contiguous().flatten().view(torch.uint8).numpy()
+    dense = whole.cpu().resolve_conj().resolve_neg().contiguous()
+    flat = dense.as_strided((dense.numel(),), (1,))  # flatten keeps the stride of a single number, which view refuses
+    return flat.view(torch.uint8).numpy()
 
 
 def count_numbers(values: Sequence[Any]) -> int:

@@ -224,7 +224,9 @@ def _tensor(value: Any) -> tuple[Any, ...] | None:
     known = str(value.dtype), tuple(value.shape), value.requires_grad
     if value.is_meta:
         return known
-    return *known, value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+    from fedbench.user_code.memory import bytes_of  # imports PyTorch
+
+    return *known, bytes_of(value).tobytes()
 
 
 def _mapped_file(value: Any) -> tuple[Any, ...] | None:

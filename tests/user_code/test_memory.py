@@ -40,6 +40,7 @@ MAKERS = {
     "objects": lambda k: np.array(["a", k], object),
     "tensor": lambda k: torch.tensor([1.0, k]),
     "view": lambda k: torch.tensor([[1.0, k], [3, 4]]).T[:, :1],
+    "one of a tensor": lambda k: torch.tensor([[k, 2], [3, 4]])[:1, 0],
     "bfloat16": lambda k: torch.tensor([1.0, k], dtype=torch.bfloat16, requires_grad=True),
     "sparse": lambda k: torch.tensor([[0.0, k]]).to_sparse(),
     "numpy numbers": lambda k: [np.int64(0), np.int64(k)],

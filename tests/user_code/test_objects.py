@@ -12,6 +12,9 @@ from fedbench.user_code.objects import Walk
 OTHER = {  # by what is between the braces two cells do something else
     "tensor": "import torch\nW = torch.tensor([1.0, {}])\ndef f(x): return x * W",
     "type of a tensor": "import torch\nW = torch.zeros({}, dtype=torch.bfloat16)\ndef f(x): return x * W",
+    "conjugated tensor": "import torch\nW = torch.tensor([{} + 2j]).conj()\ndef f(x): return x * W",
+    "negated tensor": "import torch\nW = torch.tensor([1 + {}j]).conj().imag\ndef f(x): return x * W",
+    "number out of a tensor": "import torch\nW = torch.tensor([[{}, 2], [3, 4]])[:1, 0]\ndef f(x): return x * W",
     "array": "import numpy as np\nW = np.array([1.0, {}])\ndef f(x): return x * W",
     "array of objects": "import numpy as np\nW = np.array([['a'], {}], dtype=object)\ndef f(x): return x * W",
     "tensor of a class": "import torch\nclass f:\n    w = torch.tensor([1.0, {}])",
