@@ -93,11 +93,6 @@ def receive_objects(things: Mapping[str, Any]) -> None:
         _walked[path] = own
 
 
-def fingerprint(path: str) -> str:
-    """The code of `package.module:name` in twelve hexadecimal digits."""
-    return code_of(path).fingerprint
-
-
 def code_of(path: str) -> Code:
     """The code of `package.module:name` in this process.
 

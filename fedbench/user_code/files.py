@@ -25,6 +25,7 @@ from fedbench.installation import DISTRIBUTION, EXTRAS
 
 LIBRARY = tuple({Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")})
 INSTALLED = ("site-packages", "dist-packages")
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 IMPORTERS = ("import_module", "__import__")
 """Functions that import a module named by a string."""
 
@@ -132,11 +133,8 @@ def _read(path: Path, module: str, is_package: bool, modified: int, size: int) -
     source = path.read_bytes()
     try:
         tree = ast.parse(source)
-        return (
-            source,
-            hash_of(_without_positions(tree)),
-            tuple(dict.fromkeys(_imports(tree, import_anchor(module, is_package)))),
-        )
+        imports = tuple(dict.fromkeys(_imports(tree, import_anchor(module, is_package))))
+        return source, hash_of(_without_positions(tree)), imports
     except (SyntaxError, ValueError, RecursionError):  # compiled, never imported, or nested too deeply
         return source, hash_of(source), ()
 
@@ -148,16 +146,11 @@ def _without_positions(node: Any) -> Any:
     if not isinstance(node, ast.AST):
         return repr(node)
     fields = dict(ast.iter_fields(node))
-    if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and _docstring(node.body):
+    if isinstance(node, DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
         fields["body"] = node.body[1:]
     return type(node).__name__, [
         (key, _without_positions(value)) for key, value in fields.items() if value not in (None, [])
     ]
-
-
-def _docstring(body: list[ast.stmt]) -> bool:
-    first = body[0] if body else None
-    return isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str)
 
 
 def _imports(tree: ast.AST, package: str) -> Iterator[str]:

@@ -114,11 +114,7 @@ def _name_of(node: ast.AST) -> str:
 
 def _code_fingerprint(code: CodeType) -> str:
     """A function's code, with nested functions."""
-    return Walk([(said_by(one), [v for v in constants(one) if not _is_code(v)]) for one in codes_in(code)]).fingerprint
-
-
-def _is_code(value: Any) -> bool:
-    return isinstance(value, CodeType)
+    return Walk([(said_by(one), constants(one)) for one in codes_in(code)]).fingerprint
 
 
 class _Comparison:

@@ -129,7 +129,7 @@ class Walk:
         yield from (part for name, cell in cells for part in (name, _content(cell)))
         for code in codes_in(function.__code__) if home == MAIN or _is_own(home) else ():
             self._seen.append(said_by(code))
-            yield from (value for value in constants(code) if not isinstance(value, CodeType))
+            yield from constants(code)
             yield from self._named_objects(code, function.__globals__)
 
     def _is_known(self, thing: Any) -> bool:
@@ -190,11 +190,13 @@ def said_by(code: CodeType) -> tuple[Any, ...]:
     return code.co_code, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars, counts
 
 
-def constants(code: CodeType) -> tuple[Any, ...]:
-    """The constants of a code object, without its docstring."""
-    values = code.co_consts
+def constants(code: CodeType) -> list[Any]:
+    """The constants of a code object, without its docstring and nested functions."""
+    values = [*code.co_consts]
     documented = code.co_flags & CO_OPTIMIZED and not code.co_name.startswith("<")
-    return (None, *values[1:]) if documented and values and isinstance(values[0], str) else values
+    if documented and values and isinstance(values[0], str):
+        values[0] = None
+    return [value for value in values if not isinstance(value, CodeType)]
 
 
 def _path(thing: Any) -> str:

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from fedbench.user_code import code_of, different_files, files, fingerprint
+from fedbench.user_code import code_of, different_files, files
 from tests.user_code.conftest import FILES, write
 
 
@@ -29,7 +29,7 @@ def test_what_the_code_does_counts_wherever_it_is_written(own, name):
 
 
 def test_comments_docstrings_and_layout_do_not_count(own):
-    before = fingerprint("own_net:Net")
+    before = code_of("own_net:Net").fingerprint
     text = "import torch,  own_helper  # both\nfrom own_pkg import (\n    part,\n)\n\nclass Net:\n    width=1\n"
     write(own / "own_net.py", text)
     write(own / "own_other.py", "x = 2\n")

@@ -23,7 +23,7 @@ from fedbench.plugins import Table, modules
 from fedbench.tasks import TASKS
 from fedbench.tasks import load as load_task
 from fedbench.tasks.targets import Targets
-from fedbench.user_code import fingerprint
+from fedbench.user_code import code_of
 from fedbench.user_code.given_data import MEMORY
 
 Options = TypeVar("Options", bound=Section)
@@ -84,7 +84,7 @@ def find_source(config: DataConfig, progress: OnProgress | None = None) -> Sourc
         else:
             made = found.source(config, options, progress)
     if path:
-        made = replace(made, options={**made.options, "code": fingerprint(path)})
+        made = replace(made, options={**made.options, "code": code_of(path).fingerprint})
     return made if config.task in CHOSEN else read_by(config.task, made)
 
 
@@ -104,7 +104,7 @@ def read_by(task: str, source: Source) -> Source:
 
         return replace(content, targets=targets)
 
-    own = {"task": task} | ({"task_code": fingerprint(path)} if path else {})
+    own = {"task": task} | ({"task_code": code_of(path).fingerprint} if path else {})
     return replace(source, read=read, options={**source.options, **own})
 
 
