@@ -15,8 +15,7 @@ import numpy as np
 from fedbench import methods, processor, tune_space
 from fedbench.config import Config, TrainConfig
 from fedbench.data.dataset import Dataset
-from fedbench.data.partitions import Partition
-from fedbench.data.partitions.scheme import FILE_SCHEME, headline
+from fedbench.data.partitions import Partition, scheme
 from fedbench.installation import version, version_of
 from fedbench.jobs import provenance
 from fedbench.methods.base import Method
@@ -38,7 +37,7 @@ def describe_run(folder: Path, run: ResolvedRun, partitions: dict[int, Partition
     drawn = {str(seed): part.fingerprint() for seed, part in partitions.items()}
     more = {
         "pooled": run.method.trainers(run.options) == "pooled",
-        "partition_headline": headline(config.partition.name),
+        "partition_headline": scheme.load(config.partition.name).headline,
         "decisions": decisions(config.method.name, run.options, config.train),
     }
     known = {**environment(drawn, dataset), **more, **file_fingerprints(config), **provenance.code_record(config)}
@@ -86,7 +85,7 @@ def environment(fingerprints: dict[str, str], dataset: Dataset) -> dict[str, Any
 
 def fingerprinted_files(config: Config) -> dict[str, Path]:
     """The files that the configuration names and that affect results, by the key of their fingerprint."""
-    dealt = config.partition.path if config.partition.name == FILE_SCHEME else None
+    dealt = config.partition.path if config.partition.name == scheme.FILE_SCHEME else None
     named = {"weights_fingerprint": config.model.weights, "partition_file_fingerprint": dealt}
     return {key: path for key, path in named.items() if path}
 

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from fedbench.config import Config
-from fedbench.data.partitions.scheme import headline
+from fedbench.data.partitions.scheme import SCHEMES
 from fedbench.results.files import append_lines, write_atomically, write_json_atomically, write_parquet_atomically
 from fedbench.results.plan import Entry, Plan
 from fedbench.results.reader import Records
@@ -150,7 +150,7 @@ def environment(seeds: Sequence[int], scheme: str) -> dict[str, Any]:
         "machine": {"cpu": "2 cores", "memory_gb": 24},
         "git": {"commit": "0123abc", "dirty": False},
         "partition_fingerprint": {str(seed): f"{seed:02d}" * 32 for seed in seeds},
-        "partition_headline": headline(scheme),
+        "partition_headline": SCHEMES.load(scheme).headline,
         "started": "2026-01-01T10:00:00",
         "finished": "2026-01-01T10:04:00",
     }

@@ -4,9 +4,13 @@ Every scheme assigns training and test images so that a client's two parts have 
 client's training images is held out for validation. All row numbers index `Dataset.samples`.
 """
 
-from fedbench.config import Config
+from collections.abc import Iterable, Iterator
+
+from fedbench.config import Config, PartitionConfig
 from fedbench.data.dataset import Dataset
 from fedbench.data.partitions.assignment import (
+    Assignment,
+    Deal,
     SamplePool,
     random_stream,
     repeated_image_warnings,
@@ -44,40 +48,56 @@ def partition(dataset: Dataset, config: Config, seed: int) -> Partition:
     seed = seed if options.seed is None else options.seed
     check_noise_clients(options, dataset)
     if options.name == FILE_SCHEME:
-        return partition_from_file(dataset, config, seed)
-    scheme = load(options.name)
-    if not dataset.classes and not scheme.classless:
+        return partition_from_file(source, config, seed)
+    check_targets(dataset, options)
+    if config.public.size:
+        public, reserved = draw_public(source, config.public, seed)
+        source = source.without(reserved)
+    train, test = deal(source, options, seed)
+    val, lines = draw_validation(train, source.labels, config.data.val, random_stream(seed, "val")), list[str]()
+    if source.val_rows:
+        val, line = own_validation(train, val, source, config)
+        lines.append(line)
+    clients = client_rows(train, val, test, options.clients)
+    warnings = tuple(deal_warnings(source, options, train, test, lines))
+    return with_newcomers(Partition(clients, public, warnings, seed), options)
+
+
+def check_targets(dataset: Dataset, options: PartitionConfig) -> None:
+    """Raises ConfigError if the scheme needs classes and the targets are none."""
+    if not dataset.classes and not load(options.name).classless:
         able = [*(name for name, scheme in SCHEMES.loadable() if scheme.classless), FILE_SCHEME]
         raise ConfigError(
             f"partition.name = {options.name}: it needs classes, but the targets of data {dataset.name} are "
             f"{dataset.meaning}; take {', '.join(able)}"
         )
-    if config.public.size:
-        public, reserved = draw_public(source, config.public, seed)
-        source = source.without(reserved)
-    keys = check_keys(options)
+
+
+def deal(source: SamplePool, options: PartitionConfig, seed: int) -> Deal:
+    """The training and test samples that the scheme gives to all clients. Raises ConfigError."""
     try:
-        train, test = scheme.deal(source, keys, random_stream(seed, "deal"))
+        return load(options.name).deal(source, check_keys(options), random_stream(seed, "deal"))
     except MemoryError as error:
         raise ConfigError(
             f"partition {options.name}: the samples of {options.clients} clients do not fit into memory "
             f"({first_line(error)}); lower partition.clients, or the number of samples of each"
         ) from None
-    val = draw_validation(train, source.labels, config.data.val, random_stream(seed, "val"))
-    warnings = [
-        *unused_key_warnings(options),
-        *repeated_image_warnings(train, "training"),
-        *repeated_image_warnings(test, "test"),
-    ]
-    warnings += scheme.remarks(source, keys)
-    if source.val_rows:
-        val, line = own_validation(train, val, source, config)
-        warnings.append(line)
-    if options.reuse:
-        image = scheme.image(source)
-        warnings += [*shared_image_warnings(train, "training", image), *shared_image_warnings(test, "test", image)]
+
+
+def deal_warnings(
+    source: SamplePool, options: PartitionConfig, train: Assignment, test: Assignment, lines: Iterable[str]
+) -> Iterator[str]:
+    """What a user should know of a deal. lines: what is known of its validation samples."""
+    scheme, parts = load(options.name), ((train, "training"), (test, "test"))
     if source.one_part:
         share = f"{options.test_share:.0%} of its samples"
-        warnings.insert(0, f"the data set has no test part: {share} are held out for testing")
-    dealt = Partition(client_rows(train, val, test, options.clients), public, tuple(warnings), seed)
-    return with_newcomers(dealt, options)
+        yield f"the data set has no test part: {share} are held out for testing"
+    yield from unused_key_warnings(options)
+    for part, name in parts:
+        yield from repeated_image_warnings(part, name)
+    yield from scheme.remarks(source, check_keys(options))
+    yield from lines
+    if options.reuse:
+        image = scheme.image(source)
+        for part, name in parts:
+            yield from shared_image_warnings(part, name, image)

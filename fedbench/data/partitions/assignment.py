@@ -260,6 +260,13 @@ def even_sizes(total: int, count: int) -> np.ndarray:
     return total // count + (np.arange(count) < total % count)
 
 
+def round_to_total(shares: np.ndarray, total: int) -> np.ndarray:
+    """Integers [n, k] whose rows sum to `total`, as `shares` do: rounded down, the largest fractions of a row up."""
+    whole = np.floor(shares).astype(np.int64)
+    rank = np.argsort(np.argsort(whole - shares, axis=1, kind="stable"), axis=1)
+    return whole + (rank < total - whole.sum(axis=1, keepdims=True))
+
+
 def join_assignments(pieces: list[Assignment]) -> Assignment:
     return Assignment(*(np.concatenate(arrays) for arrays in zip(*pieces, strict=True)))
 

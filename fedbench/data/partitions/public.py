@@ -3,7 +3,7 @@
 import numpy as np
 
 from fedbench.config import PublicConfig
-from fedbench.data.partitions.assignment import SamplePool, even_sizes, random_ranks, random_stream
+from fedbench.data.partitions.assignment import SamplePool, even_sizes, random_ranks, random_stream, round_to_total
 from fedbench.errors import ConfigError
 
 
@@ -49,10 +49,8 @@ def _draw_rows(
 def _counts_per_cell(source: SamplePool, options: PublicConfig, size: int, rng: np.random.Generator) -> np.ndarray:
     """Numbers of images per class, or per domain and class; the remainder is distributed at random."""
     if options.balance == "dirichlet":
-        shares = rng.dirichlet(np.full(source.classes, options.alpha)) * size
-        counts = shares.astype(np.int64)
-        counts[np.argsort(counts - shares, kind="stable")[: size - counts.sum()]] += 1
-        return counts
+        shares = rng.dirichlet(np.full(source.classes, options.alpha), size=1)
+        return round_to_total(shares * size, size)[0]
     cells = source.classes * (len(source.domain_names) if options.balance == "domains" else 1)
     return even_sizes(size, cells)[np.argsort(rng.permutation(cells))]
 

@@ -20,7 +20,6 @@ from zipfile import BadZipFile
 import numpy as np
 
 from fedbench.config import Config, PartitionConfig
-from fedbench.data.dataset import Dataset
 from fedbench.data.partitions.assignment import (
     Assignment,
     SamplePool,
@@ -52,19 +51,18 @@ class SavedPartition(NamedTuple):
     public: np.ndarray | None
 
 
-def partition_from_file(dataset: Dataset, config: Config, seed: int) -> Partition:
+def partition_from_file(source: SamplePool, config: Config, seed: int) -> Partition:
     """The partition in a file. A client's rows keep their order.
 
     Clients without a validation part have one held out; a missing public set is drawn.
     """
-    options = config.partition
+    options, rows = config.partition, len(source.labels)
     if options.path is None:
         raise ConfigError("partition file: set partition.path, for example --partition.path partition.json")
     read = from_arrays if options.path.suffix == ".npz" else from_json
-    found = read(options.path, seed, options, len(dataset.targets))
-    _check_parts(found, options, len(dataset.targets))
+    found = read(options.path, seed, options, rows)
+    _check_parts(found, options, rows)
     train, val, test = found.parts.values()
-    source = SamplePool.of(dataset)
     held = draw_validation(train, source.labels, config.data.val, random_stream(seed, "val"))
     held &= found.bring_none[train.owners]
     whole = join_assignments([train, val])
@@ -118,7 +116,7 @@ def from_arrays(path: Path, seed: int, options: PartitionConfig, rows: int) -> S
         newcomers = len(found[f"{NEWCOMERS}train_sizes"])
         found |= {name: np.concatenate([found[name], found[f"{NEWCOMERS}{name}"]]) for name in ARRAYS}
     clients, held = options.clients, dict[str, Assignment]()
-    check_client_count(path, len(found["train_sizes"]) - newcomers, newcomers, options)
+    check_client_count(len(found["train_sizes"]) - newcomers, newcomers, options)
     for part in PARTITION_PARTS:
         own, sizes = found[part], found[f"{part}_sizes"]
         if len(sizes) != clients or sizes.sum() != len(own):
@@ -152,7 +150,7 @@ def from_json(path: Path, seed: int, options: PartitionConfig, rows: int) -> Sav
         raise ConfigError(f"{where}: `clients` must be a list of at least 1 object")
     if not isinstance(later, list):
         raise ConfigError(f"{where}: `newcomers` must be a list of objects")
-    check_client_count(path, len(listed), len(later), options)
+    check_client_count(len(listed), len(later), options)
     found = [_client(entry, rows, f"{where}: client {i}") for i, entry in enumerate([*listed, *later])]
     held = {}
     for part in PARTITION_PARTS:
@@ -203,18 +201,18 @@ def _rows(values: Any, rows: int, where: str) -> np.ndarray:
     return np.array(values, np.int64)
 
 
-def check_client_count(path: Path, held: int, newcomers: int, options: PartitionConfig) -> None:
+def check_client_count(held: int, newcomers: int, options: PartitionConfig) -> None:
     """Raises ConfigError if the file's number of clients, or of its newcomers, differs from the configuration."""
     total, clients = held + newcomers, options.clients
     if total != clients:
         whom = f"{total} clients, {newcomers} of them newcomers" if newcomers else f"{held} clients"
         raise ConfigError(
-            f"partition.path = {path}: the file has {whom}, partition.clients = {clients}; "
+            f"partition.path = {options.path}: the file has {whom}, partition.clients = {clients}; "
             f"set partition.clients {total}"
         )
     if newcomers not in (0, clients - options.trained_clients):
         raise ConfigError(
-            f"partition.path = {path}: the file has {newcomers} newcomers, partition.new_clients = "
+            f"partition.path = {options.path}: the file has {newcomers} newcomers, partition.new_clients = "
             f"{options.new_clients:g}; set partition.new_clients {newcomers}"
         )
 

@@ -91,11 +91,6 @@ def readers(key: str) -> list[str]:
     return [f"{name}{sizes.get(name, '')}" for name, kind in kinds.items() if key in kind.reads]
 
 
-def headline(name: str) -> tuple[str, ...]:
-    """The keys that a page names beside a scheme."""
-    return load(name).headline
-
-
 def check_keys(asked: PartitionConfig) -> PartitionConfig:
     """The keys as the scheme's Options. Raises ConfigError for unknown ones."""
     kind = load(asked.name).Options

@@ -13,7 +13,6 @@ from fedbench.data.partitions.assignment import Assignment
 from fedbench.data.partitions.scheme import (
     COMMON_KEYS,
     Scheme,
-    headline,
     load,
     names,
     resolve_scheme_options,
@@ -41,7 +40,7 @@ def test_every_key_that_a_scheme_reads_is_one():
 def test_what_pages_name_of_a_scheme_is_what_it_reads():
     for name in names():
         own = set(load(name).Options.model_fields) - set(PartitionConfig.model_fields)
-        assert set(headline(name)) <= {*own, *COMMON_KEYS, *load(name).reads}
+        assert set(load(name).headline) <= {*own, *COMMON_KEYS, *load(name).reads}
 
 
 @pytest.mark.parametrize(

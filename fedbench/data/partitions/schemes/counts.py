@@ -6,7 +6,7 @@ import numpy as np
 from pydantic import Field
 
 from fedbench.config import PartitionConfig
-from fedbench.data.partitions.assignment import Deal, SamplePool, draw_for_clients, parts_to_deal
+from fedbench.data.partitions.assignment import Deal, SamplePool, draw_for_clients, parts_to_deal, round_to_total
 from fedbench.data.partitions.scheme import Scheme
 from fedbench.errors import ConfigError
 
@@ -22,9 +22,10 @@ def deal(source: SamplePool, options: Options, rng: np.random.Generator) -> Deal
 
     Clients draw independently and may share images.
     """
+    assert options.test_size is not None  # filled in where nothing is said
     counts = counts_array(options, source.classes)
     source = parts_to_deal(source, options, rng)
-    tests = in_proportion(counts, options.test_size)
+    tests = round_to_total(counts * options.test_size / counts.sum(axis=1, keepdims=True), options.test_size)
     return (
         draw_for_clients(source, source.train, check_enough_of_classes(counts, source, source.train, "training"), rng),
         draw_for_clients(source, source.test, check_enough_of_classes(tests, source, source.test, "test"), rng),
@@ -44,14 +45,6 @@ def counts_array(options: Options, classes: int) -> np.ndarray:
                 f"give {classes}, one per class, not all 0"
             )
     return np.array(options.counts, np.int64)
-
-
-def in_proportion(counts: np.ndarray, size: int | None) -> np.ndarray:
-    """`size` images per client, int64 [clients, classes]; the remainder goes to the largest fractions."""
-    shares = counts * (size or 0) / counts.sum(axis=1, keepdims=True)
-    whole = np.floor(shares).astype(np.int64)
-    order = np.argsort(np.argsort(whole - shares, axis=1, kind="stable"), axis=1)  # rank of the remainder, largest 0
-    return whole + (order < ((size or 0) - whole.sum(axis=1, keepdims=True)))
 
 
 def check_enough_of_classes(counts: np.ndarray, source: SamplePool, rows: np.ndarray, part: str) -> np.ndarray:
