@@ -35,6 +35,19 @@ def deal(source: SamplePool, options: Options, rng: np.random.Generator) -> Deal
         held = draw_held_out(train, options.test_share, rng)
         train, test = train.chosen(~held), train.chosen(held)
     large = large_enough(source, options)
+    check_client_count(large, every, options)
+    chosen = np.sort(rng.permutation(large)[: options.clients]) if options.clients < len(large) else large
+    number = np.full(len(source.domain_names), -1)
+    number[chosen] = np.arange(len(chosen))
+    train, test = (Assignment(part.rows, number[part.owners]) for part in (train, test))
+    return train.chosen(train.owners >= 0), test.chosen(test.owners >= 0)
+
+
+def check_client_count(large: np.ndarray, every: SamplePool, options: Options) -> None:
+    """Raises ConfigError if `partition.clients` is more than there are, or than the share takes.
+
+    large: the domains that can be clients; every: all samples, of which `partition.total` may have kept fewer.
+    """
     most = count_to_draw(large, options)
     if most < options.clients <= len(large):
         raise ConfigError(
@@ -43,7 +56,7 @@ def deal(source: SamplePool, options: Options, rng: np.random.Generator) -> Deal
         )
     if options.clients > len(large):
         few = (
-            f"{len(large)} of {len(source.domain_names)} clients of the data have {options.min_samples} samples and a "
+            f"{len(large)} of {len(every.domain_names)} clients of the data have {options.min_samples} samples and a "
             "training and a test sample"
         )
         if options.total and options.clients <= len(large_enough(every, options)):
@@ -52,11 +65,6 @@ def deal(source: SamplePool, options: Options, rng: np.random.Generator) -> Deal
                 f"set partition.clients to at most {len(large)}"
             )
         raise ConfigError(f"partition.clients = {options.clients}: {few}; set it to at most that many")
-    chosen = np.sort(rng.permutation(large)[: options.clients]) if options.clients < len(large) else large
-    number = np.full(len(source.domain_names), -1)
-    number[chosen] = np.arange(len(chosen))
-    train, test = (Assignment(part.rows, number[part.owners]) for part in (train, test))
-    return train.chosen(train.owners >= 0), test.chosen(test.owners >= 0)
 
 
 def large_enough(source: SamplePool, options: Options) -> np.ndarray:
