@@ -18,13 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Config", "ConfigError", "__version__", "compare", "grid", "load", "load_model", "run"]
 
-STUDIES = {
-    "run": "fedbench.studies.run",
-    "grid": "fedbench.studies.grid",
-    "compare": "fedbench.studies.compare",
-}
-
-
+STUDIES = {name: f"fedbench.studies.{name}" for name in ("run", "grid", "compare")}
 LOADERS = dict.fromkeys(("load", "load_model"), "fedbench.studies.load")
 
 

@@ -118,8 +118,9 @@ def select_rows(rows: Mapping[str, Row], only: Sequence[str]) -> list[Row]:
     return [rows[name] for name in dict.fromkeys(only)]
 
 
-def new_runs(row: Row, known: set[tuple[str, int]]) -> list[tuple[Config, int]]:
-    """The runs that no earlier row has; adds them to the known ones."""
-    found = [(config, seed) for config, seed in row.runs() if (config.key(), seed) not in known]
-    known |= {(config.key(), seed) for config, seed in found}
-    return found
+def new_runs(row: Row, known: set[tuple[str, int]]) -> list[Config]:
+    """The configurations of runs, once per seed, that no earlier row has; adds these to the known ones."""
+    found = {(config.key(), seed): config for config, seed in row.runs()}
+    new = [config for run, config in found.items() if run not in known]
+    known.update(found)
+    return new

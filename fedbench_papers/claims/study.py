@@ -225,9 +225,8 @@ def write_entries(
 ) -> None:
     """Adds the results to claims.json and rewrites the table and the page."""
     with run_folder.locked_folder(folder):
-        ClaimsRecord.of(table_of(rows, {**read_entries(folder), **new}, conditions), conditions).write(
-            folder / CLAIMS_FILE
-        )
+        table = table_of(rows, {**read_entries(folder), **new}, conditions)
+        ClaimsRecord.of(table, conditions).write(folder / CLAIMS_FILE)
         write_claims(folder)
 
 
@@ -277,18 +276,16 @@ def rows_table(
     """
     conditions = conditions or Conditions()
     rows, known, lines = load_rows(sources, conditions=conditions), set[tuple[str, int]](), []
-    found = read_entries(Path(out or "results").absolute() / conditions.folder)
+    stored = read_entries(Path(out or "results").absolute() / conditions.folder)
+    own = {name: entry for name, entry in stored.items() if entry["status"] != NOT_RUN}
     recorded = ClaimsRecord.read(RECORDED)
     shipped = recorded.entries if recorded.conditions == conditions else {}
     for name, row in rows.items():
-        runs = new_runs(row, known)
-        configs = [config for config, _ in runs]
-        own = found.get(name)
-        has_own = own is not None and own["status"] != NOT_RUN
-        entry = own if own is not None and has_own else shipped.get(name)
-        costs = dict(runs=len(runs), steps=sum(map(steps_of, configs)), minutes=60 * hours_of(configs))
+        configs = new_runs(row, known)
+        entry = own.get(name) or shipped.get(name)
+        costs = dict(runs=len(configs), steps=sum(map(steps_of, configs)), minutes=60 * hours_of(configs))
         verdict = verdict_line(entry) if entry else row.reason or NOT_RUN
-        said = dict(verdict=verdict, made=(entry or {}).get("made", ""), recorded=bool(entry) and not has_own)
+        said = dict(verdict=verdict, made=(entry or {}).get("made", ""), recorded=bool(entry) and name not in own)
         lines.append(dict(id=name, statement=row.statement, effect=row.effect, **costs, **said))
     return pd.DataFrame(lines)
 

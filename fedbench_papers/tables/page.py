@@ -66,9 +66,12 @@ def content_of(made: ReproductionRecord, folder: Path) -> PageContent:
 
 def departures(made: ReproductionRecord) -> list[str]:
     """The differences from the paper's protocol."""
-    small = "The scale is small: only signs and orders mean something, levels do not."
-    changed = ", ".join(f"{key} = {value}" for key, value in made.changed.items())
-    return [*[small] * (made.scale == "small"), *([f"Unlike the paper: {changed}."] if changed else [])]
+    said = []
+    if made.scale == "small":
+        said.append("The scale is small: only signs and orders mean something, levels do not.")
+    if made.changed:
+        said.append(f"Unlike the paper: {', '.join(f'{key} = {value}' for key, value in made.changed.items())}.")
+    return said
 
 
 def comparison_content(made: ReproductionRecord, folder: Path) -> PageContent:
