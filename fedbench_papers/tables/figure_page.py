@@ -85,20 +85,38 @@ class FigureCell:
         """The picture; None without runs."""
         if not self.runs:
             return None
-        return {"rounds": self.rounds, "values": self.over_values, "traces": self.traces}[self.figure.draw]()
+        return self.over_values() if self.figure.draw == "values" else self.over_rounds()
 
-    def rounds(self) -> go.Figure | None:
-        """Accuracy over rounds, mean over seeds."""
-        curves = {label: seed_curve(self.metric, run.metrics(), self.cell.point) for label, run in self.runs.items()}
-        curves = {label: thin_out(curve) for label, curve in curves.items() if len(curve)}
+    def over_rounds(self) -> go.Figure | None:
+        """Accuracy or traces over rounds, mean over seeds."""
+        draws_traces = self.figure.draw == "traces"
+        curves = dict(self.trace_curves() if draws_traces else self.score_curves())
         if not curves:
             return None
-        ends = [value for curve in curves.values() for value in curve["mean"]]
-        last = max(int(curve["round"].max()) for curve in curves.values())
-        fig = figure(380, xaxis=round_axis(last), yaxis=score_axis(self.metric, ends))
+        last = max(int(curve.index.max()) for curve in curves.values())
+        ends = [value for curve in curves.values() for value in curve]
+        vertical = axis(escape(self.figure.axis)) if draws_traces else score_axis(self.metric, ends)
+        fig = figure(380, xaxis=round_axis(last), yaxis=vertical)
         for number, (label, curve) in enumerate(curves.items()):
-            add_line(fig, label, curve["round"].tolist(), curve["mean"].tolist(), number)
+            add_line(fig, label, curve.index.tolist(), curve.tolist(), number)
         return with_legend(fig)
+
+    def score_curves(self) -> Iterator[tuple[str, pd.Series]]:
+        """Accuracy by round of every label."""
+        for label, run in self.runs.items():
+            curve = seed_curve(self.metric, run.metrics(), self.cell.point)
+            if len(curve):
+                yield label, thin_out(curve).set_index("round")["mean"]
+
+    def trace_curves(self) -> Iterator[tuple[str, pd.Series]]:
+        """Means by round of the drawn traces."""
+        for line, run in self.runs.items():
+            traces = run.traces()
+            for name, client in self.drawn_traces(run):
+                label = f"{line} {line_name(name, client)}" if len(self.runs) > 1 else line_name(name, client)
+                means = rows_of_trace(traces, name, client).groupby("round")["value"].mean()
+                if len(means):
+                    yield label, means
 
     def over_values(self) -> go.Figure | None:
         """Accuracy over the values of the option, with half of the interval over seeds."""
@@ -114,24 +132,6 @@ class FigureCell:
             if any(own):
                 means = [one and one.mean for one in own]
                 add_line(fig, line, names, means, number, [(one and one.half) or 0 for one in own])
-        return with_legend(fig)
-
-    def traces(self) -> go.Figure | None:
-        """Traces over rounds, mean over seeds."""
-        curves = {}
-        for line, run in self.runs.items():
-            traces = run.traces()
-            for name, client in self.drawn_traces(run):
-                label = f"{line} {line_name(name, client)}" if len(self.runs) > 1 else line_name(name, client)
-                means = rows_of_trace(traces, name, client).groupby("round")["value"].mean()
-                if len(means):
-                    curves[label] = means
-        if not curves:
-            return None
-        last = max(int(means.index.max()) for means in curves.values())
-        fig = figure(380, xaxis=round_axis(last), yaxis=axis(escape(self.figure.axis)))
-        for number, (label, means) in enumerate(curves.items()):
-            add_line(fig, label, means.index.tolist(), means.tolist(), number)
         return with_legend(fig)
 
 
