@@ -22,6 +22,10 @@ from fedbench_papers.claims.verdicts import (
 )
 
 PERMUTATIONS = 2000
+ENDS_OF_MODEL = ("head", "body.conv1")
+"""The last and the first layer of the models in settings."""
+LITTLE_TRUST = 0.1
+"""A lambda below it says that a client trusts the public predictions little."""
 
 
 def means_by_seed(arms: Arms, labels: Sequence[str], point: str) -> pd.DataFrame:
@@ -54,23 +58,22 @@ def needs_less(
     return property_of(flags, note=f"best shares {said}")
 
 
-def layers_part(
-    arms: Arms, point: str, label: str, head: str = "head", first: str = "body.conv1", start: int = 2, block: int = 5
-) -> Verdict:
+def layers_part(arms: Arms, point: str, label: str) -> Verdict:
     """The head's part of what is personal grows over rounds, the first layer's falls.
 
-    By Kendall's tau with p <= 0.05 of the means over blocks of rounds, because neighbouring rounds are dependent.
+    By Kendall's tau with p <= 0.05 of the means over blocks of five rounds, because neighbouring rounds are dependent;
+    the first block is without round 1.
     """
-    tables = [arms[label].trace(f"personal_location/{layer}") for layer in (head, first)]
-    means = [t[t["round"] >= start].groupby(["seed", "round"])["value"].mean().unstack("seed") for t in tables]
-    grows, falls = (table.groupby((table.index - 1) // block).mean() for table in means)
+    tables = [arms[label].trace(f"personal_location/{layer}") for layer in ENDS_OF_MODEL]
+    means = [t[t["round"] > 1].groupby(["seed", "round"])["value"].mean().unstack("seed") for t in tables]
+    grows, falls = (table.groupby((table.index - 1) // 5).mean() for table in means)
     flags = {int(str(seed)): rises(grows[seed]) and rises(-falls[seed]) for seed in grows}
     taus = "; ".join(
         f"{layer}: tau " + ", ".join(f"{kendall(table[seed]):.2f}" for seed in table)
-        for layer, table in ((head, grows), (first, falls))
+        for layer, table in zip(ENDS_OF_MODEL, (grows, falls), strict=True)
     )
     finals = ", ".join(f"{value:.3f}" for value in grows.iloc[-1:].to_numpy().ravel())
-    return property_of(flags, note=f"{taus}; last part of {head} {finals}")
+    return property_of(flags, note=f"{taus}; last part of {ENDS_OF_MODEL[0]} {finals}")
 
 
 def rises(values: pd.Series) -> bool:
@@ -142,14 +145,14 @@ def mantel(first: np.ndarray, second: np.ndarray, draws: int = PERMUTATIONS) -> 
     return seen, (1 + int(np.sum(np.array(drawn) >= seen - 1e-12))) / (draws + 1)
 
 
-def little_trust(arms: Arms, point: str, label: str, below: float = 0.1, share: float = 0.5) -> Verdict:
-    """At the last round enough clients have a small lambda and a public loss above the private one."""
+def little_trust(arms: Arms, point: str, label: str) -> Verdict:
+    """At the last round half of the clients or more have a small lambda and a public loss above the private one."""
     tables = {name: trust_table(arms[label], name) for name in ("lambda", "loss_private", "loss_public")}
     flags, said = {}, []
     for seed in tables["lambda"].index.unique("seed"):
         lam, private, public = (table.loc[seed].iloc[-1] for table in tables.values())
-        small = (lam < below) & (public > private)
-        flags[int(seed)] = bool(small.mean() >= share)
+        small = (lam < LITTLE_TRUST) & (public > private)
+        flags[int(seed)] = bool(small.mean() >= 0.5)
         said.append(f"{int(small.sum())} of {len(small)}")
     return property_of(flags, note="clients: " + ", ".join(said))
 
@@ -159,28 +162,28 @@ def trust_table(runs: Frames, name: str) -> pd.DataFrame:
     return runs.trace(name).pivot_table(index=["seed", "round"], columns="client", values="value")
 
 
-def shut_out(arms: Arms, point: str, label: str, client: int = 0, below: float = 0.1, by: int = 10) -> Verdict:
+def shut_out(arms: Arms, point: str, label: str, client: int = 0, by: int = 10) -> Verdict:
     """A client's lambda stays small from round `by` or earlier on."""
-    found = shut_rounds(arms[label], client, below)
+    found = shut_rounds(arms[label], client)
     flags = {seed: round is not None and round <= by for seed, round in found.items()}
     return property_of(flags, note="from round " + ", ".join(str(round) for round in found.values()))
 
 
-def others_trust(arms: Arms, point: str, label: str, client: int = 0, below: float = 0.1) -> Verdict:
+def others_trust(arms: Arms, point: str, label: str, client: int = 0) -> Verdict:
     """Once a client's lambda stays small, the median lambda of the others is above."""
     table, flags, said = trust_table(arms[label], "lambda"), {}, []
-    for seed, round in shut_rounds(arms[label], client, below).items():
+    for seed, round in shut_rounds(arms[label], client).items():
         others = pd.DataFrame(table.loc[seed]).drop(columns=client).median(axis="columns")
-        flags[seed] = round is not None and bool((others.loc[round:] > below).all())
+        flags[seed] = round is not None and bool((others.loc[round:] > LITTLE_TRUST).all())
         said.append(f"{others.iloc[-1]:.2f}")
     return property_of(flags, note="median lambda of the others at the end " + ", ".join(said))
 
 
-def shut_rounds(runs: Frames, client: int, below: float) -> dict[int, int | None]:
-    """The round from which a client's lambda stays below a bound, by seed; None if not below at the end."""
+def shut_rounds(runs: Frames, client: int) -> dict[int, int | None]:
+    """The round from which a client's lambda stays small, by seed; None if it is not small at the end."""
     found: dict[int, int | None] = {}
     for seed, rows in trust_table(runs, "lambda").groupby("seed"):
-        above = rows.droplevel("seed")[client] >= below
+        above = rows.droplevel("seed")[client] >= LITTLE_TRUST
         rounds = above.index.to_numpy()
         start = int(np.flatnonzero(above)[-1]) + 1 if above.any() else 0
         found[int(str(seed))] = int(rounds[start]) if start < len(rounds) else None
