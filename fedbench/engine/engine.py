@@ -234,4 +234,4 @@ class Engine:
         own = [s for s in self.flat.layout.params if s.name.startswith(under)]
         if not own and module_name:
             return self._moving(module_name.rpartition(".")[0], move)
-        return [holds_one(move.mask[s.start : s.stop]) for s in own]
+        return [holds_one(move.mask[s.place]) for s in own]

@@ -175,7 +175,7 @@ class Evaluator:
         with self.evaluating(weights, *data.key), self.flat.autocast():
             for index in self._in_order(data, squares.at_once):
                 for slot, part in zip(self.flat.layout.params, squares(*data.batch(index)), strict=True):
-                    total[slot.start : slot.stop] += part.flatten()
+                    slot.view(total).add_(part)
         return total.div_(len(data))
 
     def _squared_gradients(self, data: Batches) -> SquaredGradients:

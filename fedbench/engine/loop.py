@@ -178,7 +178,7 @@ class Training:
             self.output = self._forward(batch)
             self.loss = loss = self._count(trained_loss(self.output, self.engine.flat.module))
             first = torch.autograd.grad(loss, parameters, create_graph=True, allow_unused=True, materialize_grads=True)
-            along = [(g * vector[s.start : s.stop].view(s.shape)).sum() for g, s in zip(first, slots, strict=True)]
+            along = [(g * slot.view(vector)).sum() for g, slot in zip(first, slots, strict=True)]
             slope = torch.stack(along).sum()
             if not slope.requires_grad:
                 return torch.zeros_like(vector)

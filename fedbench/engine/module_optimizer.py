@@ -161,13 +161,13 @@ def drop_frozen_gradients(engine: Engine, fit: Fit) -> None:
     """Sets the gradients of frozen entries to 0, so that they have no part in a norm."""
     for parameter, slot in zip(engine.flat.parameters, engine.flat.layout.params, strict=True):
         if fit.move is not None and parameter.grad is not None:
-            moving = fit.move.mask[slot.start : slot.stop].view(slot.shape)
+            moving = slot.view(fit.move.mask)
             parameter.grad.masked_fill_(~moving.to(parameter.grad.device), 0)
 
 
 def _splits_tensors(engine: Engine, mask: Tensor) -> bool:
     """Whether a tensor is partly frozen; wholly frozen tensors get no gradient anyway."""
-    parts = (mask[slot.start : slot.stop] for slot in engine.flat.layout.params)
+    parts = (mask[slot.place] for slot in engine.flat.layout.params)
     return any(holds_one(part) and not bool(part.all()) for part in parts)
 
 
@@ -198,7 +198,7 @@ def _monitored_value(config: Any, metrics: dict[str, Any]) -> Any:
 def by_tensor(flat: OptimizerState, layout: Layout) -> OptimizerState:
     """An optimiser's state, given as vectors `[N]` and scalars, for one parameter group of all tensors."""
     return {
-        k: {n: v[s.start : s.stop].view(s.shape).clone() if v.dim() else v.clone() for n, v in flat.items()}
+        k: {n: s.view(v).clone() if v.dim() else v.clone() for n, v in flat.items()}
         for k, s in enumerate(layout.params)
     }
 
@@ -211,7 +211,7 @@ def as_vectors(state: OptimizerState, layout: Layout) -> OptimizerState:
         slot = layout.params[k]
         for name, vector in flat.items():
             if vector.dim():
-                vector[slot.start : slot.stop] = held[name].flatten()
+                slot.view(vector).copy_(held[name])
     return flat
 
 

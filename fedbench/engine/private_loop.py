@@ -93,7 +93,7 @@ class PrivateTraining(Training):
         super().__init__(engine, fit, plan)
         flat, mask = engine.flat, None if fit.move is None else fit.move.mask.to(engine.flat.device)
         self._slots = [s for s, p in zip(flat.layout.params, flat.parameters, strict=True) if p.requires_grad]
-        self._moving = None if mask is None else torch.cat([mask[s.start : s.stop] for s in self._slots])
+        self._moving = None if mask is None else torch.cat([mask[s.place] for s in self._slots])
         self._model = OneSample(flat.module, self)
         self._expected = engine.expected_batch_size(len(fit.data))
         # Two fits of a client in a round, even of one stream, have noise of their own.
@@ -120,7 +120,7 @@ class PrivateTraining(Training):
                 total.add_(noise, alpha=asked.noise * asked.clip)
             parts = total.div_(self._expected).split([slot.size for slot in self._slots])
             for slot, part in zip(self._slots, parts, strict=True):
-                flat.g[slot.start : slot.stop] = part
+                flat.g[slot.place] = part
             if self.fit.step.edit is not None:
                 self.fit.step.change(flat.g, flat.w, self.needs)
         hooks("on_before_optimizer_step", stepper.optimizer)

@@ -82,7 +82,7 @@ def layer_norm_pull(g: Tensor, w: Tensor, s: Any) -> None:
     """Adds the gradient of weight / 2 * |T - goal|, T the sum of all tensors' distances; s.slots: of the tensors."""
     offset, total = torch.sub(w, s.anchor, out=s.room), torch.zeros_like(w[..., :1])
     for slot in s.slots:
-        tensor = offset[..., slot.start : slot.stop]
+        tensor = offset[..., slot.place]
         distance = torch.linalg.vector_norm(tensor, dim=-1, keepdim=True)
         tensor.div_(above_zero(distance))
         total.add_(distance)

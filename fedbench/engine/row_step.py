@@ -16,6 +16,7 @@ from torch.func import vmap
 from fedbench.engine.fit import Loss
 from fedbench.errors import ConfigError, first_line
 from fedbench.module import seeds
+from fedbench.module.copies import named_tensors
 from fedbench.module.hooks import takes_index
 from fedbench.module.inputs import batch_for
 
@@ -141,7 +142,7 @@ class RowStep:
 def places_of(module: nn.Module, names: Sequence[str]) -> list[tuple[dict[str, Any], str, int]]:
     """The places of the named tensors in a module, each with its number; tied tensors have several."""
     places = []
-    tensors = [*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)]
+    tensors = named_tensors(module, remove_duplicate=False)
     numbers = {id(tensor): names.index(name) for name, tensor in tensors if name in names}
     for name, tensor in tensors:
         if id(tensor) in numbers:

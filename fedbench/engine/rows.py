@@ -7,8 +7,7 @@ from math import prod
 import torch
 from torch import Tensor
 
-from fedbench.module.flat import FlatModule
-from fedbench.module.layout import Slot
+from fedbench.module.flat import FlatModule, concatenate
 from fedbench.module.weights import Weights
 
 
@@ -64,10 +63,9 @@ class Rows:
             (self.buffers, [own.buffers for own in weights], self.layout.buffers),
             (self.counters, [own.counters for own in weights], self.layout.counters),
         ):
-            if slots:
-                parts = [split_vector(vector.to(self.device), slots) for vector in vectors]
-                for whole, own in zip(wholes, zip(*parts, strict=True), strict=True):
-                    copy_to_rows(whole, rows, own)
+            vectors = [vector.to(self.device) for vector in vectors]
+            for whole, slot in zip(wholes, slots, strict=True):
+                copy_to_rows(whole, rows, [slot.view(vector) for vector in vectors])
         known = [(row, momentum) for row, momentum in zip(rows, momenta, strict=True) if momentum is not None]
         torch._foreach_zero_([self.momentum[row] for row in rows])
         copy_to_rows(self.momentum, [row for row, _ in known], [momentum for _, momentum in known])
@@ -80,11 +78,9 @@ class Rows:
 
     def _buffers_and_counters(self, row: int) -> tuple[Tensor, Tensor]:
         """Copies of a row's buffers and counters."""
-        buffers = [whole[row].flatten().to(self.w.dtype) for whole in self.buffers]
-        counters = [whole[row].flatten().to(torch.int64) for whole in self.counters]
         return (
-            torch.cat(buffers) if buffers else self.w.new_empty(0),
-            torch.cat(counters).cpu() if counters else torch.empty(0, dtype=torch.int64),
+            concatenate([whole[row] for whole in self.buffers], self.w.dtype, self.device),
+            concatenate([whole[row] for whole in self.counters], torch.int64, torch.device("cpu")),
         )
 
     def views(self, moving: tuple[bool, ...], row: int | None) -> Views:
@@ -92,10 +88,11 @@ class Rows:
         key = moving, row
         if key not in self._views:
             parts = [(own, slot) for own, slot in zip(moving, self.layout.params, strict=True)]
+            w, g = (self.w, self.g) if row is None else (self.w[row], self.g[row])
             self._views[key] = Views(
-                moving=[cut_out(self.w, slot, row).requires_grad_() for own, slot in parts if own],
-                frozen=[cut_out(self.w, slot, row) for own, slot in parts if not own],
-                gradients=[cut_out(self.g, slot, row) for own, slot in parts if own],
+                moving=[slot.view(w).requires_grad_() for own, slot in parts if own],
+                frozen=[slot.view(w) for own, slot in parts if not own],
+                gradients=[slot.view(g) for own, slot in parts if own],
                 buffers=[whole if row is None else whole[row] for whole in (*self.buffers, *self.counters)],
             )
         return self._views[key]
@@ -105,14 +102,3 @@ def copy_to_rows(whole: Tensor, rows: Sequence[int], tensors: Sequence[Tensor]) 
     """Copies a tensor into each of these rows, all in one call."""
     if rows:
         torch._foreach_copy_([whole[row] for row in rows], list(tensors))
-
-
-def cut_out(whole: Tensor, slot: Slot, row: int | None) -> Tensor:
-    """One tensor of a row, or of all: `[*shape]` or `[K, *shape]`."""
-    part = whole[:, slot.start : slot.stop] if row is None else whole[row, slot.start : slot.stop]
-    return part.view((*part.shape[:-1], *slot.shape))
-
-
-def split_vector(vector: Tensor, slots: Sequence[Slot]) -> list[Tensor]:
-    """The tensors of a flat vector."""
-    return [vector[slot.start : slot.stop].view(slot.shape) for slot in slots]

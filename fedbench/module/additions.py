@@ -44,10 +44,8 @@ def add_before_head(module: nn.Module, layout: Layout, name: str, addition: Addi
     Raises ConfigError if no head is declared or the name is taken.
     """
     layout.mask("head")
-    if hasattr(module, name):
-        raise ConfigError(f"the method adds a part '{name}' to the model, which has one: rename that of the model")
+    add_beside(module, name, addition)
     head = module.get_submodule(layout.head_name or "")
-    module.add_module(name, addition)
     head.register_forward_pre_hook(addition.before)
     head.register_forward_hook(addition.after)
 

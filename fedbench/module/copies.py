@@ -38,18 +38,19 @@ def is_under(name: str, prefix: str) -> bool:
     return name == prefix or name.startswith(prefix + ".")
 
 
+def named_tensors(module: nn.Module, remove_duplicate: bool = True) -> list[tuple[str, Tensor]]:
+    """Parameters, then buffers. remove_duplicate: a tied tensor comes once, under its first name."""
+    return [*module.named_parameters("", True, remove_duplicate), *module.named_buffers("", True, remove_duplicate)]
+
+
 def with_originals(module: nn.Module, copies: Mapping[str, str | None]) -> list[tuple[Tensor, Tensor]]:
     """Tensors of copies and their originals."""
     found = []
     for copy, original in copies.items():
         if original is not None:
-            own, others = (_tensors(module.get_submodule(name)) for name in (copy, original))
+            own, others = (dict(named_tensors(module.get_submodule(name))) for name in (copy, original))
             found += [(tensor, others[name]) for name, tensor in own.items() if name in others]
     return found
-
-
-def _tensors(part: nn.Module) -> dict[str, Tensor]:
-    return {**dict(part.named_parameters()), **dict(part.named_buffers())}
 
 
 def _original(

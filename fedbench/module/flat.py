@@ -13,7 +13,7 @@ from torch.nn.parameter import is_lazy
 from fedbench.errors import ConfigError
 from fedbench.models.compiled import unwrap, unwrapped_name
 from fedbench.module import seeds
-from fedbench.module.copies import copies_in, is_under
+from fedbench.module.copies import copies_in, is_under, named_tensors
 from fedbench.module.layout import Layout, Slot
 from fedbench.module.masks import holds_one
 from fedbench.module.weights import Weights
@@ -78,10 +78,9 @@ class FlatModule:
         """Makes the parameters views of one vector and keeps their numbers."""
         self.w = torch.zeros(self.layout.size, dtype=self.dtype, device=self.device)
         self.g = torch.zeros_like(self.w)
-        self.gradient_views = [self.g[s.start : s.stop].view(s.shape) for s in self.layout.params]
+        self.gradient_views = [slot.view(self.g) for slot in self.layout.params]
         for slot, parameter in zip(self.layout.params, self.parameters, strict=True):
-            view = self.w[slot.start : slot.stop].view(slot.shape)
-            parameter.data = view.copy_(parameter.data)
+            parameter.data = slot.view(self.w).copy_(parameter.data)
 
     def initial(self) -> Weights:
         """The initial weights of the module."""
@@ -91,8 +90,8 @@ class FlatModule:
         """A copy of the module's current numbers."""
         return Weights(
             params=self.w.clone(),
-            buffers=_concatenate([self.buffer(s) for s in self.layout.buffers], self.dtype, self.device),
-            counters=_concatenate([self.buffer(s) for s in self.layout.counters], torch.int64, torch.device("cpu")),
+            buffers=concatenate([self.buffer(s) for s in self.layout.buffers], self.dtype, self.device),
+            counters=concatenate([self.buffer(s) for s in self.layout.counters], torch.int64, torch.device("cpu")),
         )
 
     def load(self, weights: Weights) -> None:
@@ -101,7 +100,7 @@ class FlatModule:
         for slots, values in ((self.layout.buffers, weights.buffers), (self.layout.counters, weights.counters)):
             values = values.to(self.device)
             for slot in slots:
-                self.buffer(slot).copy_(values[slot.start : slot.stop].view(slot.shape))
+                self.buffer(slot).copy_(slot.view(values))
 
     @contextmanager
     def pointing_to(self, vector: Tensor | None) -> Iterator[None]:
@@ -117,7 +116,7 @@ class FlatModule:
 
     def _point_to(self, vector: Tensor) -> None:
         for slot, parameter in zip(self.layout.params, self.parameters, strict=True):
-            parameter.data = vector[slot.start : slot.stop].view(slot.shape)
+            parameter.data = slot.view(vector)
         torch.clear_autocast_cache()  # of the previous parameters
 
     @contextmanager
@@ -143,7 +142,7 @@ class FlatModule:
         """Disables gradients of completely frozen tensors; undoes any freezing by user code at the end."""
         if mask is not None:
             for slot, parameter in zip(self.layout.params, self.parameters, strict=True):
-                parameter.requires_grad_(holds_one(mask[slot.start : slot.stop]))
+                parameter.requires_grad_(holds_one(mask[slot.place]))
         try:
             yield
         finally:
@@ -238,7 +237,8 @@ class FlatModule:
                 )
 
 
-def _concatenate(tensors: list[Tensor], dtype: torch.dtype, device: torch.device) -> Tensor:
+def concatenate(tensors: list[Tensor], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """A vector with copies of all numbers of the tensors."""
     flat = [t.reshape(-1).to(dtype) for t in tensors]
     return torch.cat(flat).to(device) if flat else torch.zeros(0, dtype=dtype, device=device)
 
@@ -253,7 +253,7 @@ def _wrong_type(what: str, dtype: torch.dtype) -> str:
 
 
 def _refuse(module: nn.Module) -> None:
-    for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
+    for name, tensor in named_tensors(module):
         if is_lazy(tensor):
             raise ConfigError(
                 f"the model's '{name}' is lazy, its shape is not known yet: run a forward pass in the constructor"

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from math import prod
 from operator import attrgetter
 from types import MappingProxyType
@@ -16,7 +15,7 @@ from torch.nn.modules.instancenorm import _InstanceNorm
 
 from fedbench.errors import ConfigError, nearest
 from fedbench.models.compiled import unwrap, unwrapped_name
-from fedbench.module.copies import is_under, with_originals
+from fedbench.module.copies import is_under, named_tensors, with_originals
 from fedbench.module.masks import Masks, holds_one
 
 Role = Literal["body", "head", "norm", "any_norm", "tied"]
@@ -42,6 +41,21 @@ class Slot:
     def size(self) -> int:
         return self.stop - self.start
 
+    @property
+    def owner(self) -> str:
+        """The dotted name of the submodule that has it."""
+        return self.name.rpartition(".")[0]
+
+    @property
+    def place(self) -> slice:
+        """Its elements in a flat vector."""
+        return slice(self.start, self.stop)
+
+    def view(self, vectors: Tensor) -> Tensor:
+        """The tensor in vectors `[..., N]`, as a view `[..., *shape]`."""
+        part = vectors[..., self.place]
+        return part.view((*part.shape[:-1], *self.shape))
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -60,7 +74,7 @@ class Layout:
     buffers: tuple[Slot, ...]
     counters: tuple[Slot, ...]
     head_name: str | None = None
-    has_batchnorm: bool = field(default=False)
+    has_batchnorm: bool = False
     groups: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
@@ -100,16 +114,16 @@ class Layout:
     @property
     def size(self) -> int:
         """N, the number of trainable parameters."""
-        return self.params[-1].stop if self.params else 0
+        return _length(self.params)
 
     @property
     def buffer_size(self) -> int:
         """M, the number of floats in buffers."""
-        return self.buffers[-1].stop if self.buffers else 0
+        return _length(self.buffers)
 
     @property
     def counter_size(self) -> int:
-        return self.counters[-1].stop if self.counters else 0
+        return _length(self.counters)
 
     def mask(self, role: Role) -> Tensor:
         """Marks the parameters of this role, bool `[N]`. Raises ConfigError if no head is declared."""
@@ -135,18 +149,17 @@ class Layout:
         return self._masks_where(lambda slot: True)
 
     def _masks_where(self, inside: Callable[[Slot], bool]) -> Masks:
-        return Masks(_mark(self.params, self.size, inside), _mark(self.buffers, self.buffer_size, inside))
+        return Masks(_mark(self.params, inside), _mark(self.buffers, inside))
 
     def counters_beside(self, buffers: Tensor) -> Tensor:
         """Marks integer buffers whose module has a float buffer in the mask `[M]`, bool `[c]`.
 
         For a module without float buffers, all float buffers decide.
         """
-        owner = lambda slot: slot.name.rpartition(".")[0]  # noqa: E731
-        owners = {owner(slot) for slot in self.buffers}
-        chosen = {owner(slot) for slot in self.buffers if buffers[slot.start : slot.stop].any()}
-        inside = lambda slot: owner(slot) in chosen if owner(slot) in owners else bool(buffers.all())  # noqa: E731
-        return _mark(self.counters, self.counter_size, inside)
+        owners = {slot.owner for slot in self.buffers}
+        chosen = {slot.owner for slot in self.buffers if buffers[slot.place].any()}
+        every = bool(buffers.all())
+        return _mark(self.counters, lambda slot: slot.owner in chosen if slot.owner in owners else every)
 
     def linear_head(self) -> tuple[Slot, Slot | None]:
         """Weight `[C, d]` and bias `[C]` (if any) of the classifier. Raises ConfigError unless it is one Linear."""
@@ -167,22 +180,24 @@ class Layout:
                 "has this name or is under it"
             )
         if role not in ("norm", "any_norm") and self.head_name is None:
+            last = self.params[-1].owner if self.params else ""
             raise ConfigError(
                 "this method needs to know the model's classifier: name it with --model.head NAME "
-                f"(the last layer is '{self.last_module}') or give the module an attribute `head`"
+                f"(the last layer is '{last}') or give the module an attribute `head`"
             )
         return (lambda s: not s.head) if role == "body" else attrgetter(role)
 
-    @cached_property
-    def last_module(self) -> str:
-        return self.params[-1].name.rpartition(".")[0] if self.params else ""
+
+def _length(slots: Sequence[Slot]) -> int:
+    """The length of the flat vector of these slots."""
+    return slots[-1].stop if slots else 0
 
 
-def _mark(slots: tuple[Slot, ...], size: int, inside: Callable[[Slot], bool]) -> Tensor:
-    mask = torch.zeros(size, dtype=torch.bool)
+def _mark(slots: Sequence[Slot], inside: Callable[[Slot], bool]) -> Tensor:
+    mask = torch.zeros(_length(slots), dtype=torch.bool)
     for slot in slots:
         if inside(slot):
-            mask[slot.start : slot.stop] = True
+            mask[slot.place] = True
     return mask
 
 
@@ -192,7 +207,7 @@ def _of_type(module: nn.Module, *types: type[nn.Module]) -> list[str]:
 
 def _groups(module: nn.Module) -> dict[str, int]:
     """The group number of every tensor; a declaration omits tensors that it does not name."""
-    names = [name for name, _ in [*module.named_parameters(), *module.named_buffers()]]
+    names = [name for name, _ in named_tensors(module)]
     declared = getattr(module, "layer_groups", None)
     if isinstance(declared, list | tuple):
         groups = [tuple(map(unwrapped_name, [item] if isinstance(item, str) else item)) for item in declared]
@@ -217,13 +232,13 @@ def _members(module: nn.Module, names: list[str]) -> set[int]:
             raise ConfigError(
                 f"model.head = '{name}': the model has no such submodule; {nearest(name, known)}"
             ) from None
-        found |= {id(t) for t in [*child.parameters(), *child.buffers()]}
+        found |= {id(tensor) for _, tensor in named_tensors(child)}
     return found
 
 
 def _tensors_outside(module: nn.Module, head: str | None) -> set[int]:
     """Identities of all tensors with a name outside the head."""
-    tensors = [*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)]
+    tensors = named_tensors(module, remove_duplicate=False)
     return {id(tensor) for name, tensor in tensors if not (head and is_under(name, head))}
 
 
@@ -239,14 +254,14 @@ def _slots(tensors: Sequence[tuple[str, Tensor]], roles: dict[str, set[int]]) ->
 
 def shares_by_tensor(name: str, slots: Iterable[Slot], ones: Tensor | np.ndarray, masks: int = 1) -> dict[str, float]:
     """`NAME/TENSOR`: the share of ones in every tensor. ones: of `masks` masks together `[N]`, bool or counts."""
-    return {f"{name}/{s.name}": float(ones[s.start : s.stop].sum()) / (s.size * masks) for s in slots}
+    return {f"{name}/{s.name}": float(ones[s.place].sum()) / (s.size * masks) for s in slots}
 
 
 def slots_with_one(mask: Tensor | None, slots: Sequence[Slot]) -> tuple[bool, ...]:
     """Whether a mask has a one in each of these parts of the vector; None has ones everywhere."""
     if mask is None:
         return (True,) * len(slots)
-    parts = [mask[slot.start : slot.stop].view(torch.int8) for slot in slots]
+    parts = [mask[slot.place].view(torch.int8) for slot in slots]
     if mask.device.type == "cpu" or not all(part.numel() for part in parts):
         return tuple(map(holds_one, parts))
     return tuple(map(bool, torch.stack([part.amax() for part in parts]).tolist()))  # the GPU is waited for once

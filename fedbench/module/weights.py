@@ -1,6 +1,6 @@
 """The numbers of a module, which are sent and averaged."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -23,11 +23,11 @@ class Weights:
 
     def replace(self, **parts: Tensor) -> "Weights":
         """A copy with some vectors replaced."""
-        return Weights(**{"params": self.params, "buffers": self.buffers, "counters": self.counters, **parts})
+        return replace(self, **parts)
 
     def is_same(self, other: "Weights") -> bool:
         """Whether both share the same memory."""
-        pairs = [(getattr(self, name), getattr(other, name)) for name in ("params", "buffers", "counters")]
+        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
         return all(a.shape == b.shape and (not a.numel() or a.data_ptr() == b.data_ptr()) for a, b in pairs)
 
     def is_finite(self) -> bool:

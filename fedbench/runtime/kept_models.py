@@ -90,7 +90,7 @@ class KeptModels:
             (layout.buffers, method.shared_buffers.mask),
             (layout.counters, method.shared_counters.mask),
         )
-        return {slot.name for slots, mask in kinds for slot in slots if not mask[slot.start : slot.stop].all()}
+        return {slot.name for slots, mask in kinds for slot in slots if not mask[slot.place].all()}
 
     def _about(self, parts: RunParts) -> dict[str, Any]:
         if parts.model not in self._known:

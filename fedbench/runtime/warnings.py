@@ -160,7 +160,7 @@ def warn_of_tied_head(method: Method) -> list[str]:
     if "head" not in method.needs or method.private_params.all or not method.private_params.size:
         return []
     name, shared = method.context.layout.head_name, [slot for slot in method.context.layout.params if slot.tied]
-    sides = [(slot, bool(method.private_params.mask[slot.start : slot.stop].any())) for slot in shared]
+    sides = [(slot, bool(method.private_params.mask[slot.place].any())) for slot in shared]
     return [
         f"{slot.name} belongs to the head '{name}' and to the body: {type(method).__name__} counts it as "
         + ("private, it stays at the clients" if private else "shared, it travels")

@@ -35,7 +35,7 @@ class HeadSensitivity(Local):
         assert upload.trained is not None
         scores = sensitivity(received.params, upload.trained.params)
         slot = next(slot for slot in self.context.layout.params if slot.head and len(slot.shape) == 2)
-        rows = scores[slot.start : slot.stop].view(slot.shape).mean(1)  # [classes]
+        rows = slot.view(scores).mean(1)  # [classes]
         for label, value in enumerate(rows.tolist()):
             upload.traces[f"head_sensitivity/{label}"] = value
         return upload

@@ -6,9 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from fedbench.engine.rows import ALIGNMENT, Rows, split_vector
+from fedbench.engine.rows import ALIGNMENT, Rows
 from fedbench.module.flat import FlatModule
-from fedbench.module.layout import Slot
 from fedbench.module.weights import Weights
 
 
@@ -54,13 +53,6 @@ def test_views_lie_in_the_rows(row, flat):
     assert all(bool((pick(view) == 5).all()) for view in (*views.moving, *views.frozen))
     assert all(bool((pick(view) == 6).all()) for view in views.gradients)
     assert all(bool((pick(view) == 7).all()) for view in views.buffers[: len(rows.buffers)])
-
-
-def test_a_vector_is_cut_where_its_tensors_lie():
-    slots = [Slot("a", (2, 2), 0, 4), Slot("b", (), 4, 5)]
-    one, other = split_vector(torch.arange(5.0), slots)
-    assert one.tolist() == [[0, 1], [2, 3]]
-    assert float(other) == 4
 
 
 def test_an_aligned_row_begins_like_a_tensor_of_its_own(flat):

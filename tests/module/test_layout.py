@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from fedbench.errors import ConfigError
-from fedbench.module.layout import Layout, slots_with_one
+from fedbench.module.layout import Layout, Slot, slots_with_one
 from tests.runtime.networks import Parted
 
 
@@ -31,6 +31,15 @@ def test_slots_are_in_registration_order_without_gaps():
     assert [(s.start, s.stop) for s in layout.params] == [(0, 12), (12, 15), (15, 18), (18, 21), (21, 27), (27, 29)]
     assert [s.shape for s in layout.params][:2] == [(3, 4), (3,)]
     assert layout.size == 29
+
+
+def test_a_slot_cuts_its_tensor_out_of_vectors():
+    one, other, rows = Slot("a", (2, 2), 0, 4), Slot("b", (), 4, 5), torch.zeros(3, 5)
+    assert one.view(torch.arange(5.0)).tolist() == [[0, 1], [2, 3]]
+    assert float(other.view(torch.arange(5.0))) == 4
+    assert other.view(rows).shape == (3,)
+    one.view(rows)[1] = 1
+    assert rows.sum(1).tolist() == [0, 4, 0]
 
 
 def test_buffers_by_kind():
