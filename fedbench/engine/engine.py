@@ -145,13 +145,10 @@ class Engine:
 
         device: of the places; by default that of the module.
         """
-        amount = fit.amount
-        epochs, steps, after = amount.epochs, amount.steps, amount.after
-        if epochs is None and steps is None:
-            epochs, steps = self.train.epochs, self.train.steps
-        stream = self.orders(fit.data, fit.stream, self.train.batch_size, amount, device)
+        (epochs, steps), after = fit.amount.length(self.train), fit.amount.after
+        stream = self.orders(fit.data, fit.stream, self.train.batch_size, fit.amount, device)
         if steps is None:
-            return [next(stream) for _ in range(after + (epochs or 0))][after:]
+            return [next(stream) for _ in range(after + epochs)][after:]
         plan: BatchPlan = []
         while steps > 0:
             batches = next(stream)
@@ -212,7 +209,7 @@ class Engine:
     @contextmanager
     def in_train_mode(self, fit: Fit) -> Iterator[None]:
         """Train mode, except for wholly frozen modules, and for BatchNorm on data of one sample."""
-        move, data = fit.move, fit.data
+        move = fit.move
         self.flat.module.train()
         if move is not None and move.frozen == "norm_eval":
             for name, norm in self._batchnorms.items():
@@ -220,7 +217,7 @@ class Engine:
         elif move is not None and move.frozen == "eval":
             for name, module in self.flat.module.named_modules():
                 module.training = all(self._moving(name, move))
-        if len(data) == 1 or (isinstance(data, PairedBatches) and len(data.second) == 1):
+        if fit.has_single_sample:
             for norm in self._batchnorms.values():
                 norm.eval()
         try:

@@ -7,6 +7,7 @@ layers, or with other uses of their layers, are computed sample by sample under 
 
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
+from functools import partial
 from typing import Any
 
 import torch
@@ -59,17 +60,17 @@ class SquaredGradients:
 
     def _by_layers(self, x: Tensor, y: Tensor) -> list[Tensor]:
         assert self.layers is not None
-        seen: dict[str, WatchedLayer] = {}
+        seen: dict[str, tuple[Tensor, GradientEdge]] = {}
         with ExitStack() as hooks, torch.enable_grad(), without_compiler():
             for name, layer in self.layers.items():
-                hooks.enter_context(WatchedLayer(name, layer, seen))
+                hooks.callback(layer.register_forward_hook(partial(note_call, seen, name)).remove)
             loss = self.loss(self.module(x), y, reduction="sum")
-        errors = torch.autograd.grad(loss, [of.edge for of in seen.values()], allow_unused=True)
+        errors = torch.autograd.grad(loss, [edge for _, edge in seen.values()], allow_unused=True)
         found: dict[str, Tensor] = {}
-        for (name, of), error in zip(seen.items(), errors, strict=True):
+        for (name, (inputs, _)), error in zip(seen.items(), errors, strict=True):
             if error is not None:
                 layer = self.layers[name]
-                sums = LAYER_RULES[type(layer)](layer, of.inputs, error)
+                sums = LAYER_RULES[type(layer)](layer, inputs, error)
                 found |= {f"{name}.{which}".lstrip("."): part for which, part in zip(("weight", "bias"), sums)}  # noqa: B905
         shapes = {name: self.module.get_parameter(name).shape for name in self.names}
         return [
@@ -92,29 +93,14 @@ class SquaredGradients:
         return [squares_of(part) for part in gradients]
 
 
-class WatchedLayer:
-    """Records the inputs and outputs of a layer, and its output's gradient edge, within a context."""
-
-    inputs: Tensor
-    output: Tensor
-    edge: GradientEdge
-
-    def __init__(self, name: str, layer: nn.Module, seen: dict[str, "WatchedLayer"]) -> None:
-        self.name, self.layer, self.seen = name, layer, seen
-
-    def __enter__(self) -> None:
-        self.handle = self.layer.register_forward_hook(self._record_call)
-
-    def __exit__(self, *_: Any) -> None:
-        self.handle.remove()
-
-    def _record_call(self, _: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> None:
-        if self.name in self.seen or not args:
-            raise RuntimeError(f"{self.name} is called twice, or by keyword")
-        if output.requires_grad:
-            # The edge stays that of this output if the next layer works in place.
-            self.inputs, self.output, self.edge = args[0].detach(), output.detach(), get_gradient_edge(output)
-            self.seen[self.name] = self
+def note_call(
+    seen: dict[str, tuple[Tensor, GradientEdge]], name: str, _: nn.Module, args: tuple[Tensor, ...], output: Tensor
+) -> None:
+    """Notes the input of a layer, and the gradient edge of its output, in `seen`."""
+    if name in seen or not args:
+        raise RuntimeError(f"{name} is called twice, or by keyword")
+    if output.requires_grad:
+        seen[name] = args[0].detach(), get_gradient_edge(output)  # which stays if the next layer works in place
 
 
 def layers_of(module: nn.Module) -> dict[str, nn.Module] | None:

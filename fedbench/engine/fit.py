@@ -84,23 +84,27 @@ class Amount:
     shuffle: bool | None = None
     min_batch: int = 1
 
+    def length(self, train: TrainConfig) -> tuple[int, int | None]:
+        """Epochs and steps; the epochs count if the steps are None."""
+        if self.epochs is None and self.steps is None:
+            return train.epochs, train.steps
+        return self.epochs or 0, self.steps
+
     def steps_on(self, samples: int, train: TrainConfig) -> int:
         """Gradient steps on `samples` samples."""
-        epochs, steps = self.epochs, self.steps
-        if epochs is None and steps is None:
-            epochs, steps = train.epochs, train.steps
+        epochs, steps = self.length(train)
         if steps is not None:
             return steps
         size = samples if train.batch_size == "full" else int(train.batch_size)
         whole, rest = divmod(samples, size)
-        return (epochs or 0) * (whole + (rest >= self.min_batch))
+        return epochs * (whole + (rest >= self.min_batch))
 
     def part(self, share: float, samples: int, train: TrainConfig) -> "Amount":
         """The first share of its steps on `samples` samples, rounded, at least one of any."""
         whole = self.steps_on(samples, train)
         if share == 1 or whole <= 1:
             return self
-        by_epochs = self.steps is None and (self.epochs is not None or train.steps is None)
+        by_epochs = self.length(train)[1] is None
         after = replace(self, epochs=self.after, steps=None).steps_on(samples, train) if by_epochs else self.after
         return replace(self, epochs=None, steps=max(1, int(share * whole + 0.5)), after=after)
 
@@ -219,7 +223,18 @@ class Fit:
         """Storage of the optimiser's state, or None."""
         return self.step.memory if isinstance(self.step.memory, dict) else None
 
+    @property
+    def has_single_sample(self) -> bool:
+        """Whether a data set holds one sample only, from which BatchNorm learns no variance."""
+        sets = (self.data.first, self.data.second) if isinstance(self.data, PairedBatches) else (self.data,)
+        return any(len(data) == 1 for data in sets)
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """Inputs of edit and loss, as the method gives them."""
+        return {**self.step.needs, **(self.loss.needs if self.loss else {})}
+
     def needs(self, like: Tensor) -> SimpleNamespace:
         """Inputs of edit and loss; numbers as tensors `[]` of the parameters' type."""
-        both = {**self.step.needs, **(self.loss.needs if self.loss else {})}
-        return SimpleNamespace(**{k: like.new_tensor(v) if isinstance(v, int | float) else v for k, v in both.items()})
+        given = self.inputs.items()
+        return SimpleNamespace(**{k: like.new_tensor(v) if isinstance(v, int | float) else v for k, v in given})

@@ -53,15 +53,14 @@ class Kind:
     @property
     def step_key(self) -> tuple[Any, ...]:
         """The properties that determine the code of a step."""
-        function, moving = (self.function, self.constants, self.needs), (self.moving, self.frozen)
-        return *function, *moving, self.single_sample, self.paired
+        return self.function, self.constants, self.needs, self.moving, self.frozen, self.single_sample, self.paired
 
 
-def check_engine(engine: Engine) -> None:
-    """Raises UnsupportedFitError if no fit of this engine can be done in rows."""
+def engine_refusal(engine: Engine) -> str | None:
+    """Why no fit of this engine can be done in rows, if so."""
     assert engine.hooks is not None
     is_full = engine.train.batch_size == "full"
-    _refuse_first(
+    return _first_reason(
         {
             f"train.accumulate = {engine.train.accumulate}": engine.train.accumulate > 1,
             "train.batch_size = full: batches of several clients have no size in common": is_full,
@@ -73,7 +72,7 @@ def check_engine(engine: Engine) -> None:
 
 def kind_of(engine: Engine, fit: Fit) -> Kind:
     """Raises UnsupportedFitError for a fit that cannot be done in rows."""
-    _refuse_first(
+    refusal = _first_reason(
         {
             "the model's own optimiser makes the steps": own_optimizer(engine, fit),
             "the method sets the optimiser": fit.step.rule is not None,
@@ -81,13 +80,15 @@ def kind_of(engine: Engine, fit: Fit) -> Kind:
             f"train.optimizer = {engine.optimizer}": engine.optimizer != "sgd",
         }
     )
+    if refusal is not None:
+        raise UnsupportedFitError(refusal)
     needs = vars(fit.needs(engine.flat.w))
     tensors = {name: value for name, value in needs.items() if isinstance(value, Tensor)}
     constants = {name: value for name, value in needs.items() if name not in tensors}
     for name, value in constants.items():
         if not is_constant(value):
             raise UnsupportedFitError(f"a loss or an edit of the method needs {name}, which is not a tensor")
-    mask, data = None if fit.move is None else fit.move.mask, fit.data
+    mask = None if fit.move is None else fit.move.mask
     shapes = [(name, tuple(value.shape), value.dtype) for name, value in sorted(tensors.items())]
     own = fit.loss.needs if fit.loss else {}
     return Kind(
@@ -98,17 +99,15 @@ def kind_of(engine: Engine, fit: Fit) -> Kind:
         moving=slots_with_one(mask, engine.flat.layout.params),
         masked=mask is not None,
         frozen="train" if fit.move is None else fit.move.frozen,
-        single_sample=len(data) == 1 or (isinstance(data, PairedBatches) and len(data.second) == 1),
-        paired=isinstance(data, PairedBatches),
+        single_sample=fit.has_single_sample,
+        paired=isinstance(fit.data, PairedBatches),
         edit=fit.step.edit and identity_of(fit.step.edit, "edit"),
         rate=rate_of(engine, fit),
     )
 
 
-def _refuse_first(reasons: dict[str, bool]) -> None:
-    for reason, holds in reasons.items():
-        if holds:
-            raise UnsupportedFitError(reason)
+def _first_reason(reasons: dict[str, bool]) -> str | None:
+    return next((reason for reason, holds in reasons.items() if holds), None)
 
 
 def has_gradient_hooks(module: nn.Module) -> bool:
@@ -277,10 +276,10 @@ class Group(ABC, Generic[C]):
 
     def _copy_back(self, cursor: C) -> None:
         row, fit = cursor.row, cursor.request.fit
-        needs = {**fit.step.needs, **(fit.loss.needs if fit.loss else {})}
+        given = fit.inputs
         for name in self.written:
-            if isinstance(needs[name], Tensor):
-                needs[name].copy_(self.needs[name][row])
+            if isinstance(given[name], Tensor):
+                given[name].copy_(self.needs[name][row])
         if fit.memory is not None:
             momentum = self.rows.momentum[row].clone()
             if fit.move is not None:

@@ -11,7 +11,7 @@ from torch import Tensor
 from fedbench.engine.companion import Companion
 from fedbench.engine.engine import BatchPlan, Engine
 from fedbench.engine.fit import Fit
-from fedbench.engine.losses import result_of, trained_loss
+from fedbench.engine.losses import needed_loss, result_of, trained_loss
 from fedbench.engine.module_optimizer import advance, epochs_before, keep_schedule
 from fedbench.engine.optimizers import Stepper, make_stepper
 from fedbench.errors import ConfigError
@@ -242,11 +242,9 @@ class Training:
         return batch_for(self.engine.flat.module, batch) if self._structured else batch
 
     def _count(self, loss: Tensor | None) -> Tensor:
-        if loss is None:
-            name = type(self.engine.flat.module).__name__
-            raise ConfigError(f"{name}.training_step returned None, which this method cannot use")
-        self.engine.ledger.add(loss)
-        return loss
+        found = needed_loss(loss, self.engine.flat.module)
+        self.engine.ledger.add(found)
+        return found
 
     def _advance(self, interval: str, count: int, plateau: bool) -> None:
         if self.stepper.schedulers and (interval == "epoch" or self._ends_step):

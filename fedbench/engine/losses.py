@@ -37,6 +37,13 @@ def trained_loss(output: Any, module: LightningModule) -> Tensor | None:
     return loss
 
 
+def needed_loss(loss: Tensor | None, module: LightningModule) -> Tensor:
+    """The loss of a batch. Raises ConfigError if training_step skips it."""
+    if loss is None:
+        raise ConfigError(f"{type(module).__name__}.training_step returned None, which this method cannot use")
+    return loss
+
+
 def result_of(output: Any, loss: Tensor | None) -> dict[str, Any]:
     """The outputs that Lightning passes to on_train_batch_end."""
     if loss is None:
@@ -63,10 +70,7 @@ def task_loss(net: LightningModule, batch: Any, s: Any = None) -> Tensor:
     """The module's own loss of a batch, for methods that add terms to it."""
     own_step, seen = type(net).training_step, batch_for(net, batch)
     output = own_step(net, seen, 0) if takes_index(net) else own_step(net, seen)
-    loss = loss_of(output, net)
-    if loss is None:
-        raise ConfigError(f"{type(net).__name__}.training_step returned None, which this method cannot use")
-    return loss
+    return needed_loss(loss_of(output, net), net)
 
 
 @contextmanager

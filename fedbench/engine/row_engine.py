@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from fedbench.engine.cursor import FitRequest
 from fedbench.engine.fit import Fit
-from fedbench.engine.group import Group, Kind, check_engine, kind_of
+from fedbench.engine.group import Group, Kind, engine_refusal, kind_of
 from fedbench.engine.loop import Loop
 from fedbench.engine.row_step import UnsupportedFitError
 from fedbench.engine.rows import Rows
@@ -63,11 +63,11 @@ class RowEngine(Loop):
     def begin_together(self, requests: Sequence[FitRequest]) -> "BegunFits":
         """Begins fits, whose rows nobody else uses until they have ended."""
         begun, groups = BegunFits(requests), defaultdict[Kind, list[int]](list)
-        refusal = self._refusal()
+        refusal = engine_refusal(self)
         for place, request in enumerate(requests):
             try:
                 if refusal is not None:
-                    raise refusal
+                    raise UnsupportedFitError(refusal)
                 groups[kind_of(self, request.fit)].append(place)
             except UnsupportedFitError as error:
                 self._remark(error)
@@ -100,13 +100,6 @@ class RowEngine(Loop):
                 own = [begun.requests[place] for place in places]
                 answers.update(zip(places, self._fit_apart(group.kind, own, error), strict=True))
         return [answers[place] for place in range(len(begun.requests))]
-
-    def _refusal(self) -> UnsupportedFitError | None:
-        try:
-            check_engine(self)
-        except UnsupportedFitError as error:
-            return error
-        return None
 
     def _fit_apart(self, kind: Kind, requests: Sequence[FitRequest], error: BaseException) -> list[Answer]:
         """Fits of one kind of which one has failed, each alone, so that its result does not depend on the others."""

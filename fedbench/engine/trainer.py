@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from fedbench.engine.engine import BatchPlan, Engine
-from fedbench.engine.fit import Fit, Step
+from fedbench.engine.fit import Fit
 from fedbench.engine.module_optimizer import (
     as_vectors,
     drop_frozen_gradients,
@@ -139,17 +139,17 @@ class FitSteps(Callback):
 
     @torch.no_grad()
     def on_before_optimizer_step(self, trainer: Trainer, pl_module: LightningModule, optimizer: Optimizer) -> None:
-        engine, step = self.engine, self.fit.step
+        engine = self.engine
         every, batches = engine.train.accumulate, self._position % engine.train.accumulate + 1
         for parameter in engine.flat.parameters if batches < every else ():
             if parameter.grad is not None:
                 parameter.grad.mul_(every / batches)  # the Trainer takes the rest of an epoch for a whole step
-        self._edit(step)
+        self._edit_gradient()
         if engine.train.clip_norm is not None:
             drop_frozen_gradients(engine, self.fit)
 
-    def _edit(self, step: Step) -> None:
-        engine = self.engine
+    def _edit_gradient(self) -> None:
+        engine, step = self.engine, self.fit.step
         if step.edit is None or all(p.grad is None for p in engine.flat.parameters):
             return
         engine.flat.g.zero_()

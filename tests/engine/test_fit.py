@@ -35,6 +35,12 @@ def test_data_of_one_batch_and_of_two_side_by_side():
     assert paired.batch(torch.tensor([1]))[1].tolist() == [10]
 
 
+def test_a_single_sample_of_either_data_set_counts():
+    one, two = (OneBatch(torch.zeros(count), torch.zeros(count), key=(1,)) for count in (1, 2))
+    single = [Fit(None, data).has_single_sample for data in (one, two, PairedBatches(two, one, 1))]
+    assert single == [True, False, True]
+
+
 @pytest.mark.parametrize(
     ("amount", "train", "steps"),
     [

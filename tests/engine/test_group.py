@@ -11,7 +11,7 @@ from torch import Tensor
 from fedbench.config import TrainConfig
 from fedbench.engine.engine import Engine
 from fedbench.engine.fit import Fit, Loss, Move, PairedBatches, Step
-from fedbench.engine.group import Kind, check_engine, is_constant, kind_of
+from fedbench.engine.group import Kind, engine_refusal, is_constant, kind_of
 from fedbench.engine.learner import Learner
 from fedbench.engine.losses import task_loss
 from fedbench.engine.row_step import UnsupportedFitError
@@ -67,7 +67,8 @@ def test_what_differs_in_more_than_numbers_is_of_another_kind(stacking, blobs):
 
 
 def kind_on(engine: Engine, fit: Fit) -> Kind:
-    check_engine(engine)
+    if refusal := engine_refusal(engine):
+        raise UnsupportedFitError(refusal)
     return kind_of(engine, fit)
 
 
