@@ -15,8 +15,6 @@ from fedbench.tasks.task import Score, Task, mean_of
 
 __all__ = ["Metric", "Score", "Task", "load", "mean_of", "names"]
 
-FORM = "package.module:TASK"
-
 
 def _check(name: str, thing: Any) -> None:
     if not (isinstance(thing, Task) or (isinstance(thing, type) and issubclass(thing, Task))):
@@ -28,7 +26,7 @@ TASKS = Table(
     group="fedbench.tasks",
     built_in=modules(__name__, __path__, ("task", "metric", "metric_classes", "further", "targets", "class_numbers")),
     extract=attrgetter("TASK"),
-    form=FORM,
+    form="package.module:TASK",
     check=_check,
 )
 

@@ -5,7 +5,7 @@ from math import nan
 from typing import TYPE_CHECKING
 
 from fedbench.errors import ConfigError
-from fedbench.tasks.further import FurtherMetric
+from fedbench.tasks.further import FurtherMetric, by_name
 from fedbench.tasks.metric import Metric
 from fedbench.tasks.targets import Targets
 from fedbench.tasks.task import Score, Task
@@ -52,13 +52,13 @@ class Binary(Task):
     metrics = (Metric("accuracy", "accuracy", share=True), Metric("loss", "binary cross-entropy", higher=False))
     meaning = "0 or 1 for one logit"
     outputs_are = "logits"
-    optional_metrics = {  # noqa: RUF012
-        "auroc": FurtherMetric(Metric("auroc", "AUROC", share=True, over_samples=False), binary_auroc),
-        "f1": FurtherMetric(Metric("f1", "F1", share=True, over_samples=False), f1),
-        "average_precision": FurtherMetric(
+    optional_metrics = by_name(
+        FurtherMetric(Metric("auroc", "AUROC", share=True, over_samples=False), binary_auroc),
+        FurtherMetric(Metric("f1", "F1", share=True, over_samples=False), f1),
+        FurtherMetric(
             Metric("average_precision", "average precision", share=True, over_samples=False), average_precision
         ),
-    }
+    )
 
     def read_targets(self, values: "Array", names: Sequence[str] = (), classes: int | None = None) -> Targets:
         """Two classes in any form, numbered as for a classification; floats stay floats."""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fedbench.errors import ConfigError
-from fedbench.tasks.targets import TargetError, Targets
+from fedbench.tasks.targets import TargetError, Targets, of_each
 
 NAMES_SHOWN = 20
 """Number of labels listed in a line."""
@@ -48,11 +48,6 @@ def require_bits(values: np.ndarray, task: str) -> None:
     if not (bits := rows_of_bits(values)).all():
         row = int(np.flatnonzero(~bits)[0])
         raise TargetError(row, f"target {values[row].tolist()} is not a row of 0 and 1, which data.task = {task} needs")
-
-
-def of_each(names: Sequence[str], count: int) -> tuple[str, ...]:
-    """The names, if there is one for each."""
-    return tuple(names) if len(names) == count else ()
 
 
 def _one_hot(values: np.ndarray, names: Sequence[str], classes: int | None) -> Targets:

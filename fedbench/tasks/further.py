@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import nan
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fedbench.errors import ConfigError, RunError, nearest, place_of_code
 from fedbench.import_string import import_string
@@ -16,9 +16,8 @@ from fedbench.tasks.metric import Metric
 from fedbench.tasks.metric_classes import function_of, higher_is_better, is_metric_class
 
 if TYPE_CHECKING:
-    import numpy as np
+    from fedbench.tasks.targets import Array
 
-    Array = np.ndarray[Any, Any]
     Function = Callable[[Array, Array], float]
 
 
@@ -44,6 +43,10 @@ class FurtherMetric:
         except (TypeError, ValueError, RuntimeError):  # a tensor of several numbers raises RuntimeError
             line = f"metric {self.metric.name} must return a number; it returned a value of type {type(found).__name__}"
             raise RunError(line, place_of_code(self.function)) from None
+
+
+def by_name(*metrics: FurtherMetric) -> dict[str, FurtherMetric]:
+    return {more.metric.name: more for more in metrics}
 
 
 def balanced_accuracy(scores: "Array", labels: "Array") -> float:
@@ -103,14 +106,12 @@ def top5(scores: "Array", labels: "Array") -> float:
     return float(((best == labels[:, None]).any(1) & ~np.isnan(scores).any(1)).mean())
 
 
-OF_CLASSES = {
-    "balanced_accuracy": FurtherMetric(
-        Metric("balanced_accuracy", "balanced accuracy", share=True, over_samples=False), balanced_accuracy
-    ),
-    "f1_macro": FurtherMetric(Metric("f1_macro", "macro F1", share=True, over_samples=False), f1_macro),
-    "auroc": FurtherMetric(Metric("auroc", "AUROC", share=True, over_samples=False), auroc),
-    "top5": FurtherMetric(Metric("top5", "top-5 accuracy", share=True), top5),
-}
+OF_CLASSES = by_name(
+    FurtherMetric(Metric("balanced_accuracy", "balanced accuracy", share=True, over_samples=False), balanced_accuracy),
+    FurtherMetric(Metric("f1_macro", "macro F1", share=True, over_samples=False), f1_macro),
+    FurtherMetric(Metric("auroc", "AUROC", share=True, over_samples=False), auroc),
+    FurtherMetric(Metric("top5", "top-5 accuracy", share=True), top5),
+)
 
 
 def further_metric(name: str, known: dict[str, FurtherMetric]) -> FurtherMetric:

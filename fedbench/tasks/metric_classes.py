@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fedbench.errors import ConfigError, RunError
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    Array = np.ndarray[Any, Any]
+    from fedbench.tasks.targets import Array
 
 OUTPUTS = ("num_classes", "num_labels")
 """Arguments that are the number of a model's outputs."""
@@ -63,8 +61,5 @@ def function_of(kind: Any) -> "Callable[[Array, Array], Any]":
 
 
 def _make(kind: Any, outputs: int) -> Any:
-    return kind(**dict.fromkeys(_arguments(kind) & set(OUTPUTS), outputs))
-
-
-def _arguments(kind: Any) -> set[str]:
-    return set(inspect.signature(kind).parameters)
+    taken = inspect.signature(kind).parameters
+    return kind(**{name: outputs for name in OUTPUTS if name in taken})

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from fedbench.errors import ConfigError
 from fedbench.tasks.metric import Metric
-from fedbench.tasks.targets import Targets
-from fedbench.tasks.task import Score, Task
+from fedbench.tasks.targets import Targets, of_each
+from fedbench.tasks.task import Score, Task, reduce_losses
 
 if TYPE_CHECKING:
     import torch
@@ -34,7 +34,7 @@ class Multilabel(Task):
     by_label = True
 
     def read_targets(self, values: "Array", names: Sequence[str] = (), classes: int | None = None) -> Targets:
-        from fedbench.tasks.class_numbers import of_each, require_bits
+        from fedbench.tasks.class_numbers import require_bits
 
         if values.ndim == 1:
             raise ConfigError(
@@ -51,7 +51,7 @@ class Multilabel(Task):
         from torch.nn.functional import binary_cross_entropy_with_logits
 
         losses = binary_cross_entropy_with_logits(outputs, targets.to(outputs.dtype), reduction="none").mean(1)
-        return losses if reduction == "none" else losses.mean() if reduction == "mean" else losses.sum()
+        return reduce_losses(losses, reduction)
 
     def score(
         self, batches: Iterable[tuple["Tensor", "Tensor"]], dtype: "torch.dtype", by_batches: bool = False

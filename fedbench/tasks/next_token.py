@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from fedbench.errors import ConfigError
 from fedbench.tasks.metric import Metric
 from fedbench.tasks.targets import TargetError, Targets
-from fedbench.tasks.task import Score, Task
+from fedbench.tasks.task import Score, Task, reduce_counted
 
 if TYPE_CHECKING:
     import torch
@@ -65,18 +65,8 @@ class NextToken(Task):
         return None
 
     def loss(self, outputs: "Tensor", targets: "Tensor", reduction: str = "mean") -> "Tensor":
-        """Cross-entropy: mean over all tokens that count, 0 if none does.
-
-        none: of each sample, the mean over its tokens; sum: the sum of these.
-        """
-        from torch.nn.functional import cross_entropy
-
-        losses = cross_entropy(outputs.flatten(0, 1), targets.flatten(), ignore_index=IGNORED, reduction="none")
-        counts = (targets != IGNORED).sum(1)
-        if reduction == "mean":
-            return losses.sum() / counts.sum().clamp(min=1)
-        own = losses.view_as(targets).sum(1) / counts.clamp(min=1)
-        return own if reduction == "none" else own.sum()
+        """Cross-entropy of the tokens that count (see `reduce_counted`)."""
+        return reduce_counted(_losses(outputs, targets), targets != IGNORED, reduction)
 
     def score(
         self, batches: Iterable[tuple["Tensor", "Tensor"]], dtype: "torch.dtype", by_batches: bool = False
@@ -89,10 +79,7 @@ class NextToken(Task):
             outputs, counted = outputs.to(dtype), targets != IGNORED
             right = (outputs.argmax(2) == targets) & ~outputs.isnan().any(2)
             hits.append((right & counted).sum())
-            own = torch.nn.functional.cross_entropy(
-                outputs.flatten(0, 1), targets.flatten(), ignore_index=IGNORED, reduction="none"
-            )
-            losses.append(own.sum(dtype=torch.float64))
+            losses.append(_losses(outputs, targets).sum(dtype=torch.float64))
             counts.append(counted.sum())
         loss, count = torch.stack(losses).sum(), int(torch.stack(counts).sum())
         if not count:
@@ -102,6 +89,14 @@ class NextToken(Task):
             "token_accuracy": (int(torch.stack(hits).sum()), count),
             "loss": (float(loss), count),
         }
+
+
+def _losses(outputs: "Tensor", targets: "Tensor") -> "Tensor":
+    """Cross-entropy `[b, T]`, 0 where nothing counts."""
+    from torch.nn.functional import cross_entropy
+
+    losses = cross_entropy(outputs.flatten(0, 1), targets.flatten(), ignore_index=IGNORED, reduction="none")
+    return losses.view_as(targets)
 
 
 TASK = NextToken()

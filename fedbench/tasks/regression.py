@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from fedbench.tasks.metric import Metric
 from fedbench.tasks.targets import Targets, check_numbers
-from fedbench.tasks.task import Score, Task
+from fedbench.tasks.task import Score, Task, reduce_losses
 
 if TYPE_CHECKING:
     import torch
@@ -34,8 +34,7 @@ class Regression(Task):
 
     def loss(self, outputs: "Tensor", targets: "Tensor", reduction: str = "mean") -> "Tensor":
         """Squared error, mean over the numbers of a target."""
-        losses = (outputs - targets.view_as(outputs)).square().reshape(len(outputs), -1).mean(1)
-        return losses if reduction == "none" else losses.mean() if reduction == "mean" else losses.sum()
+        return reduce_losses((outputs - targets.view_as(outputs)).square().reshape(len(outputs), -1).mean(1), reduction)
 
     def score(
         self, batches: Iterable[tuple["Tensor", "Tensor"]], dtype: "torch.dtype", by_batches: bool = False

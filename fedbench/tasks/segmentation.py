@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 from fedbench.errors import ConfigError
 from fedbench.tasks.metric import Metric
-from fedbench.tasks.targets import TargetError, Targets
-from fedbench.tasks.task import Score, Task
+from fedbench.tasks.targets import TargetError, Targets, of_each
+from fedbench.tasks.task import Score, Task, reduce_counted
 
 if TYPE_CHECKING:
     import torch
@@ -47,22 +47,15 @@ class Segmentation(Task):
             row = int(wrong.reshape(len(values), -1).any(1).argmax())
             label = values[row][wrong[row]][0]
             raise TargetError(row, f"class {label}: 0 to {count - 1} are classes, -1 and {VOID} do not count")
-        return Targets(values, names=tuple(names) if len(names) == count else (), outputs=count)
+        return Targets(values, names=of_each(names, count), outputs=count)
 
     def output_shapes(self, target: tuple[int, ...], outputs: int) -> Sequence[tuple[int | None, ...]]:
         return [(outputs, *target)]
 
     def loss(self, outputs: "Tensor", targets: "Tensor", reduction: str = "mean") -> "Tensor":
-        """Cross-entropy: mean over all pixels that count, 0 if none does.
-
-        none: of each sample, the mean over its pixels; sum: the sum of these.
-        """
+        """Cross-entropy of the pixels that count (see `reduce_counted`)."""
         void = void_pixels(targets, outputs.shape[1])
-        losses, counts = _losses(outputs, targets, void), (~void).flatten(1).sum(1)
-        if reduction == "mean":
-            return losses.sum() / counts.sum().clamp(min=1)
-        own = losses.flatten(1).sum(1) / counts.clamp(min=1)
-        return own if reduction == "none" else own.sum()
+        return reduce_counted(_losses(outputs, targets, void), ~void, reduction)
 
     def score(
         self, batches: Iterable[tuple["Tensor", "Tensor"]], dtype: "torch.dtype", by_batches: bool = False

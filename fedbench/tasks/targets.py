@@ -1,5 +1,6 @@
 """Targets as a task needs them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,11 @@ class TargetError(ConfigError):
     def __init__(self, row: int, text: str) -> None:
         super().__init__(text)
         self.row = row
+
+
+def of_each(names: Sequence[str], count: int) -> tuple[str, ...]:
+    """The names, if there is one for each."""
+    return tuple(names) if len(names) == count else ()
 
 
 def check_numbers(values: "Array", task: str) -> None:

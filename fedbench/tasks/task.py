@@ -114,6 +114,22 @@ class Task(ABC):
         return {self.loss_metric: (float(torch.stack(sums).sum()), count)}
 
 
+def reduce_losses(losses: "Tensor", reduction: str) -> "Tensor":
+    """Losses `[b]` of samples, or their mean or sum."""
+    return losses if reduction == "none" else losses.mean() if reduction == "mean" else losses.sum()
+
+
+def reduce_counted(losses: "Tensor", counted: "Tensor", reduction: str) -> "Tensor":
+    """Losses of positions `[b, ...]`, 0 where none counts: their mean over all that count, 0 if none does.
+
+    none: of each sample, the mean over its positions; sum: the sum of these. counted: bool `[b, ...]`.
+    """
+    counts = counted.flatten(1).sum(1)
+    if reduction == "mean":
+        return losses.sum() / counts.sum().clamp(min=1)
+    return reduce_losses(losses.flatten(1).sum(1) / counts.clamp(min=1), reduction)
+
+
 def check_score(task: Task, score: object) -> None:
     """Raises RunError if what a task of the user's returns is no score."""
     place = place_of_code(type(task).score)

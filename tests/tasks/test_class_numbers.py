@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedbench.tasks.class_numbers import of_each, read_classes, rows_of_bits
+from fedbench.tasks.class_numbers import read_classes, rows_of_bits
 from fedbench.tasks.targets import TargetError
 
 
@@ -22,8 +22,3 @@ def test_a_row_of_several_labels_is_no_class():
 def test_rows_of_zeros_and_ones():
     assert rows_of_bits(np.array([[0, 1], [2, 1]])).tolist() == [True, False]
     assert not rows_of_bits(np.zeros((2, 3, 3))).any()
-
-
-def test_names_count_only_if_there_is_one_for_each():
-    assert of_each(["a", "b"], 2) == ("a", "b")
-    assert of_each(["a"], 2) == ()
