@@ -21,7 +21,7 @@ class ConfigError(ValueError):
     """A user's mistake, described for the reader: what, where, what is legal, what to do.
 
     One line, even if it includes another library's message. Within validators of pydantic it becomes a ValidationError,
-    from which `config.words.refuse` takes it back.
+    from which `config.words.refuse_values` takes it back.
     """
 
     def __str__(self) -> str:

@@ -15,7 +15,7 @@ from fedbench.config import Config, ResourcesConfig
 from fedbench.config.files import load_yaml, parse_value
 from fedbench.config.keys import flat
 from fedbench.config.section import OpenSection
-from fedbench.config.words import legal_of, plural_of
+from fedbench.config.words import legal_of, plural_of, section_of
 from fedbench.errors import ConfigError, nearest
 
 PRESETS = Path(fedbench.__file__).parent / "studies" / "presets"
@@ -59,8 +59,7 @@ COMMON = (
 
 def sections() -> dict[str, type[BaseModel]]:
     """The sections of the configuration by name."""
-    annotations = {name: field.annotation for name, field in Config.model_fields.items()}
-    return {name: kind for name, kind in annotations.items() if isinstance(kind, type) and issubclass(kind, BaseModel)}
+    return {name: kind for name, field in Config.model_fields.items() if (kind := section_of(field)) is not None}
 
 
 def config_keys() -> dict[str, FieldInfo]:

@@ -1,8 +1,9 @@
 """Base classes of configuration sections, with strict validation."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from types import FunctionType, NoneType
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, TypeVar, get_args
 
 from pydantic import (
     BaseModel,
@@ -23,6 +24,8 @@ from fedbench.user_code import name_of
 PositiveInt = Annotated[int, Field(ge=1)]
 Seed = Annotated[int, Field(ge=0, le=2**31 - 1)]
 """Records store seeds in 32 bits."""
+M = TypeVar("M", bound=BaseModel)
+
 CONFUSED_TYPES: dict[type, tuple[type, ...]] = {int: (bool, float, str), float: (bool, str)}
 """Types that pydantic would convert to such a number; its strict mode would refuse NumPy's numbers too."""
 
@@ -75,6 +78,14 @@ class Section(BaseModel):
         if isinstance(value, str | Path) and "\0" in str(value):
             raise ValueError("contains a null byte; remove it")
         return value
+
+
+def make_section(kind: type[M], values: Mapping[str, Any], prefix: str) -> M:
+    """The section with these values. Raises ConfigError, which names keys with `prefix` before them."""
+    try:
+        return kind(**values)
+    except ValidationError as error:
+        refuse_values(error, kind, prefix)
 
 
 class OpenSection(Section):

@@ -105,12 +105,17 @@ def _walk(root: type[BaseModel], loc: list[str]) -> tuple[type[BaseModel], Field
         if part not in section.model_fields:
             break
         path.append(part)
-        annotation = section.model_fields[part].annotation
-        if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
+        if (inner := section_of(section.model_fields[part])) is None:
             field = section.model_fields[part]
             break
-        section = annotation
+        section = inner
     return section, field, path
+
+
+def section_of(field: FieldInfo) -> type[BaseModel] | None:
+    """The section that a field holds, if it is one."""
+    kind = field.annotation
+    return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
 
 
 def plural_of(name: str, known: Container[str]) -> list[str]:
@@ -121,11 +126,10 @@ def plural_of(name: str, known: Container[str]) -> list[str]:
 def keys_called(name: str, section: type[BaseModel], prefix: str = "") -> Iterator[str]:
     """Dotted keys of a section and its subsections that end in this name."""
     for key, field in section.model_fields.items():
-        kind = field.annotation
         if key == name:
             yield prefix + key
-        elif isinstance(kind, type) and issubclass(kind, BaseModel):
-            yield from keys_called(name, kind, f"{prefix}{key}.")
+        elif (inner := section_of(field)) is not None:
+            yield from keys_called(name, inner, f"{prefix}{key}.")
 
 
 def _suggest_choice(value: Any, field: FieldInfo) -> str:

@@ -4,10 +4,10 @@ from collections.abc import Iterable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from fedbench.config import MethodConfig, Section, TrainConfig
-from fedbench.config.words import refuse_values
+from fedbench.config.section import make_section
 from fedbench.errors import CONTRACT, ConfigError, nearest
 from fedbench.plugins import Table, modules, only_class
 
@@ -81,10 +81,7 @@ def checked_options(config: MethodConfig) -> "Method.Options":
         options[key] = value
         if key not in kind.model_fields and kind.model_config.get("extra") != "allow":
             raise ConfigError(f"unknown key method.{key}: {_known_options(key, config.name, kind)}")
-    try:
-        return kind(**options)
-    except ValidationError as error:
-        refuse_values(error, kind, "method.")
+    return make_section(kind, options, "method.")
 
 
 def symbols(options: type[BaseModel]) -> dict[str, str]:

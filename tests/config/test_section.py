@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pydantic import Field, ValidationError
 
-from fedbench.config.section import OpenSection, PositiveInt, Section, Seed
+from fedbench.config.section import OpenSection, PositiveInt, Section, Seed, make_section
 from fedbench.errors import ConfigError
 
 
@@ -41,6 +41,12 @@ class Example(Section):
 def test_what_is_refused(key, value):
     with pytest.raises(ValidationError):
         Example(**{key: value})
+
+
+def test_a_section_of_options_names_its_keys_in_full():
+    assert make_section(Example, {"count": 2}, "method.") == Example(count=2)
+    with pytest.raises(ConfigError, match=r"^method\.count = 0: must be a whole number >= 1$"):
+        make_section(Example, {"count": 0}, "method.")
 
 
 def test_words_stand_for_a_list_of_text():

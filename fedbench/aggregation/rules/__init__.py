@@ -3,10 +3,8 @@
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from pydantic import ValidationError
-
 from fedbench.config import AggregatorConfig, Section
-from fedbench.config.words import refuse_values
+from fedbench.config.section import make_section
 from fedbench.errors import ConfigError
 from fedbench.plugins import Table, modules, only_class
 
@@ -73,10 +71,7 @@ def checked_options(asked: AggregatorConfig) -> Section:
         if key not in kind.model_fields:
             takes = ", ".join(kind.model_fields) or "no options"
             raise ConfigError(f"unknown key aggregator.{key}: aggregator {asked.name} takes {takes}")
-    try:
-        return kind(**asked.options)
-    except ValidationError as error:
-        refuse_values(error, kind, "aggregator.")
+    return make_section(kind, asked.options, "aggregator.")
 
 
 def make(asked: AggregatorConfig) -> "Aggregator":

@@ -7,10 +7,9 @@ from operator import attrgetter
 from typing import Any
 
 import numpy as np
-from pydantic import ValidationError
 
 from fedbench.config import PartitionConfig
-from fedbench.config.words import refuse_values
+from fedbench.config.section import make_section
 from fedbench.data.partitions import schemes
 from fedbench.data.partitions.assignment import Deal, SamplePool
 from fedbench.data.partitions.newcomers import check_newcomers
@@ -100,10 +99,7 @@ def check_keys(asked: PartitionConfig) -> PartitionConfig:
                 f"unknown key partition.{key}: partition {asked.name} takes no such option; "
                 f"{nearest(key, set(kind.model_fields) - {'name'})}"
             )
-    try:
-        return kind(**asked.model_dump())
-    except ValidationError as error:
-        refuse_values(error, kind, prefix="partition.")
+    return make_section(kind, asked.model_dump(), "partition.")
 
 
 def resolve_scheme_options(asked: PartitionConfig, one_part: bool) -> PartitionConfig:

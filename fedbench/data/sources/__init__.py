@@ -10,10 +10,9 @@ from types import ModuleType
 from typing import Any, TypeVar
 
 import numpy as np
-from pydantic import ValidationError
 
 from fedbench.config import DataConfig, Section
-from fedbench.config.words import refuse_values
+from fedbench.config.section import make_section
 from fedbench.data.cache import Content, OnProgress, Source, targets_of
 from fedbench.data.reading import published
 from fedbench.data.reading.published import PublishedSet
@@ -168,7 +167,4 @@ def checked_data_options(config: DataConfig, kind: type[Options]) -> Options:
                 f"unknown key data.{key}: data {config.name} takes no such option; "
                 f"{nearest(key, {*known, *DataConfig.model_fields} - {'name'})}"
             )
-    try:
-        return kind(**config.options)
-    except ValidationError as error:
-        refuse_values(error, kind, prefix="data.")
+    return make_section(kind, config.options, "data.")

@@ -17,10 +17,10 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from fedbench.config import DataConfig, Section
-from fedbench.config.words import refuse_values
+from fedbench.config.section import make_section
 from fedbench.data.cache import Block, Content, Source
 from fedbench.data.fields import Fields
 from fedbench.data.reading.images import Item, decoded_blocks, remarks_on
@@ -122,10 +122,7 @@ def factory_arguments(config: DataConfig, factory: Any) -> tuple[dict[str, Any],
         if key not in accepted and not takes_any:
             known = {*accepted, *Reading.model_fields, "root", "val", "task"} - {"train"}
             raise ConfigError(f"unknown key data.{key}: {config.name} takes no such argument; {nearest(key, known)}")
-    try:
-        return own, Reading(**{key: value for key, value in given.items() if key not in own})
-    except ValidationError as error:
-        refuse_values(error, Reading, prefix="data.")
+    return own, make_section(Reading, {key: value for key, value in given.items() if key not in own}, "data.")
 
 
 def make_parts(config: DataConfig, factory: Any, options: dict[str, Any]) -> tuple[Any, Any]:
