@@ -41,8 +41,7 @@ def build(
         )
     if getattr(kind, "images_only", False) and len(input_shape) != 3:
         raise ConfigError(f"model {name}: needs images, but samples have shape {input_shape}; model mlp takes any")
-    given = {"input_shape": input_shape, "classes": classes}
-    shape = {key: given[key] for key in SHAPE if key in constructor_arguments(kind)}
+    shape = shape_arguments(kind, input_shape, classes)
     check_options(name, kind, shape | options)
     try:
         module = kind(**shape, **{key: construct(name, value) for key, value in options.items()})
@@ -130,6 +129,12 @@ def constructor_arguments(kind: "type[LightningModule]") -> dict[str, inspect.Pa
     """The constructor's named arguments."""
     named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     return {key: p for key, p in inspect.signature(kind).parameters.items() if p.kind in named}
+
+
+def shape_arguments(kind: "type[LightningModule]", input_shape: Any, classes: int) -> dict[str, Any]:
+    """The arguments determined by the data, of those that the constructor takes."""
+    given = dict(zip(SHAPE, (input_shape, classes), strict=True))
+    return {key: value for key, value in given.items() if key in constructor_arguments(kind)}
 
 
 def check_options(name: str, kind: "type[LightningModule]", options: dict[str, Any]) -> None:

@@ -8,7 +8,7 @@ from lightning import LightningModule
 
 from fedbench.errors import ConfigError
 from fedbench.import_string import is_held, only_here
-from fedbench.models import SHAPE, constructor_arguments, is_part, load, part_name, resolve_model
+from fedbench.models import is_part, load, part_name, resolve_model, shape_arguments
 
 
 @dataclass(frozen=True)
@@ -28,10 +28,8 @@ def recipe(name: str, input_shape: Any, classes: int, options: dict[str, Any]) -
     path = f"{kind.__module__}:{kind.__qualname__}"
     if only_here(path) or not is_held(kind):
         raise ConfigError(f"the class of model {name} cannot be imported elsewhere")
-    given = {"input_shape": input_shape, "classes": classes}
-    shape = {key: given[key] for key in SHAPE if key in constructor_arguments(kind)}
     imports: set[str] = set()
-    build = _call(path, shape | options, imports)
+    build = _call(path, shape_arguments(kind, input_shape, classes) | options, imports)
     return Recipe(tuple(sorted(imports)), build)
 
 
