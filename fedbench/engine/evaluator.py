@@ -6,17 +6,17 @@ from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fedbench.engine.fisher import SquaredGradients
 from fedbench.engine.fit import Batches, LossFunction
 from fedbench.engine.losses import calls_of, outputs_of, prediction_loss
 from fedbench.errors import ConfigError
+from fedbench.models.compiled import without_compiler
 from fedbench.module import seeds
 from fedbench.module.flat import FlatModule
 from fedbench.module.hooks import Hooks, takes_index, tested_by
 from fedbench.module.inputs import batch_for, inputs_of
-from fedbench.module.order import layer_order
 from fedbench.module.weights import Weights
 from fedbench.tasks import Score, Task, mean_of
 
@@ -204,3 +204,31 @@ class Evaluator:
             stream = torch.Generator().manual_seed(0)
             x = torch.randn(x.shape, dtype=self.flat.dtype, generator=stream).to(self.flat.device)
         return x, torch.zeros_like(y)
+
+
+def layer_order(module: nn.Module, x: Tensor) -> list[str]:
+    """Dotted names of a module and all submodules, in the order in which `module(x)` first enters them.
+
+    A submodule that is not entered, because its parent uses its parameters directly, follows its parent.
+    """
+    names = {child: name for name, child in module.named_modules()}
+    places: dict[str, int] = {}
+
+    def enter(child: nn.Module, inputs: Any) -> None:
+        places.setdefault(names[child], len(places))
+
+    handles = [child.register_forward_pre_hook(enter) for child in names]
+    try:
+        with without_compiler():
+            module(x)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return sorted(names.values(), key=lambda name: _place_of(name, places))
+
+
+def _place_of(name: str, places: dict[str, int]) -> int:
+    """The position of a module, or of the nearest enclosing one that has a position."""
+    while name not in places:
+        name = name.rpartition(".")[0]
+    return places[name]

@@ -15,7 +15,7 @@ from fedbench.engine.losses import needed_loss, result_of, trained_loss
 from fedbench.engine.module_optimizer import advance, epochs_before, keep_schedule
 from fedbench.engine.optimizers import Stepper, make_stepper
 from fedbench.errors import ConfigError
-from fedbench.module.hooks import takes_index
+from fedbench.module.hooks import TRANSFER, takes_index
 from fedbench.module.inputs import batch_for, inputs_of
 from fedbench.module.weights import Weights
 
@@ -62,7 +62,7 @@ class Training:
         self.output: Any = None
         self._autocast = engine.flat.autocast()
         self._with_index = takes_index(engine.flat.module)
-        self._transfers = any("transfer" in hook for hook in self.hooks.calls)
+        self._transfers = any(hook in self.hooks.calls for hook in TRANSFER)
         self._structured = inputs_of(engine.flat.module) is not None
         if self._transfers and self._structured:
             raise ConfigError(

@@ -15,6 +15,7 @@ from torchmetrics import Metric
 from fedbench.errors import ConfigError
 from fedbench.module.logs import Logs
 
+TRANSFER = ("on_before_batch_transfer", "transfer_batch_to_device", "on_after_batch_transfer")
 CALLED = [
     "on_fit_start",
     "on_train_start",
@@ -28,9 +29,7 @@ CALLED = [
     "on_train_epoch_end",
     "on_train_end",
     "on_fit_end",
-    "on_before_batch_transfer",
-    "transfer_batch_to_device",
-    "on_after_batch_transfer",
+    *TRANSFER,
 ]
 NEED_TRAINER = [
     "optimizer_step",
@@ -41,12 +40,7 @@ NEED_TRAINER = [
     "configure_callbacks",
 ]
 NOT_IN_LOOP = ["optimizers", "lr_schedulers", "manual_backward", "clip_gradients", "toggle_optimizer", "all_gather"]
-CHANGE_BATCHES = [
-    "on_before_batch_transfer",
-    "transfer_batch_to_device",
-    "on_after_batch_transfer",
-    "on_train_batch_start",
-]
+CHANGE_BATCHES = [*TRANSFER, "on_train_batch_start"]
 """Hooks that can change the images of a step."""
 
 USE_TRAINER = "use --train.engine trainer, which runs it through lightning.Trainer"
@@ -137,12 +131,10 @@ class Hooks:
 
     def transfer(self, batch: Any, device: Any) -> Any:
         """The batch after the transfer hooks; fedbench's batches are on the device already."""
-        if "on_before_batch_transfer" in self.calls:
-            batch = self.calls["on_before_batch_transfer"](batch, 0)
-        if "transfer_batch_to_device" in self.calls:
-            batch = self.calls["transfer_batch_to_device"](batch, device, 0)
-        if "on_after_batch_transfer" in self.calls:
-            batch = self.calls["on_after_batch_transfer"](batch, 0)
+        for hook in TRANSFER:
+            if hook in self.calls:
+                given = (device,) if hook == "transfer_batch_to_device" else ()
+                batch = self.calls[hook](batch, *given, 0)
         return batch
 
 
