@@ -13,9 +13,10 @@ import torch
 from torch import Tensor
 
 from fedbench import methods
+from fedbench.module.layout import Slot
 
 SIZE, CLIENTS = 1003, 3
-SLOTS = [SimpleNamespace(start=0, stop=500), SimpleNamespace(start=500, stop=SIZE)]
+SLOTS = [Slot("first", (500,), 0, 500), Slot("second", (SIZE - 500,), 500, SIZE)]
 """Tensors of the parameters, for an edit that goes tensor by tensor."""
 
 
