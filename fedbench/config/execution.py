@@ -1,9 +1,8 @@
 """Keys of how a run is executed: hosts and machines, checkpoints, W&B. None of them decides a number."""
 
 import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Literal, cast
+from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
@@ -72,26 +71,22 @@ class CheckpointConfig(Section):
     )
 
 
-def _variable(name: str, otherwise: str | None = None) -> Callable[[], str | None]:
-    """The default from one of W&B's environment variables."""
-    return lambda: os.environ.get(name) or otherwise
-
-
 class WandbConfig(Section):
     project: str = Field(
-        default_factory=cast(Callable[[], str], _variable("WANDB_PROJECT", "fedbench")),
+        default_factory=lambda: os.environ.get("WANDB_PROJECT") or "fedbench",
         description="W&B project [default from WANDB_PROJECT]",
     )
     entity: str | None = Field(
-        default_factory=_variable("WANDB_ENTITY"), description="W&B team or user [default from WANDB_ENTITY]"
+        default_factory=lambda: os.environ.get("WANDB_ENTITY") or None,
+        description="W&B team or user [default from WANDB_ENTITY]",
     )
     group: str | None = Field(
-        default_factory=_variable("WANDB_RUN_GROUP"),
+        default_factory=lambda: os.environ.get("WANDB_RUN_GROUP") or None,
         description="W&B group [default from WANDB_RUN_GROUP]; none: the study's name, or data set and partition of a "
         "single run",
     )
     run_name: str | None = Field(
-        default_factory=_variable("WANDB_NAME"),
+        default_factory=lambda: os.environ.get("WANDB_NAME") or None,
         description="prefix of W&B run names, before method and seed [default from WANDB_NAME]",
     )
     tags: list[str] = Field(
