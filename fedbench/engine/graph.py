@@ -89,15 +89,11 @@ class GraphGroup(Group[PlannedCursor]):
             self._prepare(cursor)
         going = [cursor for cursor in cursors if cursor.sizes]
         self._fill(going)
-        for cursor in cursors:
-            self._streams[cursor.row].follow()
         try:
             while going:
-                if empty := [cursor for cursor in going if self._waits(cursor)]:
+                if empty := [cursor for cursor in going if self._needs_batches(cursor)]:
                     self.wait(empty)
                     self._fill(empty)
-                    for cursor in empty:
-                        self._streams[cursor.row].follow()
                 for cursor in going:
                     self._advance(cursor)
                 going = [cursor for cursor in going if cursor.done < len(cursor.sizes)]
@@ -129,7 +125,10 @@ class GraphGroup(Group[PlannedCursor]):
                 self._steps[key].empty()
 
     def _fill(self, cursors: Sequence[PlannedCursor]) -> None:
-        """Gathers the next batches of these fits into the feeds that are empty, all batches of one size at once."""
+        """Gathers the next batches of these fits into the feeds that are empty, all batches of one size at once.
+
+        Their steps then wait for the batches.
+        """
         for size in {size: None for cursor in cursors for size in cursor.waiting}:
             steps = [(cursor, self._steps.get((cursor.row, size))) for cursor in cursors if cursor.waiting.get(size)]
             empty = [(cursor, step) for cursor, step in steps if step is not None and not step.left]
@@ -141,8 +140,10 @@ class GraphGroup(Group[PlannedCursor]):
                 step.filled = step.left = len(taken[-1][1])
             if taken:
                 fill_feeds([step.feed for _, step in empty], [step.filled for _, step in empty], gather_batches(taken))
+        for cursor in cursors:
+            self._streams[cursor.row].follow()
 
-    def _waits(self, cursor: PlannedCursor) -> bool:
+    def _needs_batches(self, cursor: PlannedCursor) -> bool:
         """Whether the feed of a fit's next step is empty."""
         step = self._steps.get((cursor.row, cursor.sizes[cursor.done]))
         return step is not None and not step.left

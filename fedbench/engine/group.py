@@ -1,7 +1,7 @@
 """Fits of one kind: each is a row of every matrix."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import isfinite
@@ -17,7 +17,7 @@ from fedbench.engine.fit import Fit, Loss, PairedBatches, Step
 from fedbench.engine.module_optimizer import own_optimizer
 from fedbench.engine.optimizers import clip_gradient, rate_of, step_sgd
 from fedbench.engine.row_step import RowStep, UnsupportedFitError, check_step
-from fedbench.engine.rows import Rows, copy_to_rows
+from fedbench.engine.rows import Rows, copy_to_rows, pick
 from fedbench.module.layout import Slot, slots_with_one
 from fedbench.module.masks import choose
 from fedbench.module.weights import Weights
@@ -214,11 +214,10 @@ class Group(ABC, Generic[C]):
 
     def move(self, row: int | None, index: Tensor, tensors: Sequence[Tensor]) -> tuple[Tensor, Sequence[Tensor]]:
         """A gradient step of one row or of all: returns the loss and the module's logs."""
-        pick: Callable[[Tensor], Tensor] = lambda whole: whole if row is None else whole[row]  # noqa: E731
         views, train, edit = self.rows.views(self.kind.moving, row), self.engine.train, self._edit
         before = [value._version for value in self.needs.values()]
         loss, gradients, logged = self.step(self._inputs(row, index, tensors), stacked=row is None)
-        w, g = pick(self.rows.w), pick(self.rows.g)
+        w, g = pick(self.rows.w, row), pick(self.rows.g, row)
         with torch.no_grad():
             if views.frozen:
                 g.zero_()
@@ -226,11 +225,11 @@ class Group(ABC, Generic[C]):
             if edit.edit is not None:
                 edit.change(g, w, SimpleNamespace(index=index, **self._edit_needs(row), **dict(self.kind.constants)))
             if train.clip_norm is not None:
-                clip_gradient(g, train.clip_norm, None if self.mask is None else pick(self.mask))
-            buffers: list[Tensor | None] = [pick(self.rows.momentum)] if train.momentum else []
+                clip_gradient(g, train.clip_norm, None if self.mask is None else pick(self.mask, row))
+            buffers: list[Tensor | None] = [pick(self.rows.momentum, row)] if train.momentum else []
             step_sgd([w], [g], buffers, lr=self.rate, momentum=train.momentum, weight_decay=train.weight_decay)
             if self.mask is not None and self.start is not None:
-                torch.where(pick(self.mask), w, pick(self.start), out=w)
+                torch.where(pick(self.mask, row), w, pick(self.start, row), out=w)
         self.written.update(
             name for (name, value), version in zip(self.needs.items(), before, strict=True) if value._version != version
         )
@@ -238,8 +237,7 @@ class Group(ABC, Generic[C]):
 
     def _inputs(self, row: int | None, index: Tensor, tensors: Sequence[Tensor]) -> list[list[Tensor]]:
         views = self.rows.views(self.kind.moving, row)
-        whole = [self.needs[name] for name, *_ in self.kind.needs]
-        needs = [value if row is None else value[row] for value in whole]
+        needs = [pick(self.needs[name], row) for name, *_ in self.kind.needs]
         return [views.moving, [*views.frozen, *views.buffers], [*tensors], [*needs, index]]
 
     def _edit_needs(self, row: int | None) -> dict[str, Tensor]:

@@ -82,7 +82,7 @@ def restrain(optimizer: Optimizer, schedulers: list[Any], engine: Engine, fit: F
     """
     if fit.memory and "optimizer" in fit.memory:
         held = fit.memory["optimizer"]
-        state = _clone_state(held) if fit.step.rule is None else by_tensor(held, engine.flat.layout)
+        state = deepcopy(held) if fit.step.rule is None else by_tensor(held, engine.flat.layout)
         optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
     if fit.memory and schedulers and SCHEDULE in fit.memory:
         _go_on(optimizer, schedulers, fit.memory[SCHEDULE])
@@ -213,7 +213,3 @@ def as_vectors(state: OptimizerState, layout: Layout) -> OptimizerState:
             if vector.dim():
                 slot.view(vector).copy_(held[name])
     return flat
-
-
-def _clone_state(state: OptimizerState) -> OptimizerState:
-    return {k: {n: v.clone() if isinstance(v, Tensor) else v for n, v in s.items()} for k, s in state.items()}

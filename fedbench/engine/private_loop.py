@@ -92,7 +92,9 @@ class PrivateTraining(Training):
     def __init__(self, engine: PrivateLoop, fit: Fit, plan: BatchPlan) -> None:
         super().__init__(engine, fit, plan)
         flat, mask = engine.flat, None if fit.move is None else fit.move.mask.to(engine.flat.device)
-        self._slots = [s for s, p in zip(flat.layout.params, flat.parameters, strict=True) if p.requires_grad]
+        own = [(s, p) for s, p in zip(flat.layout.params, flat.parameters, strict=True) if p.requires_grad]
+        self._slots = [slot for slot, _ in own]
+        self._parameters = {f"module.{slot.name}": parameter.detach() for slot, parameter in own}
         self._moving = None if mask is None else torch.cat([mask[s.place] for s in self._slots])
         self._model = OneSample(flat.module, self)
         self._expected = engine.expected_batch_size(len(fit.data))
@@ -129,14 +131,12 @@ class PrivateTraining(Training):
     def _clipped_sum(self, batch: Any) -> tuple[Tensor, Tensor]:
         """The sum of the shortened gradients, of the entries that may move, and the losses `[b]`."""
         flat, (x, y) = self.engine.flat, batch
-        named = dict(zip((slot.name for slot in flat.layout.params), flat.parameters, strict=True))
-        params = {f"module.{slot.name}": named[slot.name].detach() for slot in self._slots}
         total, losses = flat.g.new_zeros(sum(slot.size for slot in self._slots)), [flat.g.new_zeros(0)]
         each = vmap(grad_and_value(partial(functional_call, self._model)), in_dims=(None, 0), randomness="different")
         size = max(1, HELD // max(1, len(total)))
         for some in zip(x.split(size), y.split(size), strict=True) if len(x) else ():
             with self.hooks.logs.silence(), torch.enable_grad():
-                gradients, values = each(params, some)
+                gradients, values = each(self._parameters, some)
             rows = torch.cat([g.flatten(1) for g in gradients.values()], 1)  # [samples, entries]
             total += clipped_sum(rows if self._moving is None else rows * self._moving, self.engine.private.clip)
             losses.append(values.detach().to(total.dtype))

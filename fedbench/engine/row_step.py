@@ -207,5 +207,5 @@ def _attributes(module: nn.Module) -> list[tuple[Any, ...]]:
 def _random_states() -> tuple[Any, ...]:
     """The state of the global random streams."""
     _, state, place, *_ = np.random.get_state()
-    torch_states = [torch.get_rng_state(), *(torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else [])]
-    return random.getstate(), np.asarray(state).tobytes(), place, [own.tolist() for own in torch_states]
+    on_cpu, on_gpus = seeds.torch_states()
+    return random.getstate(), np.asarray(state).tobytes(), place, [own.tolist() for own in (on_cpu, *on_gpus)]

@@ -88,14 +88,19 @@ class Rows:
         key = moving, row
         if key not in self._views:
             parts = [(own, slot) for own, slot in zip(moving, self.layout.params, strict=True)]
-            w, g = (self.w, self.g) if row is None else (self.w[row], self.g[row])
+            w, g = pick(self.w, row), pick(self.g, row)
             self._views[key] = Views(
                 moving=[slot.view(w).requires_grad_() for own, slot in parts if own],
                 frozen=[slot.view(w) for own, slot in parts if not own],
                 gradients=[slot.view(g) for own, slot in parts if own],
-                buffers=[whole if row is None else whole[row] for whole in (*self.buffers, *self.counters)],
+                buffers=[pick(whole, row) for whole in (*self.buffers, *self.counters)],
             )
         return self._views[key]
+
+
+def pick(whole: Tensor, row: int | None) -> Tensor:
+    """A row, or all of them."""
+    return whole if row is None else whole[row]
 
 
 def copy_to_rows(whole: Tensor, rows: Sequence[int], tensors: Sequence[Tensor]) -> None:

@@ -11,8 +11,11 @@ from fedbench.models import pretrained as published
 from fedbench.models.network import Grey, Network, check_choice, entrance
 
 CONVOLUTIONS = (
-    *((64, 11, 4, 2, True), (192, 5, 1, 2, True)),
-    *((384, 3, 1, 1, False), (256, 3, 1, 1, False), (256, 3, 1, 1, True)),
+    (64, 11, 4, 2, True),
+    (192, 5, 1, 2, True),
+    (384, 3, 1, 1, False),
+    (256, 3, 1, 1, False),
+    (256, 3, 1, 1, True),
 )
 """Channels, kernel, stride, padding, and whether 3x3 max pooling with stride 2 follows."""
 SMALLEST = 63

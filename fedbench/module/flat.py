@@ -44,14 +44,13 @@ class FlatModule:
         self.copies = {**copies_in(module), **copies}
         for copy in self.copies:
             module.get_submodule(copy).requires_grad_(False)
-        # As in Lightning, 64-true uses double precision for everything.
-        self.module = module.to(device=device, dtype=torch.float64 if precision == "64-true" else None)
-        self.device, self.precision = device, precision
-        self.dtype = torch.float64 if precision == "64-true" else torch.float32
+        double = torch.float64 if precision == "64-true" else None  # for everything, as in Lightning
+        self.module = module.to(device=device, dtype=double)
+        self.device, self.precision, self.dtype = device, precision, double or torch.float32
         own = {name for name, _ in module.named_modules()}
         if adapt is not None:
             adapt(module, Layout.of(module, head, self.copies))
-            module.to(device=device, dtype=torch.float64 if precision == "64-true" else None)  # what it adds
+            module.to(device=device, dtype=double)  # what it adds
         self.added = frozenset(name for name, _ in module.named_modules()) - own
         """The dotted names of submodules that `adapt` has added."""
         self.layout = Layout.of(module, head, self.copies)

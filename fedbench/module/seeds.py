@@ -58,11 +58,11 @@ def preserved_streams() -> Iterator[None]:
 @contextmanager
 def preserved_torch_stream() -> Iterator[None]:
     """The same for torch alone, in microseconds; fork_rng and NumPy's state take a tenth of a millisecond."""
-    kept = _torch_states()
+    kept = torch_states()
     try:
         yield
     finally:
-        _set_torch_states(*kept)
+        _restore_torch_states(*kept)
 
 
 class TorchStream:
@@ -78,16 +78,17 @@ class TorchStream:
             if self._left is None:
                 seed_torch(self._seed)
             else:
-                _set_torch_states(*self._left)
+                _restore_torch_states(*self._left)
             yield
-            self._left = _torch_states()
+            self._left = torch_states()
 
 
-def _torch_states() -> TorchStates:
+def torch_states() -> TorchStates:
+    """The states of torch's global streams, on the CPU and on every GPU in use."""
     return torch.get_rng_state(), torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
 
 
-def _set_torch_states(cpu: torch.Tensor, cuda: list[torch.Tensor]) -> None:
+def _restore_torch_states(cpu: torch.Tensor, cuda: list[torch.Tensor]) -> None:
     torch.set_rng_state(cpu)
     if cuda:
         torch.cuda.set_rng_state_all(cuda)
