@@ -12,7 +12,7 @@ EXACT, WASTED = 1e-6, 0.05
 """Tolerance of 1/k, and the share of a GPU that rounding it, as in 0.33, may leave unused."""
 
 
-def absolute(value: Path | None) -> Path | None:
+def make_absolute(value: Path | None) -> Path | None:
     """Makes a path absolute, because cluster processes run in other directories."""
     return value and value.expanduser().absolute()
 

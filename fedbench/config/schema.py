@@ -15,7 +15,7 @@ import yaml
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from fedbench.config.counts import newcomer_count
-from fedbench.config.execution import CheckpointConfig, ResourcesConfig, WandbConfig, absolute
+from fedbench.config.execution import CheckpointConfig, ResourcesConfig, WandbConfig, make_absolute
 from fedbench.config.fleet import AttackConfig, CompressionConfig, PrivacyConfig, StragglersConfig
 from fedbench.config.section import OpenSection, PositiveInt, Section, Seed
 from fedbench.config.words import refuse_values
@@ -157,7 +157,7 @@ class PartitionConfig(OpenSection):
     noise_clients: list[int] = Field([], description="clients with wrong labels in training and validation")
     noise_rate: float = Field(0.2, ge=0, le=1, description="share of wrong labels of noise_clients")
 
-    _absolute = field_validator("path")(absolute)
+    _absolute = field_validator("path")(make_absolute)
 
     @property
     def trained_clients(self) -> int:
@@ -197,7 +197,7 @@ class ModelConfig(OpenSection):
         "checkpoint); on a cluster, a path that all machines can read",
     )
 
-    _absolute = field_validator("weights")(absolute)
+    _absolute = field_validator("weights")(make_absolute)
 
     @model_validator(mode="before")
     @classmethod

@@ -14,18 +14,18 @@ MOST_SHOWN = 100
 """Maximum number of characters shown of a value."""
 
 
-def legal(annotation: Any, metadata: Iterable[Any] = ()) -> str:
+def legal_of_type(annotation: Any, metadata: Iterable[Any] = ()) -> str:
     """Describes legal values: `number in [0, 1)`, `whole number >= 1 or none`, `sgd, adam or adamw`."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
-        return legal(arguments[0], [*metadata, *arguments[1:]])
+        return legal_of_type(arguments[0], [*metadata, *arguments[1:]])
     if origin is Literal:
         return _join_with_or([str(choice) for choice in arguments])
     if origin in (Union, UnionType):
-        parts = [legal(part, () if part is NoneType else metadata) for part in arguments]
+        parts = [legal_of_type(part, () if part is NoneType else metadata) for part in arguments]
         return _join_with_or([word for part in parts for word in part.split(" or ")])
     if origin is list:
-        return f"list of {legal(*arguments)}".replace("number", "numbers")
+        return f"list of {legal_of_type(*arguments)}".replace("number", "numbers")
     words = {int: "whole number", float: "number", bool: "true or false", str: "text", Path: "path", NoneType: "none"}
     name = words.get(annotation, getattr(annotation, "__name__", str(annotation)))
     return f"{name} {bounds}" if (bounds := _bounds(metadata)) else name
@@ -33,7 +33,7 @@ def legal(annotation: Any, metadata: Iterable[Any] = ()) -> str:
 
 def legal_of(field: FieldInfo) -> str:
     """Describes the legal values of a field."""
-    return legal(field.annotation, field.metadata)
+    return legal_of_type(field.annotation, field.metadata)
 
 
 def _join_with_or(words: list[str]) -> str:

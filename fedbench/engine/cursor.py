@@ -59,8 +59,7 @@ class BatchCursor(Cursor):
     def __init__(self, engine: Engine, request: FitRequest) -> None:
         super().__init__(request)
         fit = request.fit
-        size = engine.train.batch_size
-        self._full = None if size == "full" else int(size)
+        self._full = engine.train.batch_size
         self._second_size = fit.data.size if isinstance(fit.data, PairedBatches) else None
         self._plan = engine.plan(fit)
         self._data, self._second = engine.training_data(fit), engine.second_batches(fit)

@@ -8,7 +8,7 @@ from torchvision.models import AlexNet_Weights
 
 from fedbench.errors import ConfigError
 from fedbench.models import pretrained as published
-from fedbench.models.network import Grey, Network, check_choice, entrance
+from fedbench.models.network import Grey, Network, check_choice, entrance_layers
 
 CONVOLUTIONS = (
     (64, 11, 4, 2, True),
@@ -51,25 +51,25 @@ class AlexNet(Network):
                 f"model alexnet needs images of {SMALLEST}x{SMALLEST} or more, these are {height}x{width}; "
                 "take avgcnn, or larger images with data.size where the source has it"
             )
-        layers, channels = entrance(input_shape[0], grey)
+        layers, channels = entrance_layers(input_shape[0], grey)
         if pretrained:
             published.check_fits(channels, norm=(norm, "none"))
         for number, (width, kernel, stride, padding, pool) in enumerate(CONVOLUTIONS, 1):
             layers[f"conv{number}"] = nn.Conv2d(channels, width, kernel, stride, padding)
-            layers |= activation(f"{number}", nn.BatchNorm2d(width) if norm == "batch" else None)
+            layers |= activation_layers(f"{number}", nn.BatchNorm2d(width) if norm == "batch" else None)
             layers |= {f"pool{number}": nn.MaxPool2d(3, 2)} if pool else {}
             channels = width
         layers |= {"average": nn.AdaptiveAvgPool2d(6), "flatten": nn.Flatten()}
         for number, width in ((1, channels * 36), (2, 4096)):
             layers[f"fc{number}"] = nn.Linear(width, 4096)
-            layers |= activation(f"_fc{number}", nn.BatchNorm1d(4096) if norm == "batch" else None)
+            layers |= activation_layers(f"_fc{number}", nn.BatchNorm1d(4096) if norm == "batch" else None)
         self.body = nn.Sequential(OrderedDict(layers))
         self.head = nn.Linear(4096, classes)
         if pretrained:
             published.load_pretrained(self.body, AlexNet_Weights.IMAGENET1K_V1, alexnet_name)
 
 
-def activation(number: str, norm: nn.Module | None) -> dict[str, nn.Module]:
+def activation_layers(number: str, norm: nn.Module | None) -> dict[str, nn.Module]:
     return ({f"bn{number}": norm} if norm else {}) | {f"relu{number}": nn.ReLU()}
 
 

@@ -24,7 +24,7 @@ class Mlp(Network):
         hidden: int | Sequence[int] = (200, 200),
     ) -> None:
         super().__init__()
-        widths = [prod(input_shape), *checked_widths(hidden)]
+        widths = [prod(input_shape), *check_widths(hidden)]
         layers: list[nn.Module] = [nn.Flatten()]
         for before, after in pairwise(widths):
             layers += [nn.Linear(before, after), nn.ReLU()]
@@ -32,7 +32,8 @@ class Mlp(Network):
         self.head = nn.Linear(widths[-1], classes)
 
 
-def checked_widths(hidden: int | Sequence[int]) -> list[int]:
+def check_widths(hidden: int | Sequence[int]) -> list[int]:
+    """Every hidden layer's width. Raises ConfigError."""
     widths = [hidden] if isinstance(hidden, int) else hidden
     if isinstance(widths, str) or not all(type(w) is int and w > 0 for w in widths):
         raise ConfigError(

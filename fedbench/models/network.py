@@ -56,7 +56,7 @@ class Repeat(nn.Module):
         return x.expand(-1, self.channels, -1, -1)
 
 
-def entrance(channels: int, grey: str) -> tuple[dict[str, nn.Module], int]:
+def entrance_layers(channels: int, grey: str) -> tuple[dict[str, nn.Module], int]:
     """The modules before the first layer, by name, and that layer's input channels."""
     check_choice("grey", grey, ("repeat", "native"))
     return ({"repeat": Repeat(3)}, 3) if channels == 1 and grey == "repeat" else ({}, channels)

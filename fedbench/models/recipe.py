@@ -19,7 +19,7 @@ class Recipe:
     build: str
 
 
-def recipe(name: str, input_shape: Any, classes: int, options: dict[str, Any]) -> Recipe:
+def make_recipe(name: str, input_shape: Any, classes: int, options: dict[str, Any]) -> Recipe:
     """The recipe of `build` with these arguments.
 
     Raises ConfigError if no other process can import the class, or if an option has no literal.

@@ -10,7 +10,7 @@ from torchvision.models import ResNet18_Weights
 from torchvision.models.resnet import BasicBlock
 
 from fedbench.models import pretrained as published
-from fedbench.models.network import Grey, Network, check_choice, entrance
+from fedbench.models.network import Grey, Network, check_choice, entrance_layers
 
 WIDTHS = (64, 128, 256, 512)
 NORMS: dict[str, Callable[[int], nn.Module]] = {"batch": nn.BatchNorm2d, "group": partial(nn.GroupNorm, 32)}
@@ -41,7 +41,7 @@ class ResNet(Network):
         super().__init__()
         check_choice("stem", stem, ("imagenet", "cifar"))
         check_choice("norm", norm, tuple(NORMS))
-        layers, channels = entrance(input_shape[0], grey)
+        layers, channels = entrance_layers(input_shape[0], grey)
         layers |= stem_layers(channels, stem, NORMS[norm])
         for number, count in enumerate(self.blocks):
             layers[f"stage{number + 1}"] = make_stage(WIDTHS[max(0, number - 1)], WIDTHS[number], count, NORMS[norm])
@@ -84,7 +84,9 @@ class ResNet18(ResNet):
     ) -> None:
         check_choice("pretrained", pretrained, (True, False))
         if pretrained:
-            published.check_fits(entrance(input_shape[0], grey)[1], stem=(stem, "imagenet"), norm=(norm, "batch"))
+            published.check_fits(
+                entrance_layers(input_shape[0], grey)[1], stem=(stem, "imagenet"), norm=(norm, "batch")
+            )
         super().__init__(input_shape, classes, stem, grey, norm)
         if pretrained:
             published.load_pretrained(self.body, ResNet18_Weights.IMAGENET1K_V1, resnet_name)

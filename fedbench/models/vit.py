@@ -10,7 +10,7 @@ from torchvision.models.vision_transformer import interpolate_embeddings
 
 from fedbench.errors import ConfigError
 from fedbench.models import pretrained as published
-from fedbench.models.network import Grey, Network, check_choice, entrance
+from fedbench.models.network import Grey, Network, check_choice, entrance_layers
 
 PATCH = 16
 VIT_SIZES = {"tiny": (3, 192, 768), "small": (6, 384, 1536), "base": (12, 768, 3072)}
@@ -47,7 +47,7 @@ class Vit(Network):
                 f"model vit needs square images whose side is a multiple of {PATCH}, these are {height}x{width}; "
                 "set data.size where the source has it, or take resnet18, which takes any"
             )
-        layers, channels = entrance(input_shape[0], grey)
+        layers, channels = entrance_layers(input_shape[0], grey)
         if pretrained:
             published.check_fits(channels, size=(size, "base"))
         heads, hidden, mlp = VIT_SIZES[size]

@@ -11,7 +11,7 @@ from fedbench.data.fields import Fields, Leaf
 from fedbench.engine.learner import Learner
 from fedbench.errors import ConfigError
 from fedbench.models.network import Network
-from fedbench.models.recipe import calls_after, recipe
+from fedbench.models.recipe import calls_after, make_recipe
 from fedbench.module.inputs import call_form
 from fedbench.results.files import write_atomically, write_json_atomically
 from fedbench.runtime.build import sample_shapes
@@ -39,7 +39,7 @@ def about_model(run: ResolvedRun, learner: Learner) -> dict[str, Any]:
             raise ConfigError(NESTED)
         if dataset.fields and dataset.fields.sample is not None:
             about["call"] = form_of(learner.module, dataset.fields)
-        found = recipe(config.model.name, sample_shapes(dataset), dataset.outputs, config.model.options)
+        found = make_recipe(config.model.name, sample_shapes(dataset), dataset.outputs, config.model.options)
     except ConfigError as error:
         return about | {"no_script": str(error)}
     return about | {"imports": [*found.imports], "build": found.build, "calls": [*calls_after(learner.module)]}

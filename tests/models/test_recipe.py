@@ -6,7 +6,7 @@ from lightning import LightningModule
 
 from fedbench import models
 from fedbench.errors import ConfigError
-from fedbench.models.recipe import calls_after, recipe
+from fedbench.models.recipe import calls_after, make_recipe
 from fedbench.user_code.given_model import name_of_instance
 from tests.runtime.networks import Parted
 
@@ -23,7 +23,7 @@ class Holder(LightningModule):
 
 
 def built(name, **options):
-    found, known = recipe(name, (1, 8, 8), 5, options), dict[str, object]()
+    found, known = make_recipe(name, (1, 8, 8), 5, options), dict[str, object]()
     exec("\n".join([*found.imports, f"model = {found.build}"]), known)
     return found, known["model"]
 
@@ -48,9 +48,9 @@ def test_a_class_of_ones_own_gets_the_objects_among_its_arguments():
 def test_what_cannot_be_written_down_is_said():
     for name in (name_of_instance(Parted()), "tests.models.test_recipe:alias"):
         with pytest.raises(ConfigError, match="cannot be imported elsewhere"):
-            recipe(name, (1, 8, 8), 5, {})
+            make_recipe(name, (1, 8, 8), 5, {})
     with pytest.raises(ConfigError, match=r"argument <object .* cannot be written down"):
-        recipe("tests.models.test_recipe:Holder", (1, 8, 8), 5, {"part": object()})
+        make_recipe("tests.models.test_recipe:Holder", (1, 8, 8), 5, {"part": object()})
 
 
 def alias_of(kind):
