@@ -19,15 +19,12 @@ from fedbench.engine.module_optimizer import (
     rounds_ahead,
 )
 from fedbench.errors import ConfigError
-from fedbench.module.masks import choose, mask_indices, ranges_of
+from fedbench.module.masks import MOST_SLICES, choose, mask_indices, slices_of
 
 Closure = Callable[[], Tensor | None]
 
 SHOW_OPTIMIZER = {"on_before_zero_grad", "on_before_optimizer_step"}
 """Hooks that pass the optimiser to a module."""
-
-MAX_RANGES = 64
-"""A frozen pattern with more contiguous ranges is scattered."""
 
 LITTLE = 0.25
 """Largest share of scattered entries that are gathered for a step."""
@@ -221,9 +218,9 @@ def split_by_mask(trainable: Tensor | None, size: int) -> tuple[list[Places], Te
     """The entries that an optimiser steps, as slices of a vector `[N]` or one index, and the index to restore."""
     if trainable is None:
         return [slice(0, size)], None
-    runs = ranges_of(trainable, MAX_RANGES)
-    if runs is not None:
-        return [slice(*both) for both in runs], None
+    slices = slices_of(trainable, MOST_SLICES)
+    if slices is not None:
+        return [*slices], None
     moving = mask_indices(trainable)
     if len(moving) <= LITTLE * size:
         return [moving], None
@@ -244,11 +241,11 @@ def split_by_parts(trainable: Tensor | None, fit: Fit, size: int) -> list[Group]
         rest = rest & ~own
     found: list[Group] = []
     for mask, settings in [(rest, {}), *groups]:
-        runs = ranges_of(mask, MAX_RANGES)
-        if runs is None:
-            raise ConfigError(f"a part with steps of its own has more than {MAX_RANGES} ranges in the model's vector")
-        if runs:
-            found.append(([slice(*both) for both in runs], settings))
+        slices = slices_of(mask, MOST_SLICES)
+        if slices is None:
+            raise ConfigError(f"a part with steps of its own has more than {MOST_SLICES} ranges in the model's vector")
+        if slices:
+            found.append((slices, settings))
     return found
 
 

@@ -7,8 +7,9 @@ import torch
 from torch import nn
 
 from fedbench.engine.fit import Amount, Fit, Move, Part, Step
-from fedbench.engine.optimizers import MAX_RANGES, clip_gradient
+from fedbench.engine.optimizers import clip_gradient
 from fedbench.errors import ConfigError
+from fedbench.module.masks import MOST_SLICES
 
 
 def vector(module):
@@ -56,7 +57,7 @@ WAYS = {"ranges": (64, 0.25), "gathered": (-1, 1.0), "put back": (-1, 0.0)}
 @pytest.fixture(params=WAYS)
 def way(request, monkeypatch):
     """How frozen entries are kept from moving."""
-    monkeypatch.setattr("fedbench.engine.optimizers.MAX_RANGES", WAYS[request.param][0])
+    monkeypatch.setattr("fedbench.engine.optimizers.MOST_SLICES", WAYS[request.param][0])
     monkeypatch.setattr("fedbench.engine.optimizers.LITTLE", WAYS[request.param][1])
 
 
@@ -77,7 +78,7 @@ def test_a_frozen_entry_never_moves(learner, conv_net, blobs, pattern, optimizer
 def test_masks_are_kept_to_in_three_ways_with_one_result(learner, net, blobs, monkeypatch, optimizer, pattern):
     results = []
     for most, little in WAYS.values():
-        monkeypatch.setattr("fedbench.engine.optimizers.MAX_RANGES", most)
+        monkeypatch.setattr("fedbench.engine.optimizers.MOST_SLICES", most)
         monkeypatch.setattr("fedbench.engine.optimizers.LITTLE", little)
         trained, memory = learner(net, optimizer, momentum=0.9, weight_decay=0.1), {}
         weights, mask = trained.initial(), patterns(trained.layout.size)[pattern]
@@ -312,7 +313,7 @@ def test_parts_keep_still_what_does_not_move(learner, net, blobs):
 def test_parts_need_a_built_in_optimiser_and_few_ranges(learner, net, blobs):
     trained, data = learner(net, "sgd"), blobs(18)
     scattered = Part(torch.arange(trained.layout.size) % 2 == 0, lr=1.0)
-    if trained.layout.size > 2 * MAX_RANGES:
+    if trained.layout.size > 2 * MOST_SLICES:
         with pytest.raises(ConfigError, match="ranges"):
             trained.fit(Fit(trained.initial(), data, step=Step(parts=[scattered])))
     own = learner(net, "module")
@@ -346,7 +347,7 @@ def test_a_norm_that_is_not_reached_changes_no_bit(learner, net, blobs, same, wa
 def test_clipping_and_freezing_agree_in_three_ways(learner, net, blobs, monkeypatch):
     results = []
     for ranges, little in WAYS.values():
-        monkeypatch.setattr("fedbench.engine.optimizers.MAX_RANGES", ranges)
+        monkeypatch.setattr("fedbench.engine.optimizers.MOST_SLICES", ranges)
         monkeypatch.setattr("fedbench.engine.optimizers.LITTLE", little)
         trained = learner(net, "sgd", clip_norm=0.1)
         results.append(trained.fit(Fit(trained.initial(), blobs(18), move=Move(patterns(53)["alternating"]))).params)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fedbench.module.masks import bitmask, choose, holds_one, mask_indices, without
+from fedbench.module.masks import bitmask, choose, holds_one, mask_indices, slices_of, without
 
 ONES, ZEROS = [1.5, -0.0, torch.nan, torch.inf, 5.0], [-0.0, 2.5, 3.5, torch.nan, -torch.inf]
 MASK = torch.tensor([False, True, True, False, True])
@@ -39,6 +39,13 @@ def test_what_a_mask_leaves(dtype):
     values, expected = torch.tensor(ONES, dtype=dtype), torch.tensor([1.5, 0, 0, torch.inf, 0], dtype=dtype)
     assert torch.equal(without(values, MASK), expected)
     assert torch.equal(values.nan_to_num(9), torch.tensor(ONES, dtype=dtype).nan_to_num(9))
+
+
+def test_ranges_of_ones_up_to_a_number():
+    assert slices_of(MASK, 2) == [slice(1, 3), slice(4, 5)]
+    assert slices_of(MASK, 1) is None
+    assert slices_of(~MASK, 2) == [slice(0, 1), slice(3, 4)]
+    assert (slices_of(MASK[:0], 1), slices_of(MASK[:1], 1), slices_of(MASK | True, 1)) == ([], [], [slice(0, 5)])
 
 
 def test_the_places_of_ones():
