@@ -533,7 +533,7 @@ def rates_of(kind, learner, data, engine, epochs, fits, memory):
     trained.engine.rounds, start = fits, trained.initial()
     for _ in range(fits):
         start = trained.fit(Fit(start, data, amount=Amount(epochs=epochs), step=Step(memory=memory)))
-        memory = None if memory is None else trees.from_bytes(trees.to_bytes(memory))
+        memory = None if memory is None else trees.decode(trees.encode(memory))
     return seen
 
 

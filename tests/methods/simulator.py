@@ -238,7 +238,7 @@ class Simulation(Driver):
         parts = RunParts(run, 0, self.learner, context, kind(chosen, context), "mlp")
         self.host = RecordingHost(parts, HandMadeData(self.data, self.public), MemoryStore())
         setup, recorder = Setup(config, 0, Partition(Clients.of([]))), Recorder(Path("/nowhere"), self.learner.task)
-        super().__init__(parts, setup, LocalHosts(self.host), recorder)
+        super().__init__(parts, setup, LocalHosts(self.host), recorder, lambda event: None, [])
         self.calendar.participants = lambda round: sorted(self.draw(round))  # type: ignore[method-assign]
         self.log: list[Round] = []
         self.host.seen = Round()
