@@ -185,8 +185,9 @@ def lines(traces: pd.DataFrame, name: str, title: str = "", factor: float = 1) -
 
 
 def numbered(traces: pd.DataFrame) -> list[str]:
-    """The names of traces NAME/NUMBER that have no words of their own."""
-    return sorted({*traces["name"].str.extract(r"^(.+)/\d+$")[0].dropna()} - {*MATRICES, *SHARES, LOCATION})
+    """The names of traces NAME/NUMBER that have no words of their own; what modules log is drawn as curves."""
+    found = traces["name"].str.extract(r"^([^/]+)/\d+$")[0].dropna()
+    return sorted({*found} - {*MATRICES, *SHARES, LOCATION, "logged"})
 
 
 def number_lines(traces: pd.DataFrame, name: str) -> go.Figure:

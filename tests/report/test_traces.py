@@ -74,3 +74,11 @@ def test_traces_of_clusters_are_drawn(make_run: Make) -> None:
     assert charts["clusters"]["data"][0]["z"] == [[1, 1], [2, 1], [1, 1]]
     assert charts["pairs-affinity"]["data"][0]["z"] == [[None, 0.25, 0.5], [0, None, 0.5], [0, 0.25, None]]
     assert "trace-0" not in charts  # the mean of numbers of clusters says nothing
+
+
+def test_what_modules_log_is_drawn_once_and_names_of_charts_are_names_of_files(make_run: Make) -> None:
+    folder = make_run(method="fedamp")
+    names = ("logged/recall/0", "logged/1", "a/b/0")
+    write_traces(folder, [(0, r, c, name, 0.5) for r in (1, 2) for c in range(3) for name in names])
+    drawn = {name for name in page_of(folder).charts if name.startswith(("trace-", "pairs-", "numbers-"))}
+    assert drawn == {"trace-0", "trace-1"}
