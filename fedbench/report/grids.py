@@ -30,14 +30,14 @@ def grid_panels(study: Study) -> Iterator[tuple[str, go.Figure]]:
         yield "", dots(study.metric, tried, keys[0], best)
         return
     limits = _limits(study.metric, tried)
-    for values in product(*(in_order(space[key]) for key in keys[2:])):
+    for values in product(*(ascending(space[key]) for key in keys[2:])):
         fixed = dict(zip(keys[2:], values, strict=True))
         inside = [entry for entry in tried if all(entry.values[k] == v for k, v in fixed.items())]
         title = ", ".join(f"{short_name(key)} = {text_of(value)}" for key, value in fixed.items())
         yield title, heat_map(study.metric, inside, keys[0], keys[1], space, best, limits)
 
 
-def in_order(values: Iterable[Any]) -> list[Any]:
+def ascending(values: Iterable[Any]) -> list[Any]:
     """Numbers ascending, behind all else: values beyond the end of a range were tried after the others."""
     return sorted(values, key=lambda value: (is_number(value), value if is_number(value) else 0))
 
@@ -61,7 +61,7 @@ def heat_map(
     limits: list[float | None],
 ) -> go.Figure:
     """Validation scores per point as a heat map with values; best and failed points are marked."""
-    across, down = ([text_of(value) for value in in_order(space[key])] for key in (columns, rows))
+    across, down = ([text_of(value) for value in ascending(space[key])] for key in (columns, rows))
     found = {(text_of(entry.values[rows]), text_of(entry.values[columns])): entry for entry in tried}
     z = [[_value(metric, found.get((row, column))) for column in across] for row in down]
     fig = figure_of_rows(96 + 54 * len(down), axis(escape(short_name(columns)), showgrid=False, type="category"))
@@ -105,7 +105,7 @@ def _mark(metric: Metric, fig: go.Figure, entry: Entry, row: int, column: int, b
 
 def dots(metric: Metric, tried: Sequence[Entry], key: str, best: Sequence[str]) -> go.Figure:
     """Validation scores over the values of a single key; the best is named, failed ones are on the axis."""
-    places = in_order([entry.values[key] for entry in tried])
+    places = ascending([entry.values[key] for entry in tried])
     tried = sorted(tried, key=lambda entry: places.index(entry.values[key]))
     done = [entry for entry in tried if _value(metric, entry) is not None]
     values = [value for entry in done if (value := _value(metric, entry)) is not None]

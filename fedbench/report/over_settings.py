@@ -179,10 +179,10 @@ def summary_part(survey: Survey) -> ChartSection:
         ),
         wide=True,
     )
-    return ChartSection("over-settings", "Gains over all settings", made, intro(found, metric), files=[FILE])
+    return ChartSection("over-settings", "Gains over all settings", made, words_of_gains(found, metric), files=[FILE])
 
 
-def intro(found: OverSettings, metric: Metric) -> str:
+def words_of_gains(found: OverSettings, metric: Metric) -> str:
     """What is summarised, and how its intervals are to be read."""
     runs = f"{plural(found.settings, 'setting')} and {plural(found.seeds, 'seed')} that all methods have"
     means = "gains over local training at the same seed, so that easy and hard settings count alike"

@@ -89,7 +89,10 @@ def inside_part(study: Study) -> ChartSection:
             (f"pairs-{name}", name, matrix(traces, name, "number", factor=1), last)
             for name in numbered(traces[~server])
         ),
-        *((f"numbers-{name}", name, number_lines(traces, name), "First seed.") for name in numbered(traces[server])),
+        *(
+            (f"numbers-{name}", name, number_lines(traces[server], name), "First seed.")
+            for name in numbered(traces[server])
+        ),
         *((f"trace-{i}", name.removeprefix("logged/"), lines(traces, name), "") for i, name in enumerate(others)),
     )
     return ChartSection("inside", f"Inside {study.method}", made, "Mean over clients; bands: lowest to highest client.")
@@ -191,7 +194,7 @@ def numbered(traces: pd.DataFrame) -> list[str]:
 
 
 def number_lines(traces: pd.DataFrame, name: str) -> go.Figure:
-    """Traces NAME/NUMBER of the server over the rounds of the first seed, a line for each number."""
+    """The server's traces NAME/NUMBER over the rounds of the first seed, a line for each number."""
     rows = traces[(traces["seed"] == traces["seed"].min()) & traces["name"].str.fullmatch(rf"{escape(name)}/\d+")]
     number = rows["name"].str.removeprefix(f"{name}/").astype(int)
     table = thin_out(rows.assign(number=number).pivot_table(index="round", columns="number", values="value"))

@@ -98,7 +98,7 @@ class FigureCell:
         vertical = axis(escape(self.figure.axis)) if draws_traces else score_axis(self.metric, ends)
         fig = figure(380, xaxis=round_axis(last), yaxis=vertical)
         for number, (label, curve) in enumerate(curves.items()):
-            add_line(fig, label, curve.index.tolist(), curve.tolist(), number)
+            add_numbered_line(fig, label, curve.index.tolist(), curve.tolist(), number)
         return with_legend(fig)
 
     def score_curves(self) -> Iterator[tuple[str, pd.Series]]:
@@ -131,7 +131,7 @@ class FigureCell:
             own = [found.get((line, name if line in self.figure.lines else "")) for name in names]
             if any(own):
                 means = [one and one.mean for one in own]
-                add_line(fig, line, names, means, number, [(one and one.half) or 0 for one in own])
+                add_numbered_line(fig, line, names, means, number, [(one and one.half) or 0 for one in own])
         return with_legend(fig)
 
 
@@ -145,7 +145,7 @@ def line_name(name: str, client: int | None) -> str:
     return (name.partition("/")[2] or name) + ("" if client is None else f", client {client}")
 
 
-def add_line(
+def add_numbered_line(
     fig: go.Figure, name: str, x: list[Any], y: list[Any], number: int, halves: list[float] | None = None
 ) -> None:
     """A curve with its own colour, and beyond the colours with its own dash."""

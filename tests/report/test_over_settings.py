@@ -10,11 +10,11 @@ import pytest
 from fedbench.report.over_settings import (
     axis_places,
     improvement,
-    intro,
     keys_part,
     middle_gains,
     profiles,
     summary_frame,
+    words_of_gains,
 )
 from fedbench.report.parts import describe_figure
 from fedbench.report.survey import Survey
@@ -75,15 +75,15 @@ def test_the_file_has_the_same_numbers(found):
 def test_errors_are_compared_with_local_training(scores):
     found = over_settings(scores, ERROR)
     assert middle_gains(found, ERROR).layout.xaxis.title.text == "gain over local training, % of its error"
-    assert "in % of local training's error in the setting" in intro(found, ERROR)
+    assert "in % of local training's error in the setting" in words_of_gains(found, ERROR)
     assert found.means["ditto"].value < 0
 
 
 def test_what_intervals_mean_is_said(found, scores):
-    assert intro(found, ACCURACY).startswith("Runs of 2 settings and 2 seeds that all methods have: ")
-    assert "no verdict depends on them" in intro(found, ACCURACY)
+    assert words_of_gains(found, ACCURACY).startswith("Runs of 2 settings and 2 seeds that all methods have: ")
+    assert "no verdict depends on them" in words_of_gains(found, ACCURACY)
     one = over_settings(scores.xs(0, level=1, drop_level=False), ACCURACY)
-    assert "One seed, so no intervals" in intro(one, ACCURACY)
+    assert "One seed, so no intervals" in words_of_gains(one, ACCURACY)
     assert values(improvement(one))[0] == ["ditto", "100", "", ""]
 
 

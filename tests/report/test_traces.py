@@ -82,3 +82,11 @@ def test_what_modules_log_is_drawn_once_and_names_of_charts_are_names_of_files(m
     write_traces(folder, [(0, r, c, name, 0.5) for r in (1, 2) for c in range(3) for name in names])
     drawn = {name for name in page_of(folder).charts if name.startswith(("trace-", "pairs-", "numbers-"))}
     assert drawn == {"trace-0", "trace-1"}
+
+
+def test_the_servers_numbers_are_drawn_without_those_that_clients_trace_by_the_same_name(make_run: Make) -> None:
+    folder = make_run(method="mine", seeds=(0,))
+    write_traces(folder, [(0, 1, -1, "attention/0", 1.0), *((0, 1, c, "attention/0", 10.0) for c in range(3))])
+    charts = page_of(folder).charts
+    assert charts["numbers-attention"]["data"][0]["y"] == [1]
+    assert charts["pairs-attention"]["data"][0]["z"] == [[10], [10], [10]]

@@ -267,11 +267,11 @@ def find_columns(file: Path, options: Options) -> ParquetColumns:
     with open_parquet(file) as opened:
         schema = opened.schema_arrow
     features = hugging_face_features(schema)
-    image = pick(file, schema, "image", options.image_column, of_kind(features, "Image"), IMAGES)
-    label = pick(file, schema, "label", options.label_column, of_kind(features, "ClassLabel"), LABEL_COLUMNS)
+    image = pick_column(file, schema, "image", options.image_column, of_kind(features, "Image"), IMAGES)
+    label = pick_column(file, schema, "label", options.label_column, of_kind(features, "ClassLabel"), LABEL_COLUMNS)
     domain = options.domain_column or next((name for name in DOMAIN_COLUMNS if name in schema.names), None)
     if domain:
-        domain = pick(file, schema, "domain", domain, [], ())
+        domain = pick_column(file, schema, "domain", domain, [], ())
     check_types(file, schema, image, label, domain)
     return ParquetColumns(image, label, declared_names(features, label), domain, declared_names(features, domain or ""))
 
@@ -294,7 +294,9 @@ def of_kind(features: dict[str, Any], kind: str) -> list[str]:
     return [name for name, feature in features.items() if feature.get("_type") == kind]
 
 
-def pick(file: Path, schema: Any, what: str, chosen: str | None, declared: list[str], usual: tuple[str, ...]) -> str:
+def pick_column(
+    file: Path, schema: Any, what: str, chosen: str | None, declared: list[str], usual: tuple[str, ...]
+) -> str:
     """The column of images or labels."""
     if chosen:
         if chosen not in schema.names:

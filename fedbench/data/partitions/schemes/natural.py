@@ -35,7 +35,7 @@ def deal(source: SamplePool, options: Options, rng: np.random.Generator) -> Deal
         held = draw_held_out(train, options.test_share, rng)
         train, test = train.chosen(~held), train.chosen(held)
     large = large_enough(source, options)
-    check_client_count(large, every, options)
+    check_clients_exist(large, every, options)
     chosen = np.sort(rng.permutation(large)[: options.clients]) if options.clients < len(large) else large
     number = np.full(len(source.domain_names), -1)
     number[chosen] = np.arange(len(chosen))
@@ -43,7 +43,7 @@ def deal(source: SamplePool, options: Options, rng: np.random.Generator) -> Deal
     return train.chosen(train.owners >= 0), test.chosen(test.owners >= 0)
 
 
-def check_client_count(large: np.ndarray, every: SamplePool, options: Options) -> None:
+def check_clients_exist(large: np.ndarray, every: SamplePool, options: Options) -> None:
     """Raises ConfigError if `partition.clients` is more than there are, or than the share takes.
 
     large: the domains that can be clients; every: all samples, of which `partition.total` may have kept fewer.
