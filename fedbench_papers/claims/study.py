@@ -57,8 +57,8 @@ def claims(
 
     only: ids, or `all`. sources: of the sets, by name (`rows.DATA`). out: the results folder, in whose `claims` each
     row has a folder. keys: set for every run. conditions: other than the rows' own; their results have their own
-    folder. on_row: called with the id of each row before its runs. Raises ConfigError before a row's first run, and
-    before all rows if data are missing.
+    folder. on_row: called with the id of each row before its runs, also of one that another uses. Raises ConfigError
+    before a row's first run, and before all rows if data are missing.
     """
     conditions = conditions or Conditions()
     rows = load_rows(sources, keys, conditions)
@@ -68,11 +68,9 @@ def claims(
     check_data([rows[name] for row in chosen for name in (*row.uses, row.id)])
     for row in chosen:
         if not row.reason:
-            on_row(row.id)
-            for name in row.uses:
-                if not is_finished(folder / name):
-                    run_row(rows[name], folder, at_once, watch)
-            run_row(row, folder, at_once, watch)
+            for name in [*(name for name in row.uses if not is_finished(folder / name)), row.id]:
+                on_row(name)
+                run_row(rows[name], folder, at_once, watch)
         write_entries(folder, rows, {row.id: row_entry(row, folder)}, conditions)
     return Claims(folder)
 

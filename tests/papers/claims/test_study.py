@@ -9,6 +9,7 @@ import pytest
 
 from fedbench.errors import ConfigError
 from fedbench.results.plan import Entry, Plan
+from fedbench_papers.claims import study
 from fedbench_papers.claims.conditions import Conditions
 from fedbench_papers.claims.page import as_markdown
 from fedbench_papers.claims.record import RECORDED, ClaimsRecord
@@ -64,6 +65,15 @@ def test_runs_that_are_there_are_taken(out):
     before = {path: path.stat().st_mtime_ns for path in out.rglob("summary.json")}
     assert claims(["F6"], out=out, keys=SMALL, at_once=1).table["id"].nunique() == 36
     assert {path: path.stat().st_mtime_ns for path in out.rglob("summary.json")} == before
+
+
+def test_rows_whose_runs_another_uses_are_announced_before_theirs(tmp_path, monkeypatch):
+    """The progress of each begins anew; else the second one's time left is told by the first one's runs."""
+    calls: list[str] = []
+    monkeypatch.setattr(study, "run_row", lambda row, *rest: calls.append(f"run {row.id}"))
+    with pytest.raises(ConfigError):  # nothing was run
+        claims(["X2"], out=tmp_path, keys=SMALL, on_row=lambda name: calls.append(f"announce {name}"))
+    assert calls == ["announce C5", "run C5", "announce F9", "run F9", "announce X2", "run X2"]
 
 
 def test_a_row_whose_runs_are_missing_says_so(out, tmp_path):
