@@ -175,7 +175,7 @@ def test_steps(row, images, steps):
 
 def test_a_tuned_row_also_runs_its_points():
     runs = list(ROWS["C5"].runs())
-    assert len(runs) == 7 * (2 + 3)
+    assert len(runs) == 7 * (2 + 8)
     assert {config.rounds for config, seed in runs if seed == 90} == {10}
 
 
