@@ -87,11 +87,11 @@ def inside_part(study: Study) -> ChartSection:
         *over_rounds,
         *(
             (f"pairs-{name}", name, matrix(traces, name, "number", factor=1), last)
-            for name in numbered(traces[~server])
+            for name in numbered_names(traces[~server])
         ),
         *(
             (f"numbers-{name}", name, number_lines(traces[server], name), "First seed.")
-            for name in numbered(traces[server])
+            for name in numbered_names(traces[server])
         ),
         *((f"trace-{i}", name.removeprefix("logged/"), lines(traces, name), "") for i, name in enumerate(others)),
     )
@@ -187,7 +187,7 @@ def lines(traces: pd.DataFrame, name: str, title: str = "", factor: float = 1) -
     return fig
 
 
-def numbered(traces: pd.DataFrame) -> list[str]:
+def numbered_names(traces: pd.DataFrame) -> list[str]:
     """The names of traces NAME/NUMBER that have no words of their own; what modules log is drawn as curves."""
     found = traces["name"].str.extract(r"^([^/]+)/\d+$")[0].dropna()
     return sorted({*found} - {*MATRICES, *SHARES, LOCATION, "logged"})
