@@ -108,7 +108,7 @@ def trial_remarks(plan: "Plan") -> Iterator[str]:
         some = "; ".join(f"{entry.label} {entry.name} ({entry.error})" for entry in stopped[:MOST_JOBS_NAMED])
         more = f"; and {len(stopped) - MOST_JOBS_NAMED} more" if len(stopped) > MOST_JOBS_NAMED else ""
         yield f"stopped: {len(stopped)} of {sum(e.role == 'candidate' for e in plan.entries)} trials: {some}{more}"
-    yield from (f"left out: {label} {point}: {why}" for label, point, why in plan.refused)
+    yield from (f"left out: {line}" for line in plan.left_out())
     yield from (f"again:   {line}" for line in plan.gpu_notes())
 
 

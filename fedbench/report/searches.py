@@ -50,7 +50,7 @@ def intro(plan: Plan) -> str:
 
 def search_notes(plan: Plan) -> list[str]:
     """Trials stopped early, points left out, and trials repeated with more of a GPU."""
-    found = [f"{label} {point} was left out because it is invalid: {why}" for label, point, why in plan.refused]
+    found = [f"Left out as invalid: {line}." for line in plan.left_out()]
     if stopped := plan.stopped():
         tried = sum(entry.role == "candidate" for entry in plan.entries)
         names = ", ".join(f"{entry.label} {entry.name}" for entry in stopped)

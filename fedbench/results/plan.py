@@ -153,6 +153,16 @@ class Plan:
             return all(self.budget(label) >= self.budgets.get(label, 1) for label in labels)
         return len({self.budget(label) for label in labels}) <= 1
 
+    def left_out(self) -> list[str]:
+        """A line for each invalid point, with the reason; of a method that has many, the first ones and a count."""
+        lines = list[str]()
+        for label in dict.fromkeys(label for label, _, _ in self.refused):
+            own = [f"{label} {point}: {why}" for named, point, why in self.refused if named == label]
+            lines += own[:MOST_NAMED]
+            if len(own) > MOST_NAMED:
+                lines.append(f"{label}: {plural(len(own) - MOST_NAMED, 'more invalid point')}")
+        return lines
+
     def gpu_notes(self) -> list[str]:
         """A sentence on trials that were repeated because their share of a GPU was too small, if there are any."""
         if not self.gpu_full:

@@ -65,8 +65,8 @@ class ComparedMethod:
 
     trial: keys set while points are tried, such as fewer rounds. seeds: of its final runs; empty: the study's. space:
     source of the points. samples: number of points proposed one after another, of which `points` has the first.
-    refused: invalid points, and why. untuned: keys of its space that have no effect on it. optional: whether it may be
-    left out where it cannot run, because nobody asked for it.
+    refused: invalid points, and why. untuned: keys of its space that have no effect on it. held: keys of its space that
+    the configuration sets. optional: whether it may be left out where it cannot run, because nobody asked for it.
     """
 
     label: str
@@ -79,6 +79,7 @@ class ComparedMethod:
     space: Space | None = None
     refused: tuple[tuple[Values, str], ...] = ()
     untuned: tuple[str, ...] = ()
+    held: tuple[str, ...] = ()
     optional: bool = False
 
     @property
@@ -179,14 +180,17 @@ class ComparedMethod:
         most: int | None,
         search: Search = Search(),  # noqa: B008 # frozen
     ) -> "ComparedMethod":
-        """The method with the points of a space, without keys already set and without invalid points.
+        """The method with the points of a space, without invalid ones, and without keys that are set already.
 
-        most: number of points, if not all. Raises ConfigError if none is left.
+        most: number of points, if not all. Keys whose values the user listed are tried although they are set. Raises
+        ConfigError if no point is left.
         """
         asked = self.config(config)
-        own = replace(space.with_own_names(self.name).without(set_keys(asked)), given=self._given_values(asked))
+        own = replace(space.with_own_names(self.name), given=self._given_values(asked))
+        held = () if space.asked else tuple(key for key in own.axes if key in set_keys(asked))
+        own = own.without(held)
         untuned = self.without_effect(own.axes, config)
-        own = replace(own, axes={key: values for key, values in own.axes.items() if key not in untuned})
+        own = own.without(untuned)
         refused: dict[str, tuple[Values, str]] = {}
 
         def takes(point: Values) -> bool:
@@ -199,7 +203,9 @@ class ComparedMethod:
         if not points:
             raise ConfigError(left_out[0][1] if left_out else f"space: no point of {self.label} meets its constraint")
         samples = (most or search.samples or 1) if search.kind == "optuna" and own.axes else 0
-        return replace(self, points=tuple(points), refused=left_out, samples=samples, space=own, untuned=untuned)
+        return replace(
+            self, points=tuple(points), refused=left_out, samples=samples, space=own, untuned=untuned, held=held
+        )
 
     def without_effect(self, axes: Iterable[str], config: Config) -> tuple[str, ...]:
         """The keys of a space that the model's own optimiser does not read, if it makes the steps."""

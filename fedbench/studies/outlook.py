@@ -26,7 +26,7 @@ def outlook(studies: Sequence[TuningStudy]) -> Iterator[str]:
     for study in studies:
         inside = f"{study.setting}: " if study.setting else ""
         for method in study.compared:
-            keys = ", ".join(study.points[method.label][0]) or "its defaults"
+            keys = ", ".join(study.points[method.label][0]) or ("what is set" if method.held else "its defaults")
             lent = method.space.lent if method.space else ""
             whose = f", the space of its base method {lent}" if lent else ""
             yield f"{inside}{method.label}: {plural(method.tries, 'point')} of {keys}{whose}"
@@ -34,8 +34,16 @@ def outlook(studies: Sequence[TuningStudy]) -> Iterator[str]:
             yield from (f"  {point_name(point)}" for point in points[:MOST_LISTED])
             if len(points) > MOST_LISTED:
                 yield f"  and {len(points) - MOST_LISTED} more"
-        yield from (f"{inside}left out: {label} {point}: {why}" for label, point, why in study.plan.refused)
+    yield from dict.fromkeys(line for study in studies for line in study.not_tuned())
+    yield from left_out(studies)
     yield from cost(studies)
+
+
+def left_out(studies: Sequence[TuningStudy]) -> Iterator[str]:
+    """Lines about the invalid points of studies, which are not run."""
+    for study in studies:
+        inside = f"{study.setting}: " if study.setting else ""
+        yield from (f"{inside}left out: {line}" for line in study.plan.left_out())
 
 
 def cost(studies: Sequence[TuningStudy]) -> Iterator[str]:

@@ -18,7 +18,7 @@ from fedbench.jobs.tune_callbacks import JobProgress, MoreJobs
 from fedbench.results import loggers
 from fedbench.results.plan import is_study, study_name
 from fedbench.runtime.ray.liveness import ray_restarts
-from fedbench.studies.outlook import cost
+from fedbench.studies.outlook import cost, left_out
 from fedbench.studies.search import is_count
 from fedbench.studies.stages import Stages, in_notebook
 from fedbench.studies.tuning_study import TuningStudy
@@ -66,6 +66,8 @@ def run_studies(
             for study in studies:
                 stack.enter_context(run_folder.folder_in_turn(study.folder, log.warning))
             if fresh := [study for study in studies if not is_study(study.folder)]:
+                for line in left_out(fresh):
+                    log.warning("%s", line)
                 for line in cost(fresh):
                     log.info("%s", line)
             early = any(study.plan.scheduler != "none" for study in studies)

@@ -1,7 +1,7 @@
 """The tuning space of a method: values of some keys, and the points to try."""
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from types import MappingProxyType
@@ -35,13 +35,15 @@ class Space:
     """Values or a Ray Tune distribution by dotted key, and a constraint on their combinations.
 
     given: values of further keys, the same for all points, which the constraint sees too. lent: the method that owns
-    the space, if it is another one.
+    the space, if it is another one. asked: whether the user listed the values, which are tried even where the
+    configuration, perhaps by a preset, sets their keys.
     """
 
     axes: dict[str, Any] = field(default_factory=dict)
     constraint: Callable[[Values], bool] | None = None
     given: Values = field(default_factory=dict)
     lent: str = ""
+    asked: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "axes", {key: tune_space.as_list(values) for key, values in self.axes.items()})
@@ -75,7 +77,7 @@ class Space:
             constraint = cls.of(method).constraint
         except ConfigError:
             constraint = None
-        return cls(dict(axes), constraint)
+        return cls(dict(axes), constraint, asked=True)
 
     def with_own_names(self, method: str) -> "Space":
         """The space with the method's own names of options instead of symbols."""
@@ -84,10 +86,8 @@ class Space:
             raise ConfigError(f"space: {', '.join(self.axes)}: a key is given twice, by its name and by its symbol")
         return replace(self, axes=axes)
 
-    def without(self, given: Mapping[str, Any]) -> "Space":
-        """The space without the keys that the user set."""
-        axes = {key: values for key, values in self.axes.items() if key not in given}
-        return replace(self, axes=axes, given={**self.given, **given})
+    def without(self, keys: Collection[str]) -> "Space":
+        return replace(self, axes={key: values for key, values in self.axes.items() if key not in keys})
 
     def as_text(self) -> dict[str, Any]:
         """Values and distributions as text."""

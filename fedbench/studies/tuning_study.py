@@ -1,7 +1,7 @@
 """A study of methods: each is tuned over its points, then its best point runs over the final seeds."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count, islice
@@ -66,6 +66,14 @@ class TuningStudy:
         method = self.compared[0]
         return self._job(method, method.points[0], self.config.seeds[0])
 
+    def not_tuned(self) -> Iterator[str]:
+        """Lines about keys of the methods' spaces that are not tuned, and why."""
+        if without_effect := sorted({key for method in self.compared for key in method.untuned}):
+            why = "which the model's own configure_optimizers does not read; with --train.optimizer sgd they are"
+            yield f"not tuned: {', '.join(without_effect)}, {why}"
+        if held := sorted({key for method in self.compared for key in method.held if key not in method.fixed}):
+            yield f"not tuned, because set: {', '.join(held)}"
+
     def check(self, told: set[str] | None = None) -> None:
         """Check the first valid point of every method, which shows the metric. Raises ConfigError.
 
@@ -73,9 +81,7 @@ class TuningStudy:
         """
         told = set() if told is None else told
         remarks, runs = dict[str, None](), dict[str, ResolvedRun]()
-        if untuned := sorted({key for method in self.compared for key in method.untuned}):
-            line = "which the model's own configure_optimizers does not read; with --train.optimizer sgd they are"
-            remarks[f"not tuned: {', '.join(untuned)}, {line}"] = None
+        remarks |= dict.fromkeys(self.not_tuned())
         provenance.refresh_fingerprints(self.config, *(method.name for method in self.compared))
         for method in self.compared:
             try:

@@ -77,7 +77,7 @@ def test_what_was_stopped_or_left_out_is_said() -> None:
     plan = Plan("grid", "fedcac", {}, entries, search="optuna", refused=[["fedcac", "lr=-1", "must be > 0"]])
     assert intro(plan) == "Points proposed by Optuna from earlier results, on validation."
     assert search_notes(plan) == [
-        "fedcac lr=-1 was left out because it is invalid: must be > 0",
+        "Left out as invalid: fedcac lr=-1: must be > 0.",
         "1 of 2 trials were stopped early and are never chosen: fedcac lr=9.",
     ]
     plan.gpu_full = {"fedcac lr=0.1 seed 90": [0.5, 1.0]}

@@ -141,6 +141,17 @@ def test_a_folder_above_studies_holds_them_all(tmp_path):
         studies_in(tmp_path / "nothing")
 
 
+def test_invalid_points_are_named_a_few_of_each_method():
+    points = [["fedcac", f"tau={number}", "too large"] for number in range(2, 9)]
+    made = Plan("compare", None, {}, [], refused=[*points, ["local", "lr=-1", "must be > 0"]])
+    assert made.left_out() == [
+        *(f"fedcac tau={number}: too large" for number in range(2, 7)),
+        "fedcac: 2 more invalid points",
+        "local lr=-1: must be > 0",
+    ]
+    assert Plan("compare", None, {}, []).left_out() == []
+
+
 def test_trials_that_needed_more_of_a_gpu_are_told_in_a_sentence(tmp_path):
     made = plan()
     assert made.gpu_notes() == []

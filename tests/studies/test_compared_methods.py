@@ -62,8 +62,15 @@ def test_what_is_set_is_not_tuned():
     free = ComparedMethod.parse("fedcac").tuned_over(space, Config(), None)
     assert len(free.points) == 4
     held = ComparedMethod.parse("fedcac:tau=0.3").tuned_over(space, Config(train={"lr": 0.1}), None)
-    assert held.points == ({},)
+    assert (held.points, held.held) == (({},), ("method.tau", "train.lr"))
     assert len(ComparedMethod.parse("fedcac").tuned_over(space, Config(), 3).points) == 3
+
+
+def test_values_that_the_user_lists_are_tried_even_where_the_configuration_sets_their_key():
+    config = Config(method={"name": "fedcac", "tau": 0.2}, train={"lr": 0.1})  # as a preset does
+    found = ComparedMethod.parse("fedcac").tuned_over(Space.given_for("fedcac", {"method.tau": [0.1, 0.5]}), config, 9)
+    assert (found.points, found.held) == (({"method.tau": 0.1}, {"method.tau": 0.5}), ())
+    assert [found.config(config, point).method.options["tau"] for point in found.points] == [0.1, 0.5]
 
 
 def test_what_the_models_own_optimiser_does_not_read_is_not_tuned():
