@@ -1,7 +1,7 @@
 """Compared methods and the points over which each is tuned."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import cycle, islice
 from math import ceil
@@ -179,15 +179,16 @@ class ComparedMethod:
         config: Config,
         most: int | None,
         search: Search = Search(),  # noqa: B008 # frozen
+        listed: Collection[str] = (),
     ) -> "ComparedMethod":
         """The method with the points of a space, without invalid ones, and without keys that are set already.
 
-        most: number of points, if not all. Keys whose values the user listed are tried although they are set. Raises
-        ConfigError if no point is left.
+        most: number of points, if not all. listed: keys whose values the user listed, which are tried although they are
+        set, perhaps by a preset. Raises ConfigError if no point is left.
         """
         asked = self.config(config)
         own = replace(space.with_own_names(self.name), given=self._given_values(asked))
-        held = () if space.asked else tuple(key for key in own.axes if key in set_keys(asked))
+        held = tuple(key for key in own.axes if key in set_keys(asked) and key not in listed)
         own = own.without(held)
         untuned = self.without_effect(own.axes, config)
         own = own.without(untuned)

@@ -97,10 +97,11 @@ def plan_grid(
             f"space: {untuned[0]}: the model's own configure_optimizers makes the steps and does not read it; "
             "leave it out, or set --train.optimizer sgd"
         )
-    subject = subject.tuned_over(own, config, tuning.most, search)
+    listed = own.with_own_names(name).axes if isinstance(space, dict) else ()
+    subject = subject.tuned_over(own, config, tuning.most, search, listed)
     most = len(subject.points) if search.kind == "grid" else None
     others = [ComparedMethod.baseline(other) for other in names_of(baselines, "baselines") if other != name]
-    others = [other.tuned_over(Space.of(other.name), config, most, search) for other in others]
+    others = [other.tuned_over(Space.of(other.name), config, most, search, listed) for other in others]
     if tuning.race is not None and not others:
         raise ConfigError("baselines = none: until_told needs methods to compare with; leave --baselines none out")
     require_distinct([subject, *others])

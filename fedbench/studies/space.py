@@ -35,15 +35,13 @@ class Space:
     """Values or a Ray Tune distribution by dotted key, and a constraint on their combinations.
 
     given: values of further keys, the same for all points, which the constraint sees too. lent: the method that owns
-    the space, if it is another one. asked: whether the user listed the values, which are tried even where the
-    configuration, perhaps by a preset, sets their keys.
+    the space, if it is another one.
     """
 
     axes: dict[str, Any] = field(default_factory=dict)
     constraint: Callable[[Values], bool] | None = None
     given: Values = field(default_factory=dict)
     lent: str = ""
-    asked: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "axes", {key: tune_space.as_list(values) for key, values in self.axes.items()})
@@ -77,7 +75,7 @@ class Space:
             constraint = cls.of(method).constraint
         except ConfigError:
             constraint = None
-        return cls(dict(axes), constraint, asked=True)
+        return cls(dict(axes), constraint)
 
     def with_own_names(self, method: str) -> "Space":
         """The space with the method's own names of options instead of symbols."""

@@ -19,8 +19,9 @@ from fedbench.jobs.resolve import resolve
 from fedbench.jobs.run_folder import locked_folder
 from fedbench.results.plan import Plan
 from fedbench.results.reader import Records
-from fedbench.studies.grid import grid
+from fedbench.studies.grid import grid, plan_grid
 from fedbench.studies.space import Space
+from fedbench.studies.tuning import Tuning
 from tests.runtime.rounds import small
 
 # In one process where tests run side by side, so that the grid which most of them look at is run once.
@@ -232,6 +233,16 @@ def test_keys_that_a_models_own_optimiser_does_not_read_are_refused(tmp_path):
     with pytest.raises(ConfigError, match=r"space: train\.lr: the model's own configure_optimizers makes the steps"):
         grid(own, space={"train.lr": [0.1, 0.3]}, **ASKED)
     assert not (tmp_path / "out").exists()
+
+
+def test_keys_listed_in_a_space_are_tuned_for_the_baselines_too_although_a_preset_sets_them():
+    config = Config(method={"name": "fedcac", "tau": 0.2}, train={"lr": 0.1, "momentum": 0.5}, seeds=[0])
+    asked = {"train.lr": [0.01, 0.1], "method.tau": [0.2]}
+    fedcac, local = plan_grid(config, Tuning(None), asked, ["local"]).compared
+    assert fedcac.points == ({"train.lr": 0.01, "method.tau": 0.2}, {"train.lr": 0.1, "method.tau": 0.2})
+    assert len(local.points) == 2
+    assert {key for point in local.points for key in point} == {"train.lr"}
+    assert local.held == ("train.momentum",)
 
 
 def test_a_race_needs_somebody_to_compare_with(tmp_path):

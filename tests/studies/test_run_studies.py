@@ -40,10 +40,14 @@ def test_invalid_points_are_named_before_the_first_trial_and_only_once(tmp_path,
     for _ in range(2):
         grid(asked, space={"train.lr": [0.1, -1, "x"]}, baselines=[], tune_seeds=[90], at_once=1, watch=watch)
         lines = [line for line in caplog.messages if line.startswith("left out: ")]
-        assert lines == told == [
-            "left out: fedper lr=-1: train.lr = -1: must be a number > 0",
-            "left out: fedper lr=x: train.lr = 'x': must be a number > 0",
-        ]
+        assert (
+            lines
+            == told
+            == [
+                "left out: fedper lr=-1: train.lr = -1: must be a number > 0",
+                "left out: fedper lr=x: train.lr = 'x': must be a number > 0",
+            ]
+        )
 
 
 def test_nothing_of_tune_stays_where_a_study_is_interrupted(tmp_path):
