@@ -405,6 +405,20 @@ class FormerHook(Method):  # FormerHook
         return client.initial
 
 
+class MisspeltHook(Method):
+    def agregate(self, server, uploads):  # MisspeltHook
+        server.params = uploads[0].params
+
+
+class MisspeltTrait(Method):  # MisspeltTrait
+    optimiser = "own"
+
+
+class NoExtraPass(Method):  # NoExtraPass
+    def answer(self, client):
+        return self.send(None, 0)
+
+
 class NoMasks(Method):
     def private(self, layout):  # NoMasks
         return layout.mask("body")
