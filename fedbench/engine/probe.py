@@ -12,7 +12,7 @@ from fedbench.engine.learner import Learner
 from fedbench.engine.losses import outputs_of, parts_of
 from fedbench.errors import ConfigError, as_config_error
 from fedbench.module import seeds
-from fedbench.module.hooks import tested_by
+from fedbench.module.hooks import misspelt_hooks, tested_by
 from fedbench.module.inputs import inputs_of
 from fedbench.tasks import TASKS
 from fedbench.tasks.task import check_score
@@ -93,7 +93,8 @@ def probe_logged(learner: Learner, data: Batches) -> None:
 
 def model_warnings(learner: Learner, sizes: Sequence[int]) -> list[str]:
     """Warnings about a model and about clients with so many training images."""
-    lines = [
+    lines = list(misspelt_hooks(learner.module))
+    lines += [
         f"{copy} is a copy of the model inside the model: it counts as buffers, which are sent and averaged with "
         "the model where a method does that (method.buffers = private: they stay at the clients)"
         for copy in learner.flat.copies

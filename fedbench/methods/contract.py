@@ -1,6 +1,5 @@
 """Checks of the code of a method: its class, what its hooks return, and what they must not change."""
 
-import difflib
 import inspect
 from collections.abc import Iterable, Iterator, Set
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ from fedbench.methods.client import Client, Predictor, PrivateState
 from fedbench.methods.messages import Message, Upload
 from fedbench.methods.server import ServerState
 from fedbench.module.weights import Weights
+from fedbench.user_code.misspelt import misspelt_names
 
 NOTHING = type(None)
 RETURNS: dict[str, tuple[tuple[type, ...], str]] = {
@@ -66,8 +66,6 @@ FORMER = {
     "refuses_newcomers": "self.refuse_newcomers(why) in check()",
 }
 """Class attributes of earlier versions, and their replacements."""
-CLOSE = 0.85
-"""How alike a name of a class and a hook's must be, from 0 to 1, to be taken for a misspelling."""
 WEIGHTS_FIELDS = ("params", "buffers", "counters")
 
 
@@ -138,29 +136,14 @@ def _check_hook(kind: type[Method], name: str) -> None:
 
 
 def _check_names(kind: type[Method]) -> None:
-    """Raises ConfigError for what looks like a misspelt hook or trait: a name that is close to one and never used."""
-    known = {name for name in dir(ExtraPass) if not name.startswith("_")}
+    """Raises ConfigError for a hook that is never called: misspelt, or of an extra pass that is not made."""
     for part in kind.__mro__[: kind.__mro__.index(Method)]:
-        if part is ExtraPass:
-            continue
         if not issubclass(kind, ExtraPass) and (lost := {"question", "answer", "conclude"} & vars(part).keys()):
             raise _mistake(part, f"{kind.__name__}.{min(lost)} is never called: derive {kind.__name__} from ExtraPass")
-        used = {name for value in vars(part).values() for name in _names_in(value)}
-        for name in sorted(vars(part).keys() - known - used):
-            close = difflib.get_close_matches(name.lower(), {k.lower() for k in known - vars(part).keys()}, 1, CLOSE)
-            if close and not name.startswith("_"):
-                meant = next(k for k in known if k.lower() == close[0])
-                line = f"{kind.__name__}.{name} has no effect: did you mean {meant}? (if not, name it _{name})"
-                raise _mistake(vars(part)[name] if inspect.isroutine(vars(part)[name]) else part, line)
-
-
-def _names_in(value: Any) -> Iterator[str]:
-    """The names that the code of a function or property refers to, those of functions inside it too."""
-    for function in (getattr(value, "__func__", value), getattr(value, "fget", None), getattr(value, "func", None)):
-        codes = [function.__code__] if inspect.isfunction(function) else []
-        for code in codes:
-            yield from code.co_names
-            codes += [constant for constant in code.co_consts if inspect.iscode(constant)]
+    known = [name for name in dir(ExtraPass) if not name.startswith("_")]
+    for part, name, meant in misspelt_names(kind, Method, known):
+        code = vars(part)[name] if inspect.isroutine(vars(part)[name]) else part
+        raise _mistake(code, f"{kind.__name__}.{name} has no effect: did you mean {meant}? (if not, name it _{name})")
 
 
 def _mistake(code: Any, text: str) -> ConfigError:

@@ -14,6 +14,7 @@ from torchmetrics import Metric
 
 from fedbench.errors import ConfigError
 from fedbench.module.logs import Logs
+from fedbench.user_code.misspelt import misspelt_names
 
 TRANSFER = ("on_before_batch_transfer", "transfer_batch_to_device", "on_after_batch_transfer")
 CALLED = [
@@ -40,6 +41,8 @@ NEED_TRAINER = [
     "configure_callbacks",
 ]
 NOT_IN_LOOP = ["optimizers", "lr_schedulers", "manual_backward", "clip_gradients", "toggle_optimizer", "all_gather"]
+READ = ["training_step", "validation_step", "test_step", "forward", "configure_optimizers"]
+"""What fedbench itself calls of a LightningModule."""
 CHANGE_BATCHES = [*TRANSFER, "on_train_batch_start"]
 """Hooks that can change the images of a step."""
 
@@ -156,6 +159,13 @@ def refuse(module: LightningModule) -> None:
 
 def overrides(module: LightningModule, hook: str) -> bool:
     return getattr(type(module), hook, None) is not getattr(LightningModule, hook, None)
+
+
+def misspelt_hooks(module: LightningModule) -> Iterator[str]:
+    """Warnings about names that are probably misspelt hooks."""
+    kind = type(module)
+    for _, name, meant in misspelt_names(kind, LightningModule, [*READ, *CALLED, *NEED_TRAINER]):
+        yield f"model {kind.__name__}: nothing calls {name}: did you mean {meant}?"
 
 
 def takes_index(module: LightningModule, step: str = "training_step") -> bool:

@@ -63,3 +63,20 @@ def test_copies_of_the_model_are_named(learner, net):
 
     (line,) = model_warnings(learner(Averaged), [5])
     assert line.startswith("slow.module is a copy of the model inside the model: it counts as buffers, which are sent")
+
+
+def test_misspelt_hooks_are_named(learner, net):
+    class Misspelt(net):
+        def test_stp(self, batch, batch_idx):
+            return self.helper()
+
+        def on_train_epoch_started(self):
+            pass
+
+        def helper(self):
+            pass
+
+    assert model_warnings(learner(Misspelt), [5]) == [
+        "model Misspelt: nothing calls on_train_epoch_started: did you mean on_train_epoch_start?",
+        "model Misspelt: nothing calls test_stp: did you mean test_step?",
+    ]
