@@ -35,7 +35,7 @@ def main(argv: list[str]) -> int:
     folder = study_folder(argv, "wandb")
     require("wandb")
     config, asked = parse(argv[1:], FLAGS, prog="fedbench wandb")
-    given = config.model_dump(exclude_unset=True)
+    given = config.given()
     for key in given:
         if key != "wandb":
             flags = ", ".join(f"--wandb.{name}" for name in WANDB_KEYS)

@@ -3,14 +3,11 @@
 from typing import Any
 
 
-def flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """`{"train": {"lr": 1}}` -> `{"train.lr": 1}`."""
+def flat(tree: dict[str, Any]) -> dict[str, Any]:
+    """`{"train": {"lr": 1}}` -> `{"train.lr": 1}`. A value of a section that is a dict stays whole."""
     out: dict[str, Any] = {}
-    for key, value in tree.items():
-        if isinstance(value, dict):
-            out.update(flat(value, f"{prefix}{key}."))
-        else:
-            out[prefix + key] = value
+    for name, value in tree.items():
+        out |= {f"{name}.{key}": own for key, own in value.items()} if isinstance(value, dict) else {name: value}
     return out
 
 
@@ -28,5 +25,5 @@ def nest(pairs: dict[str, Any]) -> dict[str, Any]:
         if isinstance(node.get(last), dict) and not isinstance(value, dict):
             node[last]["name"] = value
         else:
-            node[last] = value
+            node[last] = dict(value) if isinstance(value, dict) else value  # later keys may be added to it
     return tree

@@ -33,7 +33,7 @@ CONFUSED_TYPES: dict[type, tuple[type, ...]] = {int: (bool, float, str), float: 
 class Section(BaseModel):
     """A group of keys; unknown keys are refused; `none` means no value if the key is optional.
 
-    Comma-separated words are a list of text.
+    Comma-separated words are a list of text. A plain string sets the key `name`, if there is one (`method: fedcac`).
     """
 
     model_config = ConfigDict(extra="forbid", validate_assignment=True, allow_inf_nan=False, coerce_numbers_to_str=True)
@@ -46,6 +46,11 @@ class Section(BaseModel):
             super().__setattr__(name, value)
         except ValidationError as error:
             refuse_values(error, type(self))
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_name(cls, value: Any) -> Any:
+        return {"name": value} if isinstance(value, str) and "name" in cls.model_fields else value
 
     @field_validator("*", mode="before")
     @classmethod
@@ -91,7 +96,7 @@ def make_section(kind: type[M], values: Mapping[str, Any], prefix: str) -> M:
 class OpenSection(Section):
     """A section with additional keys, which the class named by `name` checks.
 
-    A plain string sets `name` (`method: fedcac`); in Python a class or function does so too.
+    In Python a class or function sets `name` too.
     """
 
     model_config = ConfigDict(extra="allow")
@@ -99,12 +104,12 @@ class OpenSection(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _from_name(cls, value: Any) -> Any:
+    def _from_object(cls, value: Any) -> Any:
         if isinstance(value, type | FunctionType):
             return {"name": name_of(value)}
         if isinstance(value, dict) and isinstance(value.get("name"), type | FunctionType):
             return {**value, "name": name_of(value["name"])}
-        return {"name": value} if isinstance(value, str) else value
+        return value
 
     @property
     def options(self) -> dict[str, Any]:

@@ -112,7 +112,7 @@ def preview(config: Config, asked: Namespace) -> tuple[Config, Iterable[str]]:
 
 def harmless_keys(config: Config) -> dict[str, object]:
     """The keys that set where and how to run. Raises ConfigError for a key that would change a claim's test."""
-    tree = config.model_dump(mode="json", exclude_unset=True, exclude={"out"})
+    tree = {key: value for key, value in config.given().items() if key != "out"}
     for key in flat({name: own for name, own in tree.items() if name not in HARMLESS | CONDITIONS}):
         raise ConfigError(f"--{key}: not allowed for claims, which define their own runs; use it with `fedbench run`")
     return flat({name: own for name, own in tree.items() if name in HARMLESS})

@@ -137,7 +137,7 @@ def plan_table(
 
 def user_keys(config: Config) -> Values:
     """The keys that the user set, dotted."""
-    return flat_config(config.model_dump(mode="json", exclude_unset=True, exclude={"out", "name"}))
+    return flat_config({key: value for key, value in config.given().items() if key not in ("out", "name")})
 
 
 def slug(cell: ExperimentCell) -> str:
