@@ -25,6 +25,7 @@ from fedbench.errors import ConfigError
 from fedbench.jobs import provenance
 from fedbench.jobs.description import file_fingerprints, fingerprinted_files
 from fedbench.results.files import PART_SUFFIX, hold_file_lock, read_json, remove_half_written, write_atomically
+from fedbench.results.matrix import is_matrix
 from fedbench.results.plan import Plan, is_study
 from fedbench.results.quantities import plural
 from fedbench.results.reader import Records
@@ -175,6 +176,21 @@ def remove_leftovers(folder: Path, rounds: int) -> None:
     if any(path.name == "checkpoint" or path.name.endswith(PART_SUFFIX) for path in folder.iterdir()):
         with suppress(ConfigError), locked_folder(folder, patience=0):
             checkpoint.remove_unless_last(folder / "checkpoint", rounds)
+
+
+def refuse_other_results(folder: Path, command: str) -> None:
+    """Raises ConfigError if a folder holds the results of another command, to which this one's would be added.
+
+    command: `run`, `grid`, `compare`, or `compare --over`.
+    """
+    if is_matrix(folder):
+        found = "compare --over"
+    elif is_study(folder):
+        found = Plan.read(folder).kind
+    else:
+        found = "run" if (folder / "config.yaml").exists() else command
+    if found != command:
+        raise ConfigError(f"out = {folder}: holds results of fedbench {found}, not of {command}; give another --out")
 
 
 def state_of(folder: Path, config: Config) -> State:

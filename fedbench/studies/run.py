@@ -110,6 +110,7 @@ def run(
     folder = config.out or (root / config.name if config.name else run_folder.folder_of(root, config))
     result = Result(folder, config)
     with run_folder.writable(folder):
+        run_folder.refuse_other_results(folder, "run")
         state = run_folder.state_of(folder, config)
         if resume and state == "new" and all(job.state == "new" for job in jobs_of(config, folder)):
             raise ConfigError(f"--resume: {folder} holds no run to continue; leave --resume out to start one")

@@ -59,6 +59,7 @@ def run_studies(
     for attempt in ray_restarts(log.warning):
         with attempt, ExitStack() as stack:
             for study in studies:
+                run_folder.refuse_other_results(study.folder, study.plan.kind)
                 stack.enter_context(run_folder.writable(study.folder))
             told = set[str]()
             for study in studies:
