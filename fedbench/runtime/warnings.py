@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from math import isnan
+from typing import NamedTuple
 
 from fedbench import models
 from fedbench.aggregation.aggregator import MEAN
@@ -10,7 +11,7 @@ from fedbench.config.keys import flat
 from fedbench.engine.probe import model_warnings
 from fedbench.errors import ConfigError
 from fedbench.import_string import AT
-from fedbench.methods import METHODS
+from fedbench.methods import METHODS, load
 from fedbench.methods.base import Method, takes_aggregators
 from fedbench.methods.contract import check_trainers, hook_error, type_in_words
 from fedbench.runtime.build import RunParts
@@ -26,11 +27,9 @@ def first_warnings(parts: RunParts) -> list[str]:
     return [
         *(line for own in models for line in model_warnings(own.learner, parts.context.sizes)),
         *(line for own in models for line in warn_of_instance(own.model)),
-        *warn_of_unused_rates(config, method),
-        *warn_of_unused_fleet_keys(config),
+        *config_warnings(config),
         *warn_of_schedules(method, [*dict.fromkeys(name for own in models for name in own.learner.schedules)]),
         *(line for own in models for line in warn_of_tied_head(own.method)),
-        *warn_of_unused_keys(method),
         *warn_of_engine(method),
         *of_method,
     ]
@@ -83,20 +82,74 @@ def warn_of_undefined_outputs(seed: int, point: str, scores: Mapping[int, Scores
     return [f"seed {seed}: some outputs at {point} are not numbers, {outcome}: lower the learning rates"]
 
 
-def unused_train_keys(method: type[Method], optimizer: str) -> tuple[str, ...]:
-    """The keys of `train` that the model's own optimiser does not read, if it makes the steps."""
-    own = optimizer == "module" and method.optimizer == "run"
-    return ("lr", "momentum", "weight_decay") if own else ()
+class UnusedKey(NamedTuple):
+    """key: of `train`. decider: the key of `train` whose value takes its effect away, if one does."""
+
+    key: str
+    why: str
+    decider: str = ""
 
 
-def warn_of_unused_rates(config: Config, method: Method) -> list[str]:
-    """Warns of values for the built-in optimisers that the module's own optimiser ignores."""
-    usual = TrainConfig(**method.train_defaults)
-    without = unused_train_keys(type(method), config.train.optimizer)
-    keys = [key for key in without if getattr(config.train, key) != getattr(usual, key)]
-    values = ", ".join(f"train.{key} = {getattr(config.train, key):g}" for key in keys)
-    line = f"{values}: without effect on the steps of the model's configure_optimizers"
-    return [f"{line}; set it there, or choose --train.optimizer sgd"] if keys else []
+def unused_train_keys(method: type[Method], train: TrainConfig) -> list[UnusedKey]:
+    """The keys of `train` that have no effect with the others and this method."""
+    unused = list[UnusedKey]()
+    if method.optimizer == "plain":
+        why = f"{method.__name__} makes plain steps of its own"
+        unused += [UnusedKey(key, why) for key in ("optimizer", "momentum", "weight_decay", "keep_optimizer")]
+    elif method.optimizer == "run" and train.optimizer == "module":
+        why = "the model's configure_optimizers makes the steps; set it there, or choose --train.optimizer sgd"
+        unused += [UnusedKey(key, why, "optimizer") for key in ("lr", "momentum", "weight_decay")]
+    elif method.optimizer == "run" and train.optimizer in ("adam", "adamw"):
+        unused.append(UnusedKey("momentum", f"train.optimizer = {train.optimizer} has none", "optimizer"))
+    if train.steps:
+        unused.append(UnusedKey("epochs", f"train.steps = {train.steps} takes its place", "steps"))
+    return unused
+
+
+def config_warnings(config: Config) -> list[str]:
+    """Lines about values without effect, because of others or because of the method. config: with all defaults."""
+    method = load(config.method.name)
+    usual, found = TrainConfig(**method.train_defaults), dict[str, list[str]]()
+    for key, why, _ in unused_train_keys(method, config.train):
+        value = getattr(config.train, key)
+        if value != getattr(usual, key) and not (key == "optimizer" and value == "sgd"):
+            text = f"{value:g}" if isinstance(value, float) else str(value)
+            found.setdefault(why, []).append(f"train.{key} = {text}")
+    lines = [f"{', '.join(values)}: without effect: {why}" for why, values in found.items()]
+    given, defaults = flat(config.model_dump(mode="json")), flat(Config().model_dump(mode="json"))
+    lines += [
+        f"{key} = {given[key]}: without effect with {why}"
+        for key, why in unused_keys(config).items()
+        if given[key] != defaults[key]
+    ]
+    return lines
+
+
+def unused_keys(config: Config) -> dict[str, str]:
+    """The keys that have no effect because of the value of another key, which is given."""
+    compression, public, balance = config.compression.name, config.public.size, config.public.balance
+    no_public = "" if public else "public.size = 0"
+    augments, loggers = config.data.augment, config.loggers
+    no_augment = f"data.augment = {','.join(augments) or 'none'}"
+    why = {
+        "stragglers.work": "" if config.stragglers.share else "stragglers.share = 0",
+        "privacy.delta": "" if config.privacy.noise else "privacy.noise = 0",
+        **dict.fromkeys(("attack.share", "attack.scale"), "attack.name = none" * (config.attack.name == "none")),
+        "compression.share": f"compression.name = {compression}" * (compression not in ("topk", "mask")),
+        "compression.bits": f"compression.name = {compression}" * (compression != "quantised"),
+        "compression.feedback": f"compression.name = {compression}" * (compression != "topk"),
+        "public.balance": no_public,
+        "public.alpha": no_public or f"public.balance = {balance}" * (balance != "dirichlet"),
+        "data.crop_padding": no_augment * ("crop" not in augments),
+        "data.rotate_degrees": no_augment * ("rotate" not in augments),
+        "partition.noise_rate": "partition.noise_clients = none" * (not config.partition.noise_clients),
+        "log_clients": "loggers = none" * (not loggers),
+        **dict.fromkeys(
+            (f"wandb.{key}" for key in ("project", "entity", "run_name", "tags", "mode")),
+            f"loggers = {','.join(loggers) or 'none'}" * ("wandb" not in loggers),
+        ),
+    }
+    return {key: reason for key, reason in why.items() if reason}
 
 
 def warn_of_schedules(method: Method, schedules: Sequence[str]) -> list[str]:
@@ -106,37 +159,6 @@ def warn_of_schedules(method: Method, schedules: Sequence[str]) -> list[str]:
     return [
         f"{' and '.join(schedules)}: the model's learning-rate schedule restarts in every round; "
         "--train.keep_optimizer true lets it continue where the client left off"
-    ]
-
-
-def warn_of_unused_keys(method: Method) -> list[str]:
-    """Warns of values that a method ignores because it makes plain steps."""
-    if method.optimizer != "plain":
-        return []
-    train = method.context.train
-    idle = [key for key in ("momentum", "weight_decay", "keep_optimizer") if getattr(train, key)]
-    if train.optimizer not in ("auto", "sgd"):
-        idle.append("optimizer")
-    keys = ", ".join(f"train.{key} = {getattr(train, key)}" for key in idle)
-    return [f"{type(method).__name__} makes plain steps of its own, without effect: {keys}"] if idle else []
-
-
-def warn_of_unused_fleet_keys(config: Config) -> list[str]:
-    """Warns of keys of attacks, compression, privacy and stragglers that have no effect, because others are not set."""
-    compression = config.compression.name
-    unused = {
-        "stragglers.work": "" if config.stragglers.share else "stragglers.share = 0",
-        "privacy.delta": "" if config.privacy.noise else "privacy.noise = 0",
-        **dict.fromkeys(("attack.share", "attack.scale"), "attack.name = none" * (config.attack.name == "none")),
-        "compression.share": f"compression.name = {compression}" * (compression not in ("topk", "mask")),
-        "compression.bits": f"compression.name = {compression}" * (compression != "quantised"),
-        "compression.feedback": f"compression.name = {compression}" * (compression != "topk"),
-    }
-    asked, usual = flat(config.decisive()), flat(Config().model_dump(mode="json"))
-    return [
-        f"{key} = {asked[key]}: without effect with {why}"
-        for key, why in unused.items()
-        if why and key in asked and asked[key] != usual[key]
     ]
 
 

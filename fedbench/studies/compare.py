@@ -9,6 +9,7 @@ from typing import Any
 from fedbench import tune_space
 from fedbench.config import Config, MethodConfig
 from fedbench.config.keys import flat, nest
+from fedbench.config.section import OpenSection, Section
 from fedbench.config.words import keys_called
 from fedbench.errors import ConfigError
 from fedbench.jobs import run_folder
@@ -100,6 +101,7 @@ def compare(
     if matrix is None:
         run_studies(studies, at_once, watch, tuning.hours)
         return Comparison(folder)
+    run_folder.refuse_other_results(folder, "compare --over")
     with run_folder.writable(folder):
         new = run_studies(studies, at_once, watch, tuning.hours)
         matrix.write(folder)
@@ -120,16 +122,21 @@ def plan_comparisons(
 ) -> tuple[list[TuningStudy], Matrix | None, Path]:
     """The comparison in every setting, not run yet, and its folder. Raises ConfigError."""
     over = checked_settings(over) if over else {}
-    config = without_other_options(tuning.with_final_seeds(config))
+    config = tuning.with_final_seeds(config)
+    check_named_options(config)
     if space not in (None, "paper"):
         raise ConfigError(f"space = {space}: must be paper; to search the values of one method's keys, use a grid")
+    if space is not None and tuning.most == 0:
+        raise ConfigError(
+            f"space = {space}: without effect with tune = 0, which tries no points; leave one of them out"
+        )
     root = (config.out or Path("results")).absolute()
     asked = ComparisonSpec([ComparedMethod.parse(text) for text in methods], tuning, root, space is not None)
     require_distinct(asked.compared)
     folder = config.out or root / "compare" / (config.name or _name(config, asked, over))
     if not over:
         return [asked.study(config, folder)], None, folder
-    asked.check_options(over)
+    asked.check_settings(over)
     matrix = Matrix(config.model_dump(mode="json"), over, settings_of(over))
     studies = [asked.in_setting(s).study(in_setting(config, s), folder / s.path, s.name) for s in matrix.settings]
     return studies, matrix, folder
@@ -144,8 +151,11 @@ class ComparisonSpec:
     root: Path
     paper: bool = False
 
-    def check_options(self, over: Mapping[str, Sequence[Any]]) -> None:
-        """Raises ConfigError for an option unless exactly one of the compared methods has it, or all."""
+    def check_settings(self, over: Mapping[str, Sequence[Any]]) -> None:
+        """Raises ConfigError for a key that a compared method sets too, or one that is given twice under two names.
+
+        An option must be that of exactly one of the compared methods, or of all.
+        """
         for key in filter(is_option, over):
             takers = [method for method in self.compared if has_option(method, key)]
             if not takers or 1 < len(takers) < len(self.compared):
@@ -154,9 +164,14 @@ class ComparisonSpec:
                     f"over: {key}: exactly one of the compared methods must have this option, or all of them; here "
                     f"{who} {'have' if takers else 'has'} it; variants go into --methods as NAME:key=value"
                 )
-            for method in takers:
-                if full_key(method.name, key) in method.fixed:
-                    raise ConfigError(f"over: {key}: {method.label} sets it too; leave it out there")
+        for method in self.compared:
+            seen = dict[str, str]()
+            for key, values in over.items():
+                for whole in {full_key(method.name, own) for value in values for own in pairs_of(key, value)}:
+                    if whole in method.fixed:
+                        raise ConfigError(f"over: {key}: {method.label} sets {whole} too; leave it out there")
+                    if seen.setdefault(whole, key) != key:
+                        raise ConfigError(f"over: {seen[whole]} and {key}: both set {whole}; leave one of them out")
 
     def in_setting(self, setting: Setting) -> "ComparisonSpec":
         """With the options of a setting at the methods that have them."""
@@ -205,24 +220,18 @@ def is_pooled(method: MethodConfig) -> bool:
     return load(method.name).trainers(checked_options(method)) == "pooled"
 
 
-def without_other_options(config: Config) -> Config:
-    """The configuration with only the non-default options, which apply to the method named with them.
-
-    Raises ConfigError if none is named.
-    """
-    own, options = config.method, dict[str, Any]()
-    fields = load(own.name).Options.model_fields
-    for key, value in own.options.items():
-        known = fields.get(full_key(own.name, f"method.{key}").removeprefix("method."))
-        if known is None or value != known.get_default(call_default_factory=True):
-            options[key] = value
-    if options and "name" not in own.model_fields_set:
-        key, value = next(iter(options.items()))
-        raise ConfigError(
-            f"method.{key} = {value}: for which method? write NAME:{key}={value} in --methods where it applies"
-        )
+def check_named_options(config: Config) -> None:
+    """Raises ConfigError for options without the name of their method, unless they are at their defaults."""
+    own = config.method
+    if "name" not in own.model_fields_set:
+        fields = load(own.name).Options.model_fields
+        for key, value in own.options.items():
+            known = fields.get(full_key(own.name, f"method.{key}").removeprefix("method."))
+            if known is None or value != known.get_default(call_default_factory=True):
+                raise ConfigError(
+                    f"method.{key} = {value}: for which method? write NAME:{key}={value} in --methods where it applies"
+                )
     checked_options(own)
-    return config.model_copy(update={"method": MethodConfig(name=own.name, **options)})
 
 
 def checked_settings(over: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
@@ -257,7 +266,7 @@ def checked_settings(over: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
 
 def _by_name(key: str, value: Any) -> Any:
     section = key.removesuffix(".name")
-    if section not in ("data", "model") or isinstance(value, str):
+    if section not in ("data", "model", "aggregator") or isinstance(value, str):
         return value
     try:
         own = getattr(Config(**{section: value}), section)
@@ -268,12 +277,33 @@ def _by_name(key: str, value: Any) -> Any:
 
 
 def in_setting(config: Config, setting: Setting) -> Config:
-    """The configuration in a setting, without options of methods. Raises ConfigError."""
-    values = {key: value for key, value in setting.values.items() if not is_option(key)}
+    """The configuration in a setting, without options of methods. Raises ConfigError.
+
+    Options of a data set, partition, model or aggregator are dropped where the setting has another one.
+    """
+    asked = flat(config.given())
+    for key, value in setting.values.items():
+        if is_option(key):
+            continue
+        pairs, name = pairs_of(key, value), key.partition(".")[0]
+        section = getattr(config, name)
+        if isinstance(section, OpenSection) and pairs.get(f"{name}.name", section.name) != section.name:
+            for option in section.options:
+                asked.pop(f"{name}.{option}", None)
+        asked |= pairs
     try:
-        return Config(**nest({**flat(config.model_dump(mode="json", exclude_unset=True)), **values}))
+        return Config(**nest(asked))
     except ConfigError as error:
         raise ConfigError(f"over: {error}") from None
+
+
+def pairs_of(key: str, value: Any) -> dict[str, Any]:
+    """What a value sets by dotted key: of a section its name, or the keys of a dict, while others stay."""
+    section = getattr(Config(), key, None)
+    if not isinstance(section, Section):
+        return {key: value}
+    by_name = "name" in type(section).model_fields and not isinstance(value, Mapping)
+    return flat({key: {"name": value} if by_name else value})
 
 
 def is_setting(key: str) -> bool:

@@ -18,7 +18,7 @@ from fedbench.methods.base import Method, takes_aggregators
 from fedbench.results.plan import point_name
 from fedbench.runtime.warnings import unused_train_keys
 from fedbench.studies.search import Search
-from fedbench.studies.space import Space, Values
+from fedbench.studies.space import Space, Values, check_space
 from fedbench.user_code import name_of
 
 BASELINES = ("local", "centralized", "fedavg-ft")
@@ -65,8 +65,8 @@ class ComparedMethod:
 
     trial: keys set while points are tried, such as fewer rounds. seeds: of its final runs; empty: the study's. space:
     source of the points. samples: number of points proposed one after another, of which `points` has the first.
-    refused: invalid points, and why. untuned: keys of its space that have no effect on it. held: keys of its space that
-    the configuration sets. optional: whether it may be left out where it cannot run, because nobody asked for it.
+    refused: invalid points, and why. untuned: keys of its space that have no effect on it, and why. held: keys of its
+    space that the configuration sets. optional: whether it may be left out where it cannot run, as nobody asked for it.
     """
 
     label: str
@@ -78,7 +78,7 @@ class ComparedMethod:
     samples: int = 0
     space: Space | None = None
     refused: tuple[tuple[Values, str], ...] = ()
-    untuned: tuple[str, ...] = ()
+    untuned: Mapping[str, str] = field(default_factory=dict)
     held: tuple[str, ...] = ()
     optional: bool = False
 
@@ -122,6 +122,8 @@ class ComparedMethod:
                     f"methods: {text}: {whole} must be the same for all that are compared; a variant sets keys of "
                     f"method, train and aggregator, and --over compares in several settings, --over {whole}=V1,V2"
                 )
+            if whole == "method.name":
+                raise ConfigError(f"methods: {text}: {pair}: the method's name comes first, NAME:key=value,...")
             if whole in fixed:
                 raise ConfigError(f"methods: {text}: {whole} is given twice")
             fixed[whole] = parse_value(value)
@@ -135,10 +137,10 @@ class ComparedMethod:
 
     def config(self, config: Config, values: Values | None = None) -> Config:
         """The common configuration for this method at a point. Options of another method are dropped."""
-        tree = config.model_dump(mode="json", exclude_unset=True)
+        tree = config.given()
         if config.method.name != self.name:
             tree["method"] = {"name": self.name}
-        if "aggregator.name" in self.fixed:
+        if self.fixed.get("aggregator.name", config.aggregator.name) != config.aggregator.name:
             tree.pop("aggregator", None)
         asked = {methods.full_key(self.name, key): value for key, value in flat(tree).items()}
         return Config(**nest({**asked, **self.fixed, **(values or {})}))
@@ -156,13 +158,18 @@ class ComparedMethod:
         final = self.config(config, self.points[0])
         yield from ((final, seed) for seed in self.seeds or seeds)
 
+    def _with_defaults(self, asked: Config) -> Config:
+        try:
+            return with_defaults(asked)
+        except ConfigError:  # a point may fix it
+            return asked
+
     def _given_values(self, asked: Config) -> Values:
         """The values of a run for keys that a point does not set, for use in conditions."""
-        try:
-            asked = with_defaults(asked)
-        except ConfigError:  # a point may fix it
+        whole = self._with_defaults(asked)
+        if whole is asked:
             return set_keys(asked)
-        tree = asked.model_dump(mode="json")
+        tree = whole.model_dump(mode="json")
         return {f"{section}.{key}": value for section in ("train", "method") for key, value in tree[section].items()}
 
     def refusal(self, config: Config, point: Values) -> str | None:
@@ -186,6 +193,7 @@ class ComparedMethod:
         most: number of points, if not all. listed: keys whose values the user listed, which are tried although they are
         set, perhaps by a preset. Raises ConfigError if no point is left.
         """
+        check_space(space.axes, self.name)
         asked = self.config(config)
         own = replace(space.with_own_names(self.name), given=self._given_values(asked))
         held = tuple(key for key in own.axes if key in set_keys(asked) and key not in listed)
@@ -208,16 +216,14 @@ class ComparedMethod:
             self, points=tuple(points), refused=left_out, samples=samples, space=own, untuned=untuned, held=held
         )
 
-    def without_effect(self, axes: Iterable[str], config: Config) -> tuple[str, ...]:
-        """The keys of a space that the model's own optimiser does not read, if it makes the steps."""
-        asked = self.config(config)
-        optimizer = str(self._given_values(asked).get("train.optimizer", "auto"))
-        if "train.optimizer" in axes:
-            return ()
-        if optimizer == "auto" and all(map(models.MODELS.path, asked.model.names)):
-            optimizer = "module"
-        idle = unused_train_keys(methods.load(self.name), optimizer)
-        return tuple(key for key in axes if key in {f"train.{name}" for name in idle})
+    def without_effect(self, axes: Collection[str], config: Config) -> dict[str, str]:
+        """The keys of a space that have no effect with what is set and is no axis itself, and why."""
+        train = self._with_defaults(self.config(config)).train
+        if train.optimizer == "auto" and all(map(models.MODELS.path, config.model.names)):
+            train = train.model_copy(update={"optimizer": "module"})
+        unused = unused_train_keys(methods.load(self.name), train)
+        found = {f"train.{one.key}": one.why for one in unused if f"train.{one.decider}" not in axes}
+        return {key: why for key, why in found.items() if key in axes}
 
 
 def set_keys(config: Config) -> Values:

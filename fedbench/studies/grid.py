@@ -22,7 +22,7 @@ from fedbench.studies.compared_methods import (
 )
 from fedbench.studies.run_studies import StudyWatch, run_studies
 from fedbench.studies.search import Search
-from fedbench.studies.space import Space, Values, check_space, check_values
+from fedbench.studies.space import Space, Values, check_values
 from fedbench.studies.study_result import StudyResult
 from fedbench.studies.tuning import Tuning, require_validation
 from fedbench.studies.tuning_study import TuningStudy
@@ -90,14 +90,10 @@ def plan_grid(
         raise ConfigError(f"tune = {tuning.most}: must be a whole number >= 1; a comparison can do without tuning")
     name, search = config.method.name, tuning.search
     own = space_of(name, space)
-    check_space(own.axes, name)
-    subject = ComparedMethod(name, name)
-    if isinstance(space, dict) and (untuned := subject.without_effect(own.axes, config)):
-        raise ConfigError(
-            f"space: {untuned[0]}: the model's own configure_optimizers makes the steps and does not read it; "
-            "leave it out, or set --train.optimizer sgd"
-        )
     listed = own.with_own_names(name).axes if isinstance(space, dict) else ()
+    subject = ComparedMethod(name, name)
+    for key, why in subject.without_effect(listed, config).items():
+        raise ConfigError(f"space: {key}: without effect, leave it out: {why}")
     subject = subject.tuned_over(own, config, tuning.most, search, listed)
     most = len(subject.points) if search.kind == "grid" else None
     others = [ComparedMethod.baseline(other) for other in names_of(baselines, "baselines") if other != name]

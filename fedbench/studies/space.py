@@ -213,6 +213,10 @@ def distribution(text: str, flag: str = "space") -> Any:
 
 def check_values(axes: Mapping[Any, Any]) -> None:
     """Raises ConfigError if keys are no text, or if values are neither several nor a distribution."""
+    if not axes:
+        raise ConfigError(
+            'space = {}: names no key; leave it out, or list values, for example {"train.lr": [0.01, 0.1]}'
+        )
     for key, values in axes.items():
         if not isinstance(key, str) or not tune_space.is_axis(values):
             raise ConfigError(

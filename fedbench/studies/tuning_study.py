@@ -19,6 +19,7 @@ from fedbench.results.plan import Entry, EntryRole, Plan, is_study, point_name, 
 from fedbench.results.race import race_of
 from fedbench.results.tables import FinalScores
 from fedbench.runtime.resolved import ResolvedRun
+from fedbench.runtime.warnings import config_warnings
 from fedbench.studies.compared_methods import TUNE_SEEDS, ComparedMethod
 from fedbench.studies.search import TriedPoint, propose
 from fedbench.studies.space import Values, at_an_end, limits_of, next_past_end
@@ -68,9 +69,12 @@ class TuningStudy:
 
     def not_tuned(self) -> Iterator[str]:
         """Lines about keys of the methods' spaces that are not tuned, and why."""
-        if without_effect := sorted({key for method in self.compared for key in method.untuned}):
-            why = "which the model's own configure_optimizers does not read; with --train.optimizer sgd they are"
-            yield f"not tuned: {', '.join(without_effect)}, {why}"
+        without_effect = dict[str, set[str]]()
+        for method in self.compared:
+            for key, why in method.untuned.items():
+                without_effect.setdefault(why, set()).add(key)
+        for why, keys in without_effect.items():
+            yield f"not tuned: {', '.join(sorted(keys))}: without effect: {why}"
         if held := sorted({key for method in self.compared for key in method.held if key not in method.fixed}):
             yield f"not tuned, because set: {', '.join(held)}"
 
@@ -99,7 +103,7 @@ class TuningStudy:
         self.metric = next(iter(runs.values())).task.primary
 
     def _check_first_legal_point(self, method: ComparedMethod) -> tuple[ResolvedRun, Sequence[str]]:
-        """A run of the method, after building it, and the warnings about its partition.
+        """A run of the method, after building it, and the warnings about its configuration and its partition.
 
         Raises ConfigError if no point of the method is valid.
         """
@@ -109,7 +113,7 @@ class TuningStudy:
                 run = resolve(method.config(self.config, point))
                 provenance.check_code_is_current(run.config)
                 (dealt,) = check_run(run, [self.config.seeds[0]]).values()
-                return run, dealt.warnings
+                return run, [*config_warnings(run.config), *dealt.warnings]
             except ConfigError as error:
                 if first is not None and str(first) == str(error):  # not the point's fault
                     break

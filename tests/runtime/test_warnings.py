@@ -10,13 +10,12 @@ from fedbench.config import AggregatorConfig
 from fedbench.errors import ConfigError
 from fedbench.jobs.resolve import resolve
 from fedbench.runtime.warnings import (
+    config_warnings,
     method_warnings,
     warn_of_engine,
     warn_of_instance,
     warn_of_sample,
     warn_of_tied_head,
-    warn_of_unused_fleet_keys,
-    warn_of_unused_rates,
 )
 from tests.runtime.networks import Awkward
 from tests.runtime.rounds import driver, small
@@ -36,9 +35,7 @@ class Tied(Awkward):
 
 def lines_of(method: str = "fedavg", **more) -> list[str]:
     resolved = resolve(small(method, **more))
-    config = resolved.config
-    method_of_run = driver(resolved).method
-    return [*warn_of_unused_rates(config, method_of_run), *warn_of_tied_head(method_of_run)]
+    return [*config_warnings(resolved.config), *warn_of_tied_head(driver(resolved).method)]
 
 
 @pytest.mark.parametrize(
@@ -49,8 +46,8 @@ def lines_of(method: str = "fedavg", **more) -> list[str]:
     ],
 )
 def test_values_that_a_models_own_optimiser_does_not_know_are_named(train, keys):
-    line = f"{keys}: without effect on the steps of the model's configure_optimizers; "
-    assert lines_of(model=OWN, train=train) == [f"{line}set it there, or choose --train.optimizer sgd"]
+    line = f"{keys}: without effect: the model's configure_optimizers makes the steps; set it there, "
+    assert lines_of(model=OWN, train=train) == [f"{line}or choose --train.optimizer sgd"]
     assert lines_of(model=OWN, train=train | {"optimizer": "sgd"}) == lines_of(train=train) == []
 
 
@@ -161,10 +158,33 @@ def test_a_schedule_that_begins_anew_in_every_round_is_named(method, train, line
         ({"privacy": {"clip": 1.0, "delta": 0.1}}, ["privacy.delta = 0.1: without effect with privacy.noise = 0"]),
         ({"stragglers": {"work": 0.2}}, ["stragglers.work = 0.2: without effect with stragglers.share = 0"]),
         ({"stragglers": {"work": 0.2, "share": 0.1}}, []),
+        ({"public": {"alpha": 0.1}}, ["public.alpha = 0.1: without effect with public.size = 0"]),
+        (
+            {"public": {"alpha": 0.1, "size": 20}},
+            ["public.alpha = 0.1: without effect with public.balance = classes"],
+        ),
+        (
+            {"data": {"augment": ["flip"], "crop_padding": 2}},
+            ["data.crop_padding = 2: without effect with data.augment = flip"],
+        ),
+        (
+            {"partition": {"noise_rate": 0.5}},
+            ["partition.noise_rate = 0.5: without effect with partition.noise_clients = none"],
+        ),
+        ({"log_clients": True}, ["log_clients = True: without effect with loggers = none"]),
+        (
+            {"loggers": ["csv"], "wandb": {"project": "pfl"}},
+            ["wandb.project = pfl: without effect with loggers = csv"],
+        ),
+        ({"train": {"steps": 5, "epochs": 2}}, ["train.epochs = 2: without effect: train.steps = 5 takes its place"]),
+        (
+            {"train": {"optimizer": "adam", "momentum": 0.9}},
+            ["train.momentum = 0.9: without effect: train.optimizer = adam has none"],
+        ),
         ({}, []),
     ],
 )
-def test_keys_of_a_fleet_that_have_no_effect_are_named(keys, lines):
-    found = warn_of_unused_fleet_keys(small(**keys))
+def test_keys_that_have_no_effect_are_named(keys, lines):
+    found = config_warnings(small(**keys))
     assert found[:1] == lines[:1]
     assert len(found) == len(lines)

@@ -14,6 +14,7 @@ from fedbench.results.reader import Records
 from fedbench.studies.compare import ComparisonSpec, checked_settings, compare, plan_comparisons
 from fedbench.studies.compared_methods import BASELINES, ComparedMethod
 from fedbench.studies.outlook import outlook
+from fedbench.studies.run import run
 from fedbench.studies.run_studies import run_studies
 from fedbench.studies.space import Space
 from fedbench.studies.tuning import Tuning
@@ -128,10 +129,91 @@ def test_an_option_varies_at_the_one_method_that_has_it_or_at_all():
     }
     for names, line in (
         (["ditto", "fedcp", "fedper"], "over: method.lam: exactly one .* here ditto, fedcp have it"),
-        (both, "over: method.lam: ditto lam=0.1 sets it too"),
+        (both, "over: method.lam: ditto lam=0.1 sets method.lam too"),
     ):
         with pytest.raises(ConfigError, match=line):
             fixed(names, {"method.lam": [1, 2]})
+
+
+@pytest.mark.parametrize(
+    ("names", "over", "line"),
+    [
+        (["fedper:train.lr=0.1"], {"train.lr": [0.1, 0.2]}, "over: train.lr: fedper lr=0.1 sets train.lr too"),
+        (
+            ["fedper:train.lr=0.1"],
+            {"train": [{"lr": 0.1}, {"lr": 0.2}]},
+            "over: train: fedper lr=0.1 sets train.lr too",
+        ),
+        (
+            ["fedavg:aggregator.name=median"],
+            {"aggregator": ["mean", "krum"]},
+            "over: aggregator: fedavg aggregator=median sets aggregator.name too",
+        ),
+        (
+            ["fedper"],
+            {"model": ["mlp", "resnet8"], "model.name": ["avgcnn", "mlp"]},
+            "over: model and model.name: both set model.name",
+        ),
+        (
+            ["co-pfl"],
+            {"method.p": [0.1, 0.2], "method.personalization_rate": [0.1, 0.3]},
+            "over: method.p and method.personalization_rate: both set method.personalization_rate",
+        ),
+    ],
+)
+def test_a_key_is_set_once(names, over, line):
+    with pytest.raises(ConfigError, match=line):
+        plan_comparisons(Config(seeds=[0]), names, Tuning(0), over)
+
+
+def test_the_keys_of_a_dict_are_set_and_others_stay():
+    config = Config(seeds=[0], data={"name": "digits", "val": 0.3}, aggregator={"name": "trimmed-mean", "share": 0.2})
+    over = {"data": [{"name": "digits", "mean": [0.5]}, "digits"], "aggregator": ["trimmed-mean", {"name": "krum"}]}
+    studies, _, _ = plan_comparisons(config, ["fedavg"], Tuning(0), over)
+    assert {study.config.data.val for study in studies} == {0.3}
+    assert [study.config.data.mean for study in studies] == [[0.5], [0.5], [], []]
+    found = [study.config.aggregator for study in studies[:2]]
+    assert [(one.name, one.options) for one in found] == [("trimmed-mean", {"share": 0.2}), ("krum", {})]
+
+
+def test_sections_vary_by_name():
+    studies, _, _ = plan_comparisons(Config(seeds=[0]), ["fedper"], Tuning(0), {"compression": ["none", "topk"]})
+    assert [study.config.compression.name for study in studies] == ["none", "topk"]
+
+
+def test_a_folder_with_other_results_is_not_taken(tmp_path):
+    one = small("fedper", rounds=1, out=str(tmp_path / "out"))
+    run(one)
+    for over, command in ((None, "compare"), (OVER, "compare --over")):
+        with pytest.raises(ConfigError, match=f"out = .*out: holds results of fedbench run, not of {command}; give an"):
+            compare(one, ["fedper"], over=over, tune=0, at_once=1)
+    assert not (tmp_path / "out" / "plan.json").exists()
+
+
+def test_a_run_does_not_go_into_the_folder_of_a_comparison(folder):
+    for place, command in ((folder, "compare --over"), (folder / "settings" / SETTINGS[0], "compare")):
+        with pytest.raises(ConfigError, match=f"holds results of fedbench {command}, not of run; give another --out"):
+            run(asked(place))
+        assert not (place / "config.yaml").exists()
+
+
+def test_what_was_set_after_construction_is_compared():
+    config = Config(seeds=[0])
+    config.train.lr = 0.3
+    for over in (None, OVER):
+        studies, _, _ = plan_comparisons(config, ["fedper"], Tuning(0), over)
+        assert {c.config(study.config).train.lr for study in studies for c in study.compared} == {0.3}
+
+
+@pytest.mark.parametrize("more", [{"budget_steps": True}, {"scheduler": "asha"}, {"tune_seeds": [90]}])
+def test_without_tuning_its_options_are_refused(more):
+    with pytest.raises(ConfigError, match="without effect with tune = 0, which tries no points"):
+        Tuning.parse(0, **more)
+
+
+def test_without_tuning_a_space_is_refused():
+    with pytest.raises(ConfigError, match="space = paper: without effect with tune = 0"):
+        plan_comparisons(Config(), ["fedper"], Tuning(0), space="paper")
 
 
 def planned(names: list[str], space: str | None = None, **more) -> TuningStudy:
@@ -167,9 +249,9 @@ def test_options_hold_for_the_method_that_is_named_with_them():
     assert "method.mu" not in study.points["fedprox"][0]
 
 
-def test_options_at_their_defaults_are_no_choice():
+def test_an_option_that_is_set_is_not_tuned_even_at_its_default():
     (study,), _, _ = plan_comparisons(Config(method={"name": "fedprox", "mu": 0.01}), ["fedprox"], Tuning(2))
-    assert set(study.points["fedprox"][0]) == set(Space.of("fedprox").axes)
+    assert set(study.points["fedprox"][0]) == set(Space.of("fedprox").axes) - {"method.mu"}
 
 
 OWN, DERIVED = "tests.studies.test_cost:Twice", "tests.runtime.accidents:Clumsy"

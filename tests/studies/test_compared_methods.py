@@ -2,8 +2,10 @@
 
 import re
 from dataclasses import replace
+from typing import Any
 
 import pytest
+from pydantic import Field
 
 from fedbench.config import Config
 from fedbench.errors import ConfigError
@@ -12,6 +14,13 @@ from fedbench.studies.compared_methods import ComparedMethod, names_of, require_
 from fedbench.studies.space import Space
 
 OWN = "tests.runtime.accidents:Clumsy"
+
+
+class Weighted(FedPer):
+    """A method with an option that is a dict."""
+
+    class Options(FedPer.Options):
+        weights: dict[str, Any] = Field({}, description="weights by name")
 
 
 @pytest.mark.parametrize(
@@ -78,12 +87,57 @@ def test_what_the_models_own_optimiser_does_not_read_is_not_tuned():
     space = Space({"train.lr": [0.1, 0.3], "train.momentum": [0, 0.9], "train.epochs": [1, 5]})
     own = Config(model="tests.runtime.networks:Awkward")
     found = ComparedMethod.parse("fedavg").tuned_over(space, own, None)
-    assert found.untuned == ("train.lr", "train.momentum")
+    assert [*found.untuned] == ["train.lr", "train.momentum"]
     assert found.points == ({"train.epochs": 1}, {"train.epochs": 5})
-    assert len(ComparedMethod.parse("per-fedavg").tuned_over(space, own, None).points) == 8  # its steps are its own
+    plain = ComparedMethod.parse("per-fedavg").tuned_over(space, own, None)
+    assert (plain.untuned, len(plain.points)) == ({"train.momentum": "PerFedAvg makes plain steps of its own"}, 4)
     assert len(ComparedMethod.parse("co-pfl").tuned_over(space, own, None).points) == 8  # takes Adam by default
     for config in (Config(), Config(model="tests.runtime.networks:Awkward", train={"optimizer": "sgd"})):
         assert not ComparedMethod.parse("fedavg").tuned_over(space, config, None).untuned
+
+
+@pytest.mark.parametrize(
+    ("train", "axes", "untuned"),
+    [
+        ({"optimizer": "adam"}, ["train.lr", "train.momentum"], {"train.momentum": "train.optimizer = adam has none"}),
+        ({"steps": 5}, ["train.lr", "train.epochs"], {"train.epochs": "train.steps = 5 takes its place"}),
+        ({"optimizer": "adam"}, ["train.optimizer", "train.momentum"], {}),
+        ({"steps": 5}, ["train.steps", "train.epochs"], {}),
+    ],
+)
+def test_what_has_no_effect_with_another_key_is_not_tuned_unless_that_key_is(train, axes, untuned):
+    assert ComparedMethod.parse("fedavg").without_effect(axes, Config(train=train)) == untuned
+
+
+def test_a_space_that_names_the_keys_of_a_setting_is_refused_for_every_compared_method():
+    with pytest.raises(ConfigError, match=r"space: rounds: a grid searches keys of method\.\* and train\.\*"):
+        ComparedMethod.parse("fedper").tuned_over(Space({"rounds": [1, 2]}), Config(), None)
+
+
+def test_what_was_set_after_construction_counts():
+    config = Config(method="fedprox")
+    config.train.lr, config.method.mu = 0.3, 0.7
+    for method, options in (("fedprox", {"mu": 0.7}), ("local", {})):
+        found = ComparedMethod.parse(method).config(config)
+        assert (found.train.lr, found.method.options) == (0.3, options)
+
+
+def test_a_variant_with_the_same_aggregator_keeps_its_options():
+    config = Config(aggregator={"name": "trimmed-mean", "share": 0.2})
+    found = ComparedMethod.parse("fedavg:aggregator.name=trimmed-mean,train.lr=0.1").config(config)
+    assert found.aggregator == config.aggregator
+
+
+def test_a_variant_is_of_the_named_method():
+    for text in ("fedprox:name=fedavg", "fedprox:method.name=fedavg"):
+        with pytest.raises(ConfigError, match="the method's name comes first"):
+            ComparedMethod.parse(text)
+
+
+def test_an_option_that_is_a_dict_stays_as_it_is():
+    config = Config(method={"name": "tests.studies.test_compared_methods:Weighted", "weights": {"a.b": 1, "c": {}}})
+    found = ComparedMethod.parse(config.method.name).config(config)
+    assert found.method.options == {"weights": {"a.b": 1, "c": {}}}
 
 
 def test_it_runs_its_points_on_the_tuning_seeds_and_the_first_one_on_the_final_ones():

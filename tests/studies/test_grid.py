@@ -230,7 +230,7 @@ def test_without_a_validation_split_there_is_nothing_to_choose_by(tmp_path):
 
 def test_keys_that_a_models_own_optimiser_does_not_read_are_refused(tmp_path):
     own = asked(tmp_path / "out", model={"name": "tests.runtime.networks:Awkward", "head": "classifier"})
-    with pytest.raises(ConfigError, match=r"space: train\.lr: the model's own configure_optimizers makes the steps"):
+    with pytest.raises(ConfigError, match=r"space: train\.lr: without effect, leave it out: the model's conf"):
         grid(own, space={"train.lr": [0.1, 0.3]}, **ASKED)
     assert not (tmp_path / "out").exists()
 
