@@ -36,6 +36,21 @@ def test_a_name_stands_for_its_section():
     )
 
 
+def test_every_section_with_a_name_takes_it_as_text():
+    config = Config(attack="alie", compression="topk")
+    assert (config.attack.name, config.compression.name) == ("alie", "topk")
+    assert "must be a mapping of the keys size" in message(public="classes")
+
+
+def test_what_is_given_is_what_was_set_at_construction_or_later():
+    config = Config(method="fedprox", rounds=3)
+    assert config.given() == {"method": {"name": "fedprox"}, "rounds": 3}
+    config.train.lr, config.method.mu, config.seeds = 0.3, 0.7, [1]
+    later = {"method": {"name": "fedprox", "mu": 0.7}, "rounds": 3, "train": {"lr": 0.3}, "seeds": [1]}
+    assert config.given() == later
+    assert Config(**config.given()).key() == config.key()
+
+
 def test_open_sections_keep_further_keys():
     assert Config(method={"name": "fedcac", "tau": 0.3}).method.options == {"tau": 0.3}
 
