@@ -53,7 +53,8 @@ def short_key(values: Sequence[Any]) -> list[Any]:
 
     `["parquet:/sets/a", "folder:b/x", "folder:c/x"]` -> `["sets-a", "folder:b-x", "folder:c-x"]`.
     """
-    paths = [value.split("/") if isinstance(value, str) else [value] for value in values]
+    texts = [text_of(value).replace("/", "-") if isinstance(value, dict) else value for value in values]
+    paths = [text.split("/") if isinstance(text, str) else [text] for text in texts]
     for depth in range(1, max(map(len, paths)) + 1):
         told = ["-".join(path[-depth:]) if isinstance(path[0], str) else path[0] for path in paths]
         if len(set(map(text_of, told))) == len(told):

@@ -222,7 +222,9 @@ def key_name(key: str) -> str:
 
 
 def text_of(value: Any) -> str:
-    """A value as part of a name."""
+    """A value as part of a name; of a dict `(alpha=0.1,clients=20)`, or its name alone."""
+    if isinstance(value, dict):
+        return str(value["name"]) if [*value] == ["name"] else f"({point_name(value)})"
     return f"{value:g}" if isinstance(value, float) else "none" if value is None else str(value)
 
 

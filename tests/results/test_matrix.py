@@ -26,6 +26,7 @@ def test_every_combination_is_a_setting_with_a_folder():
         (["folder:a/x", "folder:b/x", "digits"], ["path=folder:a-x", "path=folder:b-x", "path=digits"]),
         (["/sets/a/", "/sets/b/"], ["path=a-", "path=b-"]),
         ([0.1, None, "x/0.2"], ["path=0.1", "path=none", "path=0.2"]),
+        ([{"name": "iid"}, {"name": "file", "path": "a/b"}], ["path=iid", "path=(name=file,path=a-b)"]),
     ],
 )
 def test_different_values_have_different_names(values, names):

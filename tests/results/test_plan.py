@@ -101,7 +101,12 @@ def test_what_failed_midway_leaves_no_records(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("values", "name"), [({}, "default"), ({"train.lr": 1e-3, "a.b": None, "c": "x"}, "lr=0.001,b=none,c=x")]
+    ("values", "name"),
+    [
+        ({}, "default"),
+        ({"train.lr": 1e-3, "a.b": None, "c": "x"}, "lr=0.001,b=none,c=x"),
+        ({"model": {"name": "mlp", "hidden": 5}, "data": {"name": "digits"}}, "model=(name=mlp,hidden=5),data=digits"),
+    ],
 )
 def test_names_of_points(values, name):
     assert point_name(values) == name
