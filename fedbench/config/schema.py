@@ -315,13 +315,13 @@ class EvaluateConfig(Section):
         [], description="also record test scores per class (as the client sees it) and per domain, in clients.parquet"
     )
 
-    @field_validator("metrics", mode="before")
+    @field_validator("metrics", "metric", mode="before")
     @classmethod
     def _names_of_functions(cls, value: Any) -> Any:
         """In Python a metric may be the function itself."""
-        if not isinstance(value, list | tuple):
-            return value
-        return [name_of(item) if isinstance(item, type | FunctionType) else item for item in value]
+        if isinstance(value, list | tuple):
+            return [name_of(item) if isinstance(item, type | FunctionType) else item for item in value]
+        return name_of(value) if isinstance(value, type | FunctionType) else value
 
 
 class Config(Section):

@@ -189,8 +189,10 @@ def run_tags(*words: str | Iterable[str]) -> list[str]:
 
 
 def best_directions(task: Task) -> dict[str, str]:
-    """Whether the best value of each key is the highest (`max`) or the lowest (`min`)."""
-    best = {f"{split}_{metric.name}": metric.higher for metric in task.metrics for split in SPLITS}
+    """Whether the best value of each key is the highest (`max`) or the lowest (`min`), if its metric says so."""
+    undirected = [more.metric for more in task.further if not more.directed]
+    directed = [metric for metric in task.metrics if metric not in undirected]
+    best = {f"{split}_{metric.name}": metric.higher for metric in directed for split in SPLITS}
     best["test_worst_tenth"] = task.primary.higher
     return {f"{point}/{key}": "max" if higher else "min" for point in POINTS for key, higher in best.items()}
 

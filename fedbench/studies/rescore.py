@@ -1,6 +1,7 @@
 """Scores kept predictions by any metric, without training."""
 
 from collections.abc import Iterator, Sequence
+from math import nan
 from pathlib import Path
 
 import pandas as pd
@@ -39,16 +40,19 @@ def rescore(folder: str | Path, metrics: Sequence[str]) -> pd.DataFrame:
 def summary(folder: str | Path, table: pd.DataFrame) -> pd.DataFrame:
     """One row per metric, method and point, means over seeds.
 
-    Columns: metric, method, point, seeds, mean (over clients), worst_tenth (of clients), pooled (over the test samples
-    of all clients).
+    Columns: metric, method, point, seeds, mean (over clients), worst_tenth (of clients; NaN for a function that does
+    not say whether higher is better), pooled (over the test samples of all clients).
     """
     _, first = next(iter(_runs(Path(folder))))
-    known = {m.name: m for m in Records(first).task().with_metrics([*dict.fromkeys(table["metric"])]).metrics}
+    task = Records(first).task().with_metrics([*dict.fromkeys(table["metric"])])
+    known = {metric.name: metric for metric in task.metrics}
+    undirected = {more.metric.name for more in task.further if not more.directed}
     rows = []
     for (metric, method, point), own in table.groupby(["metric", "method", "point"], sort=False):
         clients, pooled = own[own["client"] != POOLED], own[own["client"] == POOLED]
         seeds = [values for _, values in clients.groupby("seed")["value"]]
         worst = [worst_tenth(values.to_numpy(), known[str(metric)].higher) for values in seeds]
+        worst = [nan for _ in seeds] if metric in undirected else worst
         found = ([values.mean() for values in seeds], worst, pooled["value"])
         rows.append((metric, method, point, len(seeds), *(pd.Series(numbers).mean() for numbers in found)))
     return pd.DataFrame(rows, columns=["metric", "method", "point", "seeds", "mean", "worst_tenth", "pooled"])

@@ -11,7 +11,7 @@ from math import nan
 from typing import TYPE_CHECKING
 
 from fedbench.errors import ConfigError, RunError, nearest, place_of_code
-from fedbench.import_string import import_string
+from fedbench.import_string import AT, import_string
 from fedbench.tasks.metric import Metric
 from fedbench.tasks.metric_classes import function_of, higher_is_better, is_metric_class
 
@@ -26,10 +26,11 @@ NO_CLASS = -1
 
 @dataclass(frozen=True)
 class FurtherMetric:
-    """A metric and its function."""
+    """A metric and its function. directed: whether the function says which values are better."""
 
     metric: Metric
     function: "Function"
+    directed: bool = True
 
     def value(self, scores: "Array", labels: "Array") -> float:
         """Raises RunError if the function fails or returns no number."""
@@ -115,9 +116,9 @@ OF_CLASSES = by_name(
 
 
 def further_metric(name: str, known: dict[str, FurtherMetric]) -> FurtherMetric:
-    """A metric by name, a class of torchmetrics, or a function for which higher is better, as package.module:name.
+    """A metric by name, or a class of torchmetrics or a function as package.module:name. Raises ConfigError.
 
-    Raises ConfigError.
+    The attribute `higher_is_better` of a function says which values are better.
     """
     if name in known:
         return known[name]
@@ -138,4 +139,18 @@ def further_metric(name: str, known: dict[str, FurtherMetric]) -> FurtherMetric:
         raise ConfigError(f"evaluate.metrics: {name} must take scores and labels: {error} ({place})") from None
     except ValueError:  # some functions have no signature
         pass
-    return FurtherMetric(Metric(name, label, over_samples=False), function)
+    higher = getattr(function, "higher_is_better", None)
+    if higher not in (True, False, None):
+        raise ConfigError(f"evaluate.metrics: {name}: higher_is_better = {higher!r}: must be True or False")
+    metric = Metric(name, label, higher=higher is None or bool(higher), over_samples=False)
+    return FurtherMetric(metric, function, directed=higher is not None)
+
+
+def refuse_undirected(found: FurtherMetric) -> None:
+    """Raises ConfigError for a primary metric whose function does not say which values are better."""
+    if not found.directed:
+        name = found.metric.label.partition(AT)[0].rpartition(".")[2]
+        raise ConfigError(
+            f"evaluate.metric: {found.metric.name} does not say whether higher is better; below the function, write "
+            f"{name}.higher_is_better = False if lower is better, else {name}.higher_is_better = True"
+        )

@@ -7,7 +7,7 @@ from math import isnan, nan
 from typing import TYPE_CHECKING
 
 from fedbench.errors import RunError, place_of_code
-from fedbench.tasks.further import FurtherMetric, further_metric
+from fedbench.tasks.further import FurtherMetric, further_metric, refuse_undirected
 from fedbench.tasks.metric import Metric
 from fedbench.tasks.targets import Targets, check_numbers
 
@@ -51,6 +51,9 @@ class Task(ABC):
         task = copy(self)
         new = tuple(further_metric(name, self.optional_metrics) for name in asked if name not in own)
         task.further = (*self.further, *new)
+        for more in new:
+            if more.metric.name == primary:
+                refuse_undirected(more)
         every = (*self.metrics, *(more.metric for more in new))
         task.metrics = tuple(sorted(every, key=lambda metric: metric.name != primary))
         return task

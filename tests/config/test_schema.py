@@ -174,6 +174,9 @@ def test_classes_and_functions_stand_for_their_names():
     assert re.fullmatch(rf"tests\.config\.test_schema:{where}", config.data.name)
     assert import_string(config.data.name, "data") is Inner
     assert "must be a name, a class or a function, or a mapping" in message(method=3)
+    evaluate = Config(evaluate={"metric": load_yaml, "metrics": [load_yaml]}).evaluate
+    assert [evaluate.metric] == evaluate.metrics == ["fedbench.config.files:load_yaml"]
+    assert Config(evaluate={"metrics": load_yaml}).evaluate.metrics == ["fedbench.config.files:load_yaml"]
 
 
 def test_what_only_this_process_knows_goes_where_the_configuration_goes(monkeypatch):

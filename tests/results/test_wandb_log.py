@@ -8,12 +8,14 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import wandb
 
+from fedbench import tasks
 from fedbench.config import Config
 from fedbench.results import wandb_log
 from fedbench.results.loggers import account_variables, log_records, with_reachable_loggers
 from fedbench.results.plan import Entry
 from fedbench.results.reader import Records
 from fedbench.results.wandb_log import (
+    best_directions,
     last_round,
     note_last_round,
     offline_parts,
@@ -110,6 +112,13 @@ def test_the_summary_of_a_finished_run_has_last_and_best_and_the_clients(tmp_pat
     assert told.summary["newcomers/epochs/2/test_accuracy"] == pytest.approx(0.71)
     assert len(told.table("newcomers")[1]) == 8
     json.dumps(rows, allow_nan=False)
+
+
+def test_the_best_value_is_the_lowest_where_lower_is_better_and_none_of_a_function_that_does_not_say():
+    asked = {"metrics": ["torchmetrics:MeanAbsoluteError", "tests.studies.other_tasks:half_score"]}
+    best = best_directions(tasks.load("regression", asked))
+    assert best["after_agg/test_torchmetrics:MeanAbsoluteError"] == best["after_agg/test_worst_tenth"] == "min"
+    assert not [key for key in best if "half_score" in key]
 
 
 def test_online_without_an_account_is_offline_and_says_so(tmp_path):

@@ -56,6 +56,13 @@ def test_the_summary_is_of_clients_and_of_all_samples(kept):
     assert rows["worst_tenth"] == pytest.approx(own.max().mean())  # one of ten; a higher loss is worse
 
 
+def test_nobody_is_worst_by_a_function_that_does_not_say_which_values_are_better(kept):
+    rows = summary(kept, rescore(kept, [OWN, "auroc"])).set_index("metric")
+    assert rows.loc[OWN, "worst_tenth"].isna().all()
+    assert rows.loc[OWN, "mean"].notna().all()
+    assert rows.loc["auroc", "worst_tenth"].notna().all()
+
+
 def test_the_final_runs_of_a_comparison_are_scored(tmp_path):
     entries = [Entry("final", name, {}, 0, name, "done") for name in ("fedavg", "local")]
     entries.append(Entry("candidate", "local", {"train.lr": 1}, 0, "nowhere", "done"))

@@ -91,6 +91,40 @@ def test_a_task_is_judged_by_any_of_them():
     }  # fmt: skip
 
 
+def share_missed(scores, labels):
+    return float((scores.argmax(1) != labels).mean())
+
+
+share_missed.higher_is_better = False
+
+
+def odd_direction(scores, labels):
+    return 0.0
+
+
+odd_direction.higher_is_better = "no"
+
+
+def test_a_function_says_which_values_are_better():
+    missed = load("classification", {"metric": f"{__name__}:share_missed"}).primary
+    assert not missed.higher
+    assert missed.gain(0.1, 0.2) == pytest.approx(0.1)
+    for place in ({"metrics": [f"{__name__}:odd_direction"]}, {"metric": f"{__name__}:odd_direction"}):
+        with pytest.raises(ConfigError, match="higher_is_better = 'no': must be True or False"):
+            load("classification", place)
+
+
+def test_nothing_is_chosen_by_a_function_that_does_not_say_which_values_are_better():
+    own = f"{__name__}:always_three"
+    for evaluate in ({"metric": own}, {"metric": own, "metrics": [own]}):
+        with pytest.raises(
+            ConfigError, match=r"does not say whether higher is better; .*always_three.higher_is_better = False"
+        ):
+            load("classification", evaluate)
+    (found,) = load("classification", {"metrics": [own]}).further
+    assert not found.directed
+
+
 @pytest.mark.parametrize(
     ("task", "name", "text"),
     [
