@@ -31,10 +31,26 @@ def check_privacy(config: Config, method: Method) -> None:
             if value not in (0, "client"):
                 raise ConfigError(f"privacy.{key} = {value}: without effect without privacy.clip; set it, say to 1.0")
         return
+    _refuse_what_is_sent_openly(config, method)
     if asked.level == "sample":
         check_sample_privacy(config, method)
     else:
         check_client_privacy(config, method)
+
+
+def _refuse_what_is_sent_openly(config: Config, method: Method) -> None:
+    """Raises ConfigError for methods that give away data, or what is made of them, at either level."""
+    name, clip = config.method.name, f"privacy.clip = {config.privacy.clip:g}"
+    if method.trainers(method.options) == "pooled":
+        raise ConfigError(
+            f"{clip}: {name} trains on the pooled data of all clients, which is not made private; leave it out, or "
+            "compare other methods"
+        )
+    if method.also_sends:
+        raise ConfigError(
+            f"{clip}: clients of {name} also send {method.also_sends}, which has no noise; leave it out, or compare "
+            "other methods"
+        )
 
 
 def privacy_budget(asked: PrivacyConfig, method: Method) -> PrivacyBudget | None:

@@ -25,12 +25,8 @@ MOST_TRACED = 100
 def check_sample_privacy(config: Config, method: Method) -> None:
     """Raises ConfigError for methods, models and settings whose steps would not be private."""
     train, name = config.train, config.method.name
-    if method.also_sends:
-        refuse_method(name, f"also sends {method.also_sends}")
     if method.makes_steps(method.options):
         refuse_method(name, "makes gradient steps of its own")
-    if method.trainers(method.options) == "pooled":
-        refuse_method(name, "trains on the pooled data")
     if method.context.layout.has_batchnorm:
         raise ConfigError(
             "privacy.level = sample: the model has BatchNorm layers, under which a sample's gradient depends on the "

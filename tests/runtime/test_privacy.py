@@ -22,3 +22,17 @@ def test_the_level_chooses_the_budget_which_needs_noise(level, kind, tmp_path):
 def test_nothing_is_private_without_clipping(key, value):
     with pytest.raises(ConfigError, match=f"privacy.{key} = {value}: without effect without privacy.clip; set it"):
         check_run(resolve(small("fedavg", privacy={key: value})))
+
+
+@pytest.mark.parametrize("level", ["client", "sample"])
+@pytest.mark.parametrize(
+    ("method", "line"),
+    [
+        ("centralized", "centralized trains on the pooled data of all clients, which is not made private"),
+        ("scaffold", "clients of scaffold also send the change of their control variate, which has no noise"),
+    ],
+)
+def test_what_is_sent_openly_is_refused_at_both_levels(method, line, level):
+    keys = {"level": level, "clip": 1.0, "noise": 1.0}
+    with pytest.raises(ConfigError, match=f"privacy.clip = 1: {line}; leave it out, or compare other methods"):
+        check_run(resolve(small(method, privacy=keys)))

@@ -12,9 +12,9 @@ from tests.runtime.rounds import driver, play, small
 
 PRIVATE = {"level": "sample", "clip": 1.0, "noise": 1.0}
 OTHER_LOSSES = {
-    "centralized", "fedala", "fedcp", "feddbe", "feddpa", "fedkd", "fedphp", "fedrod", "floco", "fml", "gpfl", "moon",
+    "fedala", "fedcp", "feddbe", "feddpa", "fedkd", "fedphp", "fedrod", "floco", "fml", "gpfl", "moon",
 }  # fmt: skip
-"""Methods with the common steps whose clients also learn otherwise, or on the data of others."""
+"""Methods with the common steps whose clients also learn otherwise."""
 
 
 def exact(noise: float, rate: float, steps: int, delta: float) -> float:
@@ -77,12 +77,19 @@ def test_same_bits_stopped_and_resumed(tmp_path):
 
 def refused(method: str) -> bool:
     kind = load(method)
-    return bool(kind.also_sends or kind.makes_steps(kind.Options()) or method in OTHER_LOSSES)
+    return bool(sends_openly(method) or kind.makes_steps(kind.Options()) or method in OTHER_LOSSES)
+
+
+def sends_openly(method: str) -> bool:
+    kind = load(method)
+    return bool(kind.also_sends) or kind.trainers(kind.Options()) == "pooled"
 
 
 @pytest.mark.parametrize("method", sorted(filter(refused, names())))
 def test_methods_whose_steps_are_not_the_common_ones_are_refused_by_name(method):
     line = f"privacy.level = sample: ({method}|{load(method).__name__}) .*set privacy.level = client"
+    if sends_openly(method):  # refused at the level of clients, too
+        line = f"privacy.clip = 1: .*{method} .*; leave it out, or compare other methods"
     with pytest.raises(ConfigError, match=line) as no:
         check_run(resolve(small(method, privacy=PRIVATE)))
     assert "\n" not in str(no.value)

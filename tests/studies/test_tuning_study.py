@@ -65,7 +65,7 @@ def test_a_baseline_that_cannot_run_is_left_out_and_the_user_told_once(tmp_path,
         assert made.metric.name == "accuracy"
         assert [method.label for method in made.compared] == ["fedavg", "fedavg-ft", "local"]
     (line,) = [line for line in caplog.messages if "left out" in line]
-    assert line.startswith("the baseline centralized is left out: privacy.level = sample: centralized trains on")
+    assert line.startswith("the baseline centralized is left out: privacy.clip = 1: centralized trains on")
 
 
 def test_a_baseline_that_was_asked_for_is_refused(tmp_path):
