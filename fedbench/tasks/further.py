@@ -33,9 +33,9 @@ class FurtherMetric:
     directed: bool = True
 
     def value(self, scores: "Array", labels: "Array") -> float:
-        """Raises RunError if the function fails or returns no number."""
+        """The function gets copies, for it may write into them. Raises RunError if it fails or returns no number."""
         try:
-            found = self.function(scores, labels)
+            found = self.function(scores.copy(), labels.copy())
         except Exception as error:
             said = RunError.of(error)
             raise RunError(f"metric {self.metric.name} fails: {said.text}", said.place, said.trace) from error

@@ -91,6 +91,19 @@ def test_a_task_is_judged_by_any_of_them():
     }  # fmt: skip
 
 
+def clears_its_arguments(scores, labels):
+    scores[:] = 0
+    labels += 1
+    return 0.0
+
+
+def test_a_function_that_writes_into_its_arguments_changes_no_other_metric():
+    outputs, targets = torch.from_numpy(SCORES.copy()), torch.from_numpy(LABELS.copy())
+    task = load("classification", {"metrics": [f"{__name__}:clears_its_arguments", "balanced_accuracy"]})
+    found = mean_of(task.score_all([(outputs, targets)], torch.float32), "balanced_accuracy")
+    assert found == pytest.approx(balanced_accuracy(SCORES, LABELS))
+
+
 def share_missed(scores, labels):
     return float((scores.argmax(1) != labels).mean())
 
