@@ -7,6 +7,7 @@ from typing import Annotated, Any, TypeVar, get_args
 
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     ValidationError,
@@ -15,7 +16,7 @@ from pydantic import (
     field_validator,
     model_validator,
 )
-from pydantic_core import PydanticCustomError
+from pydantic_core import PydanticCustomError, PydanticSerializationError, to_jsonable_python
 
 from fedbench.config.words import refuse_values
 from fedbench.errors import ConfigError, nearest
@@ -85,6 +86,25 @@ class Section(BaseModel):
         return value
 
 
+def plain(value: Any) -> Any:
+    """The value with Python's numbers and lists in place of those of NumPy, also inside lists, tuples and dicts."""
+    if hasattr(value, "tolist") and not isinstance(value, type):
+        return value.tolist()
+    if isinstance(value, dict):
+        return {key: plain(own) for key, own in value.items()}
+    return type(value)(map(plain, value)) if type(value) in (list, tuple) else value
+
+
+def _option(value: Any) -> Any:
+    """The plain value of an additional key. Raises ValueError for one that cannot be written into a file."""
+    found = plain(value)
+    try:
+        to_jsonable_python(found)
+    except PydanticSerializationError:
+        raise ValueError("must be a number, a text, true, false or none, or a list or mapping of these") from None
+    return found
+
+
 def make_section(kind: type[M], values: Mapping[str, Any], prefix: str) -> M:
     """The section with these values. Raises ConfigError, which names keys with `prefix` before them."""
     try:
@@ -100,6 +120,7 @@ class OpenSection(Section):
     """
 
     model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, Annotated[Any, BeforeValidator(_option)]]
     name: str
 
     @model_validator(mode="before")

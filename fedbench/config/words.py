@@ -103,6 +103,7 @@ def _walk(root: type[BaseModel], loc: list[str]) -> tuple[type[BaseModel], Field
     section, field, path = root, None, []
     for part in loc:
         if part not in section.model_fields:
+            path += [part] if section.model_config.get("extra") == "allow" else []
             break
         path.append(part)
         if (inner := section_of(section.model_fields[part])) is None:

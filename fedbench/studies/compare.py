@@ -9,7 +9,7 @@ from typing import Any
 from fedbench import tune_space
 from fedbench.config import Config, MethodConfig
 from fedbench.config.keys import flat, nest
-from fedbench.config.section import OpenSection, Section
+from fedbench.config.section import OpenSection, Section, plain
 from fedbench.config.words import keys_called
 from fedbench.errors import ConfigError
 from fedbench.jobs import run_folder
@@ -258,7 +258,7 @@ def checked_settings(over: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
             )
         if isinstance(values, str | Mapping) or not isinstance(values, Iterable):
             raise ConfigError(f"over: {key} = {values!r:.80}: {OVER_EXPECTED}")
-        found[key] = own = [_by_name(key, value) for value in tune_space.as_list(values)]
+        found[key] = own = [plain(_by_name(key, value)) for value in tune_space.as_list(values)]
         if len(set(map(text_of, own))) < max(2, len(own)):
             raise ConfigError(f"over: {key} = {own}: must be two or more different values; give each once")
     return found

@@ -12,6 +12,7 @@ import numpy as np
 from fedbench import methods, tune_space
 from fedbench.config import Config
 from fedbench.config.files import parse_value
+from fedbench.config.section import plain
 from fedbench.config.words import keys_called
 from fedbench.errors import ConfigError, as_config_error, nearest
 from fedbench.installation import require
@@ -44,7 +45,7 @@ class Space:
     lent: str = ""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "axes", {key: tune_space.as_list(values) for key, values in self.axes.items()})
+        object.__setattr__(self, "axes", {key: plain(tune_space.as_list(values)) for key, values in self.axes.items()})
 
     @classmethod
     def of(cls, method: str) -> "Space":

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from pydantic import Field, ValidationError
 
@@ -77,3 +78,18 @@ class Open(OpenSection):
 def test_an_open_section_stands_for_its_name_and_keeps_further_keys():
     assert Open.model_validate("iid").name == "iid"
     assert Open(name="iid", known=1, more=2).options == {"more": 2}
+
+
+def test_further_keys_have_pythons_numbers_and_lists_in_place_of_those_of_numpy():
+    made = Open(name="x", width=np.int64(3), flag=np.True_, sizes=(np.int64(1), [np.float32(0.5)]), rates=np.ones(2))
+    made.later = {"rate": np.float64(0.1)}
+    assert made.options == {"width": 3, "flag": True, "sizes": (1, [0.5]), "rates": [1, 1], "later": {"rate": 0.1}}
+    assert {type(made.width), type(made.flag), type(made.later["rate"])} == {int, bool, float}
+
+
+def test_further_keys_that_no_file_can_hold_are_refused():
+    said = "width = an object of type object: must be a number, a text, true, false or none, or a list or mapping"
+    with pytest.raises(ConfigError, match=rf"^section\.{said}"):
+        make_section(Open, {"name": "x", "width": object()}, "section.")
+    with pytest.raises(ConfigError, match=f"^{said}"):
+        Open(name="x").width = object()

@@ -336,6 +336,7 @@ class Net(LightningModule):
 
 
 def test_values_of_settings_may_be_objects():
+    sizes = [{"name": "mlp", "hidden": size} for size in np.array([3, 4])]
     found = checked_settings(
         {"model": ["mlp", Net, {"name": Net, "width": 3}], "data.name": ["digits", ([[1.0]], [0])]}
     )
@@ -343,6 +344,9 @@ def test_values_of_settings_may_be_objects():
     assert found["data.name"][1].startswith("memory:arrays@")
     assert checked_settings({"rounds": np.array([1, 2])}) == {"rounds": [1, 2]}
     assert type(checked_settings({"rounds": np.array([1, 2])})["rounds"][0]) is int
+    (shuffled, _), widths = checked_settings({"train.shuffle": [np.True_, np.False_], "model": sizes}).values()
+    assert shuffled is True
+    assert [type(model["hidden"]) for model in widths] == [int, int]
 
 
 @pytest.mark.parametrize("over", ["partition.alpha", ["partition.alpha"], {3: [1]}, {"rounds": 3}, {"rounds": "1,2"}])

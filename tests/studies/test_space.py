@@ -86,6 +86,12 @@ def test_what_tune_can_list_is_a_list():
     assert Space(axes).axes == {"train.lr": [0.1, 0.2], "train.epochs": [1, 5]}
 
 
+def test_values_are_pythons_numbers_in_place_of_those_of_numpy():
+    axes = Space({"train.lr": [np.float64(0.1), np.float32(0.5)], "train.shuffle": [np.True_], "b": np.arange(2)}).axes
+    assert axes == {"train.lr": [0.1, 0.5], "train.shuffle": [True], "b": [0, 1]}
+    assert {type(value) for values in axes.values() for value in values} == {float, bool, int}
+
+
 def test_the_first_of_more_draws_are_the_same_ones():
     space = Space({"train.lr": tune.loguniform(1e-3, 1.0), "train.epochs": tune.randint(1, 6), **AXES})
     found = space.draws(8)
