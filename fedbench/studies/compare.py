@@ -4,6 +4,7 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 from fedbench import tune_space
@@ -33,6 +34,7 @@ from fedbench.studies.space import Space, distribution_text
 from fedbench.studies.study_result import StudyResult
 from fedbench.studies.tuning import Tuning, require_validation
 from fedbench.studies.tuning_study import TuningStudy
+from fedbench.user_code import name_of
 from fedbench.user_code.files import hash_of
 
 SETTING_SECTIONS = (
@@ -40,6 +42,8 @@ SETTING_SECTIONS = (
     *("dropout", "stragglers", "attack", "compression", "privacy", "aggregator"),
 )
 """Sections and keys that may vary between settings, besides the options of methods."""
+NAMED = ("data", "partition", "model", "aggregator")
+"""Sections whose `name` may be an object in Python."""
 OPTION = "method."
 OVER_EXPECTED = 'a dict of lists of values is expected, for example {"partition.alpha": [0.1, 0.5]}'
 
@@ -76,8 +80,8 @@ def compare(
 
     methods: `NAME`, `NAME:key=value,...` for a variant, `package.module:Class` or the class itself; local, centralized
     and fedavg-ft are always included. over: values by key, `{"partition.alpha": [0.1, 0.5]}`: compare in every
-    combination; values of `data` and `model` may be objects. An option, `{"method.tau": [0.1, 0.5]}`, is that of the
-    one compared method that has it, or of all.
+    combination; values of `data`, `partition`, `model` and `aggregator` may be objects. An option,
+    `{"method.tau": [0.1, 0.5]}`, is that of the one compared method that has it, or of all.
     space: `paper` for the grids of the methods' papers, if they name one. tune: number of points tried of each method's
     space, 0 for its defaults, by default as many as the smallest space has. budget_steps: methods with more gradient
     steps get fewer points, so that points times steps are about equal. search, samples, scheduler, point, final_val: as
@@ -266,8 +270,8 @@ def checked_settings(over: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
 
 def _by_name(key: str, value: Any) -> Any:
     section = key.removesuffix(".name")
-    if section not in ("data", "model", "aggregator") or isinstance(value, str):
-        return value
+    if section not in NAMED or isinstance(value, str):
+        return name_of(value) if isinstance(value, type | FunctionType) else value
     try:
         own = getattr(Config(**{section: value}), section)
     except ConfigError as error:

@@ -335,6 +335,10 @@ class Net(LightningModule):
     """A module of one's own."""
 
 
+def half(vectors, weights, current):
+    return (vectors.mean(0) + current) / 2
+
+
 def test_values_of_settings_may_be_objects():
     sizes = [{"name": "mlp", "hidden": size} for size in np.array([3, 4])]
     found = checked_settings(
@@ -342,6 +346,10 @@ def test_values_of_settings_may_be_objects():
     )
     assert found["model"] == ["mlp", f"{__name__}:Net", {"name": f"{__name__}:Net", "width": 3}]
     assert found["data.name"][1].startswith("memory:arrays@")
+    found = checked_settings({"aggregator": [{"name": half}, "mean"], "aggregator.name": [half, "mean"]})
+    assert [*found.values()] == [[f"{__name__}:half", "mean"]] * 2
+    found = checked_settings({"partition": ["iid", Net], "data.task": ["classification", Net]})
+    assert [own[1] for own in found.values()] == [f"{__name__}:Net"] * 2
     assert checked_settings({"rounds": np.array([1, 2])}) == {"rounds": [1, 2]}
     assert type(checked_settings({"rounds": np.array([1, 2])})["rounds"][0]) is int
     (shuffled, _), widths = checked_settings({"train.shuffle": [np.True_, np.False_], "model": sizes}).values()
