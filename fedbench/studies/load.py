@@ -55,6 +55,8 @@ def load_model(folder: str | Path, client: int | str, seed: int | None = None, p
 
 def kept_learner(folder: Path, client: int | str, seed: int | None, point: str) -> tuple[ResolvedRun, Learner]:
     """A run with the model of a client, and its learner with the kept weights. Raises ConfigError if there are none."""
+    if client != GLOBAL and not str(client).isdecimal():
+        raise ConfigError(f"client = {client!r}: must be the number of a client, such as 3, or '{GLOBAL}'")
     config = Config(**Records(folder).config())
     seed = config.seeds[0] if seed is None else seed
     kept = folder / MODELS_FOLDER / f"seed-{seed}"

@@ -1,7 +1,9 @@
 """Results and models are taken up again from their folders."""
 
+import re
 import shutil
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -47,6 +49,18 @@ def test_a_model_that_was_not_kept_is_said(kept, tmp_path):
             fedbench.load_model(kept.folder, client)
     with pytest.raises(ConfigError, match="no such folder"):
         fedbench.load(tmp_path / "nothing")
+
+
+@pytest.mark.parametrize("client", ["client-1", "", 1.7, 1.0, -1, True, None, [1]])
+def test_a_client_that_is_no_number_is_refused(kept, client):
+    said = re.escape(f"client = {client!r}: must be the number of a client, such as 3, or 'global'")
+    with pytest.raises(ConfigError, match=said):
+        fedbench.load_model(kept.folder, client)
+
+
+def test_a_client_may_be_a_number_of_numpy_or_its_text(kept):
+    one, other = (fedbench.load_model(kept.folder, client).state_dict() for client in (np.int64(3), "3"))
+    assert all(map(torch.equal, one.values(), other.values()))
 
 
 def test_a_model_of_an_earlier_version_is_loaded(kept, tmp_path):
