@@ -1,12 +1,15 @@
 """Scores kept predictions by any metric, without training."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import nan
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import torch
 
+from fedbench.config.schema import EvaluateConfig
+from fedbench.config.section import make_section
 from fedbench.errors import ConfigError
 from fedbench.results.matrix import is_matrix
 from fedbench.results.plan import Plan
@@ -20,20 +23,21 @@ POOLED = -1
 """Number of the client that has the test samples of all clients."""
 
 
-def rescore(folder: str | Path, metrics: Sequence[str]) -> pd.DataFrame:
+def rescore(folder: str | Path, metrics: Sequence[str | Callable[..., Any]] | str | Callable[..., Any]) -> pd.DataFrame:
     """Metrics of the predictions that a run, or the final runs of a study, kept with `save_predictions`.
 
-    metrics: of the task, or package.module:function. Columns: method, seed, point, client (-1: the test samples of all
-    clients together), metric, value (NaN if unknown), n (samples). Raises ConfigError if there are no predictions.
+    metrics: of the task, package.module:function, or functions; a single one needs no list. Columns: method, seed,
+    point, client (-1: the test samples of all clients together), metric, value (NaN if unknown), n (samples). Raises
+    ConfigError if there are no predictions.
     """
-    folder = Path(folder)
+    folder, names = Path(folder), make_section(EvaluateConfig, {"metrics": metrics}, "evaluate.").metrics
     scored = []
     for method, run in _runs(folder):
-        task = Records(run).task().with_metrics(metrics)
+        task = Records(run).task().with_metrics(names)
         for (seed, point), found in read_predictions(run).items():
             parts = {POOLED: found} | {client: found.of(client) for client in dict.fromkeys(found.clients.tolist())}
             scored += [((method, seed, point, client), _score(task, own), len(own)) for client, own in parts.items()]
-    rows = [(*place, name, mean_of(score, name), count) for name in metrics for place, score, count in scored]
+    rows = [(*place, name, mean_of(score, name), count) for name in names for place, score, count in scored]
     return pd.DataFrame(rows, columns=COLUMNS)
 
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.metrics import roc_auc_score
 
@@ -12,6 +13,7 @@ from fedbench.results.predictions import read_predictions
 from fedbench.studies.rescore import POOLED, rescore, summary
 from fedbench.studies.run import run
 from tests.runtime.rounds import small
+from tests.studies.other_tasks import half_score
 
 OWN = "tests.studies.other_tasks:half_score"
 
@@ -36,6 +38,16 @@ def test_values_are_those_of_the_run(kept):
         both = own.merge(recorded, on=["seed", "point", "client"])
         assert len(both) == 2 * 2 * 10
         np.testing.assert_allclose(both["value"], both[f"test_{name}"], rtol=1e-6)
+
+
+def test_a_single_metric_needs_no_list_and_may_be_a_function(kept):
+    whole = rescore(kept, ["top5", OWN])
+    for metrics in (f"top5,{OWN}", ("top5", half_score)):
+        pd.testing.assert_frame_equal(rescore(kept, metrics), whole)
+    for metric in (OWN, half_score):
+        assert list(rescore(kept, metric)["metric"].unique()) == [OWN]
+    with pytest.raises(ConfigError, match=r"evaluate.metrics = 3: must be a list of text"):
+        rescore(kept, 3)
 
 
 def test_all_samples_together_are_scored_at_once(kept):
