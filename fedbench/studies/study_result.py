@@ -68,7 +68,7 @@ class StudyResult:
         self,
         name: str | None = None,
         backend: Literal["matplotlib"] = ...,
-        methods: Sequence[str] = (),
+        methods: Sequence[str] | str = (),
         names: Mapping[str, str] = NONE,
         width: float | None = None,
     ) -> "MatplotlibFigure": ...
@@ -77,7 +77,7 @@ class StudyResult:
         self,
         name: str | None = None,
         backend: str = "plotly",
-        methods: Sequence[str] = (),
+        methods: Sequence[str] | str = (),
         names: Mapping[str, str] = NONE,
         width: float | None = None,
     ) -> "Figure | MatplotlibFigure":
@@ -92,7 +92,8 @@ class StudyResult:
         if backend not in ("plotly", "matplotlib"):
             raise ConfigError(f"backend = {backend}: must be plotly or matplotlib")
         if backend == "matplotlib":
-            return figure_of_matplotlib(self.folder, name, methods, names, width)[1]
+            shown = [methods] if isinstance(methods, str) else methods
+            return figure_of_matplotlib(self.folder, name, shown, names, width)[1]
         if name is None or methods or names or width:
             raise ConfigError("backend = plotly: needs a name, and methods, names and width need backend = matplotlib")
         return figure_of(self.folder, name)
@@ -101,7 +102,7 @@ class StudyResult:
         self,
         what: str = "scores",
         format: str | None = None,
-        methods: Sequence[str] = (),
+        methods: Sequence[str] | str = (),
         names: Mapping[str, str] = NONE,
         reference: str | None = None,
     ) -> str:
@@ -116,7 +117,7 @@ class StudyResult:
 
         if what not in WHATS:
             raise ConfigError(f"table = {what}: must be one of {', '.join(WHATS)}")
-        legal = WHATS[what]
+        legal, methods = WHATS[what], [methods] if isinstance(methods, str) else methods
         if format is not None and format not in legal:
             raise ConfigError(f"format = {format}: {what} is written as {', '.join(legal)}")
         if what in ("scores", "hyperparameters", "ablation"):
@@ -144,7 +145,7 @@ class StudyResult:
         self,
         file: str | Path,
         what: str | None = None,
-        methods: Sequence[str] = (),
+        methods: Sequence[str] | str = (),
         names: Mapping[str, str] = NONE,
         **more: Any,
     ) -> Path:

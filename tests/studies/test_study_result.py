@@ -33,6 +33,9 @@ def test_what_a_paper_needs_is_saved_in_the_format_of_the_file(make_run, tmp_pat
         assert file == tmp_path / name
         assert file.read_bytes().startswith(begin.encode())
     assert (tmp_path / "scores.tex").read_text() == result.typeset(names={"fedcac": "Ours"})
+    assert result.typeset(methods="fedcac") == result.typeset(methods=["fedcac"])
+    shown = [result.figure(backend="matplotlib", methods=own) for own in ("fedcac", ["fedcac"])]
+    assert len({len(figure.axes[0].lines) for figure in shown}) == 1
     with pytest.raises(ConfigError, match=r"the end of its name: must be one of pdf, svg, png, tex, md, txt, csv, bib"):
         result.save("a.doc")
     assert set(ENDINGS.values()) == {"latex", "markdown", "csv", "bibtex"}
