@@ -85,7 +85,9 @@ def final(study: Study) -> ScoreTable:
 
 
 def final_table_text(table: pd.DataFrame, metric: Metric) -> str:
-    """The final table as ASCII text, in its own order."""
+    """The final table as ASCII text, in its own order; of no scores, why there are none."""
+    if table.empty:
+        return f"no scores: in no round is the mean of test {metric.label} over clients a finite number"
     heads, lines = _lines(table, metric)
     shown = [head for head in IN_TEXT if head in heads]
     rows = []
