@@ -320,8 +320,12 @@ class EvaluateConfig(Section):
     def _names_of_functions(cls, value: Any) -> Any:
         """In Python a metric may be the function itself."""
         if isinstance(value, list | tuple):
-            return [name_of(item) if isinstance(item, type | FunctionType) else item for item in value]
-        return name_of(value) if isinstance(value, type | FunctionType) else value
+            return [cls._names_of_functions(item) for item in value]
+        if isinstance(value, type | FunctionType):
+            return name_of(value)
+        if callable(value):
+            raise ValueError("must be a name, a function or a class; write a function that calls this object")
+        return value
 
 
 class Config(Section):

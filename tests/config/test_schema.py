@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 
@@ -177,6 +178,8 @@ def test_classes_and_functions_stand_for_their_names():
     evaluate = Config(evaluate={"metric": load_yaml, "metrics": [load_yaml]}).evaluate
     assert [evaluate.metric] == evaluate.metrics == ["fedbench.config.files:load_yaml"]
     assert Config(evaluate={"metrics": load_yaml}).evaluate.metrics == ["fedbench.config.files:load_yaml"]
+    for own in ({"metric": partial(rule, 1)}, {"metrics": [partial(rule, 1)]}):
+        assert "must be a name, a function or a class; write a function that calls this object" in message(evaluate=own)
 
 
 def test_what_only_this_process_knows_goes_where_the_configuration_goes(monkeypatch):
