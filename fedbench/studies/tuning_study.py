@@ -220,9 +220,9 @@ class TuningStudy:
         return (-1 if self.metric.higher else 1) * (point.scores["val"] or 0)
 
     def choose(self) -> None:
-        """Choose the best point of every method, the first of equals. Raises ConfigError if the subject has none.
+        """Choose the best point of every method, the first of equals, by their means over the tuning seeds.
 
-        Points are compared by their means over the tuning seeds.
+        Raises ConfigError if the subject has none, or if no method has one although all trials are done.
         """
         chosen = self.plan.choices
         for method in self.compared:
@@ -235,7 +235,16 @@ class TuningStudy:
             for c in self.chosen_methods
             if c.tuned
         }
-        if self.plan.subject is not None and self.plan.subject not in chosen:
+        subject = self.plan.subject
+        if chosen and subject in (None, *chosen):
+            return
+        tried = [e for e in self.plan.entries if e.role == "candidate" and subject in (None, e.label)]
+        if tried and all(entry.status == "done" for entry in tried):
+            raise ConfigError(
+                f"{self.metric.label} on validation has no finite mean over clients in any trial, so that no point can "
+                "be chosen"
+            )
+        if subject is not None:
             failed = next((o.error for o in (job.outcome() for job in self.jobs) if o.error), "no trial finished")
             raise ConfigError(f"no trial finished; the first error: {failed}")
 

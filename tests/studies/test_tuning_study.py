@@ -111,6 +111,13 @@ def test_where_no_point_finished_nothing_is_chosen(tmp_path):
     assert made.plan.choices == {}
 
 
+def test_where_the_metric_is_nowhere_finite_that_is_said(tmp_path):
+    made = study(tmp_path, {0.01: [None, None], 0.1: [None, None]})
+    made.plan.entries = [replace(entry, status="done") for entry in made.plan.entries]
+    with pytest.raises(ConfigError, match="accuracy on validation has no finite mean over clients in any trial"):
+        made.choose()
+
+
 def test_a_choice_at_an_end_of_the_space_is_noted_however_few_points_were_tried(tmp_path):
     made = study(tmp_path, {0.1: [0.1, 0.1], 1.0: [0.4, 0.4]})
     space = Space({"train.lr": [0.01, 0.03, 0.1, 1.0]})
