@@ -127,6 +127,7 @@ class Engine:
     @contextmanager
     def prepare(self, fit: Fit) -> Iterator[BatchPlan]:
         """Prepares the module for a fit (weights, modes, random streams); yields the places of all batches."""
+        self.flat.forget()
         self.flat.load(fit.start)
         with self.flat.trainable(None if fit.move is None else fit.move.mask), self.in_train_mode(fit):
             plan = self.plan(fit)

@@ -39,6 +39,7 @@ class Evaluator:
     @contextmanager
     def evaluating(self, weights: Weights, *key: int | str) -> Iterator[None]:
         """The module in evaluation mode with these weights and its own torch stream."""
+        self.flat.forget()
         self.flat.load(weights)
         modes = [(m, m.training) for m in self.flat.module.modules() if m.training]
         self.flat.module.eval()

@@ -94,6 +94,17 @@ class Learner:
         """A fit whose steps the caller takes, batch by batch."""
         return self.engine.training(fit)
 
+    def remarks(self) -> list[str]:
+        """What is to be said of the model after it ran."""
+        if not (names := self.flat.forgotten):
+            return []
+        changed = ", ".join(f"self.{name}" for name in sorted(names))
+        return [
+            f"model {type(self.module).__name__}: its code changes {changed}, which stays with no client: every fit "
+            "and evaluation begins with the value of the constructor; what a client's model needs later belongs in a "
+            "buffer (self.register_buffer)"
+        ]
+
     def steps_of(self, samples: int) -> int:
         """Gradient steps of one ordinary fit on `samples` samples."""
         return AMOUNT.steps_on(samples, self.train)

@@ -16,6 +16,7 @@ from torch.func import vmap
 from fedbench.engine.fit import Loss
 from fedbench.errors import ConfigError, first_line
 from fedbench.module import seeds
+from fedbench.module.attributes import Attributes
 from fedbench.module.copies import named_tensors
 from fedbench.module.hooks import takes_index
 from fedbench.module.inputs import batch_for
@@ -162,13 +163,13 @@ def check_step(step: RowStep, example: Sequence[Tensors], stacked: bool) -> None
     except Exception as error:
         raise UnsupportedFitError(f"the module cannot be copied ({type(error).__name__}: {error})") from error
     trial = RowStep(twin, step.loss, step.names, step.needs, step.constants, step.autocast, randomness="different")
-    before = _attributes(twin)
+    attributes = Attributes(twin)
     with seeds.preserved_streams(), trial.active():
         drawn = _random_states()
         losses = [_try(trial, example, stacked) for _ in range(2)]
         if _random_states() != drawn:
             raise UnsupportedFitError("it draws random numbers")
-    if _attributes(twin) != before:
+    if attributes.changed():
         raise UnsupportedFitError("it changes attributes of the module that are no buffers")
     if not torch.equal(losses[0].nan_to_num(), losses[1].nan_to_num()):
         raise UnsupportedFitError("it does something else in every step")
@@ -185,23 +186,6 @@ def _try(step: RowStep, example: Sequence[Tensors], stacked: bool) -> Tensor:
         raise
     except (Exception, SystemExit) as error:
         raise UnsupportedFitError(f"{type(error).__name__}: {first_line(error)}") from error
-
-
-def _attributes(module: nn.Module) -> list[tuple[Any, ...]]:
-    """A snapshot of the attributes of a module and its submodules, except buffers and parameters.
-
-    The value of numbers and strings, the length of containers, the identity and number of writes of tensors.
-    """
-    found: list[tuple[Any, ...]] = []
-    for name, own in module.named_modules():
-        for key, value in vars(own).items():
-            if isinstance(value, Tensor):
-                found.append((name, key, id(value), value._version))
-            elif isinstance(value, list | dict | set):
-                found.append((name, key, len(value)))
-            elif isinstance(value, bool | int | float | str | None):
-                found.append((name, key, value))
-    return found
 
 
 def _random_states() -> tuple[Any, ...]:

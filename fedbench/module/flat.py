@@ -13,6 +13,7 @@ from torch.nn.parameter import is_lazy
 from fedbench.errors import ConfigError
 from fedbench.models.compiled import unwrap, unwrapped_name
 from fedbench.module import seeds
+from fedbench.module.attributes import Attributes
 from fedbench.module.copies import copies_in, is_under, named_tensors
 from fedbench.module.layout import Layout, Slot
 from fedbench.module.masks import holds_one
@@ -60,6 +61,9 @@ class FlatModule:
         self._frozen = [(n, p, p.detach().clone()) for n, p in frozen if not any(is_under(n, c) for c in self.copies)]
         self.bind()
         self._initial = self.weights()
+        self._attributes = Attributes(module)
+        self.forgotten: dict[str, None] = {}
+        """The dotted names of attributes that `forget` has restored."""
 
     @property
     def head(self) -> nn.Module:
@@ -101,6 +105,10 @@ class FlatModule:
             for slot in slots:
                 self.buffer(slot).copy_(slot.view(values))
 
+    def forget(self) -> None:
+        """Makes all attributes that are no buffers as they were, so that nothing gets from one client to another."""
+        self.forgotten |= dict.fromkeys(self._attributes.restore())
+
     @contextmanager
     def pointing_to(self, vector: Tensor | None) -> Iterator[None]:
         """Temporarily makes the parameters views of another vector `[N]`; None: of `w`, as usual."""
@@ -130,11 +138,12 @@ class FlatModule:
 
     @contextmanager
     def preserve(self) -> Iterator[Weights]:
-        """The current numbers, which are restored at the end of the block, as are the random streams."""
-        weights = self.weights()
+        """The current numbers, which are restored at the end, as are attributes and the random streams."""
+        weights, attributes = self.weights(), Attributes(self.module)
         with seeds.preserved_streams():
             yield weights
         self.load(weights)
+        attributes.restore()
 
     @contextmanager
     def trainable(self, mask: Tensor | None) -> Iterator[None]:

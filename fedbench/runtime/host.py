@@ -165,6 +165,7 @@ class Host:
         busy, cpu = time.perf_counter() - begun, time.process_time() - cpu
         train, evaluate = (sum(getattr(r, f"{part}_seconds") for r in reports) for part in ("train", "eval"))
         remarks = [line for own in self.models if own.turns for line in own.turns.engine.remarks]
+        remarks += [line for own in self.models for line in own.learner.remarks()]
         uses_rounds = any(own.method.context.uses_rounds or own.learner.engine.uses_rounds for own in self.models)
         spent = (train, evaluate, busy, cpu, os.getpid(), resident_mb())
         return Reply(reports, *spent, remarks, self._total, uses_rounds, peak_mb(self.device))

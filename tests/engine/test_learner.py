@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 import torch
+import torchmetrics
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
@@ -309,3 +310,76 @@ def test_a_running_average_goes_from_fit_to_fit_as_in_plain_pytorch(learner, net
     trained.flat.load(start)
     assert torch.allclose(trained.module.slow.module[0].weight, torch.stack(seen).mean(0), atol=1e-6)
     assert int(trained.module.slow.n_averaged) == len(seen)
+
+
+@pytest.mark.parametrize("engine", ["loop", "trainer", "stack"])
+def test_what_a_module_counts_in_an_attribute_gets_to_no_other_client(learner, net, blobs, same, engine):
+    class Counts(net):
+        def __init__(self):
+            super().__init__()
+            self.seen, self.mean = 0, torch.zeros(())
+
+        def forward(self, x):
+            return super().forward(x) * (1 + self.mean)
+
+        def training_step(self, batch, batch_idx):
+            self.seen += 1
+            self.mean = 0.9 * self.mean + 0.1 * batch[0].mean()
+            return super().training_step(batch, batch_idx) * self.seen
+
+    def fit(trained, key):
+        return trained.fit(Fit(trained.initial(), blobs(18, key=(0, 1, key))))
+
+    first, other = learner(Counts, engine=engine), learner(Counts, engine=engine)
+    assert first.remarks() == []
+    weights = [fit(first, 0), fit(first, 1)]
+    assert same(fit(other, 1), weights[1])
+    assert same(fit(other, 0), weights[0])
+    assert first.evaluate(weights[0], blobs(9)) == learner(Counts).evaluate(weights[0], blobs(9))
+    (line,) = first.remarks()
+    assert line.startswith("model Counts: its code changes self.mean, self.seen, which stays with no client: ")
+
+
+@pytest.mark.parametrize("engine", ["loop", "trainer", "stack"])
+def test_an_evaluation_in_a_fit_leaves_attributes_as_they_are(learner, net, blobs, same, engine):
+    seen = []
+
+    class Counts(net):
+        count = 0
+
+        def training_step(self, batch, batch_idx):
+            self.count += 1
+            seen.append(self.count)
+            if self.count == evaluated_after:
+                with trained.preserve():
+                    trained.evaluate(trained.initial(), blobs(9))
+            return super().training_step(batch, batch_idx)
+
+    trained = learner(Counts, engine=engine)
+    for evaluated_after in (None, 2):  # noqa: B007 (the module reads it)
+        seen.clear()
+        trained.fit(Fit(trained.initial(), blobs(8)))
+        assert seen[-4:] == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("engine", ["loop", "trainer", "stack"])
+def test_a_module_that_counts_nothing_is_not_spoken_of(learner, conv_net, blobs, engine):
+    class Gathers(conv_net):
+        def __init__(self):
+            super().__init__()
+            self.outputs, self.accuracy = [], torchmetrics.MeanMetric()
+            self.save_hyperparameters()
+
+        def training_step(self, batch, batch_idx):
+            self.outputs.append(batch_idx)
+            self.accuracy(1.0)
+            self.log("accuracy", self.accuracy)
+            return super().training_step(batch, batch_idx)
+
+        def on_train_epoch_end(self):
+            self.outputs.clear()
+
+    trained = learner(Gathers, engine=engine)
+    weights = trained.fit(Fit(trained.initial(), data := blobs(18, (2, 6, 6))))
+    trained.evaluate(weights, data)
+    assert trained.remarks() == []

@@ -1,0 +1,113 @@
+"""Attributes of a module beside its parameters and buffers: they must carry nothing from client to client."""
+
+import pickle
+import random
+import sys
+from collections import deque
+from collections.abc import Iterator
+from copy import deepcopy
+from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+from lightning import LightningModule
+from torch import Tensor, nn
+from torchmetrics import Metric, MetricCollection
+
+from fedbench.import_string import MAIN
+from fedbench.user_code.files import is_own
+
+OF_LIGHTNING = frozenset(vars(LightningModule()))
+"""What PyTorch and Lightning keep in every module."""
+LITERALS = (bool, int, float, complex, str, bytes, type(None))
+GENERATORS = (np.random.Generator, np.random.RandomState, random.Random)
+
+
+class Attributes:
+    """The attributes of a module and its submodules as they are now, beside parameters, buffers and submodules.
+
+    Lists, dicts, sets and objects of the user's classes count by what is in them; objects of libraries by identity,
+    except random generators. Metrics are left out: `Hooks` resets them.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        own = [*module.modules(), *module.parameters(), *module.buffers()]
+        self._shared: dict[int, Any] = {id(value): value for value in own}  # never copied
+        for part in module.modules():
+            getattr(part, "hparams", None)  # Lightning makes them when they are first read
+        self._parts = [
+            (name, vars(part), {key: self._kept(value) for key, value in vars(part).items() if key not in OF_LIGHTNING})
+            for name, part in module.named_modules()
+            if not isinstance(part, Metric | MetricCollection)
+        ]
+
+    def changed(self) -> list[str]:
+        """The dotted names of attributes that are no longer as they were."""
+        return [f"{name}.{key}".lstrip(".") for name, key, *_ in self._changes()]
+
+    def restore(self) -> list[str]:
+        """Makes them as they were; returns the dotted names of those that had changed."""
+        names = []
+        for name, key, own, kept in list(self._changes()):
+            names.append(f"{name}.{key}".lstrip("."))
+            if key in kept:
+                own[key] = deepcopy(kept[key][1], dict(self._shared))
+                kept[key] = self._state(own[key]), kept[key][1]
+            else:
+                del own[key]
+        return names
+
+    def _changes(self) -> Iterator[tuple[str, str, dict[str, Any], dict[str, Any]]]:
+        for name, own, kept in self._parts:
+            for key, (state, copy) in kept.items():
+                if key not in own or (own[key] is not copy and self._state(own[key]) != state):
+                    yield name, key, own, kept
+            for key in own.keys() - kept.keys() - OF_LIGHTNING:
+                yield name, key, own, kept
+
+    def _kept(self, value: Any) -> tuple[Any, Any]:
+        """The state of a value, and a copy of it: the value itself if it never changes, or counts by identity."""
+        met: list[Any] = []
+        state = self._state(value, met)
+        self._shared |= {id(other): other for other in met}
+        try:
+            return state, deepcopy(value, dict(self._shared))
+        except Exception:  # it cannot be copied
+            return state, value
+
+    def _state(self, value: Any, met: list[Any] | None = None, around: tuple[int, ...] = ()) -> Any:
+        """What stays equal as long as a value does. met: gets what counts by identity; around: ids of what holds it."""
+        if type(value) in LITERALS:
+            return value
+        if id(value) in self._shared or id(value) in around:
+            return id(value)
+        if isinstance(value, Tensor):
+            return id(value), value._version
+        if isinstance(value, np.ndarray):
+            return value.shape, value.dtype, value.tobytes()
+        if isinstance(value, torch.Generator):
+            return value.get_state().numpy().tobytes()
+        if isinstance(value, GENERATORS):
+            return pickle.dumps(value)
+        inside = (*around, id(value))
+        if isinstance(value, dict):
+            return [self._state(part, met, inside) for pair in value.items() for part in pair]
+        if isinstance(value, list | tuple | deque):
+            return [self._state(part, met, inside) for part in value]
+        if isinstance(value, set | frozenset):
+            return {part if isinstance(part, LITERALS) else id(part) for part in value}
+        if hasattr(value, "__dict__") and _is_users(type(value)):  # type: ignore[arg-type]
+            return self._state(vars(value), met, inside)
+        if met is not None:
+            met.append(value)
+        return id(value)
+
+
+@cache
+def _is_users(kind: type) -> bool:
+    """Whether it is a class that the user wrote."""
+    file = getattr(sys.modules.get(kind.__module__), "__file__", None)
+    return kind is SimpleNamespace or kind.__module__ == MAIN or (file is not None and is_own(Path(file)))

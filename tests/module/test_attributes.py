@@ -1,0 +1,91 @@
+"""Attributes of modules that are neither parameters nor buffers."""
+
+import random
+from collections import Counter, defaultdict, deque
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from lightning import LightningModule
+from torch import nn
+from torchmetrics import MeanMetric
+
+from fedbench.module.attributes import Attributes
+
+
+class Own:
+    def __init__(self):
+        self.seen, self.parent = [0], self
+
+
+class Net(LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(3, 2), nn.Dropout(0.5))
+        self.layers, self.mean = [self.body[0], self.body[0].weight], MeanMetric()
+        self.register_buffer("center", torch.zeros(2))
+        self.count, self.rate, self.name, self.best, self.average = 0, 0.5, "a", None, torch.zeros(2)
+        self.outputs, self.past, self.by_class, self.known = [], deque([1]), {"a": [1]}, {1}
+        self.totals, self.counts, self.array = defaultdict(int), Counter(), np.zeros(2)
+        self.own, self.space, self.stream = Own(), SimpleNamespace(x=1), torch.Generator()
+        self.numpy, self.python = np.random.default_rng(0), random.Random(0)
+        self.loss, self.step = nn.functional.cross_entropy, lambda x: x
+
+
+CHANGES = {
+    "count": lambda net: setattr(net, "count", 1),
+    "rate": lambda net: setattr(net, "rate", 0.4),
+    "name": lambda net: setattr(net, "name", "b"),
+    "best": lambda net: setattr(net, "best", torch.ones(1)),
+    "average": lambda net: net.average.add_(1),
+    "outputs": lambda net: net.outputs.append(torch.ones(1)),
+    "past": lambda net: net.past.append(2),
+    "by_class": lambda net: net.by_class["a"].append(2),
+    "known": lambda net: net.known.add(2),
+    "totals": lambda net: net.totals[3],
+    "counts": lambda net: net.counts.update("a"),
+    "array": lambda net: net.array.fill(1),
+    "own": lambda net: net.own.seen.append(1),
+    "space": lambda net: setattr(net.space, "x", 2),
+    "stream": lambda net: torch.rand(1, generator=net.stream),
+    "numpy": lambda net: net.numpy.random(),
+    "python": lambda net: net.python.random(),
+    "body.1.p": lambda net: setattr(net.body[1], "p", 0.1),
+    "new": lambda net: setattr(net, "new", 1),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_what_a_step_leaves_in_an_attribute_is_undone(name):
+    net = Net()
+    attributes = Attributes(net)
+    for _ in range(2):
+        assert attributes.changed() == []
+        CHANGES[name](net)
+        assert attributes.changed() == attributes.restore() == [name]
+    fresh, key = Net(), name.rpartition(".")[2]
+    (owner, like) = (net.body[1], fresh.body[1]) if key == "p" else (net, fresh)
+    assert hasattr(owner, key) == hasattr(like, key)
+    if name not in ("new", "own", "stream", "numpy", "python"):
+        assert str(getattr(owner, key)) == str(getattr(like, key))
+    assert net.own.seen == [0]
+    assert net.numpy.random() == fresh.numpy.random()
+    assert net.python.random() == fresh.python.random()
+    assert torch.rand(1, generator=net.stream) == torch.rand(1, generator=fresh.stream)
+
+
+def test_parameters_buffers_modes_and_metrics_are_left_alone():
+    net = Net()
+    attributes = Attributes(net)
+    with torch.no_grad():
+        net.body[0].weight.add_(1)
+        net.center += 1
+    net.mean.update(3)
+    net.eval()
+    assert attributes.restore() == []
+    assert (net.center.tolist(), net.mean.compute(), net.training) == ([1, 1], 3, False)
+    net.layers.append(1)
+    assert attributes.restore() == ["layers"]
+    assert net.layers[0] is net.body[0]
+    assert net.layers[1] is net.body[0].weight
