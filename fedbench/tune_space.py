@@ -1,16 +1,18 @@
-"""A method's tuning space, SPACE and CONSTRAINT, and PAPER, its paper's grid: in tune_spaces/, or on its class.
+"""A method's tuning space, SPACE and CONSTRAINT, and PAPER, its paper's grid: on its class, or in tune_spaces/.
 
 A method without any is tuned over that of the nearest method that its class derives from.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
+from pkgutil import extend_path
 from typing import Any
 
 from fedbench import methods
 from fedbench.errors import ConfigError, as_config_error
 from fedbench.import_string import AT
 from fedbench.methods.base import Method
+from fedbench.methods.contract import SEARCHED
 
 EXPECTED = 'keys with lists of values or distributions are expected, for example {"train.lr": [0.01, 0.1]}'
 
@@ -47,19 +49,35 @@ def file_of(method: str) -> str:
 
 
 def module_of(method: str) -> Any:
-    """tune_spaces/<method>.py, if there is one, or else the class, if it has a SPACE of its own."""
-    name = f"tune_spaces.{file_of(method)}"
+    """The class, if it has a space of its own, or else tune_spaces/<method>.py, if there is one.
+
+    A file named like one of fedbench's methods is that method's, also where a user's class has the same name.
+    """
+    kind, file = methods.load(method), file_of(method)
+    if own := [name for name in SEARCHED if name in vars(kind)]:
+        if "SPACE" not in own:
+            raise ConfigError(f"{kind.__qualname__} has {own[0]} but no SPACE beside it: {EXPECTED}")
+        return kind
+    if ":" in method and file.replace("_", "-") in methods.names():
+        return None
+    name = f"tune_spaces.{file}"
     try:
         with as_config_error(f"{name} cannot be imported"):
+            _find_all_folders()
             module = import_module(name)
     except ConfigError as error:
         if getattr(error.__cause__, "name", None) not in (name, "tune_spaces"):
             raise
-        kind = methods.load(method)
-        return kind if "SPACE" in vars(kind) else None
+        return None
     if not hasattr(module, "SPACE"):
         raise ConfigError(f"{name.replace('.', '/')}.py has no SPACE: {EXPECTED}")
     return module
+
+
+def _find_all_folders() -> None:
+    """Has every folder tune_spaces on the path read, with or without an __init__.py, the working folder's first."""
+    package = import_module("tune_spaces")
+    package.__path__ = list(dict.fromkeys([*extend_path([], package.__name__), *package.__path__]))
 
 
 def checked_axes(module: Any, which: str = "SPACE") -> dict[str, Any]:

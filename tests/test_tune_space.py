@@ -46,6 +46,54 @@ def test_a_space_may_be_on_the_class():
     assert tune_space.find(f"{__name__}:Heir") == ("fedper", tune_space.module_of("fedper"))
 
 
+class FedProx(Spaced):
+    """A method of the user's with the name of one of fedbench's."""
+
+    SPACE: ClassVar = {"train.lr": [0.5]}
+
+
+class FedRep(FedPer):
+    """Another, without a space of its own."""
+
+
+def test_a_class_named_like_one_of_fedbenchs_methods_has_its_own_space():
+    assert Space.of(f"{__name__}:FedProx").axes == {"train.lr": [0.5]}
+    assert tune_space.find(f"{__name__}:FedRep") == ("fedper", tune_space.module_of("fedper"))
+
+
+class Bound(FedPer):
+    """A method with a constraint on a space that it does not have."""
+
+    def CONSTRAINT(cell):
+        return False
+
+
+def test_a_constraint_without_a_space_is_refused():
+    for find in (Space.of, lambda method: Space.given_for(method, {"train.lr": [0.1]})):
+        with pytest.raises(ConfigError, match="Bound has CONSTRAINT but no SPACE beside it: keys with lists"):
+            find(f"{__name__}:Bound")
+
+
+@pytest.mark.parametrize("package", [True, False])
+def test_a_folder_of_the_users_stands_beside_that_of_fedbench(monkeypatch, tmp_path, package):
+    (tmp_path / "tune_spaces").mkdir()
+    (tmp_path / "tune_spaces" / "derived.py").write_text('SPACE = {"train.lr": [0.25]}')
+    if package:
+        (tmp_path / "tune_spaces" / "__init__.py").touch()
+        monkeypatch.delitem(sys.modules, "tune_spaces")
+    else:
+        monkeypatch.setattr(tune_spaces, "__path__", tune_spaces.__path__)
+    monkeypatch.delitem(sys.modules, "tune_spaces.derived", raising=False)
+    monkeypatch.delitem(sys.modules, "tune_spaces.ditto", raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    try:
+        assert Space.of(NAME).axes == {"train.lr": [0.25]}
+        assert "method.lam" in Space.of("ditto").axes
+    finally:
+        sys.modules.pop("tune_spaces.derived", None)
+        sys.modules.pop("tune_spaces", None) if package else None
+
+
 @pytest.mark.parametrize("space", [5, {"train.lr": 3}, {1: [2]}, {"train.lr": "0.1"}])
 def test_a_space_that_is_none_is_refused(monkeypatch, space):
     monkeypatch.setattr(Spaced, "SPACE", space)

@@ -47,6 +47,8 @@ OTHER_HOOKS = {
     *("trainers", "makes_steps"),
 }
 TRAITS = {"after_fit": ("fit", "after_agg", "global"), "optimizer": ("run", "own", "plain")}
+SEARCHED = ("SPACE", "PAPER", "CONSTRAINT")
+"""What a search reads of a class (`tune_space`)."""
 TRAINERS = ("drawn", "all", "pooled")
 FORMER = {
     **{f"needs_{what}": f'needs = frozenset({{"{what}"}})' for what in ("head", "public", "classes")},
@@ -136,11 +138,11 @@ def _check_hook(kind: type[Method], name: str) -> None:
 
 
 def _check_names(kind: type[Method]) -> None:
-    """Raises ConfigError for a hook that is never called: misspelt, or of an extra pass that is not made."""
+    """Raises ConfigError for a name that nothing reads: misspelt, or a hook of an extra pass that is not made."""
     for part in kind.__mro__[: kind.__mro__.index(Method)]:
         if not issubclass(kind, ExtraPass) and (lost := {"question", "answer", "conclude"} & vars(part).keys()):
             raise _mistake(part, f"{kind.__name__}.{min(lost)} is never called: derive {kind.__name__} from ExtraPass")
-    known = [name for name in dir(ExtraPass) if not name.startswith("_")]
+    known = [*(name for name in dir(ExtraPass) if not name.startswith("_")), *SEARCHED]
     for part, name, meant in misspelt_names(kind, Method, known):
         code = vars(part)[name] if inspect.isroutine(vars(part)[name]) else part
         raise _mistake(code, f"{kind.__name__}.{name} has no effect: did you mean {meant}? (if not, name it _{name})")

@@ -72,11 +72,8 @@ class Space:
     @classmethod
     def given_for(cls, method: str, axes: Mapping[str, Any]) -> "Space":
         """The user's values, under the constraint of the method's space, if it has one."""
-        try:
-            constraint = cls.of(method).constraint
-        except ConfigError:
-            constraint = None
-        return cls(dict(axes), constraint)
+        found = tune_space.find(method)
+        return cls(dict(axes), getattr(found[1], "CONSTRAINT", None) if found else None)
 
     def with_own_names(self, method: str) -> "Space":
         """The space with the method's own names of options instead of symbols."""

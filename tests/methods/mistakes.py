@@ -1,7 +1,7 @@
 """Mistakes that authors of methods make: in every class the line that is to be named ends with `# NAME`."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -412,6 +412,10 @@ class MisspeltHook(Method):
 
 class MisspeltTrait(Method):  # MisspeltTrait
     optimiser = "own"
+
+
+class MisspeltSpace(Method):  # MisspeltSpace
+    SPACES: ClassVar = {"train.lr": [0.1]}
 
 
 class NoExtraPass(Method):  # NoExtraPass

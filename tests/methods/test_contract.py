@@ -77,6 +77,7 @@ EARLY = {
     "FormerHook": "FormerHook.resting is no longer used: write the hook idle_model(self, client)",
     "MisspeltHook": "MisspeltHook.agregate has no effect: did you mean aggregate? (if not, name it _agregate)",
     "MisspeltTrait": "MisspeltTrait.optimiser has no effect: did you mean optimizer? (if not, name it _optimiser)",
+    "MisspeltSpace": "MisspeltSpace.SPACES has no effect: did you mean SPACE? (if not, name it _SPACES)",
     "NoExtraPass": "NoExtraPass.answer is never called: derive NoExtraPass from ExtraPass",
     "NoMasks": "NoMasks.private must return Masks",
     "ForgetsSuper": "ForgetsSuper.__init__ must call super().__init__(options, context)",
