@@ -98,7 +98,7 @@ class Player:
 
 
 def words_of(given: str, command: str, scratch: Path) -> list[str]:
-    """The words of a command; its own flags come after those that all have. command: where only flags are given."""
+    """The words of a command; its own flags replace those that all have. command: where only flags are given."""
     first, *rest = shlex.split(given)
     if first.startswith("--") or first == "METHOD":
         first, rest = command, [first, *rest]
@@ -109,7 +109,9 @@ def words_of(given: str, command: str, scratch: Path) -> list[str]:
         method = rest.pop(rest.index("METHOD") + 1)
         rest.remove("METHOD")
     more = [] if "--scratch" in rest else ["--scratch", str(scratch)]
-    return [*COMMANDS[first].replace("METHOD", method).split(), *more, *rest]
+    own = {word.partition("=")[0] for word in rest if word.startswith("--")}
+    usual = re.findall(r"--\S+(?: (?!--)\S+)*", COMMANDS[first].replace("METHOD", method))
+    return [first, *(word for flag in usual if flag.split()[0] not in own for word in flag.split()), *more, *rest]
 
 
 def said(place: Path) -> list[str]:

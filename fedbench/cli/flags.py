@@ -79,17 +79,25 @@ SHORT |= {name: f"{name}.name" for name in sections() if f"{name}.name" in CONFI
 
 
 def read(argv: Sequence[str], flags: dict[str, Flag]) -> tuple[Namespace, KeyValues]:
-    """Reads the command's own flags and the configuration keys with their values. Raises ConfigError."""
+    """Reads the command's own flags and the configuration keys with their values. Raises ConfigError.
+
+    Only flags that collect several values may be given more than once.
+    """
     asked = Namespace(
         **{flag.attribute: [] if flag.many else None if flag.metavar else False for flag in flags.values()}
     )
     pairs: KeyValues = {}
+    written: dict[str, str] = {}
     for name, values in _tokens(argv):
+        text = " ".join([f"--{name}", *values])
         name = name if name in flags else next(iter(plural_of(name, flags)), name)
+        key = name if name in flags else _key(name, flags)
+        if key in written and not (key in flags and flags[key].many):
+            raise ConfigError(f"--{name} is given twice, as {written[key]} and as {text}: give it once")
+        written[key] = text
         if name in flags:
             _set_flag(asked, flags[name], values)
         else:
-            key = _key(name, flags)
             pairs[key] = _value(name, key, values)
     return asked, pairs
 

@@ -51,6 +51,26 @@ def test_one_of_several_may_be_written_in_the_singular(line):
     assert read(["--tune-seed", "7"], flags)[0].tune_seeds == ["7"]
 
 
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("--rounds 5 --rounds 6", "--rounds is given twice, as --rounds 5 and as --rounds 6: give it once"),
+        ("--seeds 0 1 --seed=2", "--seed is given twice, as --seeds 0 1 and as --seed 2: give it once"),
+        ("--hosts 0 --resources.hosts 1", "--resources.hosts is given twice, as --hosts 0 and as"),
+        ("--method fedper --method.name ditto", "--method.name is given twice, as --method fedper and as"),
+        ("--model.hidden 3 --model.hidden 4", "--model.hidden is given twice"),
+        ("--preset smoke --preset paper", "--preset is given twice, as --preset smoke and as --preset paper"),
+    ],
+)
+def test_a_flag_is_given_once(line, said):
+    assert mistake(line).startswith(said)
+
+
+def test_flags_of_several_values_may_be_repeated():
+    flags = {"cells": Flag("cells", "", "WORD", many=True)}
+    assert read(["--cells", "a", "--cells", "b", "c"], flags)[0].cells == ["a", "b", "c"]
+
+
 def test_an_argument_of_ones_own_is_what_it_is_called():
     assert config("--model pkg.mod:Class --model.weight 3").model.options == {"weight": 3}
 
