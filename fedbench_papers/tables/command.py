@@ -50,9 +50,11 @@ def main(argv: list[str]) -> int:
     at_once = read_count("trials", asked.trials)
     from fedbench.studies.stages import Stages
     from fedbench_papers.tables.page import reproduction_text
-    from fedbench_papers.tables.reproduce import experiments_listing, reproduce
+    from fedbench_papers.tables.reproduce import experiments_listing, reproduce, user_keys
 
     if name is None:
+        if keys := [*user_keys(config), *(key for key in ("cells", "point", "sources") if getattr(asked, key))]:
+            raise ConfigError(f"--{keys[0]}: changes nothing in the list of experiments; name a PAPER/EXPERIMENT first")
         for line in experiments_listing(asked.scale or "full"):
             print(line, flush=True)  # the next line may measure a step
         return OK

@@ -97,6 +97,8 @@ def plan_tables(
     experiment = Experiment.load(name)
     if not experiment.cells:
         raise ConfigError(f"{name}: nothing is run for it: {experiment.what}")
+    if own := [key for key in user_keys(config) if key.startswith("method.")]:
+        raise ConfigError(f"--{own[0]}: {name} runs the methods of the paper with its options; leave it out")
     asked = config, scale, sources, point or AFTER_AGG
     return experiment, [(cell, plan_table(experiment, cell, *asked)) for cell in experiment.select_cells(cells)]
 

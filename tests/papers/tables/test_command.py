@@ -47,6 +47,21 @@ def test_mistakes_are_one_line(capsys):
     assert all(line.startswith("fedbench: error: ") for line in lines)
 
 
+def test_flags_that_it_would_not_heed_are_refused(capsys):
+    for words in (["--method", "local"], ["--method.tau", "0.3"], ["--method.buffers", "private"]):
+        assert main(["co-pfl/main", "--cells", "cifar10", "--print-config", *words]) == 2
+    assert main(["--rounds", "5"]) == 2
+    assert main(["--cells", "cifar10", "--scale", "small"]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    method = "runs the methods of the paper with its options; leave it out"
+    assert lines[0] == f"fedbench: error: --method.name: co-pfl/main {method}"
+    assert lines[2] == f"fedbench: error: --method.buffers: co-pfl/main {method}"
+    assert lines[3] == (
+        "fedbench: error: --rounds: changes nothing in the list of experiments; name a PAPER/EXPERIMENT first"
+    )
+    assert lines[4].startswith("fedbench: error: --cells: changes nothing in the list")
+
+
 def test_what_it_would_run_is_shown_without_running_it(capsys, tmp_path):
     words = ["co-pfl/main", "--cells", "cifar10", "--seeds", "0", "--out", str(tmp_path / "out")]
     assert main([*words, "--print-config", "--rounds", "7"]) == 0
