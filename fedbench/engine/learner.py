@@ -16,7 +16,7 @@ from fedbench.engine.evaluator import Evaluator
 from fedbench.engine.fit import AMOUNT, Fit
 from fedbench.engine.graph import Graph
 from fedbench.engine.loop import Loop, Training
-from fedbench.engine.module_optimizer import try_optimizer
+from fedbench.engine.module_optimizer import OptimizerFacts, try_optimizer
 from fedbench.engine.private_loop import PrivateLoop, PrivateSteps, refuse_method
 from fedbench.engine.row_engine import RowEngine
 from fedbench.engine.stack import Stack
@@ -34,8 +34,8 @@ class Learner:
     """Training and evaluation of a method on a host. Raises ConfigError for unsupported settings.
 
     head, adapt, copies: see `FlatModule`; optimizer, rounds: see `Engine`; task, evaluate_batch, by_batches: see
-    `Evaluator`; private: how steps are made private (privacy.level = sample). schedules: the types of the module's
-    schedulers. looks_again: whether its optimiser evaluates the loss of a batch several times.
+    `Evaluator`; private: how steps are made private (privacy.level = sample). schedules, looks_again, left_out:
+    see `OptimizerFacts`.
     """
 
     def __init__(
@@ -68,7 +68,8 @@ class Learner:
         else:
             self.engine = PrivateLoop(*given, private=private)
         self.row_engine = self.engine if isinstance(self.engine, RowEngine) else None
-        self.schedules, self.looks_again = try_optimizer(self.engine) if optimizer == "module" else ([], False)
+        facts = try_optimizer(self.engine) if optimizer == "module" else OptimizerFacts()
+        self.schedules, self.looks_again, self.left_out = facts.schedules, facts.looks_again, facts.left_out
         # The names that methods use.
         self.module, self.layout, self.device, self.dtype = flat.module, flat.layout, flat.device, flat.dtype
         self.initial, self.preserve, self.redraw = flat.initial, flat.preserve, flat.redraw

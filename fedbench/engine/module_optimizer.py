@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from copy import deepcopy
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -49,25 +50,49 @@ def module_optimizer(module: LightningModule) -> tuple[Any, Optimizer, list[Any]
     return returned, optimizers[0], configs
 
 
-def try_optimizer(engine: Engine) -> tuple[list[str], bool]:
-    """The types of the module's schedulers, and whether its optimiser evaluates a batch's loss several times.
+@dataclass(frozen=True)
+class OptimizerFacts:
+    """What is known of a module's optimiser before any training.
 
-    Raises ConfigError for an invalid configure_optimizers, before any training.
+    schedules: the types of its schedulers. looks_again: whether it evaluates the loss of a batch several times.
+    left_out: the trainable tensors that no optimiser of the module holds.
     """
+
+    schedules: list[str] = field(default_factory=list)
+    looks_again: bool = False
+    left_out: list[str] = field(default_factory=list)
+
+
+def try_optimizer(engine: Engine) -> OptimizerFacts:
+    """Raises ConfigError for an invalid configure_optimizers, or one that would train nothing of the model."""
     module, context = engine.flat.module, engine.hooks.context if engine.hooks else LoopContext(Logs())
     context.begin([[torch.zeros(0)] * 100] * max(1, engine.train.epochs))
     if engine.hooks:
         with as_config_error(f"{type(module).__name__}.configure_optimizers fails"):
-            _, optimizer, schedulers = module_optimizer(module)
+            returned, optimizer, schedulers = module_optimizer(module)
     else:
         module._trainer = context  # type: ignore[assignment]
         try:
-            _, optimizer, schedulers = module_optimizer(module)
+            returned, optimizer, schedulers = module_optimizer(module)
         except Exception:  # `probe` tests what needs a Trainer
-            return [], False
+            return OptimizerFacts()
         finally:
             module._trainer = None
-    return [type(config.scheduler).__name__ for config in schedulers], isinstance(optimizer, torch.optim.LBFGS)
+    left_out = _left_out(engine, _configure_optimizers(returned)[0])
+    if len(left_out) == len(engine.flat.parameters):
+        raise ConfigError(
+            f"{type(module).__name__}.configure_optimizers: its optimiser holds none of the model's trainable tensors, "
+            "so nothing would be trained: give it self.parameters()"
+        )
+    kinds = [type(config.scheduler).__name__ for config in schedulers]
+    return OptimizerFacts(kinds, isinstance(optimizer, torch.optim.LBFGS), left_out)
+
+
+def _left_out(engine: Engine, optimizers: list[Optimizer]) -> list[str]:
+    """The names of the model's trainable tensors that no optimiser holds."""
+    held = {id(p) for optimizer in optimizers for group in optimizer.param_groups for p in group["params"]}
+    slots = zip(engine.flat.layout.params, engine.flat.parameters, strict=True)
+    return [slot.name for slot, parameter in slots if id(parameter) not in held]
 
 
 def own_optimizer(engine: Engine, fit: Fit) -> bool:

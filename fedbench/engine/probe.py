@@ -99,6 +99,12 @@ def model_warnings(learner: Learner, sizes: Sequence[int]) -> list[str]:
         "the model where a method does that (method.buffers = private: they stay at the clients)"
         for copy in learner.flat.copies
     ]
+    if learner.left_out:
+        lines.append(
+            f"model {type(learner.module).__name__}: the optimiser of its configure_optimizers lacks "
+            f"{', '.join(learner.left_out)}, which it does not train; if that is meant, freeze them: "
+            "requires_grad_(False)"
+        )
     single = sizes.count(1)
     if single and learner.layout.has_batchnorm:
         lines.append(

@@ -8,6 +8,7 @@ from torch.optim import lr_scheduler
 
 from fedbench.engine.fit import Amount, Fit, Step
 from fedbench.engine.module_optimizer import advance, as_vectors, by_tensor, hold_frozen, scale_rate
+from fedbench.engine.probe import model_warnings
 from fedbench.errors import ConfigError
 
 
@@ -77,3 +78,40 @@ def test_a_base_rate_asked_for_takes_the_place_of_the_modules(learner, net, blob
         moved.append(weights.params - start.params)
     assert torch.equal(moved[0], moved[1])
     torch.testing.assert_close(moved[2], moved[0] / 2)
+
+
+@pytest.mark.parametrize("engine", ["loop", "trainer"])
+def test_an_optimiser_of_other_tensors_is_refused(learner, net, engine):
+    class Other(net):
+        def configure_optimizers(self):
+            return torch.optim.Adam(torch.nn.Linear(2, 2).parameters())
+
+    with pytest.raises(ConfigError, match=r"Other.configure_optimizers: .* holds none of the model's"):
+        learner(Other, engine=engine)
+    assert learner(Other, optimizer="sgd", engine=engine).left_out == []
+
+
+@pytest.mark.parametrize("engine", ["loop", "trainer"])
+def test_tensors_that_an_optimiser_leaves_out_are_named(learner, net, engine):
+    class Part(net):
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.body.parameters(), lr=0.1)
+
+    class Frozen(Part):
+        def __init__(self):
+            super().__init__()
+            self.head.requires_grad_(False)
+
+    class Several(net):
+        def __init__(self):
+            super().__init__()
+            self.automatic_optimization = False
+
+        def configure_optimizers(self):
+            return [torch.optim.SGD(part.parameters(), lr=0.1) for part in (self.body, self.head)]
+
+    (line,) = model_warnings(learner(Part, engine=engine), [5])
+    assert line.startswith("model Part: the optimiser of its configure_optimizers lacks head.weight, head.bias, which")
+    assert model_warnings(learner(Frozen, engine=engine), [5]) == []
+    assert model_warnings(learner(net, engine=engine), [5]) == []
+    assert learner(Several, engine="trainer").left_out == []
