@@ -59,6 +59,9 @@ def kept_learner(folder: Path, client: int | str, seed: int | None, point: str) 
         raise ConfigError(f"client = {client!r}: must be the number of a client, such as 3, or '{GLOBAL}'")
     config = Config(**Records(folder).config())
     seed = config.seeds[0] if seed is None else seed
+    if seed not in config.seeds:
+        known = ", ".join(map(str, config.seeds))
+        raise ConfigError(f"seed = {seed}: {folder} has no run of this seed; choose among its seeds: {known}")
     kept = folder / MODELS_FOLDER / f"seed-{seed}"
     name = GLOBAL if client == GLOBAL else client_folder(int(client))
     file, before = kept / name / f"{point}.safetensors", kept / f"{name}-{point}.pt"  # .pt: of earlier versions

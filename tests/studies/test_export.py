@@ -121,7 +121,7 @@ def test_without_the_packages_of_onnx_one_line_names_them(kept, monkeypatch):
     [
         ({"format": "pickle"}, "--format pickle: must be safetensors, onnx or torch.export"),
         ({"point": "last"}, "--point last: must be after_agg or after_fit"),
-        ({"seed": 7}, "seed-7/client-3/after_agg.safetensors: no model was kept"),
+        ({"seed": 7}, "has no run of this seed; choose among its seeds: 0"),
         ({"client": "global", "point": "after_fit"}, "global/after_fit.safetensors: no model was kept"),
     ],
 )
