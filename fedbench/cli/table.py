@@ -31,9 +31,9 @@ def main(argv: list[str]) -> int:
     file = Path(asked.out).expanduser() if asked.out else None
     logging.getLogger("fedbench").info("reading the study")  # before loading the libraries for it
     from fedbench.results.files import write_atomically
-    from fedbench.studies.study_result import ENDINGS, StudyResult
+    from fedbench.studies.study_result import StudyResult, format_for
 
-    kind = asked.format or (ENDINGS.get(file.suffix.removeprefix(".")) if file else None)
+    kind = format_for(file, asked.format) if file else asked.format
     text = StudyResult(folder).typeset(asked.what or "scores", kind, **shown, reference=asked.reference)
     if file is None:
         print(text, end="")

@@ -26,6 +26,16 @@ ENDINGS = {"tex": "latex", "md": "markdown", "txt": "markdown", "csv": "csv", "b
 """Formats by the end of a file's name."""
 
 
+def format_for(file: Path, format: str | None) -> str | None:
+    """The format of a text in a file: the given one, or as its name ends. Raises ConfigError if these differ."""
+    ending = ENDINGS.get(file.suffix.removeprefix("."))
+    if None not in (format, ending) and format != ending and file.suffix != ".txt":
+        raise ConfigError(
+            f"format = {format}: the name {file.name} says {ending}; leave it out, or choose another name"
+        )
+    return format or ending
+
+
 @dataclass(frozen=True)
 class StudyResult:
     """A study in its folder. file: that of its table; None if the table is made of the runs' records."""
@@ -120,6 +130,8 @@ class StudyResult:
         legal, methods = WHATS[what], [methods] if isinstance(methods, str) else methods
         if format is not None and format not in legal:
             raise ConfigError(f"format = {format}: {what} is written as {', '.join(legal)}")
+        if reference is not None and what != "scores":
+            raise ConfigError(f"reference = {reference}: {what} has no marks of a reference; leave it out")
         if what in ("scores", "hyperparameters", "ablation"):
             from fedbench.report.paper import Choice, paper_table
 
@@ -129,8 +141,6 @@ class StudyResult:
         known = methods_by_label(self.folder)
         require_known("methods", methods, [*known])
         require_known("names", [*names], [*known])
-        if reference is not None:
-            raise ConfigError(f"reference = {reference}: {what} has no marks; leave it out")
         if what == "protocol":
             from fedbench.report.protocol import in_lines, protocol
 
@@ -164,7 +174,7 @@ class StudyResult:
         if kind in ENDINGS:
             from fedbench.results.files import write_atomically
 
-            more = {"format": ENDINGS[kind], **more}
+            more["format"] = format_for(file, more.get("format"))
             text = self.typeset(what or ("bibtex" if kind == "bib" else "scores"), methods=methods, names=names, **more)
             write_atomically(file, text)
         else:

@@ -35,8 +35,11 @@ def test_mistakes_are_one_line_each(make_run: Make, capsys: pytest.CaptureFixtur
         (["--what", "protocol", "--reference", "local"], "reference = local: protocol has no marks"),
         (["--what", "protocol", "--methods", "fedcac"], "methods: the protocol is that of all methods"),
         (["--what", "bibtex", "--methods", "ditto"], "methods: ditto: not in this study"),
+        (["--what", "hyperparameters", "--reference", "local"], "reference = local: hyperparameters has no marks"),
+        (["--format", "csv", "--out", f"{folder}/a.tex"], "format = csv: the name a.tex says latex; leave it out"),
         (["--format", "html"], "format = html: scores is written as latex, markdown, csv"),
     ):
         assert main([folder, *words]) == 2
         *_, said = capsys.readouterr().err.splitlines()
         assert said.startswith(f"fedbench: error: {line}")
+    assert main([folder, "--format", "csv", "--out", f"{folder}/a.txt"]) == 0

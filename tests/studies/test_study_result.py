@@ -38,4 +38,6 @@ def test_what_a_paper_needs_is_saved_in_the_format_of_the_file(make_run, tmp_pat
     assert len({len(figure.axes[0].lines) for figure in shown}) == 1
     with pytest.raises(ConfigError, match=r"the end of its name: must be one of pdf, svg, png, tex, md, txt, csv, bib"):
         result.save("a.doc")
+    with pytest.raises(ConfigError, match=r"format = csv: the name a.tex says latex; leave it out, or choose"):
+        result.save("a.tex", format="csv")
     assert set(ENDINGS.values()) == {"latex", "markdown", "csv", "bibtex"}
