@@ -62,21 +62,27 @@ class Attributes:
 
     def _changes(self) -> Iterator[tuple[str, str, dict[str, Any], dict[str, Any]]]:
         for name, own, kept in self._parts:
-            for key, (state, copy) in kept.items():
+            for key, value in kept.items():
+                if value is None:
+                    continue
+                state, copy = value
                 if key not in own or (own[key] is not copy and self._state(own[key]) != state):
                     yield name, key, own, kept
             for key in own.keys() - kept.keys() - OF_LIGHTNING:
                 yield name, key, own, kept
 
-    def _kept(self, value: Any) -> tuple[Any, Any]:
-        """The state of a value, and a copy of it: the value itself if it never changes, or counts by identity."""
+    def _kept(self, value: Any) -> tuple[Any, Any] | None:
+        """The state of a value, and a copy of it: the value itself if it never changes, or counts by identity.
+
+        None if it cannot be copied, such as a weight that `torch.nn.utils.weight_norm` computes in every pass.
+        """
         met: list[Any] = []
         state = self._state(value, met)
         self._shared |= {id(other): other for other in met}
         try:
             return state, deepcopy(value, dict(self._shared))
-        except Exception:  # it cannot be copied
-            return state, value
+        except Exception:
+            return None
 
     def _state(self, value: Any, met: list[Any] | None = None, around: tuple[int, ...] = ()) -> Any:
         """What stays equal as long as a value does. met: gets what counts by identity; around: ids of what holds it."""
@@ -85,7 +91,7 @@ class Attributes:
         if id(value) in self._shared or id(value) in around:
             return id(value)
         if isinstance(value, Tensor):
-            return id(value), value._version
+            return id(value), None if value.is_inference() else value._version
         if isinstance(value, np.ndarray):
             return value.shape, value.dtype, value.tobytes()
         if isinstance(value, torch.Generator):

@@ -89,3 +89,22 @@ def test_parameters_buffers_modes_and_metrics_are_left_alone():
     assert attributes.restore() == ["layers"]
     assert net.layers[0] is net.body[0]
     assert net.layers[1] is net.body[0].weight
+
+
+def test_what_layers_of_pytorch_compute_or_keep_in_every_pass_is_left_alone():
+    class Layers(LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.normed = nn.utils.weight_norm(nn.Linear(4, 4))
+            self.spectral = nn.utils.parametrizations.spectral_norm(nn.Linear(4, 4))
+            self.lstm = nn.LSTM(4, 4, batch_first=True)
+            self.encoder = nn.TransformerEncoderLayer(4, 2, 8, batch_first=True)
+
+        def forward(self, x):
+            return self.encoder(self.lstm(self.spectral(self.normed(x)))[0])
+
+    net = Layers()
+    attributes = Attributes(net)
+    for _ in range(2):
+        net(torch.ones(2, 3, 4)).sum().backward()
+        assert attributes.restore() == []
