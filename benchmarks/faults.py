@@ -271,7 +271,11 @@ class Campaign:
         if not (place / "over").exists():
             shutil.rmtree(place, ignore_errors=True)
             place.mkdir()
-            words = [*fault.words, "--hosts", "0", *([] if fault.study == "run" else ["--trials", "1"])]
+            words = [*fault.words]
+            alone = {"--hosts": "0"} | ({} if fault.study == "run" else {"--trials": "1"})
+            for flag, value in alone.items():
+                words += [] if flag in words else [flag, value]
+                words[words.index(flag) + 1] = value
             code = Command(*words, cwd=place).process.wait(self.limit)
             if code:
                 raise RuntimeError(f"undisturbed: {(place / 'output.txt').read_text()}")
