@@ -13,6 +13,7 @@ from fedbench.errors import ConfigError, as_config_error
 from fedbench.import_string import AT
 from fedbench.methods.base import Method
 from fedbench.methods.contract import SEARCHED
+from fedbench.user_code import name_of
 
 EXPECTED = 'keys with lists of values or distributions are expected, for example {"train.lr": [0.01, 0.1]}'
 
@@ -32,14 +33,16 @@ def paper_axes(method: str) -> dict[str, Any]:
 
 
 def lineage(method: str) -> Iterator[str]:
-    """The method and the built-in ones that its class derives from, nearest first; fedavg for the base class."""
+    """The method and those that its class derives from, nearest first; fedavg for the base class."""
     yield method
     for kind in methods.load(method).__mro__[1:]:
         name = kind.__module__.rpartition(".")[2].replace("_", "-")
         if kind is Method:
             yield "fedavg"
-        elif kind.__module__.startswith(f"{methods.__name__}.") and name in methods.names():
-            yield name
+        elif kind.__module__.startswith(f"{methods.__name__}."):
+            yield from [name] if name in methods.names() else []
+        elif issubclass(kind, Method):
+            yield name_of(kind)
 
 
 def file_of(method: str) -> str:

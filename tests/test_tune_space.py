@@ -43,7 +43,8 @@ def test_a_space_may_be_on_the_class():
     assert tune_space.find(name) == (name, Spaced)
     assert tune_space.paper_axes(name) == {"train.lr": [0.3]}
     assert Space.of(name).axes == {"train.lr": [0.1, 0.3]}
-    assert tune_space.find(f"{__name__}:Heir") == ("fedper", tune_space.module_of("fedper"))
+    assert tune_space.find(f"{__name__}:Heir") == (name, Spaced)
+    assert list(tune_space.lineage(f"{__name__}:Heir")) == [f"{__name__}:Heir", name, "fedper", "fedavg"]
 
 
 class FedProx(Spaced):
