@@ -14,6 +14,7 @@ from fedbench.import_string import AT
 from fedbench.methods.base import Method
 from fedbench.methods.contract import SEARCHED
 from fedbench.user_code import name_of
+from fedbench.user_code.misspelt import misspellings
 
 EXPECTED = 'keys with lists of values or distributions are expected, for example {"train.lr": [0.01, 0.1]}'
 
@@ -72,6 +73,8 @@ def module_of(method: str) -> Any:
         if getattr(error.__cause__, "name", None) not in (name, "tune_spaces"):
             raise
         return None
+    for written, meant in misspellings(vars(module).keys(), SEARCHED):
+        raise ConfigError(f"{name.replace('.', '/')}.py: {written} has no effect: did you mean {meant}?")
     if not hasattr(module, "SPACE"):
         raise ConfigError(f"{name.replace('.', '/')}.py has no SPACE: {EXPECTED}")
     return module

@@ -104,7 +104,12 @@ def test_a_space_that_is_none_is_refused(monkeypatch, space):
 
 @pytest.mark.parametrize(
     ("code", "said"),
-    [("X = 1", "broken.py has no SPACE: keys"), ("1 / 0", "cannot be imported: ZeroDivisionError: division by zero")],
+    [
+        ("X = 1", "broken.py has no SPACE: keys"),
+        ("SPACES = {}", "broken.py: SPACES has no effect: did you mean SPACE?"),
+        ("SPACE = {'train.lr': [0.1]}\nCONSTRAINTS = len", "CONSTRAINTS has no effect: did you mean CONSTRAINT"),
+        ("1 / 0", "cannot be imported: ZeroDivisionError: division by zero"),
+    ],
 )
 def test_a_broken_file_is_named(monkeypatch, tmp_path, code, said):
     (tmp_path / "broken.py").write_text(code)

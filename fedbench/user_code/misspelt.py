@@ -17,10 +17,15 @@ def misspelt_names(kind: type, base: type, known: Collection[str]) -> Iterator[t
     for part in kind.__mro__[: kind.__mro__.index(base)]:
         own = vars(part)
         used = {name for value in own.values() for name in _names_in(value)}
-        open_names = {name.lower(): name for name in known if name not in own}
-        for name in sorted(own.keys() - {*known, *used}):
-            if not name.startswith("_") and (close := difflib.get_close_matches(name.lower(), open_names, 1, CLOSE)):
-                yield part, name, open_names[close[0]]
+        yield from ((part, name, meant) for name, meant in misspellings(own.keys(), known) if name not in used)
+
+
+def misspellings(names: Collection[str], known: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Public names that look like misspelt known ones, which are missing, with the one that is probably meant."""
+    missing = {name.lower(): name for name in known if name not in names}
+    for name in sorted({*names} - {*known}):
+        if not name.startswith("_") and (close := difflib.get_close_matches(name.lower(), missing, 1, CLOSE)):
+            yield name, missing[close[0]]
 
 
 def _names_in(value: Any) -> Iterator[str]:
