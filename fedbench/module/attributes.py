@@ -15,6 +15,8 @@ import numpy as np
 import torch
 from lightning import LightningModule
 from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
 from torchmetrics import Metric, MetricCollection
 
 from fedbench.import_string import MAIN
@@ -49,10 +51,14 @@ class Attributes:
         return [f"{name}.{key}".lstrip(".") for name, key, *_ in self._changes()]
 
     def restore(self) -> list[str]:
-        """Makes them as they were; returns the dotted names of those that had changed."""
+        """Makes them as they were; returns the dotted names of those that had changed.
+
+        Without optimisers and schedules, which configure_optimizers makes anew for every fit.
+        """
         names = []
         for name, key, own, kept in list(self._changes()):
-            names.append(f"{name}.{key}".lstrip("."))
+            if not isinstance(own.get(key), Optimizer | LRScheduler):
+                names.append(f"{name}.{key}".lstrip("."))
             if key in kept:
                 own[key] = deepcopy(kept[key][1], dict(self._shared))
                 kept[key] = self._state(own[key]), kept[key][1]

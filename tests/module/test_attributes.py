@@ -108,3 +108,13 @@ def test_what_layers_of_pytorch_compute_or_keep_in_every_pass_is_left_alone():
     for _ in range(2):
         net(torch.ones(2, 3, 4)).sum().backward()
         assert attributes.restore() == []
+
+
+def test_optimisers_of_a_fit_are_undone_without_a_word():
+    net = Net()
+    attributes = Attributes(net)
+    net.adam = torch.optim.Adam(net.parameters())
+    net.best = torch.optim.lr_scheduler.StepLR(net.adam, 1)
+    assert attributes.restore() == []
+    assert not hasattr(net, "adam")
+    assert net.best is None
