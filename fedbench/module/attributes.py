@@ -3,8 +3,10 @@
 import pickle
 import random
 import sys
+import warnings
 from collections import deque
 from collections.abc import Iterator
+from contextlib import suppress
 from copy import deepcopy
 from functools import cache
 from pathlib import Path
@@ -28,11 +30,51 @@ LITERALS = (bool, int, float, complex, str, bytes, type(None))
 GENERATORS = (np.random.Generator, np.random.RandomState, random.Random)
 
 
+class Same:
+    """An object that counts by identity. Held, so that no other gets its place in memory."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Same) and self.value is other.value
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class TensorState(Same):
+    """A tensor that counts by identity, writes and numbers. keeps: whether it holds a copy of the numbers.
+
+    Writes through `.data` are counted nowhere.
+    """
+
+    def __init__(self, value: Tensor, keeps: bool) -> None:
+        super().__init__(value)
+        self.version = None if value.is_inference() else value._version
+        self.numbers = value.detach().clone() if keeps else value.detach()
+
+    def __eq__(self, other: object) -> bool:
+        if not (isinstance(other, TensorState) and super().__eq__(other) and self.version == other.version):
+            return False
+        return self.numbers.layout != torch.strided or are_equal(self.numbers, other.numbers)
+
+    __hash__ = None
+
+
+def are_equal(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors have the same shape and numbers; NaN equals NaN."""
+    if torch.equal(one, other):
+        return True
+    alike = one.shape == other.shape and one.is_floating_point() and other.is_floating_point()
+    return alike and torch.equal(one.nan_to_num(), other.nan_to_num()) and torch.equal(one.isnan(), other.isnan())
+
+
 class Attributes:
     """The attributes of a module and its submodules as they are now, beside parameters, buffers and submodules.
 
-    Lists, dicts, sets and objects of the user's classes count by what is in them; objects of libraries by identity,
-    except random generators. Metrics are left out: `Hooks` resets them.
+    Containers, iterators, random generators, objects of the user's classes, and modules that are no submodules count by
+    what is in them; other objects of libraries by identity. Metrics that are submodules are left out: `Hooks` resets
+    them.
     """
 
     def __init__(self, module: nn.Module) -> None:
@@ -61,7 +103,7 @@ class Attributes:
                 names.append(f"{name}.{key}".lstrip("."))
             if key in kept:
                 own[key] = deepcopy(kept[key][1], dict(self._shared))
-                kept[key] = self._state(own[key]), kept[key][1]
+                kept[key] = self._state(own[key], []), kept[key][1]
             else:
                 del own[key]
         return names
@@ -91,19 +133,20 @@ class Attributes:
             return None
 
     def _state(self, value: Any, met: list[Any] | None = None, around: tuple[int, ...] = ()) -> Any:
-        """What stays equal as long as a value does. met: gets what counts by identity; around: ids of what holds it."""
+        """What stays equal as long as a value does. around: ids of what holds it.
+
+        met: for a state that is kept; gets what counts by identity.
+        """
         if type(value) in LITERALS:
             return value
         if id(value) in self._shared or id(value) in around:
-            return id(value)
+            return Same(value)
         if isinstance(value, Tensor):
-            return id(value), None if value.is_inference() else value._version
+            return TensorState(value, keeps=met is not None)
         if isinstance(value, np.ndarray):
             return value.shape, value.dtype, value.tobytes()
         if isinstance(value, torch.Generator):
             return value.get_state().numpy().tobytes()
-        if isinstance(value, GENERATORS):
-            return pickle.dumps(value)
         inside = (*around, id(value))
         if isinstance(value, dict):
             return [self._state(part, met, inside) for pair in value.items() for part in pair]
@@ -111,11 +154,33 @@ class Attributes:
             return [self._state(part, met, inside) for part in value]
         if isinstance(value, set | frozenset):
             return {part if isinstance(part, LITERALS) else id(part) for part in value}
-        if hasattr(value, "__dict__") and _is_users(type(value)):  # type: ignore[arg-type]
-            return self._state(vars(value), met, inside)
+        if isinstance(value, (*GENERATORS, Iterator)) and (pickled := _pickled(value)):
+            return pickled
+        if isinstance(value, nn.Module) or _is_users(type(value)):  # type: ignore[arg-type]
+            return [self._state(part, met, inside) for pair in _fields(value).items() for part in pair]
         if met is not None:
             met.append(value)
-        return id(value)
+        return Same(value)
+
+
+def _pickled(value: Any) -> bytes | None:
+    """A generator of numbers or an iterator as bytes; None for one that cannot be copied."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of iterators in Python 3.12 and 3.13
+        with suppress(Exception):
+            return pickle.dumps(value)
+    return None
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    """The attributes of an object, also those in slots."""
+    found = {}
+    for kind in type(value).__mro__:
+        slots = vars(kind).get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            with suppress(AttributeError):  # not set yet
+                found[name] = getattr(value, name)
+    return found | getattr(value, "__dict__", {})
 
 
 @cache

@@ -187,7 +187,7 @@ def own_step(step):
         (lambda net, number: net.total.add_(1), "it changes attributes of the module that are no buffers"),
         (lambda net, number: setattr(net, "centre", net.centre + 1), "it puts other tensors in its buffers' places"),
         (lambda net, number: count(net.counts), "it changes attributes of the module that are no buffers"),
-        (lambda net, number: next(net.rates), "it does something else in every step"),
+        (lambda net, number: next(net.rates), "it changes attributes of the module that are no buffers"),
         (lambda net, number: net.stream.normal(), "it changes attributes of the module that are no buffers"),
     ],
 )
