@@ -1,11 +1,14 @@
 """`fedbench run`: one run."""
 
 import sys
+from argparse import Namespace
+from collections.abc import Iterable
 from functools import partial
 
 from fedbench.cli import OK, command
 from fedbench.cli.flags import Flag
 from fedbench.cli.parse import parse
+from fedbench.config import Config
 
 FLAGS = (Flag("resume", "continue the run in the output folder; an error if there is none"),)
 
@@ -13,7 +16,7 @@ FLAGS = (Flag("resume", "continue the run in the output folder; an error if ther
 @partial(command, continues=True)
 def main(argv: list[str]) -> int:
     """Runs the configuration; prints the final table and the paths of the results."""
-    config, asked = parse(argv, FLAGS, prog="fedbench run")
+    config, asked = parse(argv, FLAGS, prog="fedbench run", preview=preview)
     from fedbench.report.scores import final_table_text, newcomers_text
     from fedbench.results.estimators import estimator
     from fedbench.results.newcomers import newcomer_table
@@ -41,3 +44,11 @@ def main(argv: list[str]) -> int:
         print(f"models:  {result.models}")
     print(f"report:  {result.report}")
     return OK
+
+
+def preview(config: Config, asked: Namespace) -> tuple[Config, Iterable[str]]:
+    """The output of --print-config for a run, with what has no effect. Raises ConfigError."""
+    from fedbench.jobs.resolve import with_defaults
+    from fedbench.runtime.warnings import config_warnings
+
+    return config, config_warnings(with_defaults(config))

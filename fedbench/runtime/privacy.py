@@ -48,7 +48,7 @@ def _refuse_what_is_sent_openly(config: Config, method: Method) -> None:
         )
     if method.also_sends:
         raise ConfigError(
-            f"{clip}: clients of {name} also send {method.also_sends}, which has no noise; leave it out, or compare "
+            f"{clip}: clients of {name} also send {method.also_sends}, without noise; leave it out, or compare "
             "other methods"
         )
 

@@ -116,6 +116,7 @@ class ComparedMethod:
             key, equals, value = pair.partition("=")
             if not (key and equals and value):
                 raise ConfigError(f"methods: {text}: '{pair}' is no key=value; a variant is written NAME:key=value,...")
+            key = f"{key}.name" if key in VARIED else key  # a section stands for its name
             whole = methods.full_key(name, key if "." in key else f"method.{key}")
             if whole.partition(".")[0] not in VARIED:
                 raise ConfigError(

@@ -13,7 +13,7 @@ from fedbench.errors import ConfigError
 from fedbench.jobs import provenance
 from fedbench.jobs.gpu_shares import open_to_trial
 from fedbench.jobs.job import Job
-from fedbench.jobs.resolve import check_run, resolve
+from fedbench.jobs.resolve import check_run, resolve, with_defaults
 from fedbench.results import loggers
 from fedbench.results.plan import Entry, EntryRole, Plan, is_study, point_name, study_name
 from fedbench.results.race import race_of
@@ -77,6 +77,11 @@ class TuningStudy:
             yield f"not tuned: {', '.join(sorted(keys))}: without effect: {why}"
         if held := sorted({key for method in self.compared for key in method.held if key not in method.fixed}):
             yield f"not tuned, because set: {', '.join(held)}"
+
+    def without_effect(self) -> Iterator[str]:
+        """Lines about values that are set and have no effect on some method."""
+        for method in self.compared:
+            yield from config_warnings(with_defaults(method.config(self.config, self.points[method.label][0])))
 
     def check(self, told: set[str] | None = None) -> None:
         """Check the first valid point of every method, which shows the metric. Raises ConfigError.

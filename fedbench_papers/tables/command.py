@@ -10,6 +10,7 @@ from fedbench.cli.flags import Flag, split_words
 from fedbench.cli.parse import parse
 from fedbench.cli.stages import check_trials, read_count, side_by_side
 from fedbench.config import Config
+from fedbench.config.keys import flat
 from fedbench.errors import ConfigError
 
 FLAGS = (
@@ -42,7 +43,7 @@ An experiment sets many keys itself, overriding the defaults below: --print-conf
 def main(argv: list[str]) -> int:
     """reproduce the papers' tables, with our numbers next to the published ones"""
     word, rest = (argv[0], argv[1:]) if argv and not argv[0].startswith("-") else (None, argv)
-    said: dict[str, Any] = {"preview": partial(preview, word), "check": check_trials} if word else {}
+    said: dict[str, Any] = {"preview": partial(preview, word), "check": check_trials if word else check_listing}
     config, asked = parse(
         rest, FLAGS, prog="fedbench reproduce [PAPER/EXPERIMENT | PAPER --figure N]", about=ABOUT, **said
     )
@@ -50,11 +51,9 @@ def main(argv: list[str]) -> int:
     at_once = read_count("trials", asked.trials)
     from fedbench.studies.stages import Stages
     from fedbench_papers.tables.page import reproduction_text
-    from fedbench_papers.tables.reproduce import experiments_listing, reproduce, user_keys
+    from fedbench_papers.tables.reproduce import experiments_listing, reproduce
 
     if name is None:
-        if keys := [*user_keys(config), *(key for key in ("cells", "point", "sources") if getattr(asked, key))]:
-            raise ConfigError(f"--{keys[0]}: changes nothing in the list of experiments; name a PAPER/EXPERIMENT first")
         for line in experiments_listing(asked.scale or "full"):
             print(line, flush=True)  # the next line may measure a step
         return OK
@@ -98,8 +97,18 @@ def choice(asked: Namespace) -> dict[str, Any]:
     return {"cells": asked.cells, "scale": asked.scale or "full", "sources": sources, "point": asked.point}
 
 
-def preview(word: str, config: Config, asked: Namespace) -> tuple[Config, Iterable[str]]:
+def check_listing(config: Config, asked: Namespace) -> None:
+    """Raises ConfigError for what changes nothing in the list of experiments."""
+    given = [key for key in flat(config.given()) if key not in ("out", "name")]
+    if keys := [*given, *(key for key in ("cells", "point", "sources") if getattr(asked, key))]:
+        raise ConfigError(f"--{keys[0]}: changes nothing in the list of experiments; name a PAPER/EXPERIMENT first")
+
+
+def preview(word: str | None, config: Config, asked: Namespace) -> tuple[Config, Iterable[str]]:
     """The output of --print-config: the protocol of the first cell, and the runs of all. Raises ConfigError."""
+    if word is None:
+        check_listing(config, asked)
+        return config, ()
     from fedbench.studies.outlook import outlook
     from fedbench_papers.tables.reproduce import distinct, plan_tables
 

@@ -29,7 +29,7 @@ def test_nothing_is_private_without_clipping(key, value):
     ("method", "line"),
     [
         ("centralized", "centralized trains on the pooled data of all clients, which is not made private"),
-        ("scaffold", "clients of scaffold also send the change of their control variate, which has no noise"),
+        ("scaffold", "clients of scaffold also send the change of their control variate, without noise"),
     ],
 )
 def test_what_is_sent_openly_is_refused_at_both_levels(method, line, level):
