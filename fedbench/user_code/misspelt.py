@@ -14,10 +14,11 @@ def misspelt_names(kind: type, base: type, known: Collection[str]) -> Iterator[t
 
     base: the class whose hooks are overridden; it and its bases are not looked at. Private names are taken as they are.
     """
-    for part in kind.__mro__[: kind.__mro__.index(base)]:
-        own = vars(part)
-        used = {name for value in own.values() for name in _names_in(value)}
-        yield from ((part, name, meant) for name, meant in misspellings(own.keys(), known) if name not in used)
+    parts = kind.__mro__[: kind.__mro__.index(base)]
+    used = {name for part in parts for value in vars(part).values() for name in _names_in(value)}
+    for part in parts:
+        found = misspellings(vars(part).keys(), known)
+        yield from ((part, name, meant) for name, meant in found if name not in used)
 
 
 def misspellings(names: Collection[str], known: Collection[str]) -> Iterator[tuple[str, str]]:

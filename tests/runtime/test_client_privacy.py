@@ -122,7 +122,11 @@ def test_without_noise_there_is_no_budget_and_local_training_needs_none(tmp_path
     ("method", "keys", "line"),
     [
         ("fedavg", {"privacy": {"noise": 1.0}}, "privacy.noise = 1.0: without effect without privacy.clip; set it"),
-        ("scaffold", {"privacy": CLIPPED}, "clients of scaffold also send the change of their control variate, which"),
+        (
+            "scaffold",
+            {"privacy": CLIPPED},
+            "clients of scaffold also send the change of their control variate, without",
+        ),
         ("fedkd", {"privacy": CLIPPED}, "privacy.clip = 0.1: FedKD encodes its parameters itself"),
         ("fedavg", {"privacy": NOISY, "dropout": 0.1}, "dropout = 0.1: the noise of clients that fail or cheat"),
         ("fedavg", {"privacy": NOISY, "attack": {"name": "noise"}}, "attack.name = noise: the noise of clients"),

@@ -49,6 +49,11 @@ class UsedByProperty(Base):
     recieve = 1
 
 
+class Overrides(Used):
+    agregate = 2
+    """The class above uses it."""
+
+
 class Private(Base):
     def _agregate(self):
         pass
@@ -72,6 +77,6 @@ def test_what_is_close_to_a_hook_and_never_used():
     assert list(misspelt_names(Misspelt, Base, HOOKS)) == list(misspelt_names(Below, Base, HOOKS)) == found
 
 
-@pytest.mark.parametrize("kind", [Used, UsedByProperty, Private, Both, Other, Base])
+@pytest.mark.parametrize("kind", [Used, UsedByProperty, Overrides, Private, Both, Other, Base])
 def test_what_is_used_private_far_or_beside_the_hook_itself_is_meant_as_it_is(kind):
     assert list(misspelt_names(kind, Base, HOOKS)) == []

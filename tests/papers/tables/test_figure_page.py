@@ -99,7 +99,10 @@ def test_figures_are_asked_for_by_number(capsys):
         (["nobody", "--figure", "2"], "of nobody that can be reproduced: none"),
         (["--figure", "3"], "--figure 3: name the paper first"),
         (["fedcac/main-dirichlet", "--figure", "3"], "--figure 3: name the paper first"),
-        (["fedcac", *words, "--method.beta", "3"], "--method.beta: fedcac/figure-6 varies it, so it cannot be set"),
+        (
+            ["fedcac", *words, "--method.beta", "3"],
+            "--method.beta: fedcac/figure-6 runs the methods of the paper with its options",
+        ),
     ):
         assert main(asked) == 2
         assert said in capsys.readouterr().err
