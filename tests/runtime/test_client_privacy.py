@@ -125,7 +125,7 @@ def test_without_noise_there_is_no_budget_and_local_training_needs_none(tmp_path
         (
             "scaffold",
             {"privacy": CLIPPED},
-            "clients of scaffold also send the change of their control variate, without",
+            "clients of scaffold also send the change of their control variate",
         ),
         ("fedkd", {"privacy": CLIPPED}, "privacy.clip = 0.1: FedKD encodes its parameters itself"),
         ("fedavg", {"privacy": NOISY, "dropout": 0.1}, "dropout = 0.1: the noise of clients that fail or cheat"),

@@ -101,7 +101,7 @@ def test_figures_are_asked_for_by_number(capsys):
         (["fedcac/main-dirichlet", "--figure", "3"], "--figure 3: name the paper first"),
         (
             ["fedcac", *words, "--method.beta", "3"],
-            "--method.beta: fedcac/figure-6 runs the methods of the paper with its options",
+            "--method.beta: fedcac/figure-6 runs the methods of the paper",
         ),
     ):
         assert main(asked) == 2
