@@ -34,7 +34,7 @@ def outlook(studies: Sequence[TuningStudy]) -> Iterator[str]:
             yield from (f"  {point_name(point)}" for point in points[:MOST_LISTED])
             if len(points) > MOST_LISTED:
                 yield f"  and {len(points) - MOST_LISTED} more"
-    yield from dict.fromkeys(line for study in studies for line in (*study.not_tuned(), *study.without_effect()))
+    yield from dict.fromkeys(line for study in studies for line in (*study.not_tuned(), *study.unused_values()))
     yield from left_out(studies)
     yield from cost(studies)
 

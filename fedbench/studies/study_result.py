@@ -28,8 +28,9 @@ ENDINGS = {"tex": "latex", "md": "markdown", "txt": "markdown", "csv": "csv", "b
 
 def format_for(file: Path, format: str | None) -> str | None:
     """The format of a text in a file: the given one, or as its name ends. Raises ConfigError if these differ."""
-    ending = ENDINGS.get(file.suffix.removeprefix("."))
-    if None not in (format, ending) and format != ending and file.suffix != ".txt":
+    suffix = file.suffix.lower()
+    ending = ENDINGS.get(suffix.removeprefix("."))
+    if None not in (format, ending) and format != ending and suffix != ".txt":
         raise ConfigError(
             f"format = {format}: the name {file.name} says {ending}; leave it out, or choose another name"
         )

@@ -78,7 +78,7 @@ class TuningStudy:
         if held := sorted({key for method in self.compared for key in method.held if key not in method.fixed}):
             yield f"not tuned, because set: {', '.join(held)}"
 
-    def without_effect(self) -> Iterator[str]:
+    def unused_values(self) -> Iterator[str]:
         """Lines about values that are set and have no effect on some method."""
         for method in self.compared:
             yield from config_warnings(with_defaults(method.config(self.config, self.points[method.label][0])))
