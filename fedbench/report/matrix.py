@@ -28,6 +28,7 @@ from fedbench.report.tones import RACE_TONES, TONES
 from fedbench.report.typeset import Cell, join_words, p_text, sentence, with_half
 from fedbench.results.contrasts import ALPHA
 from fedbench.results.files import write_atomically
+from fedbench.results.plan import text_of
 from fedbench.results.quantities import plural, seed_range
 from fedbench.results.statistics import ends_of
 from fedbench.results.tables import BASELINE, REFERENCES
@@ -252,7 +253,7 @@ def matrix_values(survey: Survey) -> dict[str, Any]:
     metric, point = survey.first_study.metric, POINT_NAMES[survey.first_study.point]
     counts = plural(len(survey.labels), "method"), plural(len(survey.settings), "setting")
     config = survey.matrix.config
-    over = [f"{key}: {join_words(list(map(str, asked)))}" for key, asked in survey.matrix.over.items()]
+    over = [f"{key}: {join_words(list(map(text_of, asked)))}" for key, asked in survey.matrix.over.items()]
     seeds = race_subtitle(survey) if survey.is_race else seed_range(config.get("seeds") or [])
     note = sentence(matrix_note(survey))
     return {
