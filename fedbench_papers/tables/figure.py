@@ -13,11 +13,11 @@ from fedbench.studies.space import Values
 class Figure:
     """draw: test accuracy over rounds, test accuracy in the last or chosen round over the values of an option, or
     traces over rounds. lines: method texts by name, without spaces if `over` is given; levels: those that do not depend
-    on the option, drawn as level lines.
+    on the option, drawn as level lines over its values.
 
-    over, values: the option's key and its values; small_values: those at small scale, if others. traces: their names
-    (`NAME/*`: all that begin with NAME/). clients: whose traces; none: the mean over all. axis: the title of the axis
-    of values or traces.
+    over, values: an option's key, and the values with which every line runs; small_values: those at small scale, if
+    others. traces: their names (`NAME/*`: all that begin with NAME/). clients: whose traces; none: the mean over all.
+    axis: the title of the axis of values or traces.
     """
 
     draw: Literal["rounds", "values", "traces"]
@@ -41,7 +41,7 @@ class Figure:
 
     def runs(self, scale: str) -> dict[str, tuple[str, Values]]:
         """By label, the method as text and the keys that it adds."""
-        if self.draw != "values":
+        if not self.over:
             return {line: (text, {}) for line, text in self.lines.items()}
         along = {
             self.label(line, value): (text, {self.over: value})

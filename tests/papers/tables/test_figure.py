@@ -9,3 +9,8 @@ def test_runs_are_lines_by_values_and_levels():
     assert list(OVER.runs("full")) == ["ours tau=0.1", "ours tau=0.5", "ours tau=0.9", "local"]
     assert OVER.runs("small")["ours tau=0.4"] == ("fedcac", {"method.tau": 0.4})
     assert Figure("rounds", {"a": "fedcac:tau=0.3"}).runs("small") == {"a": ("fedcac:tau=0.3", {})}
+
+
+def test_curves_of_a_figure_may_differ_by_an_option():
+    curves = Figure("rounds", {"ours": "fedcac"}, over="method.tau", values=(0.1, 0.5))
+    assert curves.runs("full") == {f"ours tau={tau}": ("fedcac", {"method.tau": tau}) for tau in (0.1, 0.5)}
