@@ -112,9 +112,7 @@ def test_the_figures_that_there_are():
         paper: [int(n.rpartition("-")[2]) for n in figures() if n.startswith(paper)] for paper in ("fedcac", "fedobp")
     }
     assert numbers == {"fedcac": [3, 4, 5, 6], "fedobp": [4, 8, 9, 10, 11, 12]}
-    assert [n for n in figures() if n.startswith("fedmosaic")] == [
-        f"fedmosaic/figure-{n}" for n in (1, *range(3, 11))
-    ]
+    assert [n for n in figures() if n.startswith("fedmosaic")] == [f"fedmosaic/figure-{n}" for n in (1, *range(3, 11))]
 
 
 @pytest.mark.parametrize("names", [("figure-3", "figure-4"), ("figure-9", "figure-10")])
