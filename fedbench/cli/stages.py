@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from fedbench.cli.flags import Flag, split_words
 from fedbench.config import Config
 from fedbench.config.files import parse_value
+from fedbench.config.words import plural
 from fedbench.errors import ConfigError
 from fedbench.installation import require
-from fedbench.results.quantities import plural
 
 if TYPE_CHECKING:
     from fedbench.results.plan import Plan

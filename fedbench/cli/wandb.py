@@ -10,6 +10,7 @@ from fedbench.cli import OK, command
 from fedbench.cli.flags import Flag
 from fedbench.cli.parse import parse, study_folder
 from fedbench.config import WandbConfig
+from fedbench.config.words import plural
 from fedbench.errors import ConfigError
 from fedbench.installation import require
 
@@ -81,11 +82,11 @@ def plan_lines(study: "WandbStudy") -> Iterator[str]:
 
     place = study.place
     project = f"{place.entity}/{place.project}" if place.entity else place.project
-    runs = f"{len(study.seeds)} runs and one for table and report"
+    runs = f"{plural(len(study.seeds), 'run')} and one for table and report"
     yield f"{study.folder}: {runs}, to project {project}, group {study.group}"
     for seed in study.seeds:
         own = run_arguments(seed.config, seed.entry)
-        yield f"  {own['name']:<44} job type {own['job_type']:<28} {len(seed.rounds)} rounds"
+        yield f"  {own['name']:<44} job type {own['job_type']:<28} {plural(len(seed.rounds), 'round')}"
     for name, why in study.left_out().items():
         yield f"  left out: {name}: {why}"
     yield f"  workspace {study.name}, runs grouped by job type:"
@@ -100,7 +101,7 @@ def online(study: "WandbStudy") -> None:
     from fedbench.results.wandb_workspace import save_workspace
 
     for seed in study.seeds:
-        print(f"{run_arguments(seed.config, seed.entry)['name']}: {send(seed)} rounds sent")
+        print(f"{run_arguments(seed.config, seed.entry)['name']}: {plural(send(seed), 'round')} sent")
     run = send_study(study)
     print(f"table and report: {run.url}")
     try:

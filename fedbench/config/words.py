@@ -14,6 +14,11 @@ MOST_SHOWN = 100
 """Maximum number of characters shown of a value."""
 
 
+def plural(count: int, noun: str) -> str:
+    """`1 run`, `2 runs`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def legal_of_type(annotation: Any, metadata: Iterable[Any] = ()) -> str:
     """Describes legal values: `number in [0, 1)`, `whole number >= 1 or none`, `sgd, adam or adamw`."""
     origin, arguments = get_origin(annotation), get_args(annotation)

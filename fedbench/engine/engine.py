@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from fedbench.config import TrainConfig
+from fedbench.config.words import plural
 from fedbench.engine.fit import AMOUNT, Amount, Batches, Fit, Move, PairedBatches
 from fedbench.errors import ConfigError
 from fedbench.module import seeds
@@ -171,7 +172,8 @@ class Engine:
         size = count if batch_size == "full" else int(batch_size)
         if min(count, size) < least:
             raise ConfigError(
-                f"batches of {min(count, size)} image(s) from {count}: this model trains on {least} or more at a time"
+                f"batches of {plural(min(count, size), 'sample')} from {count}: this model trains on {least} or more "
+                "at a time"
             )
         enough = not count % size or count % size >= least  # images of the last batch
         draw = seeds.generator(*data.key, stream, "order")

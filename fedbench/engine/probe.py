@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from fedbench import processor
+from fedbench.config.words import plural
 from fedbench.engine.fit import Amount, Batches, Fit
 from fedbench.engine.learner import Learner
 from fedbench.engine.losses import outputs_of, parts_of
@@ -108,8 +109,8 @@ def model_warnings(learner: Learner, sizes: Sequence[int]) -> list[str]:
     single = sizes.count(1)
     if single and learner.layout.has_batchnorm:
         lines.append(
-            f"{single} client(s) have one training image: their BatchNorm layers train with running statistics, "
-            "because one image has no variance"
+            f"{plural(single, 'client')} with one training sample: BatchNorm layers train with running statistics "
+            "there, because one sample has no variance"
         )
     if learner.train.precision == "bf16-mixed" and learner.device.type == "cpu" and processor.has("bf16") is False:
         lines.append(

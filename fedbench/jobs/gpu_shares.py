@@ -12,10 +12,10 @@ from pathlib import Path
 
 from fedbench.config import Config
 from fedbench.config.execution import EXACT
+from fedbench.config.words import plural
 from fedbench.errors import ConfigError
 from fedbench.jobs.gpu_memory import USUAL_MB, estimated_mb, measured_mb
 from fedbench.jobs.job import Job
-from fedbench.results.quantities import plural
 from fedbench.runtime import retries
 from fedbench.runtime.ray.placement_groups import share_of_gpu
 

@@ -20,6 +20,7 @@ import numpy as np
 from fedbench.config import AggregatorConfig, Config
 from fedbench.config.files import load_yaml
 from fedbench.config.keys import flat
+from fedbench.config.words import plural
 from fedbench.data.partitions import Partition
 from fedbench.errors import ConfigError
 from fedbench.jobs import provenance
@@ -27,7 +28,6 @@ from fedbench.jobs.description import file_fingerprints, fingerprinted_files
 from fedbench.results.files import PART_SUFFIX, hold_file_lock, read_json, remove_half_written, write_atomically
 from fedbench.results.matrix import is_matrix
 from fedbench.results.plan import Plan, is_study
-from fedbench.results.quantities import plural
 from fedbench.results.reader import Records
 from fedbench.results.summary import damages_in
 from fedbench.runtime import checkpoint, retries
@@ -298,14 +298,14 @@ def check_longer(folder: Path, before: Config, rounds: int) -> bool:
     held = checkpoint.load(folder / "checkpoint")
     if held is None and _is_finished(folder):
         raise ConfigError(
-            f"{folder} holds a finished run of {before.rounds} rounds whose last state was not kept, so it cannot "
-            f"continue to {rounds}: give another --out, with --checkpoint.keep if more rounds may follow"
+            f"{folder} holds a finished run of {plural(before.rounds, 'round')} whose last state was not kept, so it "
+            f"cannot continue to {rounds}: give another --out, with --checkpoint.keep if more rounds may follow"
         )
     if held is not None and held["uses_rounds"]:
         raise ConfigError(
-            f"{folder} holds a run of {before.rounds} rounds that cannot continue to {rounds}: {before.method.name} "
-            "(or the model's configure_optimizers) uses the number of rounds, so that earlier rounds would be others; "
-            "give another --out"
+            f"{folder} holds a run of {plural(before.rounds, 'round')} that cannot continue to {rounds}: "
+            f"{before.method.name} (or the model's configure_optimizers) uses the number of rounds, so that earlier "
+            "rounds would be others; give another --out"
         )
     return held is not None
 

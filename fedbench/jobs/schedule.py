@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fedbench.config import Config
+from fedbench.config.words import plural
 from fedbench.errors import ConfigError
 from fedbench.installation import require
 from fedbench.jobs import run_folder
@@ -160,8 +161,8 @@ def ray_for(trial: Config, at_once: int | None, early: bool = False) -> Iterator
         for kind, amount in need_of(trial).items():
             if total.get(kind, 0) < amount - 1e-9:
                 raise ConfigError(
-                    f"resources: one trial needs {amount:g} {kind} ({trial.resources.hosts} hosts), there are "
-                    f"{total.get(kind, 0):g}: lower --hosts, --cpus-per-host or --gpus-per-host"
+                    f"resources: one trial needs {amount:g} {kind} ({plural(int(trial.resources.hosts), 'host')}), "
+                    f"there are {total.get(kind, 0):g}: lower --hosts, --cpus-per-host or --gpus-per-host"
                 )
         yield ray
 
@@ -238,7 +239,9 @@ def describe_cluster(config: Config) -> str | None:
         needs += " and a share of a GPU" if shares_gpu and trial.resources.gpus_per_host else ""
         count, machines = _fitting(ray.cluster_resources(), need), cluster.describe_machines(ray)
     most = "at most " if shares_gpu and trial.resources.gpus_per_host else ""
-    return f"cluster: {machines}; room for {most}{count} trials of {needs} at once; results come to this machine"
+    return (
+        f"cluster: {machines}; room for {most}{plural(count, 'trial')} of {needs} at once; results come to this machine"
+    )
 
 
 def _tuner(

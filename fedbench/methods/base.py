@@ -177,20 +177,20 @@ class Method(Generic[OptionsT, StateT, ServerT]):
         """For `check`: raises ConfigError if clients join after the last round."""
         if self.context.newcomers:
             raise ConfigError(
-                f"partition.new_clients: {type(self).__name__} has no rule for clients that join later: {why}; leave "
+                f"partition.new_clients: {self.context.method} has no rule for clients that join later: {why}; leave "
                 "it out"
             )
 
     def refuse_private_steps(self, learns_by: str) -> None:
         """For `check`: raises ConfigError if gradients are made private, but clients also learn by something else."""
         if self.context.private_steps:
-            refuse_method(type(self).__name__, f"also learns by {learns_by}")
+            refuse_method(self.context.method, f"also learns by {learns_by}")
 
     def refuse_changed_uploads(self) -> None:
         """For `check`: raises ConfigError if uploads are changed on their way, which encoded parameters do not bear."""
         if key := self.context.changes_uploads:
             raise ConfigError(
-                f"{key}: {type(self).__name__} encodes its parameters itself; leave it out, or compare other methods"
+                f"{key}: {self.context.method} encodes its parameters itself; leave it out, or compare other methods"
             )
 
     @classmethod

@@ -138,7 +138,7 @@ class CoTraining(PublicExchange[VoteOptions, "CoTraining.Server"]):
 
     def budget_lines(self) -> list[str]:
         """Lines before round 1 on the budget of uploads; none without noise."""
-        each, uploads, name = self.label_noise.budget, self.most_uploads, type(self).__name__.lower()
+        each, uploads, name = self.label_noise.budget, self.most_uploads, self.context.method
         if not each:
             return []
         return [f"{name}: one upload spends epsilon {each:.6g}, all {uploads} of them {uploads * each:.6g}"]

@@ -26,6 +26,7 @@ from torch import Tensor
 
 from fedbench.aggregation.layer_masks import layer_masks
 from fedbench.aggregation.means import elementwise_max, masked_mean
+from fedbench.config.words import plural
 from fedbench.engine.fit import Amount, Move, Step
 from fedbench.errors import ConfigError
 from fedbench.methods.base import About, Method, Point
@@ -88,8 +89,9 @@ class PerFedMask(Method["PerFedMask.Options", PrivateState, "PerFedMask.Server"]
         if idle:
             least = min(layer.size for layer in self.layers)
             yield (
-                f"perfedmask: {len(idle)} client(s) can train no layer and upload nothing, e.g. client {idle[0]}: the "
-                f"smallest layer has {least} parameters, method.capability must reach {least / self.body_size:.3g}"
+                f"perfedmask: {plural(len(idle), 'client')}, e.g. client {idle[0]}, can train no layer and upload "
+                f"nothing: the smallest layer has {least} parameters, method.capability must reach "
+                f"{least / self.body_size:.3g}"
             )
 
     def private(self, layout: Layout) -> Masks:

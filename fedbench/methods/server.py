@@ -28,13 +28,14 @@ UNSET = torch.empty(0)
 class Context:
     """Facts of a run that both halves know.
 
-    sizes: training images per client; public: public images; rounds: T; a run that reads it cannot be given more
-    rounds later (`is_last` is better); drawn: participants of a round; newcomers: clients that join after the last.
-    samples: image, feature or token; looks_again: whether the model's optimiser evaluates a batch several times per
-    step; private_steps: whether gradients are made private (privacy.level = sample); changes_uploads: the setting that
-    changes uploads on their way, with its value. aggregator: used by methods that average. draw: another initial model
-    by the model's own initialisation with a seed; the run's is that of `seed`. grade: the share of the given labels of
-    the public images [U] that are true, for traces only, never for learning; None if the images have no true labels.
+    method: its name. sizes: training images per client; public: public images; rounds: T; a run that reads it cannot be
+    given more rounds later (`is_last` is better); drawn: participants of a round; newcomers: clients that join after
+    the last. samples: image, feature or token; looks_again: whether the model's optimiser evaluates a batch several
+    times per step; private_steps: whether gradients are made private (privacy.level = sample); changes_uploads: the
+    setting that changes uploads on their way, with its value. aggregator: used by methods that average. draw: another
+    initial model by the model's own initialisation with a seed; the run's is that of `seed`. grade: the share of the
+    given labels of the public images [U] that are true, for traces only, never for learning; None if the images have no
+    true labels.
     """
 
     layout: Layout
@@ -44,6 +45,7 @@ class Context:
     classes: int
     sizes: tuple[int, ...]
     public: int = 0
+    method: str = "the method"
     drawn: int = 1
     newcomers: int = 0
     samples: str = "image"

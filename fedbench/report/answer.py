@@ -8,11 +8,12 @@ from typing import Any
 import pandas as pd
 
 from fedbench.config.counts import newcomer_count
+from fedbench.config.words import plural
 from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.typeset import join_words
 from fedbench.results.estimators import SAMPLES
 from fedbench.results.plan import point_name
-from fedbench.results.quantities import plural, seed_range, size
+from fedbench.results.quantities import seed_range, size
 from fedbench.results.statistics import LEAST_SEEDS, Interval
 from fedbench.results.tables import BASELINE, LAST
 from fedbench.tasks import Metric
@@ -65,7 +66,7 @@ def subtitle(study: Study) -> str:
     if tried := study.plan.points():
         space = " × ".join(key.removeprefix("method.") for key in study.plan.spaces[study.method])
         where = f"chosen on validation {study.metric.label} {POINT_NAMES[study.point]}{seeds_remark(study)}"
-        parts.append(f"{len(tried)} points of {space}, {where}")
+        parts.append(f"{plural(len(tried), 'point')} of {space}, {where}")
     parts += [study.remark] if len(set(study.estimators.values())) == 1 else []
     return "; ".join(part for part in parts if part)
 

@@ -7,6 +7,7 @@ from datetime import datetime
 from html import unescape
 from pathlib import Path
 
+from fedbench.config.words import plural
 from fedbench.plugins import PAGES
 from fedbench.report import make_report
 from fedbench.report.template import render
@@ -15,7 +16,6 @@ from fedbench.report.typeset import join_words
 from fedbench.results.files import read_json, write_atomically
 from fedbench.results.matrix import is_matrix
 from fedbench.results.plan import PLAN_FILE, STUDY_PARTS, Plan, is_study
-from fedbench.results.quantities import plural
 from fedbench.results.reader import Records, is_run
 
 FILE = "index.html"

@@ -8,6 +8,7 @@ import pandas as pd
 import plotly.graph_objects as go
 import yaml
 
+from fedbench.config.words import plural
 from fedbench.report import typeset
 from fedbench.report.answer import doubts_of_lead
 from fedbench.report.leaderboard import NEWCOMERS_NOTE, LeaderboardRow
@@ -29,7 +30,7 @@ from fedbench.report.typeset import Cell, join_words, p_text, sentence, with_hal
 from fedbench.results.contrasts import ALPHA
 from fedbench.results.files import write_atomically
 from fedbench.results.plan import text_of
-from fedbench.results.quantities import plural, seed_range
+from fedbench.results.quantities import seed_range
 from fedbench.results.statistics import ends_of
 from fedbench.results.tables import BASELINE, REFERENCES
 

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Sequence
 
+from fedbench.config.words import plural
 from fedbench.report.answer import doubts, doubts_of_lead
 from fedbench.report.leaderboard import LeaderboardRow
 from fedbench.report.race import LOCAL_WORDS, margin_text, race_next
 from fedbench.report.study import Study
 from fedbench.report.survey import Survey
 from fedbench.report.typeset import Cell, join_words, sentence
-from fedbench.results.quantities import plural
 from fedbench.results.race import Race
 from fedbench.results.tables import BASELINE, REFERENCES
 

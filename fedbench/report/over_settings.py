@@ -12,6 +12,7 @@ from typing import Any
 import pandas as pd
 import plotly.graph_objects as go
 
+from fedbench.config.words import plural
 from fedbench.report.comparisons import figure_of_intervals
 from fedbench.report.curves import add_band, add_line, is_loud, round_values
 from fedbench.report.parts import ChartSection, charts
@@ -22,7 +23,6 @@ from fedbench.report.typeset import sentence
 from fedbench.results.matrix import Setting
 from fedbench.results.over_settings import Estimate, OverSettings
 from fedbench.results.plan import is_number, key_name, point_name, text_of
-from fedbench.results.quantities import plural
 from fedbench.results.statistics import Interval
 from fedbench.tasks import Metric
 

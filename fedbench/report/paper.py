@@ -12,6 +12,7 @@ from typing import Any
 
 import pandas as pd
 
+from fedbench.config.words import plural
 from fedbench.errors import ConfigError
 from fedbench.report import typeset
 from fedbench.report.answer import doubts
@@ -26,7 +27,7 @@ from fedbench.results.contrasts import ALPHA, Contrast, family
 from fedbench.results.estimators import estimator_remark
 from fedbench.results.matrix import Setting, is_matrix
 from fedbench.results.plan import is_number, key_name, text_of
-from fedbench.results.quantities import plural, seed_range
+from fedbench.results.quantities import seed_range
 from fedbench.results.statistics import LEAST_SEEDS
 from fedbench.results.tables import BASELINE, LAST, REFERENCES, FinalScores
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import plotly.graph_objects as go
 
-from fedbench.results.quantities import plural
+from fedbench.config.words import plural
 
 MOST_CURVES_NAMED = 8
 """Maximum number of curves whose ends are described."""

@@ -6,6 +6,7 @@ from pathlib import Path
 from textwrap import fill
 from typing import Any
 
+from fedbench.config.words import plural
 from fedbench.report.answer import partition_words
 from fedbench.report.leaderboard import model_sizes
 from fedbench.report.study import POINT_NAMES, Study
@@ -13,7 +14,7 @@ from fedbench.report.survey import Survey
 from fedbench.report.typeset import escape_latex, join_words
 from fedbench.results.matrix import is_matrix
 from fedbench.results.plan import Plan, key_name, text_of
-from fedbench.results.quantities import plural, ranges, seed_range
+from fedbench.results.quantities import ranges, seed_range
 from fedbench.results.statistics import LEAST_SEEDS
 from fedbench.results.tables import BASELINE
 
@@ -145,11 +146,11 @@ def _tuning(study: Study, plan: Plan, config: Mapping[str, Any]) -> str:
     if not tried:
         return "No hyperparameter is tuned." if plan.kind != "run" else ""
     counts = sorted(set(tried.values()))
-    many = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    many = plural(counts[0], "point") if len(counts) == 1 else f"{counts[0]} to {counts[-1]} points"
     how = {
-        "grid": f"{many} points of its space",
-        "random": f"{many} points drawn at random from its space",
-        "optuna": f"{many} points proposed by Optuna's TPE",
+        "grid": f"{many} of its space",
+        "random": f"{many} drawn at random from its space",
+        "optuna": f"{many} proposed by Optuna's TPE",
     }[plan.search]
     seeds = sorted({entry.seed for entry in plan.entries if entry.role == "candidate"})
     halves = "; after each of them the better half of the points stays" if plan.drops_points_early else ""

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from math import inf, isfinite
 from typing import Any
 
+from fedbench.config.words import plural
 from fedbench.report.answer import doubts, doubts_of_lead, points
 from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.typeset import join_words, sentence
-from fedbench.results.quantities import plural
 from fedbench.results.race import Bound, Race
 from fedbench.results.statistics import ends_of
 from fedbench.results.tables import BASELINE, LAST, REFERENCES

@@ -10,6 +10,7 @@ from re import escape
 import pandas as pd
 import plotly.graph_objects as go
 
+from fedbench.config.words import plural
 from fedbench.report.curves import round_values, thin_out
 from fedbench.report.parts import ChartSection, charts
 from fedbench.report.study import Study
@@ -25,7 +26,6 @@ from fedbench.report.theme import (
     show_legend,
     with_opacity,
 )
-from fedbench.results.quantities import plural
 
 MOST_LINES = 60
 MOST_CELLS = 20

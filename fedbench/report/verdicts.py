@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from fedbench.config.words import plural
 from fedbench.report.answer import (
     answer,
     doubts,
@@ -18,7 +19,6 @@ from fedbench.report.race import race_answer, race_notes
 from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.typeset import join_words, p_text, sentence
 from fedbench.results.contrasts import Contrast
-from fedbench.results.quantities import plural
 from fedbench.results.statistics import LEAST_SEEDS
 from fedbench.results.tables import BASELINE, REFERENCES
 from fedbench.tasks import Metric

@@ -5,7 +5,7 @@ from typing import Any
 
 import pandas as pd
 
-from fedbench.results.quantities import plural
+from fedbench.config.words import plural
 from fedbench.results.statistics import INTERVAL_COLUMNS, Interval, interval
 from fedbench.tasks import Metric
 

@@ -5,9 +5,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal
 
+from fedbench.config.words import plural
 from fedbench.errors import ConfigError
 from fedbench.results.files import read_as, write_json_atomically
-from fedbench.results.quantities import plural
 from fedbench.results.reader import Records, is_run
 
 EntryRole = Literal["candidate", "final"]

@@ -9,7 +9,8 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 from rich.progress import Progress as Bar
 
-from fedbench.results.quantities import duration, plural
+from fedbench.config.words import plural
+from fedbench.results.quantities import duration
 from fedbench.tasks import Metric
 
 Clock = Callable[[], float]

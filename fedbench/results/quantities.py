@@ -11,11 +11,6 @@ def duration(seconds: float) -> str:
     return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60:02d} min"
 
 
-def plural(count: int, noun: str) -> str:
-    """`1 run`, `2 runs`."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
 def seed_range(seeds: Sequence[int]) -> str:
     """`seed 3`, `seeds 0, 1`, `seeds 0 to 9, 20`; empty if there are none."""
     return f"{'seeds' if len(seeds) > 1 else 'seed'} {ranges(seeds)}" if seeds else ""

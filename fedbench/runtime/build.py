@@ -180,6 +180,7 @@ def make_context(run: ResolvedRun, partition: Partition, seed: int, learner: Lea
         classes=run.dataset.classes,
         sizes=tuple(partition.sizes("train").tolist()),
         public=0 if partition.public is None else len(partition.public),
+        method=config.method.name,
         drawn=count_of(len(partition.clients), config.participation),
         newcomers=len(partition.newcomers),
         samples=run.dataset.kind,

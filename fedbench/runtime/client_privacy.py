@@ -15,6 +15,7 @@ import torch
 
 from fedbench.config import Config
 from fedbench.config.fleet import PrivacyConfig
+from fedbench.config.words import plural
 from fedbench.errors import ConfigError
 from fedbench.installation import require
 from fedbench.methods.base import Method, needs_mean_only
@@ -99,6 +100,6 @@ class ClientBudget:
             "aggregator mean and a method that averages"
         )
         return (
-            f"client-level differential privacy: after {rounds} rounds epsilon is {self.epsilon(rounds):.3g} at delta "
-            f"= {self.delta:.2g} ({seen}); scores, public samples and tuning are not part of it"
+            f"client-level differential privacy: after {plural(rounds, 'round')} epsilon is {self.epsilon(rounds):.3g} "
+            f"at delta = {self.delta:.2g} ({seen}); scores, public samples and tuning are not part of it"
         )

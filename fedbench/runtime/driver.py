@@ -5,13 +5,13 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from fedbench.config.words import plural
 from fedbench.data.prepared import PreparedDataset
 from fedbench.errors import ConfigError, RunError, place_of_code
 from fedbench.methods.base import ExtraPass, Method
 from fedbench.methods.contract import call_hook, check_server, server_hook, shared_model
 from fedbench.methods.messages import Message
 from fedbench.results.logged import LoggedRow
-from fedbench.results.quantities import plural
 from fedbench.results.schema import COST_KEYS, MetricsLine
 from fedbench.runtime import trees
 from fedbench.runtime.allocator import release_freed_memory, resident_mb

@@ -10,6 +10,7 @@ from functools import cache
 
 from fedbench.config import Config
 from fedbench.config.fleet import PrivacyConfig
+from fedbench.config.words import plural
 from fedbench.engine.private_loop import refuse_method
 from fedbench.errors import ConfigError
 from fedbench.installation import require
@@ -100,8 +101,8 @@ class SampleBudget:
         per_round = (kind.steps(self.method.options, context.train, n, context.public) for n in self.sizes)
         steps = {client: rounds * count for client, count in enumerate(per_round)}
         return (
-            f"sample-level differential privacy: after {rounds} rounds epsilon is {self.largest(steps):.3g} at delta = "
-            f"{self.delta:.2g}, the largest of clients that take part in all (Poisson batches); scores, "
+            f"sample-level differential privacy: after {plural(rounds, 'round')} epsilon is {self.largest(steps):.3g} "
+            f"at delta = {self.delta:.2g}, the largest of clients that take part in all (Poisson batches); scores, "
             "losses, public samples and tuning are not part of it"
         )
 

@@ -90,11 +90,11 @@ class UnusedKey(NamedTuple):
     decider: str = ""
 
 
-def unused_train_keys(method: type[Method], train: TrainConfig) -> list[UnusedKey]:
+def unused_train_keys(name: str, train: TrainConfig) -> list[UnusedKey]:
     """The keys of `train` that have no effect with the others and this method."""
-    unused = list[UnusedKey]()
+    method, unused = load(name), list[UnusedKey]()
     if method.optimizer == "plain":
-        why = f"{method.__name__} makes plain steps of its own"
+        why = f"{name} makes plain steps of its own"
         unused += [UnusedKey(key, why) for key in ("optimizer", "momentum", "weight_decay", "keep_optimizer")]
     elif method.optimizer == "run" and train.optimizer == "module":
         why = "the model's configure_optimizers makes the steps; set it there, or choose --train.optimizer sgd"
@@ -110,7 +110,7 @@ def config_warnings(config: Config) -> list[str]:
     """Lines about values without effect, because of others or because of the method. config: with all defaults."""
     method = load(config.method.name)
     usual, found = TrainConfig(**method.train_defaults), dict[str, list[str]]()
-    for key, why, _ in unused_train_keys(method, config.train):
+    for key, why, _ in unused_train_keys(config.method.name, config.train):
         value = getattr(config.train, key)
         if value != getattr(usual, key) and not (key == "optimizer" and value == "sgd"):
             text = f"{value:g}" if isinstance(value, float) else str(value)
@@ -170,7 +170,7 @@ def warn_of_engine(method: Method) -> list[str]:
     if train.engine != "stack":
         return []
     if method.makes_steps(method.options):
-        return [f"train.engine = stack: {type(method).__name__} makes its steps itself, one client after another"]
+        return [f"train.engine = stack: {method.context.method} makes its steps itself, one client after another"]
     if train.batch_size != "full" and most < train.batch_size:
         line = f"no client has the {train.batch_size} samples of a whole batch, and smaller ones are stepped alone"
         return [f"train.engine = stack: without effect: {line}"]
@@ -184,7 +184,7 @@ def warn_of_tied_head(method: Method) -> list[str]:
     name, shared = method.context.layout.head_name, [slot for slot in method.context.layout.params if slot.tied]
     sides = [(slot, bool(method.private_params.mask[slot.place].any())) for slot in shared]
     return [
-        f"{slot.name} belongs to the head '{name}' and to the body: {type(method).__name__} counts it as "
+        f"{slot.name} belongs to the head '{name}' and to the body: {method.context.method} counts it as "
         + ("private, it stays at the clients" if private else "shared, it travels")
         for slot, private in sides
     ]

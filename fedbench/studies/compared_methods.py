@@ -222,7 +222,7 @@ class ComparedMethod:
         train = self._with_defaults(self.config(config)).train
         if train.optimizer == "auto" and all(map(models.MODELS.path, config.model.names)):
             train = train.model_copy(update={"optimizer": "module"})
-        unused = unused_train_keys(methods.load(self.name), train)
+        unused = unused_train_keys(self.name, train)
         found = {f"train.{one.key}": one.why for one in unused if f"train.{one.decider}" not in axes}
         return {key: why for key, why in found.items() if key in axes}
 

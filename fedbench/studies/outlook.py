@@ -4,9 +4,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from fedbench.config.words import plural
 from fedbench.processor import cores
 from fedbench.results.plan import point_name
-from fedbench.results.quantities import duration, plural
+from fedbench.results.quantities import duration
 from fedbench.results.race import Rules, judge
 from fedbench.results.tables import BASELINE, REFERENCES
 from fedbench.studies.cost import Cost, hours_of

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from fedbench.config import Config
+from fedbench.config.words import plural
 from fedbench.data import Dataset, Partition, cache
 from fedbench.data.reading.published import MEASURED
 from fedbench.data.sources import published_of
 from fedbench.report.preview import CountTable, Preview, Sheet, write_preview
-from fedbench.results.quantities import plural, size
+from fedbench.results.quantities import size
 
 MOST_CLASSES = 30
 PER_CLASS = 10

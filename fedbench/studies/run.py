@@ -11,6 +11,7 @@ import pandas as pd
 
 from fedbench.config import Config
 from fedbench.config.schema import folder_name
+from fedbench.config.words import plural
 from fedbench.errors import ConfigError
 from fedbench.jobs import provenance, run_folder
 from fedbench.jobs.job import Job
@@ -19,7 +20,7 @@ from fedbench.jobs.resolve import check_run, resolve
 from fedbench.jobs.run_job import Watcher, run_seeds
 from fedbench.results.loggers import log_page
 from fedbench.results.plan import PLAN_FILE, Plan, is_study
-from fedbench.results.quantities import duration, plural
+from fedbench.results.quantities import duration
 from fedbench.results.reader import Records
 from fedbench.runtime.kept_models import MODELS_FOLDER
 from fedbench.runtime.ray import cluster

@@ -7,8 +7,8 @@ from typing import Any
 from rich.console import Console
 
 from fedbench.config import Config
+from fedbench.config.words import plural
 from fedbench.results.progress import GridProgress, Progress
-from fedbench.results.quantities import plural
 
 Watch = Callable[[dict[str, Any]], None]
 NOTEBOOK_PAUSE = 30.0
@@ -100,8 +100,8 @@ def title(config: Config) -> str:
     from fedbench.data.partitions.scheme import clients_by_data
 
     partition, hosts = config.partition, config.resources.hosts
-    where = "" if hosts == "auto" else ", in this process" if hosts == 0 else f", {hosts} hosts"
+    where = "" if hosts == "auto" else ", in this process" if hosts == 0 else f", {plural(hosts, 'host')}"
     seeds = f"{len(config.seeds)} seeds" if len(config.seeds) > 1 else f"seed {config.seeds[0]}"
-    clients = "the clients of the data" if clients_by_data(partition) else f"{partition.clients} clients"
+    clients = "the clients of the data" if clients_by_data(partition) else plural(partition.clients, "client")
     what = f"{config.method.name} on {config.data.name}, {partition.name} over {clients}"
-    return f"{what}: {config.rounds} rounds, {seeds}{where}"
+    return f"{what}: {plural(config.rounds, 'round')}, {seeds}{where}"

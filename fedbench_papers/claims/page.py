@@ -6,10 +6,11 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+from fedbench.config.words import plural
 from fedbench.report import typeset
 from fedbench.report.template import render
 from fedbench.results.files import write_atomically
-from fedbench.results.quantities import plural, ranges
+from fedbench.results.quantities import ranges
 from fedbench_papers.claims.conditions import Conditions
 from fedbench_papers.claims.record import CLAIMS_FILE, ClaimsRecord
 from fedbench_papers.claims.verdicts import AGAINST, FAILS, HOLDS, IDENTITY, TOWARDS, UNDECIDED, WEAKER, corrected_word

@@ -9,13 +9,13 @@ from typing import Any
 import pandas as pd
 import plotly.graph_objects as go
 
+from fedbench.config.words import plural
 from fedbench.report.curves import round_values, thin_out
 from fedbench.report.parts import ChartSection, charts
 from fedbench.report.study import POINT_NAMES
 from fedbench.report.theme import LIGHT, METHOD_COLOURS, axis, figure, round_axis, score_axis, show_legend
 from fedbench.report.typeset import Cell
 from fedbench.results.curves import seed_curve
-from fedbench.results.quantities import plural
 from fedbench.results.reader import Records
 from fedbench.results.statistics import Interval
 from fedbench.results.tables import BEST_TEST, LAST

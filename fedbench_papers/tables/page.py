@@ -10,6 +10,7 @@ import pandas as pd
 import plotly.graph_objects as go
 from scipy import stats
 
+from fedbench.config.words import plural
 from fedbench.report import typeset
 from fedbench.report.parts import ChartSection, charts
 from fedbench.report.study import POINT_NAMES
@@ -17,7 +18,6 @@ from fedbench.report.template import page_of
 from fedbench.report.theme import LIGHT, axis, figure
 from fedbench.report.typeset import Cell
 from fedbench.results.files import write_atomically
-from fedbench.results.quantities import plural
 from fedbench.results.tables import REFERENCES
 from fedbench_papers.tables.content import NumberTable, PageContent, interval_columns, ours_text, seeds_text
 from fedbench_papers.tables.figure_page import figure_content

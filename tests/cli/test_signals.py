@@ -11,9 +11,10 @@ from fedbench.cli.signals import ENDING, interruption
 
 @pytest.fixture(autouse=True)
 def plain_handlers():
-    before = [signal.signal(number, signal.SIG_DFL) for number in ENDING]
+    plain = dict.fromkeys(ENDING, signal.SIG_DFL) | {signal.SIGINT: signal.default_int_handler}  # `&` ignores SIGINT
+    before = {number: signal.signal(number, handler) for number, handler in plain.items()}
     yield
-    for number, handler in zip(ENDING, before, strict=True):
+    for number, handler in before.items():
         signal.signal(number, handler)
 
 

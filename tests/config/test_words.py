@@ -4,8 +4,12 @@ import pytest
 from pydantic import ValidationError, field_validator
 
 from fedbench.config import Config, Section
-from fedbench.config.words import legal_of, refuse_values
+from fedbench.config.words import legal_of, plural, refuse_values
 from fedbench.errors import ConfigError, RunError
+
+
+def test_one_is_singular():
+    assert [plural(count, "run") for count in (0, 1, 2)] == ["0 runs", "1 run", "2 runs"]
 
 
 def test_ranges_are_put_in_words():

@@ -17,7 +17,7 @@ def test_clients_with_one_image_are_named_where_it_matters(learner, net, conv_ne
     assert model_warnings(learner(net), [1, 5]) == []
     assert model_warnings(learner(conv_net), [2, 5]) == []
     (line,) = model_warnings(learner(conv_net), [1, 5, 1])
-    assert line.startswith("2 client(s) have one training image")
+    assert line.startswith("2 clients with one training sample: ")
 
 
 @pytest.mark.parametrize(("flags", "said"), [("avx2 avx512_bf16", 0), ("avx2", 1), (None, 0)])

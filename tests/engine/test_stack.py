@@ -282,7 +282,7 @@ def test_a_client_that_fails_leaves_the_others_alone(net, blobs):
     few = Fit(stack.initial(), blobs(4, key=(4,)), amount=Amount(min_batch=5))
     found, _ = trained(stack, [fits("plain", stack, blobs)[0], few])
     assert isinstance(found[1], ConfigError)
-    assert "batches of 4 image(s) from 4: this model trains on 5 or more at a time" in str(found[1])
+    assert "batches of 4 samples from 4: this model trains on 5 or more at a time" in str(found[1])
 
 
 def failing_later(batch: Callable) -> Callable:

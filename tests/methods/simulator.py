@@ -230,6 +230,7 @@ class Simulation(Driver):
             classes=classes,
             sizes=tuple(len(d) for d in self.data),
             public=len(public) if public else 0,
+            **({"method": method} if isinstance(method, str) else {}),
             drawn=len(list(self.draw(1))),
             aggregator=aggregator or Mean(),
             draw=lambda seed: self.learner.redraw(self.learner.initial(), "", seed),

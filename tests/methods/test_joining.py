@@ -67,5 +67,5 @@ def test_nothing_of_the_run_moves_when_a_newcomer_joins():
 )
 def test_rules_that_depend_on_options_are_refused_with_these_only(method, options, why):
     check_run(resolve(small(method, partition__new_clients=2)))
-    with pytest.raises(ConfigError, match=rf"^partition.new_clients: \w+ has no rule .* join later: {why}"):
+    with pytest.raises(ConfigError, match=rf"^partition.new_clients: {method} has no rule .* join later: {why}"):
         check_run(resolve(small(method, partition__new_clients=2, **options)))

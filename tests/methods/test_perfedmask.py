@@ -241,7 +241,7 @@ def test_a_client_that_can_train_nothing_uploads_nothing_and_is_named():
     simulation = run(capability=[1.0, 1.0, 0.1])
     assert text(simulation.method.masks) == "111 111 000"
     (line,) = simulation.method.check()
-    assert "1 client(s) can train no layer and upload nothing, e.g. client 2" in line
+    assert "1 client, e.g. client 2, can train no layer and upload nothing" in line
     assert "has 15 parameters, method.capability must reach 0.179" in line
     before = simulation.method.global_model(simulation.server, simulation.initial)
     seen = simulation.round()

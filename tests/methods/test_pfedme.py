@@ -245,7 +245,7 @@ def test_the_optimiser_has_no_part_and_that_is_said():
     asked = resolve(small("pfedme", train={"momentum": 0.9, "weight_decay": 0.1, "keep_optimizer": True})).config
     assert config_warnings(asked) == [
         "train.momentum = 0.9, train.weight_decay = 0.1, train.keep_optimizer = True: without effect: "
-        "PFedMe makes plain steps of its own"
+        "pfedme makes plain steps of its own"
     ]
 
 

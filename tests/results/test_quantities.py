@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedbench.results.quantities import duration, plural, seed_range, size
+from fedbench.results.quantities import duration, seed_range, size
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(5, "5 s"), (99, "99 s"), (600, "10 min"), (11_100, "3 h 05 min")])
@@ -13,10 +13,6 @@ def test_durations_are_short(seconds, text):
 def test_bytes_in_words():
     told = [size(count).replace("\u00a0", " ") for count in (12, 3_456_789, 2 * 10**9)]
     assert told == ["12 B", "3.46 MB", "2 GB"]
-
-
-def test_one_is_singular():
-    assert [plural(count, "run") for count in (0, 1, 2)] == ["0 runs", "1 run", "2 runs"]
 
 
 @pytest.mark.parametrize(

@@ -127,7 +127,7 @@ def test_without_noise_there_is_no_budget_and_local_training_needs_none(tmp_path
             {"privacy": CLIPPED},
             "clients of scaffold also send the change of their control variate",
         ),
-        ("fedkd", {"privacy": CLIPPED}, "privacy.clip = 0.1: FedKD encodes its parameters itself"),
+        ("fedkd", {"privacy": CLIPPED}, "privacy.clip = 0.1: fedkd encodes its parameters itself"),
         ("fedavg", {"privacy": NOISY, "dropout": 0.1}, "dropout = 0.1: the noise of clients that fail or cheat"),
         ("fedavg", {"privacy": NOISY, "attack": {"name": "noise"}}, "attack.name = noise: the noise of clients"),
     ],

@@ -64,7 +64,7 @@ class Halved(Method):
 
 @pytest.mark.parametrize("keys", [{"compression": {"name": "topk"}}, {"privacy": {"clip": 0.5}}], ids=str)
 def test_a_method_that_hides_its_encoding_is_refused_when_a_client_sends(keys, tmp_path):
-    with pytest.raises(ConfigError, match=r"(topk|0.5): Halved encodes its parameters itself"):
+    with pytest.raises(ConfigError, match=r"(topk|0.5): .*:Halved encodes its parameters itself"):
         play(small(f"{__name__}:Halved", **keys), tmp_path)
 
 
@@ -109,7 +109,7 @@ def test_every_method_that_sends_parameters_sends_fewer_bytes(method, tmp_path):
             check_run(asked)
         return
     if method in ENCODES:
-        with pytest.raises(ConfigError, match=f"compression.name = quantised: {load(method).__name__} encodes its"):
+        with pytest.raises(ConfigError, match=f"compression.name = quantised: {method} encodes its"):
             check_run(asked)
         return
     check_run(asked)

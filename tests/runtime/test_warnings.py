@@ -107,7 +107,7 @@ def test_a_sample_of_the_clients_is_said():
 @pytest.mark.parametrize(
     ("method", "train", "line"),
     [
-        ("apfl", {"engine": "stack"}, "train.engine = stack: APFL makes its steps itself, one client after another"),
+        ("apfl", {"engine": "stack"}, "train.engine = stack: apfl makes its steps itself, one client after another"),
         ("fedavg", {"width": 4}, None),
         ("fedavg", {"engine": "loop", "width": 4}, "train.width = 4: without effect with train.engine = loop"),
         ("fedavg", {"engine": "stack", "width": 4}, None),

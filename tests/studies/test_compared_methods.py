@@ -90,7 +90,7 @@ def test_what_the_models_own_optimiser_does_not_read_is_not_tuned():
     assert [*found.untuned] == ["train.lr", "train.momentum"]
     assert found.points == ({"train.epochs": 1}, {"train.epochs": 5})
     plain = ComparedMethod.parse("per-fedavg").tuned_over(space, own, None)
-    assert (plain.untuned, len(plain.points)) == ({"train.momentum": "PerFedAvg makes plain steps of its own"}, 4)
+    assert (plain.untuned, len(plain.points)) == ({"train.momentum": "per-fedavg makes plain steps of its own"}, 4)
     assert len(ComparedMethod.parse("co-pfl").tuned_over(space, own, None).points) == 8  # takes Adam by default
     for config in (Config(), Config(model="tests.runtime.networks:Awkward", train={"optimizer": "sgd"})):
         assert not ComparedMethod.parse("fedavg").tuned_over(space, config, None).untuned

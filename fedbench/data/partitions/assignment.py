@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedbench.config import PartitionConfig
+from fedbench.config.words import plural
 from fedbench.data.dataset import Dataset
 from fedbench.errors import ConfigError
 
@@ -293,8 +294,9 @@ def check_enough(
         lower = f"partition.clients or partition.{key}" if each > 1 else "partition.clients"
         raise_total = ", or raise partition.total" if options.total is not None else ""
         raise ConfigError(
-            f"partition {options.name}: {where}{clients} clients with at least {each} {part} image(s) each need "
-            f"{clients * each}, there are {images}; lower {lower}{raise_total}"
+            f"partition {options.name}: {where}{plural(clients, 'client')} with at least "
+            f"{plural(each, f'{part} sample')} each: {clients * each} in all, there are {images}; lower "
+            f"{lower}{raise_total}"
         )
 
 
@@ -316,4 +318,5 @@ def repeated_image_warnings(
     """One sentence if a client holds an image more than once."""
     twice = np.unique(hands.owners[repeated_positions(hands.owners, hands.rows)])
     if len(twice):
-        yield f"{len(twice)} clients (the first: {twice[0]}) hold some {part} samples more than once{why}"
+        holders = f"{len(twice)} clients (the first: {twice[0]}) hold" if len(twice) > 1 else f"client {twice[0]} holds"
+        yield f"{holders} some {part} samples more than once{why}"

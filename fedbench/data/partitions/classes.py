@@ -5,6 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from fedbench.config import PartitionConfig
+from fedbench.config.words import plural
 from fedbench.data.partitions.assignment import (
     Assignment,
     Deal,
@@ -134,7 +135,7 @@ def check_reuse(options: PartitionConfig, what: str, images: int, holders: np.nd
     most = int(np.bincount(holders).max()) * each
     if options.reuse and most <= images:
         return
-    need = f"{len(holders)} clients x {each} need {len(holders) * each}"
+    need = f"{len(holders) * each} are needed, {each} for each of {plural(len(holders), 'client')}"
     if options.reuse:
         need = f"a client needs {most} different ones"
     remedy = f"lower partition.{key}"

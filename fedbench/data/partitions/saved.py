@@ -20,6 +20,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from fedbench.config import Config, PartitionConfig
+from fedbench.config.words import plural
 from fedbench.data.partitions.assignment import (
     Assignment,
     SamplePool,
@@ -205,7 +206,7 @@ def check_client_count(held: int, newcomers: int, options: PartitionConfig) -> N
     """Raises ConfigError if the file's number of clients, or of its newcomers, differs from the configuration."""
     total, clients = held + newcomers, options.clients
     if total != clients:
-        whom = f"{total} clients, {newcomers} of them newcomers" if newcomers else f"{held} clients"
+        whom = f"{total} clients, {newcomers} of them newcomers" if newcomers else plural(held, "client")
         raise ConfigError(
             f"partition.path = {options.path}: the file has {whom}, partition.clients = {clients}; "
             f"set partition.clients {total}"

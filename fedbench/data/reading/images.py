@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from PIL import Image
 
+from fedbench.config.words import plural
 from fedbench.data.cache import Block
 from fedbench.errors import ConfigError, first_line
 from fedbench.processor import cores
@@ -147,7 +148,7 @@ def shape_text(shape: tuple[int, ...]) -> str:
     if len(shape) != 3:
         return f"of shape {list(shape)}"
     channels, height, width = shape
-    return f"{width}x{height} of {channels} channel(s)"
+    return f"{width}x{height} of {plural(channels, 'channel')}"
 
 
 def checked_label(value: Any, classes: int, where: str, hidden: str = "") -> int:

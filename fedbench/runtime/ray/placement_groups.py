@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from math import ceil
 from typing import Any
 
+from fedbench.config.words import plural
 from fedbench.errors import ConfigError
 from fedbench.runtime import retries
 from fedbench.runtime.ray.liveness import check_alive
@@ -26,7 +27,7 @@ def reserve(
     bundle = {"CPU": cpus, **({"GPU": gpus} if gpus else {})}
     check_resources(ray.cluster_resources(), bundle, count)
     group = placement_group([bundle] * count, strategy=strategy.upper())
-    asked, patience = f"{count} hosts of {cpus:g} CPU and {gpus:g} GPU each", retries.WAIT_FOR_PLACES
+    asked, patience = f"{plural(count, 'host')} of {cpus:g} CPU and {gpus:g} GPU", retries.WAIT_FOR_PLACES
     deadline = time.monotonic() + patience
     waits = False
     while not group.wait(CHECK_EVERY):
@@ -46,8 +47,9 @@ def check_resources(total: dict[str, float], bundle: dict[str, float], count: in
     for kind, each in bundle.items():
         if total.get(kind, 0) < each * count - 1e-9:
             raise ConfigError(
-                f"resources: {count} hosts of {each:g} {kind} need {each * count:g} {kind}, "
-                f"there are {total.get(kind, 0):g}: lower --hosts or --{kind.lower()}s-per-host"
+                f"resources: {plural(count, 'host')} of {each:g} {kind} {'needs' if count == 1 else 'need'} "
+                f"{each * count:g} {kind}, there are {total.get(kind, 0):g}: lower --hosts or "
+                f"--{kind.lower()}s-per-host"
             )
 
 

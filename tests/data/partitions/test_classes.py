@@ -58,11 +58,11 @@ def test_a_class_without_images():
         ),
         (
             {"name": "domain", "clients": 4, "train_size": 301},
-            "in domain art, 1 clients with at least 301 training image(s) each need 301, there are 300",
+            "in domain art, 1 client with at least 301 training samples each: 301 in all, there are 300",
         ),
         (
             {"name": "domain-shards", "clients": 8, "test_images": 13},
-            "has 12 test samples, and 1 clients x 13 need 13",
+            "has 12 test samples, and 13 are needed, 13 for each of 1 client",
         ),
         ({"name": "corruption", "clients": 4}, "the 4 domains do not hold the same images in the same order (420 to"),
     ],

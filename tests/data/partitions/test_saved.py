@@ -59,8 +59,8 @@ def test_test_images_that_another_client_trains_on_are_counted(tmp_path, suffix)
 def test_images_that_a_client_holds_twice_are_named(path):
     dealt = deal(path, {"clients": [{"train": [5, 0, 5], "test": [1000]}, {"train": [2], "test": [1001, 1001]}]})
     assert dealt.warnings == (
-        "1 clients (the first: 0) hold some training samples more than once",
-        "1 clients (the first: 1) hold some test samples more than once",
+        "client 0 holds some training samples more than once",
+        "client 1 holds some test samples more than once",
     )
 
 

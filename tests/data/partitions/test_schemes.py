@@ -54,36 +54,36 @@ def test_seed_and_partition_seed():
 @pytest.mark.parametrize(
     ("options", "numbers"),
     [
-        ({"name": "iid", "clients": 201}, "201 clients with at least 1 test image(s) each need 201, there are 200"),
+        ({"name": "iid", "clients": 201}, "201 clients with at least 1 test sample each: 201 in all, there are 200"),
         ({"name": "shards", "classes": 11}, "partition.classes = 11: the data set has 10 classes"),
         ({"name": "pathological", "classes": 11}, "partition.classes = 11: the data set has 10 classes"),
         (
             {"name": "shards", "images": 51},
-            "has 100 training samples, and 2 clients x 51 need 102; set partition.reuse true, so that clients share",
+            "has 100 training samples, and 102 are needed, 51 for each of 2 clients; set partition.reuse true",
         ),
         (
             {"name": "shards", "test_images": 11},
-            "has 20 test samples, and 2 clients x 11 need 22; set partition.reuse true, so that clients share samples, "
-            "or lower partition.test_images",
+            "has 20 test samples, and 22 are needed, 11 for each of 2 clients; set partition.reuse true, so that "
+            "clients share samples, or lower partition.test_images",
         ),
         (
             {"name": "shards", "images": 101},
-            "has 100 training samples, and 2 clients x 101 need 202; lower partition.images",
+            "has 100 training samples, and 202 are needed, 101 for each of 2 clients; lower partition.images",
         ),
         (
             {"name": "shards", "images": 101, "reuse": True},
             "has 100 training samples, and a client needs 101 different ones; lower partition.images",
         ),
-        ({"name": "shards", "clients": 200}, "has 20 test samples, and 40 clients x 1 need 40"),
+        ({"name": "shards", "clients": 200}, "has 20 test samples, and 40 are needed, 1 for each of 40 clients"),
         (
             {"name": "pathological", "train_size": 202},
             "has 100 train samples, a client needs 101 of it (202 of 2 classes)",
         ),
         ({"name": "pathological", "train_size": 2, "test_size": 1}, "partition.test_size = 1: a client has 2 classes"),
-        ({"name": "dirichlet", "min_images": 121}, "10 clients with at least 121 training or test image(s) each need"),
+        ({"name": "dirichlet", "min_images": 121}, "10 clients with at least 121 training or test samples each: "),
         (
             {"name": "practical", "min_images": 101, "test": "part"},
-            "partition practical: 10 clients with at least 101 training image(s) each need 1010, there are 1000",
+            "partition practical: 10 clients with at least 101 training samples each: 1010 in all, there are 1000",
         ),
         (
             {"name": "dirichlet", "min_images": 115, "max_draws": 17},
@@ -95,7 +95,7 @@ def test_seed_and_partition_seed():
         ),
         ({"name": "dirichlet", "total": 1201}, "partition.total = 1201: there are 1200 samples; choose"),
         ({"name": "iid", "total": 1001}, "partition.total = 1001: there are 1000 samples; choose"),
-        ({"name": "iid", "train_size": 101}, "10 clients with at least 101 training image(s) each need 1010"),
+        ({"name": "iid", "train_size": 101}, "10 clients with at least 101 training samples each: 1010 in all"),
         ({"name": "shards", "test": "drawn"}, "partition.test = drawn: shards does not support it"),
         ({"name": "domain"}, "partition domain: the data set has 0 domains"),
         ({"name": "domain-shards"}, "partition domain-shards: the data set has 0 domains"),
@@ -104,7 +104,7 @@ def test_seed_and_partition_seed():
         ({"flip_clients": [3, 10]}, "partition.flip_clients: client 10 does not exist; clients are 0 to 9"),
         ({"flip_clients": [-1]}, "client -1 does not exist"),
         ({"public": 1001}, "at most 1000 class-balanced samples are there"),
-        ({"name": "iid", "public": 1000}, "each need 10, there are 0"),
+        ({"name": "iid", "public": 1000}, "each: 10 in all, there are 0"),
     ],
 )
 def test_impossible_requests_name_the_numbers(options, numbers):

@@ -101,7 +101,7 @@ def test_an_added_image_is_noticed(classes):
 
 def test_mixed_sizes_need_the_option(classes):
     save(classes / "owl", 5, side=6)
-    assert "owl/00.png: the image is 6x6 of 3 channel(s)" in refused(classes)
+    assert "owl/00.png: the image is 6x6 of 3 channels" in refused(classes)
     assert load(classes, size=4).shape == (3, 4, 4)
 
 

@@ -93,7 +93,7 @@ def test_size_resizes_and_mixed_sizes_are_refused_without_it(tmp_path, write_par
     images = [encode(array) for array in (*pixels(6), *pixels(1, side=7))]
     path = write_parquet(tmp_path / "a.parquet", images, [0, 1, 0, 1, 0, 1, 0])
     assert refused(path).endswith(
-        "a.parquet, row 6: the image is 7x7 of 3 channel(s), those before it are 6x6 of 3 channel(s); "
+        "a.parquet, row 6: the image is 7x7 of 3 channels, those before it are 6x6 of 3 channels; "
         "all must agree (data.size=N resizes them to NxN)"
     )
     assert load(path, size=4).shape == (3, 4, 4)

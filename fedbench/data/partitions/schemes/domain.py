@@ -3,6 +3,7 @@
 import numpy as np
 
 from fedbench.config import PartitionConfig
+from fedbench.config.words import plural
 from fedbench.data.partitions.assignment import Deal, SamplePool, parts_to_deal
 from fedbench.data.partitions.classes import clients_each, deal_in_domains, even_deal
 from fedbench.data.partitions.scheme import Scheme
@@ -19,8 +20,9 @@ def deal(source: SamplePool, options: PartitionConfig, rng: np.random.Generator)
         few = np.flatnonzero(np.bincount(source.domains[rows], minlength=len(source.domain_names)) < each)
         if len(few):
             raise ConfigError(
-                f"partition domain: domain {source.domain_names[few[0]]} has fewer {part} samples than its {each} "
-                f"client(s), and so have {len(few) - 1} others; partition natural leaves clients without samples out"
+                f"partition domain: domain {source.domain_names[few[0]]} has fewer {part} samples than its "
+                f"{plural(each, 'client')}, and so have {len(few) - 1} others; partition natural leaves clients out "
+                "that have no samples"
             )
     return deal_in_domains(even_deal, source, options, each, rng)
 

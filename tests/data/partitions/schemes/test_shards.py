@@ -19,7 +19,8 @@ def test_mini_imagenet_of_co_pfl_needs_images_twice():
     """20 clients, 10 of 100 classes: two clients a class, of which it has 100 test images, and each is to have 100."""
     dataset = made([60] * 100, [100] * 100)
     asked = {"name": "shards", "clients": 20, "classes": 10, "images": 50, "test_images": 100}
-    assert "class 0 has 60 training samples, and 2 clients x 50 need 100; set partition.r" in refused(dataset, **asked)
+    line = "class 0 has 60 training samples, and 100 are needed, 50 for each of 2 clients; set partition.reuse true"
+    assert line in refused(dataset, **asked)
     dealt = deal(dataset, reuse=True, val=0, **asked)
     assert {(len(c.train), len(c.test)) for c in dealt.clients} == {(500, 1000)}
     assert all(len(np.unique(c.train)) == 500 for c in dealt.clients)
