@@ -61,8 +61,8 @@ class ResourcesConfig(Section):
 class CheckpointConfig(Section):
     every: Annotated[int, Field(ge=0)] | Literal["auto"] = Field(
         "auto",
-        description="rounds between checkpoints; auto: at most a twentieth of the time is spent on them; 0: no "
-        "checkpoints",
+        description="rounds between checkpoints; auto: one after a second or more, and at most a twentieth of the time "
+        "is spent on them; 0: no checkpoints",
     )
     keep: bool = Field(
         False,

@@ -17,6 +17,8 @@ FORMAT = 5
 PREFIX, SUFFIX = "round-", ".safetensors"
 SHARE_OF_TIME = 0.05
 """Share of a run's time that checkpoints may take if `every` is "auto"."""
+LEAST_WORK = 1.0
+"""Seconds of work that are worth a checkpoint then: less is done again in no time."""
 
 
 class Checkpoints:
@@ -38,7 +40,8 @@ class Checkpoints:
         if not self._every or not 0 < round < self._rounds:
             return False
         if self._every == "auto":
-            return self._took <= SHARE_OF_TIME * (time.perf_counter() - self._ended)
+            worked = time.perf_counter() - self._ended
+            return not self._took or (worked >= LEAST_WORK and self._took <= SHARE_OF_TIME * worked)
         return round % self._every == 0
 
     def keep(

@@ -133,11 +133,13 @@ def test_they_come_every_so_many_rounds_but_not_after_the_last(every, rounds, tm
     assert [round for round in range(7) if kept.is_due(round)] == rounds
 
 
-def test_auto_takes_a_twentieth_of_the_time_at_most(tmp_path, monkeypatch):
-    """By a clock that only this test moves: rounds of 1 s, checkpoints that take `cost`."""
+def test_auto_takes_a_twentieth_of_the_time_at_most_and_keeps_a_second_of_work_or_more(tmp_path, monkeypatch):
+    """By a clock that only this test moves: rounds of `work` s, checkpoints that take `cost`."""
     now = [0.0]
     monkeypatch.setattr(time, "perf_counter", lambda: now[0])
-    for cost, apart in ((0.01, 1), (0.045, 1), (0.06, 2), (0.47, 10), (2.97, 60)):
+    long = ((1.25, 0.01, 1), (1.25, 0.06, 1), (1.25, 0.07, 2), (1.25, 0.6, 10), (1.25, 2.97, 48))
+    short = ((0.3, 0.001, 4), (0.3, 0.07, 5))
+    for work, cost, apart in long + short:
         kept, found = Checkpoints(tmp_path, "auto", 1000), []
 
         def written(cost: float = cost) -> dict:
@@ -145,7 +147,7 @@ def test_auto_takes_a_twentieth_of_the_time_at_most(tmp_path, monkeypatch):
             return {}
 
         for round in range(1, 200):
-            now[0] += 1.0
+            now[0] += work
             if kept.is_due(round):
                 kept.keep(round, written, [{}], lambda versions, paths: None)
                 found.append(round)
