@@ -84,6 +84,12 @@ class Job:
         error = self.folder / ERROR
         return Outcome("failed", error.read_text().strip()) if error.exists() else Outcome("missing")
 
+    @property
+    def seconds(self) -> float | None:
+        """The seconds that its rounds took, if it is done."""
+        a_round = read_json(self.folder / "summary.json", []).get("seconds_per_round")
+        return None if a_round is None else float(a_round) * self.config.rounds
+
     def stop(self, round: int, score: float) -> None:
         """Record that the study stopped it; its results are kept."""
         write_json_atomically(

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
+from math import inf
+from statistics import fmean
 from typing import Any
 
 from fedbench.errors import ConfigError
@@ -121,7 +123,7 @@ class _StageRunner:
         """
         for study, own in zip(self.studies, jobs, strict=True):
             study.begin(own)
-        every = [job for own in jobs for job in own]
+        every = longest_first([job for own in jobs for job in own], [j for study in self.studies for j in study.jobs])
         if not every:
             return False
         run_folder.warn_about_changes([(job.folder, job.config) for job in every])
@@ -138,6 +140,18 @@ class _StageRunner:
             study.write()
         if self.watch is not None:
             self.watch(stage, outcomes, progress)
+
+
+def longest_first(jobs: Sequence[Job], known: Sequence[Job]) -> list[Job]:
+    """The jobs in descending order of the time that others of their method took, so that no long one ends alone.
+
+    Those of a method that has not run come first, in their order.
+    """
+    took = dict[tuple[str, str], list[float]]()
+    for job in known:
+        if (seconds := job.seconds) is not None:
+            took.setdefault((job.setting, job.label), []).append(seconds)
+    return sorted(jobs, key=lambda job: -fmean(took.get((job.setting, job.label), [inf])))
 
 
 def _race_so_far(studies: Sequence[TuningStudy]) -> str:

@@ -2,10 +2,12 @@
 
 import pytest
 
+from fedbench.jobs.job import Job
 from fedbench.results import loggers
+from fedbench.results.files import write_json_atomically
 from fedbench.runtime.ray.liveness import RayLostError
 from fedbench.studies.grid import grid
-from fedbench.studies.run_studies import BETTER_HALF, FINALS, PAST_ENDS, SCRATCH, TUNING
+from fedbench.studies.run_studies import BETTER_HALF, FINALS, PAST_ENDS, SCRATCH, TUNING, longest_first
 from tests.runtime.rounds import small
 
 
@@ -48,6 +50,20 @@ def test_invalid_points_are_named_before_the_first_trial_and_only_once(tmp_path,
                 "left out: fedper lr=x: train.lr = 'x': must be a number > 0",
             ]
         )
+
+
+def test_jobs_that_take_long_come_first_and_so_do_unknown_ones(tmp_path):
+    def job(label: str, seed: int, seconds: float | None = None) -> Job:
+        found = Job.of(small(label), seed, tmp_path)
+        if seconds is not None:
+            found.folder.mkdir(parents=True)
+            write_json_atomically(found.folder / "summary.json", {"seconds_per_round": seconds})
+        return found
+
+    known = [job("local", 90, 1.0), job("ditto", 90, 2.0), job("ditto", 91, 4.0), job("fedper", 90, 2.5)]
+    new = [job(label, seed) for label in ("local", "fedrep", "ditto", "apfl", "fedper") for seed in (0, 1)]
+    found = [(job.label, job.seed) for job in longest_first(new, [*known, *new])]
+    assert found == [(label, seed) for label in ("fedrep", "apfl", "ditto", "fedper", "local") for seed in (0, 1)]
 
 
 def test_nothing_of_tune_stays_where_a_study_is_interrupted(tmp_path):
