@@ -2,11 +2,10 @@
 
 import logging
 from functools import partial
-from pathlib import Path
 
 from fedbench.cli import OK, command
 from fedbench.cli.flags import Flag
-from fedbench.cli.paper import METHODS, shown_methods, usage_text
+from fedbench.cli.paper import METHODS, file_to_write, shown_methods, usage_text
 from fedbench.cli.parse import read_flags
 from fedbench.errors import ConfigError
 from fedbench.installation import require
@@ -27,7 +26,7 @@ def main(argv: list[str]) -> int:
     """Writes the figure and prints its path. Raises ConfigError."""
     folder, asked = read_flags(argv, "figure", FLAGS)
     shown, width = shown_methods(asked), _width(asked.width)
-    file = Path(asked.out).expanduser() if asked.out else None
+    file = file_to_write(asked.out)
     require("plots")
     logging.getLogger("fedbench").info("drawing the figure")  # before loading the libraries for it
     from fedbench.report.in_matplotlib import picture_format, save_picture

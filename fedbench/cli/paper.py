@@ -2,6 +2,7 @@
 
 from argparse import Namespace
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from fedbench.cli.flags import Flag, split_words
@@ -34,6 +35,14 @@ def shown_methods(asked: Namespace) -> dict[str, Any]:
             names[label_of(label.strip())] = text.strip()
     words = [word.replace(" ", ":", 1) if "=" in word else word for word in split_words(asked.methods)]
     return {"methods": [label_of(name) for name in split_names(words)], "names": names}
+
+
+def file_to_write(asked: str | None) -> Path | None:
+    """The file of --out, if it is given. Raises ConfigError for a folder."""
+    file = Path(asked).expanduser() if asked else None
+    if file is not None and file.is_dir():
+        raise ConfigError(f"--out {asked}: is a folder; give a file in it")
+    return file
 
 
 def label_of(name: str) -> str:

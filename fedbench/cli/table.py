@@ -2,11 +2,10 @@
 
 import logging
 from functools import partial
-from pathlib import Path
 
 from fedbench.cli import OK, command
 from fedbench.cli.flags import Flag
-from fedbench.cli.paper import METHODS, shown_methods, usage_text
+from fedbench.cli.paper import METHODS, file_to_write, shown_methods, usage_text
 from fedbench.cli.parse import read_flags
 
 ABOUT = """Prints a table or a text for a paper, or writes it into a file: scores with intervals, in which bold and
@@ -28,7 +27,7 @@ def main(argv: list[str]) -> int:
     """Prints the table, or writes it and prints its path. Raises ConfigError."""
     folder, asked = read_flags(argv, "table", FLAGS)
     shown = shown_methods(asked)
-    file = Path(asked.out).expanduser() if asked.out else None
+    file = file_to_write(asked.out)
     logging.getLogger("fedbench").info("reading the study")  # before loading the libraries for it
     from fedbench.results.files import write_atomically
     from fedbench.studies.study_result import StudyResult, format_for
@@ -38,6 +37,7 @@ def main(argv: list[str]) -> int:
     if file is None:
         print(text, end="")
     else:
+        file.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(file, text)
         print(file)
     return OK

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NoReturn
 
@@ -21,6 +22,7 @@ from fedbench.engine.private_loop import PrivateLoop, PrivateSteps, refuse_metho
 from fedbench.engine.row_engine import RowEngine
 from fedbench.engine.stack import Stack
 from fedbench.engine.trainer import TrainerEngine
+from fedbench.models.state_dicts import load_state_dict
 from fedbench.module.flat import FlatModule
 from fedbench.module.hooks import Hooks, overrides
 from fedbench.module.layout import Layout
@@ -33,9 +35,9 @@ ENGINES: dict[str, type[Engine]] = {"loop": Loop, "stack": Stack, "graph": Graph
 class Learner:
     """Training and evaluation of a method on a host. Raises ConfigError for unsupported settings.
 
-    head, adapt, copies: see `FlatModule`; optimizer, rounds: see `Engine`; task, evaluate_batch, by_batches: see
-    `Evaluator`; private: how steps are made private (privacy.level = sample). schedules, looks_again, left_out:
-    see `OptimizerFacts`.
+    head, adapt, copies: see `FlatModule`; weights: a file of start weights; optimizer, rounds: see `Engine`; task,
+    evaluate_batch, by_batches: see `Evaluator`; private: how steps are made private (privacy.level = sample).
+    schedules, looks_again, left_out: see `OptimizerFacts`.
     """
 
     def __init__(
@@ -46,6 +48,7 @@ class Learner:
         optimizer: str = "sgd",
         rounds: int = 1,
         head: str | None = None,
+        weights: Path | None = None,
         adapt: Callable[[nn.Module, Layout], None] | None = None,
         copies: Mapping[str, str | None] = MappingProxyType({}),
         device: str | torch.device = "cpu",
@@ -59,6 +62,8 @@ class Learner:
             module.setup("fit")
         if overrides(module, "configure_model"):
             module.configure_model()
+        if weights:
+            load_state_dict(module, weights)
         self.train, self.task = train, task or load("classification")
         self.flat = flat = FlatModule(module, torch.device(device), train.precision, head, adapt, copies)
         self.evaluator = evaluator = Evaluator(flat, self.task, hooks, evaluate_batch, by_batches)

@@ -117,11 +117,17 @@ def run_answer(study: Study) -> str:
 
 
 def so_far(study: Study) -> str:
-    """`After round 12 of 50, ` while rounds are missing."""
+    """`So far, after round 12 of 50, ` while rounds are missing."""
+    reached = reached_round(study)
+    return f"So far, after {reached}, " if reached else ""
+
+
+def reached_round(study: Study) -> str:
+    """`round 12 of 50` while rounds of the method are missing."""
     if study.summaries[study.method]["complete"]:
         return ""
     reached, total = int(study.metrics[study.method]["round"].max()), study.config.get("rounds")
-    return f"So far, after round {reached}{f' of {total}' if total else ''}, "
+    return f"round {reached}{f' of {total}' if total else ''}"
 
 
 def compared_answer(study: Study) -> str:

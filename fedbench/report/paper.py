@@ -15,7 +15,7 @@ import pandas as pd
 from fedbench.config.words import plural
 from fedbench.errors import ConfigError
 from fedbench.report import typeset
-from fedbench.report.answer import doubts
+from fedbench.report.answer import doubts, reached_round
 from fedbench.report.in_python import require_known
 from fedbench.report.leaderboard import OTHER_POINT, LeaderboardRow, leaderboard, leaderboard_frame
 from fedbench.report.matrix import matrix_frame
@@ -192,7 +192,9 @@ def study_scores(study: Study, choice: Choice) -> PaperTable:
 
 
 def caption_of(study: Study) -> str:
-    return f"Test {study.metric.label} {POINT_NAMES[study.point]}{' in %' if study.metric.share else ''}, last round."
+    unfinished = reached_round(study) if study.plan.kind == "run" else ""
+    when = f"so far, after {unfinished}" if unfinished else "last round"
+    return f"Test {study.metric.label} {POINT_NAMES[study.point]}{' in %' if study.metric.share else ''}, {when}."
 
 
 def mean_note(rows: Sequence[LeaderboardRow]) -> str:

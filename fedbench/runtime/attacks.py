@@ -42,6 +42,16 @@ def check_attack(attack: AttackConfig, method: Method, name: str) -> None:
         )
 
 
+def warn_of_attack(attack: AttackConfig, participants: int, malicious: int) -> list[str]:
+    """Says if attackers of `alie` may not stand away from the mean at all."""
+    if attack.name != "alie" or attack.scale is not None or largest_deviation(participants, malicious):
+        return []
+    return [
+        f"attack.name = alie: with {malicious} of {participants} clients its strength is 0, so that attackers send the "
+        "mean of the honest updates; set attack.scale, or raise attack.share"
+    ]
+
+
 def replace_malicious(
     uploads: Sequence[Upload], sent: Mapping[int, Message], malicious: frozenset[int], attack: AttackConfig, key: Any
 ) -> list[Upload]:

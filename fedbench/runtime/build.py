@@ -20,7 +20,6 @@ from fedbench.errors import ConfigError, as_config_error
 from fedbench.methods.base import Method, ModelFacts
 from fedbench.methods.contract import hook_error
 from fedbench.methods.server import Context
-from fedbench.models import state_dicts
 from fedbench.models.network import Network
 from fedbench.module import seeds
 from fedbench.module.copies import copies_in
@@ -78,8 +77,6 @@ def build_learner(run: ResolvedRun, seed: int, device: str = "cpu") -> Learner:
     copies = copies_in(module)  # before their numbers differ
     if config.train.precision == "64-true":
         module.double()  # before weights of that precision are copied into it
-    if config.model.weights:
-        state_dicts.load_state_dict(module, config.model.weights)
 
     def adapt(module: nn.Module, layout: Layout) -> None:
         with as_config_error(f"method {config.method.name}: adapt_model fails"):
@@ -87,20 +84,23 @@ def build_learner(run: ResolvedRun, seed: int, device: str = "cpu") -> Learner:
             facts = ModelFacts(seed, dataset.classes, features_of(module, layout), beside)
             run.method.adapt_model(module, layout, run.options, facts)
 
-    return Learner(
-        module,
-        config.train,
-        optimizer=config.train.optimizer,
-        rounds=config.rounds,
-        head=config.model.head,
-        copies=copies,
-        adapt=adapt,
-        device=device,
-        task=run.task,
-        evaluate_batch=config.evaluate.batch_size,
-        by_batches=config.evaluate.accuracy == "batches",
-        private=private_steps(config),
-    )
+    with seeds.preserved_streams():
+        seeds.seed_everything(seed, "setup")  # hooks of the module may build layers
+        return Learner(
+            module,
+            config.train,
+            optimizer=config.train.optimizer,
+            rounds=config.rounds,
+            head=config.model.head,
+            weights=config.model.weights,
+            copies=copies,
+            adapt=adapt,
+            device=device,
+            task=run.task,
+            evaluate_batch=config.evaluate.batch_size,
+            by_batches=config.evaluate.accuracy == "batches",
+            private=private_steps(config),
+        )
 
 
 def _draw_module(run: ResolvedRun, seed: int) -> LightningModule:

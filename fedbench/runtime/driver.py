@@ -15,7 +15,7 @@ from fedbench.results.logged import LoggedRow
 from fedbench.results.schema import COST_KEYS, MetricsLine
 from fedbench.runtime import trees
 from fedbench.runtime.allocator import release_freed_memory, resident_mb
-from fedbench.runtime.attacks import attackers, replace_malicious
+from fedbench.runtime.attacks import attackers, replace_malicious, warn_of_attack
 from fedbench.runtime.build import RunParts, build_parts
 from fedbench.runtime.checkpoint import Checkpoints
 from fedbench.runtime.exchange import (
@@ -71,6 +71,8 @@ class Driver:
         self.malicious = attackers(self.seed, self.context.clients, self.config.attack)
         self.calendar = Calendar(self.config, self.seed, self.context.clients, self.method, self.malicious)
         self.warnings += warn_of_sample(len(self.calendar.evaluated), self.context.clients - len(self.malicious))
+        if self.context.drawn == self.context.clients:
+            self.warnings += warn_of_attack(self.config.attack, self.context.clients, len(self.malicious))
         self.budget = privacy_budget(self.config.privacy, self.method)
         if self.budget:
             self.warnings.append(self.budget.line(self.config.rounds))

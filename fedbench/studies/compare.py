@@ -14,6 +14,7 @@ from fedbench.config.section import OpenSection, Section, plain
 from fedbench.config.words import keys_called
 from fedbench.errors import ConfigError
 from fedbench.jobs import run_folder
+from fedbench.jobs.resolve import with_defaults
 from fedbench.methods import checked_options, full_key, load
 from fedbench.results.contrasts import too_few
 from fedbench.results.loggers import log_page
@@ -143,6 +144,7 @@ def plan_comparisons(
     asked.check_settings(over)
     matrix = Matrix(config.model_dump(mode="json"), over, settings_of(over))
     studies = [asked.in_setting(s).study(in_setting(config, s), folder / s.path, s.name) for s in matrix.settings]
+    refuse_equal_settings(studies)
     return studies, matrix, folder
 
 
@@ -278,6 +280,16 @@ def _by_name(key: str, value: Any) -> Any:
         raise ConfigError(f"over: {error}") from None
     tree = own.model_dump(mode="json", exclude_unset=True)
     return tree["name"] if [*tree] == ["name"] else tree
+
+
+def refuse_equal_settings(studies: Sequence[TuningStudy]) -> None:
+    """Raises ConfigError if all methods run the same in two settings, which would count as two pieces of evidence."""
+    names = dict[tuple[str, ...], str]()
+    for study in studies:
+        first = [method.config(study.config, study.points[method.label][0]) for method in study.compared]
+        other = names.setdefault(tuple(with_defaults(config).key() for config in first), study.setting)
+        if other != study.setting:
+            raise ConfigError(f"over: {other} and {study.setting} are the same, and would count twice; give each once")
 
 
 def in_setting(config: Config, setting: Setting) -> Config:

@@ -29,7 +29,7 @@ def load(folder: str | Path) -> StudyResult:
     >>> load("results/mine").config.method.name
     'local'
     """
-    folder = Path(folder)
+    folder = folder_of_results(folder)
     if is_matrix(folder):
         return Comparison(folder)
     plan = Plan.read(folder)
@@ -50,15 +50,27 @@ def load_model(folder: str | Path, client: int | str, seed: int | None = None, p
     >>> type(load_model(done.folder, client=3)).__name__
     'Mlp'
     """
-    return kept_learner(Path(folder), client, seed, point)[1].module.eval()
+    return kept_learner(folder_of_results(folder), client, seed, point)[1].module.eval()
+
+
+def folder_of_results(given: str | Path) -> Path:
+    """The absolute path, also after a change of the current folder. Raises ConfigError for another type."""
+    if not isinstance(given, str | Path):
+        hint = "; pass its .folder" if isinstance(given, StudyResult) else ""
+        raise ConfigError(f"folder = {given!r:.80}: must be the path of a folder of results{hint}")
+    return Path(given).expanduser().absolute()
 
 
 def kept_learner(folder: Path, client: int | str, seed: int | None, point: str) -> tuple[ResolvedRun, Learner]:
     """A run with the model of a client, and its learner with the kept weights. Raises ConfigError if there are none."""
     if client != GLOBAL and not str(client).isdecimal():
         raise ConfigError(f"client = {client!r}: must be the number of a client, such as 3, or '{GLOBAL}'")
+    if point not in ("after_agg", "after_fit"):
+        raise ConfigError(f"point = {point!r}: must be after_agg or after_fit")
     config = Config(**Records(folder).config())
     seed = config.seeds[0] if seed is None else seed
+    if isinstance(seed, bool) or not isinstance(seed, int):
+        raise ConfigError(f"seed = {seed!r}: must be a whole number, as {config.seeds[0]}")
     if seed not in config.seeds:
         known = ", ".join(map(str, config.seeds))
         raise ConfigError(f"seed = {seed}: {folder} has no run of this seed; choose among its seeds: {known}")
@@ -84,4 +96,6 @@ def _kept_beside(kept: Path, config: Config) -> str:
     known += sorted(path.stem for path in kept.glob("*-after_*.pt") if not path.stem.endswith("-trained"))
     if known := [name for name in known if not name.startswith(SHARED)]:
         return f"there are {len(known)}, such as {known[0]}"
+    if config.save_models and not Records(kept.parent.parent).summary().get("complete"):
+        return "the run is not finished: repeat its command"
     return "the warnings in summary.json say why" if config.save_models else "run it with --save-models"

@@ -77,5 +77,7 @@ def _runs(folder: Path) -> Iterator[tuple[str, Path]]:
     final = [entry for label in plan.labels() for entry in plan.final(label) if entry.status == "done"]
     runs = list(dict.fromkeys((entry.label, folder / entry.path) for entry in final))
     if not runs or not all((path / PREDICTIONS_FOLDER).is_dir() for _, path in runs):
-        raise ConfigError(f"{folder}: no predictions were kept; run it again with --save-predictions")
+        finished = Records(folder).summary().get("complete") if plan.kind == "run" else bool(runs)
+        why = "no predictions were kept; run it again with --save-predictions"
+        raise ConfigError(f"{folder}: {why if finished else 'no run is finished; repeat its command'}")
     yield from runs

@@ -35,6 +35,8 @@ class FurtherMetric:
     def value(self, scores: "Array", labels: "Array") -> float:
         """The function gets copies, for it may write into them. Raises RunError if it fails or returns no number."""
         try:
+            if scores.ndim != labels.ndim and scores.size == labels.size:  # [n, 1] and [n] would broadcast to [n, n]
+                scores = scores.reshape(labels.shape)
             found = self.function(scores.copy(), labels.copy())
         except Exception as error:
             said = RunError.of(error)

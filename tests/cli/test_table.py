@@ -37,9 +37,10 @@ def test_mistakes_are_one_line_each(make_run: Make, capsys: pytest.CaptureFixtur
         (["--what", "bibtex", "--methods", "ditto"], "methods: ditto: not in this study"),
         (["--what", "hyperparameters", "--reference", "local"], "reference = local: hyperparameters has no marks"),
         (["--format", "csv", "--out", f"{folder}/a.tex"], "format = csv: the name a.tex says latex; leave it out"),
+        (["--out", folder], f"--out {folder}: is a folder; give a file in it"),
         (["--format", "html"], "format = html: scores is written as latex, markdown, csv"),
     ):
         assert main([folder, *words]) == 2
         *_, said = capsys.readouterr().err.splitlines()
         assert said.startswith(f"fedbench: error: {line}")
-    assert main([folder, "--format", "csv", "--out", f"{folder}/a.txt"]) == 0
+    assert main([folder, "--format", "csv", "--out", f"{folder}/new/a.txt"]) == 0

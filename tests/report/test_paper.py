@@ -31,6 +31,12 @@ def cells(table: PaperTable) -> dict[str, Cell]:
     return {line[0].text: line[1] for line in table.lines}
 
 
+def test_the_caption_of_a_run_that_is_not_over_says_how_far_it_is(tmp_path):
+    for done, when in ((4, "so far, after round 4 of 6"), (6, "last round")):
+        table = paper_table(write_run(tmp_path / str(done), done=done), "scores", Choice())
+        assert table.caption == f"Test accuracy after aggregation in %, {when}."
+
+
 def test_bold_and_marks_are_those_of_the_study_s_tests(folder):
     table = paper_table(folder, "scores", Choice())
     rows = {row.label: row for row in leaderboard(Study.load(folder))}

@@ -93,6 +93,32 @@ class Taught(LightningModule):
         return torch.optim.SGD(self.net.parameters(), lr=0.05)
 
 
+class BuiltBySetup(LightningModule):
+    """A linear model that is built by the hook `setup`."""
+
+    def setup(self, stage: str) -> None:
+        self.net = nn.Linear(64, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.net(x.flatten(1))
+
+    def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> Tensor:
+        x, y = batch
+        return F.cross_entropy(self(x), y)
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.SGD(self.parameters(), lr=0.05)
+
+
+class BuiltByConfigureModel(BuiltBySetup):
+    """The same by the hook `configure_model`."""
+
+    setup = LightningModule.setup
+
+    def configure_model(self) -> None:
+        self.net = nn.Linear(64, 10)
+
+
 class Manual(Parted):
     """Optimises manually, without a word to Lightning about its loss."""
 

@@ -53,6 +53,15 @@ def test_the_largest_deviation_of_alie(participants, malicious, share):
     assert largest_deviation(participants, malicious) == pytest.approx(max(0.0, NormalDist().inv_cdf(share)))
 
 
+def test_attackers_of_alie_that_may_not_leave_the_mean_are_said():
+    weak = driver(resolve(small(partition__clients=10, attack={"name": "alie"})))
+    (line,) = [line for line in weak.warnings if "alie" in line]
+    assert line.startswith("attack.name = alie: with 2 of 10 clients its strength is 0")
+    for attack in ({"share": 0.4}, {"scale": 1.0}):
+        run = driver(resolve(small(partition__clients=10, attack={"name": "alie"} | attack)))
+        assert not any("alie" in line for line in run.warnings)
+
+
 def test_only_malicious_uploads_change_and_the_reference_is_what_each_received():
     sent = {client: Message(params=torch.full((3,), float(client))) for client in range(4)}
     own = {client: torch.full((3,), client + 0.5) for client in range(4)}

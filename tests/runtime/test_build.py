@@ -84,6 +84,19 @@ def test_weights_of_double_precision_are_taken_to_the_bit(tmp_path):
     assert all(torch.equal(found[name], tensor) for name, tensor in state.items())
 
 
+@pytest.mark.parametrize("name", ["BuiltBySetup", "BuiltByConfigureModel"])
+def test_layers_that_hooks_build_are_those_of_the_seed_and_take_weights(name, tmp_path):
+    model = {"name": f"tests.runtime.networks:{name}"}
+    start = parts(model=model).learner.initial().params
+    torch.manual_seed(9)
+    assert torch.equal(parts("fedprox", model=model).learner.initial().params, start)
+    assert not torch.equal(parts(model=model, seed=1).learner.initial().params, start)
+    state = {"net.weight": torch.full((10, 64), 0.5), "net.bias": torch.zeros(10)}
+    torch.save(state, tmp_path / "w.pt")
+    given = parts(model=model | {"weights": tmp_path / "w.pt"}).learner.initial().params
+    assert given.unique().tolist() == [0.0, 0.5]
+
+
 def test_copies_are_known_before_weights_part_them(tmp_path):
     module = Taught()
     with torch.no_grad():

@@ -103,6 +103,8 @@ def test_without_tuning_everybody_has_one_point_and_needs_no_validation(tmp_path
         ({"train.lr": tune.uniform(0.1, 0.2)}, r"over: train.lr = Uniform\(0.1, 0.2\): settings are listed, not drawn"),
         ({"rounds": [3]}, "over: rounds = .3.: must be two or more different values"),
         ({"rounds": [3, 3]}, "over: rounds = .3, 3.: must be two or more different values"),
+        ({"train": [{"lr": 0.1}, {"lr": 0.1, "shuffle": True}]}, "over: .* and .* are the same, and would count twice"),
+        ({"train.shuffle": [True, 1]}, "over: shuffle=True and shuffle=1 are the same, and would count twice"),
         ({"partition.alpha": [0.1, -1]}, "over: partition.alpha = -1"),
         ({"data": ["digits", "parquet:/nowhere"]}, "/nowhere"),
     ],

@@ -58,6 +58,26 @@ def test_a_client_that_is_no_number_is_refused(kept, client):
         fedbench.load_model(kept.folder, client)
 
 
+def test_other_types_and_points_are_refused(kept):
+    for folder, hint in ((None, ""), (3, ""), (kept, "; pass its .folder")):
+        with pytest.raises(ConfigError, match=f"must be the path of a folder of results{hint}$"):
+            fedbench.load(folder)
+        with pytest.raises(ConfigError, match="must be the path of a folder of results"):
+            fedbench.load_model(folder, 1)
+    with pytest.raises(ConfigError, match="seed = '4': must be a whole number, as 4"):
+        fedbench.load_model(kept.folder, 1, seed="4")
+    for point in ("global", None):
+        with pytest.raises(ConfigError, match=f"point = {point!r}: must be after_agg or after_fit"):
+            fedbench.load_model(kept.folder, 1, point=point)
+
+
+def test_a_result_stays_readable_in_another_folder(kept, tmp_path, monkeypatch):
+    monkeypatch.chdir(kept.folder.parent)
+    found = fedbench.load(kept.folder.name)
+    monkeypatch.chdir(tmp_path)
+    assert len(found.table) == len(kept.table)
+
+
 def test_a_client_may_be_a_number_of_numpy_or_its_text(kept):
     one, other = (fedbench.load_model(kept.folder, client).state_dict() for client in (np.int64(3), "3"))
     assert all(map(torch.equal, one.values(), other.values()))

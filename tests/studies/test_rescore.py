@@ -86,6 +86,11 @@ def test_the_final_runs_of_a_comparison_are_scored(tmp_path):
 
 def test_what_cannot_be_scored_is_one_line(kept, tmp_path):
     run(small(rounds=1, out=str(tmp_path / "a")), report=False)
+    (tmp_path / "begun").mkdir()
+    for name in ("config.yaml", "metrics.jsonl"):
+        (tmp_path / "begun" / name).write_bytes((tmp_path / "a" / name).read_bytes())
+    with pytest.raises(ConfigError, match="no run is finished; repeat its command"):
+        rescore(tmp_path / "begun", ["top5"])
     with pytest.raises(ConfigError, match="no predictions were kept; run it again with --save-predictions"):
         rescore(tmp_path / "a", ["auroc"])
     with pytest.raises(ConfigError, match="unknown metric 'auroq'; did you mean auroc"):

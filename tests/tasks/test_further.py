@@ -104,6 +104,18 @@ def test_a_function_that_writes_into_its_arguments_changes_no_other_metric():
     assert found == pytest.approx(balanced_accuracy(SCORES, LABELS))
 
 
+def shape_of_difference(outputs, targets):
+    return float((outputs - targets).size)
+
+
+@pytest.mark.parametrize("task", ["regression", "binary"])
+@pytest.mark.parametrize("shapes", [((6, 1), (6,)), ((6,), (6, 1)), ((6, 1), (6, 1)), ((6,), (6,))])
+def test_outputs_and_targets_of_one_number_have_one_shape(task, shapes):
+    outputs, targets = (torch.zeros(shape) for shape in shapes)
+    asked = load(task, {"metrics": [f"{__name__}:shape_of_difference"]})
+    assert mean_of(asked.score_all([(outputs, targets)], torch.float32), f"{__name__}:shape_of_difference") == 6
+
+
 def share_missed(scores, labels):
     return float((scores.argmax(1) != labels).mean())
 

@@ -106,7 +106,7 @@ class GivenPart:
         except Exception as error:
             raise ConfigError(f"{where}: cannot be read: {RunError.of(error)}") from error
         sample, target, domain = self._fields(found, where)
-        return Item(sample, unwrap_value(target), where, self._domain(domain, where))
+        return Item(sample, unwrap_target(target), where, self._domain(domain, where))
 
     def _fields(self, found: Any, where: str) -> tuple[Any, Any, Any]:
         """Sample, target and domain, None if absent."""
@@ -350,6 +350,13 @@ def unwrap_value(value: Any) -> Any:
     if isinstance(value, list | tuple):
         value = np.asarray(value)
     return value.item() if isinstance(value, np.ndarray | np.generic) and value.size == 1 else value
+
+
+def unwrap_target(value: Any) -> Any:
+    """The same of a target, but one float in a row stays a row, for so a `DataLoader` gives it to a module."""
+    found = unwrap_value(value)
+    is_row = isinstance(found, float) and not isinstance(value, float) and np.ndim(value) == 1
+    return np.asarray([found]) if is_row else found
 
 
 def checked_target(item: Item, first: Any) -> Any:

@@ -16,6 +16,8 @@ FEW_VALUES = 20
 """Up to this many integer values written as floats are classes by default."""
 REPEATED = 20
 """Integers with gaps that occur at least this often on average are classes by default."""
+COLUMN_TASKS = ("regression", "binary")
+"""Tasks for which one float in a row is not the same as a float: a module returns `[b, 1]` or `[b]`."""
 
 
 def read_targets(
@@ -30,6 +32,9 @@ def read_targets(
     if values.dtype.kind == "f" and not np.isfinite(values).all():
         row = int(np.argwhere(~np.isfinite(values))[0][0])
         raise TargetError(row, f"target {values[row].tolist()} is not finite; remove such samples or fill them in")
+    if values.ndim == 2 and values.shape[1] == 1:
+        found = read_targets(values[:, 0], task, names, classes)
+        return replace(found, values=found.values[:, None]) if found.task in COLUMN_TASKS else found
     if task != "auto":
         return read_for_task(task, values, names, classes)
     chosen, remark = _choice(values, bool(names or classes))

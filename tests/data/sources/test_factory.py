@@ -166,7 +166,7 @@ def test_a_target_may_be_several_numbers(mine):
     dataset = load()
     assert (dataset.targets.shape, dataset.outputs) == ((8, 2), 2)
     mine.make = lambda: (features(5, lambda row: [0.5] * (1 + row // 4)), features(3, lambda row: [0.5]))
-    assert "train item 4: a target of shape [2], the first is []" in refused()
+    assert "train item 4: a target of shape [2], the first is [1]" in refused()
 
 
 def test_whole_numbers_are_tokens_and_stay_as_they_are(mine):

@@ -53,6 +53,19 @@ def test_of_one_part_every_fifth_row_is_for_testing(data):
     assert dataset.remarks[0].startswith("the data have no test part: every fifth sample is for testing")
 
 
+@pytest.mark.parametrize("form", [np.asarray, torch.tensor, lambda x: [(a, b) for a, b in zip(X, x, strict=True)]])
+def test_one_float_in_a_row_stays_a_row(form):
+    """So a `DataLoader` gives it: `[b]` would broadcast against outputs of `[b, 1]`."""
+    held = X[:, :1] * 2 + 0.5
+    given = form(held)
+    data = given if isinstance(given, list) else (X, given)
+    assert load(data).targets.shape == (20, 1)
+    assert load((X, held[:, 0])).targets.shape == (20,)
+    assert load((X, Y[:, None].astype(np.float32)), task="binary").targets.shape == (20, 1)
+    for classes in (Y[:, None], Y[:, None].astype(np.float32)):
+        assert load((X, classes)).targets.shape == (20,)
+
+
 def test_two_parts_stay_as_they_are():
     for data in [(X, Y, X[:5] + 1, Y[:5]), ((X, Y), (X[:5] + 1, Y[:5])), {"train": (X, Y), "test": (X[:5] + 1, Y[:5])}]:
         dataset = load(data)
