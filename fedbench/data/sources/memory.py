@@ -24,8 +24,8 @@ from fedbench.user_code.given_data import GivenData, given_data
 TABLE = "table"
 NO_TEST_PART = (
     "the data have no test part: every fifth sample is for testing; where the partition pools both parts "
-    "(partition.test = pooled), all samples are one part; partitions and predictions number the rows for training first, "
-    "then those for testing"
+    "(partition.test = pooled), all samples are one part; partitions and predictions number the rows for training "
+    "first, then those for testing"
 )
 
 
