@@ -1,5 +1,6 @@
 """Results and models of earlier runs, from their folders."""
 
+from numbers import Integral
 from pathlib import Path
 
 from torch import nn
@@ -69,7 +70,7 @@ def kept_learner(folder: Path, client: int | str, seed: int | None, point: str) 
         raise ConfigError(f"point = {point!r}: must be after_agg or after_fit")
     config = Config(**Records(folder).config())
     seed = config.seeds[0] if seed is None else seed
-    if isinstance(seed, bool) or not isinstance(seed, int):
+    if isinstance(seed, bool) or not isinstance(seed, Integral):
         raise ConfigError(f"seed = {seed!r}: must be a whole number, as {config.seeds[0]}")
     if seed not in config.seeds:
         known = ", ".join(map(str, config.seeds))

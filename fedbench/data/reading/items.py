@@ -353,10 +353,9 @@ def unwrap_value(value: Any) -> Any:
 
 
 def unwrap_target(value: Any) -> Any:
-    """The same of a target, but one float in a row stays a row, for so a `DataLoader` gives it to a module."""
+    """The same for a target, except that one float in a row stays a row, as a `DataLoader` would leave it."""
     found = unwrap_value(value)
-    is_row = isinstance(found, float) and not isinstance(value, float) and np.ndim(value) == 1
-    return np.asarray([found]) if is_row else found
+    return np.asarray([found]) if isinstance(found, float) and np.ndim(value) == 1 else found
 
 
 def checked_target(item: Item, first: Any) -> Any:

@@ -17,7 +17,7 @@ FEW_VALUES = 20
 REPEATED = 20
 """Integers with gaps that occur at least this often on average are classes by default."""
 COLUMN_TASKS = ("regression", "binary")
-"""Tasks for which one float in a row is not the same as a float: a module returns `[b, 1]` or `[b]`."""
+"""Tasks whose targets stay `[n, 1]` if they come so: outputs `[b, 1]` would broadcast against targets `[b]`."""
 
 
 def read_targets(
