@@ -53,7 +53,7 @@ def main(argv: list[str]) -> int:
     progress = ProgressLine()
     if getattr(asked, "from"):
         importing.import_files(config.data.name, Path(getattr(asked, "from")).expanduser(), progress)
-    dataset = Dataset.load(config.data, progress)
+    dataset = Dataset.of_run(config, progress)
     lines, whole = list(summary_lines(dataset)), True
     if asked.check:
         found = list(checks(dataset, config))

@@ -3,7 +3,34 @@
 import numpy as np
 
 from fedbench.config import Config
-from fedbench.data.partitions.assignment import Assignment, SamplePool, apportion, distinct_values, random_ranks
+from fedbench.data.partitions.assignment import (
+    MERGING,
+    Assignment,
+    SamplePool,
+    apportion,
+    distinct_values,
+    groups_of,
+    places_in_order,
+    random_ranks,
+)
+from fedbench.data.partitions.held_out import draw_groups, last_of_each
+
+
+def hold_out_validation(
+    train: Assignment, source: SamplePool, config: Config, rng: np.random.Generator
+) -> tuple[Assignment, np.ndarray]:
+    """The training images, without those that overlap validation, and which of them are held out for it, bool [n].
+
+    As the test images are: the last ones of each client, whole groups, or by class.
+    """
+    options, share, (rows, owners) = config.partition, config.data.val, train
+    groups = groups_of(source, options)
+    if not share or not len(rows) or (options.test != "last" and groups is None):
+        return train, draw_validation(train, source.labels, share, rng)
+    if groups is not None:
+        return train, draw_groups(groups[rows], owners, source.labels[rows], share, rng)
+    held, overlapping = last_of_each(owners, places_in_order(source)[rows], source.extent, share)
+    return train.chosen(~overlapping), held[~overlapping]
 
 
 def draw_validation(train: Assignment, labels: np.ndarray, share: float, rng: np.random.Generator) -> np.ndarray:
@@ -33,8 +60,9 @@ def own_validation(train: Assignment, drawn: np.ndarray, source: SamplePool, con
     drawn: those drawn if it has none. A client that would have nothing left to train on keeps its images.
     """
     part = f"the data's own validation part ({len(source.val_rows)} samples)"
-    if config.partition.test == "pooled":
-        return drawn, f"{part} is merged with the other parts and split again (partition.test = pooled)"
+    test = config.partition.test
+    if test in MERGING:
+        return drawn, f"{part} is merged with the other parts and split again (partition.test = {test})"
     if not config.data.val:
         return np.zeros(len(train.rows), bool), f"{part} is used for training, because data.val = 0"
     held = (train.rows >= source.val_rows.start) & (train.rows < source.val_rows.stop)
