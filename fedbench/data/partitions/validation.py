@@ -28,9 +28,20 @@ def hold_out_validation(
     if not share or not len(rows) or (options.test != "last" and groups is None):
         return train, draw_validation(train, source.labels, share, rng)
     if groups is not None:
-        return train, draw_groups(groups[rows], owners, source.labels[rows], share, rng)
+        return train, validation_groups(groups[rows], owners, source.labels[rows], share, rng)
     held, overlapping = last_of_each(owners, places_in_order(source)[rows], source.extent, share)
     return train.chosen(~overlapping), held[~overlapping]
+
+
+def validation_groups(
+    groups: np.ndarray, owners: np.ndarray, labels: np.ndarray, share: float, rng: np.random.Generator
+) -> np.ndarray:
+    """Whole groups held out for validation, bool [n], so that every owner has samples left to train on."""
+    held = draw_groups(groups, owners, labels, share, rng)
+    sizes = np.bincount(owners)
+    while len(without := np.flatnonzero((np.bincount(owners, held, len(sizes)) == sizes) & (sizes > 0))):
+        held &= ~np.isin(groups, groups[np.isin(owners, without)])
+    return held
 
 
 def draw_validation(train: Assignment, labels: np.ndarray, share: float, rng: np.random.Generator) -> np.ndarray:

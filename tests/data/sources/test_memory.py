@@ -44,13 +44,13 @@ def refused(data, **options) -> str:
         torch.utils.data.TensorDataset(torch.tensor(X), torch.tensor(Y)),
     ],
 )
-def test_of_one_part_every_fifth_row_is_for_testing(data):
+def test_one_part_stays_one_with_its_rows_as_they_lie(data):
     dataset = load(data)
-    assert (dataset.train_rows, dataset.test_rows, dataset.classes, dataset.kind) == (16, 4, 2, "feature")
-    order = [row for row in range(20) if row % 5 != 4] + [4, 9, 14, 19]
-    assert (dataset.samples == X[order]).all()
-    assert (dataset.labels == Y[order]).all()
-    assert dataset.remarks[0].startswith("the data have no test part: every fifth sample is for testing")
+    assert (dataset.train_rows, dataset.test_rows, dataset.classes, dataset.kind) == (20, 0, 2, "feature")
+    assert (dataset.samples == X).all()
+    assert (dataset.labels == Y).all()
+    assert dataset.one_part
+    assert not dataset.remarks
 
 
 @pytest.mark.parametrize("form", [np.asarray, torch.tensor, lambda x: [(a, b) for a, b in zip(X, x, strict=True)]])

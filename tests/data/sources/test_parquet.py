@@ -75,11 +75,11 @@ def test_hidden_labels_are_refused_and_the_validation_part_is_offered(tmp_path, 
     assert load(tmp_path, test_part="val").labels.tolist() == [0, 1, 0, 1, 1, 0, 1, 0]
 
 
-def test_a_file_without_parts_gives_every_fifth_row_to_the_test_part(parts, pixels):
+def test_a_file_without_parts_is_one_part_with_its_rows_as_they_lie(parts, pixels):
     dataset = load(parts / "train-00000-of-00002.parquet")
-    assert (dataset.train_rows, dataset.test_rows) == (4, 1)
-    np.testing.assert_array_equal(dataset.samples[4], pixels(12)[4].transpose(2, 0, 1))
-    assert "every fifth row" in dataset.warnings[0]
+    assert (dataset.train_rows, dataset.test_rows, dataset.one_part) == (5, 0, True)
+    np.testing.assert_array_equal(dataset.samples, pixels(12)[:5].transpose(0, 3, 1, 2))
+    assert dataset.warnings == ()
 
 
 def test_grey_images_have_one_channel_unless_one_is_in_colour(tmp_path, write_parquet, encode, pixels):

@@ -87,7 +87,7 @@ def large_enough(source: SamplePool, options: Options) -> np.ndarray:
         test = (whole * options.test_share).astype(np.int64) if pooled else separable(source, options) - 1
         train = fit = whole - test
     large = np.flatnonzero((fit > 0) & (test > 0) & (train + test >= options.min_samples))
-    if not len(large) and (test == 0).all() and merges_parts(source, options) and options.test != "pooled":
+    if not len(large) and (test < 1).all() and merges_parts(source, options) and options.test != "pooled":
         column = options.order_by if options.test == "last" else options.test_by
         if column and (train > 1).any():
             raise ConfigError(
