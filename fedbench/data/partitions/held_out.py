@@ -4,10 +4,11 @@ An owner is what is split by itself: a client, or, before samples are dealt, a c
 """
 
 import numpy as np
-from scipy.sparse import csr_array
 
-PASSES = 6
-"""How often all groups are looked at, at most: in the first pass they fill the share, later ones improve it."""
+PASSES = 3
+"""How often all groups are looked at again, at most, to improve what they hold."""
+WHOLE = 10
+"""How much more the number of an owner's samples counts than that of one of its classes."""
 LACKS = 1e6
 """The cost of an owner with samples on one side only: more than any departure from its share."""
 
@@ -83,35 +84,84 @@ def draw_groups(
     """Whole groups that hold about a share of every owner's samples and of its classes, bool [n].
 
     groups, owners, classes: integers >= 0 [n]. stay: groups that are not held out. A group is on one side everywhere,
-    also if several owners have samples of it. Groups are taken in random order, and then put on the other side while
-    this brings owners and their classes closer to the share; every owner gets samples on both sides if that is found.
+    also if several owners have samples of it. Groups are taken in random order while this brings owners and their
+    classes closer to the share. Then groups change sides, alone or in exchange for another of an owner, as long as that
+    helps; an owner with samples on one side only is the worst of all.
     """
     names, group = np.unique(groups, return_inverse=True)
-    cells = np.unique(owners * (int(classes.max(initial=0)) + 1) + classes, return_inverse=True)[1]
-    owner = np.unique(owners, return_inverse=True)[1]
-    first = int(cells.max(initial=-1)) + 1  # what is counted: samples of a class of an owner, then those of an owner
-    places = (np.tile(group, 2), np.concatenate([cells, first + owner]))
-    table = csr_array((np.ones(2 * len(groups), np.int64), places))
-    table.sum_duplicates()
-    sizes = np.asarray(table.sum(axis=0)).reshape(-1)
-    goals, held, inside = share * sizes, np.zeros(len(sizes), np.int64), np.zeros(len(names), bool)
-    movable = np.flatnonzero(~np.isin(names, stay)) if stay is not None else np.arange(len(names))
-    for number in range(PASSES):
+    sides = _Sides(group, owners, classes, share)
+    movable = [True] * len(names) if stay is None else (~np.isin(names, stay)).tolist()
+    able = np.flatnonzero(movable)
+    for one in rng.permutation(able).tolist():
+        sides.flip_if_better(one)
+    sides.lacks = LACKS
+    for _ in range(PASSES):
         moved = False
-        for one in rng.permutation(movable):
-            entries = slice(table.indptr[one], table.indptr[one + 1])
-            at, change = table.indices[entries], table.data[entries] * (-1 if inside[one] else 1)
-            now, then, goal = held[at], held[at] + change, goals[at]
-            cost = (((then - goal) ** 2 - (now - goal) ** 2) / (goal + 1)).sum()
-            if number:
-                whole = at >= first
-                lack = [((own == 0) | (own == sizes[at]))[whole].sum() for own in (then, now)]
-                cost += LACKS * (int(lack[0]) - int(lack[1]))
-            if cost < -1e-9:  # not by a rounding error, which differs between processors
-                held[at], inside[one], moved = then, not inside[one], True
-        if number and not moved:
+        for one, chance in zip(rng.permutation(able).tolist(), rng.random(len(able)).tolist(), strict=True):
+            others = sides.of_same_owner(one)
+            other = others[int(chance * len(others))]
+            if sides.flip_if_better(one):
+                moved = True
+            elif movable[other] and sides.held[other] != sides.held[one]:
+                moved |= sides.flip_if_better(one, other)
+        if not moved:
             break
-    return inside[group]
+    return np.array(sides.held)[group]
+
+
+class _Sides:
+    """Which groups are held out, and how far that is from the share.
+
+    What is counted, by numbers: the samples of a class of an owner, and, from `first` on, those of an owner. A group
+    has few of them, so that lists are much faster than arrays. parts: what a group has of each, as (number, samples).
+    holders: the groups that have some of each. sizes: of all groups; goals: their share; counts: of those held out.
+    weights: how much a departure counts, 0 in what one group has alone. held: by group. lacks: the cost of an owner
+    with samples on one side only.
+    """
+
+    def __init__(self, group: np.ndarray, owners: np.ndarray, classes: np.ndarray, share: float) -> None:
+        cell = np.unique(owners * (int(classes.max(initial=0)) + 1) + classes, return_inverse=True)[1]
+        self.first = int(cell.max(initial=-1)) + 1
+        counted = np.concatenate([cell, self.first + np.unique(owners, return_inverse=True)[1]])
+        width = int(counted.max(initial=-1)) + 1
+        keys, samples = np.unique(np.tile(group, 2) * width + counted, return_counts=True)
+        sizes, several = np.bincount(counted, minlength=width), np.bincount(keys % width, minlength=width) > 1
+        heavier = np.where(np.arange(width) < self.first, 1, WHOLE)
+        self.sizes, self.goals = sizes.tolist(), (share * sizes).tolist()
+        self.weights = (several * heavier / (share * sizes + 1)).tolist()
+        self.counts, self.lacks = [0] * width, 0.0
+        groups = int(group.max(initial=-1)) + 1
+        self.held = [False] * groups
+        self.parts: list[list[tuple[int, int]]] = [[] for _ in range(groups)]
+        self.holders: list[list[int]] = [[] for _ in range(width)]
+        for key, number in zip(keys.tolist(), samples.tolist(), strict=True):
+            self.parts[key // width].append((key % width, number))
+            self.holders[key % width].append(key // width)
+
+    def of_same_owner(self, one: int) -> list[int]:
+        """The groups of the (last) owner of a group."""
+        return self.holders[self.parts[one][-1][0]]
+
+    def flip_if_better(self, *groups: int) -> bool:
+        """Puts groups on their other sides if this is closer to the shares."""
+        better = sum(map(self._flip, groups)) < -1e-9  # not by a rounding error, which differs between processors
+        if not better:
+            for one in groups:
+                self._flip(one)
+        return better
+
+    def _flip(self, one: int) -> float:
+        """Puts a group on its other side; returns what it costs."""
+        sign, cost = (-1 if self.held[one] else 1), 0.0
+        for number, samples in self.parts[one]:
+            now, goal, size = self.counts[number], self.goals[number], self.sizes[number]
+            then = now + sign * samples
+            cost += ((then - goal) ** 2 - (now - goal) ** 2) * self.weights[number]
+            if number >= self.first:
+                cost += self.lacks * ((then in (0, size)) - (now in (0, size)))
+            self.counts[number] = then
+        self.held[one] = not self.held[one]
+        return cost
 
 
 def last_of_each(

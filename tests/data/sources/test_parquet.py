@@ -291,7 +291,7 @@ def write_table(tmp_path):
 def test_a_table_is_read_as_a_csv_table_is(write_table):
     columns = {"age": [30.5, 20.0, 40.0, 50.0, 60.0], "job": ["cook", "pilot"] * 2 + ["cook"], "who": [3, 3, 12, 3, 12]}
     dataset = load(write_table({**columns, "label": [1, 0, 1, 0, 1]}, ["ill", "well"]), user="who")
-    assert (dataset.train_rows, dataset.kind, dataset.class_names) == (4, "feature", ("ill", "well"))
+    assert (dataset.train_rows, dataset.kind, dataset.class_names) == (5, "feature", ("ill", "well"))
     np.testing.assert_array_equal(dataset.samples[0], np.float32([30.5, 1, 0]))
     assert dataset.domain_names == ("3", "12")
     assert load(write_table({**columns, "y": [1, 0, 1, 0, 1]}), domain_column="who", drop=["job"]).shape == (1,)
