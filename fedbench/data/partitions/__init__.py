@@ -128,11 +128,11 @@ def split_lines(source: SamplePool, options: PartitionConfig) -> Iterator[str]:
     have = "the data have one part" if source.one_part else "the parts of the data are merged"
     each_client = load(options.name).splits_clients and groups is None
     if options.test == "last":
-        whose = "of every client" if each_client else "of every domain" if source.domain_names else "of all"
+        whose = " of every client" if each_client else " of every domain" if source.domain_names else ""
         order = options.order_by or ("time" if source.order is not None else "the order of rows")
         left_out = "; what overlaps the cut is left out" if source.extent else ""
         yield (
-            f"{have}: the last {share} of the samples {whose}, by {order}, are for testing, and the last of the rest "
+            f"{have}: the last {share} of the samples{whose}, by {order}, are for testing, and the last of the rest "
             f"for validation{left_out}"
         )
         return
