@@ -87,10 +87,10 @@ def compare(
     combination; values of `data`, `partition`, `model` and `aggregator` may be objects. An option,
     `{"method.tau": [0.1, 0.5]}`, is that of the one compared method that has it, or of all.
     space: values or distributions of Ray Tune by key for all methods, or for one, `{"fedper:train.lr": [0.01, 0.1]}`;
-    `paper` for the grids of the methods' papers, if they name one; by default each method's own. tune: number of points tried of each method's
-    space, 0 for its defaults, by default as many as the smallest space has. budget_steps: methods with more gradient
-    steps get fewer points, so that points times steps are about equal. search, samples, scheduler, point, final_val: as
-    for a grid. Final runs have the seeds of the configuration, by default 0 to 9. until_told: add seeds until it is
+    `paper` for the grids of the methods' papers, if they name one; by default each method's own. tune: number of points
+    tried of each method's space, 0 for its defaults, by default as many as the smallest space has. budget_steps:
+    methods with more gradient steps get fewer points, so that points times steps are about equal. search, samples,
+    scheduler, point, final_val: as for a grid. Final runs have the seeds of the configuration, by default 0 to 9. until_told: add seeds until it is
     decided who is best and who is better than local training, up to a margin that is too small to matter (of accuracies
     in points), with at most `max_seeds` and for about `max_hours`.
 

@@ -17,7 +17,7 @@ from fedbench.jobs.resolve import with_defaults
 from fedbench.methods.base import Method, takes_aggregators
 from fedbench.results.plan import point_name
 from fedbench.runtime.warnings import unused_train_keys
-from fedbench.studies.rates import Remarks, for_optimizer, optimizer_of
+from fedbench.studies.rates import NOTHING, Remarks, for_optimizer, optimizer_of
 from fedbench.studies.search import Search
 from fedbench.studies.space import Space, Values, check_space
 from fedbench.user_code import name_of
@@ -67,8 +67,8 @@ class ComparedMethod:
     trial: keys set while points are tried, such as fewer rounds. seeds: of its final runs; empty: the study's. space:
     source of the points. samples: number of points proposed one after another, of which `points` has the first.
     refused: invalid points, and why. untuned: keys of its space that have no effect on it, and why. held: keys of its
-    space that the configuration sets. rates: what to say of its space's learning rates. optional: whether it may be left
-    out where it cannot run, as nobody asked for it.
+    space that the configuration sets. rates: what to say of its space's learning rates. optional: whether it may be
+    left out where it cannot run, as nobody asked for it.
     """
 
     label: str
@@ -82,7 +82,7 @@ class ComparedMethod:
     refused: tuple[tuple[Values, str], ...] = ()
     untuned: Mapping[str, str] = field(default_factory=dict)
     held: tuple[str, ...] = ()
-    rates: Remarks = Remarks()
+    rates: Remarks = NOTHING
     optional: bool = False
 
     @property

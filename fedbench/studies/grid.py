@@ -63,8 +63,8 @@ def grid(
     """Run a grid, or its missing part, and write its page. Raises ConfigError before the first trial.
 
     Final runs have the seeds of the configuration, by default 0 to 9. space: values or distributions of Ray Tune by
-    key, for the baselines too as far as they have the key, or for one method, `{"local:train.lr": [0.01, 0.1]}`; `paper`
-    for the grid of the method's paper; by default each method's own. tune: maximum number of points of each
+    key, for the baselines too as far as they have the key, or for one method, `{"local:train.lr": [0.01, 0.1]}`;
+    `paper` for the grid of the method's paper; by default each method's own. tune: maximum number of points of each
     space. search: `grid`, or `random` or `optuna` with `samples` points of each space. scheduler: `asha` stops trials
     that fall behind. point: the evaluation point by which points are chosen, and which the answer is about. final_val:
     share of training images that final runs hold out, if not `data.val`: with 0 they train on all. until_told, margin,

@@ -36,6 +36,7 @@ class ListedSpace:
         for_all, for_one = dict[str, Any](), dict[str, dict[str, Any]]()
         for name, values in asked.items():
             whose, _, key = name.rpartition(":")
+            check_section(key, compared)
             takers = [method for method in compared if whose in (method.label, method.name)]
             if whose and not takers:
                 known = ", ".join(method.label for method in compared)
@@ -95,6 +96,15 @@ def _has(method: ComparedMethod, key: str) -> bool:
     section, _, name = methods.full_key(method.name, key).partition(".")
     options = methods.load(method.name).Options
     return section != "method" or name in options.model_fields or options.model_config.get("extra") == "allow"
+
+
+def check_section(key: str, compared: Sequence[ComparedMethod]) -> None:
+    """Raises ConfigError for an option without its section, with those that may be meant."""
+    if "." not in key:
+        for method in compared:
+            options = methods.load(method.name).Options
+            if key in {*options.model_fields, *methods.symbols(options)}:
+                check_space({key: [0]}, method.name)
 
 
 def check_model_keys(keys: Collection[str], config: Config) -> None:

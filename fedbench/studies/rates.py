@@ -23,6 +23,9 @@ class Remarks:
     doubt: str = ""
 
 
+NOTHING = Remarks()
+
+
 def optimizer_of(method: str, config: Config) -> str:
     """The optimiser that makes a method's steps: a key of USUAL, or `` for steps of the method's own.
 
@@ -42,13 +45,11 @@ def for_optimizer(space: Space, method: str, used: str, listed: Collection[str] 
     """
     keys = [key for key in space.axes if key not in listed and (key == LR_SCALE or is_rate(method, key, of_run=True))]
     if not used or not keys or "train.optimizer" in space.axes or {LR, LR_SCALE} <= space.axes.keys():
-        return space, Remarks()
+        return space, NOTHING
     made, names = space.optimizer, " and ".join(keys)
     if space.as_listed or (made is None and used != "module"):
         fits = made is not None and USUAL[made] == USUAL[used]
-        return space, Remarks() if fits or (made is None and used == "sgd") else Remarks(
-            doubt=_doubt(names, made, used)
-        )
+        return space, NOTHING if fits or (made is None and used == "sgd") else Remarks(doubt=_doubt(names, made, used))
     if used == "module" or made == "module":
         keys = [key for key in keys if key in (LR, LR_SCALE)]
         left = [key for key in space.axes if is_rate(method, key, of_run=True) and key not in (*keys, *listed)]

@@ -47,7 +47,7 @@ def lines_of(method: str = "fedavg", **more) -> list[str]:
 )
 def test_values_that_a_models_own_optimiser_does_not_know_are_named(train, keys):
     line = f"{keys}: without effect: the model's configure_optimizers makes the steps; set it there, scale its rates "
-    assert lines_of(model=OWN, train=train) == [f"{line}or choose --train.optimizer sgd"]
+    assert lines_of(model=OWN, train=train) == [f"{line}with --train.lr_scale, or choose --train.optimizer sgd"]
     assert lines_of(model=OWN, train=train | {"optimizer": "sgd"}) == lines_of(train=train) == []
 
 
