@@ -12,7 +12,7 @@ from fedbench.config.words import plural
 from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.typeset import join_words
 from fedbench.results.estimators import SAMPLES
-from fedbench.results.plan import point_name
+from fedbench.results.plan import Plan, point_name
 from fedbench.results.quantities import seed_range, size
 from fedbench.results.statistics import LEAST_SEEDS, Interval
 from fedbench.results.tables import BASELINE, LAST
@@ -170,10 +170,18 @@ def doubts(study: Study, method: str, other: str, gain: float) -> str:
     if not plan.even(method, other):
         return f"{method} was tuned over {plural(plan.budget(method), 'point')} and {other} over {plan.budget(other)}"
     loser = other if gain >= 0 else method
-    if ends := plan.ends.get(loser):
-        chosen = settings({key: plan.choices[loser][key] for key in ends})
-        return f"the best point of {loser} is at the edge of its search range ({chosen})"
-    return ""
+    return not_bracketed(plan, loser)
+
+
+def not_bracketed(plan: Plan, label: str) -> str:
+    """Why a method may have a better point than its best one; empty if its neighbours on both sides were tried."""
+    keys = plan.open_keys(label)
+    if not keys or label not in plan.choices:
+        return ""
+    chosen = settings({key: plan.choices[label][key] for key in keys})
+    if plan.ends.get(label):
+        return f"the best point of {label} is at the edge of its search range ({chosen})"
+    return f"not all neighbours of the best point of {label} were tried ({chosen})"
 
 
 def doubts_of_lead(study: Study, first: str, rivals: Sequence[str]) -> str:

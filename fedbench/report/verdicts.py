@@ -115,11 +115,12 @@ def _failures(study: Study, rows: Sequence[LeaderboardRow]) -> list[str]:
 
 
 def _at_ends(study: Study, rows: Sequence[LeaderboardRow]) -> list[str]:
-    """Methods whose best point is at the edge of the search range."""
-    found = [row.label for row in rows if study.plan.ends.get(row.label) and row.label not in REFERENCES]
-    return (
-        [f"Best point at the edge of the search range, so perhaps not optimal: {join_words(found)}."] if found else []
-    )
+    """Methods whose best point is at the edge of the search range, or beside points that were not tried."""
+    plan, known = study.plan, [row.label for row in rows if row.label not in REFERENCES]
+    ends = [label for label in known if plan.ends.get(label)]
+    inside = [label for label in known if plan.untried.get(label) and label not in ends]
+    lines = [f"Best point at the edge of the search range, so perhaps not optimal: {join_words(ends)}."] if ends else []
+    return [*lines, f"Best point beside points that were not tried: {join_words(inside)}."] if inside else lines
 
 
 def _over_local(study: Study, rows: Sequence[LeaderboardRow]) -> list[str]:

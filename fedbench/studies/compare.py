@@ -90,9 +90,9 @@ def compare(
     `paper` for the grids of the methods' papers, if they name one; by default each method's own. tune: number of points
     tried of each method's space, 0 for its defaults, by default as many as the smallest space has. budget_steps:
     methods with more gradient steps get fewer points, so that points times steps are about equal. search, samples,
-    scheduler, point, final_val: as for a grid. Final runs have the seeds of the configuration, by default 0 to 9. until_told: add seeds until it is
-    decided who is best and who is better than local training, up to a margin that is too small to matter (of accuracies
-    in points), with at most `max_seeds` and for about `max_hours`.
+    scheduler, point, final_val: as for a grid. Final runs have the seeds of the configuration, by default 0 to 9.
+    until_told: add seeds until it is decided who is best and who is better than local training, up to a margin that
+    is too small to matter (of accuracies in points), with at most `max_seeds` and for about `max_hours`.
 
     >>> small = {"rounds": 1, "seeds": [0], "resources": {"hosts": 0}}
     >>> result = compare(small, ["fedper"], tune=0, at_once=1)

@@ -76,7 +76,7 @@ def _cost_of_races(studies: Sequence[TuningStudy]) -> Iterator[str]:
         high += seconds * max(0.0, many - first * len(racing))
     yield (
         f"until it is decided, usually {duration(low)} to {duration(high)} more if methods differ by some {TYPICAL:g} "
-        f"points; at most {duration(most)} more, for {race['most']:.0f} seeds; plus points past the ends of ranges"
+        f"points; at most {duration(most)} more, for {race['most']:.0f} seeds; plus the neighbours of the best points"
     )
 
 

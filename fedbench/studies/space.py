@@ -257,8 +257,27 @@ def at_an_end(method: str, whole: Mapping[str, Any], tried: Sequence[Values], be
     A choice between fewer than three numbers, or two rates, has no ends, and a value is no end if none beyond it is
     valid.
     """
-    seen = {key: ([point[key] for point in tried], whole.get(key)) for key in best}
-    return [key for key in best if any(_is_end(method, key, values, best[key]) for values in seen[key])]
+    seen = {key: [point[key] for point in tried] for key in best}
+    every = {key: [*values, *_listed(whole.get(key))] for key, values in seen.items()}
+    return [key for key in best if any(_is_end(method, key, values[key], best[key]) for values in (seen, every))]
+
+
+def beside(method: str, key: str, tried: Sequence[Any], whole: Any, best: Any) -> list[tuple[Any, bool]]:
+    """The values beside a learning rate, each with whether it lies past the ends of the tried ones and the axis.
+
+    None of a single value, which was not chosen from several.
+    """
+    numbers = numbers_in([*tried, *_listed(whole)])
+    if not is_rate(method, key) or len(numbers) < FEWEST_RATES or best not in numbers:
+        return []
+    place, limits = numbers.index(best), limits_of(method, key)
+    inside = [(number, False) for number in (*numbers[:place][-1:], *numbers[place + 1 :][:1])]
+    return inside if len(inside) > 1 else [*inside, (next_past_end(numbers, None, best, limits), True)]
+
+
+def _listed(whole: Any) -> list[Any]:
+    """The values of an axis; none of a distribution or without one."""
+    return whole if isinstance(whole, list) else []
 
 
 GEOMETRIC = 10
@@ -271,7 +290,7 @@ def next_past_end(tried: Sequence[Any], whole: Any, best: Any, limits: Mapping[s
     limits: see `limits_of`; a step beyond one ends there.
     """
     own = numbers_in(tried)
-    numbers = sorted({*own, *(numbers_in(whole) if isinstance(whole, list) else ())})
+    numbers = sorted({*own, *numbers_in(_listed(whole))})
     is_top = best == numbers[-1] or (best != numbers[0] and best == own[-1])
     if further := [number for number in numbers if (number > best if is_top else number < best)]:
         return further[0] if is_top else further[-1]
@@ -289,9 +308,8 @@ def numbers_in(values: Sequence[Any]) -> list[Any]:
     return sorted({value for value in values if is_number(value)})
 
 
-def _is_end(method: str, key: str, values: Any, best: Any) -> bool:
-    """values: a list, or a distribution, which has no end."""
-    numbers = numbers_in(values if isinstance(values, list) else [])
+def _is_end(method: str, key: str, values: Sequence[Any], best: Any) -> bool:
+    numbers = numbers_in(values)
     fewest = FEWEST_RATES if is_rate(method, key) else FEWEST_ON_A_SCALE
     if len(numbers) < fewest or best not in numbers or numbers[0] < best < numbers[-1]:
         return False
