@@ -11,7 +11,6 @@ from pathlib import Path
 from pkgutil import extend_path
 from typing import Any
 
-import fedbench
 from fedbench import methods
 from fedbench.errors import ConfigError, as_config_error
 from fedbench.import_string import AT
@@ -22,7 +21,7 @@ from fedbench.user_code.misspelt import misspellings
 
 OPTIMIZERS = ("sgd", "adam", "adamw", "module")
 """The optimisers for which the rates of a space may be; module: factors of the rates of a model's own optimiser."""
-_OURS = Path(fedbench.__file__).parents[1] / "tune_spaces"
+_OURS = Path(__file__).parents[1] / "tune_spaces"
 EXPECTED = 'keys with lists of values or distributions are expected, for example {"train.lr": [0.01, 0.1]}'
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 from fedbench.config.counts import newcomer_count
 from fedbench.config.words import plural
 from fedbench.report.study import POINT_NAMES, Study
-from fedbench.report.typeset import join_words
+from fedbench.report.typeset import join_words, sentence
 from fedbench.results.estimators import SAMPLES
 from fedbench.results.plan import Plan, point_name
 from fedbench.results.quantities import seed_range, size
@@ -237,6 +237,7 @@ def reference_lines(study: Study) -> list[str]:
             lines.append(f"Against {other}: {said} ({span(gap, study.metric.difference)}{undecided}).")
     return [
         *lines,
+        *tuning_doubts(study),
         *equal_points(study),
         *few_seeds(len(study.last_rows(study.method)) if study.method in study.metrics else 0),
     ]
@@ -245,6 +246,11 @@ def reference_lines(study: Study) -> list[str]:
 def seeds_remark(study: Study) -> str:
     """How many tuning seeds points were tried on, if not all on all."""
     return ", the better half on each further tuning seed" if study.plan.drops_points_early else ""
+
+
+def tuning_doubts(study: Study) -> list[str]:
+    """Why the chosen points may not be the best ones, for all methods."""
+    return [f"{sentence(line)}." for line in study.plan.tuning_doubts]
 
 
 def equal_points(study: Study) -> list[str]:

@@ -12,6 +12,7 @@ from fedbench.report.answer import (
     points,
     reference_lines,
     span,
+    tuning_doubts,
     undecidable,
 )
 from fedbench.report.leaderboard import LeaderboardRow, reasons
@@ -88,8 +89,10 @@ def lead(metric: Metric, found: Contrast) -> str:
 def comparison_notes(study: Study, rows: Sequence[LeaderboardRow]) -> list[str]:
     """The lines under the answer: comparison with local training, failures, and the detectable difference."""
     if study.race is not None:
-        return [*race_notes(study, study.race), *_failures(study, rows), *_at_ends(study, rows), *equal_points(study)]
-    lines = [*_over_local(study, rows), *_failures(study, rows), *_at_ends(study, rows), *equal_points(study)]
+        lines = [*race_notes(study, study.race), *_failures(study, rows), *_at_ends(study, rows)]
+        return [*lines, *tuning_doubts(study), *equal_points(study)]
+    lines = [*_over_local(study, rows), *_failures(study, rows), *_at_ends(study, rows), *tuning_doubts(study)]
+    lines += equal_points(study)
     rivals = [row for row in rows[1:] if row.behind is not None and row.label not in REFERENCES]
     if rivals and (found := rivals[0].behind) is not None and found.resolves is not None:
         smallest = study.metric.difference(found.resolves).lstrip("+")

@@ -53,8 +53,8 @@ class Plan:
     ends: the keys whose chosen value is the lowest or highest of them, or of the space that they are part of, although
     a value past it is legal: a better one may lie there. untried: further keys whose values beside the chosen one were
     not all tried with the others of the point. beside_best: how many points beside chosen ones were tried in addition
-    to the budget, by label. rate_doubts: sentences on why tried rates may be wrong ones. point: the evaluation point of
-    choices and of the answer. search, scheduler: how points were found, and whether trials were
+    to the budget, by label. tuning_doubts: sentences on why the chosen points may not be the best. point: the
+    evaluation point of choices and of the answer. search, scheduler: how points were found, and whether trials were
     stopped early. budgets: points by label, if budgets are equal in gradient steps. refused: invalid points, as
     `[label, point, why]`. race: if seeds are added until the comparison is decided, its margin, in the unit that is
     shown, and the maximum number of seeds. gpus: how trials share GPUs, in a sentence. gpu_full: by trial, the GPUs
@@ -70,7 +70,7 @@ class Plan:
     ends: dict[str, list[str]] = field(default_factory=dict)
     untried: dict[str, list[str]] = field(default_factory=dict)
     beside_best: dict[str, int] = field(default_factory=dict)
-    rate_doubts: list[str] = field(default_factory=list)
+    tuning_doubts: list[str] = field(default_factory=list)
     point: str = "after_agg"
     search: str = "grid"
     scheduler: str = "none"

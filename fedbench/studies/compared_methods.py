@@ -19,7 +19,7 @@ from fedbench.results.plan import point_name
 from fedbench.runtime.warnings import unused_train_keys
 from fedbench.studies.rates import NOTHING, Remarks, for_optimizer, optimizer_of
 from fedbench.studies.search import Search
-from fedbench.studies.space import Space, Values, check_space
+from fedbench.studies.space import Space, Values, check_space, is_rate
 from fedbench.user_code import name_of
 
 BASELINES = ("local", "centralized", "fedavg-ft")
@@ -94,6 +94,13 @@ class ComparedMethod:
     def tuned(self) -> bool:
         """Whether there are points to choose from."""
         return self.tries > 1
+
+    @property
+    def tries_rates(self) -> bool:
+        """Whether its points differ in a learning rate, of its optimiser or of an option."""
+        proposed = self.samples > 1 and any(is_rate(self.name, key) for key in (self.space.axes if self.space else ()))
+        keys = [key for key in self.points[0] if is_rate(self.name, key)]
+        return proposed or any(len({point[key] for point in self.points}) > 1 for key in keys)
 
     def tried_on(self, place: int) -> int:
         """The number of points tried on the tuning seed at this place: after each seed the better half, two at least.

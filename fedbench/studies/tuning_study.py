@@ -10,6 +10,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 from fedbench.config import Config
+from fedbench.data.partitions import Partition
 from fedbench.errors import ConfigError
 from fedbench.jobs import provenance
 from fedbench.jobs.gpu_shares import open_to_trial
@@ -24,9 +25,19 @@ from fedbench.runtime.warnings import config_warnings
 from fedbench.studies.compared_methods import TUNE_SEEDS, ComparedMethod
 from fedbench.studies.search import TriedPoint, propose
 from fedbench.studies.space import Space, Values, at_an_end, beside, limits_of, next_past_end
+from fedbench.studies.validation_size import doubts_of_validation
 from fedbench.tasks import Metric
 
 log = logging.getLogger("fedbench")
+
+
+def _by_text(texts: Mapping[str, str]) -> dict[str, list[str]]:
+    """The labels by what is said of them, without those of which nothing is."""
+    found = dict[str, list[str]]()
+    for label, text in texts.items():
+        if text:
+            found.setdefault(text, []).append(label)
+    return found
 
 
 class Neighbour(NamedTuple):
@@ -64,6 +75,7 @@ class TuningStudy:
 
     def __post_init__(self) -> None:
         self.points = {method.label: list(method.points) for method in self.compared}
+        self.plan.tuning_doubts = list(self.rate_doubts())
         self.plan.refused = [[c.label, point_name(point), why] for c in self.compared for point, why in c.refused]
         clash = sorted(set(self.tune_seeds) & set(self.config.seeds))
         if clash and any(method.tuned for method in self.compared):
@@ -91,6 +103,19 @@ class TuningStudy:
         if held := sorted({key for method in self.compared for key in method.held if key not in method.fixed}):
             yield f"not tuned, because set: {', '.join(held)}"
 
+    def turned_rates(self) -> Iterator[str]:
+        """Lines about rates of spaces that are turned into those of the optimiser that makes the steps."""
+        for turned, labels in _by_text({method.label: method.rates.turned for method in self.compared}).items():
+            yield f"rates for the optimiser of the run: {turned}: {', '.join(labels)}"
+
+    def rate_doubts(self) -> Iterator[str]:
+        """Sentences about spaces whose rates may be for another optimiser, and methods without a choice of rates."""
+        for doubt, labels in _by_text({method.label: method.rates.doubt for method in self.compared}).items():
+            yield f"{', '.join(labels)}: {doubt}"
+        if lacking := [method.label for method in self.compared if not method.tries_rates]:
+            whom = "any method" if len(lacking) == len(self.compared) else ", ".join(lacking)
+            yield f"one learning rate each: for {whom} no other one is tried, so that a better one may be missed"
+
     def unused_values(self) -> Iterator[str]:
         """Lines about values that are set and have no effect on some method."""
         for method in self.compared:
@@ -103,7 +128,11 @@ class TuningStudy:
         """
         told = set() if told is None else told
         remarks, runs = dict[str, None](), dict[str, ResolvedRun]()
-        remarks |= dict.fromkeys(self.not_tuned())
+        remarks |= dict.fromkeys([*self.not_tuned(), *self.plan.tuning_doubts])
+        for line in self.turned_rates():
+            if line not in told:
+                told.add(line)
+                log.info("%s", line)
         provenance.refresh_fingerprints(self.config, *(method.name for method in self.compared))
         for method in self.compared:
             try:
@@ -131,13 +160,20 @@ class TuningStudy:
                 run = resolve(method.config(self.config, point))
                 provenance.check_code_is_current(run.config)
                 (dealt,) = check_run(run, [self.config.seeds[0]]).values()
-                return run, [*config_warnings(run.config), *dealt.warnings]
+                points = max(other.tries for other in self.compared)
+                return run, [*config_warnings(run.config), *dealt.warnings, *self._doubt(run, dealt, points)]
             except ConfigError as error:
                 if first is not None and str(first) == str(error):  # not the point's fault
                     break
                 first = first or error
         assert first is not None
         raise first
+
+    def _doubt(self, run: ResolvedRun, dealt: Partition, points: int) -> Sequence[str]:
+        """Note in the plan, and return, whether validation is too small for so many points."""
+        lines = list(doubts_of_validation(run, dealt, points))
+        self.plan.tuning_doubts = list(dict.fromkeys([*self.plan.tuning_doubts, *lines]))
+        return lines
 
     def _with_name(self, method: ComparedMethod, error: ConfigError) -> ConfigError:
         """The error of a method, with its name if the last of the compared methods, a baseline, has no error."""
