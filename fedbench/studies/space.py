@@ -272,7 +272,7 @@ def beside(method: str, key: str, tried: Sequence[Any], whole: Any, best: Any) -
         return []
     place, limits = numbers.index(best), limits_of(method, key)
     inside = [(number, False) for number in (*numbers[:place][-1:], *numbers[place + 1 :][:1])]
-    return inside if len(inside) > 1 else [*inside, (next_past_end(numbers, None, best, limits), True)]
+    return inside if len(inside) > 1 else [*inside, (next_past_end(numbers, None, best, limits, least_ratio=1.0), True)]
 
 
 def _listed(whole: Any) -> list[Any]:
@@ -284,10 +284,16 @@ GEOMETRIC = 10
 """Ratio of the largest to the smallest value from which on an axis of positive numbers is extended by a factor."""
 
 
-def next_past_end(tried: Sequence[Any], whole: Any, best: Any, limits: Mapping[str, Any] = MappingProxyType({})) -> Any:
+def next_past_end(
+    tried: Sequence[Any],
+    whole: Any,
+    best: Any,
+    limits: Mapping[str, Any] = MappingProxyType({}),
+    least_ratio: float = GEOMETRIC,
+) -> Any:
     """The next value past the end of the tried ones at which the best lies: of the whole axis, or by its last step.
 
-    limits: see `limits_of`; a step beyond one ends there.
+    limits: see `limits_of`; a step beyond one ends there. least_ratio: of the ends from which on a step is a factor.
     """
     own = numbers_in(tried)
     numbers = sorted({*own, *numbers_in(_listed(whole))})
@@ -295,7 +301,7 @@ def next_past_end(tried: Sequence[Any], whole: Any, best: Any, limits: Mapping[s
     if further := [number for number in numbers if (number > best if is_top else number < best)]:
         return further[0] if is_top else further[-1]
     before = numbers[-2] if is_top else numbers[1]
-    is_geometric = numbers[0] > 0 and numbers[-1] / numbers[0] >= GEOMETRIC
+    is_geometric = numbers[0] > 0 and numbers[-1] / numbers[0] >= least_ratio
     found = best * best / before if is_geometric else 2 * best - before
     found = min(found, limits.get("le", found)) if is_top else max(found, limits.get("ge", found))
     if all(isinstance(number, int) for number in numbers):
