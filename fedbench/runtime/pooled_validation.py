@@ -60,7 +60,8 @@ class PooledValidation:
         if not self.is_needed:
             return {}
         held: Mapping[int, Outputs] = self.last_fit
-        if source != "fit":
-            held = {r.client: dict(r.validation[source].tensors) for r in reports if source in r.validation}
+        if source != "fit":  # a global model that is the personal one is not evaluated twice
+            sent = {r.client: r.validation.get(source) or r.validation.get("after_agg") for r in reports}
+            held = {client: dict(message.tensors) for client, message in sent.items() if message is not None}
         parts = [held[client] for client in sorted(clients) if held.get(client)]
         return {f"val_{self.task.primary.name}": pooled(self.task, parts)} if parts else {}

@@ -1,6 +1,6 @@
 """Learning rates of a space, turned into rates for the optimiser that makes the steps of a run."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
@@ -43,36 +43,38 @@ def for_optimizer(space: Space, method: str, used: str, listed: Collection[str] 
 
     used: see `optimizer_of`. listed: keys whose values stay, because the user listed them for this study.
     """
-    keys = [key for key in space.axes if key not in listed and (key == LR_SCALE or is_rate(method, key, of_run=True))]
-    if not used or not keys or "train.optimizer" in space.axes or {LR, LR_SCALE} <= space.axes.keys():
+    keys = [key for key in space.axes if key not in listed and is_rate(method, key, of_run=True)]
+    if not (used and keys) or "train.optimizer" in space.axes or {LR, LR_SCALE} <= space.axes.keys():
         return space, NOTHING
-    made, names = space.optimizer, " and ".join(keys)
+    made = space.optimizer
     if space.as_listed or (made is None and used != "module"):
-        fits = made is not None and USUAL[made] == USUAL[used]
-        return space, NOTHING if fits or (made is None and used == "sgd") else Remarks(doubt=_doubt(names, made, used))
-    if used == "module" or made == "module":
-        keys = [key for key in keys if key in (LR, LR_SCALE)]
-        left = [key for key in space.axes if is_rate(method, key, of_run=True) and key not in (*keys, *listed)]
-        doubt = _doubt(" and ".join(left), made, used) if left else ""
-    else:
-        left, doubt = [], ""
-    axes, turned = dict[str, Any](), list[str]()
+        is_known = made is not None and USUAL[made] == USUAL[used]
+        return space, NOTHING if is_known or (made is None and used == "sgd") else Remarks(
+            doubt=_doubt(keys, made, used)
+        )
+    # A factor of a model's rates says nothing of the rate of a part, which options name as it is.
+    turned = [key for key in keys if key in (LR, LR_SCALE) or "module" not in (used, made)]
+    left = [key for key in keys if key not in turned]
+    axes, words = dict[str, Any](), list[str]()
     for key, values in space.axes.items():
-        if key not in keys:
-            axes[key] = values
-            continue
-        factor = 1 / middle(values) if made is None else USUAL[used] / USUAL[made]
-        name = key if key not in (LR, LR_SCALE) else LR_SCALE if used == "module" else LR
-        axes[name] = scaled(values, factor)
-        if (name, axes[name]) != (key, values):
-            turned.append(f"{name} {_text(axes[name])} in place of {key} {_text(values)}")
-    return replace(space, axes=axes), Remarks(", ".join(turned), doubt)
+        name, found = _turned(key, values, made, used) if key in turned else (key, values)
+        axes[name] = found
+        if (name, found) != (key, values):
+            words.append(f"{name} {_text(found)} in place of {key} {_text(values)}")
+    return replace(space, axes=axes), Remarks(", ".join(words), _doubt(left, made, used) if left else "")
 
 
-def _doubt(keys: str, made: str | None, used: str) -> str:
+def _turned(key: str, values: Any, made: str | None, used: str) -> tuple[str, Any]:
+    """A key with its rates for the optimiser in use."""
+    factor = 1 / middle(values) if made is None else USUAL[used] / USUAL[made]
+    name = key if key not in (LR, LR_SCALE) else LR_SCALE if used == "module" else LR
+    return name, values if (name, factor) == (key, 1.0) else scaled(values, factor)
+
+
+def _doubt(keys: Sequence[str], made: str | None, used: str) -> str:
     by = "the model's own optimiser" if used == "module" else used
     whose = f"are for {made}" if made else "do not say for which optimiser they are (OPTIMIZER beside SPACE)"
-    return f"the values of {keys} {whose}, and {by} makes the steps"
+    return f"the values of {' and '.join(keys)} {whose}, and {by} makes the steps"
 
 
 def middle(values: Any) -> float:
