@@ -54,7 +54,9 @@ class ListedSpace:
                 methods.checked_options(compared[0].config(config, {key: None}).method)
                 raise ConfigError(f"space: {key}: none of the methods of this study has this option")
         for method in compared:
-            check_space({**for_all, **for_one.get(method.label, {})}, method.name)
+            for axes in (for_all, for_one.get(method.label, {})):
+                check_space(axes, method.name)
+                Space(dict(axes)).with_own_names(method.name)
         check_model_keys(for_all, config)
         return found
 
