@@ -35,8 +35,9 @@ def with_rare_classes(
     """Numbers of held-out images per cell, a client's images of a class, in which no class is far below its share.
 
     A class of which every client has a few images is rounded down at each of them, so that validation would have none.
-    Where less than half of its share over all clients is held out, clients with the largest remainders, and of these
-    the ones with the most images, hold out one more of it, and one less of the class of which they hold out the most.
+    Where less than half of its share over all clients is held out of a class of less than half the mean size, clients
+    with the largest remainders, and of these the ones with the most images, hold out one more of it, and one less of
+    the class of which they hold out the most.
 
     counts, sizes, owners, labels: int64 [cells]. wanted: int64 [owners].
     """
@@ -44,7 +45,9 @@ def with_rare_classes(
     exact = sizes * wanted[owners] / totals[owners]
     share, held = np.bincount(labels, weights=exact), np.bincount(labels, weights=counts)
     counts = counts.copy()
-    for label in np.flatnonzero(2 * held < np.floor(share)):
+    images = np.bincount(labels, weights=sizes)
+    is_rare = 2 * images < images[images > 0].mean()
+    for label in np.flatnonzero(is_rare & (2 * held < np.rint(share))):
         own = np.flatnonzero(labels == label)
         own = own[np.lexsort((-sizes[own], counts[own] - exact[own]))]
         for cell in own[: round(share[label] - held[label])]:

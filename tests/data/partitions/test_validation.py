@@ -37,11 +37,13 @@ def drawn(rare: int, clients: int = 8, share: float = 0.1) -> np.ndarray:
 def test_a_class_of_which_every_client_has_a_few_images_reaches_validation(rare):
     held = drawn(rare)
     assert held.sum(1).tolist() == [10] * 8
-    assert abs(held[:, 1].sum() - 8 * rare * 0.1) < 1
+    assert held[:, 1].sum() == round(8 * rare * 0.1)
     assert held[:, 1].max() <= 1
 
 
-def test_classes_that_are_not_rare_keep_their_draw():
+def test_classes_that_are_not_rare_or_have_their_share_keep_their_draw():
+    balanced = np.array([4, 0, 0, 4]), np.full(4, 20), np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1]), np.array([4, 4])
+    assert with_rare_classes(*balanced).tolist() == [4, 0, 0, 4]
     counts, sizes = np.array([18, 2, 17, 3]), np.array([180, 20, 175, 25])
     owners, labels, wanted = np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1]), np.array([20, 20])
     assert with_rare_classes(counts, sizes, owners, labels, wanted).tolist() == counts.tolist()
