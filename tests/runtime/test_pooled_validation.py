@@ -45,8 +45,8 @@ def test_a_client_that_sits_out_counts_by_its_last_fit():
     assert held.columns([], "after_agg", [0, 1]) == {}
 
 
-def test_records_have_the_pooled_value_for_any_number_of_hosts_and_after_a_resume(tmp_path):
-    def metrics(name: str, hosts: int, rounds: int = 2):
+def test_records_have_the_pooled_value_also_after_a_resume(tmp_path):
+    def metrics(name: str, rounds: int = 2, **more):
         asked = Config(
             method="fedavg",
             model="mlp",
@@ -55,14 +55,15 @@ def test_records_have_the_pooled_value_for_any_number_of_hosts_and_after_a_resum
             partition={"name": "pathological", "clients": 4, "classes": 1, "train_size": 40, "test_size": 20},
             evaluate={"metric": "auroc"},
             train={"epochs": 1},
-            resources={"hosts": hosts},
+            resources={"hosts": 0},
             out=tmp_path / name,
+            checkpoint={"every": 1, "keep": True},
         )
-        return Records(run(asked, report=False).folder).metrics()
+        return Records(run(asked, report=False, **more).folder).metrics()
 
-    whole = metrics("whole", 0)
+    whole = metrics("whole")
     assert whole["test_auroc"].isna().all(), "every client has one class"
     assert whole["val_auroc"].between(0, 1).all()
     assert not np.isclose(whole["val_auroc"], 0.5).all()
-    metrics("lengthened", 0, rounds=1)
-    assert metrics("lengthened", 0)["val_auroc"].tolist() == whole["val_auroc"].tolist()
+    metrics("lengthened", rounds=1)
+    assert metrics("lengthened", resume=True)["val_auroc"].tolist() == whole["val_auroc"].tolist()
