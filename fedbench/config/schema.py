@@ -32,6 +32,7 @@ YOUNGER = (
     ("", "save_predictions", False),
     ("evaluate", "module_metrics", False),
     ("evaluate", "common_test", False),
+    ("train", "lr_scale", 1.0),
     ("train", "clip_norm", None),
     ("train", "accumulate", 1),
     ("partition", "new_clients", 0),
@@ -245,7 +246,12 @@ class TrainConfig(Section):
         "auto",
         description="module: the LightningModule's configure_optimizers; auto: sgd for built-in models, else module",
     )
-    lr: float = Field(0.01, gt=0, description="learning rate")
+    lr: float = Field(0.01, gt=0, description="learning rate of sgd, adam and adamw")
+    lr_scale: float = Field(
+        1.0,
+        gt=0,
+        description="factor of all learning rates of the LightningModule's own optimiser; its schedulers act on top",
+    )
     momentum: float = Field(0.5, ge=0, lt=1, description="heavy-ball momentum of sgd")
     weight_decay: float = Field(5e-4, ge=0, description="coupled weight decay")
     clip_norm: float | None = Field(

@@ -47,7 +47,7 @@ OTHER_HOOKS = {
     *("trainers", "makes_steps"),
 }
 TRAITS = {"after_fit": ("fit", "after_agg", "global"), "optimizer": ("run", "own", "plain")}
-SEARCHED = ("SPACE", "PAPER", "CONSTRAINT")
+SEARCHED = ("SPACE", "PAPER", "CONSTRAINT", "OPTIMIZER")
 """What a search reads of a class (`tune_space`)."""
 TRAINERS = ("drawn", "all", "pooled")
 FORMER = {

@@ -145,8 +145,10 @@ def race_verdicts(study: Study, race: Race, label: str) -> RaceVerdicts:
 
 def _against_local(study: Study, race: Race, label: str) -> tuple[Bound | None, str]:
     told, bound = race.over_local.get(label), race.undecided.get(label)
+    if told is not None and told.verdict == "equal":
+        return told.bound, f"equal within {margin_text(study)}"
     if told is not None:
-        return told.bound, f"equal within {margin_text(study)}" if told.verdict == "equal" else told.verdict
+        return told.bound, "withheld" if doubts(study, label, BASELINE, told.bound.mean) else told.verdict
     if bound is None or not bound.seeds:
         return None, ""
     if ("local", label) in race.withheld:
@@ -158,8 +160,9 @@ def _who_is_best(study: Study, race: Race, label: str) -> tuple[Bound | None, st
     """The difference to the leader, or to the method that beats it, and the verdict."""
     if label in race.out:
         # Somebody is better; that it is the method that is ahead the most is not certain.
-        _, bound = race.out[label]
-        return Bound(-bound.mean, -inf, -bound.low, bound.error, bound.seeds), "not the best"
+        ahead, bound = race.out[label]
+        words = "withheld" if doubts(study, ahead, label, bound.mean) else "not the best"
+        return Bound(-bound.mean, -inf, -bound.low, bound.error, bound.seeds), words
     if label not in race.candidates or not race.look:
         return None, ""
     margin = margin_text(study)

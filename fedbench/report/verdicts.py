@@ -12,6 +12,7 @@ from fedbench.report.answer import (
     points,
     reference_lines,
     span,
+    tuning_doubts,
     undecidable,
 )
 from fedbench.report.leaderboard import LeaderboardRow, reasons
@@ -88,8 +89,10 @@ def lead(metric: Metric, found: Contrast) -> str:
 def comparison_notes(study: Study, rows: Sequence[LeaderboardRow]) -> list[str]:
     """The lines under the answer: comparison with local training, failures, and the detectable difference."""
     if study.race is not None:
-        return [*race_notes(study, study.race), *_failures(study, rows), *_at_ends(study, rows), *equal_points(study)]
-    lines = [*_over_local(study, rows), *_failures(study, rows), *_at_ends(study, rows), *equal_points(study)]
+        lines = [*race_notes(study, study.race), *_failures(study, rows), *_at_ends(study, rows)]
+        return [*lines, *tuning_doubts(study), *equal_points(study)]
+    lines = [*_over_local(study, rows), *_failures(study, rows), *_at_ends(study, rows), *tuning_doubts(study)]
+    lines += equal_points(study)
     rivals = [row for row in rows[1:] if row.behind is not None and row.label not in REFERENCES]
     if rivals and (found := rivals[0].behind) is not None and found.resolves is not None:
         smallest = study.metric.difference(found.resolves).lstrip("+")
@@ -115,11 +118,12 @@ def _failures(study: Study, rows: Sequence[LeaderboardRow]) -> list[str]:
 
 
 def _at_ends(study: Study, rows: Sequence[LeaderboardRow]) -> list[str]:
-    """Methods whose best point is at the edge of the search range."""
-    found = [row.label for row in rows if study.plan.ends.get(row.label) and row.label not in REFERENCES]
-    return (
-        [f"Best point at the edge of the search range, so perhaps not optimal: {join_words(found)}."] if found else []
-    )
+    """Methods whose best point is at the edge of the search range, or beside points that were not tried."""
+    plan, known = study.plan, [row.label for row in rows if row.label not in REFERENCES]
+    ends = [label for label in known if plan.ends.get(label)]
+    inside = [label for label in known if plan.untried.get(label) and label not in ends]
+    lines = [f"Best point at the edge of the search range, so perhaps not optimal: {join_words(ends)}."] if ends else []
+    return [*lines, f"Best point beside points that were not tried: {join_words(inside)}."] if inside else lines
 
 
 def _over_local(study: Study, rows: Sequence[LeaderboardRow]) -> list[str]:

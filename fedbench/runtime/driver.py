@@ -36,6 +36,7 @@ from fedbench.runtime.kept_models import KeptModels
 from fedbench.runtime.kept_points import KeptPoints
 from fedbench.runtime.kept_predictions import KeptPredictions
 from fedbench.runtime.placement import ClientCosts, Homes
+from fedbench.runtime.pooled_validation import PooledValidation
 from fedbench.runtime.privacy import privacy_budget
 from fedbench.runtime.recorder import Recorder
 from fedbench.runtime.resolved import ResolvedRun
@@ -90,6 +91,7 @@ class Driver:
         self.checkpoints = Checkpoints(recorder.folder / "checkpoint", checkpoints.every, rounds, checkpoints.keep)
         self.last_fit: dict[int, tuple[int, Scores]] = {}
         """Of every client: the round of its last fit, 0 before the first, and the scores of that model."""
+        self.validation = PooledValidation(recorder.task)
         self.curves: list[LoggedRow] = []
         """Scores of clients for loggers that want them, of the round in progress."""
         self.uses_rounds = False
@@ -361,6 +363,7 @@ class Driver:
         if report.trained:
             # No scores if a later fit was to be shown: should that one fail, this one's are unknown.
             self.last_fit[report.client] = self.record.number, report.scores.get("after_fit", {})
+            self.validation.take([report])
         if report.upload is not None:
             logged = {f"logged/{name}": value for name, value in report.logged.items()}
             traces = report.upload.traces | logged
@@ -414,13 +417,16 @@ class Driver:
         trained = {
             client: last for client in self.calendar.evaluated if (last := self.last_fit.get(client, (0, {}))[1])
         }
+        self.validation.take([report for report in reports if "idle_model" in report.scores])
         fit = {"fit": trained, "after_agg": agg, "global": whole}[self.method.after_fit]
         costs = {name: getattr(record, name) for name in COST_KEYS}
         lines = []
         for point, scores in (("after_fit", fit), ("after_agg", agg), ("global", whole)):
             if scores:
                 more: dict[str, Any] = {"costs": costs} if point == "after_fit" else {}
-                lines.append(self.recorder.line(self.seed, record.number, point, scores, **more, failed=record.failed))
+                line = self.recorder.line(self.seed, record.number, point, scores, **more, failed=record.failed)
+                source = self.method.after_fit if point == "after_fit" else point
+                lines.append(line | self.validation.columns(reports, source, [*scores]))
                 self.recorder.add_clients(self.seed, record.number, point, scores, took_part)
                 if self.config.log_clients:
                     self.curves += self.recorder.curves(self.seed, record.number, point, scores)
@@ -443,6 +449,7 @@ class Driver:
             "server": self.server.state(),
             "record": vars(self.record),
             "last_fit": self.last_fit,
+            "validation": self.validation.last_fit,
             "kept": {client: (home.kept, home.nbytes) for client, home in self.homes.of.items()},
             "recorder": self.recorder.state(),
             "rounds": self.config.rounds,
@@ -457,6 +464,7 @@ class Driver:
         self.server = self.method.Server(**kept["server"])
         self.record = RoundRecord(**kept["record"])
         self.last_fit, self.uses_rounds = kept["last_fit"], kept["uses_rounds"]
+        self.validation.last_fit = kept["validation"]
         if kept["rounds"] < self.config.rounds:
             self._lengthen()
         self.homes.settle(kept["kept"], self.costs)

@@ -97,7 +97,8 @@ class Report:
     """The result of one task.
 
     trained: whether a fit ended, even if its upload got lost. kept: bytes of the saved private state, or None. models,
-    predictions: those that the run keeps; the latter as outputs, targets and rows of the test samples. failure: why
+    predictions: those that the run keeps; the latter as outputs, targets and rows of the test samples. validation: the
+    outputs and targets of the validation samples by point, if they are pooled. failure: why
     there is no result; cause: common to all failures from one mistake; trace: where it was raised.
     """
 
@@ -111,6 +112,7 @@ class Report:
     scores: dict[str, Scores] = field(default_factory=dict)
     models: dict[str, Message] = field(default_factory=dict)
     predictions: dict[str, Message] = field(default_factory=dict)
+    validation: dict[str, Message] = field(default_factory=dict)
     loss: float | None = None
     steps: int = 0
     logged: dict[str, float] = field(default_factory=dict)
@@ -120,7 +122,7 @@ class Report:
 
     def messages(self) -> list[Message]:
         """All that holds tensors."""
-        found = (self.upload, self.answer, *self.models.values(), *self.predictions.values())
+        found = (self.upload, self.answer, *self.models.values(), *self.predictions.values(), *self.validation.values())
         return [message for message in found if message is not None]
 
 

@@ -30,6 +30,7 @@ from fedbench.runtime.determinism import deterministic_kernels
 from fedbench.runtime.exchange import POOLED, ClientTask, Order, Reply, Report, Scores, Setup
 from fedbench.runtime.finite import rate_name, what_diverged, what_is_not_finite
 from fedbench.runtime.gpu import GpuFullError, limit_memory, peak_mb, reporting_full_gpu
+from fedbench.runtime.pooled_validation import needs_pooling, outputs_of
 from fedbench.runtime.resolved import ResolvedRun
 from fedbench.runtime.store import ClientStore, StateLostError, open_store
 from fedbench.runtime.sums import Total
@@ -392,7 +393,10 @@ class Host:
         predictor = model.scores if isinstance(model, Predictor) else model
         found: Scores = {}
         if len(client.val):
-            found["val"] = learner.evaluate(predictor, client.val)
+            sent: list[tuple[Tensor, Tensor]] | None = [] if needs_pooling(learner.task) else None
+            found["val"] = learner.evaluate(predictor, client.val, kept=sent)
+            if sent is not None:
+                report.validation[point] = on_cpu(outputs_of(sent))
         if len(client.test):
             groups = self.data.groups(client.test) if asked.by else {}
             batches: list[tuple[Tensor, Tensor]] | None = [] if saves_outputs else None

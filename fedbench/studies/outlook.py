@@ -35,9 +35,13 @@ def outlook(studies: Sequence[TuningStudy]) -> Iterator[str]:
             yield from (f"  {point_name(point)}" for point in points[:MOST_LISTED])
             if len(points) > MOST_LISTED:
                 yield f"  and {len(points) - MOST_LISTED} more"
-    yield from dict.fromkeys(line for study in studies for line in (*study.not_tuned(), *study.unused_values()))
+    yield from dict.fromkeys(line for study in studies for line in _lines(study))
     yield from left_out(studies)
     yield from cost(studies)
+
+
+def _lines(study: TuningStudy) -> Iterator[str]:
+    yield from (*study.not_tuned(), *study.turned_rates(), *study.plan.tuning_doubts, *study.unused_values())
 
 
 def left_out(studies: Sequence[TuningStudy]) -> Iterator[str]:
@@ -76,7 +80,7 @@ def _cost_of_races(studies: Sequence[TuningStudy]) -> Iterator[str]:
         high += seconds * max(0.0, many - first * len(racing))
     yield (
         f"until it is decided, usually {duration(low)} to {duration(high)} more if methods differ by some {TYPICAL:g} "
-        f"points; at most {duration(most)} more, for {race['most']:.0f} seeds; plus points past the ends of ranges"
+        f"points; at most {duration(most)} more, for {race['most']:.0f} seeds; plus the neighbours of the best points"
     )
 
 

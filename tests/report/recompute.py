@@ -154,9 +154,9 @@ class Records:
         return (ours - theirs).dropna().round(12)
 
     def budget(self, label: str) -> int:
-        """The number of points that were tried."""
+        """The number of points that were tried, without those beside the best one."""
         tried = [json.dumps(entry["values"]) for entry in self.plan["entries"] if self._is_candidate(entry, label)]
-        return max(1, len(set(tried)))
+        return max(1, len(set(tried)) - self.plan["beside_best"].get(label, 0))
 
     @staticmethod
     def _is_candidate(entry: dict[str, Any], label: str) -> bool:
@@ -166,7 +166,8 @@ class Records:
         """Whether a difference may come from unequal tuning or failed runs."""
         unequal = not self.plan["budgets"] and self.budget(label) != self.budget(other)
         failed = any(name in (label, other) for name, _ in self.failed)
-        return unequal or failed or bool(self.plan["ends"].get(other if gain >= 0 else label))
+        loser = other if gain >= 0 else label
+        return unequal or failed or any(self.plan[kind].get(loser) for kind in ("ends", "untried"))
 
 
 # --- statistics ------------------------------------------------------------------------------------------------------

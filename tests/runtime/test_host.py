@@ -82,7 +82,7 @@ def test_a_client_that_fails_leaves_no_trace_in_its_state(when, in_files, tmp_pa
 @pytest.mark.parametrize(
     ("method", "more", "where"),
     [
-        ("fedavg", {}, "the rate in Diverging.configure_optimizers"),
+        ("fedavg", {}, "train.lr_scale, or the rate in Diverging.configure_optimizers"),
         ("fedavg", {"train__optimizer": "sgd"}, "train.lr"),
         ("per-fedavg", {}, "train.lr"),  # it makes its own steps
     ],
