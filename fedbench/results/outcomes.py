@@ -78,7 +78,9 @@ def seed_file(folder: Path, seed: int) -> Path:
 def write_outcomes(path: Path, points: Mapping[str, Mapping[str, np.ndarray]]) -> None:
     """Writes the arrays of all points as POINT/NAME."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_arrays_atomically(path, {f"{p}/{name}": array for p, found in points.items() for name, array in found.items()})
+    write_arrays_atomically(
+        path, {f"{p}/{name}": array for p, found in points.items() for name, array in found.items()}
+    )
 
 
 def read_points(path: Path, problems: list[str]) -> dict[RecordPoint, dict[str, np.ndarray]]:
@@ -102,6 +104,6 @@ def read_outcomes(folder: Path, problems: list[str]) -> dict[tuple[int, RecordPo
         seed = int(path.stem.removeprefix("seed-"))
         for point, arrays in read_points(path, problems).items():
             values = {name: array for name, array in arrays.items() if name.startswith((EACH, SHARED))}
-            known = (arrays[name] if name in arrays else None for name in ("groups", "positive"))
-            found[seed, point] = PointOutcomes(arrays["clients"], arrays["rows"], *known, values)
+            more = arrays.get("groups"), arrays.get("positive")
+            found[seed, point] = PointOutcomes(arrays["clients"], arrays["rows"], *more, values)
     return found

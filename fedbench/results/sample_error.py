@@ -33,9 +33,9 @@ def deviations(found: MetricOutcomes, scores: Mapping[int, float]) -> Deviations
     """Deviations of a seed's score, the mean over clients of client means.
 
     scores: of the clients that count. A sample at a client with n of them deviates by its outcome minus the client's
-    mean, over n and the number of clients. The square root of n / (n - m), where m samples are in its unit, makes up for
-    the estimated mean. A unit without which its client has no score, because all its samples are in it, or the only one
-    of a class is, is compared with the mean of clients ("adjusted lonely units" of survey statistics).
+    mean, over n and the number of clients. The square root of n / (n - m), where m samples are in its unit, makes up
+    for the estimated mean. A unit without which its client has no score, because all its samples are in it, or the only
+    one of a class is, is compared with the mean of clients ("adjusted lonely units" of survey statistics).
     """
     counted = np.isin(found.clients, np.fromiter(scores, np.int64, len(scores)))
     clients, units, values = found.clients[counted], found.units[counted], found.values[counted].astype(float)
@@ -123,4 +123,6 @@ def evidence(seeds: Iterable[MetricOutcomes]) -> Evidence | None:
     distinct, per_seed = len(np.unique(np.concatenate(rows))), float(np.mean([*map(len, rows)]))
     if len(hits) < len(known):
         return Evidence(len(known), distinct, per_seed)
-    return Evidence(len(known), distinct, per_seed, len(np.unique(np.concatenate(hits))), float(np.mean([*map(len, hits)])))
+    return Evidence(
+        len(known), distinct, per_seed, len(np.unique(np.concatenate(hits))), float(np.mean([*map(len, hits)]))
+    )

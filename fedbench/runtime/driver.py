@@ -278,7 +278,7 @@ class Driver:
         return None if weights is None else Message(**vars(weights))
 
     def _keep_models(self, number: int, reports: Sequence[Report]) -> None:
-        """Keep models, predictions and outcomes of clients, and in the end the global model, or else what all clients share."""
+        """Keep models, predictions and outcomes, and in the end the global model, or else what all clients share."""
         self.warn(*self.models.take(number, reports), *self.predictions.take(number, reports))
         self.outcomes.take(number, reports)
         if number == self.config.rounds and self.config.save_models:

@@ -58,8 +58,9 @@ class ClientTask:
     kept: the round in which the client's private state was saved, 0 before the first. idle_model, after_agg,
     global_model, after_fit: which models are evaluated: that of a client that sits out and whose last fit has no score,
     the received one, the global one, and the one trained now. keep: of which of these the run keeps the model or its
-    predictions; outcomes: of which it keeps the outcomes. share: the weight of its upload, if the host sums uploads. work: the share of its local steps that it
-    takes. is_lost: whether its upload gets lost on the way. joining: of a newcomer, which does nothing else.
+    predictions; outcomes: of which it keeps the outcomes. share: the weight of its upload, if the host sums uploads.
+    work: the share of its local steps that it takes. is_lost: whether its upload gets lost on the way. joining: of a
+    newcomer, which does nothing else.
     """
 
     client: int

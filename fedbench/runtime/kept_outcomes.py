@@ -77,7 +77,7 @@ class KeptOutcomes:
             write_outcomes(self.file, {point: join(earlier[point]) for point in sorted(earlier)})
 
     def _pieces(self) -> dict[str, dict[int, dict[str, np.ndarray]]]:
-        """Those of earlier exchanges by point and client; the later ones count. Raises ConfigError for a damaged file."""
+        """Those of earlier exchanges by point and client; later ones count. Raises ConfigError for a damaged file."""
         parts: dict[str, dict[int, dict[str, np.ndarray]]] = {}
         for path in sorted((self.folder / PIECES).glob("exchange-*.npz")):
             if int(path.stem.removeprefix("exchange-")) >= self.points.rounds:

@@ -148,9 +148,7 @@ OF_CLASSES = by_name(
         balanced_accuracy,
         outcomes=_balanced_outcomes,
     ),
-    FurtherMetric(
-        Metric("f1_macro", "macro F1", share=True, over_samples=False), f1_macro, outcomes=_f1_outcomes
-    ),
+    FurtherMetric(Metric("f1_macro", "macro F1", share=True, over_samples=False), f1_macro, outcomes=_f1_outcomes),
     FurtherMetric(Metric("auroc", "AUROC", share=True, over_samples=False), auroc, outcomes=_auroc_outcomes),
     FurtherMetric(Metric("top5", "top-5 accuracy", share=True), top5, outcomes=_in_top5),
 )
@@ -169,7 +167,8 @@ def further_metric(name: str, known: dict[str, FurtherMetric]) -> FurtherMetric:
     function = import_string(name, "evaluate.metrics")
     label = name.rpartition(":")[2]
     if is_metric_class(function):
-        metric = Metric(name, label, higher=higher_is_better(name, function), over_samples=False)
+        bounded = (function.plot_lower_bound, function.plot_upper_bound) == (0.0, 1.0)
+        metric = Metric(name, label, higher=higher_is_better(name, function), over_samples=False, bounded=bounded)
         return FurtherMetric(metric, function_of(function))
     if not callable(function):
         raise ConfigError(f"evaluate.metrics: {name} is not a function")

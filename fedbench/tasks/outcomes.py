@@ -1,8 +1,8 @@
 """Outcomes: one number per test sample, whose mean is a client's score, and whose spread gives that mean's error.
 
-Of a mean over samples these are the samples' own values. Of other metrics, such as the AUROC, they are the pseudo-values
-of the jackknife: n times the score, minus n - 1 times the score without the sample. Without some samples there is no
-score, such as without the only positive one; these have NaN.
+Of a mean over samples these are the samples' own values. Of other metrics, such as the AUROC, they are the
+pseudo-values of the jackknife: n times the score, minus n - 1 times the score without the sample. Without some samples
+there is no score, such as without the only positive one; these have NaN.
 """
 
 from collections.abc import Callable

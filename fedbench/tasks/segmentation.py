@@ -102,9 +102,10 @@ class Segmentation(Task):
             predicted = outputs.argmax(1).masked_fill(outputs.isnan().any(1) | void, classes)
             true = targets.masked_fill(void, classes)
             same = true.masked_fill(true != predicted, classes)
-            parts = [torch.stack([(part == k).flatten(1).sum(1) for k in range(classes)], 1) for part in (
-                true, predicted, same
-            )]
+            parts = [
+                torch.stack([(part == k).flatten(1).sum(1) for k in range(classes)], 1)
+                for part in (true, predicted, same)
+            ]
             each.append(torch.stack(parts).double())  # [3, b, C]
             losses.append(_losses(outputs, targets, void).flatten(1).double().sum(1))
         found, loss = torch.cat(each, 1), torch.cat(losses)

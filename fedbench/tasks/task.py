@@ -90,7 +90,9 @@ class Task(ABC):
 
         found = {}
         if issubclass(self._maker_of("outcomes"), self._maker_of("score")):  # not those of another score
-            found = {name: own.double().cpu().numpy() for name, own in self.outcomes(batches, dtype, by_batches).items()}
+            found = {
+                name: own.double().cpu().numpy() for name, own in self.outcomes(batches, dtype, by_batches).items()
+            }
         outputs, targets = (torch.cat(parts).cpu() for parts in zip(*batches, strict=True))
         given = outputs.float().numpy(), targets.numpy()
         for more in self.further:
@@ -173,9 +175,7 @@ class Task(ABC):
         return {self.loss_metric: (float(torch.stack(sums).sum()), count)}
 
 
-def weigh_batches(
-    values: "Tensor", batches: Sequence[tuple["Tensor", "Tensor"]], by_batches: bool
-) -> "Tensor":
+def weigh_batches(values: "Tensor", batches: Sequence[tuple["Tensor", "Tensor"]], by_batches: bool) -> "Tensor":
     """Samples' values `[n]`, weighted so that their mean is the mean over batches, if that is asked for."""
     import torch
 
