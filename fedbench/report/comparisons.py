@@ -53,7 +53,7 @@ def behind_best(study: Study, rows: Sequence[LeaderboardRow]) -> go.Figure | Non
 
 
 def _forest(study: Study, contrasts: Mapping[str, Contrast], what: str) -> go.Figure | None:
-    """Differences by label: intervals (thick), and over resampled seeds and clients (thin); the value table has both."""
+    """Differences by label: intervals (thick), and over resampled seeds and clients (thin), both in the value table."""
     if not contrasts:
         return None
     metric, found, title = study.metric, [*contrasts.values()], difference_title(study.metric, what)

@@ -133,7 +133,8 @@ def chart_sections(study: Study, rows: Sequence[LeaderboardRow]) -> Iterator[Cha
 
 CONTRASTS_INTRO = (
     "Paired by seed and client. Thick: 95 % interval (Student t); thin: over resampled seeds and clients. Filled "
-    "dot: clear after the correction for the number of comparisons (blue: better, red: worse); hollow: clear by itself only; grey: open or in doubt."
+    "dot: clear after the correction for the number of comparisons (blue: better, red: worse); "
+    "hollow: clear by itself only; grey: open or in doubt."
 )
 CONTRASTS_ASIDE = (
     "Values: both intervals, the smallest difference that these seeds can detect, and how many seeds would tell "

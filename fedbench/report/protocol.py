@@ -192,8 +192,8 @@ def _tests(study: Study) -> str:
         return said
     return (
         f"{said} Methods are compared by paired t tests {over(study)} on the mean difference of a seed's clients, "
-        "with p values corrected for the number of comparisons by the step-down method of Westfall and Young under random "
-        "rotations (Langsrud, 2005)."
+        "with p values corrected for the number of comparisons by the step-down method of Westfall and Young under "
+        "random rotations (Langsrud, 2005)."
     )
 
 

@@ -77,7 +77,7 @@ def sample_error(seeds: Sequence[Deviations]) -> SampleError:
     sums, squares = (np.bincount(place, weights, minlength=len(units)) for weights in (values, values**2))
     parts = (sums**2 - squares) / (count * (count - 1))  # of every unit
     total, spread = float(parts.sum()), float((parts**2).sum())
-    return SampleError(total, 2 * total**2 / spread) if total > 0 else SampleError(0.0, 1.0)
+    return SampleError(total, max(1.0, 2 * total**2 / spread)) if total > 0 else SampleError(0.0, 1.0)
 
 
 def sample_variances(methods: Sequence[Sequence[Deviations]]) -> np.ndarray:
