@@ -33,8 +33,7 @@ def deviations(found: MetricOutcomes, scores: Mapping[int, float]) -> Deviations
     """Deviations of a seed's score, the mean over clients of client means.
 
     scores: of the clients that count. A sample at a client with n of them deviates by its outcome minus the client's
-    mean, over n and the number of clients. The square root of n / (n - m), where m samples are in its unit, makes up
-    for the estimated mean. A unit without which its client has no score, because all its samples are in it, or the only
+    mean of the samples outside its unit, over n and the number of clients, as the jackknife has it. A unit without which its client has no score, because all its samples are in it, or the only
     one of a class is, is compared with the mean of clients ("adjusted lonely units" of survey statistics).
     """
     counted = np.isin(found.clients, np.fromiter(scores, np.int64, len(scores)))
@@ -48,7 +47,7 @@ def deviations(found: MetricOutcomes, scores: Mapping[int, float]) -> Deviations
     )  # samples of a unit at a client
     own = together[pair.reshape(-1)]
     whole = size[client]
-    away = np.where(unknown, 0.0, values - means[client]) * np.sqrt(whole / np.maximum(whole - own, 1)) / whole
+    away = np.where(unknown, 0.0, values - means[client]) / np.maximum(whole - own, 1)
     own_score = np.array([scores[int(name)] for name in names]) - np.mean([*scores.values()])
     away = np.where(own == whole, own_score[client] / whole, away)
     away = np.where(unknown & (own < whole), own_score[client], away)

@@ -178,8 +178,8 @@ class Records:
         mean, size = client.transform("mean"), client.transform("size")
         together = own.groupby(["seed", "client", "unit"])["value"].transform("size")
         whole = own["seed"].map(client.mean().groupby("seed").mean())
-        away = (own["value"] - mean) * np.sqrt(size / (size - together).clip(lower=1))
-        own["moved"] = np.where(together == size, mean - whole, away) / size
+        away = (own["value"] - mean) / (size - together).clip(lower=1)  # from the mean of the others, over the size
+        own["moved"] = np.where(together == size, (mean - whole) / size, away)
         own["moved"] /= own["seed"].map(own.groupby("seed")["client"].nunique())
         return own.pivot_table(index="unit", columns="seed", values="moved", aggfunc="sum", fill_value=0.0)
 
@@ -417,7 +417,8 @@ def differences(records: Records, asked: list[tuple[str, str]]) -> list[Differen
         values, part = pairs.groupby("seed").mean().round(12).to_numpy(), records.part_between(label, other)
         found.append(Difference(other, values, pairs, part))
     tested = [own for own in found if len(own.values) > 2]
-    for own, p in zip(tested, adjusted(*zip(*((d.values, d.part) for d in tested), strict=True)) if tested else [], strict=True):
+    all_p = adjusted([own.values for own in tested], [own.part for own in tested]) if tested else []
+    for own, p in zip(tested, all_p, strict=True):
         own.p, own.comparisons = p, len(tested)
     return found
 
