@@ -33,8 +33,9 @@ def deviations(found: MetricOutcomes, scores: Mapping[int, float]) -> Deviations
     """Deviations of a seed's score, the mean over clients of client means.
 
     scores: of the clients that count. A sample at a client with n of them deviates by its outcome minus the client's
-    mean of the samples outside its unit, over n and the number of clients, as the jackknife has it. A unit without which its client has no score, because all its samples are in it, or the only
-    one of a class is, is compared with the mean of clients ("adjusted lonely units" of survey statistics).
+    mean of the samples outside its unit, over n and the number of clients, as the jackknife has it. A unit without
+    which its client has no score, because all its samples are in it, or the only one of a class is, is compared with
+    the mean of clients ("adjusted lonely units" of survey statistics).
     """
     counted = np.isin(found.clients, np.fromiter(scores, np.int64, len(scores)))
     clients, units, values = found.clients[counted], found.units[counted], found.values[counted].astype(float)
