@@ -203,7 +203,8 @@ def study_scores(study: Study, choice: Choice) -> PaperTable:
         *(f"In brackets, because there is a doubt: {choice.name(m)} ({marked.doubts[m]})" for m in doubted),
         bold_note(marked, choice),
         "sd: over seeds; differences: simultaneous intervals at the seeds that decided them" if is_race else "",
-        "Worst tenth: mean of the worst tenth of a seed's clients; client sd: standard deviation over a seed's clients",
+        "Worst tenth: mean of the worst tenth of a seed's clients, its interval over seeds alone; client sd: standard "
+        "deviation over a seed's clients",
         pooled_note(choice, shown),
         *evidence_lines(study),
         sentence(estimator_remark(metric, [rows[label].estimator for label in shown])),
