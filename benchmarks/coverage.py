@@ -64,7 +64,8 @@ def coverage_of_rows(design: Design, repeats: int) -> dict[int, tuple[np.ndarray
     true = truth(design, LEAD)
     hits, halves = ({seeds: np.zeros((repeats, 2)) for seeds in SEEDS} for _ in range(2))
     for repeat in range(repeats):
-        each = differences(Population(design, 2, np.random.default_rng([repeat]), LEAD), max(SEEDS))
+        draw = np.random.default_rng([repeat, len(design.sizes), round(10 * design.spread), design.group])
+        each = differences(Population(design, 2, draw, LEAD), max(SEEDS))
         moved, means = [deviations(found, gains) for _, found, gains in each], [mean for mean, _, _ in each]
         for seeds in SEEDS:
             values, error = means[:seeds], sample_error(moved[:seeds])

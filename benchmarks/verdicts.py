@@ -23,7 +23,7 @@ from benchmarks.test_rows import EVEN, HOSPITALS, Design, Population
 from fedbench.results.outcomes import MetricOutcomes
 from fedbench.results.race import Bound, Race, Rules, judge
 from fedbench.results.rotations import ROTATIONS, RotatedScores
-from fedbench.results.sample_error import deviations
+from fedbench.results.sample_error import Deviations, deviations
 from fedbench.results.tables import BASELINE
 
 DIGITS = (92.5, 96.0, 96.0, 95.9, 95.8, 95.7, 95.6, 95.3, 95.3, 94.7, 93.8, 92.8)
@@ -275,7 +275,8 @@ def shared_rows(methods: list[int], studies: int, rotations: int) -> Iterator[Li
 def _told(seeds: Sequence[Any], half: int | None, over_samples: bool, rotations: int) -> list[int]:
     """1 for a method told better than local, -1 for worse, else 0. half: of the rows of every client, or all."""
     labels = names(len(seeds[0]))
-    values, moved = {label: [] for label in labels}, {label: [] for label in labels}
+    values: dict[str, list[float]] = {label: [] for label in labels}
+    moved: dict[str, list[Deviations]] = {label: [] for label in labels}
     for seed in seeds:
         for label, (found, scores) in zip(labels, seed, strict=True):
             if half is not None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from fedbench.results.files import read_arrays, write_arrays_atomically
-from fedbench.results.schema import POINTS, RecordPoint
+from fedbench.results.schema import POINTS
 from fedbench.tasks.outcomes import block_of
 
 OUTCOMES_FOLDER = "outcomes"
@@ -83,7 +83,7 @@ def write_outcomes(path: Path, points: Mapping[str, Mapping[str, np.ndarray]]) -
     )
 
 
-def read_points(path: Path, problems: list[str]) -> dict[RecordPoint, dict[str, np.ndarray]]:
+def read_points(path: Path, problems: list[str]) -> dict[str, dict[str, np.ndarray]]:
     """The arrays of a file by point; none if it is missing or damaged; the latter is named in `problems`."""
     arrays = read_arrays(path, problems)
     found = {
@@ -97,7 +97,7 @@ def read_points(path: Path, problems: list[str]) -> dict[RecordPoint, dict[str, 
     return whole
 
 
-def read_outcomes(folder: Path, problems: list[str]) -> dict[tuple[int, RecordPoint], PointOutcomes]:
+def read_outcomes(folder: Path, problems: list[str]) -> dict[tuple[int, str], PointOutcomes]:
     """The outcomes of a run by seed and point, if it kept any."""
     found = {}
     for path in sorted((folder / OUTCOMES_FOLDER).glob("seed-*.npz")):

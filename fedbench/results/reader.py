@@ -29,7 +29,6 @@ from fedbench.results.schema import (
     ConfigShape,
     DealtShape,
     EnvironmentShape,
-    RecordPoint,
     line_shape,
     score_keys,
 )
@@ -144,12 +143,12 @@ class Records:
         rows = self._table("traces.parquet", TRACES_SCHEMA).drop_duplicates(key, keep="last")
         return rows.sort_values(key[:3], kind="stable", ignore_index=True)
 
-    def outcomes(self) -> dict[tuple[int, RecordPoint], MetricOutcomes]:
+    def outcomes(self) -> dict[tuple[int, str], MetricOutcomes]:
         """The primary metric's outcomes at the last round by seed and point, of the runs that kept some. Cached."""
         return self._outcomes
 
     @cached_property
-    def _outcomes(self) -> dict[tuple[int, RecordPoint], MetricOutcomes]:
+    def _outcomes(self) -> dict[tuple[int, str], MetricOutcomes]:
         found = {
             place: own
             for folder in self.folders

@@ -70,7 +70,7 @@ class Interval:
 
     def to_dict(self) -> dict[str, object]:
         """The form in summary.json: mean, low, high, values, and whether the interval is over test samples too."""
-        ends = {"mean": self.mean, "low": self.low, "high": self.high, "values": list(self.values)}
+        ends: dict[str, object] = {"mean": self.mean, "low": self.low, "high": self.high, "values": list(self.values)}
         return ends if self.samples is None else {**ends, "over_samples": True}
 
 

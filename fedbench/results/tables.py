@@ -13,7 +13,7 @@ from fedbench.results.estimators import SAMPLES
 from fedbench.results.outcomes import MetricOutcomes
 from fedbench.results.reader import at_best_round, at_last_round
 from fedbench.results.sample_error import Deviations, Evidence, SampleError, deviations, evidence, sample_error
-from fedbench.results.schema import COMMON, POINTS, RecordPoint
+from fedbench.results.schema import COMMON, POINTS
 from fedbench.results.statistics import (
     Interval,
     client_pairs,
@@ -37,7 +37,7 @@ BASELINE = "local"
 REFERENCES = ("centralized",)
 """Methods that pool the clients' data are shown, but do not compete."""
 PAIRED = ["seed", "client", "ours", "theirs", "difference"]
-Outcomes = Mapping[tuple[int, RecordPoint], MetricOutcomes]
+Outcomes = Mapping[tuple[int, str], MetricOutcomes]
 """Of a method, by seed and point."""
 ScorePlace = tuple[str, str, str]
 """A row of the final table: method, point, choice."""
@@ -147,7 +147,7 @@ class FinalScores:
 
     def _seed_deviations(self, method: str, point: str, seed: int, scores: Mapping[int, float]) -> Deviations | None:
         """Those of one seed, of these clients."""
-        held = self.outcomes.get(method, {}).get((seed, point))  # type: ignore[call-overload]
+        held = self.outcomes.get(method, {}).get((seed, point))
         if held is None or not scores:
             return None
         key = (method, point, seed, tuple(scores))
@@ -163,7 +163,7 @@ class FinalScores:
         """How many test samples stand behind a method's score; None if a seed has no outcomes."""
         seeds = self._seeds(method, point)
         known = self.outcomes.get(method, {})
-        found = [known[seed, point] for seed in seeds if (seed, point) in known]  # type: ignore[index]
+        found = [known[seed, point] for seed in seeds if (seed, point) in known]
         return evidence(found) if len(found) == len(seeds) else None
 
 
@@ -213,7 +213,7 @@ def clients_at(clients: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
     return near[np.array([place in chosen for place in places], dtype=bool)].reset_index(drop=True)
 
 
-def _score_columns(scores: FinalScores, place: ScorePlace) -> dict[str, float | None]:
+def _score_columns(scores: FinalScores, place: ScorePlace) -> dict[str, float | str | None]:
     rows, found = scores.rows[place], scores.score(*place)
     common = known_interval(rows, f"{COMMON}_{scores.metric.name}", scores.metric)
     return {

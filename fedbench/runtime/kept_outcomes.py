@@ -42,9 +42,9 @@ def outcomes_of(
     message = Message(rows=rows, **{name: torch.from_numpy(own).float() for name, own in kept.items()})
     if groups is not None:
         message.add(groups=torch.from_numpy(units.astype(np.int64)))
-    outputs, targets = batches[0]
-    if task.positive(outputs, targets) is not None:
-        message.add(positive=torch.cat([task.positive(*batch) for batch in batches]).cpu())
+    positive = [part for batch in batches if (part := task.positive(*batch)) is not None]
+    if positive:
+        message.add(positive=torch.cat(positive).cpu())
     return message
 
 

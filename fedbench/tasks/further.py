@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from fedbench.errors import ConfigError, RunError, nearest, place_of_code
 from fedbench.import_string import AT, import_string
 from fedbench.tasks.metric import Metric
-from fedbench.tasks.metric_classes import function_of, higher_is_better, is_metric_class
+from fedbench.tasks.metric_classes import function_of, higher_is_better, is_metric_class, lies_within_one
 from fedbench.tasks.outcomes import auroc_without, mean_f1, mean_recall, of_counts, pseudo_values
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ def further_metric(name: str, known: dict[str, FurtherMetric]) -> FurtherMetric:
     function = import_string(name, "evaluate.metrics")
     label = name.rpartition(":")[2]
     if is_metric_class(function):
-        bounded = (function.plot_lower_bound, function.plot_upper_bound) == (0.0, 1.0)
+        bounded = lies_within_one(function)
         metric = Metric(name, label, higher=higher_is_better(name, function), over_samples=False, bounded=bounded)
         return FurtherMetric(metric, function_of(function))
     if not callable(function):

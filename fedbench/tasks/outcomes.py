@@ -6,17 +6,22 @@ there is no score, such as without the only positive one; these have NaN.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from fedbench.tasks.targets import Array
 
 BLOCKS = 64
 """Sets of rows that are left out together where a metric has to be computed anew for each of them."""
 
 
-def pseudo_values(whole: float, without: "Array") -> "Array":
-    """Of a score of all n samples, and the scores without each of them `[n]`."""
+Values = TypeVar("Values", "Array", "Tensor")
+
+
+def pseudo_values(whole: float, without: Values) -> Values:
+    """Of a score of all n samples, and the scores without each of them `[n]`, an array or a tensor."""
     return len(without) * whole - (len(without) - 1) * without
 
 
