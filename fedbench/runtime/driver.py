@@ -33,6 +33,7 @@ from fedbench.runtime.exchange import (
 from fedbench.runtime.fleet import fleet_traces, lost_uploads, work_shares
 from fedbench.runtime.hosts import Hosts, torch_threads
 from fedbench.runtime.kept_models import KeptModels
+from fedbench.runtime.kept_outcomes import KeptOutcomes
 from fedbench.runtime.kept_points import KeptPoints
 from fedbench.runtime.kept_predictions import KeptPredictions
 from fedbench.runtime.placement import ClientCosts, Homes
@@ -79,11 +80,15 @@ class Driver:
             self.warnings.append(self.budget.line(self.config.rounds))
         self.costs, self.homes = ClientCosts(self.context.sizes), Homes(hosts.count)
         self.record = RoundRecord()
-        self.points = KeptPoints(
+        keeps, last, origin = (
             self.config.save_models or self.config.save_predictions,
             self.config.rounds,
             self.method.after_fit,
-            lambda round: self.calendar.trainers(self.calendar.participants(round)),
+        )
+        drawn = lambda round: self.calendar.trainers(self.calendar.participants(round))  # noqa: E731
+        self.points = KeptPoints(keeps, last, origin, drawn)
+        self.outcomes = KeptOutcomes(
+            KeptPoints(True, last, origin, drawn, with_global=True), self.seed, recorder.folder
         )
         self.models = KeptModels(parts, self.points, recorder.folder)
         self.predictions = KeptPredictions(self.config, self.seed, self.points, recorder.folder)
@@ -241,7 +246,7 @@ class Driver:
         self, number: int, trainers: Sequence[int], evaluate: Sequence[int], has_global: bool
     ) -> list[ClientTask]:
         fit_counts = self.method.after_fit == "fit"
-        seen, drawn = set(evaluate), set(trainers)
+        seen, drawn, wanted = set(evaluate), set(trainers), set(self.calendar.evaluated)
         shown = (
             self.calendar.last_fits(drawn.intersection(self.calendar.evaluated), number + 1) if fit_counts else set()
         )
@@ -262,6 +267,7 @@ class Driver:
                 train=client in drawn,
                 after_fit=client in shown,
                 keep=self.points.models_to_keep(client, number),
+                outcomes=self.outcomes.points.models_to_keep(client, number) if client in wanted else (),
                 share=shares.get(client),
                 work=work.get(client, 1.0),
                 is_lost=client in lost,
@@ -274,8 +280,9 @@ class Driver:
         return None if weights is None else Message(**vars(weights))
 
     def _keep_models(self, number: int, reports: Sequence[Report]) -> None:
-        """Keep models and predictions of clients, and in the end the global model, or else what all clients share."""
+        """Keep models, predictions and outcomes, and in the end the global model, or else what all clients share."""
         self.warn(*self.models.take(number, reports), *self.predictions.take(number, reports))
+        self.outcomes.take(number, reports)
         if number == self.config.rounds and self.config.save_models:
             whole = self._server_half("global_model", self.server, self.initial)
             part = None if whole else self._server_half("shared_part", self.server, self.initial)

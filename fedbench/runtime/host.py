@@ -30,6 +30,7 @@ from fedbench.runtime.determinism import deterministic_kernels
 from fedbench.runtime.exchange import POOLED, ClientTask, Order, Reply, Report, Scores, Setup
 from fedbench.runtime.finite import rate_name, what_diverged, what_is_not_finite
 from fedbench.runtime.gpu import GpuFullError, limit_memory, peak_mb, reporting_full_gpu
+from fedbench.runtime.kept_outcomes import outcomes_of
 from fedbench.runtime.pooled_validation import needs_pooling, outputs_of
 from fedbench.runtime.resolved import ResolvedRun
 from fedbench.runtime.store import ClientStore, StateLostError, open_store
@@ -212,7 +213,7 @@ class Host:
             report.failure, report.trace = str(failed), failed.trace
             report.cause = f"{type(error).__name__} {failed.place}"
             report.upload, report.kept, report.trained = None, None, False
-            for found in (report.scores, report.models, report.predictions):
+            for found in (report.scores, report.models, report.predictions, report.outcomes):
                 found.pop("after_fit", None)  # its fit does not count
         return report
 
@@ -252,6 +253,8 @@ class Host:
                 whole = weights_of(on_device(global_model, self.device, self._sent))
                 if "global" not in task.keep and isinstance(personal, Weights) and personal.is_same(whole):
                     report.scores["global"] = report.scores["after_agg"]
+                    if "global" in task.outcomes and "after_agg" in report.outcomes:
+                        report.outcomes["global"] = report.outcomes["after_agg"]
                 else:
                     self._score(task, client, "global", whole, report)
             if task.idle_model:
@@ -399,12 +402,14 @@ class Host:
                 report.validation[point] = on_cpu(outputs_of(sent))
         if len(client.test):
             groups = self.data.groups(client.test) if asked.by else {}
-            batches: list[tuple[Tensor, Tensor]] | None = [] if saves_outputs else None
+            batches: list[tuple[Tensor, Tensor]] | None = [] if saves_outputs or point in task.outcomes else None
             found["test"] = learner.evaluate(predictor, client.test, groups, batches)
-            if batches is not None:
+            if batches is not None and saves_outputs:
                 outputs, targets = (torch.cat(parts) for parts in zip(*batches, strict=True))
                 whole = Message(outputs=outputs.float(), targets=targets, rows=client.test.rows)
                 report.predictions[point] = on_cpu(whole)
+            if batches is not None and point in task.outcomes:
+                report.outcomes[point] = self._outcomes(client, model, batches)
         for part, score in found.items():
             if isinstance(model, Predictor) and model.loss_of is not None:
                 name = learner.task.loss_metric
@@ -415,3 +420,19 @@ class Host:
             pooled = self.data.split(range(self.context.clients), "test", client.test.key)
             found[COMMON] = learner.evaluate(predictor, pooled)
         report.scores[point] = found
+
+    def _outcomes(
+        self, client: Client, model: Weights | Predictor, batches: Sequence[tuple[Tensor, Tensor]]
+    ) -> Message:
+        """One number for each test sample and metric."""
+        learner, asked = client.learner, self.config.evaluate
+        elsewhere = isinstance(model, Predictor) and model.loss_of is not None
+        return outcomes_of(
+            learner.task,
+            batches,
+            client.test.rows,
+            self.data.row_groups,
+            learner.flat.dtype,
+            by_batches=asked.accuracy == "batches",
+            without=[learner.task.loss_metric] if elsewhere else [],
+        )

@@ -347,8 +347,12 @@ class TuningStudy:
         """The jobs that a race needs for its next look; none if it is over, or if there is no race."""
         if self.plan.race is None:
             return []
-        frames = {label: records.metrics() for label, records in self.plan.records(self.folder, only_done=True).items()}
-        race = race_of(self.plan, FinalScores.of(self.metric, frames))
+        done = self.plan.records(self.folder, only_done=True)
+        frames, clients, outcomes = (
+            {label: getattr(records, part)() for label, records in done.items()}
+            for part in ("metrics", "clients", "outcomes")
+        )
+        race = race_of(self.plan, FinalScores.of(self.metric, frames, clients, outcomes))
         known = {(job.label, job.seed) for job in self.jobs if job.role == "final"}
         seeds = {label: [s for s in range(n) if (label, s) not in known] for label, n in race.needs.items()}
         return self._finals(seeds)
