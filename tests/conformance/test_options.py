@@ -1,5 +1,6 @@
 """Every option of every method at its smallest and its largest legal number: it runs, or one line refuses it."""
 
+import json
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -15,7 +16,6 @@ from fedbench.config import Config
 from fedbench.errors import ConfigError
 from fedbench.jobs.resolve import check_run, resolve
 from fedbench.methods import load, names
-from fedbench.results.reader import Records
 from fedbench.runtime.drive import drive
 from fedbench.runtime.hosts import InProcess
 from tests.runtime.rounds import small
@@ -91,11 +91,12 @@ def outcome(method: str, options: dict[str, Any], folder: Path) -> str:
         check_run(resolved)
     except ConfigError as error:
         return str(error)
+    folder.mkdir()
     drive(resolved, folder, InProcess())
-    lines = Records(folder).metrics()
-    assert set(lines["round"]) == {1, 2}
-    assert set(lines["clients"]) == {3}
-    assert not any(map(len, lines["failed"]))
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    assert {line["round"] for line in lines} == {1, 2}
+    assert {line["clients"] for line in lines} == {3}
+    assert not any(line["failed"] for line in lines)
     return ""
 
 
