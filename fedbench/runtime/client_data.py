@@ -28,7 +28,7 @@ class ClientData:
     ) -> None:
         self.config, self.dataset, self.partition, self.device, self.dtype = config, dataset, partition, device, dtype
         # What rows belong to, such as patients, int64 [rows]; None if rows are independent.
-        self.row_groups: np.ndarray | None = getattr(dataset, "groups", None)
+        self.row_groups: np.ndarray | None = dataset.groups
         self._samples = resident(as_tensor(dataset.samples), device)
         data = config.data
         self._augmentation = (

@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 from fedbench.config.words import plural
@@ -31,6 +32,7 @@ from fedbench.runtime.exchange import (
     Setup,
 )
 from fedbench.runtime.fleet import fleet_traces, lost_uploads, work_shares
+from fedbench.runtime.global_model import GlobalModel
 from fedbench.runtime.hosts import Hosts, torch_threads
 from fedbench.runtime.kept_models import KeptModels
 from fedbench.runtime.kept_outcomes import KeptOutcomes
@@ -100,6 +102,7 @@ class Driver:
         self.curves: list[LoggedRow] = []
         """Scores of clients for loggers that want them, of the round in progress."""
         self.uses_rounds = False
+        self.global_model = GlobalModel(self.method)
 
     @classmethod
     def of(
@@ -276,6 +279,8 @@ class Driver:
         ]
 
     def _global_model(self) -> Message | None:
+        if self.global_model.is_missing:
+            return None
         weights = self._server_half("global_model", self.server, self.initial)
         return None if weights is None else Message(**vars(weights))
 
@@ -284,8 +289,10 @@ class Driver:
         self.warn(*self.models.take(number, reports), *self.predictions.take(number, reports))
         self.outcomes.take(number, reports)
         if number == self.config.rounds and self.config.save_models:
-            whole = self._server_half("global_model", self.server, self.initial)
-            part = None if whole else self._server_half("shared_part", self.server, self.initial)
+            whole = part = None
+            if not self.global_model.is_missing:
+                whole = self._server_half("global_model", self.server, self.initial)
+                part = None if whole else self._server_half("shared_part", self.server, self.initial)
             self.warn(*self.models.take_from_server(whole, part))
 
     def _extra_pass(self, number: int) -> None:
@@ -337,6 +344,7 @@ class Driver:
             self._server_half("aggregate", self.server, merged_uploads(uploads, totals, shares))
             self.record.traces.update(self.server.traces if self.server.traced else {})
             self.server.traces = {}
+            self.warn(*self.global_model.remarks())
         self.warn(*self.server.remarks())
 
     def _new_record(
@@ -380,7 +388,8 @@ class Driver:
         """The result of a server hook. Raises RunError if the hook fails or returns an invalid state."""
         makes = hook in ("aggregate", "conclude")
         before = shared_model(self.server) if makes else {}
-        with server_hook(self.method, hook):
+        watching = self.global_model.watching(self.server, hook) if makes else nullcontext()
+        with server_hook(self.method, hook), watching:
             found = call_hook(self.method, hook, *given)
         if makes:
             check_server(self.server, before, self.method, hook)
@@ -462,6 +471,7 @@ class Driver:
             "rounds": self.config.rounds,
             "uses_rounds": self.uses_rounds or self.context.uses_rounds,
             "first_warnings": self.first_warnings,
+            "writes_global_model": self.global_model.written,
         }
 
     def _versions(self) -> list[Versions]:
@@ -472,6 +482,7 @@ class Driver:
         self.record = RoundRecord(**kept["record"])
         self.last_fit, self.uses_rounds = kept["last_fit"], kept["uses_rounds"]
         self.validation.last_fit = kept["validation"]
+        self.global_model.written = kept["writes_global_model"]
         if kept["rounds"] < self.config.rounds:
             self._lengthen()
         self.homes.settle(kept["kept"], self.costs)
