@@ -219,7 +219,8 @@ def bounded_gradients(arms: Arms, point: str, label: str, rate: float, images: i
     The bound is 4 L loss / T + variance_private / (2 L images) + e^2 variance_public / (2 L public) + 2 drift, with the
     loss of the first round, the largest variances and drift of all, and L = 1 / (2 rate), the largest that the rate
     allows. A client above it whose losses may be as smooth as that speaks against the proposition; if there is none
-    and some losses are not, the premise is not met. rate: of the steps; images: of a client; public: their number; steps: of a client in a round.
+    and some losses are not, the premise is not met. rate: of the steps; images: of a client; public: their number;
+    steps: of a client in a round.
     """
     names = ("gradient_norm_squared", "lambda", "loss_private", "loss_public")
     squares, lam, private, others = (trust_table(arms[label], name) for name in names)
@@ -239,9 +240,8 @@ def bounded_gradients(arms: Arms, point: str, label: str, rate: float, images: i
     if not rough.to_numpy().any():
         return property_of(flags, note=note)
     clients = ", ".join(f"{count} of {rough.shape[1]}" for count in rough.sum(axis=1))
-    found = property_of(
-        flags, note=f"without {clients} clients, whose losses are less smooth than the rate asks for; {note}"
-    )
+    note = f"without {clients} clients, whose losses are less smooth than the rate asks for; {note}"
+    found = property_of(flags, note=note)
     return found if found.fails or len(flags) < LEAST_SEEDS else replace(found, word=PREMISE)
 
 
