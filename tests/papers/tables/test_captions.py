@@ -58,12 +58,12 @@ def figure_departures(figure: Figure, facts: Mapping[str, Any]) -> Iterator[str]
 
 def unsaid(experiment: Experiment, facts: Mapping[str, Any]) -> Iterator[str]:
     """What a preset chose where the caption is silent, without a line of `open`."""
-    figure = experiment.figure
-    if "data" not in facts and not any(line.startswith("data sets") for line in experiment.open):
+    topics = [line.partition(":")[0] for line in experiment.open]
+    if "data" not in facts and "data sets" not in topics:
         yield "data"
-    if figure is not None and figure.draw == "values" and "values" not in facts:
-        if not any(line.startswith("values of") for line in experiment.open):
-            yield "values"
+    over_values = experiment.figure is not None and experiment.figure.draw == "values"
+    if over_values and "values" not in facts and not any(topic.startswith("values of") for topic in topics):
+        yield "values"
 
 
 def claimed_of_pictures(lines: list[str], facts: Mapping[str, Any]) -> Iterator[str]:

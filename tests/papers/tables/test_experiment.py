@@ -176,9 +176,9 @@ def test_the_ablation_of_the_second_version_has_the_p_at_which_its_numbers_stand
             cell.dataset: {c.fixed["method.personalization_rate"] for c in experiment.compared_methods(cell, "full")}
             for cell in experiment.cells
         }
-    sets = ("cifar10", "cifar10c", "cinic10", "mini-imagenet")
-    assert rates["co-pfl/ablation-cowa"] == dict.fromkeys(sets, {0.25})
-    assert rates["co-pfl/ablation-cowa-v2"] == {**dict.fromkeys(sets, {0.25}), "cifar10c": {0.15}}
+    first = {name: {0.25} for name in ("cifar10", "cifar10c", "cinic10", "mini-imagenet")}
+    assert rates["co-pfl/ablation-cowa"] == first
+    assert rates["co-pfl/ablation-cowa-v2"] == {**first, "cifar10c": {0.15}}
     grid = Experiment.load("co-pfl/p-gamma-grid")
     numbers = {(n.dataset, n.mean): n.method for n in grid.numbers}
     assert "rate=0.15 personalization_budget=0.50" in numbers["cifar10c", 79.42]
@@ -223,8 +223,7 @@ def test_the_network_on_fashion_mnist_has_the_megabytes_of_the_paper(name):
     assert layout.size == 671_754
     assert 4 * layout.size / 2**20 == pytest.approx(2.6, abs=0.05)
     assert any(line.startswith("architecture: not said") and "671,754" in line for line in experiment.open)
-    assert methods.load("fedbn")  # whose BatchNorm it has
-    assert any("bias" not in slot.name and slot.norm for slot in layout.params)
+    assert any(slot.norm for slot in layout.params), "for FedBN"
 
 
 def test_an_iid_public_set_stands_for_alpha_1_in_every_figure_of_the_skew():
