@@ -29,5 +29,5 @@ def test_batchnorm_stands_before_every_relu():
 
 
 def test_another_norm_is_refused():
-    with pytest.raises(ConfigError, match="model.norm = 'group': batch or none"):
+    with pytest.raises(ConfigError, match=r"model\.norm = 'group': batch or none"):
         meta("mlp", GREY, 10, norm="group")

@@ -109,7 +109,8 @@ def test_kinds_of_evidence_count_apart():
     parts = [{**PART, "verdict": word, "p": p, "p_adjusted": p} for word, p in own]
     assert tally([{**ROW, "parts": [*parts, {**PART, "judged": False}]}]) == (
         "1 of 1 rows were run, with 8 parts and 5 tests. Holds after Holm's correction: 2, holds as a property, "
-        "without a test: 1, true by construction: 1, does not hold: 1, premise not met: 1, leans against the claim: 1, undecided: 1."
+        "without a test: 1, true by construction: 1, does not hold: 1, premise not met: 1, leans against the claim: 1, "
+        "undecided: 1."
     )
 
 
