@@ -11,7 +11,7 @@ import random
 import sys
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from types import FunctionType, SimpleNamespace
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -136,16 +136,16 @@ def spaces_of(kind: type) -> tuple[list[Space], frozenset[str]]:
     functions = {id(f): f for each in classes for f in _functions(vars(each)) if id(f.__globals__) in modules}
     functions |= {id(f): f for own in modules.values() for f in _functions(own) if f.__globals__ is own}
     spaces: list[Space] = [
-        (f"the class variable {each.__qualname__}.{{}}", lambda of=each: {**vars(of)}) for each in classes
+        (f"the class variable {each.__qualname__}.{{}}", partial(dict, vars(each))) for each in classes
     ]
     for found in modules.values():
-        spaces.append((f"{{}}, a global of module {found.get('__name__')}", lambda of=found: {**of}))
+        spaces.append((f"{{}}, a global of module {found.get('__name__')}", partial(dict, found)))
     for f in functions.values():
-        spaces.append((f"the attribute {{}} of function {f.__qualname__}", lambda of=f: {**vars(of)}))
+        spaces.append((f"the attribute {{}} of function {f.__qualname__}", partial(dict, vars(f))))
         if defaults := _defaults(f):
-            spaces.append((f"the default of {f.__qualname__}'s argument {{}}", lambda of=defaults: of))
+            spaces.append((f"the default of {f.__qualname__}'s argument {{}}", partial(dict, defaults)))
         if f.__closure__:
-            spaces.append((f"{{}}, a variable around {f.__qualname__}", lambda of=f: _closed_over(of)))
+            spaces.append((f"{{}}, a variable around {f.__qualname__}", partial(_closed_over, f)))
     names = (each.__module__ for each in own)
     return spaces, frozenset(names)
 
