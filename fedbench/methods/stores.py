@@ -50,11 +50,12 @@ class Stores:
     @classmethod
     def of_call(cls, method: Any, hook: str) -> "Stores | None":
         """The stores before a call of a hook, if this one is watched."""
-        if not spaces_of(type(method))[0]:
+        kind: Any = type(method)
+        if not spaces_of(kind)[0]:
             return None
         calls = _calls.setdefault(method, Counter())
         calls[hook] += 1
-        return cls(type(method)) if calls[hook] <= FIRST_CALLS or calls[hook] % EVERY == 0 else None
+        return cls(kind) if calls[hook] <= FIRST_CALLS or calls[hook] % EVERY == 0 else None
 
     def first_change(self) -> tuple[str, Any] | None:
         """The first value that is no longer the same: its place in words, and what is there now."""
@@ -69,7 +70,7 @@ class Stores:
         return {name: self._state(value) for name, value in values.items() if not name.startswith("__")}
 
     def _state(self, value: Any, depth: int = 0) -> State:
-        kind = type(value)
+        kind: Any = type(value)
         if not can_change(kind, self._own) or depth > DEEPEST:
             return value, None
         if isinstance(value, Tensor):

@@ -118,4 +118,4 @@ def test_every_number_has_an_end():
         for name, field in load(method).Options.model_fields.items()
         if any(numbers_of(field.annotation, [])) and "smallest" not in ends(field)
     }
-    assert missed == {"fedas.align_batch_size"}  # without a declared limit
+    assert missed == set()
