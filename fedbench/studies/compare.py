@@ -14,7 +14,6 @@ from fedbench.config.section import OpenSection, Section, plain
 from fedbench.config.words import keys_called
 from fedbench.errors import ConfigError
 from fedbench.jobs import run_folder
-from fedbench.jobs.resolve import with_defaults
 from fedbench.methods import checked_options, full_key, load
 from fedbench.results.contrasts import too_few
 from fedbench.results.loggers import log_page
@@ -30,6 +29,7 @@ from fedbench.studies.compared_methods import (
 )
 from fedbench.studies.cost import steps_of
 from fedbench.studies.run_studies import StudyWatch, run_studies
+from fedbench.studies.same_runs import refuse_same_methods, refuse_same_settings
 from fedbench.studies.search import Search
 from fedbench.studies.space import Space, distribution_text
 from fedbench.studies.study_result import StudyResult
@@ -140,11 +140,14 @@ def plan_comparisons(
     require_distinct(asked.compared)
     folder = config.out or root / "compare" / (config.name or _name(config, asked, over))
     if not over:
-        return [asked.study(config, folder)], None, folder
+        study = asked.study(config, folder)
+        refuse_same_methods(study)
+        return [study], None, folder
     asked.check_settings(over)
     matrix = Matrix(config.model_dump(mode="json"), over, settings_of(over))
     studies = [asked.in_setting(s).study(in_setting(config, s), folder / s.path, s.name) for s in matrix.settings]
-    refuse_equal_settings(studies)
+    refuse_same_methods(studies[0])
+    refuse_same_settings(studies)
     return studies, matrix, folder
 
 
@@ -280,16 +283,6 @@ def _by_name(key: str, value: Any) -> Any:
         raise ConfigError(f"over: {error}") from None
     tree = own.model_dump(mode="json", exclude_unset=True)
     return tree["name"] if [*tree] == ["name"] else tree
-
-
-def refuse_equal_settings(studies: Sequence[TuningStudy]) -> None:
-    """Raises ConfigError if all methods run the same in two settings, which would count as two pieces of evidence."""
-    names = dict[tuple[str, ...], str]()
-    for study in studies:
-        first = [method.config(study.config, study.points[method.label][0]) for method in study.compared]
-        other = names.setdefault(tuple(with_defaults(config).key() for config in first), study.setting)
-        if other != study.setting:
-            raise ConfigError(f"over: {other} and {study.setting} are the same, and would count twice; give each once")
 
 
 def in_setting(config: Config, setting: Setting) -> Config:

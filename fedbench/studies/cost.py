@@ -58,10 +58,7 @@ class Cost:
     def of(cls, config: Config) -> "Cost":
         """Raises ConfigError."""
         config, dataset = with_defaults(config), dataset_of(config.data, clients_by_data(config.partition))
-        return cls(
-            config.model_copy(update={"partition": with_client_count(config.partition, _pool_of(dataset))}),
-            dataset,
-        )
+        return cls(config.model_copy(update={"partition": partition_on(dataset, config.partition)}), dataset)
 
     @property
     def steps(self) -> int:
@@ -165,6 +162,11 @@ def dataset_of(asked: DataConfig, has_clients: bool = False) -> Dataset:
     has_clients: whether the clients are those of the data, which have to be here then.
     """
     return _dataset_of(asked.model_dump_json(), has_clients)
+
+
+def partition_on(dataset: Dataset, asked: PartitionConfig) -> PartitionConfig:
+    """The keys of a partition with what the data decide, such as the number of clients. Raises ConfigError."""
+    return with_client_count(asked, _pool_of(dataset))
 
 
 @cache
