@@ -86,13 +86,14 @@ def preview(config: Config, asked: Namespace) -> tuple[Config, Iterable[str]]:
     """The output of --print-config for a comparison. Raises ConfigError."""
     from fedbench.results.contrasts import too_few
     from fedbench.studies.compare import plan_comparisons
-    from fedbench.studies.outlook import outlook
+    from fedbench.studies.run_studies import preview_studies
     from fedbench.studies.tuning import Tuning
 
     tuning = Tuning.parse(**tuning_of(asked, least=0, budget_steps=asked.budget_steps))
     studies, _, _ = plan_comparisons(config, read_methods(asked.methods), tuning, **compare_options(asked))
     few = None if tuning.race else too_few(len(studies[0].config.seeds))
-    return tuning.with_final_seeds(config), [*outlook(studies), *([few] if few else [])]
+    said = preview_studies(studies, read_count("trials", asked.trials), tuning.hours)
+    return tuning.with_final_seeds(config), [*said, *([few] if few else [])]
 
 
 def compare_options(asked: Namespace) -> dict[str, Any]:

@@ -44,9 +44,8 @@ def parse(
     config = Config(**nest(merge_layers(asked.preset, asked.config, pairs)))
     check_known_names(config)
     keep_piped_files(config)
-    if not asked.print_config:
-        check_extras(config)
-        check(config, asked)
+    check_extras(config)
+    check(config, asked)
     loading()
     if asked.print_config:
         shown, lines = preview(config, asked)

@@ -1,7 +1,7 @@
 """A study of methods: each is tuned over its points, then its best point runs over the final seeds."""
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count, islice
@@ -26,6 +26,8 @@ from fedbench.studies.space import Values, at_an_end, limits_of, next_past_end
 from fedbench.tasks import Metric
 
 log = logging.getLogger("fedbench")
+TIMES_PAST_ENDS = 2
+"""How often points past the ends of a method's ranges are tried."""
 
 
 @dataclass
@@ -83,10 +85,11 @@ class TuningStudy:
         for method in self.compared:
             yield from config_warnings(with_defaults(method.config(self.config, self.points[method.label][0])))
 
-    def check(self, told: set[str] | None = None) -> None:
+    def check(self, told: set[str] | None = None, say: Callable[[str], None] = log.warning) -> None:
         """Check the first valid point of every method, which shows the metric. Raises ConfigError.
 
-        A baseline that nobody asked for is left out if it cannot run. told: lines that the user has read already.
+        A baseline that nobody asked for is left out if it cannot run. told: lines that the user has read already. say:
+        called with each of the others.
         """
         told = set() if told is None else told
         remarks, runs = dict[str, None](), dict[str, ResolvedRun]()
@@ -102,7 +105,7 @@ class TuningStudy:
             remarks |= dict.fromkeys(lines)
         for line in remarks:
             if line not in told:
-                log.warning("%s", line)
+                say(line)
         told.update(remarks)
         self.compared = [method for method in self.compared if method.label in runs]
         self.metric = next(iter(runs.values())).task.primary
@@ -163,12 +166,13 @@ class TuningStudy:
     def _trials(self, method: ComparedMethod, values: Values, seeds: Sequence[int]) -> list[Job]:
         return [self._job(method, values, seed, "candidate", method.trial) for seed in seeds]
 
-    def run_configs(self) -> list[Config]:
-        """The configurations of all runs, including those already done."""
-        return [
-            asked
+    def known_jobs(self) -> list[Job]:
+        """The jobs that are known before anything is tried."""
+        finals = {method.label: method.seeds or self.config.seeds for method in self.compared if not method.tuned}
+        return self.candidates() + [
+            self._job(method, method.points[0], seed)
             for method in self.compared
-            for asked, _ in method.runs(self.config, self.config.seeds, self.tune_seeds)
+            for seed in finals.get(method.label, ())
         ]
 
     def recall(self) -> None:
@@ -253,9 +257,14 @@ class TuningStudy:
             failed = next((o.error for o in (job.outcome() for job in self.jobs) if o.error), "no trial finished")
             raise ConfigError(f"no trial finished; the first error: {failed}")
 
+    @property
+    def tries_past_ends(self) -> bool:
+        """Whether points past the ends of ranges are tried."""
+        return self.plan.race is not None and self.plan.search == "grid"
+
     def trials_past_ends(self) -> list[Job]:
         """The trials of points next to a method's best one, past the ends of what was tried, for a race."""
-        if self.plan.race is None or self.plan.search != "grid":
+        if not self.tries_past_ends:
             return []
         jobs = []
         for method in self.chosen_methods:
