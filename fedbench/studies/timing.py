@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from fedbench import methods
 from fedbench.config import Config
 from fedbench.jobs.job import JOBS
 from fedbench.jobs.resolve import choose_hosts, this_machine
@@ -23,8 +24,21 @@ PAGE = 4.0
 """Measured seconds for tables and page of a study."""
 STOPPED_EARLY = 0.26
 """Share of the rounds that trials make if a third of them goes on at a ninth, and a third of these at a third."""
-SLOW = 2.0
-"""Processor time of the slower methods, in estimates by their gradient steps (docs/cost.md)."""
+USUAL, SLOWEST = 1.1, 3.0
+"""Measured processor time of runs of the usual and of the slowest methods, in multiples of their gradient steps'."""
+SLOWER = {
+    name: times
+    for times, names in (
+        (1.7, "fedbabu fedmosaic fedselect floco"),
+        (1.9, "fedas fedavg-ft fedfomo fml knn-per moon fedproto per-fedavg"),
+        (2.4, "fedphp perfedmask pfedfda"),
+        (2.8, "co-pfl fedcp fedkd gpfl pfedgate pfedhn"),
+    )
+    for name in names.split()
+}
+"""Methods whose work besides gradient steps shows, measured on digits with an mlp: masks, heads, several models."""
+SPREAD = (0.8, 1.4)
+"""What a run takes at least and at most, in multiples of its estimate."""
 
 
 @dataclass(frozen=True)
@@ -146,8 +160,7 @@ class LeftRuns:
     def run(self, method: ComparedMethod, values: Values, seed: int = 0, is_trial: bool = False) -> LeftRun:
         """One seed at a point. is_trial: it may be stopped early."""
         cost = Cost.of(method.config(self.study.config, {**values, **(method.trial if is_trial else {})}))
-        pace = self.paces.get(method.label)
-        least, most = (cost.seconds * factor for factor in ((pace, pace) if pace else (1.0, SLOW)))
+        least, most = (cost.seconds * factor for factor in self._pace(method))
         identity = f"{cost.config.key()}-{seed}-{is_trial}"
         return LeftRun(identity, cost.steps, least * (STOPPED_EARLY if is_trial and self.early else 1.0), most)
 
@@ -176,12 +189,21 @@ class LeftRuns:
         axes = sum(len(numbers_in([point[key] for point in points])) >= FEWEST_ON_A_SCALE for key in points[0])
         return [self.run(method, points[0])] * (TIMES_PAST_ENDS * axes * len(study.tune_seeds))
 
+    def _pace(self, method: ComparedMethod) -> tuple[float, float]:
+        """The processor seconds of a run in multiples of those of its gradient steps, at least and at most."""
+        if (known := self.paces.get(method.label)) is not None:
+            return known, known
+        if methods.METHODS.path(method.name):  # not one of fedbench's own
+            return SPREAD[0] * USUAL, SLOWEST
+        usual = SLOWER.get(method.name, USUAL)
+        return SPREAD[0] * usual, SPREAD[1] * usual
+
     def _paces(self, known: Sequence[Entry]) -> dict[str, float]:
         """By label, the processor seconds of runs that are done, in multiples of those of their gradient steps."""
         took, estimated = dict[str, float](), dict[str, float]()
-        methods = {method.label: method for method in self.study.compared}
+        compared = {method.label: method for method in self.study.compared}
         for entry in known:
-            method, summary = methods.get(entry.label), read_json(self.study.folder / entry.path / "summary.json", [])
+            method, summary = compared.get(entry.label), read_json(self.study.folder / entry.path / "summary.json", [])
             if method is None or entry.status != "done" or "cpu_seconds_per_round" not in summary:
                 continue
             cost = Cost.of(method.config(self.study.config, entry.values))
