@@ -68,12 +68,12 @@ def cost(studies: Sequence[TuningStudy], at_once: int | None = None, hours: floa
     Raises ConfigError.
     """
     room, left = Room.of(studies, at_once), [LeftRuns(study) for study in studies]
-    span, done = span_of(left, room), sum(own.done for own in left)
+    span, done = span_of(left, room), len(set[str]().union(*(own.done for own in left)))
     racing = [own for own in left if own.study.plan.race is not None]
     first = f" for the first {len(racing[0].study.config.seeds)} seeds" if racing else ""
-    known = f" are left, {done:,} done" if done else ""
+    noun, verb = ("run", "is") if span.runs == (1, 1) else ("runs", "are")
+    known = f" {verb} left, {done:,} done" if done else ""
     runs = range_text(*span.runs, lambda count: f"{count:,.0f}")
-    noun = "run" if span.runs == (1, 1) else "runs"
     steps = range_text(*span.steps, lambda steps: f"{float(f'{steps:.2g}'):,.0f}")
     yield f"{runs} {noun}{known}{first}, {steps} gradient steps: about {duration_range(*span.seconds)}, {room}"
     yield from _cost_of_races(racing, room, hours)

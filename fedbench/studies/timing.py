@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from os.path import abspath
 
 from fedbench import methods
 from fedbench.config import Config
@@ -143,8 +144,9 @@ class LeftRuns:
         self.study = study
         self.early = study.plan.scheduler != "none"
         known = entries_so_far(study)
-        self.ended = Counter((one.role, one.label, one.seed) for one in known if one.status in ("done", "stopped"))
-        self.done = sum(self.ended.values())
+        ended = [entry for entry in known if entry.status in ("done", "stopped")]
+        self.ended = Counter((entry.role, entry.label, entry.seed) for entry in ended)
+        self.done = {abspath(study.folder / entry.path) for entry in ended}
         self.paces = self._paces(known)
 
     def stages(self) -> Stages:
