@@ -10,7 +10,7 @@ from fedbench.results.plan import point_name
 from fedbench.results.quantities import duration
 from fedbench.results.race import LOOKS, Rules, judge
 from fedbench.results.tables import BASELINE, REFERENCES
-from fedbench.studies.timing import LeftRuns, Room, span_of
+from fedbench.studies.timing import PROCESS, LeftRuns, Room, span_of
 from fedbench.studies.tuning_study import TuningStudy
 
 TYPICAL = 2.0
@@ -84,7 +84,8 @@ def time_left_line(studies: Sequence[TuningStudy], at_once: int | None) -> str:
     room, left = Room.of(studies, at_once), [LeftRuns(study) for study in studies]
     span = span_of(left, room)
     runs = range_text(*span.runs, lambda count: f"{count:,.0f}")
-    return f"about {duration_range(*span.seconds)} left for {runs} {'run' if span.runs == (1, 1) else 'runs'}"
+    until = " up to this look" if any(own.study.plan.race and own.begun for own in left) else ""
+    return f"about {duration_range(*span.seconds)} left for {runs} {'run' if span.runs == (1, 1) else 'runs'}{until}"
 
 
 def duration_range(least: float, most: float) -> str:
@@ -113,8 +114,11 @@ def _cost_of_races(racing: Sequence[LeftRuns], room: Room, hours: float | None) 
         high += [slowest] * max(0, round(many) - first * len(methods))
         most += [slowest] * round(len(methods) * (race["most"] - first))
     looks = sum(first < look <= race["most"] for look in LOOKS)
-    usual = duration_range(*(room.seconds(runs, min(looks, USUAL_LOOKS)) for runs in (low, high)))
-    ending = f"at most {duration(room.seconds(most, looks))} more, for {race['most']:.0f} seeds"
+    usual_looks = min(looks, USUAL_LOOKS)
+    usual = duration_range(
+        *(room.seconds(runs, start, usual_looks) for runs, start in zip((low, high), PROCESS, strict=True))
+    )
+    ending = f"at most {duration(room.seconds(most, PROCESS[1], looks))} more, for {race['most']:.0f} seeds"
     limit = "" if hours is None else f"; no look begins after {duration(3600 * hours)}"
     yield f"until it is decided, usually {usual} more if methods differ by some {TYPICAL:g} points; {ending}{limit}"
 

@@ -19,8 +19,13 @@ from fedbench.studies.cost import RUN, Cost, is_here
 from fedbench.studies.space import FEWEST_ON_A_SCALE, Values, numbers_in
 from fedbench.studies.tuning_study import TIMES_PAST_ENDS, TuningStudy
 
-PROCESS = 6.0
-"""Measured processor seconds until a process has loaded its libraries: one for each trial at a time, and every host."""
+PROCESS = (6.0, 10.0)
+"""Processor seconds until a process has loaded its libraries, at least and, on a busy machine, at most.
+
+One process starts for each trial at a time in every stage, and one for every host of a run.
+"""
+RAY = (cluster.START, 2 * cluster.START)
+"""Seconds until a local Ray has started, likewise."""
 PAGE = 4.0
 """Measured seconds for tables and page of a study."""
 STOPPED_EARLY = 0.26
@@ -38,7 +43,7 @@ SLOWER = {
     for name in names.split()
 }
 """Methods whose work besides gradient steps shows, measured on digits with an mlp: masks, heads, several models."""
-SPREAD = (0.8, 1.4)
+SPREAD = (0.65, 1.25)
 """What a run takes at least and at most, in multiples of its estimate."""
 
 
@@ -72,13 +77,16 @@ class Room:
         side = "one run at a time" if self.trials == 1 else f"{self.trials} runs side by side"
         return side if self.hosts < 2 else f"{side}, each on {self.hosts} hosts"
 
-    def seconds(self, runs: Sequence[float], stages: int = 1) -> float:
-        """The time by the clock of runs of so many processor seconds, in so many stages of about as many runs."""
+    def seconds(self, runs: Sequence[float], process: float, stages: int = 1) -> float:
+        """The time by the clock of runs of so many processor seconds, in so many stages of about as many runs.
+
+        process: processor seconds until a process has started.
+        """
         if not runs:
             return 0.0
         side = min(self.trials, len(runs))
         processors = min(self.cores, side * max(1, self.hosts))
-        of_trial, of_hosts = self.ray * PROCESS, self.hosts * PROCESS
+        of_trial, of_hosts = self.ray * process, self.hosts * process
         work = sum(runs) + stages * side * of_trial + len(runs) * of_hosts
         longest = stages * of_trial + (max(runs) + of_hosts) / min(self.cores, max(1, self.hosts))
         return max(work / processors, longest)
@@ -119,7 +127,7 @@ def span_of(left: "Sequence[LeftRuns]", room: Room) -> Span:
     return Span(
         (sum(map(len, certain)), sum(map(len, possible))),
         (sum(run.steps for runs in certain for run in runs), sum(run.steps for runs in possible for run in runs)),
-        (whole_seconds(low, room, len(left)), whole_seconds(high, room, len(left))),
+        (whole_seconds(low, room, 0) + PAGE * len(left), whole_seconds(high, room, 1) + PAGE * len(left)),
     )
 
 
@@ -128,10 +136,13 @@ def _each_once(runs: Iterable[LeftRun]) -> list[LeftRun]:
     return [*{run.identity: run for run in runs}.values()]
 
 
-def whole_seconds(stages: Sequence[Sequence[float]], room: Room, pages: int) -> float:
-    """The time of stages with runs of so many processor seconds, with Ray's start and the pages."""
-    start = cluster.START if room.ray and any(stages) and not cluster.is_joined() else 0.0
-    return start + sum(map(room.seconds, stages)) + PAGE * pages
+def whole_seconds(stages: Sequence[Sequence[float]], room: Room, end: int) -> float:
+    """The time of stages with runs of so many processor seconds, with Ray's start.
+
+    end: 0 for the time at least, 1 for that at most.
+    """
+    start = RAY[end] if room.ray and any(stages) and not cluster.is_joined() else 0.0
+    return start + sum(room.seconds(runs, PROCESS[end]) for runs in stages)
 
 
 class LeftRuns:
@@ -146,6 +157,10 @@ class LeftRuns:
         known = entries_so_far(study)
         ended = [entry for entry in known if entry.status in ("done", "stopped")]
         self.ended = Counter((entry.role, entry.label, entry.seed) for entry in ended)
+        self.begun = dict[str, list[int]]()
+        for entry in known:
+            if entry.role == "final":  # those of a later look too
+                self.begun.setdefault(entry.label, []).append(entry.seed)
         self.done = {abspath(study.folder / entry.path) for entry in ended}
         self.paces = self._paces(known)
 
@@ -169,7 +184,8 @@ class LeftRuns:
     def finals(self, method: ComparedMethod) -> list[LeftRun]:
         """The final runs of a method that are left, at its chosen point or one that stands for it."""
         point = self.study.plan.choices.get(method.label, self.study.points[method.label][0])
-        seeds = method.seeds or self.study.config.seeds
+        own = method.seeds or self.study.config.seeds
+        seeds = dict.fromkeys([*own, *self.begun.get(method.label, ())])
         left = [seed for seed in seeds if not self.ended["final", method.label, seed]]
         return [self.run(method, point, seed) for seed in left]
 
@@ -186,7 +202,7 @@ class LeftRuns:
     def _past_ends(self, method: ComparedMethod) -> list[LeftRun]:
         """At most: each time a point for every number whose best value may be at an end; none after the choice."""
         study, points = self.study, self.study.points[method.label]
-        if not study.tries_past_ends or any(role == "final" for role, _, _ in self.ended):
+        if not study.tries_past_ends or self.begun:
             return []
         axes = sum(len(numbers_in([point[key] for point in points])) >= FEWEST_ON_A_SCALE for key in points[0])
         return [self.run(method, points[0])] * (TIMES_PAST_ENDS * axes * len(study.tune_seeds))

@@ -9,10 +9,11 @@ from fedbench.studies import timing
 from fedbench.studies.compare import compare, plan_comparisons
 from fedbench.studies.cost import Cost
 from fedbench.studies.outlook import cost, duration_range, time_left_line
-from fedbench.studies.timing import PAGE, PROCESS, SLOWEST, LeftRuns, Room, span_of
+from fedbench.studies.timing import PAGE, SLOWEST, LeftRuns, Room, span_of
 from fedbench.studies.tuning import Tuning
 from tests.runtime.rounds import small
 
+START = 6.0
 ALONE = Room(1, 0, False, 4)
 
 
@@ -23,17 +24,17 @@ def planned(methods=("fedper",), tuning=None, over=None, **more):
 
 def test_runs_side_by_side_share_the_time_and_every_process_has_to_start():
     runs = [60.0] * 8
-    assert ALONE.seconds(runs) == 480
+    assert ALONE.seconds(runs, START) == 480
     two = Room(2, 0, True, 4)
-    assert two.seconds(runs) == 240 + PROCESS
-    assert two.seconds(runs, stages=3) == 240 + 3 * PROCESS
-    assert Room(8, 0, True, 4).seconds(runs) == 120 + 2 * PROCESS  # no more cores than there are
-    assert two.seconds([60.0, 10.0]) == 60 + PROCESS  # the longest
-    assert two.seconds([]) == 0
+    assert two.seconds(runs, START) == 240 + START
+    assert two.seconds(runs, START, stages=3) == 240 + 3 * START
+    assert Room(8, 0, True, 4).seconds(runs, START) == 120 + 2 * START  # no more cores than there are
+    assert two.seconds([60.0, 10.0], START) == 60 + START  # the longest
+    assert two.seconds([], START) == 0
 
 
 def test_hosts_divide_a_run_and_start_for_every_run():
-    assert Room(1, 2, True, 2).seconds([60.0] * 8) == pytest.approx(4 * 60 + 8 * PROCESS + PROCESS / 2)
+    assert Room(1, 2, True, 2).seconds([60.0] * 8, START) == pytest.approx(4 * 60 + 8 * START + START / 2)
 
 
 @pytest.mark.parametrize(
@@ -136,6 +137,15 @@ def test_the_time_left_is_said_when_a_further_stage_begins(tmp_path, caplog):
     said = [line for line in caplog.messages if " left for " in line]
     assert len(said) == 1  # after tuning, before the final runs
     assert said[0].endswith(" left for 4 runs")
+
+
+def test_each_look_of_a_race_says_how_long_it_takes(tmp_path, caplog):
+    caplog.set_level("INFO", logger="fedbench")
+    asked = small("fedper", rounds=1, out=str(tmp_path))
+    compare(asked, ["fedper"], tune=0, at_once=1, until_told=True, margin=0.0, max_seeds=8)
+    (said,) = [line for line in caplog.messages if " left for " in line]
+    assert said.endswith(" runs up to this look")
+    assert " left for 0 runs" not in said
 
 
 def test_time_left_counts_what_is_still_to_be_tried(tmp_path):
