@@ -101,7 +101,7 @@ def range_text(least: float, most: float, text: Callable[[float], str]) -> str:
 
 def _cost_of_races(racing: Sequence[LeftRuns], room: Room, hours: float | None) -> Iterator[str]:
     """How much longer studies take that add seeds until they are decided."""
-    if not racing:
+    if not racing or (racing[0].study.plan.race or {})["most"] <= len(racing[0].study.config.seeds):
         return
     first, race = len(racing[0].study.config.seeds), racing[0].study.plan.race or {}
     low, high, most = list[float](), list[float](), list[float]()

@@ -3,7 +3,7 @@
 import logging
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -165,7 +165,9 @@ class _StageRunner:
             return False
         run_folder.warn_about_changes([(job.folder, job.config) for job in every])
         self.has_run |= any(job.outcome().status != "done" for job in every)
-        scratch, told = self.studies[0].folder / SCRATCH, partial(self._write_and_tell, stage)
+        first = {job.folder: job.name for job in reversed(every)}
+        twice = {job.name for job in every} - set(first.values())
+        scratch, told = self.studies[0].folder / SCRATCH, partial(self._write_and_tell, stage, twice)
         if self.has_begun:
             log.info("%s", time_left_line(self.studies, self.at_once))
         self.has_begun = True
@@ -173,13 +175,14 @@ class _StageRunner:
         self.has_run |= len(known) > len(every)
         return True
 
-    def _write_and_tell(self, stage: str, outcomes: dict[str, Outcome], progress: JobProgress) -> None:
+    def _write_and_tell(self, stage: str, twice: Set[str], outcomes: dict[str, Outcome], progress: JobProgress) -> None:
+        """twice: names of jobs that have their run in common with another one, which runs once."""
         for study in self.studies:
             study.plan.gpus = self.shares.note or study.plan.gpus
             study.plan.gpu_full |= self.shares.too_small(study.folder)
             study.write()
         if self.watch is not None:
-            self.watch(stage, outcomes, progress)
+            self.watch(stage, {name: own for name, own in outcomes.items() if name not in twice}, progress)
 
 
 def longest_first(jobs: Sequence[Job], known: Sequence[Job]) -> list[Job]:

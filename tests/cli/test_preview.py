@@ -104,6 +104,7 @@ def test_methods_points_and_runs_are_those_that_are_run(words, capsys, tmp_path,
     lines = shown(capsys, *words)
     assert not (tmp_path / "out").exists()
     assert main(words) == 0
+    progress = capsys.readouterr().err
     plans = [json.loads(file.read_text()) for file in (tmp_path / "out").rglob("plan.json")]
     entries = [entry for plan in plans for entry in plan["entries"]]
     points = {line.partition(": ")[0]: line for line in lines if " point of " in line or " points of " in line}
@@ -115,6 +116,8 @@ def test_methods_points_and_runs_are_those_that_are_run(words, capsys, tmp_path,
             assert f"{label}: {max(1, len(tried))} point" in line
     runs = len([*(tmp_path / "out" / "run").iterdir()])
     assert any(line.startswith(f"{runs} runs, ") for line in lines)
+    # Runs that settings have in common are counted once, as they run.
+    assert len(plans) == 1 or f"final runs over the seeds: {runs} runs" in progress
     # What is said before the first trial is what is shown.
     said = [line for line in caplog.messages if "left out" in line]
     assert said == [line for line in lines if "left out" in line]
