@@ -11,9 +11,11 @@ from fedbench.cli import FAILED, OK, command
 from fedbench.cli.flags import Flag, split_words
 from fedbench.cli.parse import parse
 from fedbench.cli.stages import (
+    SPACE,
     TUNING,
     check_trials,
     read_count,
+    read_space,
     read_values,
     side_by_side,
     trial_remarks,
@@ -52,7 +54,7 @@ FLAGS = (
         "budget-steps",
         "give methods with more gradient steps fewer points, so that points times steps are about equal",
     ),
-    Flag("space", "paper: the grids of the methods' papers, if they have one", "paper"),
+    SPACE,
     *TUNING,
     side_by_side("trials"),
 )
@@ -113,7 +115,7 @@ def without_preset_method(config: Config, asked: Namespace, names: list[str]) ->
 
 def compare_options(asked: Namespace) -> dict[str, Any]:
     """The flags that only compare has."""
-    return without_none(over=read_values("over", asked.over), space=asked.space)
+    return without_none(over=read_values("over", asked.over), space=read_space(asked.space))
 
 
 def plans(folder: Path) -> "list[Plan]":

@@ -9,6 +9,7 @@ from fedbench.cli import FAILED, OK, command
 from fedbench.cli.flags import Flag, split_words, yaml_value
 from fedbench.cli.parse import parse
 from fedbench.cli.stages import (
+    SPACE,
     TUNING,
     check_trials,
     read_count,
@@ -21,13 +22,7 @@ from fedbench.cli.stages import (
 from fedbench.config import Config
 
 FLAGS = (
-    Flag(
-        "space",
-        "values of a method.* or train.* key to try, or a distribution such as 'loguniform(1e-4, 1e-1)', instead of "
-        "the method's tune space; may be repeated; paper: the grid of the method's paper",
-        "KEY=V1,V2",
-        many=True,
-    ),
+    SPACE,
     side_by_side("trials"),
     Flag("tune", "maximum number of points of each method's space [whole number >= 1; default: all]", "N"),
     *TUNING,

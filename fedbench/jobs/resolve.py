@@ -48,7 +48,7 @@ MOST_SHAPES = 4
 def resolve(config: Config) -> ResolvedRun:
     """The requested run with every default filled in. Raises ConfigError."""
     config = with_defaults(config)
-    dataset = Dataset.load(config.data)
+    dataset = Dataset.of_run(config)
     if config.data.name not in sources.SETS.built_in:  # fedbench's own sets are identified by name
         config.data.content = dataset.content
     config.partition = with_client_count(config.partition, SamplePool.of(dataset))

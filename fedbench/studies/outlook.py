@@ -47,11 +47,15 @@ def outlook(
             yield from (f"  {point_name(point)}" for point in points[:MOST_LISTED])
             if len(points) > MOST_LISTED:
                 yield f"  and {len(points) - MOST_LISTED} more"
-    if remarks is None:
-        remarks = (line for study in studies for line in (*study.not_tuned(), *study.unused_values()))
-    yield from dict.fromkeys(remarks)
+    turned = [line for study in studies for line in study.turned_rates()]
+    said = [line for study in studies for line in _lines(study)] if remarks is None else [*turned, *remarks]
+    yield from dict.fromkeys(said)
     yield from left_out(studies)
     yield from cost(studies, at_once, hours)
+
+
+def _lines(study: TuningStudy) -> Iterator[str]:
+    yield from (*study.not_tuned(), *study.turned_rates(), *study.plan.tuning_doubts, *study.unused_values())
 
 
 def left_out(studies: Sequence[TuningStudy]) -> Iterator[str]:

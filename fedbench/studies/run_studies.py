@@ -1,4 +1,4 @@
-"""Runs studies stage by stage: tuning, points past the ends of ranges, final runs, and the looks of a race."""
+"""Runs studies stage by stage: tuning, the neighbours of the best points, final runs, and the looks of a race."""
 
 import logging
 import shutil
@@ -30,8 +30,8 @@ log = logging.getLogger("fedbench")
 
 TUNING, FINALS = "tuning", "final runs over the seeds"
 BETTER_HALF = "tuning on {} seeds, the better half of the points"
-PAST_ENDS = ("points past the ends of their ranges", "points past these")
-"""Names of stages; how often a race tries points past the ends of a method's range."""
+NEIGHBOURS = ("neighbours of the best points", "neighbours of the new best points")
+"""Names of stages; how often a study tries the points beside a method's best one."""
 StudyWatch = Callable[[str, dict[str, Outcome], JobProgress], None]
 """Gets the name of a stage, the outcome of each of its jobs so far, and the progress of running jobs."""
 TUNE = "tune"
@@ -82,8 +82,8 @@ def run_studies(
                 stages.run(BETTER_HALF.format(place + 1), better, **tuning)
             for study in studies:
                 study.choose()
-            for stage in PAST_ENDS:
-                if not stages.run(stage, [study.trials_past_ends() for study in studies]):
+            for stage in NEIGHBOURS:
+                if not stages.run(stage, [study.trials_of_neighbours() for study in studies]):
                     break
                 for study in studies:
                     study.choose()

@@ -16,12 +16,12 @@ from fedbench.config.counts import count_of, newcomer_count
 from fedbench.config.keys import flat
 from fedbench.data import sources
 from fedbench.data.dataset import Dataset
-from fedbench.data.partitions.scheme import clients_by_data, ignored_keys
+from fedbench.data.partitions.scheme import ignored_keys
 from fedbench.errors import ConfigError
 from fedbench.jobs.resolve import MOST_EVALUATED, model_defaults, with_defaults
 from fedbench.methods import load
 from fedbench.runtime.warnings import unused_keys, unused_train_keys
-from fedbench.studies.cost import dataset_of, partition_on
+from fedbench.studies.cost import dataset_of_run, partition_on
 from fedbench.studies.tuning_study import TuningStudy
 
 USUAL_STRENGTH = {"sign-flip": 1.0, "scaled": 10.0, "noise": 1.0, "inner-product": 1.0}
@@ -62,7 +62,7 @@ def run_key(config: Config) -> str:
     """A text that is the same for two configurations whose runs have the same scores with the same seeds."""
     try:
         whole = with_defaults(config)
-        dataset = dataset_of(whole.data, clients_by_data(whole.partition))
+        dataset = dataset_of_run(whole)
         whole.partition = partition_on(dataset, whole.partition)
         model_defaults(whole, dataset.shape)
     except ConfigError:  # the check before the first trial says what is wrong

@@ -16,8 +16,8 @@ from fedbench.results.plan import Entry, Plan, is_study
 from fedbench.runtime.ray import cluster
 from fedbench.studies.compared_methods import ComparedMethod
 from fedbench.studies.cost import RUN, Cost, is_here
-from fedbench.studies.space import FEWEST_ON_A_SCALE, Values, numbers_in
-from fedbench.studies.tuning_study import TIMES_PAST_ENDS, TuningStudy
+from fedbench.studies.space import FEWEST_ON_A_SCALE, FEWEST_RATES, Values, is_rate, numbers_in
+from fedbench.studies.tuning_study import TIMES_BESIDE, TuningStudy
 
 PROCESS = (6.0, 10.0)
 """Processor seconds until a process has loaded its libraries, at least and, on a busy machine, at most.
@@ -165,12 +165,12 @@ class LeftRuns:
         self.paces = self._paces(known)
 
     def stages(self) -> Stages:
-        """Tuning, seed by seed, points past the ends of ranges, and final runs."""
+        """Tuning, seed by seed, neighbours of the best points, and final runs."""
         study, found = self.study, Stages()
         for place, seed in enumerate(study.tune_seeds):
             runs = [run for method in self._tuned() for run in self._candidates(method, place, seed)]
             found.append((runs, []))
-        found.append(([], [run for method in self._tuned() for run in self._past_ends(method)]))
+        found.append(([], [run for method in self._tuned() for run in self._neighbours(method)]))
         found.append(([run for method in study.compared for run in self.finals(method)], []))
         return found
 
@@ -199,13 +199,15 @@ class LeftRuns:
         runs += [replace(runs[n % len(runs)], identity=f"{method.label} {seed} {n}") for n in range(len(runs), count)]
         return runs[self.ended["candidate", method.label, seed] :]
 
-    def _past_ends(self, method: ComparedMethod) -> list[LeftRun]:
-        """At most: each time a point for every number whose best value may be at an end; none after the choice."""
+    def _neighbours(self, method: ComparedMethod) -> list[LeftRun]:
+        """At most: each time both neighbours of the best rate, and one of other numbers; none after the choice."""
         study, points = self.study, self.study.points[method.label]
-        if not study.tries_past_ends or self.begun:
+        if not study.tries_neighbours or self.begun:
             return []
-        axes = sum(len(numbers_in([point[key] for point in points])) >= FEWEST_ON_A_SCALE for key in points[0])
-        return [self.run(method, points[0])] * (TIMES_PAST_ENDS * axes * len(study.tune_seeds))
+        scales = {key: len(numbers_in([point[key] for point in points])) for key in points[0]}
+        rates = sum(2 for key, count in scales.items() if is_rate(method.name, key) and count >= FEWEST_RATES)
+        others = sum(not is_rate(method.name, key) and count >= FEWEST_ON_A_SCALE for key, count in scales.items())
+        return [self.run(method, points[0])] * (TIMES_BESIDE * (rates + others) * len(study.tune_seeds))
 
     def _pace(self, method: ComparedMethod) -> tuple[float, float]:
         """The processor seconds of a run in multiples of those of its gradient steps, at least and at most."""

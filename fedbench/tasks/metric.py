@@ -10,7 +10,7 @@ class Metric:
 
     name: in records; label: for the reader; higher: whether higher is better; share: whether it is a fraction of 1,
     shown in percent; over_samples: whether it is a mean over samples, so that clients can be pooled; log_mean: whether
-    its logarithm is the mean.
+    its logarithm is the mean; bounded: whether its values lie within 0 and 1 although it is not shown in percent.
     """
 
     name: str
@@ -19,6 +19,12 @@ class Metric:
     share: bool = False
     over_samples: bool = True
     log_mean: bool = False
+    bounded: bool = False
+
+    @property
+    def within_one(self) -> bool:
+        """Whether its values lie within 0 and 1."""
+        return self.share or self.bounded
 
     @property
     def factor(self) -> float:

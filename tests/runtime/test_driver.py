@@ -23,7 +23,7 @@ from tests.runtime.rounds import driver, largest_file, play, small, stop
 from tests.runtime.watchful import Watchful
 
 REASONS = {
-    "Diverging": "the training loss became nan: lower the rate in Diverging.configure_optimizers",
+    "Diverging": "the training loss became nan: lower train.lr_scale, or the rate in Diverging.configure_optimizers",
     "Crashing": "KeyError: 'no such class' (accidents.py:",
     "Quitting": "SystemExit: sys.exit(3) would end the whole command (accidents.py:",
 }

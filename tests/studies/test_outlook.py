@@ -40,4 +40,5 @@ def test_what_is_not_tuned_because_it_is_set_is_said():
     studies, _, _ = plan_comparisons(config, ["fedper", "fedcac:tau=0.5"], Tuning(1))
     lines = list(outlook(studies))
     assert lines[0] == "fedper: 1 point of what is set"
-    assert lines[-2] == "not tuned, because set: train.epochs, train.lr"
+    assert lines[-3] == "not tuned, because set: train.epochs, train.lr"
+    assert lines[-2].startswith("one learning rate each: for any method no other one is tried")

@@ -7,7 +7,7 @@ from fedbench.results import loggers
 from fedbench.results.files import write_json_atomically
 from fedbench.runtime.ray.liveness import RayLostError
 from fedbench.studies.grid import grid
-from fedbench.studies.run_studies import BETTER_HALF, FINALS, PAST_ENDS, SCRATCH, TUNING, longest_first
+from fedbench.studies.run_studies import BETTER_HALF, FINALS, NEIGHBOURS, SCRATCH, TUNING, longest_first
 from tests.runtime.rounds import small
 
 
@@ -29,7 +29,7 @@ def test_points_past_the_ends_of_ranges_are_tried_twice_and_every_stage_has_a_na
         watch=watch,
         **race,
     )
-    assert list(stages)[:5] == [TUNING, BETTER_HALF.format(2), *PAST_ENDS, FINALS]
+    assert list(stages)[:5] == [TUNING, BETTER_HALF.format(2), *NEIGHBOURS, FINALS]
 
 
 def test_invalid_points_are_named_before_the_first_trial_by_every_command(tmp_path, caplog):

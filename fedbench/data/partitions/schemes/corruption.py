@@ -48,7 +48,22 @@ def originals(source: SamplePool) -> tuple[SamplePool, np.ndarray]:
         )
     train, test = (np.flatnonzero(np.isin(copies, rows).all(axis=0)) for rows in (source.train, source.test))
     alike = replace(source, labels=labels[0], domains=np.zeros(len(labels[0]), np.int64), train=train, test=test)
-    return alike, copies
+    reserved = np.flatnonzero(np.isin(copies, source.reserved).any(axis=0))
+    return replace(alike, reserved=reserved, **columns_of_photographs(source, copies)), copies
+
+
+def columns_of_photographs(source: SamplePool, copies: np.ndarray) -> dict[str, np.ndarray]:
+    """Group and place of every photograph, if the data have them. Raises ConfigError if its copies differ in them."""
+    found = {}
+    for key, values in (("groups", source.groups), ("order", source.order)):
+        if values is not None:
+            found[key] = values[copies[0]]
+            if (values[copies] != found[key]).any():
+                raise ConfigError(
+                    f"partition corruption: the copies of a photograph under {len(copies)} corruptions differ in the "
+                    f"column of partition.{'test_by' if key == 'groups' else 'order_by'}; take partition domain"
+                )
+    return found
 
 
 def photograph(source: SamplePool) -> np.ndarray:
