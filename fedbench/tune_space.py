@@ -1,6 +1,6 @@
 """A method's tuning space, on its class or in tune_spaces/.
 
-SPACE and CONSTRAINT, PAPER, its paper's grid, and OPTIMIZER, for which the rates of both are.
+SPACE and CONSTRAINT, PAPER, its paper's grid, and RATES_FOR, for which the rates of both are.
 
 A method without any is tuned over that of the nearest method that its class derives from.
 """
@@ -102,18 +102,18 @@ def checked_axes(module: Any, which: str = "SPACE") -> dict[str, Any]:
 
 
 def optimizer_of(module: Any) -> str | None:
-    """OPTIMIZER of a file or class: for which optimiser its rates are; fedbench's own files say it for others than sgd.
+    """RATES_FOR of a file or class: for which optimiser its rates are; fedbench's own files say it for others than sgd.
 
     None if a user's file or class says nothing. Raises ConfigError.
     """
-    own = vars(module).get("OPTIMIZER")
+    own = vars(module).get("RATES_FOR")
     if own is None:
         file = Path(getattr(module, "__file__", None) or "")
         is_ours = file.parent == _OURS and file.stem.replace("_", "-") in methods.METHODS.built_in
         return "sgd" if is_ours else None
     if own not in OPTIMIZERS:
         owner = getattr(module, "__qualname__", module.__name__)
-        raise ConfigError(f"{owner}: OPTIMIZER = {own!r}: must be one of {', '.join(OPTIMIZERS)}")
+        raise ConfigError(f"{owner}: RATES_FOR = {own!r}: must be one of {', '.join(OPTIMIZERS)}")
     return str(own)
 
 

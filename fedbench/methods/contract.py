@@ -49,7 +49,7 @@ OTHER_HOOKS = {
     *("trainers", "makes_steps"),
 }
 TRAITS = {"after_fit": ("fit", "after_agg", "global"), "optimizer": ("run", "own", "plain")}
-SEARCHED = ("SPACE", "PAPER", "CONSTRAINT", "OPTIMIZER")
+SEARCHED = ("SPACE", "PAPER", "CONSTRAINT", "RATES_FOR")
 """What a search reads of a class (`tune_space`)."""
 TRAINERS = ("drawn", "all", "pooled")
 FORMER = {

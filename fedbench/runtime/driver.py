@@ -192,6 +192,7 @@ class Driver:
             self.record.failing = failing
             self._extra_pass(number + 1)
         aggregated = time.perf_counter()
+        self.outcomes.take(number, reports)  # a run whose server half fails in round 1 leaves nothing
         if not last:
             self._checkpoint()
         ended = time.perf_counter()
@@ -285,9 +286,8 @@ class Driver:
         return None if weights is None else Message(**vars(weights))
 
     def _keep_models(self, number: int, reports: Sequence[Report]) -> None:
-        """Keep models, predictions and outcomes, and in the end the global model, or else what all clients share."""
+        """Keep models and predictions of clients, and in the end the global model, or else what all clients share."""
         self.warn(*self.models.take(number, reports), *self.predictions.take(number, reports))
-        self.outcomes.take(number, reports)
         if number == self.config.rounds and self.config.save_models:
             whole = part = None
             if not self.global_model.is_missing:

@@ -125,10 +125,10 @@ class Report:
     trace: str = ""
 
     def messages(self) -> list[Message]:
-        """All that holds tensors."""
+        """All that holds tensors, each once: points of one model share theirs."""
         kept = (*self.models.values(), *self.predictions.values(), *self.outcomes.values())
         found = (self.upload, self.answer, *kept, *self.validation.values())
-        return [message for message in found if message is not None]
+        return [*{id(message): message for message in found if message is not None}.values()]
 
 
 @dataclass

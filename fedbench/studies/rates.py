@@ -73,7 +73,7 @@ def _turned(key: str, values: Any, made: str | None, used: str) -> tuple[str, An
 
 def _doubt(keys: Sequence[str], made: str | None, used: str) -> str:
     by = "the model's own optimiser" if used == "module" else used
-    whose = f"are for {made}" if made else "do not say for which optimiser they are (OPTIMIZER beside SPACE)"
+    whose = f"are for {made}" if made else "do not say for which optimiser they are (RATES_FOR beside SPACE)"
     return f"the values of {' and '.join(keys)} {whose}, and {by} makes the steps"
 
 

@@ -190,7 +190,8 @@ def with_public_sets(record: CellRecord, figure: Figure | None, study: TuningStu
     """The entry of a cell with the classes of its public sets, if the figure shows them."""
     if figure is None or figure.draw != "public":
         return record
-    dataset = Dataset.load(study.config.data)
+    # Classes are counted, whatever the normalisation.
+    dataset = Dataset.load(study.config.data.model_copy(update={"mean": [], "std": []}))
     return replace(record, public=public_sets(dataset, study.config, figure, scale))
 
 

@@ -48,7 +48,7 @@ def test_one_part_is_enough_where_the_source_says_so():
     block = Block(np.zeros((6, 1, 2, 2), np.uint8), np.arange(6) % 3)
     dataset = Dataset.open(cache.prepare(Source("one", lambda: Content(6, 0, [block], one_part=True))))
     assert (dataset.train_rows, dataset.test_rows, dataset.one_part) == (6, 0, True)
-    with pytest.raises(ConfigError, match="6 training and 0 test samples; both are needed: bring a test part, or more"):
+    with pytest.raises(ConfigError, match="6 training and 0 test samples; both are needed: bring a test part, or data"):
         cache.prepare(Source("half", lambda: Content(6, 0, [block])))
 
 

@@ -66,7 +66,7 @@ def test_the_verbs_give_what_pytorch_gives(learner, net, blobs):
     score = trained.evaluate(weights, data)
     assert mean_of(score, "accuracy") == float((module(data.x).argmax(1) == data.y).double().mean())
     assert score["accuracy"][1] == score["loss"][1] == 18
-    assert trained.evaluate(lambda d: module(d.x).detach(), data) == score
+    assert trained.evaluate(lambda d: module(d.batch(torch.arange(18))[0]).detach(), data) == score
 
 
 def test_accuracy_as_a_mean_over_batches(learner, net, blobs):

@@ -204,7 +204,7 @@ def test_the_server_keeps_copies():
 
 
 def test_who_sat_out_gets_the_nearest_centre_of_those_who_did_not():
-    mine = run(rounds=2, draw=lambda t: [[0, 1, 2], [0, 1]][t - 1], num_clusters=2)
+    mine = run(rounds=2, draw=lambda t: [0, 1, 2] if t == 1 else [0, 1], num_clusters=2)
     assert {i for i, name in mine.log[1].traces if name == "cluster"} == {0, 1}
     held = mine.log[0].uploads[2].signal
     centres = [mine.log[1].uploads[i].signal for i in (0, 1)]

@@ -1,6 +1,9 @@
 """What is noted of a round."""
 
-from fedbench.runtime.exchange import RoundRecord
+import torch
+
+from fedbench.methods.messages import Message
+from fedbench.runtime.exchange import Report, RoundRecord
 
 
 def test_failures_that_are_told_later_say_when_they_were():
@@ -17,3 +20,9 @@ def test_no_two_rounds_share_a_list():
     one.failed.append((4, "x"))
     one.traces[4, "loss"] = 0.5
     assert (other.took_part, other.failed, other.traces) == ([], [], {})
+
+
+def test_points_of_one_model_send_their_outcomes_once():
+    shared = Message(values=torch.zeros(3))
+    report = Report(0, outcomes={"after_agg": shared, "global": shared}, validation={"after_agg": Message()})
+    assert report.messages() == [shared, report.validation["after_agg"]]

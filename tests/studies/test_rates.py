@@ -25,7 +25,7 @@ class ForAdam(Silent):
     """A method with a space for Adam."""
 
     SPACE = Silent.SPACE
-    OPTIMIZER = "adam"
+    RATES_FOR = "adam"
 
 
 def tuned(method, **config) -> ComparedMethod:
@@ -67,7 +67,7 @@ def test_rates_that_the_user_lists_are_tried_as_they_are():
 
 def test_a_space_for_an_unknown_optimiser_is_a_doubt_and_a_turned_one_is_said():
     assert (
-        "do not say for which optimiser they are (OPTIMIZER" in tuned(Silent, train={"optimizer": "adam"}).rates.doubt
+        "do not say for which optimiser they are (RATES_FOR" in tuned(Silent, train={"optimizer": "adam"}).rates.doubt
     )
     assert tuned(Silent).rates.doubt == tuned("fedper", train={"optimizer": "adam"}).rates.doubt == ""
     said = tuned(Silent, model=OWN).rates

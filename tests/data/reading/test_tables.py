@@ -17,9 +17,8 @@ def content(table: pd.DataFrame, sizes: dict[str, int] | None = None, **options)
 
 def test_vectors_beside_other_columns_are_features():
     table = pd.DataFrame({"x": [[1, 2], [3, 4], [5, 6], [7, 8], [9, 10]], "age": [0.5] * 5, "y": [0, 1, 0, 1, 0]})
-    train, test = content(table).blocks
-    np.testing.assert_array_equal(train.samples[1], np.float32([3, 4, 0.5]))
-    np.testing.assert_array_equal(test.samples, np.float32([[9, 10, 0.5]]))
+    (whole,) = content(table).blocks
+    np.testing.assert_array_equal(whole.samples[[1, 4]], np.float32([[3, 4, 0.5], [9, 10, 0.5]]))
 
 
 def test_columns_of_features_have_names():
@@ -27,12 +26,14 @@ def test_columns_of_features_have_names():
     assert content(table).columns == ("x[0]", "x[1]", "job=cook", "job=nurse", "age")
 
 
-def test_every_fifth_row_is_for_testing_unless_there_is_a_part():
+def test_rows_are_one_part_unless_there_are_several():
     table = pd.DataFrame({"x": np.arange(10.0), "y": [0, 1] * 5})
-    assert [block.samples[:, 0].tolist() for block in content(table).blocks][1] == [4, 9]
+    alone = content(table)
+    assert (alone.train, alone.test) == (10, 0)
+    assert [block.samples[:, 0].tolist() for block in alone.blocks] == [[*range(10)]]
     found = content(table, {"train": 5, "val": 2, "test": 3})
     assert (found.train, found.val, found.test) == (7, 2, 3)
-    assert [block.samples[:, 0].tolist() for block in found.blocks][1] == [7, 8, 9]
+    assert np.concatenate([block.samples[:, 0] for block in found.blocks]).tolist() == [*range(10)]
 
 
 def test_rows_of_zeros_and_ones_are_several_labels():

@@ -23,7 +23,3 @@ def test_a_value_may_stand_for_other_keys():
     )
     keys = {label: own for label, (_, own) in figure.runs("full").items()}
     assert keys == {"ours alpha=1": {"public.balance": "classes"}, "ours alpha=0.5": {"public.alpha": 0.5}}
-
-
-def test_classes_of_public_sets_need_no_run():
-    assert Figure("public", over="public.alpha", values=(1.0, 0.5)).runs("full") == {}
