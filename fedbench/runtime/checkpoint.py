@@ -12,7 +12,7 @@ from fedbench.runtime import trees
 from fedbench.runtime.shards import Shards, Snapshot
 from fedbench.runtime.store import Versions
 
-FORMAT = 5
+FORMAT = 6
 """Incremented whenever the content of checkpoints changes."""
 PREFIX, SUFFIX = "round-", ".safetensors"
 SHARE_OF_TIME = 0.05

@@ -30,6 +30,7 @@ from fedbench.runtime.determinism import deterministic_kernels
 from fedbench.runtime.exchange import POOLED, ClientTask, Order, Reply, Report, Scores, Setup
 from fedbench.runtime.finite import rate_name, what_diverged, what_is_not_finite
 from fedbench.runtime.gpu import GpuFullError, limit_memory, peak_mb, reporting_full_gpu
+from fedbench.runtime.kept_predictions import sends_outputs
 from fedbench.runtime.resolved import ResolvedRun
 from fedbench.runtime.store import ClientStore, StateLostError, open_store
 from fedbench.runtime.sums import Total
@@ -386,7 +387,7 @@ class Host:
         if model is None:
             return
         learner, asked, kept = client.learner, self.config.evaluate, point in task.keep
-        saves_model, saves_outputs = kept and self.config.save_models, kept and self.config.save_predictions
+        saves_model, sends = kept and self.config.save_models, sends_outputs(self.config.save_predictions, learner.task)
         if saves_model and isinstance(model, Weights) and (state := learner.flat.trained_state_dict(model)):
             report.models[point] = Message(**state)
         predictor = model.scores if isinstance(model, Predictor) else model
@@ -395,7 +396,7 @@ class Host:
             found["val"] = learner.evaluate(predictor, client.val)
         if len(client.test):
             groups = self.data.groups(client.test) if asked.by else {}
-            batches: list[tuple[Tensor, Tensor]] | None = [] if saves_outputs else None
+            batches: list[tuple[Tensor, Tensor]] | None = [] if kept and sends else None
             found["test"] = learner.evaluate(predictor, client.test, groups, batches)
             if batches is not None:
                 outputs, targets = (torch.cat(parts) for parts in zip(*batches, strict=True))

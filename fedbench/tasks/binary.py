@@ -5,7 +5,7 @@ from math import nan
 from typing import TYPE_CHECKING
 
 from fedbench.errors import ConfigError
-from fedbench.tasks.further import FurtherMetric, by_name
+from fedbench.tasks.further import FurtherMetric, by_name, one_class
 from fedbench.tasks.metric import Metric
 from fedbench.tasks.targets import Targets
 from fedbench.tasks.task import Score, Task
@@ -24,6 +24,11 @@ def binary_auroc(logits: "Array", labels: "Array") -> float:
 
     known = len(np.unique(labels)) == 2 and np.isfinite(logits).all()
     return float(roc_auc_score(labels, logits.reshape(-1))) if known else nan
+
+
+def no_positive(labels: "Array") -> str:
+    """Why an average precision is undefined for these labels."""
+    return "" if labels.any() else "no positive sample"
 
 
 def f1(logits: "Array", labels: "Array") -> float:
@@ -53,10 +58,14 @@ class Binary(Task):
     meaning = "0 or 1 for one logit"
     outputs_are = "logits"
     optional_metrics = by_name(
-        FurtherMetric(Metric("auroc", "AUROC", share=True, over_samples=False), binary_auroc),
-        FurtherMetric(Metric("f1", "F1", share=True, over_samples=False), f1),
         FurtherMetric(
-            Metric("average_precision", "average precision", share=True, over_samples=False), average_precision
+            Metric("auroc", "AUROC", share=True, over_samples=False, pooled=True), binary_auroc, undefined=one_class
+        ),
+        FurtherMetric(Metric("f1", "F1", share=True, over_samples=False, pooled=True), f1),
+        FurtherMetric(
+            Metric("average_precision", "average precision", share=True, over_samples=False, pooled=True),
+            average_precision,
+            undefined=no_positive,
         ),
     )
 

@@ -26,11 +26,15 @@ NO_CLASS = -1
 
 @dataclass(frozen=True)
 class FurtherMetric:
-    """A metric and its function. directed: whether the function says which values are better."""
+    """A metric and its function. directed: whether the function says which values are better.
+
+    undefined: why no outputs give these labels `[n]` a value, in few words; empty if some do.
+    """
 
     metric: Metric
     function: "Function"
     directed: bool = True
+    undefined: "Callable[[Array], str]" = lambda labels: ""
 
     def value(self, scores: "Array", labels: "Array") -> float:
         """The function gets copies, for it may write into them. Raises RunError if it fails or returns no number."""
@@ -50,6 +54,13 @@ class FurtherMetric:
 
 def by_name(*metrics: FurtherMetric) -> dict[str, FurtherMetric]:
     return {more.metric.name: more for more in metrics}
+
+
+def one_class(labels: "Array") -> str:
+    """Why an AUROC is undefined for these labels."""
+    import numpy as np
+
+    return "one class" if len(np.unique(labels)) == 1 else ""
 
 
 def balanced_accuracy(scores: "Array", labels: "Array") -> float:
@@ -110,9 +121,14 @@ def top5(scores: "Array", labels: "Array") -> float:
 
 
 OF_CLASSES = by_name(
-    FurtherMetric(Metric("balanced_accuracy", "balanced accuracy", share=True, over_samples=False), balanced_accuracy),
-    FurtherMetric(Metric("f1_macro", "macro F1", share=True, over_samples=False), f1_macro),
-    FurtherMetric(Metric("auroc", "AUROC", share=True, over_samples=False), auroc),
+    FurtherMetric(
+        Metric("balanced_accuracy", "balanced accuracy", share=True, over_samples=False, pooled=True),
+        balanced_accuracy,
+    ),
+    FurtherMetric(Metric("f1_macro", "macro F1", share=True, over_samples=False, pooled=True), f1_macro),
+    FurtherMetric(
+        Metric("auroc", "AUROC", share=True, over_samples=False, pooled=True), auroc, undefined=one_class
+    ),
     FurtherMetric(Metric("top5", "top-5 accuracy", share=True), top5),
 )
 
@@ -120,7 +136,8 @@ OF_CLASSES = by_name(
 def further_metric(name: str, known: dict[str, FurtherMetric]) -> FurtherMetric:
     """A metric by name, or a class of torchmetrics or a function as package.module:name. Raises ConfigError.
 
-    The attribute `higher_is_better` of a function says which values are better.
+    The attribute `higher_is_better` of a function says which values are better; `pooled = True`, that it is also asked
+    for its value over the test samples of all clients together.
     """
     if name in known:
         return known[name]
@@ -129,8 +146,11 @@ def further_metric(name: str, known: dict[str, FurtherMetric]) -> FurtherMetric:
         raise ConfigError(f"evaluate.metrics: unknown metric '{name}'; {hint} (your own: package.module:function)")
     function = import_string(name, "evaluate.metrics")
     label = name.rpartition(":")[2]
+    pooled = getattr(function, "pooled", False)
+    if pooled not in (True, False):
+        raise ConfigError(f"evaluate.metrics: {name}: pooled = {pooled!r}: must be True or False")
     if is_metric_class(function):
-        metric = Metric(name, label, higher=higher_is_better(name, function), over_samples=False)
+        metric = Metric(name, label, higher=higher_is_better(name, function), over_samples=False, pooled=bool(pooled))
         return FurtherMetric(metric, function_of(function))
     if not callable(function):
         raise ConfigError(f"evaluate.metrics: {name} is not a function")
@@ -144,7 +164,7 @@ def further_metric(name: str, known: dict[str, FurtherMetric]) -> FurtherMetric:
     higher = getattr(function, "higher_is_better", None)
     if higher not in (True, False, None):
         raise ConfigError(f"evaluate.metrics: {name}: higher_is_better = {higher!r}: must be True or False")
-    metric = Metric(name, label, higher=higher is None or bool(higher), over_samples=False)
+    metric = Metric(name, label, higher=higher is None or bool(higher), over_samples=False, pooled=bool(pooled))
     return FurtherMetric(metric, function, directed=higher is not None)
 
 
