@@ -126,9 +126,7 @@ OF_CLASSES = by_name(
         balanced_accuracy,
     ),
     FurtherMetric(Metric("f1_macro", "macro F1", share=True, over_samples=False, pooled=True), f1_macro),
-    FurtherMetric(
-        Metric("auroc", "AUROC", share=True, over_samples=False, pooled=True), auroc, undefined=one_class
-    ),
+    FurtherMetric(Metric("auroc", "AUROC", share=True, over_samples=False, pooled=True), auroc, undefined=one_class),
     FurtherMetric(Metric("top5", "top-5 accuracy", share=True), top5),
 )
 
