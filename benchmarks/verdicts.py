@@ -1,25 +1,29 @@
 """Whether the verdicts of `fedbench compare --until-told` hold, by simulation of studies with a known truth.
 
-    python benchmarks/verdicts.py [--studies 2000] [--methods 7 12 20] [--bar 1 2 3 4 5 6] [--json FILE]
+    python benchmarks/verdicts.py [--studies 2000] [--methods 7 12 20] [--bar 1 2 3 4 5 6 7] [--json FILE]
 
 A score is the method's true mean, plus what all methods share in a seed, plus the method's own noise, rounded to a
-multiple of 1 / test images. One bar after the other; exits with 1 if one is missed. In points throughout.
+multiple of 1 / test images. In bar 7 it is made of outcomes on test rows
+that seeds share (`test_rows.py`). One bar after the other; exits with 1 if one is missed. In points throughout.
 """
 
 import argparse
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from benchmarks.test_rows import EVEN, HOSPITALS, Design, Population
+from fedbench.results.outcomes import MetricOutcomes
 from fedbench.results.race import Bound, Race, Rules, judge
 from fedbench.results.rotations import ROTATIONS, RotatedScores
+from fedbench.results.sample_error import Deviations, deviations
 from fedbench.results.tables import BASELINE
 
 DIGITS = (92.5, 96.0, 96.0, 95.9, 95.8, 95.7, 95.6, 95.3, 95.3, 94.7, 93.8, 92.8)
@@ -240,7 +244,54 @@ def two_seeds(methods: list[int], studies: int, rotations: int) -> Iterator[Line
         yield Line(6, f"{where} somebody told by a race", raced, bar)
 
 
-BARS = {1: equal_truth, 2: at_the_margin, 3: one_best, 4: real_means, 5: outlying_seeds, 6: two_seeds}
+def shared_rows(methods: list[int], studies: int, rotations: int) -> Iterator[Line]:
+    """Seven equal methods on test rows that all seeds share, judged over seeds alone and over test samples too.
+
+    A statement is false if it does not hold on new rows. Opposite: on one half of the rows a method is told better, on
+    the other worse; runs are the same.
+    """
+    for name, sizes in (("116 ... 6", HOSPITALS), ("10 of 36", EVEN)):
+        for spread in (0.0, 1.0, 2.0):
+            wrong, opposite = np.zeros(2), np.zeros(2)
+            for study in range(studies):
+                population = Population(Design(sizes, spread), 7, np.random.default_rng([study, 7, len(sizes)]))
+                seeds = [population.seed() for _ in range(27)]
+                for half in (None, 0, 1):
+                    told = [_told(seeds, half, over_samples, rotations) for over_samples in (False, True)]
+                    if half is None:
+                        wrong += [any(race) for race in told]
+                    elif half == 0:
+                        first = told
+                    else:
+                        both = [[a * b for a, b in zip(*pair, strict=True)] for pair in zip(first, told, strict=True)]
+                        opposite += [min(race) < 0 for race in both]
+            for place, over in enumerate(("seeds alone", "seeds and samples")):
+                where = f"7 equal methods, shared rows ({name}), spread {spread:g}, {over}:"
+                bar = 5.0 if place else None
+                yield Line(7, f"{where} false verdict over local", 100 * wrong[place] / studies, bar)
+                yield Line(7, f"{where} opposite on two halves", 100 * opposite[place] / studies, bar)
+
+
+def _told(seeds: Sequence[Any], half: int | None, over_samples: bool, rotations: int) -> list[int]:
+    """1 for a method told better than local, -1 for worse, else 0. half: of the rows of every client, or all."""
+    labels = names(len(seeds[0]))
+    values: dict[str, list[float]] = {label: [] for label in labels}
+    moved: dict[str, list[Deviations]] = {label: [] for label in labels}
+    for seed in seeds:
+        for label, (found, scores) in zip(labels, seed, strict=True):
+            if half is not None:
+                own = found.rows % 2 == half
+                found = MetricOutcomes(found.clients[own], found.rows[own], found.units[own], found.values[own])
+                scores = {client: float(found.values[found.clients == client].mean()) for client in scores}
+            values[label].append(float(np.mean([*scores.values()])))
+            moved[label].append(deviations(found, scores))
+    rules = Rules(1e-9, 27)  # no margin: better and worse are what may be false
+    race = judge(values, rules, rotations=rotations, samples=moved if over_samples else None)
+    word = {"better": 1, "worse": -1, "equal": 0}
+    return [word[race.over_local[label].verdict] if label in race.over_local else 0 for label in labels]
+
+
+BARS = {1: equal_truth, 2: at_the_margin, 3: one_best, 4: real_means, 5: outlying_seeds, 6: two_seeds, 7: shared_rows}
 
 
 def main() -> int:

@@ -1,10 +1,13 @@
-"""A method's tuning space, SPACE and CONSTRAINT, and PAPER, its paper's grid: on its class, or in tune_spaces/.
+"""A method's tuning space, on its class or in tune_spaces/.
+
+SPACE and CONSTRAINT, PAPER, its paper's grid, and OPTIMIZER, for which the rates of both are.
 
 A method without any is tuned over that of the nearest method that its class derives from.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
+from pathlib import Path
 from pkgutil import extend_path
 from typing import Any
 
@@ -16,6 +19,9 @@ from fedbench.methods.contract import SEARCHED
 from fedbench.user_code import name_of
 from fedbench.user_code.misspelt import misspellings
 
+OPTIMIZERS = ("sgd", "adam", "adamw", "module")
+"""The optimisers for which the rates of a space may be; module: factors of the rates of a model's own optimiser."""
+_OURS = Path(__file__).parents[1] / "tune_spaces"
 EXPECTED = 'keys with lists of values or distributions are expected, for example {"train.lr": [0.01, 0.1]}'
 
 
@@ -93,6 +99,22 @@ def checked_axes(module: Any, which: str = "SPACE") -> dict[str, Any]:
     if not isinstance(axes, Mapping) or not all(isinstance(key, str) and is_axis(v) for key, v in axes.items()):
         raise ConfigError(f"{owner}: {which} = {axes!r}: {EXPECTED}")
     return {key: as_list(values) for key, values in axes.items()}
+
+
+def optimizer_of(module: Any) -> str | None:
+    """OPTIMIZER of a file or class: for which optimiser its rates are; fedbench's own files say it for others than sgd.
+
+    None if a user's file or class says nothing. Raises ConfigError.
+    """
+    own = vars(module).get("OPTIMIZER")
+    if own is None:
+        file = Path(getattr(module, "__file__", None) or "")
+        is_ours = file.parent == _OURS and file.stem.replace("_", "-") in methods.METHODS.built_in
+        return "sgd" if is_ours else None
+    if own not in OPTIMIZERS:
+        owner = getattr(module, "__qualname__", module.__name__)
+        raise ConfigError(f"{owner}: OPTIMIZER = {own!r}: must be one of {', '.join(OPTIMIZERS)}")
+    return str(own)
 
 
 def is_axis(values: Any) -> bool:

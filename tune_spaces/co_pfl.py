@@ -6,6 +6,7 @@ p is never above gamma, which would be a selection of more than may ever become 
 
 from typing import Any
 
+OPTIMIZER = "adam"
 SPACE: dict[str, list[Any]] = {
     "method.personalization_rate": [0.05, 0.25],
     "method.personalization_budget": [0.3, 0.5],

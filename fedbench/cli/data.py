@@ -53,7 +53,7 @@ def main(argv: list[str]) -> int:
     progress = ProgressLine()
     if getattr(asked, "from"):
         importing.import_files(config.data.name, Path(getattr(asked, "from")).expanduser(), progress)
-    dataset = Dataset.load(config.data, progress)
+    dataset = Dataset.of_run(config, progress)
     lines, whole = list(summary_lines(dataset)), True
     if asked.check:
         found = list(checks(dataset, config))
@@ -94,7 +94,9 @@ def summary_lines(dataset: "Dataset") -> Iterator[tuple[str, str]]:
     yield "data", dataset.name
     if (published := sources.published_of(dataset.name)) and published.licence:
         yield "licence", published.licence
-    yield "images" if dataset.holds_images else "samples", f"{dataset.train_rows} train, {dataset.test_rows} test"
+    parts = f"{dataset.train_rows} train, {dataset.test_rows} test"
+    parts = f"{len(dataset.targets)} in one part, of which a partition holds some out" if dataset.one_part else parts
+    yield "images" if dataset.holds_images else "samples", parts
     meaning = " (channels, height, width)" if dataset.holds_images else ""
     yield "shape", " x ".join(map(str, dataset.shape)) + meaning
     yield "task", dataset.task

@@ -9,6 +9,7 @@ from fedbench.cli import FAILED, OK, command
 from fedbench.cli.flags import Flag, split_words, yaml_value
 from fedbench.cli.parse import parse
 from fedbench.cli.stages import (
+    SPACE,
     TUNING,
     check_trials,
     read_count,
@@ -21,13 +22,7 @@ from fedbench.cli.stages import (
 from fedbench.config import Config
 
 FLAGS = (
-    Flag(
-        "space",
-        "values of a method.* or train.* key to try, or a distribution such as 'loguniform(1e-4, 1e-1)', instead of "
-        "the method's tune space; may be repeated; paper: the grid of the method's paper",
-        "KEY=V1,V2",
-        many=True,
-    ),
+    SPACE,
     side_by_side("trials"),
     Flag("tune", "maximum number of points of each method's space [whole number >= 1; default: all]", "N"),
     *TUNING,
@@ -69,11 +64,13 @@ def main(argv: list[str]) -> int:
 def preview(config: Config, asked: Namespace) -> tuple[Config, Iterable[str]]:
     """The output of --print-config for a grid. Raises ConfigError."""
     from fedbench.studies.grid import plan_grid
-    from fedbench.studies.outlook import outlook
+    from fedbench.studies.run_studies import preview_studies
     from fedbench.studies.tuning import Tuning
 
     tuning = Tuning.parse(**tuning_of(asked))
-    return tuning.with_final_seeds(config), outlook([plan_grid(config, tuning, **grid_options(asked))])
+    studies = [plan_grid(config, tuning, **grid_options(asked))]
+    said = preview_studies(studies, read_count("trials", asked.trials), tuning.hours)
+    return tuning.with_final_seeds(config), said
 
 
 def grid_options(asked: Namespace) -> dict[str, Any]:

@@ -20,6 +20,7 @@ def main(argv: list[str]) -> int:
     from fedbench.report.scores import final_table_text, newcomers_text
     from fedbench.results.estimators import estimator
     from fedbench.results.newcomers import newcomer_table
+    from fedbench.results.reader import Records
     from fedbench.results.tables import FinalScores, final_table
     from fedbench.studies.run import run
     from fedbench.studies.stages import RunProgress
@@ -33,7 +34,8 @@ def main(argv: list[str]) -> int:
         print(f"already finished: delete {result.folder} to run it again", file=sys.stderr)
     label, metric = config.method.name, result.metric
     kinds = {label: estimator(result.config.model_dump(), metric)}
-    scores = FinalScores.of(metric, {label: result.metrics}, {label: result.clients})
+    outcomes = {label: Records(result.folder).outcomes()}
+    scores = FinalScores.of(metric, {label: result.metrics}, {label: result.clients}, outcomes)
     print(final_table_text(final_table(scores, kinds), metric))
     if later := newcomers_text(newcomer_table(metric, {label: result.newcomers}), metric):
         print(f"\n{later}")
@@ -47,8 +49,7 @@ def main(argv: list[str]) -> int:
 
 
 def preview(config: Config, asked: Namespace) -> tuple[Config, Iterable[str]]:
-    """The output of --print-config for a run, with what has no effect. Raises ConfigError."""
-    from fedbench.jobs.resolve import with_defaults
-    from fedbench.runtime.warnings import config_warnings
+    """The output of --print-config for a run, and what it would say before its first round. Raises ConfigError."""
+    from fedbench.studies.run import preview_run
 
-    return config, config_warnings(with_defaults(config))
+    return config, preview_run(config, resume=asked.resume)

@@ -1,5 +1,6 @@
 """Flags and lines of the commands that tune."""
 
+import re
 from argparse import Namespace
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,14 @@ if TYPE_CHECKING:
     from fedbench.results.plan import Plan
 
 POINTS = ("after_agg", "after_fit")
+SPACE = Flag(
+    "space",
+    "values of a key of method, train or model (an argument of the model's constructor) to try, or a distribution such "
+    "as 'loguniform(1e-4, 1e-1)', instead of the tune spaces of all methods, or of one, METHOD:KEY=V1,V2; may be "
+    "repeated; paper: the grids of the methods' papers",
+    "KEY=V1,V2",
+    many=True,
+)
 TUNING = (
     Flag("tune-seeds", "seeds for tuning, different from the final ones [default 90 91 92]", "SEED", many=True),
     Flag(
@@ -143,16 +152,22 @@ def read_seeds(texts: list[str]) -> list[int] | None:
         raise ConfigError(f"--tune-{error}") from None
 
 
-def read_values(flag: str, texts: list[str]) -> dict[str, list[Any]] | None:
+METHOD_AND_KEY = re.compile(r"(?:.*?:)?\w+\.\w+(?==)")
+"""`train.lr` or `METHOD:train.lr` before its values; the name of a variant has `=` in it too."""
+
+
+def read_values(flag: str, texts: list[str], key_form: re.Pattern[str] | None = None) -> dict[str, list[Any]] | None:
     """`["method.tau=0.3,0.5"]` -> `{"method.tau": [0.3, 0.5]}`; None if there is none.
 
-    A call such as `loguniform(1e-4, 1e-1)` is a distribution of Ray Tune.
+    A call such as `loguniform(1e-4, 1e-1)` is a distribution of Ray Tune. key_form: of keys that may contain `=`.
     """
     from fedbench.studies.space import distribution
 
     found: dict[str, list[Any]] = {}
     for text in texts:
-        key, equals, values = text.partition("=")
+        start = match.end() if key_form is not None and (match := key_form.match(text)) else 0
+        _, equals, values = text[start:].partition("=")
+        key = text[: len(text) - len(equals) - len(values)]
         if not (key and equals and values):
             raise ConfigError(f"--{flag} {text}: give a key and its values, for example --{flag} train.epochs=1,5")
         if key in found:
@@ -166,7 +181,7 @@ def read_values(flag: str, texts: list[str]) -> dict[str, list[Any]] | None:
 def read_space(texts: list[str]) -> dict[str, Any] | str | None:
     """Reads `paper`, or values and distributions by key; None if not given. Raises ConfigError."""
     if "paper" not in texts:
-        return read_values("space", texts)
+        return read_values("space", texts, METHOD_AND_KEY)
     if len(texts) > 1:
         raise ConfigError("--space paper: is the whole space; remove the other --space")
     return "paper"

@@ -32,9 +32,12 @@ YOUNGER = (
     ("", "save_predictions", False),
     ("evaluate", "module_metrics", False),
     ("evaluate", "common_test", False),
+    ("train", "lr_scale", 1.0),
     ("train", "clip_norm", None),
     ("train", "accumulate", 1),
     ("partition", "new_clients", 0),
+    ("partition", "test_by", None),
+    ("partition", "order_by", None),
     ("evaluate", "new_clients_epochs", NEW_CLIENTS_EPOCHS),
     ("evaluate", "new_clients_samples", NEW_CLIENTS_SAMPLES),
     ("", "dropout", 0.0),
@@ -139,15 +142,30 @@ class PartitionConfig(OpenSection):
         None, description="test samples per client; none: all, or as many as the scheme says; 100 if test = drawn"
     )
     total: PositiveInt | None = Field(
-        None, description="total number of samples of the train part (pooled: of both); none: all"
+        None, description="total number of samples of the train part (of all, if parts are merged); none: all"
     )
-    test: Literal["auto", "part", "pooled", "drawn"] = Field(
+    test: Literal["auto", "part", "stratified", "last", "pooled", "drawn"] = Field(
         "auto",
-        description="test samples: part: the data set's test part; pooled: both parts merged, test_share held out; "
-        "drawn: test_size of the test part in each client's class proportions (dirichlet, practical); auto: pooled "
-        "for dirichlet and practical or if one part is empty, else part",
+        description="test samples: part: the data set's test part; stratified: of all samples the seed draws "
+        "test_share, by class within each client; last: the last test_share of each client, by order_by or the order "
+        "of rows, and the same for validation; pooled: both parts merged, and test_share held out as published "
+        "partitions do; drawn: test_size of the test part in each client's class proportions (dirichlet, practical); "
+        "auto: stratified if the data have one part (pooled for fedbench's own sets), pooled for dirichlet and "
+        "practical, else part",
     )
-    test_share: float = Field(0.25, gt=0, lt=1, description="share of test samples if test = pooled")
+    test_share: float = Field(
+        0.25, gt=0, lt=1, description="share of test samples if parts are merged; by default 0.2 if stratified or last"
+    )
+    test_by: str | None = Field(
+        None,
+        description="column or key, such as the patient, whose samples of one value are never both for training and "
+        "for validation or testing; it is no feature; domain: that of the sample, such as its user (test = stratified)",
+    )
+    order_by: str | None = Field(
+        None,
+        description="column or key, such as the date, by which samples are the last; it is no feature; none: the order "
+        "of rows (test = last)",
+    )
     max_draws: PositiveInt = Field(10_000, description="maximum number of draws of a partition")
     path: Path | None = Field(
         None, description="file with the rows of each client: a run's partition.json or partition.npz"
@@ -228,7 +246,12 @@ class TrainConfig(Section):
         "auto",
         description="module: the LightningModule's configure_optimizers; auto: sgd for built-in models, else module",
     )
-    lr: float = Field(0.01, gt=0, description="learning rate")
+    lr: float = Field(0.01, gt=0, description="learning rate of sgd, adam and adamw")
+    lr_scale: float = Field(
+        1.0,
+        gt=0,
+        description="factor of all learning rates of the LightningModule's own optimiser; its schedulers act on top",
+    )
     momentum: float = Field(0.5, ge=0, lt=1, description="heavy-ball momentum of sgd")
     weight_decay: float = Field(5e-4, ge=0, description="coupled weight decay")
     clip_norm: float | None = Field(

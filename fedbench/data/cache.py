@@ -1,7 +1,8 @@
 """The cache of decoded data sets: NumPy files, written once per machine and mapped by every process.
 
 A data set is stored in `$FEDBENCH_CACHE/decoded/NAME-KEY/` (default `~/.cache/fedbench`) as samples.npy, targets.npy,
-domains.npy if there are domains, and meta.json. It is written to a temporary folder, which is then renamed.
+domains.npy, groups.npy and order.npy if there are any, and meta.json. It is written to a temporary folder, which is
+then renamed.
 """
 
 import errno
@@ -29,10 +30,12 @@ from fedbench.tasks.targets import Targets
 OnProgress = Callable[[str, int, int], None]
 """Called with the current task, the amount done, and the total."""
 
-VERSION = 7
+VERSION = 8
 """Increased when the same source would be decoded differently."""
 IN_BOTH_PARTS = 5
 """Number of samples of a class from which one is expected in the training part and in the test part."""
+BESIDE = ("groups", "order")
+"""Arrays beside samples, targets and domains that a source may have."""
 FILES_NAMED = 20
 """Maximum number of a source's files named in meta.json, which is read at every start."""
 
@@ -82,6 +85,8 @@ class Content:
     remarks: Callable[[], Iterable[str]] = tuple
     fields: Fields | None = None
     one_part: bool = False
+    beside: Callable[[], dict[str, np.ndarray]] = dict
+    extent: int = 0
 
 
 @dataclass(frozen=True)
@@ -171,7 +176,7 @@ def build_folder(source: Source, folder: Path, progress: OnProgress | None) -> N
     if not content.train or not (content.test or content.one_part):
         raise ConfigError(
             f"data {source.name}: {content.train} training and {content.test} test samples; both are needed: bring a "
-            "test part, or more samples, of which every fifth is then for testing (in folders every fifth of a class)"
+            "test part, or data of one part, of which samples are then held out"
         )
     with refuse_disk_errors(folder.parent), replace_folder(folder) as part:
         write_decoded(source, content, part, progress)
@@ -235,6 +240,9 @@ def write_decoded(source: Source, content: Content, folder: Path, progress: OnPr
             domains, names = content.domains(domains)
         save_array(folder / "domains.npy", domains.astype(np.int64))
         tally.digest.update(domains.astype(np.int64).tobytes())
+    for name, values in sorted(content.beside().items()):
+        save_array(folder / f"{name}.npy", values)
+        tally.digest.update(values.tobytes())
     with (folder / "meta.json").open("w") as text:
         json.dump(describe_cache(source, tally, targets, names), text, indent=1)
         flush_to_disk(text)
@@ -321,6 +329,7 @@ def describe_cache(source: Source, tally: Tally, targets: Targets, domain_names:
         "domain_names": domain_names,
         "train_rows": content.train,
         "val_rows": content.val,
+        "extent": content.extent,
         "mean": content.mean or mean,
         "std": content.std or std,
         "warnings": [*content.warnings, *content.remarks(), *targets.remarks, *absent_classes(targets, content.train)],
@@ -352,21 +361,28 @@ def read_prepared(folder: Path) -> dict[str, Any]:
         meta = json.loads((folder / "meta.json").read_text())
         samples = np.load(folder / "samples.npy", mmap_mode=mmap_mode(folder / "samples.npy"))
         targets = np.load(folder / "targets.npy")
-        domains = np.load(folder / "domains.npy") if (folder / "domains.npy").exists() else None
+        domains, *beside = (load_if_there(folder / f"{name}.npy") for name in ("domains", *BESIDE))
         if list(samples.shape) != meta["shape"] or len(targets) != len(samples):
             raise ValueError(f"{len(samples)} samples, {len(targets)} targets")
         if bool(meta["domain_names"]) != (domains is not None) or (
             domains is not None and len(domains) != len(targets)
         ):
             raise ValueError("the domains do not fit")
+        if any(values is not None and len(values) != len(targets) for values in beside):
+            raise ValueError("the groups or the order do not fit")
         listed = ("class_names", "class_labels", "domain_names", "mean", "std", "warnings", "scaling")
         names = {key: tuple(meta[key]) for key in listed}
         fixed = {key: meta[key] for key in ("name", "kind", "task", "classes", "train_rows", "val_rows")}
         fixed["fields"] = Fields.from_json(meta.get("fields"))
-        fixed["scores"] = meta.get("scores", 0)  # older folders lack it
+        fixed |= {key: meta.get(key, 0) for key in ("scores", "extent")}  # older folders lack them
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ConfigError(f"{folder}: incomplete prepared data set ({error}); delete it and start again") from error
-    return {"samples": samples, "targets": targets, "domains": domains, **names, **fixed}
+    columns = dict(zip(BESIDE, beside, strict=True))
+    return {"samples": samples, "targets": targets, "domains": domains, **columns, **names, **fixed}
+
+
+def load_if_there(path: Path) -> np.ndarray | None:
+    return np.load(path) if path.exists() else None
 
 
 def mmap_mode(path: Path) -> Literal["c", "r"]:
@@ -385,6 +401,7 @@ def is_intact(folder: Path) -> bool:
     for start in range(0, len(fields["samples"]), 1000):
         digest.update(np.ascontiguousarray(fields["samples"][start : start + 1000]).data)
     digest.update(fields["targets"].tobytes())
-    if fields["domains"] is not None:
-        digest.update(fields["domains"].tobytes())
+    for name in ("domains", *BESIDE):
+        if fields[name] is not None:
+            digest.update(fields[name].tobytes())
     return digest.hexdigest() == digest_of(folder)

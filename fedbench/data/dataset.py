@@ -12,10 +12,11 @@ from fedbench import tasks
 from fedbench.data import cache, sources
 from fedbench.data.cache import OnProgress
 from fedbench.data.fields import Fields
+from fedbench.data.reading.beside import NOTHING, Beside
 from fedbench.errors import ConfigError
 
 if TYPE_CHECKING:
-    from fedbench.config import DataConfig
+    from fedbench.config import Config, DataConfig
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,13 +26,15 @@ class Dataset:
     samples: [rows, ...], memory-mapped. kind: image (uint8 or float32 [rows, channels, height, width]), feature
     (float32), token (int64) or fields (several arrays, packed into rows). fields: the structure of batches that are not
     (samples, targets). targets: [rows, ...], class numbers (int64) or numbers (float32), depending on the task.
-    domains: int64 [rows] or None. Rows 0 .. train_rows-1 are the source's train part, of which the last val_rows are
-    its own validation part. mean, std: per channel (the first dimension of a sample) of pixels in [0, 1] or of
-    features; empty if samples are not normalised. classes: their number, 0 if targets are not classes. class_names: of
-    the classes, or of the labels of a multilabel task. class_labels: the source's label of each class, if it is not the
-    class number. scores: a network's scores for each position, 0 if they are the classes or the numbers of a target.
-    warnings: remarks for readers of results; scaling: remarks on mean and std. folder: its place in the cache; a
-    Dataset pickles as this folder, so all processes of a machine map one copy.
+    domains: int64 [rows] or None. groups, order: int64 [rows] or None, what `partition.test_by` and
+    `partition.order_by` name: the group and the place in time of every row; extent: how far a sample reaches, in units
+    of the order. Rows 0 .. train_rows-1 are the source's train part, of which the last val_rows are its own validation
+    part; data of one part are in the order in which they lie. mean, std: per channel (the first dimension of a sample)
+    of pixels in [0, 1] or of features; empty if samples are not normalised. classes: their number, 0 if targets are not
+    classes. class_names: of the classes, or of the labels of a multilabel task. class_labels: the source's label of
+    each class, if it is not the class number. scores: a network's scores for each position, 0 if they are the classes
+    or the numbers of a target. warnings: remarks for readers of results; scaling: remarks on mean and std. folder: its
+    place in the cache; a Dataset pickles as this folder, so all processes of a machine map one copy.
     """
 
     name: str
@@ -53,11 +56,22 @@ class Dataset:
     scaling: tuple[str, ...] = ()
     fields: Fields | None = None
     scores: int = 0
+    groups: np.ndarray | None = None
+    order: np.ndarray | None = None
+    extent: int = 0
 
     @classmethod
-    def load(cls, config: "DataConfig", progress: OnProgress | None = None) -> "Dataset":
-        """Loads the configured data set; the first call on a machine decodes it. Raises ConfigError."""
-        dataset = cls.open(cache.prepare(sources.find_source(config, progress), progress))
+    def of_run(cls, config: "Config", progress: OnProgress | None = None) -> "Dataset":
+        """Loads the data set of a run, with the columns that its partition reads. Raises ConfigError."""
+        return cls.load(config.data, progress, Beside.of(config.partition))
+
+    @classmethod
+    def load(cls, config: "DataConfig", progress: OnProgress | None = None, beside: Beside = NOTHING) -> "Dataset":
+        """Loads the configured data set; the first call on a machine decodes it. Raises ConfigError.
+
+        beside: columns that are read as groups and order, and not as features.
+        """
+        dataset = cls.open(cache.prepare(sources.find_source(config, progress, beside), progress))
         if config.task not in ("auto", dataset.task):
             raise ConfigError(f"data.task = {config.task}: data {config.name} is for {dataset.task}; leave it out")
         if config.content and config.content != dataset.content:

@@ -27,7 +27,7 @@ def scale_and_shift(
 
 
 class Split:
-    """One client's part of a data set: a gatherer of normalised batches.
+    """One client's part of a data set: a gatherer of normalised batches. No public name leads to other rows.
 
     samples: [rows, ...], one tensor for all splits of a process. rows: int64 [n], where in it the part lies. targets:
     [n, ...], which need not be those of the data set (flipped, or hidden). factors: scale and shift, if samples are
@@ -46,14 +46,19 @@ class Split:
         dtype: torch.dtype = torch.float32,
         augmentation: Augmentation | None = None,
     ) -> None:
-        self.samples, self.rows, self.targets, self.key = samples, rows, targets, key
+        self._samples, self._rows, self.targets, self.key = samples, rows, targets, key
         self.augmentation = augmentation
         self.stream: torch.Generator | None = None
         self.factors = factors and (factors[0].to(dtype), factors[1].to(dtype))
         self.memory_format, self.dtype = memory_format, dtype
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return len(self._rows)
+
+    @property
+    def rows(self) -> Tensor:
+        """Where in the data set the part lies, int64 `[n]`."""
+        return self._rows
 
     @property
     def labels(self) -> Tensor:
@@ -63,7 +68,7 @@ class Split:
     def part(self, places: Tensor) -> "Split":
         """The samples at these places (int64 [n])."""
         twin = copy(self)
-        twin.rows, twin.targets = (of.index_select(0, places.to(of.device)) for of in (self.rows, self.targets))
+        twin._rows, twin.targets = (of.index_select(0, places.to(of.device)) for of in (self._rows, self.targets))
         return twin
 
     def with_augmentation(self, stream: torch.Generator) -> "Split":
@@ -81,8 +86,8 @@ class Split:
 
         draws: of `draw`; those of several batches, concatenated, gather them at once.
         """
-        rows = self.rows.index_select(0, index)
-        x = self.samples.index_select(0, rows.to(self.samples.device)).to(rows.device)
+        rows = self._rows.index_select(0, index)
+        x = self._samples.index_select(0, rows.to(self._samples.device)).to(rows.device)
         if self.augmentation and (draws := self.draw(len(index)) if draws is None else draws):
             x = self.augmentation(x, draws)
         if self.factors:
@@ -97,11 +102,11 @@ class Split:
 def join_splits(splits: Sequence[Any]) -> Split | None:
     """These parts one after another, as one; None if they are no parts of the same samples."""
     first = splits[0]
-    alike = lambda s: type(s) is Split and s.samples is first.samples and s.augmentation is first.augmentation  # noqa: E731
-    if not all(map(alike, splits)):
+    alike = lambda s: s._samples is first._samples and s.augmentation is first.augmentation  # noqa: E731
+    if not all(type(split) is Split and alike(split) for split in splits):
         return None
     if len(splits) == 1:
         return first
     whole = copy(first)
-    whole.rows, whole.targets = (torch.cat([getattr(s, name) for s in splits]) for name in ("rows", "targets"))
+    whole._rows, whole.targets = (torch.cat([getattr(s, name) for s in splits]) for name in ("_rows", "targets"))
     return whole

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from fedbench.engine.fisher import SquaredGradients
-from fedbench.engine.fit import Batches, LossFunction
+from fedbench.engine.fit import Batches, LossFunction, Unlabelled
 from fedbench.engine.losses import calls_of, outputs_of, prediction_loss
 from fedbench.errors import ConfigError
 from fedbench.models.compiled import without_compiler
@@ -72,7 +72,7 @@ class Evaluator:
         groups: Mapping[str, Tensor] = MappingProxyType({}),
         kept: list[tuple[Tensor, Tensor]] | None = None,
     ) -> Score:
-        """Score of a predictor: weights, or a function that gives outputs `[n, C]` for data.
+        """Score of a predictor: weights, or a function that gives outputs `[n, C]` for data without targets.
 
         groups: samples by name, bool `[n]`; the primary metric of a group is METRIC/NAME, always a mean over samples.
         kept: gets the outputs and targets of all batches.
@@ -82,7 +82,7 @@ class Evaluator:
         else:
             targets = data.batch(torch.arange(len(data), device=self.flat.device))[1]
             size = self.batch_size
-            predictions = list(zip(predictor(data).split(size), targets.split(size), strict=True))
+            predictions = list(zip(predictor(Unlabelled(data)).split(size), targets.split(size), strict=True))
         if kept is not None:
             kept += predictions
         score = self.task.score_all(predictions, self.flat.dtype, self.by_batches)

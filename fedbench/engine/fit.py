@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any, Literal, Protocol
 
 from lightning import LightningModule
-from torch import Tensor
+from torch import Tensor, zeros_like
 from torch.optim import Optimizer
 
 from fedbench.config import TrainConfig
@@ -45,6 +45,24 @@ class OneBatch:
 
     def batch(self, index: Tensor) -> tuple[Tensor, Tensor]:
         return self.x[index], self.y[index]
+
+
+class Unlabelled:
+    """Data whose targets are hidden: zeros of their shape."""
+
+    def __init__(self, data: Batches) -> None:
+        self._data = data
+
+    @property
+    def key(self) -> Key:
+        return self._data.key
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def batch(self, index: Tensor) -> tuple[Tensor, Tensor]:
+        x, y = self._data.batch(index)
+        return x, zeros_like(y)
 
 
 @dataclass

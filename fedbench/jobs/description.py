@@ -121,10 +121,11 @@ def time_now() -> str:
 
 
 def _counts(dataset: Dataset, drawn: Partition) -> dict[str, Any]:
-    """Images per class that the clients train on, and images in the public set."""
+    """Rows of the data's two parts; images per class that the clients train on, and images in the public set."""
+    parts = {"parts": [dataset.train_rows, dataset.test_rows]}
     if not dataset.classes:
-        return {}
-    counts = {"class_counts": drawn.class_counts(dataset.labels, dataset.classes).tolist()}
+        return parts
+    counts = {**parts, "class_counts": drawn.class_counts(dataset.labels, dataset.classes).tolist()}
     if drawn.public is not None:
         public = np.bincount(dataset.labels[drawn.public], minlength=dataset.classes)
         counts["public_class_counts"] = public.tolist()
@@ -135,7 +136,7 @@ def _arrays(dataset: Dataset, partitions: dict[int, Partition]) -> dict[str, np.
     """The partitions as arrays that `--partition file` reads."""
     found: dict[str, np.ndarray] = {}
     for seed, drawn in partitions.items():
-        own = drawn.arrays()
+        own = drawn.arrays() | {"parts": np.array([dataset.train_rows, dataset.test_rows])}
         if dataset.classes:
             own["class_counts"] = drawn.class_counts(dataset.labels, dataset.classes)
         found |= {f"{seed}/{name}": array for name, array in own.items()}

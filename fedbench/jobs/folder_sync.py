@@ -1,5 +1,6 @@
 """Supplies jobs on other machines of a cluster with data and environment, and copies their folders there and back."""
 
+import json
 import os
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,6 +12,7 @@ from typing import Any
 from fedbench.config import Config
 from fedbench.data.dataset import Dataset
 from fedbench.data.prepared import PreparedDataset
+from fedbench.data.reading.beside import Beside
 from fedbench.jobs.job import Job
 from fedbench.results.files import write_atomically
 from fedbench.results.loggers import account_variables
@@ -90,15 +92,15 @@ def supplies_for(ray: Any, jobs: Sequence[Job]) -> Iterator[Supplies | None]:
     if config.resources.address == "local":
         yield None
         return
-    sections = {_data_key(job.config): job.config.data for job in jobs}
-    data = {key: PreparedDataset.of(Dataset.load(section)) for key, section in sections.items()}
+    configs = {_data_key(job.config): job.config for job in jobs}
+    data = {key: PreparedDataset.of(Dataset.of_run(config)) for key, config in configs.items()}
     typed = {COMMAND: os.environ[COMMAND]} if COMMAND in os.environ else {}
     with file_server(ray, jobs[0].folder.parent) as (server, mark):
         yield Supplies(server, mark, data, {**typed, **account_variables(config.loggers)})
 
 
 def _data_key(config: Config) -> str:
-    return config.data.model_dump_json()
+    return json.dumps([config.data.model_dump_json(), *Beside.of(config.partition)])
 
 
 @contextmanager

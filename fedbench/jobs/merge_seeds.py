@@ -18,6 +18,7 @@ from fedbench.results.files import (
     write_json_atomically,
 )
 from fedbench.results.files import write_parquet_atomically as write_table
+from fedbench.results.outcomes import OUTCOMES_FOLDER
 from fedbench.results.predictions import PREDICTIONS_FOLDER
 from fedbench.results.reader import Records
 from fedbench.results.schema import CLIENTS_SCHEMA, NEWCOMERS_SCHEMA, TRACES_SCHEMA
@@ -67,7 +68,11 @@ def gather(folder: Path, config: Config, runs: Sequence[Path]) -> None:
         write_arrays_atomically(folder / "partition.npz", arrays)
     else:
         write_atomically(folder / "partition.json", json.dumps(Records(*runs).partition()))
-    for kept, name in ((config.save_models, MODELS_FOLDER), (config.save_predictions, PREDICTIONS_FOLDER)):
+    for kept, name in (
+        (config.save_models, MODELS_FOLDER),
+        (config.save_predictions, PREDICTIONS_FOLDER),
+        (True, OUTCOMES_FOLDER),
+    ):
         for run in runs if kept else ():
             link(run / name, folder / name)
     write_atomically(folder / "config.yaml", config.to_yaml())

@@ -43,7 +43,9 @@ class APFL(Method["APFL.Options", "APFL.State"]):
         alpha_update: Literal["round", "step", "off"] = Field(
             "round", description="when alpha is learned: in a round's first step, in every step, or never"
         )
-        alpha_lr: float | None = Field(None, ge=0, description="learning rate of alpha; none: the run's")
+        alpha_lr: float | None = Field(
+            None, ge=0, description="learning rate of alpha; none: the run's", json_schema_extra={"rate": "own"}
+        )
         alpha_decay: float = Field(0.0, ge=0, description="decay of alpha, added to its gradient; 0.02 in popular code")
         mixing: Literal["parameters", "logits"] = Field(
             "parameters", description="what is mixed: parameters (Algorithm 1), or class scores (the authors' code)"

@@ -197,8 +197,9 @@ class Method(Generic[OptionsT, StateT, ServerT]):
     def adapt_model(cls, module: nn.Module, layout: Layout, options: OptionsT, facts: ModelFacts) -> None:
         """Changes the model before its parameters are counted, e.g. adds some. layout: of the unchanged model.
 
-        What is added is moved to the model's device and type. A change of the forward pass is a hook that is a method
-        of an added module (`fedbench.module.additions`), so that copies of the model have copies of it.
+        What is added is drawn in the type of the model's parameters and moved to its device. A change of the forward
+        pass is a hook that is a method of an added module (`fedbench.module.additions`), so that copies of the model
+        have copies of it.
         """
 
     def common_shapes(self) -> list[tuple[int, ...]] | None:

@@ -4,13 +4,13 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import partial
-from typing import Any, Generic
+from typing import Any, Generic, NoReturn
 
 import torch
 from torch import Tensor
 from typing_extensions import TypeVar
 
-from fedbench.engine.fit import AMOUNT, Amount, Batches, Fit, Loss, Move, OneBatch, Step
+from fedbench.engine.fit import AMOUNT, Amount, Batches, Fit, Loss, Move, OneBatch, Step, Unlabelled
 from fedbench.engine.learner import Learner
 from fedbench.engine.loop import Training
 from fedbench.errors import RunError
@@ -57,7 +57,8 @@ def _is_default(value: Any, of: Any) -> bool:
 class Predictor:
     """A personal model that is not one vector.
 
-    scores: class scores `[n, C]` of data; loss_of: the model whose loss is reported, by default that of the scores.
+    scores: class scores `[n, C]` of data, whose targets it does not see and on which it cannot fit; loss_of: the model
+    whose loss is reported, by default that of the scores.
     """
 
     scores: Callable[[Batches], Tensor]
@@ -69,18 +70,16 @@ class Client(DeclaredFields, Generic[StateT_co]):
     """One client on its host.
 
     In an exchange a client first receives the message with a model of round `round` and is evaluated; then it trains
-    in the next round. samples: training images. public: the unlabelled public images, or None. initial: the start
-    model of the run. state: its private state. message: the received message. decay: current factor of every learning
-    rate. keeps_optimizers: whether optimiser states are kept between rounds. epochs: of a newcomer's local training, in
-    place of `train.epochs` and `train.steps`. work: the share of the steps of every fit that it takes, below 1 of a
-    straggler.
+    in the next round. samples: training images. train: they themselves; those for validation and tests stay with the
+    host, which evaluates. public: the unlabelled public images, or None. initial: the start model of the run. state:
+    its private state. message: the received message. decay: current factor of every learning rate. keeps_optimizers:
+    whether optimiser states are kept between rounds. epochs: of a newcomer's local training, in place of `train.epochs`
+    and `train.steps`. work: the share of the steps of every fit that it takes, below 1 of a straggler.
     """
 
     id: int
     samples: int
     train: Any
-    val: Any
-    test: Any
     public: Any
     learner: Learner
     initial: Weights
@@ -92,6 +91,16 @@ class Client(DeclaredFields, Generic[StateT_co]):
     keeps_optimizers: bool = False
     epochs: int | None = None
     work: float = 1.0
+
+    @property
+    def val(self) -> NoReturn:
+        """Raises RunError: a method does not see these samples."""
+        refuse_held_out("client.val")
+
+    @property
+    def test(self) -> NoReturn:
+        """Raises RunError: a method does not see these samples."""
+        refuse_held_out("client.test")
 
     @property
     def steps_made(self) -> int:
@@ -179,6 +188,8 @@ class Client(DeclaredFields, Generic[StateT_co]):
         loss: Loss | None,
         step: Step | None,
     ) -> Fit:
+        if isinstance(data, Unlabelled):
+            refuse_held_out("client.fit in the scores of a Predictor")
         given = {"start": start, "amount": amount, "move": move, "loss": loss, "step": step}
         for name, kind in KINDS.items():
             if given[name] is not None and not isinstance(given[name], kind):
@@ -190,6 +201,14 @@ class Client(DeclaredFields, Generic[StateT_co]):
         memory = step.memory if isinstance(step.memory, dict) else self.memory(step.memory or stream)
         amount = self.amount(amount).part(self.work, len(data), self.learner.train)
         return Fit(start, data, stream, amount, move, loss, step.of(self.decay, memory))
+
+
+def refuse_held_out(what: str) -> NoReturn:
+    """Raises RunError for a use of samples that models are scored on."""
+    raise RunError(
+        f"{what}: a method must not learn from the samples for validation and tests, on which fedbench scores its "
+        "models; for held-out samples of its own split the training part: `kept, held = client.split(0.2)`"
+    )
 
 
 def with_lesson(

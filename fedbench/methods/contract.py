@@ -20,11 +20,13 @@ from fedbench.methods.base import NEEDS, ExtraPass, Method
 from fedbench.methods.client import Client, Predictor, PrivateState
 from fedbench.methods.messages import Message, Upload
 from fedbench.methods.server import ServerState
+from fedbench.methods.stores import GENERATORS, Stores
 from fedbench.module.weights import Weights
 from fedbench.user_code.misspelt import misspelt_names
 
 NOTHING = type(None)
 RETURNS: dict[str, tuple[tuple[type, ...], str]] = {
+    "begin": ((NOTHING,), "nothing: set the fields of client.state"),
     "receive": ((Weights,), "the client's weights"),
     "train": ((Upload,), "an upload, `return self.upload(client, trained)`"),
     "outgoing": ((Upload,), "the upload"),
@@ -43,11 +45,11 @@ RETURNS: dict[str, tuple[tuple[type, ...], str]] = {
 }
 """The return types of each hook, and their words."""
 OTHER_HOOKS = {
-    *("private", "frozen", "begin", "check", "weights", "steps", "adapt_model", "common_shapes"),
+    *("private", "frozen", "check", "weights", "steps", "adapt_model", "common_shapes"),
     *("trainers", "makes_steps"),
 }
 TRAITS = {"after_fit": ("fit", "after_agg", "global"), "optimizer": ("run", "own", "plain")}
-SEARCHED = ("SPACE", "PAPER", "CONSTRAINT")
+SEARCHED = ("SPACE", "PAPER", "CONSTRAINT", "OPTIMIZER")
 """What a search reads of a class (`tune_space`)."""
 TRAINERS = ("drawn", "all", "pooled")
 FORMER = {
@@ -155,10 +157,11 @@ def _mistake(code: Any, text: str) -> ConfigError:
 def call_hook(method: Method, hook: str, *given: Any) -> Any:
     """Calls a hook of a method and returns its result.
 
-    Raises RunError if the result has the wrong type or if the hook stores something in the method.
+    Raises RunError if the result has the wrong type or if the hook stores something beside the declared fields.
     """
     before = _leaves(_attributes(method))
-    found, (kinds, words) = getattr(method, hook)(*given), RETURNS[hook]
+    with guard_stores(method, hook):
+        found, (kinds, words) = getattr(method, hook)(*given), RETURNS[hook]
     if not isinstance(found, kinds):
         raise hook_error(method, hook, f"must return {words}; it returned {type_in_words(found)}")
     if place := _first_change(before, _leaves(_attributes(method))):
@@ -169,6 +172,36 @@ def call_hook(method: Method, hook: str, *given: Any) -> Any:
             "client.state or at the server",
         )
     return found
+
+
+@contextmanager
+def guard_stores(method: Method, hook: str) -> Iterator[None]:
+    """Raises RunError if code of a method writes to a class variable, a global or a mutable default (see `stores`)."""
+    stores = Stores.of_call(method, hook)
+    yield
+    if stores is None or (change := stores.first_change()) is None:
+        return
+    place, now = change
+    if isinstance(now, GENERATORS):
+        raise hook_error(
+            method,
+            hook,
+            f"draws from {place}, whose numbers depend on who drew before: draw from client.generator(name), at the "
+            "server from self.context.generator(round, client, name)",
+        )
+    raise hook_error(
+        method,
+        hook,
+        f"writes to {place}, which is lost when a run is resumed and is missing on other hosts: declare a field in "
+        "State and keep it in client.state, or in Server (what is the same for all may come from a function with "
+        "@functools.cache)",
+    )
+
+
+def scores_of(method: Method, predictor: Predictor, data: Any) -> Tensor:
+    """The scores of a predictor. Raises RunError if it stores something."""
+    with guard_stores(method, "personal"):
+        return predictor.scores(data)
 
 
 def _attributes(method: Method) -> dict[str, Any]:

@@ -41,7 +41,10 @@ class Ditto(Method["Ditto.Options", "Ditto.State"]):
             None, ge=1, description="epochs of the personal model; none: as many as the global one gets, Algorithm 1"
         )
         personal_lr: float | None = Field(
-            None, gt=0, description="learning rate of the personal model; none: the run's"
+            None,
+            gt=0,
+            description="learning rate of the personal model; none: the run's",
+            json_schema_extra={"rate": "run"},
         )
         mode: Literal["joint", "finetune"] = Field(
             "joint", description="personal models every round, or once from the last global model"

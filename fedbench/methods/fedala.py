@@ -51,7 +51,12 @@ class FedALA(Method["FedALA.Options", "FedALA.State"]):
 
     class Options(Method.Options):
         num_layers: int = Field(1, ge=1, description="top layers whose parameters are weighted, p in sec. 4")
-        eta: float = Field(1.0, ge=0, description="learning rate of the weights; train.lr_decay leaves it alone")
+        eta: float = Field(
+            1.0,
+            ge=0,
+            description="learning rate of the weights; train.lr_decay leaves it alone",
+            json_schema_extra={"rate": "own"},
+        )
         sample_ratio: float = Field(0.8, gt=0, le=1, description="share of training samples to learn on, s")
         threshold: float = Field(0.1, gt=0, description="first learning ends when the loss varies less than this")
         num_pre_loss: int = Field(10, ge=2, description="losses whose standard deviation that is")

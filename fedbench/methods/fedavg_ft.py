@@ -23,7 +23,9 @@ class FedAvgFT(Method["FedAvgFT.Options"]):
 
     class Options(Method.Options):
         ft_epochs: int | None = Field(None, ge=0, description="epochs of fine-tuning; none: as many as a local fit")
-        ft_lr: float | None = Field(None, gt=0, description="learning rate of fine-tuning; none: the run's")
+        ft_lr: float | None = Field(
+            None, gt=0, description="learning rate of fine-tuning; none: the run's", json_schema_extra={"rate": "run"}
+        )
         ft_scope: Literal["all", "head"] = Field("all", description="what is fine-tuned")
         ft_when: Literal["every_eval", "final"] = Field(
             "every_eval", description="at every evaluation, or after the last round only"

@@ -6,7 +6,7 @@ received body, in distribution.
 
 Where we decide:
 - The policy is a softmax (paper). The authors' code draws a Gumbel softmax, in tests too; `policy_form=gumbel` draws in
-  training only, from the stream of the fit.
+  training only, for every step before the fit, from a stream of its own.
 - The policy's input is weighted by the row sum of the client's own head, as in the newest code; in round 1 too, where
   the code takes a random vector.
 - The frozen body runs in evaluation mode; where batches are augmented, on each as it is.
@@ -14,7 +14,8 @@ Where we decide:
 - Both heads' biases are added, as in the code. Incomplete batches are kept.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from copy import deepcopy
 from functools import cached_property, partial
 from typing import Any, Literal
@@ -25,8 +26,8 @@ from lightning import LightningModule
 from pydantic import Field
 from torch import Tensor, nn
 
-from fedbench.engine.fit import Batches, Move
-from fedbench.engine.losses import task_loss_through
+from fedbench.engine.fit import Batches, Loss, Move
+from fedbench.engine.losses import task_loss, task_loss_through
 from fedbench.methods.base import About, Method, ModelFacts
 from fedbench.methods.client import Client
 from fedbench.methods.messages import Upload
@@ -64,7 +65,7 @@ class FedCP(Method["FedCP.Options"]):
         features = layout.linear_head()[0].shape[1]
         if options.policy_form != "personal":
             head = deepcopy(module.get_submodule(layout.head_name or ""))
-            policy = Policy(features, head, options.tau, options.policy_form == "gumbel", facts.seed)
+            policy = Policy(features, head, options.tau, facts.seed)
             add_before_head(module, layout, POLICY, policy)
 
     def check(self) -> Iterable[str]:
@@ -107,7 +108,7 @@ class FedCP(Method["FedCP.Options"]):
         return model.replace(buffers=self.vector.put(model.buffers, F.normalize(rows.sum(0), dim=0)))
 
     def train(self, client: Client, received: Weights) -> Upload:
-        learner, loss = client.learner, None
+        learner, loss, noise = client.learner, None, self.noise(client)
         if self.options.lam:
 
             def teach(data: Batches) -> Tensor:
@@ -115,13 +116,26 @@ class FedCP(Method["FedCP.Options"]):
                 return learner.features(received, data).flatten(1).to(learner.dtype)
 
             function = partial(discrepant_loss, head=self.context.layout.head_name or "")
-            loss = client.taught(function, teach, client.train, lam=self.options.lam)
+            loss = client.taught(function, teach, client.train, lam=self.options.lam, **noise)
+        elif noise:
+            loss = Loss(noisy_loss, **noise)
         move = Move(~self.global_head) if self.has_policy else None
         trained = client.fit(received, client.train, move=move, loss=loss)
         upload = self.upload(client, trained)
         if self.has_policy:
             upload.add(params=self.shared_params.take(self.mix_heads(trained.params)))
         return upload
+
+    def noise(self, client: Client) -> dict[str, Tensor]:
+        """What losses need to add Gumbel noise: that of every step, `[steps, b, 2 d]`, and the number of the step."""
+        if self.options.policy_form != "gumbel":
+            return {}
+        train, like = self.context.train, client.initial.params
+        size = client.samples if train.batch_size == "full" else min(client.samples, int(train.batch_size))
+        shape = client.amount().steps_on(client.samples, train), size, 2 * self.vector.size
+        drawn = torch.rand(shape, generator=client.generator("policy"), dtype=like.dtype).clamp_(min=1e-30)
+        noise = drawn.log_().neg_().log_().neg_().to(like.device)
+        return {"noise": noise, "step": torch.zeros(1, dtype=torch.int64, device=like.device)}
 
     def mix_heads(self, params: Tensor) -> Tensor:
         """The parameters `[N]`, with a mixture of both heads as global one."""
@@ -134,19 +148,21 @@ class Policy(Addition):
     """The policy network and the global head. vector: weights of the policy's input `[d]`."""
 
     vector: Tensor
+    noise: Tensor | None = None
+    """What `with_noise` adds to the scores of a batch `[b, 2 d]`."""
 
-    def __init__(self, features: int, other: nn.Module, tau: float, noisy: bool, seed: int) -> None:
+    def __init__(self, features: int, other: nn.Module, tau: float, seed: int) -> None:
         super().__init__()
         self.linear, self.norm, self.other = nn.Linear(features, 2 * features), nn.LayerNorm(2 * features), other
         self.register_buffer("vector", torch.zeros(features))
-        self.tau, self.noisy = tau, noisy
+        self.tau = tau
         draw_linear(self.linear, torch.Generator().manual_seed(seed))
 
     def shares(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """Shares `[b, d]` of features for the personal and for the global head; both sum to 1."""
         scores = self.norm(self.linear(features * self.vector)).relu()
-        if self.noisy and self.training:
-            scores = scores - torch.rand_like(scores).clamp_(min=1e-30).log().neg().log()
+        if self.noise is not None:
+            scores = scores + self.noise
         personal, common = (scores.unflatten(1, (2, -1)) / self.tau).softmax(1).unbind(1)
         return personal, common
 
@@ -159,9 +175,31 @@ class Policy(Addition):
 
 def discrepant_loss(net: LightningModule, batch: Any, s: Any, taught: Tensor, head: str) -> Tensor:
     """The client's own loss plus lam times the discrepancy of its features to the received body's."""
-    loss, features, _ = task_loss_through(net, batch, head)
+    with with_noise(net, batch, s):
+        loss, features, _ = task_loss_through(net, batch, head)
     with torch.autocast(taught.device.type, enabled=False):
         return loss.to(taught) + s.lam * discrepancy(features.flatten(1).to(taught), taught)
+
+
+def noisy_loss(net: LightningModule, batch: Any, s: Any) -> Tensor:
+    """The client's own loss with noise in the policy."""
+    with with_noise(net, batch, s):
+        return task_loss(net, batch)
+
+
+@contextmanager
+def with_noise(net: LightningModule, batch: Any, s: Any) -> Iterator[None]:
+    """A block in which the policy has the noise of the next step, if the loss was given any; s.step `[1]` counts."""
+    if not hasattr(s, "noise"):
+        yield
+        return
+    policy: Any = net.get_submodule(POLICY)
+    policy.noise = s.noise.index_select(0, s.step)[0, : len(batch[1])]
+    s.step.copy_((s.step + 1) % len(s.noise))  # an optimiser may try several times in a step
+    try:
+        yield
+    finally:
+        del policy.noise
 
 
 def discrepancy(one: Tensor, other: Tensor) -> Tensor:

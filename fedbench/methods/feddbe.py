@@ -52,7 +52,12 @@ class FedDBE(ExtraPass["FedDBE.Options", PrivateState, "FedDBE.Server"]):
         init_mean: Literal["running", "full"] = Field(
             "running", description="what it reports: the moving mean, or that of all samples by the trained model"
         )
-        bias_lr: float | None = Field(None, ge=0, description="learning rate of the vector; none: the run's; 0: fixed")
+        bias_lr: float | None = Field(
+            None,
+            ge=0,
+            description="learning rate of the vector; none: the run's; 0: fixed",
+            json_schema_extra={"rate": "own"},
+        )
 
     @dataclass
     class Server(ServerState):

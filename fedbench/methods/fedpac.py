@@ -59,7 +59,12 @@ class FedPAC(Method["FedPAC.Options", PrivateState, "FedPAC.Server"]):
         lam: float = Field(1.0, ge=0, description="weight of the alignment of features, lambda; 0: none")
         head_epochs: int = Field(1, ge=0, description="epochs of the head, before those of the body")
         body_epochs: int = Field(5, ge=0, description="epochs of the body")
-        head_lr: float = Field(0.1, gt=0, description="learning rate of the head; train.lr is the body's")
+        head_lr: float = Field(
+            0.1,
+            gt=0,
+            description="learning rate of the head; train.lr is the body's",
+            json_schema_extra={"rate": "run"},
+        )
         align_reduction: Literal["mean", "sum"] = Field(
             "mean", description="alignment: mean over the features (authors' code), or the squared norm (paper)"
         )

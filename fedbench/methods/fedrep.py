@@ -39,7 +39,12 @@ class FedRep(Method["FedRep.Options"]):
     class Options(Method.UniformOptions):
         head_epochs: int = Field(10, ge=0, description="epochs of the head phase, Algorithm 1")
         body_epochs: int = Field(1, ge=0, description="epochs of the body phase, Algorithm 1")
-        head_lr: float | None = Field(None, gt=0, description="learning rate of the head phase; none: the run's")
+        head_lr: float | None = Field(
+            None,
+            gt=0,
+            description="learning rate of the head phase; none: the run's",
+            json_schema_extra={"rate": "run"},
+        )
         order: Literal["head_first", "body_first"] = Field("head_first", description="which phase comes first")
 
     train_defaults: ClassVar[dict[str, Any]] = {"weight_decay": 0.0}

@@ -53,7 +53,12 @@ class FedRoD(Method["FedRoD.Options"]):
         personal_training: Literal["joint", "after"] = Field(
             "joint", description="the personal head in every step, or by itself after the others"
         )
-        personal_lr: float | None = Field(None, gt=0, description="learning rate of the personal head; none: the run's")
+        personal_lr: float | None = Field(
+            None,
+            gt=0,
+            description="learning rate of the personal head; none: the run's",
+            json_schema_extra={"rate": "run"},
+        )
 
     needs = frozenset({"head", "classes"})
 

@@ -53,7 +53,9 @@ class FLUTE(Method["FLUTE.Options", PrivateState, "FLUTE.Server"]):
         lambda_3: float = Field(0.0005, ge=0, description="weight of the squared norm of the features")
         feature_norm: Literal["sum", "mean"] = Field("sum", description="squared norms summed or averaged over a batch")
         rep_epochs: int = Field(1, ge=0, description="last epochs (or steps) in which the body moves too")
-        server_lr: float = Field(0.5, ge=0, description="rate of the server's step on the heads; 0: none")
+        server_lr: float = Field(
+            0.5, ge=0, description="rate of the server's step on the heads; 0: none", json_schema_extra={"rate": "own"}
+        )
         server_scale: Literal["mean", "sum"] = Field(
             "mean", description="the server descends the mean of the participants' distances, or their sum"
         )

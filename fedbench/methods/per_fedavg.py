@@ -46,8 +46,15 @@ class PerFedAvg(Method["PerFedAvg.Options"]):
         variant: Literal["fo", "hf", "exact"] = Field(
             "fo", description="Hessian term: none, by a difference of gradients, or exact, sec. 5"
         )
-        alpha: float = Field(0.01, ge=0, description="rate of the inner step and of the adaptation, eq. 4")
-        beta: float | None = Field(None, gt=0, description="rate of the meta-step; none: train.lr")
+        alpha: float = Field(
+            0.01,
+            ge=0,
+            description="rate of the inner step and of the adaptation, eq. 4",
+            json_schema_extra={"rate": "own"},
+        )
+        beta: float | None = Field(
+            None, gt=0, description="rate of the meta-step; none: train.lr", json_schema_extra={"rate": "own"}
+        )
         delta: float = Field(1e-3, gt=0, description="reach of the difference of variant=hf")
         adapt_steps: int = Field(1, ge=0, description="steps of adaptation before a model is evaluated")
 

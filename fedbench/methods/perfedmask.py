@@ -66,7 +66,9 @@ class PerFedMask(Method["PerFedMask.Options", PrivateState, "PerFedMask.Server"]
             "optimised", description="layers by search for the least biased mean, or the first ones that fit"
         )
         ft_epochs: int = Field(5, ge=0, description="epochs of fine-tuning the whole model for evaluation")
-        ft_lr: float | None = Field(None, gt=0, description="learning rate of fine-tuning; none: the round's")
+        ft_lr: float | None = Field(
+            None, gt=0, description="learning rate of fine-tuning; none: the round's", json_schema_extra={"rate": "run"}
+        )
         buffers: ClassVar[Any] = "average"  # type: ignore[misc] # no option: they go with their layers
 
     @dataclass

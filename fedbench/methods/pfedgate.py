@@ -60,7 +60,12 @@ class PFedGate(Method["PFedGate.Options", "PFedGate.State"]):
             1.0, description="share of the elements that are kept in a step, s; a list has one for each client"
         )
         blocks_per_tensor: int = Field(1, ge=1, description="pieces that a parameter tensor is cut into")
-        lr_gate: float | None = Field(None, ge=0, description="learning rate of the gate; none: that of the model")
+        lr_gate: float | None = Field(
+            None,
+            ge=0,
+            description="learning rate of the gate; none: that of the model",
+            json_schema_extra={"rate": "own"},
+        )
         clip: float | None = Field(10.0, gt=0, description="largest norm of a gradient, of gate and model each; none")
         gate_norm: Literal["switch", "none"] = Field(
             "switch", description="normalisation of images before the gate: switchable, or none"

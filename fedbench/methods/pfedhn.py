@@ -58,8 +58,18 @@ class PFedHN(Method["PFedHN.Options", PrivateState, "PFedHN.Server"]):
         )
         hidden_dim: int = Field(100, ge=1, description="width of the network")
         n_hidden: int = Field(3, ge=0, description="hidden layers")
-        server_lr: float | None = Field(None, ge=0, description="rate of the network; none: 0.01, with variant=pc 0.05")
-        embed_lr: float | None = Field(None, ge=0, description="rate of the embeddings; none: that of the network")
+        server_lr: float | None = Field(
+            None,
+            ge=0,
+            description="rate of the network; none: 0.01, with variant=pc 0.05",
+            json_schema_extra={"rate": "own"},
+        )
+        embed_lr: float | None = Field(
+            None,
+            ge=0,
+            description="rate of the embeddings; none: that of the network",
+            json_schema_extra={"rate": "own"},
+        )
         server_momentum: float = Field(0.9, ge=0, lt=1, description="momentum of both")
         server_weight_decay: float = Field(1e-3, ge=0, description="weight decay of both")
         clip: float | None = Field(50.0, gt=0, description="largest norm of a gradient, at client and server; none")

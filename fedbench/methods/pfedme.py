@@ -46,7 +46,7 @@ class PFedMe(Method["PFedMe.Options", "PFedMe.State"]):
     class Options(Method.UniformOptions):
         lam: float = Field(15.0, ge=0, description="weight of the distance between theta and w, eq. 2")
         inner_steps: int = Field(5, ge=1, description="steps K of theta on each batch")
-        personal_lr: float = Field(0.01, gt=0, description="learning rate of theta")
+        personal_lr: float = Field(0.01, gt=0, description="learning rate of theta", json_schema_extra={"rate": "own"})
         beta: float = Field(1.0, gt=0, description="how far the server goes towards the mean, Algorithm 1")
         inner_start: Literal["warm", "centre"] = Field(
             "warm", description="where theta starts in a local round: where it was, or at w_i"

@@ -43,7 +43,9 @@ class SCAFFOLD(Method["SCAFFOLD.Options", "SCAFFOLD.State", "SCAFFOLD.Server"]):
         control: Literal["II", "I"] = Field(
             "II", description="new control, eq. 4: mean gradient of the steps (II), or that at the received model (I)"
         )
-        global_lr: float = Field(1.0, gt=0, description="step from the old model towards the mean, eq. 5")
+        global_lr: float = Field(
+            1.0, gt=0, description="step from the old model towards the mean, eq. 5", json_schema_extra={"rate": "own"}
+        )
 
     @dataclass
     class State(PrivateState):

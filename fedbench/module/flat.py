@@ -50,8 +50,9 @@ class FlatModule:
         self.device, self.precision, self.dtype = device, precision, double or torch.float32
         own = {name for name, _ in module.named_modules()}
         if adapt is not None:
-            adapt(module, Layout.of(module, head, self.copies))
-            module.to(device=device, dtype=double)  # what it adds
+            with default_type(self.dtype):  # what it adds is drawn in the type of the parameters
+                adapt(module, Layout.of(module, head, self.copies))
+            module.to(device=device, dtype=double)
         self.added = frozenset(name for name, _ in module.named_modules()) - own
         """The dotted names of submodules that `adapt` has added."""
         self.layout = Layout.of(module, head, self.copies)
@@ -243,6 +244,17 @@ class FlatModule:
                     f"the model changed its frozen parameter '{name}' while training: what changes must be a trainable "
                     "parameter or a buffer (register_buffer), so that it stays with its client"
                 )
+
+
+@contextmanager
+def default_type(dtype: torch.dtype) -> Iterator[None]:
+    """A block in which new layers and random numbers have this floating-point type, where they are given none."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
 
 
 def concatenate(tensors: list[Tensor], dtype: torch.dtype, device: torch.device) -> Tensor:

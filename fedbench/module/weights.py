@@ -1,6 +1,6 @@
 """The numbers of a module, which are sent and averaged."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import torch
 from torch import Tensor
@@ -26,8 +26,8 @@ class Weights:
         return replace(self, **parts)
 
     def is_same(self, other: "Weights") -> bool:
-        """Whether both share the same memory."""
-        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
+        """Whether both share the same memory; further fields of a subclass do not count."""
+        pairs = ((getattr(self, f.name), getattr(other, f.name)) for f in fields(Weights))
         return all(a.shape == b.shape and (not a.numel() or a.data_ptr() == b.data_ptr()) for a, b in pairs)
 
     def is_finite(self) -> bool:

@@ -10,9 +10,9 @@ import pandas as pd
 from fedbench.config.counts import newcomer_count
 from fedbench.config.words import plural
 from fedbench.report.study import POINT_NAMES, Study
-from fedbench.report.typeset import join_words
+from fedbench.report.typeset import join_words, sentence
 from fedbench.results.estimators import SAMPLES
-from fedbench.results.plan import point_name
+from fedbench.results.plan import Plan, point_name
 from fedbench.results.quantities import seed_range, size
 from fedbench.results.statistics import LEAST_SEEDS, Interval
 from fedbench.results.tables import BASELINE, LAST
@@ -170,10 +170,18 @@ def doubts(study: Study, method: str, other: str, gain: float) -> str:
     if not plan.even(method, other):
         return f"{method} was tuned over {plural(plan.budget(method), 'point')} and {other} over {plan.budget(other)}"
     loser = other if gain >= 0 else method
-    if ends := plan.ends.get(loser):
-        chosen = settings({key: plan.choices[loser][key] for key in ends})
-        return f"the best point of {loser} is at the edge of its search range ({chosen})"
-    return ""
+    return not_bracketed(plan, loser)
+
+
+def not_bracketed(plan: Plan, label: str) -> str:
+    """Why a method may have a better point than its best one; empty if its neighbours on both sides were tried."""
+    keys = plan.open_keys(label)
+    if not keys or label not in plan.choices:
+        return ""
+    chosen = settings({key: plan.choices[label][key] for key in keys})
+    if plan.ends.get(label):
+        return f"the best point of {label} is at the edge of its search range ({chosen})"
+    return f"not all neighbours of the best point of {label} were tried ({chosen})"
 
 
 def doubts_of_lead(study: Study, first: str, rivals: Sequence[str]) -> str:
@@ -229,6 +237,7 @@ def reference_lines(study: Study) -> list[str]:
             lines.append(f"Against {other}: {said} ({span(gap, study.metric.difference)}{undecided}).")
     return [
         *lines,
+        *tuning_doubts(study),
         *equal_points(study),
         *few_seeds(len(study.last_rows(study.method)) if study.method in study.metrics else 0),
     ]
@@ -237,6 +246,11 @@ def reference_lines(study: Study) -> list[str]:
 def seeds_remark(study: Study) -> str:
     """How many tuning seeds points were tried on, if not all on all."""
     return ", the better half on each further tuning seed" if study.plan.drops_points_early else ""
+
+
+def tuning_doubts(study: Study) -> list[str]:
+    """Why the chosen points may not be the best ones, for all methods."""
+    return [f"{sentence(line)}." for line in study.plan.tuning_doubts]
 
 
 def equal_points(study: Study) -> list[str]:

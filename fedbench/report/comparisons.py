@@ -27,7 +27,7 @@ def height_of(rows: int) -> int:
 
 
 OVER_LOCAL = "better than local"
-VALUES = ("95 % interval over seeds", "over seeds and clients", "p (adjusted)", "these seeds resolve", "seeds needed")
+VALUES = ("95 % interval", "over resampled seeds and clients", "p (adjusted)", "resolves", "seeds needed")
 """What is beside a difference in the table of a chart's values."""
 
 
@@ -53,7 +53,7 @@ def behind_best(study: Study, rows: Sequence[LeaderboardRow]) -> go.Figure | Non
 
 
 def _forest(study: Study, contrasts: Mapping[str, Contrast], what: str) -> go.Figure | None:
-    """Differences by label: intervals over seeds (thick), over seeds and clients (thin); the value table has both."""
+    """Differences by label: intervals (thick), and over resampled seeds and clients (thin), both in the value table."""
     if not contrasts:
         return None
     metric, found, title = study.metric, [*contrasts.values()], difference_title(study.metric, what)
@@ -170,7 +170,7 @@ def client_gains(study: Study, rows: Sequence[LeaderboardRow]) -> go.Figure | No
 
 
 def _intervals(found: Contrast) -> list[tuple[float, float] | None]:
-    """The intervals over seeds, and over resampled seeds and clients."""
+    """The interval of a difference, and the one over resampled seeds and clients."""
     low, high = found.gain.low, found.gain.high
     return [None if low is None or high is None else (low, high), found.resampled]
 

@@ -11,6 +11,7 @@ import pandas as pd
 
 from fedbench.report import typeset
 from fedbench.report.answer import doubts
+from fedbench.report.evidence import SEEDS, kind_of
 from fedbench.report.race import RACE_HEADS, RaceVerdicts, race_order, race_verdicts
 from fedbench.report.scores import CLIENTS_NOTE, COMMON_NOTE
 from fedbench.report.study import POINT_NAMES, Study
@@ -148,10 +149,10 @@ def _row(
         len(failed := study.failed_seeds(label)),
         study.reason(label) if failed else "",
         study.estimators[label],
-        interval(last[study.test].tolist()),
+        study.scores.score(label, study.point),
         interval(over_all).mean if over_all else None,
-        interval(other[study.test].tolist()) if len(other) else None,
-        known_interval(last, "test_worst_tenth"),
+        study.scores.score(label, OTHER_POINT[study.point]) if len(other) else None,
+        known_interval(last, "test_worst_tenth", study.metric),
         None if last["test_spread"].isna().all() else float(last["test_spread"].mean()),
         rank,
         over_local,
@@ -168,7 +169,7 @@ def _row(
         _tone(study, label, over_local),
         verdicts=None if study.race is None else race_verdicts(study, study.race, label),
         newcomers=after_most_epochs(study.metric, study.runs[label].newcomers()),
-        common=known_interval(last, f"{COMMON}_{study.metric.name}"),
+        common=known_interval(last, f"{COMMON}_{study.metric.name}", study.metric),
     )
 
 
@@ -233,7 +234,7 @@ def leaderboard_frame(
                 **ends_of("better_off", row.over_local.better_off if row.over_local else None),
                 **_numbers("best_ahead", row.behind),
                 "tied_with_best": row.tied,
-                **({} if row.verdicts is None else row.verdicts.as_columns()),
+                **({} if row.verdicts is None else row.verdicts.as_columns() | row.verdicts.differences()),
                 "tuned_points": row.points,
                 "chosen": row.chosen,
                 "parameters": row.parameters,
@@ -339,7 +340,8 @@ def reasons(failures: Mapping[str, str]) -> list[str]:
 def leaderboard_legend(rows: Sequence[LeaderboardRow], metric: Metric) -> str:
     """The legend of the table."""
     said = estimator_remark(metric, [row.estimator for row in rows])
-    note = RACE_NOTE if any(row.verdicts is not None for row in rows) else LEADERBOARD_NOTE
+    over = kind_of([row.score for row in rows])
+    note = RACE_NOTE if any(row.verdicts is not None for row in rows) else leaderboard_note(over)
     later = NEWCOMERS_NOTE if any(row.newcomers is not None for row in rows) else ""
     common = COMMON_NOTE if any(row.common is not None for row in rows) else ""
     return "; ".join(filter(None, [note, later, common, said]))
@@ -359,11 +361,15 @@ def leaderboard_text(
     return f"{scores}\ntest {what}{point_suffix(rows)}; {leaderboard_legend(rows, metric)}\n\n{costs}\n{SPENT}"
 
 
-LEADERBOARD_NOTE = (
-    f"± half of the 95 % interval over seeds, sd over seeds; pooled over all test samples; {CLIENTS_NOTE}; better off "
-    "with its 95 % interval, if seeds differ; p adjusted for the number of comparisons, = cannot be told from the best "
-    "by it"
-)
+def leaderboard_note(over: str) -> str:
+    """What the numbers of a table mean. over: what the intervals of scores and differences cover."""
+    return (
+        f"± half of the 95 % interval {over}{'' if over == SEEDS else ' (worst tenth: over seeds)'}, sd over seeds; "
+        f"pooled over all test samples; {CLIENTS_NOTE}; better off with its 95 % interval, if seeds differ; p adjusted "
+        "for the number of comparisons, = cannot be told from the best by it"
+    )
+
+
 NEWCOMERS_NOTE = "newcomers: clients that joined after the last round, after their most local epochs"
 RACE_NOTE = (
     f"sd over seeds; {CLIENTS_NOTE}; "

@@ -35,7 +35,8 @@ from fedbench.results.statistics import ends_of
 from fedbench.results.tables import BASELINE, REFERENCES
 
 MATRIX_NOTE = (
-    "± half of the 95 % interval over seeds; = cannot be told from the best of its column, after the correction for "
+    "± half of the 95 % interval over seeds, and over test samples where their outcomes were kept; = cannot be told "
+    "from the best of its column, after the correction for "
     "the number of comparisons; rank: mean over settings and seeds, 1 the best"
 )
 

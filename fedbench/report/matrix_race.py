@@ -17,7 +17,7 @@ SCORES, AGAINST_LOCAL, WHO_IS_BEST = "Scores", "Against local training", "Who is
 MATRIX_RACE_NOTE = (
     "scores with their number of seeds, which differ; bold: the best of its column, = may be the best, each by the "
     "verdict; differences with their simultaneous intervals; given up: the maximum of seeds would hardly decide it; "
-    "withheld: it does not hold without an outlying seed"
+    "withheld: it does not hold without an outlying seed, or there is a doubt, which the notes name"
 )
 
 

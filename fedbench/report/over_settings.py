@@ -35,7 +35,11 @@ def keys_part(survey: Survey) -> ChartSection:
     """One chart for every key and every combination of the other keys."""
     if not survey.settings:
         return ChartSection("over", "Scores over settings")
-    bands = "" if survey.is_race else "; bands: 95\u00a0% interval over seeds"
+    bands = (
+        ""
+        if survey.is_race
+        else "; bands: 95\u00a0% interval over seeds, and test samples where their outcomes were kept"
+    )
     metric, point = survey.first_study.metric, POINT_NAMES[survey.first_study.point]
     intro = f"Test {metric.label} {point}, mean over clients and seeds{bands}."
     made = charts(*key_charts(survey))

@@ -132,8 +132,8 @@ def chart_sections(study: Study, rows: Sequence[LeaderboardRow]) -> Iterator[Cha
 
 
 CONTRASTS_INTRO = (
-    "Paired by seed and client. Thick: 95 % interval over seeds (Student t); thin: over resampled seeds and "
-    "clients. Filled dot: clear after the correction for the number of comparisons (blue: better, red: worse); "
+    "Paired by seed and client. Thick: 95 % interval (Student t); thin: over resampled seeds and clients. Filled "
+    "dot: clear after the correction for the number of comparisons (blue: better, red: worse); "
     "hollow: clear by itself only; grey: open or in doubt."
 )
 CONTRASTS_ASIDE = (

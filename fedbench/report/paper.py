@@ -16,13 +16,14 @@ from fedbench.config.words import plural
 from fedbench.errors import ConfigError
 from fedbench.report import typeset
 from fedbench.report.answer import doubts, reached_round
+from fedbench.report.evidence import evidence_lines, kind_of
 from fedbench.report.in_python import require_known
 from fedbench.report.leaderboard import OTHER_POINT, LeaderboardRow, leaderboard, leaderboard_frame
 from fedbench.report.matrix import matrix_frame
 from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.survey import Survey
-from fedbench.report.typeset import Cell, ShownMethods, join_words, sentence
-from fedbench.report.verdicts import best_for_sure, comparison_answer
+from fedbench.report.typeset import Cell, ShownMethods, join_words, sentence, with_half
+from fedbench.report.verdicts import ahead_of_all, best_for_sure, comparison_answer
 from fedbench.results.contrasts import ALPHA, Contrast, family
 from fedbench.results.estimators import estimator_remark
 from fedbench.results.matrix import Setting, is_matrix
@@ -31,7 +32,9 @@ from fedbench.results.quantities import seed_range
 from fedbench.results.statistics import LEAST_SEEDS
 from fedbench.results.tables import BASELINE, LAST, REFERENCES, FinalScores
 
-BETTER, WORSE = "*", "†"
+BETTER, WORSE, BEST = "*", "†", "‡"
+DOUBTFUL = "({})"
+"""The form of a mark whose verdict has a doubt."""
 MOST_VALUES = 6
 """Maximum number of tried values of a key that a table lists."""
 SHARED = ("partition", "data", "public", "participation")
@@ -126,30 +129,41 @@ class Marks:
 
     @cached_property
     def doubts(self) -> dict[str, str]:
-        """Why methods that are significantly better or worse than the reference have no mark."""
-        signs = {label: found.gain.mean for label, found in self.contrasts.items() if found.sign}
-        known = {label: doubts(self.study, label, self.reference, gain) for label, gain in signs.items()}
-        return {label: doubt for label, doubt in known.items() if doubt and label not in REFERENCES}
+        """Why it is not certain that methods are better or worse than the reference, although tests say so."""
+        known = {label: doubts(self.study, label, self.reference, float(sign)) for label, sign in self.signs.items()}
+        return {label: doubt for label, doubt in known.items() if doubt}
+
+    @cached_property
+    def signs(self) -> dict[str, int]:
+        """1 for every method that is significantly better than the reference, -1 if it is worse."""
+        if self.study.race is not None:
+            words = {"better": 1, "worse": -1}
+            told = {label: words.get(found.verdict, 0) for label, found in self.study.race.over_local.items()}
+        else:
+            told = {label: found.sign for label, found in self.contrasts.items()}
+        return {label: sign for label, sign in told.items() if sign and label in self.rows and label not in REFERENCES}
 
     @cached_property
     def marks(self) -> dict[str, str]:
-        """The marks of the methods that are better or worse than the reference, without a doubt."""
-        if self.study.race is not None:
-            tones = {"above": BETTER, "below": WORSE}
-            return {label: tones[row.tone] for label, row in self.rows.items() if row.tone in tones}
-        signs = {label: found.sign for label, found in self.contrasts.items() if found.sign}
-        without = {*REFERENCES, *self.doubts}
-        return {label: BETTER if sign > 0 else WORSE for label, sign in signs.items() if label not in without}
+        """The marks of the methods that are better or worse than the reference, in brackets where there is a doubt."""
+        plain = {label: BETTER if sign > 0 else WORSE for label, sign in self.signs.items()}
+        found = {label: DOUBTFUL.format(mark) if label in self.doubts else mark for label, mark in plain.items()}
+        return found | ({self.ahead: found.get(self.ahead, "") + BEST} if self.ahead else {})
 
     @cached_property
     def best(self) -> str | None:
         """The method that the study names as the best of several."""
         return best_for_sure(self.study, [*self.rows.values()])
 
+    @cached_property
+    def ahead(self) -> str | None:
+        """The method that is better than every other, if there is a doubt about it."""
+        return None if self.best else ahead_of_all(self.study, [*self.rows.values()])
+
     def cell(self, label: str, seeds: str = "") -> Cell:
         """The score of a method. seeds: a remark that it lacks some."""
         row, metric = self.rows[label], self.study.metric
-        text = row.shown(row.score, metric.number) + seeds
+        text = with_half(row.score, metric.number) + seeds
         return Cell(text, place=int(label == self.best), mark=self.marks.get(label, ""))
 
     def how(self) -> str:
@@ -160,7 +174,8 @@ class Marks:
         if not tested:
             return ""
         count = plural(max(found.comparisons for found in tested), "comparison")
-        return f"paired t test over seeds, p < {ALPHA:.2g} after correction for {count}"
+        over = kind_of([found.gain for found in tested])
+        return f"paired t test {over}, p < {ALPHA:.2g} after correction for {count}"
 
 
 def study_scores(study: Study, choice: Choice) -> PaperTable:
@@ -168,22 +183,30 @@ def study_scores(study: Study, choice: Choice) -> PaperTable:
     rows, metric = {row.label: row for row in leaderboard(study)}, study.metric
     shown, marked = choice.of([*rows]), Marks(study, rows, choice.reference or BASELINE)
     over = f"over {choice.name(choice.reference or BASELINE)}{', points' if metric.share else ''}"
-    heads = ["method", metric.title, POINT_NAMES[OTHER_POINT[study.point]], "worst tenth", "client sd", over]
+    is_race = study.race is not None
+    heads = ["method", metric.title, "sd", POINT_NAMES[OTHER_POINT[study.point]], "worst tenth", "client sd", over]
     lines = []
     for label in shown:
         row, number, gain = rows[label], metric.number, marked.contrasts.get(label)
         spread = "" if row.spread is None else number(row.spread)
-        difference = row.shown(None if gain is None else gain.gain, metric.difference, number)
-        rest = [row.shown(row.other, number), row.shown(row.worst, number), spread, difference]
+        difference = "" if gain is None else with_half(gain.gain, metric.difference, number)
+        if row.verdicts is not None and row.verdicts.over_local is not None:
+            difference = row.verdicts.over_local_text()
+        sd = number(row.score.sd) if is_race and row.score.sd is not None else ""
+        beside = ["" if found is None else with_half(found, number) for found in (row.other, row.worst)]
+        rest = [sd, *beside, spread, difference]
         lines.append([Cell(choice.name(label) + row.mark), marked.cell(label), *map(Cell, rest)])
     doubted = [label for label in shown if label in marked.doubts]
     notes = [
         mean_note([*rows.values()]),
         marks_note(choice, marked.how(), [marked.marks.get(label, "") for label in shown]),
-        *(f"{choice.name(label)} has no mark, because {marked.doubts[label]}" for label in doubted),
+        *(f"In brackets, because there is a doubt: {choice.name(m)} ({marked.doubts[m]})" for m in doubted),
         bold_note(marked, choice),
-        "Worst tenth: mean of the worst tenth of a seed's clients; client sd: standard deviation over a seed's clients",
+        "sd: over seeds; differences: simultaneous intervals at the seeds that decided them" if is_race else "",
+        "Worst tenth: mean of the worst tenth of a seed's clients, its interval over seeds alone; client sd: standard "
+        "deviation over a seed's clients",
         pooled_note(choice, shown),
+        *evidence_lines(study),
         sentence(estimator_remark(metric, [rows[label].estimator for label in shown])),
         *(f"{choice.name(label)} failed: {why}" for label, why in study.failures.items()),
     ]
@@ -200,13 +223,16 @@ def caption_of(study: Study) -> str:
 def mean_note(rows: Sequence[LeaderboardRow]) -> str:
     counts = sorted({len(row.score.values) for row in rows})
     seeds = plural(counts[-1], "seed") if len(counts) == 1 else f"{counts[0]} to {counts[-1]} seeds"
-    half = counts[-1] > 1 and all(row.verdicts is None for row in rows)
-    return f"Mean over clients and {seeds}{' ± half of the 95 % interval over seeds (Student t)' if half else ''}"
+    over = kind_of([row.score for row in rows])
+    alone = ", each by itself" if any(row.verdicts is not None for row in rows) else ""
+    half = f" ± half of the 95 % interval {over} (Student t{alone})" if counts[-1] > 1 else ""
+    return f"Mean over clients and {seeds}{half}"
 
 
 def marks_note(choice: Choice, how: str, marks: Sequence[str]) -> str:
     """What the marks in a table mean, or that there are none."""
-    said = " and ".join([f"{BETTER} better"] * (BETTER in marks) + [f"{WORSE} worse"] * (WORSE in marks))
+    known = "".join(marks)
+    said = " and ".join([f"{BETTER} better"] * (BETTER in known) + [f"{WORSE} worse"] * (WORSE in known))
     reference = choice.name(choice.reference or BASELINE)
     return how and f"{said or 'No method is significantly better or worse'} than {reference}: {how}"
 
@@ -216,6 +242,9 @@ def bold_note(marked: Marks, choice: Choice) -> str:
     rows = [*marked.rows.values()]
     if len([row for row in rows if row.label not in REFERENCES]) < 2 or marked.study.plan.subject is not None:
         return ""
+    if marked.ahead is not None:
+        said = choice.rename(comparison_answer(marked.study, rows))
+        return f"{BEST} better than every other method, but in doubt: {said}"
     if marked.best is None:
         return f"Nothing is in bold: {choice.rename(comparison_answer(marked.study, rows))}"
     hidden = "" if marked.best in choice.of([*marked.rows]) else f"; {choice.name(marked.best)}, the best, is not shown"
@@ -246,10 +275,14 @@ def survey_scores(survey: Survey, choice: Choice) -> PaperTable:
     marks = [own.marks.get(label, "") for own in marked.values() for label in shown]
     bold = "better than every other method of the setting by the same tests"
     any_best = any(own.best for own in marked.values())
+    in_doubt = any(own.doubts for own in marked.values())
+    ahead = any(own.ahead for own in marked.values())
     notes = [
         mean_note([row for own in marked.values() for row in own.rows.values()]),
         marks_note(choice, next(iter(marked.values())).how(), marks),
-        f"Bold: {bold}" if any_best else f"Nothing is in bold, because no method is {bold}",
+        "In brackets: there is a doubt, which the setting's page names" if in_doubt else "",
+        f"{BEST} {bold}, but there is a doubt, which the setting's page names" if ahead else "",
+        f"Bold: {bold}" if any_best else f"Nothing is in bold, because no method is {bold}{' without a doubt' * ahead}",
         "Rank: mean over settings and seeds, 1 is the best" if ranks else "",
         pooled_note(choice, shown),
     ]
@@ -354,7 +387,7 @@ def ablation(survey: Survey, choice: Choice) -> PaperTable:
     for setting, board in boards:
         values = [Cell(text_of(setting.values[key])) for key in keys]
         for label in shown:
-            (marks_of, best), text = found[label], board[label].shown(board[label].score, metric.number)
+            (marks_of, best), text = found[label], with_half(board[label].score, metric.number)
             values.append(Cell(text, place=int(setting.name == best), mark=marks_of.get(setting.name, "")))
         lines.append(values)
     rows = [board[label] for _, board in boards for label in shown]
@@ -388,7 +421,8 @@ def _between_settings(survey: Survey, label: str) -> tuple[dict[str, str], str |
     metric, point = survey.first_study.metric, survey.first_study.point
     metrics = {setting.name: survey.studies[setting.name].metrics[label] for setting in survey.settings}
     clients = {setting.name: survey.studies[setting.name].clients[label] for setting in survey.settings}
-    scores, names = FinalScores.of(metric, metrics, clients), [*metrics]
+    outcomes = {setting.name: survey.studies[setting.name].runs[label].outcomes() for setting in survey.settings}
+    scores, names = FinalScores.of(metric, metrics, clients, outcomes), [*metrics]
     marks = {
         found.method: BETTER if found.sign > 0 else WORSE
         for found in family(scores, [(name, names[0]) for name in names[1:]], point)

@@ -8,6 +8,7 @@ from typing import Any
 
 from fedbench.config.words import plural
 from fedbench.report.answer import partition_words
+from fedbench.report.evidence import covers_samples, over
 from fedbench.report.leaderboard import model_sizes
 from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.survey import Survey
@@ -181,16 +182,21 @@ def _tests(study: Study) -> str:
     if study.race is not None:
         return (
             "Statements on who is better hold together with 95 % over all looks (group-sequential tests of paired "
-            "differences over seeds)."
+            f"differences {over(study)}{_clustered(study)})."
         )
     seeds = max((len(study.last_rows(label)) for label in study.metrics), default=0)
     if seeds < 2:
         return ""
-    said = "Intervals are 95 % Student t intervals over seeds."
+    said = f"Intervals are 95 % Student t intervals {over(study)}{_clustered(study)}."
     if seeds < LEAST_SEEDS or not study.is_comparison or BASELINE not in study.metrics:
         return said
     return (
-        f"{said} Methods are compared by paired t tests over seeds on the mean difference of a seed's clients, with p "
-        "values corrected for the number of comparisons by the step-down method of Westfall and Young under random "
-        "rotations (Langsrud, 2005)."
+        f"{said} Methods are compared by paired t tests {over(study)} on the mean difference of a seed's clients, "
+        "with p values corrected for the number of comparisons by the step-down method of Westfall and Young under "
+        "random rotations (Langsrud, 2005)."
     )
+
+
+def _clustered(study: Study) -> str:
+    """How the choice of test samples is counted, if it is."""
+    return " (two-way clustered variance; Cameron et al., 2011)" if covers_samples(study) else ""

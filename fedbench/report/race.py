@@ -61,13 +61,7 @@ def race_notes(study: Study, race: Race) -> list[str]:
     if open_ones:
         shown = [f"{method} ({_span(metric, race.undecided[method])})" for method in open_ones]
         lines.append(f"Undecided against local training: {join_words(shown)}.")
-    if race.given_up:
-        most = int((study.plan.race or {})["most"])
-        shown = [f"{method} ({_span(metric, race.undecided[method])})" for method in race.given_up]
-        lines.append(
-            f"Given up against local training, because {most} seeds would decide it with a probability below "
-            f"20\u00a0%: {join_words(shown)}."
-        )
+    lines += _given_up(study, race)
     for (question, method), verdict in race.withheld.items():
         what = f"{method}, {verdict}{' than local training' if question == 'local' else ''}"
         lines.append(f"Withheld, because it does not hold without an outlying seed: {what}.")
@@ -76,10 +70,27 @@ def race_notes(study: Study, race: Race) -> list[str]:
     return [*lines, GUARANTEE] if race.look else lines
 
 
+def _given_up(study: Study, race: Race) -> list[str]:
+    """What is given up and why, and what no number of seeds decides."""
+    most, lines = int((study.plan.race or {})["most"]), []
+    few = f"because {most} seeds would decide it with a probability below 20\u00a0%"
+    for why, by_samples in ((few, False), (f"because {NO_SEEDS}", True)):
+        own = [method for method in race.given_up if (("local", method) in race.needs_samples) == by_samples]
+        if own:
+            shown = [f"{method} ({_span(study.metric, race.undecided[method])})" for method in own]
+            lines.append(f"Given up against local training, {why}: {join_words(shown)}.")
+    if race.ending == "open" and any(question == "best" for question, _ in race.needs_samples):
+        lines.append(f"Who is best stays open, because {NO_SEEDS}.")
+    return lines
+
+
+NO_SEEDS = "more seeds cannot decide this over the same test samples; more test samples can"
+
+
 GUARANTEE = (
     "All these statements together, over all looks, are false with a probability of at most 5\u00a0%, given the tuned "
-    "points and if differences over seeds are normal. The intervals are simultaneous. A study that stops early tends "
-    "to exaggerate differences."
+    "points and the clients, and if differences over seeds are normal. The intervals are simultaneous. A study that "
+    "stops early tends to exaggerate differences."
 )
 
 
@@ -124,6 +135,18 @@ class RaceVerdicts:
         bounds = ["" if bound is None else _cell(self.metric, bound) for bound in (self.over_local, self.from_best)]
         return [str(self.seeds or ""), bounds[0], self.against_local, bounds[1], self.who_is_best]
 
+    def over_local_text(self) -> str:
+        """The difference from local training with its interval."""
+        return "" if self.over_local is None else _cell(self.metric, self.over_local)
+
+    def differences(self) -> dict[str, float | None]:
+        """The same differences under the names that they have in studies with a fixed number of seeds."""
+        ahead = None
+        if self.from_best is not None:
+            own = self.from_best
+            ahead = Bound(-own.mean, -own.high, -own.low, own.error, own.seeds, own.samples)
+        return {**ends_of("over_local", self.over_local), **ends_of("best_ahead", ahead)}
+
     def as_columns(self) -> dict[str, Any]:
         """As in table.csv."""
         return {
@@ -145,8 +168,10 @@ def race_verdicts(study: Study, race: Race, label: str) -> RaceVerdicts:
 
 def _against_local(study: Study, race: Race, label: str) -> tuple[Bound | None, str]:
     told, bound = race.over_local.get(label), race.undecided.get(label)
+    if told is not None and told.verdict == "equal":
+        return told.bound, f"equal within {margin_text(study)}"
     if told is not None:
-        return told.bound, f"equal within {margin_text(study)}" if told.verdict == "equal" else told.verdict
+        return told.bound, "withheld" if doubts(study, label, BASELINE, told.bound.mean) else told.verdict
     if bound is None or not bound.seeds:
         return None, ""
     if ("local", label) in race.withheld:
@@ -158,16 +183,17 @@ def _who_is_best(study: Study, race: Race, label: str) -> tuple[Bound | None, st
     """The difference to the leader, or to the method that beats it, and the verdict."""
     if label in race.out:
         # Somebody is better; that it is the method that is ahead the most is not certain.
-        _, bound = race.out[label]
-        return Bound(-bound.mean, -inf, -bound.low, bound.error, bound.seeds), "not the best"
+        ahead, bound = race.out[label]
+        words = "withheld" if doubts(study, ahead, label, bound.mean) else "not the best"
+        return Bound(-bound.mean, -inf, -bound.low, bound.error, bound.seeds), words
     if label not in race.candidates or not race.look:
         return None, ""
     margin = margin_text(study)
     if label == race.leader:
-        words = {"winner": "best", "tie": "best, tied", "within": f"best or within {margin}", "open": "open"}
-        return None, words.get(race.ending or "", "open")
-    words = {"tie": f"equal within {margin}", "within": "may be better"}
-    return race.behind[label], words.get(race.ending or "", "open")
+        led = {"winner": "best", "tie": "best, tied", "within": f"best or within {margin}", "open": "open"}
+        return None, led.get(race.ending or "", "open")
+    followed = {"tie": f"equal within {margin}", "within": "may be better"}
+    return race.behind[label], followed.get(race.ending or "", "open")
 
 
 def margin_text(study: Study) -> str:

@@ -11,7 +11,8 @@ from fedbench.report.study import POINT_NAMES, Study
 from fedbench.results.estimators import SAMPLES, estimator_marks, estimator_remark
 from fedbench.results.newcomers import case_name
 from fedbench.results.schema import COMMON
-from fedbench.results.tables import CHOICES, LAST
+from fedbench.results.statistics import Interval
+from fedbench.results.tables import CHOICES, LAST, SEEDS_ALONE
 from fedbench.tasks import Metric
 
 
@@ -65,7 +66,8 @@ def final(study: Study) -> ScoreTable:
     """The final table: the study's own point first, best mean first."""
     heads, lines = _lines(study.table, study.metric)
     spread = ", sd over seeds" if "sd" in heads else ""
-    intro = f"Test {study.metric.title}: mean over clients and seeds ± half of the 95 % interval over seeds{spread}."
+    over = over_text(study.table["intervals_over"].tolist())
+    intro = f"Test {study.metric.title}: mean over clients and seeds ± half of the 95 % interval {over}{spread}."
     table = ScoreTable("table", "Final table", intro, heads)
     means = study.table[study.table["choice"] == LAST].set_index(["method", "point"])["mean"]
     ordered = sorted(lines, key=lambda place: float(means.get(place, 0.0)), reverse=study.metric.higher)
@@ -95,13 +97,21 @@ def final_table_text(table: pd.DataFrame, metric: Metric) -> str:
         by_head = dict(zip(heads, line.cells, strict=True))
         rows.append([typeset.Cell(text) for text in (line.label, point, *(_ascii(by_head[head]) for head in shown))])
     what = f"{metric.label} in %" if metric.share else metric.label
-    intervals = ", +- 95 % interval over seeds" if any("+-" in cell.text for row in rows for cell in row) else ""
+    over = over_text(table["intervals_over"].tolist())
+    intervals = f", +- 95 % interval {over}" if any("+-" in cell.text for row in rows for cell in row) else ""
     notes = [
         f"test {what}, mean over clients and seeds{intervals}",
         *(EXPLAINED[head] for head in shown if head in EXPLAINED),
         estimator_remark(metric, table["estimator"].tolist()),
     ]
     return f"{typeset.plain_table(['method', 'point', *shown], rows, left=2)}\n{'; '.join(filter(None, notes))}"
+
+
+def over_text(found: Sequence[str]) -> str:
+    """What the intervals of a final table cover, from its column: those of other rounds and of clients, seeds alone."""
+    if set(found) - {SEEDS_ALONE}:
+        return "over seeds and test samples at the last round, over seeds otherwise"
+    return "over seeds"
 
 
 def _ascii(cell: ScoreCell) -> str:
@@ -149,7 +159,13 @@ def _number(metric: Metric, row: pd.Series | None, name: str, signed: bool = Fal
 
 
 def _plus_minus(metric: Metric, row: pd.Series | None, name: str, high: str) -> str:
-    return "" if row is None or pd.isna(row[high]) else f"± {metric.number(row[high] - row[name])}"
+    """Half of an interval, or both ends if it is lopsided."""
+    if row is None or pd.isna(row[high]):
+        return ""
+    found = Interval(float(row[name]), float(row[high.replace("high", "low")]), float(row[high]), ())
+    if found.is_lopsided:
+        return f"({metric.number(found.low or 0.0)} to {metric.number(found.high or 0.0)})"
+    return f"± {metric.number(found.half or 0.0)}"
 
 
 def without_validation(study: Study) -> str:

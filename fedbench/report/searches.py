@@ -22,6 +22,7 @@ WIDE = 50
 TICK_ROOM = 0.09
 """Minimum distance of two labels, as a share of the axis height."""
 SEED = 0
+RATES = ("train.lr", "train.lr_scale")
 
 
 def search_charts(study: Study) -> Iterator[tuple[str, str, go.Figure, str]]:
@@ -48,9 +49,23 @@ def intro(plan: Plan) -> str:
     return f"Points {how[plan.search]}, on validation."
 
 
+def rates_note(plan: Plan) -> list[str]:
+    """Which learning rate every tuned method has, among which it was chosen, and whether its neighbours were worse."""
+    said = []
+    for label, point in plan.choices.items():
+        for key in (key for key in RATES if len(plan.spaces.get(label, {}).get(key, ())) > 1):
+            tried = plan.spaces[label][key]
+            beside = (
+                "" if plan.search != "grid" or key in plan.open_keys(label) else ", the neighbours tried and no better"
+            )
+            said.append(f"{label} {key} {point[key]:g} of {min(tried):g} to {max(tried):g}{beside}")
+    return [f"Learning rates chosen: {'; '.join(said)}."] if said else []
+
+
 def search_notes(plan: Plan) -> list[str]:
-    """Trials stopped early, points left out, and trials repeated with more of a GPU."""
-    found = [f"Left out as invalid: {line}." for line in plan.left_out()]
+    """The rates of all methods, trials stopped early, points left out, and trials repeated with more of a GPU."""
+    found = rates_note(plan)
+    found += [f"Left out as invalid: {line}." for line in plan.left_out()]
     if stopped := plan.stopped():
         tried = sum(entry.role == "candidate" for entry in plan.entries)
         names = ", ".join(f"{entry.label} {entry.name}" for entry in stopped)

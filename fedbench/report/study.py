@@ -80,7 +80,8 @@ class Study:
 
     @cached_property
     def scores(self) -> FinalScores:
-        return FinalScores.of(self.metric, self.metrics, self.clients)
+        outcomes = {method: self.runs[method].outcomes() for method in self.metrics}
+        return FinalScores.of(self.metric, self.metrics, self.clients, outcomes)
 
     @cached_property
     def race(self) -> Race | None:

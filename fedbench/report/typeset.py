@@ -63,6 +63,7 @@ LATEX = {
     "\u00a0": "~",
     "*": r"$^{\ast}$",
     "†": r"$^{\dagger}$",
+    "‡": r"$^{\ddagger}$",
 }
 COLUMN = 48
 """Letters of a table's row, gaps counted as two, that fit one column of a paper with two."""
@@ -72,8 +73,12 @@ SPECIAL = re.compile("|".join(map(re.escape, LATEX)))
 
 
 def with_half(found: Interval, number: Number, half: Number | None = None) -> str:
-    """`91.2 ± 0.8`, or the mean alone."""
-    return number(found.mean) + ("" if found.half is None else f" ± {(half or number)(found.half)}")
+    """`91.2 ± 0.8`, or of a lopsided interval `96.1 (88.0 to 99.0)`, or the mean alone."""
+    if found.half is None or found.low is None or found.high is None:
+        return number(found.mean)
+    if found.is_lopsided:
+        return f"{number(found.mean)} ({number(found.low)} to {number(found.high)})"
+    return f"{number(found.mean)} ± {(half or number)(found.half)}"
 
 
 def share_text(found: Interval) -> str:

@@ -12,8 +12,10 @@ from fedbench.report.answer import (
     points,
     reference_lines,
     span,
+    tuning_doubts,
     undecidable,
 )
+from fedbench.report.evidence import evidence_lines
 from fedbench.report.leaderboard import LeaderboardRow, reasons
 from fedbench.report.race import race_answer, race_notes
 from fedbench.report.study import POINT_NAMES, Study
@@ -30,7 +32,7 @@ def said_of(study: Study, rows: Sequence[LeaderboardRow]) -> tuple[str, list[str
     """The answer of a study in one sentence, and the lines under it. rows: the leaderboard, if methods are compared."""
     if study.plan.subject is None or study.race is not None:
         return comparison_answer(study, rows), comparison_notes(study, rows)
-    return answer(study), reference_lines(study)
+    return answer(study), [*reference_lines(study), *evidence_lines(study)]
 
 
 def comparison_answer(study: Study, rows: Sequence[LeaderboardRow]) -> str:
@@ -58,8 +60,15 @@ def comparison_answer(study: Study, rows: Sequence[LeaderboardRow]) -> str:
 
 def best_for_sure(study: Study, rows: Sequence[LeaderboardRow]) -> str | None:
     """The method that is better than every rival, without a doubt. rows: the leaderboard."""
+    first = ahead_of_all(study, rows)
+    rivals = [row.label for row in rows if row.label not in (first, *REFERENCES)]
+    return None if first is None or doubts_of_lead(study, first, rivals) else first
+
+
+def ahead_of_all(study: Study, rows: Sequence[LeaderboardRow]) -> str | None:
+    """The method that is better than every rival, doubts or not. rows: the leaderboard."""
     rivals = [row for row in rows[1:] if row.label not in REFERENCES]
-    if not rivals or rows[0].label in REFERENCES or doubts_of_lead(study, rows[0].label, [r.label for r in rivals]):
+    if not rivals or rows[0].label in REFERENCES:
         return None
     if study.race is not None:
         return study.race.leader if study.race.ending == "winner" else None
@@ -88,18 +97,23 @@ def lead(metric: Metric, found: Contrast) -> str:
 def comparison_notes(study: Study, rows: Sequence[LeaderboardRow]) -> list[str]:
     """The lines under the answer: comparison with local training, failures, and the detectable difference."""
     if study.race is not None:
-        return [*race_notes(study, study.race), *_failures(study, rows), *_at_ends(study, rows), *equal_points(study)]
-    lines = [*_over_local(study, rows), *_failures(study, rows), *_at_ends(study, rows), *equal_points(study)]
+        lines = [*race_notes(study, study.race), *evidence_lines(study), *_failures(study, rows)]
+        return [*lines, *_at_ends(study, rows), *tuning_doubts(study), *equal_points(study)]
+    lines = [*_over_local(study, rows), *_failures(study, rows), *_at_ends(study, rows), *tuning_doubts(study)]
+    lines += equal_points(study)
     rivals = [row for row in rows[1:] if row.behind is not None and row.label not in REFERENCES]
     if rivals and (found := rivals[0].behind) is not None and found.resolves is not None:
         smallest = study.metric.difference(found.resolves).lstrip("+")
-        line = f"Between the first two, these seeds can detect differences of {smallest}{points(study.metric)} or more"
+        these = "these seeds" if found.gain.samples is None else "these seeds and test samples"
+        line = f"Between the first two, {these} can detect differences of {smallest}{points(study.metric)} or more"
         lines.append(f"{line}{left_open(found)}.")
-    return [*lines, *few_seeds(len(rows[0].score.values) if rows else 0)]
+    return [*lines, *evidence_lines(study), *few_seeds(len(rows[0].score.values) if rows else 0)]
 
 
 def left_open(found: Contrast) -> str:
-    """How many seeds would decide what these leave open."""
+    """How many seeds would decide what these leave open, or that none would."""
+    if found.needs_samples:
+        return "; more seeds cannot show the observed one, more test samples can"
     more = found.seeds_needed
     if found.sign or not more or more <= len(found.gain.values):
         return ""
@@ -115,11 +129,12 @@ def _failures(study: Study, rows: Sequence[LeaderboardRow]) -> list[str]:
 
 
 def _at_ends(study: Study, rows: Sequence[LeaderboardRow]) -> list[str]:
-    """Methods whose best point is at the edge of the search range."""
-    found = [row.label for row in rows if study.plan.ends.get(row.label) and row.label not in REFERENCES]
-    return (
-        [f"Best point at the edge of the search range, so perhaps not optimal: {join_words(found)}."] if found else []
-    )
+    """Methods whose best point is at the edge of the search range, or beside points that were not tried."""
+    plan, known = study.plan, [row.label for row in rows if row.label not in REFERENCES]
+    ends = [label for label in known if plan.ends.get(label)]
+    inside = [label for label in known if plan.untried.get(label) and label not in ends]
+    lines = [f"Best point at the edge of the search range, so perhaps not optimal: {join_words(ends)}."] if ends else []
+    return [*lines, f"Best point beside points that were not tried: {join_words(inside)}."] if inside else lines
 
 
 def _over_local(study: Study, rows: Sequence[LeaderboardRow]) -> list[str]:

@@ -12,7 +12,8 @@ import pandas as pd
 from scipy import special
 
 from fedbench.results.rotations import DIGITS, RotatedScores
-from fedbench.results.statistics import CONFIDENCE, LEAST_SEEDS, Interval, interval, share_interval
+from fedbench.results.sample_error import SampleError
+from fedbench.results.statistics import CONFIDENCE, LEAST_SEEDS, Interval, combined_error, interval, share_interval
 from fedbench.results.tables import LAST, FinalScores
 
 ALPHA = 1 - CONFIDENCE
@@ -30,16 +31,18 @@ LARGEST_EFFECT = 500.0
 class Contrast:
     """The advantage of a method over another on test at the last round, paired by seed and client.
 
-    gain: mean over seeds of the mean over a seed's clients, with a Student t interval over seeds. resampled: 95 %
-    interval of the same mean by resampling seeds, and clients within each. p: two-sided paired t test over seeds; None
-    with fewer than three. better_off: share of clients strictly better off, over seeds. seeds: those with pairs.
+    gain: mean over seeds of the mean over a seed's clients, with a Student t interval over seeds, and test samples
+    where outcomes were kept. resampled: 95 % interval of the same mean by resampling seeds, and clients within each. p:
+    two-sided paired t test with the same error; None with fewer than three seeds. better_off: share of clients strictly
+    better off, over seeds. seeds: those with pairs.
 
     Of its family: comparisons: the number of contrasts; p_adjusted: p adjusted for that number; simultaneous: half the
     width of the intervals of all contrasts that hold together with 95 %; both None with fewer than three seeds. margin:
     a difference too small to matter, in units of the metric, or None.
 
     resolves: the smallest difference that these seeds can separate from 0; seeds_needed: how many would tell the
-    observed one with a probability of 80 %, after the correction; both None with fewer than three seeds.
+    observed one with a probability of 80 %, after the correction; both None with fewer than three seeds. No number of
+    seeds tells what the choice of test samples alone leaves open (`needs_samples`).
     """
 
     method: str
@@ -61,6 +64,15 @@ class Contrast:
     @property
     def seeds_needed(self) -> int | None:
         return seeds_for(self.gain, self.comparisons)
+
+    @property
+    def needs_samples(self) -> bool:
+        """Whether the observed difference would stay open with any number of seeds over these test samples."""
+        samples, mean = self.gain.samples, abs(self.gain.mean)
+        if self.sign or self.p is None or samples is None or not mean:
+            return False
+        needed = special.ndtri(1 - ALPHA / self.comparisons / 2) + special.ndtri(POWER)
+        return bool(mean < needed * np.sqrt(samples.variance))
 
     @property
     def sign(self) -> int:
@@ -95,10 +107,11 @@ def contrasts(scores: FinalScores, asked: Sequence[tuple[str, str]], point: str)
         for (_, joined), (_, starts) in zip(both, names, strict=True)
     ]
     found = []
-    for (pair, _), (own, _), seeds, span in zip(both, names, each, resampled_intervals(each), strict=True):
-        gain = interval([round(float(differences.mean()), DIGITS) for differences in seeds])
+    for (pair, joined), (own, _), seeds, span in zip(both, names, each, resampled_intervals(each), strict=True):
+        samples = scores.pair_error(*pair, point, joined)
+        gain = interval([round(float(differences.mean()), DIGITS) for differences in seeds], samples=samples)
         better = share_interval([float((differences > 0).mean()) for differences in seeds])
-        found.append(Contrast(*pair, gain, span, p_of(gain.values), better, seeds=tuple(own.tolist())))
+        found.append(Contrast(*pair, gain, span, p_of(gain.values, samples), better, seeds=tuple(own.tolist())))
     return found
 
 
@@ -117,7 +130,10 @@ def by_rotations(tested: Sequence[Contrast]) -> list[Contrast]:
     """Contrasts over the same seeds with p values and intervals that heed how they are correlated."""
     own = np.array([made.p for made in tested], dtype=float)
     differences = np.array([made.gain.values for made in tested]).T  # [seeds, contrasts]
-    rotated, of = RotatedScores(np.column_stack([np.zeros(len(differences)), differences])), range(1, len(tested) + 1)
+    of, added = range(1, len(tested) + 1), np.zeros((len(tested) + 1, len(tested) + 1))
+    added[1:, 0] = [0.0 if made.gain.samples is None else made.gain.samples.variance for made in tested]
+    columns = np.column_stack([np.zeros(len(differences)), differences])
+    rotated = RotatedScores(columns, sample_variances=added)
     _, errors = rotated.differences(of, 0)
     adjusted = np.maximum(own, rotated.adjusted_p(of, 0))
     halves = errors * rotated.critical(of, 0, ALPHA)
@@ -127,7 +143,7 @@ def by_rotations(tested: Sequence[Contrast]) -> list[Contrast]:
 def by_holm(tested: Sequence[Contrast]) -> list[Contrast]:
     """Contrasts over different seeds with p values adjusted by Holm and intervals by Bonferroni."""
     confidence = 1 - ALPHA / max(1, len(tested))
-    halves = [interval(made.gain.values, confidence).half or 0.0 for made in tested]
+    halves = [interval(made.gain.values, confidence, made.gain.samples).half or 0.0 for made in tested]
     return _with_correction(tested, holm([made.p for made in tested if made.p is not None]), halves)
 
 
@@ -161,18 +177,28 @@ def holm(values: Sequence[float]) -> list[float]:
     return adjusted.tolist()
 
 
-def p_of(values: Sequence[float]) -> float | None:
+def p_of(values: Sequence[float], samples: SampleError | None = None) -> float | None:
     """Two-sided t test that the mean is 0; None for fewer than three values.
 
-    Values without spread have no t; their p is that of the sign test, 2 in 2 ** n, or 1 if they are 0.
+    Values without spread have no t; their p is that of the sign test, 2 in 2 ** n, or 1 if they are 0. samples: adds
+    its variance; p is never smaller than without.
     """
     if len(values) < LEAST_SEEDS:
         return None
     rounded = np.round(values, DIGITS)
+    mean, error, dof = float(rounded.mean()), float(rounded.std(ddof=1) / np.sqrt(len(rounded))), len(rounded) - 1
     if np.ptp(rounded) == 0:
-        return 1.0 if rounded[0] == 0 else float(2.0 ** (1 - len(rounded)))
-    t = rounded.mean() / np.sqrt(rounded.var(ddof=1) / len(rounded))
-    return float(2 * special.stdtr(len(rounded) - 1, -abs(t)))
+        p, error = 1.0 if rounded[0] == 0 else float(2.0**-dof), 0.0
+    else:
+        p = _p_of_t(mean / error, dof)
+    if samples is None or not samples.variance:
+        return p
+    whole, dof_of_both = combined_error(error, len(rounded), samples)
+    return max(p, _p_of_t(mean / whole, dof_of_both))
+
+
+def _p_of_t(t: float, dof: float) -> float:
+    return float(2 * special.stdtr(dof, -abs(t)))
 
 
 def resampled_intervals(
@@ -235,13 +261,15 @@ def too_few(seeds: int) -> str | None:
 def seeds_for(gain: Interval, comparisons: int = 1) -> int | None:
     """How many seeds tell this mean from 0 at the same spread with a probability of 80 %; None if unknown or too many.
 
-    comparisons: by which the level of the t test is divided.
+    The error from test samples stays as it is, so that there may be no such number. comparisons: by which the level of
+    the t test is divided.
     """
     if len(gain.values) < LEAST_SEEDS or np.ptp(gain.values) == 0 or gain.mean == 0:
         return None
-    effect = abs(gain.mean) / float(np.std(gain.values, ddof=1))
+    variance, added = float(np.var(gain.values, ddof=1)), 0.0 if gain.samples is None else gain.samples.variance
+    effect = lambda seeds: abs(gain.mean) / float(np.sqrt(variance + seeds * added))  # noqa: E731
     counts = range(LEAST_SEEDS, MOST_SEEDS + 1)
-    place = bisect_left(counts, POWER, key=lambda seeds: power(effect, seeds, ALPHA / comparisons))
+    place = bisect_left(counts, POWER, key=lambda seeds: power(effect(seeds), seeds, ALPHA / comparisons))
     return counts[place] if place < len(counts) else None
 
 

@@ -27,7 +27,8 @@ def group_table(
         for point in POINTS if len(frame) else ():
             found = clients_at(frame, chosen_rows(metric, metrics[method], point, LAST))
             parts = sorted(found.groupby(["by", "group"]), key=lambda part: _sort_key(*map(str, part[0])))
-            rows += [{"method": method, "point": point, "by": b, "group": g, **_row(own)} for (b, g), own in parts]
+            place = {"method": method, "point": point}
+            rows += [{**place, "by": b, "group": g, **_row(metric, own)} for (b, g), own in parts]
     return pd.DataFrame(rows, columns=GROUP_COLUMNS)
 
 
@@ -36,10 +37,10 @@ def _sort_key(by: str, group: str) -> tuple[str, int, str]:
     return by, int(group) if by in ("class", "label") else 0, group
 
 
-def _row(own: pd.DataFrame) -> dict[str, float | None]:
+def _row(metric: Metric, own: pd.DataFrame) -> dict[str, float | None]:
     seeds = own.groupby("seed")
     return {
-        **interval(pooled_means(own["seed"], own["value"], own["n"]).tolist()).columns(),
+        **interval(pooled_means(own["seed"], own["value"], own["n"]).tolist(), is_share=metric.within_one).columns(),
         "client_mean": seeds["value"].mean().mean(),
         "samples": seeds["n"].sum().mean(),
         "clients": seeds["client"].nunique().mean(),

@@ -26,7 +26,7 @@ def newcomer_table(metric: Metric, newcomers: Mapping[str, pd.DataFrame]) -> pd.
         for images, epochs, own in _cases(metric, frame):
             values = own.groupby("seed")["value"]
             row = {"method": method, "epochs": epochs, "images": images, "newcomers": values.size().mean()}
-            rows.append({**row, **_over_seeds(own).columns(), "client_sd": values.std(ddof=0).mean()})
+            rows.append({**row, **_over_seeds(metric, own).columns(), "client_sd": values.std(ddof=0).mean()})
     return pd.DataFrame(rows, columns=NEWCOMER_COLUMNS)
 
 
@@ -35,14 +35,14 @@ def newcomer_summary(metric: Metric, frame: pd.DataFrame) -> dict[str, Any]:
     found: dict[str, Any] = {"epochs": {}, "images": {}}
     for images, epochs, own in _cases(metric, frame):
         kind, number = ("epochs", epochs) if images == ALL else ("images", images)
-        found[kind][str(number)] = _over_seeds(own).to_dict()
+        found[kind][str(number)] = _over_seeds(metric, own).to_dict()
     return found
 
 
 def after_most_epochs(metric: Metric, frame: pd.DataFrame) -> Interval | None:
     """The score on all images after the most epochs, with its interval over seeds; None without newcomers."""
     cases = {epochs: own for images, epochs, own in _cases(metric, frame) if images == ALL}
-    return _over_seeds(cases[max(cases)]) if cases else None
+    return _over_seeds(metric, cases[max(cases)]) if cases else None
 
 
 def newcomer_curve(metric: Metric, frame: pd.DataFrame) -> pd.DataFrame:
@@ -64,5 +64,5 @@ def _cases(metric: Metric, frame: pd.DataFrame) -> Iterator[tuple[int, int, pd.D
         yield int(own["images"].iloc[0]), int(own["epochs"].iloc[0]), own
 
 
-def _over_seeds(own: pd.DataFrame) -> Interval:
-    return interval(own.groupby("seed")["value"].mean().tolist())
+def _over_seeds(metric: Metric, own: pd.DataFrame) -> Interval:
+    return interval(own.groupby("seed")["value"].mean().tolist(), is_share=metric.within_one)

@@ -50,8 +50,11 @@ class Plan:
     """A study. kind: the command; subject: the label that it is about; none: it has no subject.
 
     config: the configuration, as a tree. spaces: candidate values by label and dotted key; choices: the chosen ones;
-    ends: the keys whose chosen value is the lowest or highest of them, or of the space that they are part of. point:
-    the evaluation point of choices and of the answer. search, scheduler: how points were found, and whether trials were
+    ends: the keys whose chosen value is the lowest or highest of them, or of the space that they are part of, although
+    a value past it is legal: a better one may lie there. untried: further keys whose values beside the chosen one were
+    not all tried with the others of the point. beside_best: how many points beside chosen ones were tried in addition
+    to the budget, by label. tuning_doubts: sentences on why the chosen points may not be the best. point: the
+    evaluation point of choices and of the answer. search, scheduler: how points were found, and whether trials were
     stopped early. budgets: points by label, if budgets are equal in gradient steps. refused: invalid points, as
     `[label, point, why]`. race: if seeds are added until the comparison is decided, its margin, in the unit that is
     shown, and the maximum number of seeds. gpus: how trials share GPUs, in a sentence. gpu_full: by trial, the GPUs
@@ -65,6 +68,9 @@ class Plan:
     spaces: dict[str, dict[str, list[Any]]] = field(default_factory=dict)
     choices: dict[str, dict[str, Any]] = field(default_factory=dict)
     ends: dict[str, list[str]] = field(default_factory=dict)
+    untried: dict[str, list[str]] = field(default_factory=dict)
+    beside_best: dict[str, int] = field(default_factory=dict)
+    tuning_doubts: list[str] = field(default_factory=list)
     point: str = "after_agg"
     search: str = "grid"
     scheduler: str = "none"
@@ -144,8 +150,15 @@ class Plan:
         return [name for name, score in scores.items() if score is not None and score == best]
 
     def budget(self, label: str) -> int:
-        """The number of candidate points of a label."""
-        return max(1, len(self.points(label)))
+        """The number of candidate points of a label, without those that were tried beside its best one."""
+        return max(1, len(self.points(label)) - self.beside_best.get(label, 0))
+
+    def open_keys(self, label: str) -> list[str]:
+        """The keys along which a label's best point is not known to be better than its neighbours on both sides.
+
+        Such a method may have a better point, so it is not called worse than another one.
+        """
+        return [*self.ends.get(label, ()), *self.untried.get(label, ())]
 
     def even(self, *labels: str) -> bool:
         """Whether these labels were tuned with equal budgets."""

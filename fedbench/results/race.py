@@ -5,6 +5,10 @@ training and one for the question of the best method, so that all statements of 
 probability of at most 5 % (union bound; given the tuned points, and if differences over seeds are jointly normal).
 Everything follows from the scores of the first seeds: a study that is stopped and continued comes to the same
 statements, and the order in which runs end decides nothing.
+
+Where seeds share test samples, intervals have the error of their choice too (`sample_error.py`): its variance is added
+to that of the seeds, and how many standard errors an interval has stays that of the seeds' rotations. That error does
+not shrink with further seeds, so a question may be one that no number of seeds decides.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -17,6 +21,7 @@ from scipy import special
 
 from fedbench.results.plan import Plan
 from fedbench.results.rotations import DIGITS, ROTATIONS, RotatedScores
+from fedbench.results.sample_error import Deviations, sample_variances
 from fedbench.results.tables import BASELINE, LAST, REFERENCES, FinalScores
 
 LOOKS = (5, 8, 12, 18, 27, 40, 60, 90)
@@ -50,13 +55,17 @@ class Rules:
 
 @dataclass(frozen=True)
 class Bound:
-    """A mean paired difference over n seeds with its standard error and the ends of its simultaneous interval."""
+    """A mean paired difference over n seeds with its standard error and the ends of its simultaneous interval.
+
+    samples: the part of the standard error that comes from the choice of test samples.
+    """
 
     mean: float
     low: float
     high: float
     error: float
     seeds: int
+    samples: float = 0.0
 
 
 UNKNOWN = Bound(np.nan, -np.inf, np.inf, np.nan, 0)
@@ -80,7 +89,9 @@ class Race:
     than all of them, with the method that is ahead the most. ending: the answer to who is best; None while seeds are
     added. behind: of the other candidates, their difference from the leader; the high end is the same for all, the most
     that any candidate may be ahead. needs: the number of seeds that each method needs next; seeds: those used, by
-    method. Intervals are wide enough to hold without outlying seeds. They are simultaneous, but for those of `out`:
+    method. needs_samples: questions, as in `withheld`, that no number of seeds would decide over these test samples
+    (`best` of the leader). over_samples: whether intervals are over test samples too.
+    Intervals are wide enough to hold without outlying seeds. They are simultaneous, but for those of `out`:
     which method is better than one that is out is not certain, only that there is one at least as good.
     """
 
@@ -95,6 +106,8 @@ class Race:
     behind: dict[str, Bound] = field(default_factory=dict)
     needs: dict[str, int] = field(default_factory=dict)
     seeds: dict[str, int] = field(default_factory=dict)
+    needs_samples: set[tuple[str, str]] = field(default_factory=set)
+    over_samples: bool = False
 
     @property
     def is_over(self) -> bool:
@@ -111,14 +124,16 @@ def judge(
     failed: Collection[str] = (),
     baseline: str = BASELINE,
     rotations: int = ROTATIONS,
+    samples: Mapping[str, Sequence[Deviations]] | None = None,
 ) -> Race:
     """The race as far as the scores go.
 
     scores: of every method, higher is better, in the order of the seeds, which is the same for all; a method may have
-    fewer than others. failed: methods that lack a seed for good, which take no part.
+    fewer than others. failed: methods that lack a seed for good, which take no part. samples: by how much each test
+    sample moves each of these scores; None where that is not known of all, so that intervals are over seeds alone.
     """
     methods = [method for method in scores if method not in failed]
-    race = Race(candidates=list(methods))
+    race = Race(candidates=list(methods), over_samples=samples is not None)
     race.undecided = {}
     if baseline in methods:
         race.undecided = {method: UNKNOWN for method in methods if method != baseline}
@@ -129,7 +144,8 @@ def judge(
         if any(len(scores[method]) < n for method in running):
             race.needs = dict.fromkeys(running, n)
             return race
-        look = _Look(np.array([scores[method][:n] for method in running]).T, running, rotations)
+        added = None if samples is None else sample_variances([samples[method][:n] for method in running])
+        look = _Look(np.array([scores[method][:n] for method in running]).T, running, rotations, added)
         _judge_look(race, look, rules, level, baseline)
         race.look = n
         race.seeds |= dict.fromkeys(running, n)
@@ -148,12 +164,19 @@ def _running(race: Race, baseline: str) -> list[str]:
 
 
 class _Look:
-    """Scores after a look, with the intervals of their paired differences."""
+    """Scores after a look, with the intervals of their paired differences.
 
-    def __init__(self, scores: np.ndarray, running: Sequence[str], rotations: int) -> None:
-        self.rotated, self.seeds = RotatedScores(scores, rotations), len(scores)
+    added: what the choice of test samples adds to the variances of all differences, `[K, K]`, or None.
+    """
+
+    def __init__(
+        self, scores: np.ndarray, running: Sequence[str], rotations: int, added: np.ndarray | None = None
+    ) -> None:
+        self.added = np.zeros((len(running), len(running))) if added is None else added
+        self.rotated, self.seeds = RotatedScores(scores, rotations, self.added), len(scores)
         self.place = {method: number for number, method in enumerate(running)}
-        self._kept_means, self._kept_errors = _without_outliers(self.rotated.scores)
+        self._kept_means, kept_errors = _without_outliers(self.rotated.scores)
+        self._kept_errors = np.sqrt(kept_errors**2 + self.added)
 
     def critical(self, of: Sequence[str], minus: str, level: float, two_sided: bool) -> float:
         return self.rotated.critical([self.place[method] for method in of], self.place[minus], level, two_sided)
@@ -165,7 +188,7 @@ class _Look:
         own, other = self.place[of], self.place[minus]
         mean, error = self.rotated.means[own] - self.rotated.means[other], self.rotated.errors[own, other]
         mean, half = round(float(mean), DIGITS), critical * float(error)
-        return Bound(mean, mean - half, mean + half, float(error), self.seeds)
+        return Bound(mean, mean - half, mean + half, float(error), self.seeds, float(np.sqrt(self.added[own, other])))
 
     def cautious(self, of: str, minus: str, critical: float) -> Bound:
         """The same, wide enough to hold the interval without outlying seeds as well."""
@@ -215,16 +238,20 @@ def _look_over_local(race: Race, look: _Look, wanted: Sequence[str], rules: Rule
     critical = look.critical(wanted, baseline, level * len(wanted) / family, two_sided=True)
     for method in wanted:
         race.withheld.pop(("local", method), None)
+        race.needs_samples.discard(("local", method))
         race.undecided[method] = bound = look.cautious(method, baseline, critical)
         if verdict := interval_verdict(bound, rules.margin):
             race.over_local[method] = VerdictOverLocal(verdict, bound)
             del race.undecided[method]
         elif verdict := interval_verdict(look.bound(method, baseline, critical), rules.margin):
             race.withheld["local", method] = verdict
-        elif GIVING_UP_FROM <= look.seeds < rules.looks()[-1][0]:
-            chance = _chance_over_local(bound, family, rules)
-            if chance < LEAST_CHANCE:
-                race.given_up[method] = chance
+        else:
+            if no_seeds_decide(bound, 2 * family, rules):
+                race.needs_samples.add(("local", method))
+            if GIVING_UP_FROM <= look.seeds < rules.looks()[-1][0]:
+                chance = _chance_over_local(bound, family, rules)
+                if chance < LEAST_CHANCE:
+                    race.given_up[method] = chance
 
 
 def _look_for_best(race: Race, look: _Look, level: float) -> None:
@@ -261,6 +288,7 @@ def _look_for_best(race: Race, look: _Look, level: float) -> None:
 def _ending(race: Race, seeds: int, rules: Rules) -> Ending | None:
     """The answer to who is best, if no more seeds are to be spent on it."""
     bounds, margin = list(race.behind.values()), rules.margin
+    race.needs_samples = {(question, method) for question, method in race.needs_samples if question != "best"}
     if not bounds:
         return "winner"
     within = all(bound.high < margin for bound in bounds)
@@ -270,6 +298,8 @@ def _ending(race: Race, seeds: int, rules: Rules) -> Ending | None:
         chances = np.array([_chances(bound, len(bounds), rules) for bound in bounds]).min(0)
         if seeds < GIVING_UP_FROM or chances[0] >= LEAST_CHANCE or (not within and chances[1] >= LEAST_CHANCE):
             return None
+    if not within and any(no_seeds_decide(bound, len(bounds), rules) for bound in bounds):
+        race.needs_samples.add(("best", race.candidates[0]))
     return "within" if within else "open"
 
 
@@ -301,12 +331,19 @@ def _chances(bound: Bound, contrasts: int, rules: Rules) -> tuple[float, float]:
 def _at_maximum(bound: Bound, contrasts: int, rules: Rules) -> tuple[float, float, float]:
     """Mean and standard deviation of a difference's mean at the maximum, given its present one, and half its interval.
 
-    The prior is flat; the interval is that of Bonferroni.
+    The prior is flat; the interval is that of Bonferroni. What comes from test samples stays.
     """
-    (most, level), deviation = rules.looks()[-1], bound.error * np.sqrt(bound.seeds)
-    spread = deviation * np.sqrt(max(0.0, 1 / bound.seeds - 1 / most))
-    half = special.stdtrit(most - 1, 1 - level / contrasts) * deviation / np.sqrt(most)
+    most, level = rules.looks()[-1]
+    variance = max(0.0, bound.error**2 - bound.samples**2) * bound.seeds  # of one seed
+    spread = np.sqrt(variance * max(0.0, 1 / bound.seeds - 1 / most))
+    half = special.stdtrit(most - 1, 1 - level / contrasts) * np.sqrt(variance / most + bound.samples**2)
     return bound.mean, max(float(spread), 1e-12), float(half)
+
+
+def no_seeds_decide(bound: Bound, contrasts: int, rules: Rules) -> bool:
+    """Whether the interval of this mean would be undecided with any number of seeds over the same test samples."""
+    half = float(special.ndtri(1 - rules.looks()[-1][1] / contrasts)) * bound.samples
+    return abs(bound.mean) <= half and abs(bound.mean) + half >= rules.margin
 
 
 def race_of(plan: Plan, scores: FinalScores) -> Race:
@@ -316,13 +353,34 @@ def race_of(plan: Plan, scores: FinalScores) -> Race:
     labels = [label for label in plan.labels() if label not in REFERENCES]
     failed = {entry.label for entry in plan.failed() if entry.role == "final"}
     own = {label: scores_by_seed(plan, scores, label) for label in labels}
-    return judge(own, rules, failed)
+    return judge(own, rules, failed, samples=_deviations_by_seed(plan, scores, own))
+
+
+def _deviations_by_seed(
+    plan: Plan, scores: FinalScores, values: Mapping[str, Sequence[float]]
+) -> dict[str, list[Deviations]] | None:
+    """By how much each test sample moves each of these scores; None where a run kept no outcomes.
+
+    values: the scores that are used, by method.
+    """
+    found = {}
+    for label, own in values.items():
+        made = scores.seed_deviations(label, _point_of(plan, scores, label), range(len(own)))
+        if own and made is None:
+            return None
+        found[label] = made or []
+    return found
+
+
+def _point_of(plan: Plan, scores: FinalScores, label: str) -> str:
+    """The point of a method's scores: the study's, or after aggregation where it lacks that."""
+    return plan.point if (label, plan.point, LAST) in scores.rows else "after_agg"
 
 
 def scores_by_seed(plan: Plan, scores: FinalScores, label: str) -> list[float]:
     """The scores of the first seeds without a gap, higher is better; of finished runs only."""
     done = {entry.seed for entry in plan.final(label) if entry.status == "done"}
-    rows = scores.rows.get((label, plan.point, LAST), scores.rows.get((label, "after_agg", LAST)))
+    rows = scores.rows.get((label, _point_of(plan, scores, label), LAST))
     if rows is None:
         return []
     sign = 1 if scores.metric.higher else -1

@@ -16,6 +16,7 @@ from fedbench import tasks
 from fedbench.errors import ConfigError
 from fedbench.results.estimators import SAMPLES, estimator
 from fedbench.results.files import concatenate_tables, ends_whole, read_arrays, read_json, read_lines, read_rows
+from fedbench.results.outcomes import MetricOutcomes, read_outcomes
 from fedbench.results.schema import (
     CLIENTS_SCHEMA,
     COMMON,
@@ -146,6 +147,20 @@ class Records:
         key = ["seed", "round", "client", "name"]
         rows = self._table("traces.parquet", TRACES_SCHEMA).drop_duplicates(key, keep="last")
         return rows.sort_values(key[:3], kind="stable", ignore_index=True)
+
+    def outcomes(self) -> dict[tuple[int, str], MetricOutcomes]:
+        """The primary metric's outcomes at the last round by seed and point, of the runs that kept some. Cached."""
+        return self._outcomes
+
+    @cached_property
+    def _outcomes(self) -> dict[tuple[int, str], MetricOutcomes]:
+        found = {
+            place: own
+            for folder in self.folders
+            for place, points in read_outcomes(folder, self.problems).items()
+            if (own := points.of(self.metric().name)) is not None
+        }
+        return found
 
     def newcomers(self) -> pd.DataFrame:
         """newcomers.parquet: one row per seed, newcomer, local epochs, images (0: all) and metric; none without any."""

@@ -31,9 +31,12 @@ class RotatedScores:
     means: of the methods, `[K]`. errors: standard errors of all paired differences, `[K, K]`. A difference that is the
     same in all seeds, but not 0, gets the error that it would have if one seed showed no difference: scores are
     rounded (accuracies to multiples of 1 / test samples), so few seeds often agree by chance.
+
+    sample_variances: what the choice of test samples adds to the variances of all paired differences, `[K, K]`. It
+    enlarges the errors; how large a t statistic gets by chance is that of the seeds alone.
     """
 
-    def __init__(self, scores: np.ndarray, count: int = ROTATIONS) -> None:
+    def __init__(self, scores: np.ndarray, count: int = ROTATIONS, sample_variances: np.ndarray | None = None) -> None:
         self.scores = np.round(scores, DIGITS)
         self.seeds = len(scores)
         self.means = self.scores.mean(0)
@@ -45,6 +48,8 @@ class RotatedScores:
         gaps = np.abs(np.round(self.means[:, None] - self.means, DIGITS))
         spread = np.sqrt(self._squares / (self.seeds - 1) / self.seeds)
         self.errors = np.where(self._squares > 0, spread, gaps / (self.seeds - 1))
+        if sample_variances is not None:
+            self.errors = np.sqrt(self.errors**2 + sample_variances)
         # What all methods share in a seed is not part of any difference.
         alone = residuals - residuals.mean(1, keepdims=True)
         self._directions = directions(self.seeds, count)

@@ -1,11 +1,12 @@
-"""Means with intervals over seeds, paired differences between methods, and the worst-off clients.
+"""Means with intervals over seeds and test samples, paired differences between methods, and the worst-off clients.
 
-Intervals use one value per seed, because clients of one seed share partition, server and initial model.
+Intervals use one value per seed, because clients of one seed share partition, server and initial model, and what the
+choice of the test samples adds where seeds share some (`sample_error.py`).
 """
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import pandas as pd
 from scipy import special
 
 from fedbench.results.rotations import DIGITS
+from fedbench.results.sample_error import SampleError
 from fedbench.tasks import Metric
 
 CONFIDENCE = 0.95
@@ -29,17 +31,26 @@ class NoValue(ValueError):
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean over seeds with its 95 % Student t interval; `low` and `high` are None with fewer than two seeds."""
+    """A mean over seeds with its 95 % Student t interval; `low` and `high` are None with fewer than two seeds.
+
+    samples: what the choice of test samples adds to its error; None if the interval is over seeds alone.
+    """
 
     mean: float
     low: float | None
     high: float | None
     values: tuple[float, ...]
+    samples: SampleError | None = None
 
     @property
     def half(self) -> float | None:
         """Half the width of the interval."""
-        return None if self.high is None else self.high - self.mean
+        return None if self.high is None or self.low is None else (self.high - self.low) / 2
+
+    @property
+    def is_lopsided(self) -> bool:
+        """Whether one end is farther from the mean than the other."""
+        return self.half is not None and not math.isclose(self.mean + self.half, self.high or 0.0, abs_tol=1e-9)
 
     @property
     def sd(self) -> float | None:
@@ -58,8 +69,9 @@ class Interval:
         return {"seeds": len(self.values), "mean": self.mean, "sd": self.sd, "low": self.low, "high": self.high}
 
     def to_dict(self) -> dict[str, object]:
-        """The form in summary.json: mean, low, high, values."""
-        return {**asdict(self), "values": list(self.values)}
+        """The form in summary.json: mean, low, high, values, and whether the interval is over test samples too."""
+        ends: dict[str, object] = {"mean": self.mean, "low": self.low, "high": self.high, "values": list(self.values)}
+        return ends if self.samples is None else {**ends, "over_samples": True}
 
 
 ENDS = {"": "mean", "_low": "low", "_high": "high"}
@@ -70,10 +82,17 @@ def ends_of(name: str, found: Any) -> dict[str, float | None]:
     return {f"{name}{end}": getattr(found, part, None) for end, part in ENDS.items()}
 
 
-def interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Interval:
+def interval(
+    values: Sequence[float],
+    confidence: float = CONFIDENCE,
+    samples: SampleError | None = None,
+    is_share: bool = False,
+) -> Interval:
     """Mean and two-sided Student t interval of one number per seed; NaN values are missing seeds.
 
-    Raises NoValue if there are none.
+    samples: adds its variance, with the degrees of freedom of Satterthwaite; the interval is never narrower than
+    without. is_share: values lie within 0 and 1. If the interval did not, it is that of `share_interval`. Raises
+    NoValue if there are none.
     """
     known = tuple(float(v) for v in values if v is not None and not math.isnan(v))
     if not known:
@@ -82,8 +101,26 @@ def interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Interva
     if len(known) == 1:
         return Interval(mean, None, None, known)
     error = float(np.std(known, ddof=1)) / math.sqrt(len(known))
-    half = float(special.stdtrit(len(known) - 1, (1 + confidence) / 2)) * error
-    return Interval(mean, mean - half, mean + half, known)
+    level = (1 + confidence) / 2
+    half = float(special.stdtrit(len(known) - 1, level)) * error
+    if samples is not None:
+        whole, dof = combined_error(error, len(known), samples)
+        half = max(half, float(special.stdtrit(dof, level)) * whole)
+    low, high = mean - half, mean + half
+    if is_share and not 0 <= low <= high <= 1:
+        low, high = _share_ends(mean, half)
+    return Interval(mean, low, high, known, samples)
+
+
+def combined_error(error: float, seeds: int, samples: SampleError) -> tuple[float, float]:
+    """The standard error over seeds and test samples, and its degrees of freedom (Satterthwaite).
+
+    error: over seeds.
+    """
+    variance = error**2 + samples.variance
+    if variance == 0:
+        return 0.0, float(seeds - 1)
+    return math.sqrt(variance), variance**2 / (error**4 / (seeds - 1) + samples.variance**2 / samples.dof)
 
 
 def share_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Interval:
@@ -95,11 +132,21 @@ def share_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> I
     plain = interval(values, confidence)
     if plain.half is None or plain.half == 0 or not 0 < plain.mean < 1:
         return plain
-    variance = plain.mean * (1 - plain.mean)
-    weight = plain.half**2 / variance  # square of the quantile over the number of trials
-    centre = (plain.mean + weight / 2) / (1 + weight)
-    half = math.sqrt(variance * weight + weight**2 / 4) / (1 + weight)
-    return Interval(plain.mean, max(0.0, centre - half), min(1.0, centre + half), plain.values)
+    return Interval(plain.mean, *_share_ends(plain.mean, plain.half), plain.values)
+
+
+def _share_ends(mean: float, half: float) -> tuple[float, float]:
+    """Wilson's ends within 0 and 1. half: of Student's interval with the same standard error.
+
+    A share of 0 or 1 in all seeds has no variance of its own, so that only the end that is legal is that of Student's.
+    """
+    variance = mean * (1 - mean)
+    if variance <= 0:
+        return max(0.0, mean - half), min(1.0, mean + half)
+    weight = half**2 / variance  # square of the quantile over the number of trials
+    centre = (mean + weight / 2) / (1 + weight)
+    own = math.sqrt(variance * weight + weight**2 / 4) / (1 + weight)
+    return max(0.0, centre - own), min(1.0, centre + own)
 
 
 def pooled_means(seeds: pd.Series, values: pd.Series, counts: pd.Series) -> pd.Series:
@@ -141,9 +188,11 @@ def client_pairs(ours: pd.DataFrame, theirs: pd.DataFrame, metric: Metric) -> pd
     return pd.DataFrame({**names, "ours": mine, "theirs": others, "difference": gain if metric.higher else -gain})
 
 
-def paired_difference(paired: pd.DataFrame) -> Interval | None:
+def paired_difference(paired: pd.DataFrame, samples: SampleError | None = None) -> Interval | None:
     """Mean over seeds of the mean gain of a seed's clients, with its interval; None without pairs."""
-    return None if paired.empty else interval([round(mean, DIGITS) for mean in _means(paired, paired["difference"])])
+    if paired.empty:
+        return None
+    return interval([round(mean, DIGITS) for mean in _means(paired, paired["difference"])], samples=samples)
 
 
 def share_that_gains(paired: pd.DataFrame) -> float:

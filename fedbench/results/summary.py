@@ -13,9 +13,10 @@ from fedbench.config.counts import count_of, newcomer_count
 from fedbench.results.files import write_json_atomically
 from fedbench.results.newcomers import newcomer_summary
 from fedbench.results.reader import Records, at_best_round, at_last_round
+from fedbench.results.sample_error import SampleError
 from fedbench.results.schema import POINTS
 from fedbench.results.statistics import interval
-from fedbench.results.tables import REFERENCES, clients_at, pooled_scores
+from fedbench.results.tables import REFERENCES, FinalScores, clients_at, pooled_scores
 from fedbench.tasks import Metric
 
 RECORDS = (
@@ -63,8 +64,9 @@ def summarise(run: Records, warnings: Sequence[str] = (), scores: bool = True) -
     config, metrics, metric = run.config(), run.metrics(), run.metric()
     method = dict(config.get("method") or {})
     clients = run.clients()
+    known = FinalScores.of(metric, {"": metrics}, {"": clients}, {"": run.outcomes()})
     points = {
-        point: _point(metrics[metrics["point"] == point], clients, metric)
+        point: _point(metrics[metrics["point"] == point], clients, metric, known.error("", point))
         for point in POINTS
         if scores and (metrics["point"] == point).any()
     }
@@ -97,19 +99,27 @@ def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _point(metrics: pd.DataFrame, clients: pd.DataFrame, metric: Metric) -> dict[str, Any]:
+def _point(metrics: pd.DataFrame, clients: pd.DataFrame, metric: Metric, error: SampleError | None) -> dict[str, Any]:
     last, best = at_last_round(metrics, metric), at_best_round(metrics, metric)
-    out = {"last": _intervals(last, clients, metric), "best_val": _intervals(best, clients, metric)}
+    out = {"last": _intervals(last, clients, metric, error), "best_val": _intervals(best, clients, metric)}
     if out["best_val"]:
         out["best_val"]["rounds"] = best["round"].tolist()
     return out
 
 
-def _intervals(rows: pd.DataFrame, clients: pd.DataFrame, metric: Metric) -> dict[str, Any]:
+def _intervals(
+    rows: pd.DataFrame, clients: pd.DataFrame, metric: Metric, error: SampleError | None = None
+) -> dict[str, Any]:
+    """error: what the choice of test samples adds to that of the test score."""
     names = (f"test_{metric.name}", f"val_{metric.name}", "test_worst_tenth")
     found = {name: rows[name].tolist() for name in names if rows[name].notna().any()}
     found |= {"test_pooled": values} if (values := pooled_scores(metric, clients_at(clients, rows))) else {}
-    return {name: interval(values).to_dict() for name, values in found.items()}
+    return {
+        name: interval(
+            values, samples=error if name == f"test_{metric.name}" else None, is_share=metric.within_one
+        ).to_dict()
+        for name, values in found.items()
+    }
 
 
 def _cost(run: Records, clients: pd.DataFrame, config: dict[str, Any], metrics: pd.DataFrame) -> dict[str, Any]:

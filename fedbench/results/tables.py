@@ -1,14 +1,18 @@
 """The final table for reports and the terminal: one row per method, evaluation point and choice of round."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import isnan
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from fedbench.results.estimators import SAMPLES
+from fedbench.results.outcomes import MetricOutcomes
 from fedbench.results.reader import at_best_round, at_last_round
+from fedbench.results.sample_error import Deviations, Evidence, SampleError, deviations, evidence, sample_error
 from fedbench.results.schema import COMMON, POINTS
 from fedbench.results.statistics import (
     Interval,
@@ -26,11 +30,15 @@ CHOICES = {LAST: None, BEST_VAL: "val", BEST_TEST: "test"}
 """The split whose metric chooses the round, or None."""
 GAINS = ["gain", "gain_low", "gain_high", "share_gains"]
 SCORE_COLUMNS = ["mean", "sd", "low", "high", "pooled", "worst_tenth", "worst_tenth_low", "worst_tenth_high", "spread"]
-TABLE_COLUMNS = ["method", "point", "choice", "estimator", "seeds", "round", *SCORE_COLUMNS, *GAINS]
+TABLE_COLUMNS = ["method", "point", "choice", "estimator", "seeds", "round", *SCORE_COLUMNS, *GAINS, "intervals_over"]
+SEEDS_ALONE = "seeds"
+"""What intervals are over that leave the choice of test samples out."""
 BASELINE = "local"
 REFERENCES = ("centralized",)
 """Methods that pool the clients' data are shown, but do not compete."""
 PAIRED = ["seed", "client", "ours", "theirs", "difference"]
+Outcomes = Mapping[tuple[int, str], MetricOutcomes]
+"""Of a method, by seed and point."""
 ScorePlace = tuple[str, str, str]
 """A row of the final table: method, point, choice."""
 
@@ -40,16 +48,22 @@ class FinalScores:
     """What methods reached, by method, point and choice of the round, as far as the choice can be made.
 
     rows: of metrics.jsonl, one per seed. clients: of clients.parquet, at the same seeds and rounds; none where only
-    metrics are known.
+    metrics are known. outcomes: of the metric at the last round, by method, seed and point, where they were kept.
     """
 
     metric: Metric
     rows: Mapping[ScorePlace, pd.DataFrame]
     clients: Mapping[ScorePlace, pd.DataFrame]
+    outcomes: Mapping[str, Outcomes] = field(default_factory=dict)
+    _deviations: dict[Any, Deviations] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
     def of(
-        cls, metric: Metric, metrics: Mapping[str, pd.DataFrame], clients: Mapping[str, pd.DataFrame] | None = None
+        cls,
+        metric: Metric,
+        metrics: Mapping[str, pd.DataFrame],
+        clients: Mapping[str, pd.DataFrame] | None = None,
+        outcomes: Mapping[str, Outcomes] = MappingProxyType({}),
     ) -> "FinalScores":
         rows: dict[ScorePlace, pd.DataFrame] = {
             (method, point, choice): found
@@ -60,7 +74,7 @@ class FinalScores:
             if len(found := _at_chosen_round(metric, at_point, choice))
         }
         own = {} if clients is None else {place: clients_at(clients[place[0]], found) for place, found in rows.items()}
-        return cls(metric, rows, own)
+        return cls(metric, rows, own, outcomes)
 
     def paired_clients(self, method: str, other: str, point: str, choice: str = LAST) -> pd.DataFrame:
         """The clients of two methods in pairs, each at its own chosen round; none where one of them has no such score.
@@ -75,7 +89,82 @@ class FinalScores:
 
     def difference(self, method: str, other: str, point: str) -> Interval | None:
         """How much better a method is than another on test at the last round; None without pairs."""
-        return paired_difference(self.paired_clients(method, other, point))
+        paired = self.paired_clients(method, other, point)
+        return paired_difference(paired, self.pair_error(method, other, point, paired))
+
+    def score(self, method: str, point: str, choice: str = LAST) -> Interval:
+        """A method's mean over clients and seeds, with its interval over seeds, and test samples where known."""
+        values = self.rows[method, point, choice][f"test_{self.metric.name}"].tolist()
+        samples = self.error(method, point) if choice == LAST else None
+        return interval(values, samples=samples, is_share=self.metric.within_one)
+
+    def error(self, method: str, point: str) -> SampleError | None:
+        """What the choice of test samples adds to the error of a method's score at the last round.
+
+        None if a seed has no outcomes, or with fewer than two seeds.
+        """
+        found = self.seed_deviations(method, point, self._seeds(method, point))
+        return None if found is None or len(found) < 2 else sample_error(found)
+
+    def pair_error(self, method: str, other: str, point: str, paired: pd.DataFrame) -> SampleError | None:
+        """The same of the difference of two methods. paired: the clients of both, see `paired_clients`."""
+        at_other = point if (other, point, LAST) in self.rows else "after_agg"
+        seeds, starts = np.unique(paired["seed"].to_numpy(), return_index=True)
+        parts = zip(*(np.split(paired[name].to_numpy(), starts[1:]) for name in PAIRED[1:4]), strict=True)
+        found = []
+        for seed, (clients, ours, theirs) in zip(seeds.tolist(), parts, strict=True) if len(seeds) > 1 else ():
+            one = self._seed_deviations(method, point, seed, dict(zip(clients.tolist(), ours.tolist(), strict=True)))
+            two = self._seed_deviations(
+                other, at_other, seed, dict(zip(clients.tolist(), theirs.tolist(), strict=True))
+            )
+            if one is None or two is None:
+                return None
+            found.append(one.minus(two))
+        return sample_error(found) if found else None
+
+    def seed_deviations(self, method: str, point: str, seeds: Sequence[int]) -> list[Deviations] | None:
+        """By how much each test sample moves a method's score at the last round, seed by seed; None if unknown."""
+        if method not in self.outcomes:
+            return None
+        known, found = self._client_scores(method, point), []
+        for seed in seeds:
+            if (made := self._seed_deviations(method, point, seed, known.get(seed, {}))) is None:
+                return None
+            found.append(made)
+        return found
+
+    def _client_scores(self, method: str, point: str) -> dict[int, dict[int, float]]:
+        """A method's clients with their scores at the last round, by seed."""
+        frame = self.clients.get((method, point, LAST))
+        if frame is None:
+            return {}
+        found: dict[int, dict[int, float]] = {}
+        columns = (frame[name].tolist() for name in ("seed", "client", f"test_{self.metric.name}"))
+        for seed, client, value in zip(*columns, strict=True):
+            if not isnan(value):
+                found.setdefault(seed, {})[client] = value
+        return found
+
+    def _seed_deviations(self, method: str, point: str, seed: int, scores: Mapping[int, float]) -> Deviations | None:
+        """Those of one seed, of these clients."""
+        held = self.outcomes.get(method, {}).get((seed, point))
+        if held is None or not scores:
+            return None
+        key = (method, point, seed, tuple(scores))
+        if key not in self._deviations:
+            self._deviations[key] = deviations(held, scores)
+        return self._deviations[key]
+
+    def _seeds(self, method: str, point: str) -> list[int]:
+        rows = self.rows.get((method, point, LAST))
+        return [] if rows is None else [int(seed) for seed in rows["seed"]]
+
+    def evidence(self, method: str, point: str) -> Evidence | None:
+        """How many test samples stand behind a method's score; None if a seed has no outcomes."""
+        seeds = self._seeds(method, point)
+        known = self.outcomes.get(method, {})
+        found = [known[seed, point] for seed in seeds if (seed, point) in known]
+        return evidence(found) if len(found) == len(seeds) else None
 
 
 def final_table(
@@ -85,11 +174,13 @@ def final_table(
 
     Columns: method, point, choice (`last`, `best_val`, `best_test`), estimator (what a client's score is averaged over;
     default `samples`), seeds (count), round (mean over seeds), mean over clients and seeds, sd (over seeds), low, high
-    (95 % Student t over seeds), pooled (over the test samples of all clients), worst_tenth (of a seed's clients, mean
-    over seeds) with its interval over seeds, spread (standard deviation over a seed's clients, divisor n, mean over
-    seeds), and against the baseline, paired by client: gain, gain_low, gain_high, share_gains; with
-    `evaluate.common_test` also common, the mean over clients of the score on the test samples of all. Unknown numbers
-    are NaN. `best_test` is chosen on test: optimistic.
+    (95 % Student t over seeds; at the last round over test samples too, where outcomes were kept), pooled (over the
+    test samples of all clients), worst_tenth (of a seed's clients, mean over seeds) with its interval over seeds,
+    spread (standard deviation over a seed's clients, divisor n, mean over seeds), and against the baseline, paired by
+    client: gain, gain_low, gain_high, share_gains;
+    intervals_over (what those of mean and gain cover); with `evaluate.common_test` also common, the mean over clients
+    of
+    the score on the test samples of all. Unknown numbers are NaN. `best_test` is chosen on test: optimistic.
     """
     rows = [
         {
@@ -122,23 +213,24 @@ def clients_at(clients: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
     return near[np.array([place in chosen for place in places], dtype=bool)].reset_index(drop=True)
 
 
-def _score_columns(scores: FinalScores, place: ScorePlace) -> dict[str, float | None]:
-    rows = scores.rows[place]
-    common = known_interval(rows, f"{COMMON}_{scores.metric.name}")
+def _score_columns(scores: FinalScores, place: ScorePlace) -> dict[str, float | str | None]:
+    rows, found = scores.rows[place], scores.score(*place)
+    common = known_interval(rows, f"{COMMON}_{scores.metric.name}", scores.metric)
     return {
         "round": rows["round"].mean(),
-        **ends_of("worst_tenth", known_interval(rows, "test_worst_tenth")),
+        **ends_of("worst_tenth", known_interval(rows, "test_worst_tenth", scores.metric)),
         "spread": rows["test_spread"].mean(),
-        **interval(rows[f"test_{scores.metric.name}"].tolist()).columns(),
+        **found.columns(),
         "seeds": len(rows),
+        "intervals_over": SEEDS_ALONE if found.samples is None else "seeds and test samples",
         **({} if common is None else {COMMON: common.mean}),
     }
 
 
-def known_interval(rows: pd.DataFrame, column: str) -> Interval | None:
-    """A column of metrics with its interval over seeds; None if it is unknown."""
+def known_interval(rows: pd.DataFrame, column: str, metric: Metric) -> Interval | None:
+    """A column of metrics with its interval over seeds alone; None if it is unknown. metric: whose values these are."""
     known = rows[column].dropna().tolist() if column in rows else []
-    return interval(known) if known else None
+    return interval(known, is_share=metric.within_one) if known else None
 
 
 def _of_clients(scores: FinalScores, place: ScorePlace, baseline: str) -> dict[str, float | None]:
@@ -147,7 +239,8 @@ def _of_clients(scores: FinalScores, place: ScorePlace, baseline: str) -> dict[s
     over_all = pooled_scores(scores.metric, scores.clients[place])
     row: dict[str, float | None] = {"pooled": interval(over_all).mean} if over_all else {}
     paired = scores.paired_clients(method, baseline, point, choice)
-    gain = None if method == baseline else paired_difference(paired)
+    error = scores.pair_error(method, baseline, point, paired) if choice == LAST and method != baseline else None
+    gain = None if method == baseline else paired_difference(paired, error)
     return row if gain is None else {**row, **ends_of("gain", gain), "share_gains": share_that_gains(paired)}
 
 

@@ -140,8 +140,9 @@ class WandbStudy:
         metric = next(iter(runs.values())).metric()
         metrics = {label: run.metrics() for label, run in runs.items()}
         clients = {label: run.clients() for label, run in runs.items()}
+        outcomes = {label: run.outcomes() for label, run in runs.items()}
         kinds = {label: run.estimator() for label, run in runs.items()}
-        return final_table(FinalScores.of(metric, metrics, clients), kinds)
+        return final_table(FinalScores.of(metric, metrics, clients, outcomes), kinds)
 
 
 def with_place(tree: Mapping[str, Any], place: WandbConfig) -> Config:

@@ -23,6 +23,7 @@ from fedbench.methods.server import Context
 from fedbench.models.network import Network
 from fedbench.module import seeds
 from fedbench.module.copies import copies_in
+from fedbench.module.flat import default_type
 from fedbench.module.inputs import attach
 from fedbench.module.layout import Layout
 from fedbench.module.weights import Weights
@@ -78,9 +79,14 @@ def build_learner(run: ResolvedRun, seed: int, device: str = "cpu") -> Learner:
     if config.train.precision == "64-true":
         module.double()  # before weights of that precision are copied into it
 
+    usual = torch.get_default_dtype()
+
+    def beside(name: str | None) -> nn.Module:
+        with default_type(usual):  # the same numbers as those of the run's model, whatever the type of additions is
+            return _draw_module(run.with_model(name or run.first_model), seed)
+
     def adapt(module: nn.Module, layout: Layout) -> None:
         with as_config_error(f"method {config.method.name}: adapt_model fails"):
-            beside = lambda name: _draw_module(run.with_model(name or run.first_model), seed)  # noqa: E731
             facts = ModelFacts(seed, dataset.classes, features_of(module, layout), beside)
             run.method.adapt_model(module, layout, run.options, facts)
 

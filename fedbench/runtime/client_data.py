@@ -27,6 +27,8 @@ class ClientData:
         self, config: Config, dataset: Dataset, partition: Partition, device: torch.device, dtype: torch.dtype
     ) -> None:
         self.config, self.dataset, self.partition, self.device, self.dtype = config, dataset, partition, device, dtype
+        # What rows belong to, such as patients, int64 [rows]; None if rows are independent.
+        self.row_groups: np.ndarray | None = dataset.groups
         self._samples = resident(as_tensor(dataset.samples), device)
         data = config.data
         self._augmentation = (

@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 from fedbench.config.words import plural
@@ -32,11 +33,14 @@ from fedbench.runtime.exchange import (
 )
 from fedbench.runtime.failures import refuse_failing_half, refuse_untrained
 from fedbench.runtime.fleet import fleet_traces, lost_uploads, work_shares
+from fedbench.runtime.global_model import GlobalModel
 from fedbench.runtime.hosts import Hosts, torch_threads
 from fedbench.runtime.kept_models import KeptModels
+from fedbench.runtime.kept_outcomes import KeptOutcomes
 from fedbench.runtime.kept_points import KeptPoints
 from fedbench.runtime.kept_predictions import KeptPredictions, sends_outputs
 from fedbench.runtime.placement import ClientCosts, Homes
+from fedbench.runtime.pooled_validation import PooledValidation
 from fedbench.runtime.privacy import privacy_budget
 from fedbench.runtime.recorder import Recorder
 from fedbench.runtime.resolved import ResolvedRun
@@ -82,11 +86,15 @@ class Driver:
             self.warnings.append(self.budget.line(self.config.rounds))
         self.costs, self.homes = ClientCosts(self.context.sizes), Homes(hosts.count)
         self.record = RoundRecord()
-        self.points = KeptPoints(
+        keeps, last, origin = (
             self.config.save_models or sends_outputs(self.config.save_predictions, recorder.task),
             self.config.rounds,
             self.method.after_fit,
-            lambda round: self.calendar.trainers(self.calendar.participants(round)),
+        )
+        drawn = lambda round: self.calendar.trainers(self.calendar.participants(round))  # noqa: E731
+        self.points = KeptPoints(keeps, last, origin, drawn)
+        self.outcomes = KeptOutcomes(
+            KeptPoints(True, last, origin, drawn, with_global=True), self.seed, recorder.folder
         )
         self.models = KeptModels(parts, self.points, recorder.folder)
         self.predictions = KeptPredictions(self.config, self.seed, self.points, recorder.folder, recorder.task)
@@ -94,9 +102,11 @@ class Driver:
         self.checkpoints = Checkpoints(recorder.folder / "checkpoint", checkpoints.every, rounds, checkpoints.keep)
         self.last_fit: dict[int, tuple[int, Scores]] = {}
         """Of every client: the round of its last fit, 0 before the first, and the scores of that model."""
+        self.validation = PooledValidation(recorder.task)
         self.curves: list[LoggedRow] = []
         """Scores of clients for loggers that want them, of the round in progress."""
         self.uses_rounds = False
+        self.global_model = GlobalModel(self.method)
 
     @classmethod
     def of(
@@ -249,7 +259,7 @@ class Driver:
         self, number: int, trainers: Sequence[int], evaluate: Sequence[int], has_global: bool
     ) -> list[ClientTask]:
         fit_counts = self.method.after_fit == "fit"
-        seen, drawn = set(evaluate), set(trainers)
+        seen, drawn, wanted = set(evaluate), set(trainers), set(self.calendar.evaluated)
         shown = (
             self.calendar.last_fits(drawn.intersection(self.calendar.evaluated), number + 1) if fit_counts else set()
         )
@@ -270,6 +280,7 @@ class Driver:
                 train=client in drawn,
                 after_fit=client in shown,
                 keep=self.points.models_to_keep(client, number),
+                outcomes=self.outcomes.points.models_to_keep(client, number) if client in wanted else (),
                 share=shares.get(client),
                 work=work.get(client, 1.0),
                 is_lost=client in lost,
@@ -278,15 +289,20 @@ class Driver:
         ]
 
     def _global_model(self) -> Message | None:
+        if self.global_model.is_missing:
+            return None
         weights = self._server_half("global_model", self.server, self.initial)
         return None if weights is None else Message(**vars(weights))
 
     def _keep_models(self, number: int, reports: Sequence[Report]) -> None:
-        """Keep models and predictions of clients, and in the end the global model, or else what all clients share."""
+        """Keep models, predictions and outcomes, and in the end the global model, or else what all clients share."""
         self.warn(*self.models.take(number, reports), *self.predictions.take(number, reports))
+        self.outcomes.take(number, reports)
         if number == self.config.rounds and self.config.save_models:
-            whole = self._server_half("global_model", self.server, self.initial)
-            part = None if whole else self._server_half("shared_part", self.server, self.initial)
+            whole = part = None
+            if not self.global_model.is_missing:
+                whole = self._server_half("global_model", self.server, self.initial)
+                part = None if whole else self._server_half("shared_part", self.server, self.initial)
             self.warn(*self.models.take_from_server(whole, part))
 
     def _extra_pass(self, number: int) -> None:
@@ -338,6 +354,7 @@ class Driver:
             self._server_half("aggregate", self.server, merged_uploads(uploads, totals, shares))
             self.record.traces.update(self.server.traces if self.server.traced else {})
             self.server.traces = {}
+            self.warn(*self.global_model.remarks())
         self.warn(*self.server.remarks())
 
     def _new_record(
@@ -374,6 +391,7 @@ class Driver:
         if report.trained:
             # No scores if a later fit was to be shown: should that one fail, this one's are unknown.
             self.last_fit[report.client] = self.record.number, report.scores.get("after_fit", {})
+            self.validation.take([report])
         if report.upload is not None:
             logged = {f"logged/{name}": value for name, value in report.logged.items()}
             traces = report.upload.traces | logged
@@ -383,7 +401,8 @@ class Driver:
         """The result of a server hook. Raises RunError if the hook fails or returns an invalid state."""
         makes = hook in ("aggregate", "conclude")
         before = shared_model(self.server) if makes else {}
-        with server_hook(self.method, hook):
+        watching = self.global_model.watching(self.server, hook) if makes else nullcontext()
+        with server_hook(self.method, hook), watching:
             found = call_hook(self.method, hook, *given)
         if makes:
             check_server(self.server, before, self.method, hook)
@@ -427,6 +446,7 @@ class Driver:
         trained = {
             client: last for client in self.calendar.evaluated if (last := self.last_fit.get(client, (0, {}))[1])
         }
+        self.validation.take([report for report in reports if "idle_model" in report.scores])
         fit = {"fit": trained, "after_agg": agg, "global": whole}[self.method.after_fit]
         costs = {name: getattr(record, name) for name in COST_KEYS}
         lines = []
@@ -434,7 +454,9 @@ class Driver:
             if scores:
                 more: dict[str, Any] = {"costs": costs} if point == "after_fit" else {}
                 more["pooled"] = self.predictions.pooled.get(point)
-                lines.append(self.recorder.line(self.seed, record.number, point, scores, **more, failed=record.failed))
+                line = self.recorder.line(self.seed, record.number, point, scores, **more, failed=record.failed)
+                source = self.method.after_fit if point == "after_fit" else point
+                lines.append(line | self.validation.columns(reports, source, [*scores]))
                 self.recorder.add_clients(self.seed, record.number, point, scores, took_part)
                 if self.config.log_clients:
                     self.curves += self.recorder.curves(self.seed, record.number, point, scores)
@@ -459,11 +481,13 @@ class Driver:
             "server": self.server.state(),
             "record": vars(self.record),
             "last_fit": self.last_fit,
+            "validation": self.validation.last_fit,
             "kept": {client: (home.kept, home.nbytes) for client, home in self.homes.of.items()},
             "recorder": self.recorder.state(),
             "rounds": self.config.rounds,
             "uses_rounds": self.uses_rounds or self.context.uses_rounds,
             "first_warnings": self.first_warnings,
+            "writes_global_model": self.global_model.written,
         }
 
     def _versions(self) -> list[Versions]:
@@ -473,6 +497,8 @@ class Driver:
         self.server = self.method.Server(**kept["server"])
         self.record = RoundRecord(**kept["record"])
         self.last_fit, self.uses_rounds = kept["last_fit"], kept["uses_rounds"]
+        self.validation.last_fit = kept["validation"]
+        self.global_model.written = kept["writes_global_model"]
         if kept["rounds"] < self.config.rounds:
             self._lengthen()
         self.homes.settle(kept["kept"], self.costs)

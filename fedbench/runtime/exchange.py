@@ -58,8 +58,9 @@ class ClientTask:
     kept: the round in which the client's private state was saved, 0 before the first. idle_model, after_agg,
     global_model, after_fit: which models are evaluated: that of a client that sits out and whose last fit has no score,
     the received one, the global one, and the one trained now. keep: of which of these the run keeps the model or its
-    predictions. share: the weight of its upload, if the host sums uploads. work: the share of its local steps that it
-    takes. is_lost: whether its upload gets lost on the way. joining: of a newcomer, which does nothing else.
+    predictions; outcomes: of which it keeps the outcomes. share: the weight of its upload, if the host sums uploads.
+    work: the share of its local steps that it takes. is_lost: whether its upload gets lost on the way. joining: of a
+    newcomer, which does nothing else.
     """
 
     client: int
@@ -71,6 +72,7 @@ class ClientTask:
     train: bool = False
     after_fit: bool = False
     keep: Sequence[str] = ()
+    outcomes: Sequence[str] = ()
     share: float | None = None
     work: float = 1.0
     is_lost: bool = False
@@ -97,8 +99,10 @@ class Report:
     """The result of one task.
 
     trained: whether a fit ended, even if its upload got lost. kept: bytes of the saved private state, or None. models,
-    predictions: those that the run keeps; the latter as outputs, targets and rows of the test samples. failure: why
-    there is no result; cause: common to all failures from one mistake; trace: where it was raised.
+    predictions, outcomes: those that the run keeps; predictions as outputs, targets and rows of the test samples,
+    outcomes as in `results/outcomes.py`. validation: the outputs and targets of the validation samples by point, if
+    they are pooled. failure: why there is no result; cause: common to all failures from one mistake; trace: where it
+    was raised.
     """
 
     client: int
@@ -111,6 +115,8 @@ class Report:
     scores: dict[str, Scores] = field(default_factory=dict)
     models: dict[str, Message] = field(default_factory=dict)
     predictions: dict[str, Message] = field(default_factory=dict)
+    validation: dict[str, Message] = field(default_factory=dict)
+    outcomes: dict[str, Message] = field(default_factory=dict)
     loss: float | None = None
     steps: int = 0
     logged: dict[str, float] = field(default_factory=dict)
@@ -120,7 +126,8 @@ class Report:
 
     def messages(self) -> list[Message]:
         """All that holds tensors."""
-        found = (self.upload, self.answer, *self.models.values(), *self.predictions.values())
+        kept = (*self.models.values(), *self.predictions.values(), *self.outcomes.values())
+        found = (self.upload, self.answer, *kept, *self.validation.values())
         return [message for message in found if message is not None]
 
 

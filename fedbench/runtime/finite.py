@@ -23,7 +23,7 @@ def rate_name(learner: Learner) -> str:
     """Names the place where the user sets the learning rate of the steps."""
     if not learner.ledger.own_rate:
         return "train.lr"
-    return f"the rate in {type(learner.module).__name__}.configure_optimizers"
+    return f"train.lr_scale, or the rate in {type(learner.module).__name__}.configure_optimizers"
 
 
 def what_is_not_finite(message: Message, what: str, known: Weights | None = None) -> str | None:

@@ -12,9 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fedbench.engine.learner import Learner
 from fedbench.errors import ConfigError, RunError, first_line, place_of_code
 from fedbench.methods.client import Client, Predictor, PrivateState
-from fedbench.methods.contract import call_hook, check_fit, check_shapes, guard_inputs
+from fedbench.methods.contract import call_hook, check_fit, check_shapes, guard_inputs, scores_of
 from fedbench.methods.messages import Message, weights_of
 from fedbench.module import seeds
 from fedbench.module.seeds import Key
@@ -23,14 +24,16 @@ from fedbench.results.schema import COMMON
 from fedbench.runtime import trees
 from fedbench.runtime.allocator import resident_mb
 from fedbench.runtime.build import RunParts, build_parts
-from fedbench.runtime.client_data import PARTS, ClientData
+from fedbench.runtime.client_data import ClientData
 from fedbench.runtime.client_privacy import make_private
 from fedbench.runtime.compression import compress_upload
 from fedbench.runtime.determinism import deterministic_kernels
 from fedbench.runtime.exchange import POOLED, ClientTask, Order, Reply, Report, Scores, Setup
 from fedbench.runtime.finite import rate_name, what_diverged, what_is_not_finite
 from fedbench.runtime.gpu import GpuFullError, limit_memory, peak_mb, reporting_full_gpu
+from fedbench.runtime.kept_outcomes import outcomes_of
 from fedbench.runtime.kept_predictions import sends_outputs
+from fedbench.runtime.pooled_validation import needs_pooling, outputs_of
 from fedbench.runtime.resolved import ResolvedRun
 from fedbench.runtime.store import ClientStore, StateLostError, open_store
 from fedbench.runtime.sums import Total
@@ -98,15 +101,13 @@ class Host:
         """The client with the model of a round. Raises StateLostError."""
         number, state, own = task.client, self._state(task), self.model(task.client)
         key = self._key(number, round)
-        train, val, test = (self._split(number, part, key) for part in PARTS)
+        train = self._split(number, "train", key)
         if task.joining:
-            train, val = self._take_images(train, number, task.joining.images), val.part(torch.arange(0))
+            train = self._take_images(train, number, task.joining.images)
         client = Client(
             id=number,
             samples=len(train),
             train=train,
-            val=val,
-            test=test,
             public=self.data.public(key),
             learner=own.learner,
             initial=own.initial,
@@ -118,13 +119,19 @@ class Host:
             work=task.work,
         )
         if state is None:
-            own.method.begin(client)
+            call_hook(own.method, "begin", client)
         return self._set_round(client, round)
 
     def _state(self, task: ClientTask) -> PrivateState | None:
         """The private state on the host's device; None before the client's first training."""
         found = trees.move_vectors(self.store.load(task.client, task.kept), self.device)
         return self.model(task.client).method.State(**found) if found else None
+
+    def held_out(self, task: ClientTask, round: int) -> dict[str, Any]:
+        """The samples of a client that its method never sees, by part; without empty parts, of a newcomer the tests."""
+        parts, key = ("test",) if task.joining else ("val", "test"), self._key(task.client, round)
+        found = {part: self._split(task.client, part, key) for part in parts}
+        return {part: split for part, split in found.items() if len(split)}
 
     def _split(self, number: int, part: str, key: Key) -> Any:
         if number != POOLED:
@@ -143,7 +150,7 @@ class Host:
         """Set a client's round: its random streams, and the learning rates of this or another round."""
         client.round = round
         client.decay = self.config.train.decay(round if rate_of is None else rate_of)
-        for split in (client.train, client.val, client.test, client.public):
+        for split in (client.train, client.public):
             if split is not None:
                 split.key = self._key(client.id, round)
         return client
@@ -212,7 +219,7 @@ class Host:
             report.failure, report.trace = str(failed), failed.trace
             report.cause = f"{type(error).__name__} {failed.place}"
             report.upload, report.kept, report.trained = None, None, False
-            for found in (report.scores, report.models, report.predictions):
+            for found in (report.scores, report.models, report.predictions, report.outcomes):
                 found.pop("after_fit", None)  # its fit does not count
         return report
 
@@ -252,6 +259,8 @@ class Host:
                 whole = weights_of(on_device(global_model, self.device, self._sent))
                 if "global" not in task.keep and isinstance(personal, Weights) and personal.is_same(whole):
                     report.scores["global"] = report.scores["after_agg"]
+                    if "global" in task.outcomes and "after_agg" in report.outcomes:
+                        report.outcomes["global"] = report.outcomes["after_agg"]
                 else:
                     self._score(task, client, "global", whole, report)
             if task.idle_model:
@@ -387,28 +396,51 @@ class Host:
         if model is None:
             return
         learner, asked, kept = client.learner, self.config.evaluate, point in task.keep
-        saves_model, sends = kept and self.config.save_models, sends_outputs(self.config.save_predictions, learner.task)
+        held, method = self.held_out(task, client.round), self.model(client.id).method
+        saves_model = kept and self.config.save_models
+        saves_outputs = kept and sends_outputs(self.config.save_predictions, learner.task)
         if saves_model and isinstance(model, Weights) and (state := learner.flat.trained_state_dict(model)):
             report.models[point] = Message(**state)
-        predictor = model.scores if isinstance(model, Predictor) else model
+        predictor = partial(scores_of, method, model) if isinstance(model, Predictor) else model
         found: Scores = {}
-        if len(client.val):
-            found["val"] = learner.evaluate(predictor, client.val)
-        if len(client.test):
-            groups = self.data.groups(client.test) if asked.by else {}
-            batches: list[tuple[Tensor, Tensor]] | None = [] if kept and sends else None
-            found["test"] = learner.evaluate(predictor, client.test, groups, batches)
-            if batches is not None:
+        if "val" in held:
+            sent: list[tuple[Tensor, Tensor]] | None = [] if needs_pooling(learner.task) else None
+            found["val"] = learner.evaluate(predictor, held["val"], kept=sent)
+            if sent is not None:
+                report.validation[point] = on_cpu(outputs_of(sent))
+        if "test" in held:
+            groups = self.data.groups(held["test"]) if asked.by else {}
+            batches: list[tuple[Tensor, Tensor]] | None = [] if saves_outputs or point in task.outcomes else None
+            found["test"] = learner.evaluate(predictor, held["test"], groups, batches)
+            if batches is not None and saves_outputs:
                 outputs, targets = (torch.cat(parts) for parts in zip(*batches, strict=True))
-                whole = Message(outputs=outputs.float(), targets=targets, rows=client.test.rows)
+                whole = Message(outputs=outputs.float(), targets=targets, rows=held["test"].rows)
                 report.predictions[point] = on_cpu(whole)
+            if batches is not None and point in task.outcomes:
+                report.outcomes[point] = self._outcomes(learner, model, batches, held["test"].rows)
         for part, score in found.items():
             if isinstance(model, Predictor) and model.loss_of is not None:
                 name = learner.task.loss_metric
-                score[name] = learner.evaluate(model.loss_of, getattr(client, part))[name]
+                score[name] = learner.evaluate(model.loss_of, held[part])[name]
             if asked.module_metrics and isinstance(model, Weights):
-                score |= learner.module_metrics(model, getattr(client, part))
-        if asked.common_test and point != "new_clients" and len(client.test):
-            pooled = self.data.split(range(self.context.clients), "test", client.test.key)
+                score |= learner.module_metrics(model, held[part])
+        if asked.common_test and point != "new_clients" and "test" in held:
+            pooled = self.data.split(range(self.context.clients), "test", held["test"].key)
             found[COMMON] = learner.evaluate(predictor, pooled)
         report.scores[point] = found
+
+    def _outcomes(
+        self, learner: Learner, model: Weights | Predictor, batches: Sequence[tuple[Tensor, Tensor]], rows: Tensor
+    ) -> Message:
+        """One number for each test sample and metric. rows: int64 [n], of the samples."""
+        asked = self.config.evaluate
+        elsewhere = isinstance(model, Predictor) and model.loss_of is not None
+        return outcomes_of(
+            learner.task,
+            batches,
+            rows,
+            self.data.row_groups,
+            learner.flat.dtype,
+            by_batches=asked.accuracy == "batches",
+            without=[learner.task.loss_metric] if elsewhere else [],
+        )

@@ -62,7 +62,8 @@ class KeptPredictions:
                 raise ConfigError(f"{path}: damaged; {rerun_hint(self.folder)}")
         whole = {point: join(parts[point]) for point in sorted(parts)}
         if self.task.primary.pooled:
-            self.pooled = {p: pooled_value(self.task, found.outputs, found.targets) for p, found in whole.items()}
+            values = {p: pooled_value(self.task, found.outputs, found.targets) for p, found in whole.items()}
+            self.pooled = {point: value for point, value in values.items() if value is not None}
         if self.saves:
             write_predictions(self.file, whole)
 

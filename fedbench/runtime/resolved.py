@@ -37,7 +37,7 @@ class ResolvedRun:
 
         Raises ConfigError.
         """
-        dataset = dataset or Dataset.load(config.data)
+        dataset = dataset or Dataset.of_run(config)
         return cls(
             config,
             dataset,

@@ -95,12 +95,22 @@ def unused_train_keys(name: str, train: TrainConfig) -> list[UnusedKey]:
     method, unused = load(name), list[UnusedKey]()
     if method.optimizer == "plain":
         why = f"{name} makes plain steps of its own"
-        unused += [UnusedKey(key, why) for key in ("optimizer", "momentum", "weight_decay", "keep_optimizer")]
+        unused += [
+            UnusedKey(key, why) for key in ("optimizer", "lr_scale", "momentum", "weight_decay", "keep_optimizer")
+        ]
     elif method.optimizer == "run" and train.optimizer == "module":
-        why = "the model's configure_optimizers makes the steps; set it there, or choose --train.optimizer sgd"
+        why = (
+            "the model's configure_optimizers makes the steps; set it there, scale its rates with --train.lr_scale, or "
+            "choose --train.optimizer sgd"
+        )
         unused += [UnusedKey(key, why, "optimizer") for key in ("lr", "momentum", "weight_decay")]
     elif method.optimizer == "run" and train.optimizer in ("adam", "adamw"):
         unused.append(UnusedKey("momentum", f"train.optimizer = {train.optimizer} has none", "optimizer"))
+    if method.optimizer == "own":
+        unused.append(UnusedKey("lr_scale", f"{name} makes steps by an optimiser of its own; set train.lr"))
+    elif method.optimizer == "run" and train.optimizer != "module":
+        why = f"it scales the rates of a model's own optimiser; with train.optimizer = {train.optimizer} set train.lr"
+        unused.append(UnusedKey("lr_scale", why, "optimizer"))
     if train.steps:
         unused.append(UnusedKey("epochs", f"train.steps = {train.steps} takes its place", "steps"))
     return unused

@@ -1,7 +1,7 @@
 """Compares methods under one protocol: the same partitions, start weights, batches and tuning budget for each."""
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FunctionType
@@ -14,8 +14,8 @@ from fedbench.config.section import OpenSection, Section, plain
 from fedbench.config.words import keys_called
 from fedbench.errors import ConfigError
 from fedbench.jobs import run_folder
-from fedbench.jobs.resolve import with_defaults
-from fedbench.methods import checked_options, full_key, load
+from fedbench.methods import METHODS, checked_options, full_key, load, symbols
+from fedbench.report.typeset import join_words
 from fedbench.results.contrasts import too_few
 from fedbench.results.loggers import log_page
 from fedbench.results.matrix import Matrix, Setting, settings_of
@@ -29,7 +29,9 @@ from fedbench.studies.compared_methods import (
     require_distinct,
 )
 from fedbench.studies.cost import steps_of
+from fedbench.studies.listed_space import ListedSpace, check_word, with_alike_models
 from fedbench.studies.run_studies import StudyWatch, run_studies
+from fedbench.studies.same_runs import refuse_same_methods, refuse_same_settings
 from fedbench.studies.search import Search
 from fedbench.studies.space import Space, distribution_text
 from fedbench.studies.study_result import StudyResult
@@ -46,6 +48,8 @@ SETTING_SECTIONS = (
 NAMED = ("data", "partition", "model", "aggregator")
 """Sections whose `name` may be an object in Python."""
 OPTION = "method."
+Tune = Callable[[ComparedMethod, int | None], ComparedMethod]
+"""Gives a method points: so many of its space, or all."""
 OVER_EXPECTED = 'a dict of lists of values is expected, for example {"partition.alpha": [0.1, 0.5]}'
 
 
@@ -61,7 +65,7 @@ def compare(
     methods: Methods,
     *,
     over: Mapping[str, Sequence[Any]] | None = None,
-    space: str | None = None,
+    space: Mapping[str, Any] | str | None = None,
     tune: int | None = None,
     budget_steps: bool = False,
     search: str = "grid",
@@ -83,12 +87,13 @@ def compare(
     and fedavg-ft are always included. over: values by key, `{"partition.alpha": [0.1, 0.5]}`: compare in every
     combination; values of `data`, `partition`, `model` and `aggregator` may be objects. An option,
     `{"method.tau": [0.1, 0.5]}`, is that of the one compared method that has it, or of all.
-    space: `paper` for the grids of the methods' papers, if they name one. tune: number of points tried of each method's
-    space, 0 for its defaults, by default as many as the smallest space has. budget_steps: methods with more gradient
-    steps get fewer points, so that points times steps are about equal. search, samples, scheduler, point, final_val: as
-    for a grid. Final runs have the seeds of the configuration, by default 0 to 9. until_told: add seeds until it is
-    decided who is best and who is better than local training, up to a margin that is too small to matter (of accuracies
-    in points), with at most `max_seeds` and for about `max_hours`.
+    space: values or distributions of Ray Tune by key for all methods, or for one, `{"fedper:train.lr": [0.01, 0.1]}`;
+    `paper` for the grids of the methods' papers, if they name one; by default each method's own. tune: number of points
+    tried of each method's space, 0 for its defaults, by default as many as the smallest space has. budget_steps:
+    methods with more gradient steps get fewer points, so that points times steps are about equal. search, samples,
+    scheduler, point, final_val: as for a grid. Final runs have the seeds of the configuration, by default 0 to 9.
+    until_told: add seeds until it is decided who is best and who is better than local training, up to a margin that
+    is too small to matter (of accuracies in points), with at most `max_seeds` and for about `max_hours`.
 
     >>> small = {"rounds": 1, "seeds": [0], "resources": {"hosts": 0}}
     >>> result = compare(small, ["fedper"], tune=0, at_once=1)
@@ -123,39 +128,42 @@ def plan_comparisons(
     methods: Sequence[str],
     tuning: Tuning,
     over: Mapping[str, Sequence[Any]] | None = None,
-    space: str | None = None,
+    space: Mapping[str, Any] | str | None = None,
 ) -> tuple[list[TuningStudy], Matrix | None, Path]:
     """The comparison in every setting, not run yet, and its folder. Raises ConfigError."""
     over = checked_settings(over) if over else {}
     config = tuning.with_final_seeds(config)
-    check_named_options(config)
-    if space not in (None, "paper"):
-        raise ConfigError(f"space = {space}: must be paper; to search the values of one method's keys, use a grid")
+    if not isinstance(space, Mapping):
+        check_word(space)
     if space is not None and tuning.most == 0:
         raise ConfigError(
             f"space = {space}: without effect with tune = 0, which tries no points; leave one of them out"
         )
     root = (config.out or Path("results")).absolute()
-    asked = ComparisonSpec([ComparedMethod.parse(text) for text in methods], tuning, root, space is not None)
+    asked = ComparisonSpec([ComparedMethod.parse(text) for text in methods], tuning, root, space)
     require_distinct(asked.compared)
+    check_named_options(config, asked.compared)
     folder = config.out or root / "compare" / (config.name or _name(config, asked, over))
     if not over:
-        return [asked.study(config, folder)], None, folder
+        study = asked.study(config, folder)
+        refuse_same_methods(study)
+        return [study], None, folder
     asked.check_settings(over)
     matrix = Matrix(config.model_dump(mode="json"), over, settings_of(over))
     studies = [asked.in_setting(s).study(in_setting(config, s), folder / s.path, s.name) for s in matrix.settings]
-    refuse_equal_settings(studies)
+    refuse_same_methods(studies[0])
+    refuse_same_settings(studies)
     return studies, matrix, folder
 
 
 @dataclass(frozen=True)
 class ComparisonSpec:
-    """The compared methods and their tuning in every setting. paper: tune over the grids of the papers."""
+    """The compared methods and their tuning in every setting. space: as given to `compare`."""
 
     compared: Sequence[ComparedMethod]
     tuning: Tuning
     root: Path
-    paper: bool = False
+    space: Mapping[str, Any] | str | None = None
 
     def check_settings(self, over: Mapping[str, Sequence[Any]]) -> None:
         """Raises ConfigError for a key that a compared method sets too, or one that is given twice under two names.
@@ -196,19 +204,34 @@ class ComparisonSpec:
         counts: dict[str, int] = {}
         if self.tuning.most != 0:
             require_validation(config, "a comparison", ", or try no points with --tune 0")
-            counts, search = self.counts(compared, config), self.tuning.search
-            compared = [e.tuned_over(self.space(e), config, counts[e.label], search) for e in compared]
+            tune = self.tuner(compared, config)
+            counts = self.counts(compared, config, tune)
+            compared = [tune(method, counts[method.label]) for method in compared]
         budgets = counts if self.tuning.by_steps else {}
         plan = Plan("compare", None, config.model_dump(mode="json"), [], budgets=budgets, **self.tuning.as_plan())
         asked = self.tuning
         return TuningStudy(plan, config, compared, folder, self.root, asked.seeds, asked.final_val, setting)
 
-    def counts(self, compared: Sequence[ComparedMethod], config: Config) -> dict[str, int]:
+    def tuner(self, compared: Sequence[ComparedMethod], config: Config) -> Tune:
+        """Gives a method so many points of its space, or all of them. Raises ConfigError."""
+        listed = None
+        if isinstance(self.space, Mapping):
+            listed = ListedSpace.parse(self.space, compared, config)
+            listed.refuse_useless(compared, config)
+        spaces = {method.label: listed.of(method) if listed else self.own_space(method) for method in compared}
+        spaces, search = with_alike_models(spaces, config), self.tuning.search
+
+        def tune(method: ComparedMethod, most: int | None) -> ComparedMethod:
+            keys = listed.keys(method) if listed else ()
+            return method.tuned_over(spaces[method.label], config, most, search, keys)
+
+        return tune
+
+    def counts(self, compared: Sequence[ComparedMethod], config: Config, tune: Tune) -> dict[str, int]:
         """Number of points of each method: equal, or fewer for methods whose runs make more gradient steps."""
-        search = self.tuning.search
-        most = self.tuning.most or search.samples
+        most = self.tuning.most or self.tuning.search.samples
         if most is None:
-            most = min(len(e.tuned_over(self.space(e), config, None, search).points) for e in compared)
+            most = min(len(tune(method, None).points) for method in compared)
         if not self.tuning.by_steps:
             return {method.label: most for method in compared}
         steps = {method.label: steps_of(method.config(config)) for method in compared}
@@ -216,9 +239,9 @@ class ComparisonSpec:
         least = min(steps[e.label] for e in compared if not is_pooled(e.config(config).method))
         return {label: max(1, round(most * min(1.0, least / max(1, own)))) for label, own in steps.items()}
 
-    def space(self, method: ComparedMethod) -> Space:
+    def own_space(self, method: ComparedMethod) -> Space:
         """Its paper's grid, if requested and the paper names one; else its own space."""
-        return (Space.paper(method.name) if self.paper else None) or Space.of(method.name)
+        return (Space.paper(method.name) if self.space else None) or Space.of(method.name)
 
 
 def is_pooled(method: MethodConfig) -> bool:
@@ -226,18 +249,45 @@ def is_pooled(method: MethodConfig) -> bool:
     return load(method.name).trainers(checked_options(method)) == "pooled"
 
 
-def check_named_options(config: Config) -> None:
-    """Raises ConfigError for options without the name of their method, unless they are at their defaults."""
+def check_named_options(config: Config, compared: Sequence[ComparedMethod]) -> None:
+    """Raises ConfigError for options of no compared method, unless they are at their defaults.
+
+    They have to come with the name of their method: in --methods, or with a method that is compared.
+    """
     own = config.method
-    if "name" not in own.model_fields_set:
-        fields = load(own.name).Options.model_fields
-        for key, value in own.options.items():
-            known = fields.get(full_key(own.name, f"method.{key}").removeprefix("method."))
-            if known is None or value != known.get_default(call_default_factory=True):
-                raise ConfigError(
-                    f"method.{key} = {value}: for which method? write NAME:{key}={value} in --methods where it applies"
-                )
+    named, fields = "name" in own.model_fields_set, load(own.name).Options.model_fields
+    if named and own.name in {*BASELINES, *(method.name for method in compared)}:
+        checked_options(own)
+        return
+    for key, value in own.options.items():
+        whole = full_key(own.name, f"{OPTION}{key}")
+        known = fields.get(whole.removeprefix(OPTION))
+        if known is None or value != known.get_default(call_default_factory=True):
+            takers = [method.label for method in compared if has_option(method, whole)]
+            who = f"{join_words(takers)} {'has' if len(takers) == 1 else 'have'} it" if takers else owners_text(key)
+            which = f"{own.name} is not compared;" if named else "for which method?"
+            raise ConfigError(
+                f"method.{key} = {value}: {which} write NAME:{key}={value} in --methods where it applies ({who}), or "
+                "leave it out"
+            )
     checked_options(own)
+
+
+def owners_text(key: str) -> str:
+    """The methods that have an option, in words, where no compared method has it."""
+    owners = [name for name, kind in METHODS.loadable() if key in {*kind.Options.model_fields, *symbols(kind.Options)}]
+    return f"no compared method has it, but {join_words(owners)}" if owners else "no method has it"
+
+
+def without_method(config: Config, methods: Sequence[str]) -> tuple[Config, str | None]:
+    """A preset's configuration without a method that is not compared, and a line about it. Raises ConfigError."""
+    own, names = config.method, [ComparedMethod.parse(text).name for text in methods]
+    if own.name in {*BASELINES, *names} or "method" not in config.model_fields_set:
+        return config, None
+    tree = config.given()
+    del tree["method"]
+    options = "".join(f", {key} = {value}" for key, value in own.options.items())
+    return Config(**tree), f"left out, because {own.name} is not compared: method = {own.name}{options} of the preset"
 
 
 def checked_settings(over: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
@@ -280,16 +330,6 @@ def _by_name(key: str, value: Any) -> Any:
         raise ConfigError(f"over: {error}") from None
     tree = own.model_dump(mode="json", exclude_unset=True)
     return tree["name"] if [*tree] == ["name"] else tree
-
-
-def refuse_equal_settings(studies: Sequence[TuningStudy]) -> None:
-    """Raises ConfigError if all methods run the same in two settings, which would count as two pieces of evidence."""
-    names = dict[tuple[str, ...], str]()
-    for study in studies:
-        first = [method.config(study.config, study.points[method.label][0]) for method in study.compared]
-        other = names.setdefault(tuple(with_defaults(config).key() for config in first), study.setting)
-        if other != study.setting:
-            raise ConfigError(f"over: {other} and {study.setting} are the same, and would count twice; give each once")
 
 
 def in_setting(config: Config, setting: Setting) -> Config:
@@ -341,8 +381,9 @@ def _name(config: Config, asked: ComparisonSpec, over: Mapping[str, Sequence[Any
     names = [(method.label, method.fixed) for method in asked.compared]
     tuning = asked.tuning
     known: tuple[Any, ...] = (config.key(), names, tuning.most, tuning.point, tuning.final_val, dict(over))
-    if tuning.search != Search() or tuning.by_steps or asked.paper:
+    if tuning.search != Search() or tuning.by_steps or asked.space:
         # A search with more samples uses the same folder.
-        known += (tuning.search.kind, tuning.search.scheduler, tuning.by_steps, asked.paper)
+        space = Space(dict(asked.space)).as_text() if isinstance(asked.space, Mapping) else asked.space is not None
+        known += (tuning.search.kind, tuning.search.scheduler, tuning.by_steps, space)
     where = f"{len(settings_of(over))}-settings" if over else config.data.name.rpartition("/")[2]
     return f"{len(names)}-methods-{where}-{hash_of(known)[:8]}"

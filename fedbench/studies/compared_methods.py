@@ -7,7 +7,7 @@ from itertools import cycle, islice
 from math import ceil
 from typing import Any
 
-from fedbench import methods, models
+from fedbench import methods
 from fedbench.aggregation.aggregator import MEAN
 from fedbench.config import Config
 from fedbench.config.files import parse_value
@@ -17,8 +17,9 @@ from fedbench.jobs.resolve import with_defaults
 from fedbench.methods.base import Method, takes_aggregators
 from fedbench.results.plan import point_name
 from fedbench.runtime.warnings import unused_train_keys
+from fedbench.studies.rates import NOTHING, Remarks, for_optimizer, optimizer_of
 from fedbench.studies.search import Search
-from fedbench.studies.space import Space, Values, check_space
+from fedbench.studies.space import Space, Values, check_space, is_rate
 from fedbench.user_code import name_of
 
 BASELINES = ("local", "centralized", "fedavg-ft")
@@ -66,7 +67,8 @@ class ComparedMethod:
     trial: keys set while points are tried, such as fewer rounds. seeds: of its final runs; empty: the study's. space:
     source of the points. samples: number of points proposed one after another, of which `points` has the first.
     refused: invalid points, and why. untuned: keys of its space that have no effect on it, and why. held: keys of its
-    space that the configuration sets. optional: whether it may be left out where it cannot run, as nobody asked for it.
+    space that the configuration sets. rates: what to say of its space's learning rates. optional: whether it may be
+    left out where it cannot run, as nobody asked for it.
     """
 
     label: str
@@ -80,6 +82,7 @@ class ComparedMethod:
     refused: tuple[tuple[Values, str], ...] = ()
     untuned: Mapping[str, str] = field(default_factory=dict)
     held: tuple[str, ...] = ()
+    rates: Remarks = NOTHING
     optional: bool = False
 
     @property
@@ -91,6 +94,13 @@ class ComparedMethod:
     def tuned(self) -> bool:
         """Whether there are points to choose from."""
         return self.tries > 1
+
+    @property
+    def tries_rates(self) -> bool:
+        """Whether its points differ in a learning rate, of its optimiser or of an option."""
+        proposed = self.samples > 1 and any(is_rate(self.name, key) for key in (self.space.axes if self.space else ()))
+        keys = [key for key in self.points[0] if is_rate(self.name, key)]
+        return proposed or any(len({point[key] for point in self.points}) > 1 for key in keys)
 
     def tried_on(self, place: int) -> int:
         """The number of points tried on the tuning seed at this place: after each seed the better half, two at least.
@@ -171,7 +181,8 @@ class ComparedMethod:
         if whole is asked:
             return set_keys(asked)
         tree = whole.model_dump(mode="json")
-        return {f"{section}.{key}": value for section in ("train", "method") for key, value in tree[section].items()}
+        sections = ("train", "method", "model")
+        return {f"{section}.{key}": value for section in sections for key, value in tree[section].items()}
 
     def refusal(self, config: Config, point: Values) -> str | None:
         """Why a point is invalid; None if it is valid."""
@@ -197,6 +208,7 @@ class ComparedMethod:
         check_space(space.axes, self.name)
         asked = self.config(config)
         own = replace(space.with_own_names(self.name), given=self._given_values(asked))
+        own, rates = for_optimizer(own, self.name, optimizer_of(self.name, self._with_defaults(asked)), listed)
         held = tuple(key for key in own.axes if key in set_keys(asked) and key not in listed)
         own = own.without(held)
         untuned = self.without_effect(own.axes, config)
@@ -214,23 +226,32 @@ class ComparedMethod:
             raise ConfigError(left_out[0][1] if left_out else f"space: no point of {self.label} meets its constraint")
         samples = (most or search.samples or 1) if search.kind == "optuna" and own.axes else 0
         return replace(
-            self, points=tuple(points), refused=left_out, samples=samples, space=own, untuned=untuned, held=held
+            self,
+            points=tuple(points),
+            refused=left_out,
+            samples=samples,
+            space=own,
+            untuned=untuned,
+            held=held,
+            rates=rates,
         )
 
     def without_effect(self, axes: Collection[str], config: Config) -> dict[str, str]:
         """The keys of a space that have no effect with what is set and is no axis itself, and why."""
-        train = self._with_defaults(self.config(config)).train
-        if train.optimizer == "auto" and all(map(models.MODELS.path, config.model.names)):
-            train = train.model_copy(update={"optimizer": "module"})
+        whole = self._with_defaults(self.config(config))
+        train = whole.train
+        if train.optimizer == "auto" and (makes := optimizer_of(self.name, whole)):
+            train = train.model_copy(update={"optimizer": makes})
         unused = unused_train_keys(self.name, train)
         found = {f"train.{one.key}": one.why for one in unused if f"train.{one.decider}" not in axes}
         return {key: why for key, why in found.items() if key in axes}
 
 
 def set_keys(config: Config) -> Values:
-    """The method's options and training keys that are set, by dotted key."""
+    """The method's options, training keys and arguments of the model that are set, by dotted key."""
     tree = config.train.model_dump(mode="json")
     given = {f"train.{key}": tree[key] for key in config.train.model_fields_set}
+    given |= {f"model.{key}": value for key, value in config.model.options.items()}
     return given | {f"method.{key}": value for key, value in config.method.options.items()}
 
 

@@ -13,9 +13,10 @@ from fedbench.config import Config, DataConfig, PartitionConfig
 from fedbench.config.counts import count_of
 from fedbench.data.dataset import Dataset
 from fedbench.data.partitions import ClientRows, Clients, Partition
-from fedbench.data.partitions.assignment import SamplePool
+from fedbench.data.partitions.assignment import MERGING, SamplePool
 from fedbench.data.partitions.scheme import clients_by_data, ignored_keys, with_client_count
 from fedbench.data.reading import published
+from fedbench.data.reading.beside import NOTHING, Beside
 from fedbench.data.reading.published import Extent
 from fedbench.data.sources import published_of
 from fedbench.engine.fit import Amount, Fit
@@ -57,11 +58,8 @@ class Cost:
     @classmethod
     def of(cls, config: Config) -> "Cost":
         """Raises ConfigError."""
-        config, dataset = with_defaults(config), dataset_of(config.data, clients_by_data(config.partition))
-        return cls(
-            config.model_copy(update={"partition": with_client_count(config.partition, _pool_of(dataset))}),
-            dataset,
-        )
+        config, dataset = with_defaults(config), dataset_of_run(config)
+        return cls(config.model_copy(update={"partition": partition_on(dataset, config.partition)}), dataset)
 
     @property
     def steps(self) -> int:
@@ -91,16 +89,16 @@ class Cost:
     @property
     def images(self) -> float:
         """Training images of a client, including validation: the requested number, or an even share."""
-        asked, pooled = self.effective_partition, self.effective_partition.test == "pooled"
+        asked, merged = self.effective_partition, self.effective_partition.test in MERGING
         if counts := asked.options.get("counts"):
             return sum(map(sum, counts)) / len(counts)
         if asked.images is not None:
             return asked.images * asked.classes
         if asked.train_size is not None:
             return asked.train_size
-        there = len(self.dataset.targets) if pooled else self.dataset.train_rows
+        there = len(self.dataset.targets) if merged else self.dataset.train_rows
         total = asked.total or there - self.config.public.size
-        return total / asked.clients * (1 - asked.test_share if pooled else 1)
+        return total / asked.clients * (1 - asked.test_share if merged else 1)
 
     @property
     def tests(self) -> float:
@@ -110,7 +108,7 @@ class Cost:
             return asked.test_images * asked.classes
         if asked.test_size is not None:
             return asked.test_size
-        if asked.test == "pooled":
+        if asked.test in MERGING:
             return self.images * asked.test_share / (1 - asked.test_share)
         return self.images * self.dataset.test_rows / self.dataset.train_rows
 
@@ -159,12 +157,22 @@ def hours_of(configs: Iterable[Config]) -> float:
     return sum(Cost.of(config).seconds for config in configs) / 3600 / cores()
 
 
+def dataset_of_run(config: Config) -> Dataset:
+    """The data set of a run on this machine, as `dataset_of`. Raises ConfigError."""
+    return _dataset_of(config.data.model_dump_json(), clients_by_data(config.partition), Beside.of(config.partition))
+
+
 def dataset_of(asked: DataConfig, has_clients: bool = False) -> Dataset:
     """The data set on this machine; for a published one that is missing, one of its size. Raises ConfigError.
 
     has_clients: whether the clients are those of the data, which have to be here then.
     """
-    return _dataset_of(asked.model_dump_json(), has_clients)
+    return _dataset_of(asked.model_dump_json(), has_clients, NOTHING)
+
+
+def partition_on(dataset: Dataset, asked: PartitionConfig) -> PartitionConfig:
+    """The keys of a partition with what the data decide, such as the number of clients. Raises ConfigError."""
+    return with_client_count(asked, _pool_of(dataset))
 
 
 @cache
@@ -173,12 +181,26 @@ def _pool_of(dataset: Dataset) -> SamplePool:
     return SamplePool.of(dataset)
 
 
+def is_here(asked: DataConfig) -> bool:
+    """Whether a data set can be read without a download: a published one, or any other."""
+    if asked.root or published_of(asked.name) is None:
+        return True
+    return published.is_complete(published.folder_in_cache(asked.name))
+
+
+def not_here(config: Config) -> str | None:
+    """A line about published data that are not on this machine, so that a preview checks nothing about them."""
+    if is_here(config.data):
+        return None
+    return f"data {config.data.name}: not here yet, so what depends on them is checked when the command is run"
+
+
 @cache
-def _dataset_of(asked: str, has_clients: bool) -> Dataset:
+def _dataset_of(asked: str, has_clients: bool, beside: Beside) -> Dataset:
     config = DataConfig.model_validate_json(asked)
     known = published_of(config.name)
-    if config.root or known is None or has_clients or published.is_complete(published.folder_in_cache(config.name)):
-        return Dataset.load(config)
+    if known is None or has_clients or is_here(config):
+        return Dataset.load(config, beside=beside)
     size, extent = int(config.options.get("size") or 0), known.extent
     return _blank(config.name, extent._replace(shape=(extent.shape[0], size, size)) if size else extent)
 
@@ -211,9 +233,9 @@ def step_seconds(asked: str, dataset: Dataset) -> float:
     data = ClientData(config, dataset, held, learner.device, learner.dtype).split([0], "train", ("cost",))
 
     def seconds(steps: int) -> float:
-        begun = time.perf_counter()
+        begun = time.process_time()  # of the processor, whatever else the machine does
         learner.fit(Fit(learner.initial(), data, amount=Amount(steps=steps)))
-        return time.perf_counter() - begun
+        return time.process_time() - begun
 
     with torch_threads(1), seeds.preserved_streams():
         probe(learner, data, dataset.outputs)  # reports failures, and is slow like every first step

@@ -20,9 +20,10 @@ from fedbench.studies.compared_methods import (
     names_of,
     require_distinct,
 )
+from fedbench.studies.listed_space import ListedSpace, check_word, with_alike_models
 from fedbench.studies.run_studies import StudyWatch, run_studies
 from fedbench.studies.search import Search
-from fedbench.studies.space import Space, Values, check_values
+from fedbench.studies.space import Space, Values
 from fedbench.studies.study_result import StudyResult
 from fedbench.studies.tuning import Tuning, require_validation
 from fedbench.studies.tuning_study import TuningStudy
@@ -43,7 +44,7 @@ class GridResult(StudyResult):
 def grid(
     config: Config | Mapping[str, Any],
     *,
-    space: dict[str, Any] | str | None = None,
+    space: Mapping[str, Any] | str | None = None,
     baselines: Methods = BASELINES,
     tune: int | None = None,
     search: str = "grid",
@@ -62,7 +63,8 @@ def grid(
     """Run a grid, or its missing part, and write its page. Raises ConfigError before the first trial.
 
     Final runs have the seeds of the configuration, by default 0 to 9. space: values or distributions of Ray Tune by
-    key, `paper` for the grid of the method's paper, by default the method's own. tune: maximum number of points of each
+    key, for the baselines too as far as they have the key, or for one method, `{"local:train.lr": [0.01, 0.1]}`;
+    `paper` for the grid of the method's paper; by default each method's own. tune: maximum number of points of each
     space. search: `grid`, or `random` or `optuna` with `samples` points of each space. scheduler: `asha` stops trials
     that fall behind. point: the evaluation point by which points are chosen, and which the answer is about. final_val:
     share of training images that final runs hold out, if not `data.val`: with 0 they train on all. until_told, margin,
@@ -81,7 +83,7 @@ def grid(
 
 
 def plan_grid(
-    config: Config, tuning: Tuning, space: dict[str, Any] | str | None = None, baselines: Methods = BASELINES
+    config: Config, tuning: Tuning, space: Mapping[str, Any] | str | None = None, baselines: Methods = BASELINES
 ) -> TuningStudy:
     """The study of a grid, not run yet. Raises ConfigError."""
     config = tuning.with_final_seeds(config)
@@ -89,18 +91,16 @@ def plan_grid(
     if tuning.most is not None and tuning.most < 1:
         raise ConfigError(f"tune = {tuning.most}: must be a whole number >= 1; a comparison can do without tuning")
     name, search = config.method.name, tuning.search
-    own = space_of(name, space)
-    listed = own.with_own_names(name).axes if isinstance(space, dict) else ()
     subject = ComparedMethod(name, name)
-    for key, why in subject.without_effect(listed, config).items():
-        raise ConfigError(f"space: {key}: without effect, leave it out: {why}")
-    subject = subject.tuned_over(own, config, tuning.most, search, listed)
-    most = len(subject.points) if search.kind == "grid" else None
     others = [ComparedMethod.baseline(other) for other in names_of(baselines, "baselines") if other != name]
-    others = [other.tuned_over(Space.of(other.name), config, most, search, listed) for other in others]
+    require_distinct([subject, *others])
+    listed, spaces = spaces_of(subject, others, space, config)
+    subject = subject.tuned_over(spaces[subject.label], config, tuning.most, search, listed[subject.label])
+    most = len(subject.points) if search.kind == "grid" else None
+    others = [other.tuned_over(spaces[other.label], config, most, search, listed[other.label]) for other in others]
+    own = spaces[subject.label]
     if tuning.race is not None and not others:
         raise ConfigError("baselines = none: until_told needs methods to compare with; leave --baselines none out")
-    require_distinct([subject, *others])
     root = (config.out or Path("results")).absolute()
     told = _name(config, tuning, [(c.label, c.points) for c in (subject, *others)], own)
     folder = config.out or root / "grid" / (config.name or told)
@@ -108,18 +108,23 @@ def plan_grid(
     return TuningStudy(plan, config, [subject, *others], folder, root, tuning.seeds, tuning.final_val)
 
 
-def space_of(method: str, asked: dict[str, Any] | str | None) -> Space:
-    """The requested space: values by key, `paper`, or the method's own. Raises ConfigError."""
-    if asked is None:
-        return Space.of(method)
-    if isinstance(asked, dict):
-        check_values(asked)
-        return Space.given_for(method, asked)
-    if asked != "paper":
-        raise ConfigError(f"space = {asked}: must be paper, or values by key, for example --space train.lr=0.01,0.1")
-    if (found := Space.paper(method)) is None:
-        raise ConfigError(f"space = paper: the paper of {method} names no grid; leave it out")
-    return found
+def spaces_of(
+    subject: ComparedMethod, others: Sequence[ComparedMethod], asked: Mapping[str, Any] | str | None, config: Config
+) -> tuple[dict[str, Sequence[str]], dict[str, Space]]:
+    """The keys with listed values and the spaces, by label. Raises ConfigError."""
+    compared = [subject, *others]
+    if isinstance(asked, Mapping):
+        listed = ListedSpace.parse(asked, compared, config)
+        listed.refuse_useless(compared, config)
+        spaces = {method.label: listed.of(method) for method in compared}
+        return {method.label: listed.keys(method) for method in compared}, with_alike_models(spaces, config)
+    check_word(asked)
+    spaces = {method.label: Space.of(method.name) for method in others}
+    own = Space.paper(subject.name) if asked else Space.of(subject.name)
+    if own is None:
+        raise ConfigError(f"space = paper: the paper of {subject.name} names no grid; leave it out")
+    spaces = with_alike_models({subject.label: own, **spaces}, config)
+    return dict.fromkeys(spaces, ()), spaces
 
 
 def _name(config: Config, tuning: Tuning, tried: Sequence[Any], own: Space) -> str:

@@ -108,8 +108,10 @@ def tiles(dataset: Dataset, groups: TargetGroups) -> list[tuple[str, str, str]]:
     found = [
         (f"{dataset.train_rows:,}", f"training {noun(dataset)}", ""),
         (f"{dataset.test_rows:,}", f"test {noun(dataset)}", ""),
-        (f"{dataset.outputs}", groups.outputs, ""),
     ]
+    if dataset.one_part:
+        found = [(f"{len(dataset.targets):,}", noun(dataset), "in one part, of which a partition holds some out")]
+    found.append((f"{dataset.outputs}", groups.outputs, ""))
     if dataset.domain_names:
         found.append((f"{len(dataset.domain_names)}", "domains", ""))
     if dataset.holds_images:
@@ -127,7 +129,7 @@ def sheets(dataset: Dataset, groups: TargetGroups, counts: np.ndarray) -> list[S
     made = []
     for label in range(min(dataset.classes, MOST_CLASSES)):
         rows = sample_rows(dataset, np.flatnonzero(train == label))
-        text = f"{counts[label, 0]:,} + {counts[label, 1]:,}"
+        text = f"{counts[label, 0]:,}" + ("" if dataset.one_part else f" + {counts[label, 1]:,}")
         domains = dataset.domains[rows] if dataset.domains is not None else []
         captions = tuple(dataset.domain_names[d] for d in domains)
         made.append(Sheet(groups.names[label], text, as_bytes(dataset, rows), captions))
@@ -159,6 +161,8 @@ def spread_of_tiles(rows: np.ndarray, count: int) -> np.ndarray:
 
 def sheet_intro(dataset: Dataset) -> str:
     few = f"The first {MOST_CLASSES} of {dataset.classes} classes. " if dataset.classes > MOST_CLASSES else ""
+    if dataset.one_part:
+        return f"{few}Images as decoded, evenly spread over each class; their number beside the name."
     return f"{few}Training images as decoded, evenly spread over each class; training + test images beside the name."
 
 
@@ -169,6 +173,7 @@ def domain_table(dataset: Dataset, groups: TargetGroups) -> CountTable | None:
     np.add.at(counts, (dataset.domains, groups.of), 1)
     train = np.bincount(dataset.domains[: dataset.train_rows], minlength=len(counts))
     right = tuple(f"{own:,} + {all_ - own:,}" for own, all_ in zip(train, counts.sum(axis=1), strict=True))
+    right = tuple(f"{own:,}" for own in train) if dataset.one_part else right
     return CountTable(dataset.domain_names, groups.names, counts, right)
 
 

@@ -18,10 +18,14 @@ from fedbench.errors import ConfigError, as_config_error, nearest
 from fedbench.installation import require
 from fedbench.results.plan import is_number, point_name, text_of
 
-SEARCHED = ("method.", "train.")
+SEARCHED = ("method.", "train.", "model.")
+LR, LR_SCALE = "train.lr", "train.lr_scale"
 FEWEST_ON_A_SCALE = 3
-"""From this many numbers on, the values of a key form a scale with two ends; fewer are a choice."""
+"""From this many numbers on, the values of a key form a scale with two ends; fewer are a choice, but of rates."""
+FEWEST_RATES = 2
 DISTRIBUTIONS = ("uniform", "quniform", "loguniform", "qloguniform", "randint", "qrandint", "lograndint", "choice")
+FIXED = ("method.name", *(f"model.{key}" for key in type(Config().model).model_fields))
+"""Keys of these sections that are the same for all points."""
 DIGITS = 4
 """Significant digits of a drawn number."""
 MOST_COVERED = 2000
@@ -36,13 +40,16 @@ class Space:
     """Values or a Ray Tune distribution by dotted key, and a constraint on their combinations.
 
     given: values of further keys, the same for all points, which the constraint sees too. lent: the method that owns
-    the space, if it is another one.
+    the space, if it is another one. optimizer: that for which its rates are; None: unknown. as_listed: whether they are
+    tried as they are, also with another one.
     """
 
     axes: dict[str, Any] = field(default_factory=dict)
     constraint: Callable[[Values], bool] | None = None
     given: Values = field(default_factory=dict)
     lent: str = ""
+    optimizer: str | None = None
+    as_listed: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "axes", {key: plain(tune_space.as_list(values)) for key, values in self.axes.items()})
@@ -56,7 +63,8 @@ class Space:
         if found := tune_space.find(method):
             name, module = found
             lent = "" if name == method else name
-            return cls(tune_space.checked_axes(module), getattr(module, "CONSTRAINT", None), lent=lent)
+            axes, optimizer = tune_space.checked_axes(module), tune_space.optimizer_of(module)
+            return cls(axes, getattr(module, "CONSTRAINT", None), lent=lent, optimizer=optimizer)
         file = f"tune_spaces/{tune_space.file_of(method)}.py"
         raise ConfigError(
             f"no space for method {method}: write {file} with SPACE = {{key: [values]}}, or "
@@ -67,13 +75,17 @@ class Space:
     def paper(cls, method: str) -> "Space | None":
         """PAPER instead, the grid of the method's paper; None if the paper names none."""
         axes = tune_space.paper_axes(method)
-        return cls(axes, getattr(tune_space.module_of(method), "CONSTRAINT", None)) if axes else None
+        if not axes:
+            return None
+        module = tune_space.module_of(method)
+        optimizer = tune_space.optimizer_of(module)
+        return cls(axes, getattr(module, "CONSTRAINT", None), optimizer=optimizer, as_listed=True)
 
     @classmethod
     def given_for(cls, method: str, axes: Mapping[str, Any]) -> "Space":
         """The user's values, under the constraint of the method's space, if it has one."""
         found = tune_space.find(method)
-        return cls(dict(axes), getattr(found[1], "CONSTRAINT", None) if found else None)
+        return cls(dict(axes), getattr(found[1], "CONSTRAINT", None) if found else None, as_listed=True)
 
     def with_own_names(self, method: str) -> "Space":
         """The space with the method's own names of options instead of symbols."""
@@ -230,10 +242,10 @@ def check_space(axes: Mapping[str, Any], method: str) -> None:
         own = [f"method.{key}"] if key in {*options.model_fields, *methods.symbols(options)} else []
         if meant := [name for name in (*own, *keys_called(key, Config)) if name.startswith(SEARCHED)]:
             raise ConfigError(f"space: {key}: names no section; write {' or '.join(meant)}")
-        if not key.startswith(SEARCHED) or key == "method.name":
+        if not key.startswith(SEARCHED) or key in FIXED:
             raise ConfigError(
-                f"space: {key}: a grid searches keys of method.* and train.*; all else is the same for its points and "
-                f"baselines; leave it out, or set one value with --{key}"
+                f"space: {key}: keys of method.*, train.* and arguments of the model's constructor, model.*, are "
+                f"searched; all else is the same for all points; leave it out, or set one value with --{key}"
             )
         if isinstance(values, list) and (not values or len(set(map(text_of, values))) < len(values)):
             raise ConfigError(f"space: {key} = {values}: must be one or more different values; give each once")
@@ -242,28 +254,54 @@ def check_space(axes: Mapping[str, Any], method: str) -> None:
 def at_an_end(method: str, whole: Mapping[str, Any], tried: Sequence[Values], best: Values) -> list[str]:
     """The keys whose best value is at an end of the whole space or of the tried values: a better one may lie beyond.
 
-    A choice between fewer than three numbers has no ends, and a value is no end if none beyond it is valid.
+    A choice between fewer than three numbers, or two rates, has no ends, and a value is no end if none beyond it is
+    valid.
     """
-    seen = {key: ([point[key] for point in tried], whole.get(key)) for key in best}
-    return [key for key in best if any(_is_end(method, key, values, best[key]) for values in seen[key])]
+    seen = {key: [point[key] for point in tried] for key in best}
+    every = {key: [*values, *_listed(whole.get(key))] for key, values in seen.items()}
+    return [key for key in best if any(_is_end(method, key, values[key], best[key]) for values in (seen, every))]
+
+
+def beside(method: str, key: str, tried: Sequence[Any], whole: Any, best: Any) -> list[tuple[Any, bool]]:
+    """The values beside a learning rate, each with whether it lies past the ends of the tried ones and the axis.
+
+    None of a single value, which was not chosen from several.
+    """
+    numbers = numbers_in([*tried, *_listed(whole)])
+    if not is_rate(method, key) or len(numbers) < FEWEST_RATES or best not in numbers:
+        return []
+    place, limits = numbers.index(best), limits_of(method, key)
+    inside = [(number, False) for number in (*numbers[:place][-1:], *numbers[place + 1 :][:1])]
+    return inside if len(inside) > 1 else [*inside, (next_past_end(numbers, None, best, limits, least_ratio=1.0), True)]
+
+
+def _listed(whole: Any) -> list[Any]:
+    """The values of an axis; none of a distribution or without one."""
+    return whole if isinstance(whole, list) else []
 
 
 GEOMETRIC = 10
 """Ratio of the largest to the smallest value from which on an axis of positive numbers is extended by a factor."""
 
 
-def next_past_end(tried: Sequence[Any], whole: Any, best: Any, limits: Mapping[str, Any] = MappingProxyType({})) -> Any:
+def next_past_end(
+    tried: Sequence[Any],
+    whole: Any,
+    best: Any,
+    limits: Mapping[str, Any] = MappingProxyType({}),
+    least_ratio: float = GEOMETRIC,
+) -> Any:
     """The next value past the end of the tried ones at which the best lies: of the whole axis, or by its last step.
 
-    limits: see `limits_of`; a step beyond one ends there.
+    limits: see `limits_of`; a step beyond one ends there. least_ratio: of the ends from which on a step is a factor.
     """
     own = numbers_in(tried)
-    numbers = sorted({*own, *(numbers_in(whole) if isinstance(whole, list) else ())})
+    numbers = sorted({*own, *numbers_in(_listed(whole))})
     is_top = best == numbers[-1] or (best != numbers[0] and best == own[-1])
     if further := [number for number in numbers if (number > best if is_top else number < best)]:
         return further[0] if is_top else further[-1]
     before = numbers[-2] if is_top else numbers[1]
-    is_geometric = numbers[0] > 0 and numbers[-1] / numbers[0] >= GEOMETRIC
+    is_geometric = numbers[0] > 0 and numbers[-1] / numbers[0] >= least_ratio
     found = best * best / before if is_geometric else 2 * best - before
     found = min(found, limits.get("le", found)) if is_top else max(found, limits.get("ge", found))
     if all(isinstance(number, int) for number in numbers):
@@ -276,19 +314,38 @@ def numbers_in(values: Sequence[Any]) -> list[Any]:
     return sorted({value for value in values if is_number(value)})
 
 
-def _is_end(method: str, key: str, values: Any, best: Any) -> bool:
-    """values: a list, or a distribution, which has no end."""
-    numbers = numbers_in(values if isinstance(values, list) else [])
-    if len(numbers) < FEWEST_ON_A_SCALE or best not in numbers or numbers[0] < best < numbers[-1]:
+def _is_end(method: str, key: str, values: Sequence[Any], best: Any) -> bool:
+    numbers = numbers_in(values)
+    fewest = FEWEST_RATES if is_rate(method, key) else FEWEST_ON_A_SCALE
+    if len(numbers) < fewest or best not in numbers or numbers[0] < best < numbers[-1]:
         return False
     return best != limits_of(method, key).get("ge" if best == numbers[0] else "le")
 
 
+def is_rate(method: str, key: str, of_run: bool = False) -> bool:
+    """Whether a key is a learning rate; of_run: of the optimiser of the run, not of steps that the method makes.
+
+    An option of a method is one if its declaration has `json_schema_extra={"rate": "run"}`, or "own".
+    """
+    if key in (LR, LR_SCALE):
+        return True
+    section, _, name = methods.full_key(method, key).partition(".")
+    field = methods.load(method).Options.model_fields.get(name) if section == "method" else None
+    more = field.json_schema_extra if field is not None else None
+    return isinstance(more, dict) and more.get("rate") in (("run",) if of_run else ("run", "own"))
+
+
 def limits_of(method: str, key: str) -> dict[str, Any]:
-    """The least (ge) and the largest (le) legal value of a number among the keys that a space may have."""
+    """The least (ge) and the largest (le) legal value of a number among the keys that a space may have.
+
+    Those of a model's arguments are unknown.
+    """
     section, _, name = key.partition(".")
+    if section == "model":
+        return {}
     kind = methods.load(method).Options if section == "method" else type(Config().train)
-    field = kind.model_fields[name]
+    if (field := kind.model_fields.get(name)) is None:  # a method that takes any option
+        return {}
     among = [limit for part in get_args(field.annotation) for limit in _limits_in(part)]
     return {
         bound: getattr(limit, bound)

@@ -1,14 +1,16 @@
 """A study of methods: each is tuned over its points, then its best point runs over the final seeds."""
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count, islice
 from pathlib import Path
 from statistics import fmean
+from typing import NamedTuple
 
 from fedbench.config import Config
+from fedbench.data.partitions import Partition
 from fedbench.errors import ConfigError
 from fedbench.jobs import provenance
 from fedbench.jobs.gpu_shares import open_to_trial
@@ -22,10 +24,34 @@ from fedbench.runtime.resolved import ResolvedRun
 from fedbench.runtime.warnings import config_warnings
 from fedbench.studies.compared_methods import TUNE_SEEDS, ComparedMethod
 from fedbench.studies.search import TriedPoint, propose
-from fedbench.studies.space import Values, at_an_end, limits_of, next_past_end
+from fedbench.studies.space import Space, Values, at_an_end, beside, limits_of, next_past_end
+from fedbench.studies.validation_size import doubts_of_validation
 from fedbench.tasks import Metric
 
 log = logging.getLogger("fedbench")
+TIMES_BESIDE = 2
+"""How often neighbours of a method's best point are tried."""
+
+
+def _by_text(texts: Mapping[str, str]) -> dict[str, list[str]]:
+    """The labels by what is said of them, without those of which nothing is."""
+    found = dict[str, list[str]]()
+    for label, text in texts.items():
+        if text:
+            found.setdefault(text, []).append(label)
+    return found
+
+
+class Neighbour(NamedTuple):
+    """A point that differs from a best one in one key. is_past: whether its value lies past all tried and listed ones.
+
+    at_end: whether the best value is the lowest or highest of these.
+    """
+
+    key: str
+    point: Values
+    is_past: bool
+    at_end: bool
 
 
 @dataclass
@@ -51,6 +77,7 @@ class TuningStudy:
 
     def __post_init__(self) -> None:
         self.points = {method.label: list(method.points) for method in self.compared}
+        self.plan.tuning_doubts = list(self.rate_doubts())
         self.plan.refused = [[c.label, point_name(point), why] for c in self.compared for point, why in c.refused]
         clash = sorted(set(self.tune_seeds) & set(self.config.seeds))
         if clash and any(method.tuned for method in self.compared):
@@ -78,19 +105,37 @@ class TuningStudy:
         if held := sorted({key for method in self.compared for key in method.held if key not in method.fixed}):
             yield f"not tuned, because set: {', '.join(held)}"
 
+    def turned_rates(self) -> Iterator[str]:
+        """Lines about rates of spaces that are turned into those of the optimiser that makes the steps."""
+        for turned, labels in _by_text({method.label: method.rates.turned for method in self.compared}).items():
+            yield f"rates for the optimiser of the run: {turned}: {', '.join(labels)}"
+
+    def rate_doubts(self) -> Iterator[str]:
+        """Sentences about spaces whose rates may be for another optimiser, and methods without a choice of rates."""
+        for doubt, labels in _by_text({method.label: method.rates.doubt for method in self.compared}).items():
+            yield f"{', '.join(labels)}: {doubt}"
+        if lacking := [method.label for method in self.compared if not method.tries_rates]:
+            whom = "any method" if len(lacking) == len(self.compared) else ", ".join(lacking)
+            yield f"one learning rate each: for {whom} no other one is tried, so that a better one may be missed"
+
     def unused_values(self) -> Iterator[str]:
         """Lines about values that are set and have no effect on some method."""
         for method in self.compared:
             yield from config_warnings(with_defaults(method.config(self.config, self.points[method.label][0])))
 
-    def check(self, told: set[str] | None = None) -> None:
+    def check(self, told: set[str] | None = None, say: Callable[[str], None] = log.warning) -> None:
         """Check the first valid point of every method, which shows the metric. Raises ConfigError.
 
-        A baseline that nobody asked for is left out if it cannot run. told: lines that the user has read already.
+        A baseline that nobody asked for is left out if it cannot run. told: lines that the user has read already. say:
+        called with each of the others.
         """
         told = set() if told is None else told
         remarks, runs = dict[str, None](), dict[str, ResolvedRun]()
-        remarks |= dict.fromkeys(self.not_tuned())
+        remarks |= dict.fromkeys([*self.not_tuned(), *self.plan.tuning_doubts])
+        for line in self.turned_rates():
+            if line not in told:
+                told.add(line)
+                log.info("%s", line)
         provenance.refresh_fingerprints(self.config, *(method.name for method in self.compared))
         for method in self.compared:
             try:
@@ -102,7 +147,7 @@ class TuningStudy:
             remarks |= dict.fromkeys(lines)
         for line in remarks:
             if line not in told:
-                log.warning("%s", line)
+                say(line)
         told.update(remarks)
         self.compared = [method for method in self.compared if method.label in runs]
         self.metric = next(iter(runs.values())).task.primary
@@ -118,13 +163,20 @@ class TuningStudy:
                 run = resolve(method.config(self.config, point))
                 provenance.check_code_is_current(run.config)
                 (dealt,) = check_run(run, [self.config.seeds[0]]).values()
-                return run, [*config_warnings(run.config), *dealt.warnings]
+                points = max(other.tries for other in self.compared)
+                return run, [*config_warnings(run.config), *dealt.warnings, *self._doubt(run, dealt, points)]
             except ConfigError as error:
                 if first is not None and str(first) == str(error):  # not the point's fault
                     break
                 first = first or error
         assert first is not None
         raise first
+
+    def _doubt(self, run: ResolvedRun, dealt: Partition, points: int) -> Sequence[str]:
+        """Note in the plan, and return, whether validation is too small for so many points."""
+        lines = list(doubts_of_validation(run, dealt, points))
+        self.plan.tuning_doubts = list(dict.fromkeys([*self.plan.tuning_doubts, *lines]))
+        return lines
 
     def _with_name(self, method: ComparedMethod, error: ConfigError) -> ConfigError:
         """The error of a method, with its name if the last of the compared methods, a baseline, has no error."""
@@ -163,12 +215,13 @@ class TuningStudy:
     def _trials(self, method: ComparedMethod, values: Values, seeds: Sequence[int]) -> list[Job]:
         return [self._job(method, values, seed, "candidate", method.trial) for seed in seeds]
 
-    def run_configs(self) -> list[Config]:
-        """The configurations of all runs, including those already done."""
-        return [
-            asked
+    def known_jobs(self) -> list[Job]:
+        """The jobs that are known before anything is tried."""
+        finals = {method.label: method.seeds or self.config.seeds for method in self.compared if not method.tuned}
+        return self.candidates() + [
+            self._job(method, method.points[0], seed)
             for method in self.compared
-            for asked, _ in method.runs(self.config, self.config.seeds, self.tune_seeds)
+            for seed in finals.get(method.label, ())
         ]
 
     def recall(self) -> None:
@@ -235,11 +288,14 @@ class TuningStudy:
                 chosen[method.label] = method.points[0]
             elif known := self.plan.finalists(method.label):
                 chosen[method.label] = min(known, key=self._loss).values
-        self.plan.ends = {
-            c.label: at_an_end(c.name, c.space.axes if c.space else {}, self.points[c.label], chosen[c.label])
-            for c in self.chosen_methods
-            if c.tuned
-        }
+        open_sides = {c.label: list(self._untried_neighbours(c)) for c in self.chosen_methods if c.tuned}
+        self.plan.ends, self.plan.untried = (
+            {
+                label: list(dict.fromkeys(one.key for one in own if one.at_end == at_end))
+                for label, own in open_sides.items()
+            }
+            for at_end in (True, False)
+        )
         subject = self.plan.subject
         if chosen and subject in (None, *chosen):
             return
@@ -253,23 +309,43 @@ class TuningStudy:
             failed = next((o.error for o in (job.outcome() for job in self.jobs) if o.error), "no trial finished")
             raise ConfigError(f"no trial finished; the first error: {failed}")
 
-    def trials_past_ends(self) -> list[Job]:
-        """The trials of points next to a method's best one, past the ends of what was tried, for a race."""
-        if self.plan.race is None or self.plan.search != "grid":
+    @property
+    def tries_neighbours(self) -> bool:
+        """Whether points next to the best ones are tried."""
+        return self.plan.search == "grid"
+
+    def _untried_neighbours(self, method: ComparedMethod) -> Iterator[Neighbour]:
+        """The legal points next to a method's best one that were not tried.
+
+        Along a learning rate on both sides, along other scales past an end of what was tried.
+        """
+        space, best, points = method.space or Space(), self.plan.choices[method.label], self.points[method.label]
+        ends = at_an_end(method.name, space.axes, points, best)
+        for key in best:
+            tried, whole = [point[key] for point in points], space.axes.get(key)
+            values = beside(method.name, key, tried, whole, best[key]) if self.plan.search == "grid" else []
+            if key in ends and not values:
+                values = [(next_past_end(tried, whole, best[key], limits_of(method.name, key)), True)]
+            for value, is_past in values:
+                point = {**best, key: value}
+                if point not in points and space.allows(point) and method.refusal(self.config, point) is None:
+                    yield Neighbour(key, point, is_past, key in ends)
+
+    def trials_of_neighbours(self) -> list[Job]:
+        """The trials of the points next to the best ones that were not tried.
+
+        A grid tries no values of its subject but the listed ones, and says where the best one is the last of them.
+        """
+        if not self.tries_neighbours:
             return []
-        jobs = []
-        for method in self.chosen_methods:
-            tried, best = self.points[method.label], self.plan.choices[method.label]
-            for key in self.plan.ends.get(method.label, ()):
-                whole = method.space.axes.get(key) if method.space else None
-                limits = limits_of(method.name, key)
-                point = {**best, key: next_past_end([values[key] for values in tried], whole, best[key], limits)}
-                if point not in self.points[method.label] and self._is_legal(method, point):
-                    self.points[method.label].append(point)
-                    jobs += self._trials(method, point, self.tune_seeds)
-        if jobs:
-            # Points past an end are extra; the budgets that were given to all stay those that count.
-            self.plan.budgets = self.plan.budgets or {c.label: len(c.points) for c in self.compared if c.tuned}
+        jobs, extra = list[Job](), self.plan.beside_best
+        listed_only = self.plan.subject if self.plan.kind == "grid" and self.plan.race is None else None
+        for method in filter(lambda method: method.tuned, self.chosen_methods):
+            for one in list(self._untried_neighbours(method)):
+                if not (one.is_past and method.label == listed_only):
+                    self.points[method.label].append(one.point)
+                    extra[method.label] = extra.get(method.label, 0) + 1
+                    jobs += self._trials(method, one.point, self.tune_seeds)
         return jobs
 
     def finals(self) -> list[Job]:
@@ -280,8 +356,12 @@ class TuningStudy:
         """The jobs that a race needs for its next look; none if it is over, or if there is no race."""
         if self.plan.race is None:
             return []
-        frames = {label: records.metrics() for label, records in self.plan.records(self.folder, only_done=True).items()}
-        race = race_of(self.plan, FinalScores.of(self.metric, frames))
+        done = self.plan.records(self.folder, only_done=True)
+        frames, clients, outcomes = (
+            {label: getattr(records, part)() for label, records in done.items()}
+            for part in ("metrics", "clients", "outcomes")
+        )
+        race = race_of(self.plan, FinalScores.of(self.metric, frames, clients, outcomes))
         known = {(job.label, job.seed) for job in self.jobs if job.role == "final"}
         seeds = {label: [s for s in range(n) if (label, s) not in known] for label, n in race.needs.items()}
         return self._finals(seeds)

@@ -24,7 +24,9 @@ def _check(name: str, thing: Any) -> None:
 TASKS = Table(
     "task",
     group="fedbench.tasks",
-    built_in=modules(__name__, __path__, ("task", "metric", "metric_classes", "further", "targets", "class_numbers")),
+    built_in=modules(
+        __name__, __path__, ("task", "metric", "metric_classes", "further", "outcomes", "targets", "class_numbers")
+    ),
     extract=attrgetter("TASK"),
     form="package.module:TASK",
     check=_check,

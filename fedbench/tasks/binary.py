@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from fedbench.errors import ConfigError
 from fedbench.tasks.further import FurtherMetric, by_name, one_class
 from fedbench.tasks.metric import Metric
+from fedbench.tasks.outcomes import auroc_without, average_precision_without, f1_of_ones, of_counts, pseudo_values
 from fedbench.tasks.targets import Targets
-from fedbench.tasks.task import Score, Task
+from fedbench.tasks.task import Score, Task, weigh_batches
 
 if TYPE_CHECKING:
     import torch
@@ -47,6 +48,18 @@ def average_precision(logits: "Array", labels: "Array") -> float:
     return float(average_precision_score(labels, logits.reshape(-1))) if known else nan
 
 
+def _auroc_outcomes(logits: "Array", labels: "Array") -> "Array":
+    return pseudo_values(*auroc_without(logits.reshape(-1), labels > 0.5))
+
+
+def _f1_outcomes(logits: "Array", labels: "Array") -> "Array":
+    return of_counts(f1_of_ones, labels.astype(int), (logits.reshape(-1) > 0).astype(int))
+
+
+def _precision_outcomes(logits: "Array", labels: "Array") -> "Array":
+    return pseudo_values(*average_precision_without(logits.reshape(-1), labels > 0.5))
+
+
 class Binary(Task):
     """Targets `[b]` of 0 and 1, whole numbers or floats as they were given; outputs logits `[b]` or `[b, 1]`.
 
@@ -59,12 +72,16 @@ class Binary(Task):
     outputs_are = "logits"
     optional_metrics = by_name(
         FurtherMetric(
-            Metric("auroc", "AUROC", share=True, over_samples=False, pooled=True), binary_auroc, undefined=one_class
+            Metric("auroc", "AUROC", share=True, over_samples=False, pooled=True),
+            binary_auroc,
+            outcomes=_auroc_outcomes,
+            undefined=one_class,
         ),
-        FurtherMetric(Metric("f1", "F1", share=True, over_samples=False, pooled=True), f1),
+        FurtherMetric(Metric("f1", "F1", share=True, over_samples=False, pooled=True), f1, outcomes=_f1_outcomes),
         FurtherMetric(
             Metric("average_precision", "average precision", share=True, over_samples=False, pooled=True),
             average_precision,
+            outcomes=_precision_outcomes,
             undefined=no_positive,
         ),
     )
@@ -109,6 +126,22 @@ class Binary(Task):
         shares = [hit / size for hit, size in zip(correct, sizes, strict=True)]
         accuracy = (sum(shares), len(shares)) if by_batches else (sum(correct), count)
         return {"accuracy": accuracy, "loss": (float(torch.stack(losses).sum()), count)}
+
+    def positive(self, outputs: "Tensor", targets: "Tensor") -> "Tensor | None":
+        return targets.reshape(-1) > 0.5
+
+    def outcomes(
+        self, batches: Sequence[tuple["Tensor", "Tensor"]], dtype: "torch.dtype", by_batches: bool = False
+    ) -> "dict[str, Tensor]":
+        import torch
+
+        outputs, targets = (torch.cat(parts) for parts in zip(*batches, strict=True))
+        logits = outputs.to(dtype).view_as(targets)
+        right = ((logits > 0) == (targets > 0.5)) & ~logits.isnan()
+        return {
+            "accuracy": weigh_batches(right.double(), batches, by_batches),
+            "loss": self.loss(logits, targets, "none"),
+        }
 
 
 TASK = Binary()

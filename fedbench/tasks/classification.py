@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from fedbench.tasks.further import OF_CLASSES
 from fedbench.tasks.metric import Metric
 from fedbench.tasks.targets import Targets
-from fedbench.tasks.task import Score, Task
+from fedbench.tasks.task import Score, Task, weigh_batches
 
 if TYPE_CHECKING:
     import torch
@@ -57,6 +57,19 @@ class Classification(Task):
         shares = [hit / size for hit, size in zip(correct, sizes, strict=True)]
         accuracy = (sum(shares), len(shares)) if by_batches else (sum(correct), count)
         return {"accuracy": accuracy, "loss": (float(torch.stack(losses).sum()), count)}
+
+    def positive(self, outputs: "Tensor", targets: "Tensor") -> "Tensor | None":
+        return targets == 1 if outputs.shape[1] == 2 else None
+
+    def outcomes(
+        self, batches: Sequence[tuple["Tensor", "Tensor"]], dtype: "torch.dtype", by_batches: bool = False
+    ) -> "dict[str, Tensor]":
+        import torch
+
+        outputs, targets = (torch.cat(parts) for parts in zip(*batches, strict=True))
+        losses = self.loss(outputs.to(dtype), targets, "none")
+        right = (outputs.to(dtype).argmax(1) == targets) & ~losses.isnan()
+        return {"accuracy": weigh_batches(right.double(), batches, by_batches), "loss": losses}
 
 
 TASK = Classification()

@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING
 from fedbench.errors import ConfigError, RunError, nearest, place_of_code
 from fedbench.import_string import AT, import_string
 from fedbench.tasks.metric import Metric
-from fedbench.tasks.metric_classes import function_of, higher_is_better, is_metric_class
+from fedbench.tasks.metric_classes import function_of, higher_is_better, is_metric_class, lies_within_one
+from fedbench.tasks.outcomes import auroc_without, mean_f1, mean_recall, of_counts, pseudo_values
 
 if TYPE_CHECKING:
     from fedbench.tasks.targets import Array
 
     Function = Callable[[Array, Array], float]
+    Outcomes = Callable[[Array, Array], Array]
 
 
 NO_CLASS = -1
@@ -28,12 +30,14 @@ NO_CLASS = -1
 class FurtherMetric:
     """A metric and its function. directed: whether the function says which values are better.
 
+    outcomes: of known values, its outcomes `[n]` (`tasks/outcomes.py`); None: they are found by leaving out samples.
     undefined: why no outputs give these labels `[n]` a value, in few words; empty if some do.
     """
 
     metric: Metric
     function: "Function"
     directed: bool = True
+    outcomes: "Outcomes | None" = None
     undefined: "Callable[[Array], str]" = lambda labels: ""
 
     def value(self, scores: "Array", labels: "Array") -> float:
@@ -96,6 +100,29 @@ def auroc(scores: "Array", labels: "Array") -> float:
     return sum(found) / len(found)
 
 
+def _balanced_outcomes(scores: "Array", labels: "Array") -> "Array":
+    return of_counts(mean_recall, labels, _predict_classes(scores))
+
+
+def _f1_outcomes(scores: "Array", labels: "Array") -> "Array":
+    return of_counts(mean_f1, labels, _predict_classes(scores))
+
+
+def _auroc_outcomes(scores: "Array", labels: "Array") -> "Array":
+    """From the areas of all classes without each sample; a class whose only sample is left out does not count."""
+    import numpy as np
+
+    present = sorted(set(labels.tolist()))
+    if scores.shape[1] == 2:
+        return pseudo_values(*auroc_without(scores[:, 1] - scores[:, 0], labels == 1))
+    areas = [auroc_without(_margin(scores, label), labels == label) for label in present]
+    without = np.array([own for _, own in areas])  # [classes, n]
+    alone = np.array([(labels == label) & ((labels == label).sum() == 1) for label in present])
+    counts = (~alone).sum(0)
+    known = np.where(alone, 0, without).sum(0) / counts
+    return pseudo_values(float(np.mean([area for area, _ in areas])), np.where(counts > 1, known, np.nan))
+
+
 def _predict_classes(scores: "Array") -> "Array":
     """The class with the highest score; none if scores are NaN."""
     import numpy as np
@@ -114,20 +141,32 @@ def _margin(scores: "Array", label: int) -> "Array":
 
 def top5(scores: "Array", labels: "Array") -> float:
     """Share of samples whose class is among the five with the highest scores."""
+    return float(_in_top5(scores, labels).mean())
+
+
+def _in_top5(scores: "Array", labels: "Array") -> "Array":
     import numpy as np
 
     best = np.argsort(-scores, axis=1, kind="stable")[:, :5]
-    return float(((best == labels[:, None]).any(1) & ~np.isnan(scores).any(1)).mean())
+    return ((best == labels[:, None]).any(1) & ~np.isnan(scores).any(1)).astype(float)
 
 
 OF_CLASSES = by_name(
     FurtherMetric(
         Metric("balanced_accuracy", "balanced accuracy", share=True, over_samples=False, pooled=True),
         balanced_accuracy,
+        outcomes=_balanced_outcomes,
     ),
-    FurtherMetric(Metric("f1_macro", "macro F1", share=True, over_samples=False, pooled=True), f1_macro),
-    FurtherMetric(Metric("auroc", "AUROC", share=True, over_samples=False, pooled=True), auroc, undefined=one_class),
-    FurtherMetric(Metric("top5", "top-5 accuracy", share=True), top5),
+    FurtherMetric(
+        Metric("f1_macro", "macro F1", share=True, over_samples=False, pooled=True), f1_macro, outcomes=_f1_outcomes
+    ),
+    FurtherMetric(
+        Metric("auroc", "AUROC", share=True, over_samples=False, pooled=True),
+        auroc,
+        outcomes=_auroc_outcomes,
+        undefined=one_class,
+    ),
+    FurtherMetric(Metric("top5", "top-5 accuracy", share=True), top5, outcomes=_in_top5),
 )
 
 
@@ -148,7 +187,8 @@ def further_metric(name: str, known: dict[str, FurtherMetric]) -> FurtherMetric:
     if pooled not in (True, False):
         raise ConfigError(f"evaluate.metrics: {name}: pooled = {pooled!r}: must be True or False")
     if is_metric_class(function):
-        metric = Metric(name, label, higher=higher_is_better(name, function), over_samples=False, pooled=bool(pooled))
+        higher, bounded = higher_is_better(name, function), lies_within_one(function)
+        metric = Metric(name, label, higher=higher, over_samples=False, bounded=bounded, pooled=bool(pooled))
         return FurtherMetric(metric, function_of(function))
     if not callable(function):
         raise ConfigError(f"evaluate.metrics: {name} is not a function")

@@ -37,6 +37,11 @@ def higher_is_better(name: str, kind: Any) -> bool:
     return bool(made.higher_is_better)
 
 
+def lies_within_one(kind: Any) -> bool:
+    """Whether a class says that its values lie within 0 and 1, by the bounds of its plots."""
+    return (kind.plot_lower_bound, kind.plot_upper_bound) == (0.0, 1.0)
+
+
 def function_of(kind: Any) -> "Callable[[Array, Array], Any]":
     """The metric as a function of outputs `[n, ...]` and targets `[n, ...]`; NaN if outputs are not finite.
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from fedbench.errors import ConfigError
 from fedbench.tasks.metric import Metric
+from fedbench.tasks.outcomes import average_precision_without, pseudo_values
 from fedbench.tasks.targets import Targets, of_each
 from fedbench.tasks.task import Score, Task, reduce_losses
 
@@ -85,6 +86,33 @@ class Multilabel(Task):
         }
         score |= {f"f1_macro/label={label}": (value * count, count) for label, value in enumerate(f1.tolist())}
         return {name: found for name, found in score.items() if name == "loss" or not isnan(found[0])}
+
+    def outcomes(
+        self, batches: Sequence[tuple["Tensor", "Tensor"]], dtype: "torch.dtype", by_batches: bool = False
+    ) -> "dict[str, Tensor]":
+        import numpy as np
+        import torch
+
+        outputs, targets = (torch.cat(parts).cpu() for parts in zip(*batches, strict=True))
+        logits, true = outputs.double().nan_to_num(torch.finfo(torch.float64).min), targets > 0.5
+        predicted = logits > 0
+        both = predicted.double() + true.double()
+        right = (predicted & true).double()
+        without = 2 * (right.sum(0) - right) / (both.sum(0) - both)  # [n, L], NaN where a label is gone
+        precision = [
+            average_precision_without(logits[:, label].numpy(), true[:, label].numpy())
+            for label in true.any(0).nonzero().flatten().tolist()
+        ]
+        found = {
+            "f1_macro": pseudo_values(float((2 * right.sum(0) / both.sum(0)).nanmean()), without.nanmean(1)),
+            "accuracy": ((predicted == true) & ~outputs.isnan()).double().mean(1),
+            "loss": self.loss(outputs.double(), targets.double(), "none"),
+        }
+        if precision:
+            areas = torch.tensor([whole for whole, _ in precision])
+            without = torch.tensor(np.array([own for _, own in precision])).nanmean(0)
+            found["average_precision"] = pseudo_values(float(areas.double().mean()), without)
+        return found
 
 
 def _mean(values: "Tensor", weight: int) -> tuple[float, float]:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from fedbench.errors import ConfigError
 from fedbench.tasks.metric import Metric
+from fedbench.tasks.outcomes import pseudo_values
 from fedbench.tasks.targets import TargetError, Targets
 from fedbench.tasks.task import Score, Task, reduce_counted
 
@@ -88,6 +89,26 @@ class NextToken(Task):
             "perplexity": (float((loss / count).exp()) * count, count),
             "token_accuracy": (int(torch.stack(hits).sum()), count),
             "loss": (float(loss), count),
+        }
+
+    def outcomes(
+        self, batches: Sequence[tuple["Tensor", "Tensor"]], dtype: "torch.dtype", by_batches: bool = False
+    ) -> "dict[str, Tensor]":
+        """Of every sample, by the tokens that are left without its own."""
+        import torch
+
+        each = []
+        for outputs, targets in batches:
+            outputs, counted = outputs.to(dtype), targets != IGNORED
+            right = (outputs.argmax(2) == targets) & ~outputs.isnan().any(2) & counted
+            each.append(torch.stack([part.double().sum(1) for part in (_losses(outputs, targets), right, counted)]))
+        losses, hits, counts = torch.cat(each, 1)
+        left, whole = counts.sum() - counts, counts.sum()
+        loss, accuracy = ((own.sum() - own) / left for own in (losses, hits))  # NaN if no token is left
+        return {
+            "perplexity": pseudo_values(float((losses.sum() / whole).exp()), loss.exp()),
+            "token_accuracy": pseudo_values(float(hits.sum() / whole), accuracy),
+            "loss": pseudo_values(float(losses.sum() / whole), loss),
         }
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from fedbench.tasks.metric import Metric
+from fedbench.tasks.outcomes import pseudo_values
 from fedbench.tasks.targets import Targets, check_numbers
 from fedbench.tasks.task import Score, Task, reduce_losses
 
@@ -53,6 +54,22 @@ class Regression(Task):
             "mae": (float(errors.abs().mean(1).sum()), count),
         }
         return score | ({"r2": ((1 - float(errors.square().sum()) / spread) * count, count)} if spread else {})
+
+    def outcomes(
+        self, batches: Sequence[tuple["Tensor", "Tensor"]], dtype: "torch.dtype", by_batches: bool = False
+    ) -> "dict[str, Tensor]":
+        import torch
+
+        outputs, targets = (_rows(torch.cat(parts)) for parts in zip(*batches, strict=True))
+        errors, away, count = outputs - targets, (targets - targets.mean(0)).square().sum(1), len(targets)
+        squares, spread = errors.square().sum(1), away.sum()
+        found = {"mse": errors.square().mean(1), "mae": errors.abs().mean(1)}
+        if not spread or count < 2:
+            return found
+        left = spread - away * count / (count - 1)  # squared deviations of the other targets from their own mean
+        known = left > 1e-12 * spread
+        without = torch.where(known, 1 - (squares.sum() - squares) / left, torch.nan)
+        return found | {"r2": pseudo_values(float(1 - squares.sum() / spread), without)}
 
 
 def _rows(values: "Tensor") -> "Tensor":

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedbench.errors import ConfigError
 from fedbench.tasks.metric import Metric
+from fedbench.tasks.outcomes import pseudo_values
 from fedbench.tasks.targets import TargetError, Targets, of_each
 from fedbench.tasks.task import Score, Task, reduce_counted
 
@@ -87,6 +88,37 @@ class Segmentation(Task):
         }
         of_label = {f"miou/label={label}": overlap[label] for label in occurs.nonzero().flatten().tolist()}
         return score | {name: (float(value) * count, count) for name, value in of_label.items()}
+
+    def outcomes(
+        self, batches: Sequence[tuple["Tensor", "Tensor"]], dtype: "torch.dtype", by_batches: bool = False
+    ) -> "dict[str, Tensor]":
+        """Of every image, by the pixels that are left without its own."""
+        import torch
+
+        each, losses = [], []
+        for outputs, targets in batches:
+            outputs, classes = outputs.to(dtype), outputs.shape[1]
+            void = void_pixels(targets, classes)
+            predicted = outputs.argmax(1).masked_fill(outputs.isnan().any(1) | void, classes)
+            true = targets.masked_fill(void, classes)
+            same = true.masked_fill(true != predicted, classes)
+            parts = [
+                torch.stack([(part == k).flatten(1).sum(1) for k in range(classes)], 1)
+                for part in (true, predicted, same)
+            ]
+            each.append(torch.stack(parts).double())  # [3, b, C]
+            losses.append(_losses(outputs, targets, void).flatten(1).double().sum(1))
+        found, loss = torch.cat(each, 1), torch.cat(losses)
+        held, guessed, right = found.sum(1, keepdim=True) - found  # without each image [n, C]
+        whole, counts = found.sum(1), found[0].sum(1)
+        iou = torch.where(held > 0, right / (held + guessed - right), torch.nan).nanmean(1)
+        all_iou = torch.where(whole[0] > 0, whole[2] / (whole[0] + whole[1] - whole[2]), torch.nan).nanmean()
+        left = counts.sum() - counts
+        return {
+            "miou": pseudo_values(float(all_iou), iou),
+            "pixel_accuracy": pseudo_values(float(whole[2].sum() / counts.sum()), right.sum(1) / left),
+            "loss": pseudo_values(float(loss.sum() / counts.sum()), (loss.sum() - loss) / left),
+        }
 
 
 def void_pixels(targets: Any, classes: int) -> Any:

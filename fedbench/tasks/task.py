@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from fedbench.errors import RunError, place_of_code
 from fedbench.tasks.further import FurtherMetric, further_metric, refuse_undirected
 from fedbench.tasks.metric import Metric
+from fedbench.tasks.outcomes import by_blocks
 from fedbench.tasks.targets import Targets, check_numbers
 
 if TYPE_CHECKING:
@@ -73,6 +74,63 @@ class Task(ABC):
                     score[more.metric.name] = (value * len(targets), len(targets))
         return score
 
+    def outcomes_all(
+        self,
+        batches: Sequence[tuple["Tensor", "Tensor"]],
+        dtype: "torch.dtype",
+        blocks: "Array",
+        by_batches: bool = False,
+    ) -> "tuple[dict[str, Array], dict[str, Array]]":
+        """Outcomes `[n]` of the samples by metric (`tasks/outcomes.py`), and those that samples of a block share.
+
+        blocks: of the samples `[n]`. The second kind is found for the primary metric alone, by computing it once
+        without each block; other metrics without outcomes have none.
+        """
+        import torch
+
+        found = {}
+        if issubclass(self._maker_of("outcomes"), self._maker_of("score")):  # not those of another score
+            found = {
+                name: own.double().cpu().numpy() for name, own in self.outcomes(batches, dtype, by_batches).items()
+            }
+        outputs, targets = (torch.cat(parts).cpu() for parts in zip(*batches, strict=True))
+        given = outputs.float().numpy(), targets.numpy()
+        for more in self.further:
+            if more.outcomes and not isnan(more.value(*given)):
+                found[more.metric.name] = more.outcomes(*given)
+        name = self.primary.name
+        if name in found:
+            return found, {}
+
+        def score(places: "Array") -> float:
+            chosen = torch.from_numpy(places)
+            own = [more for more in self.further if more.metric.name == name]
+            if own:
+                return own[0].value(*(part[places] for part in given))
+            return mean_of(self.score([(outputs[chosen], targets[chosen])], dtype, by_batches), name)
+
+        return found, {name: by_blocks(score, blocks)}
+
+    def _maker_of(self, hook: str) -> type:
+        """The class that defines a method of the task."""
+        return next(kind for kind in type(self).__mro__ if hook in vars(kind))
+
+    def outcomes(
+        self, batches: Sequence[tuple["Tensor", "Tensor"]], dtype: "torch.dtype", by_batches: bool = False
+    ) -> "dict[str, Tensor]":
+        """Outcomes `[n]` of the samples by metric; by default their losses.
+
+        A class that overrides `score` may do so with this too; otherwise the primary metric is computed again without
+        some samples at a time.
+        """
+        import torch
+
+        return {self.loss_metric: torch.cat([self.loss(own.to(dtype), targets, "none") for own, targets in batches])}
+
+    def positive(self, outputs: "Tensor", targets: "Tensor") -> "Tensor | None":
+        """Which samples `[b]` are positive, class 1 of two; None for a task with other targets."""
+        return None
+
     def read_targets(self, values: "Array", names: Sequence[str] = (), classes: int | None = None) -> Targets:
         """The targets of all samples: by default numbers `[n, ...]` as they are.
 
@@ -124,6 +182,16 @@ class Task(ABC):
         return {self.loss_metric: (float(torch.stack(sums).sum()), count)}
 
 
+def weigh_batches(values: "Tensor", batches: Sequence[tuple["Tensor", "Tensor"]], by_batches: bool) -> "Tensor":
+    """Samples' values `[n]`, weighted so that their mean is the mean over batches, if that is asked for."""
+    import torch
+
+    if not by_batches:
+        return values
+    sizes = torch.tensor([len(targets) for _, targets in batches], device=values.device)
+    return values * torch.repeat_interleave(len(values) / len(batches) / sizes.double(), sizes)
+
+
 def reduce_losses(losses: "Tensor", reduction: str) -> "Tensor":
     """Losses `[b]` of samples, or their mean or sum."""
     return losses if reduction == "none" else losses.mean() if reduction == "mean" else losses.sum()
@@ -154,8 +222,8 @@ def check_score(task: Task, score: object) -> None:
         raise RunError(f"{task.name}: score returns no {task.loss_metric}, its loss", place)
 
 
-def pooled_value(task: Task, outputs: "Array", targets: "Array") -> float:
-    """The primary metric over the samples of all clients together; NaN if it is unknown.
+def pooled_value(task: Task, outputs: "Array", targets: "Array") -> float | None:
+    """The primary metric over the samples of all clients together; None if it is unknown.
 
     outputs: float32 `[n, ...]`, targets `[n, ...]`, of all clients in ascending order, so that the bits are the same
     for any number of hosts. Raises RunError if a metric of the user's fails.
@@ -163,9 +231,11 @@ def pooled_value(task: Task, outputs: "Array", targets: "Array") -> float:
     import torch
 
     if own := next((more for more in task.further if more.metric.name == task.primary.name), None):
-        return own.value(outputs, targets)
-    whole = torch.from_numpy(outputs), torch.from_numpy(targets)
-    return mean_of(task.score([whole], torch.float32), task.primary.name)
+        value = own.value(outputs, targets)
+    else:
+        whole = torch.from_numpy(outputs), torch.from_numpy(targets)
+        value = mean_of(task.score([whole], torch.float32), task.primary.name)
+    return None if isnan(value) else value
 
 
 def mean_of(score: Score, metric: str) -> float:

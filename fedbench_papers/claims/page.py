@@ -13,7 +13,17 @@ from fedbench.results.files import write_atomically
 from fedbench.results.quantities import ranges
 from fedbench_papers.claims.conditions import Conditions
 from fedbench_papers.claims.record import CLAIMS_FILE, ClaimsRecord
-from fedbench_papers.claims.verdicts import AGAINST, FAILS, HOLDS, IDENTITY, TOWARDS, UNDECIDED, WEAKER, corrected_word
+from fedbench_papers.claims.verdicts import (
+    AGAINST,
+    FAILS,
+    HOLDS,
+    IDENTITY,
+    PREMISE,
+    TOWARDS,
+    UNDECIDED,
+    WEAKER,
+    corrected_word,
+)
 
 CLAIM_COLUMNS = (
     *("id", "part", "case", "judged", "rule", "point", "verdict", "mean", "low", "high", "delta", "p", "p_adjusted"),
@@ -26,6 +36,7 @@ TALLY = {
     PROPERTY: "holds as a property, without a test",
     IDENTITY: IDENTITY,
     FAILS: FAILS,
+    PREMISE: PREMISE,
     TOWARDS: TOWARDS,
     AGAINST: AGAINST,
     UNDECIDED: UNDECIDED,
@@ -55,8 +66,9 @@ INTRO = (
     "says; it does not if tau is at most 0, or if pairs that are surely the other way round (t tests over seeds, "
     "corrected by Holm within the part) leave tau below that. A property has no p: it holds if it is true in every "
     "seed, or in as many as the row says. What is true by construction says that the implementation is right, nothing "
-    "more. Fewer than three seeds give no verdict. A verdict is about this setting: what does not hold does not hold "
-    "here."
+    "more. The premise of a theorem is not met if runs violate it; such a verdict is neither for nor against the "
+    "theorem. Fewer than three seeds give no verdict. A verdict is about this setting: what does not hold does not "
+    "hold here."
 )
 ARMS = "arms: accuracy after aggregation and after the fit, gradient steps per client and round"
 Tree = Mapping[str, Any]
@@ -269,6 +281,7 @@ def tone(verdict: str) -> str:
         "holds": "holds",
         IDENTITY: "identity",
         FAILS: "fails",
+        PREMISE: "premise",
         AGAINST: "leans against",
         TOWARDS: "leans",
         UNDECIDED: "open",

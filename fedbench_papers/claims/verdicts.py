@@ -20,6 +20,8 @@ from fedbench.results.statistics import CONFIDENCE, LEAST_SEEDS, Interval, inter
 
 HOLDS, WEAKER, FAILS = "holds", "holds, weaker than published", "does not hold"
 IDENTITY = "true by construction"
+PREMISE = "premise not met"
+"""Of a theorem, if runs show that what it presupposes is not so: neither for nor against it."""
 UNDECIDED, TOWARDS, AGAINST = "undecided", "leans towards the claim", "leans against the claim"
 LEVEL = 0.05
 """Significance level of one-sided tests of an order, and of all claims together."""
@@ -30,7 +32,7 @@ TOO_FEW = f"no verdict below {LEAST_SEEDS} seeds"
 
 @dataclass(frozen=True)
 class Verdict:
-    """word: one of the seven. estimate: of the difference, with its interval over seeds. p: one-sided, of the
+    """word: one of the eight. estimate: of the difference, with its interval over seeds. p: one-sided, of the
     hypothesis that the claim is wrong; None without a test. reverse: whether the opposite is established. note: further
     results.
     """
@@ -222,10 +224,12 @@ def identity_verdict(flags: Mapping[int, bool], note: str = "") -> Verdict:
 
 
 def all_of(parts: Sequence[Verdict]) -> str:
-    """All must hold; one that does not is decisive."""
+    """All must hold; one that does not is decisive, and then one whose premise is not met."""
     words = [part.word for part in parts]
     if FAILS in words:
         return FAILS
+    if PREMISE in words:
+        return PREMISE
     if all(part.holds for part in parts):
         return next((word for word in (WEAKER, HOLDS) if word in words), IDENTITY)
     if AGAINST in words:
@@ -235,6 +239,8 @@ def all_of(parts: Sequence[Verdict]) -> str:
 
 def some_of(parts: Sequence[Verdict], count: int) -> str:
     """`count` must hold, none be reversed."""
+    if all(part.word == PREMISE for part in parts):
+        return PREMISE
     if any(part.reverse for part in parts) or sum(not part.fails for part in parts) < count:
         return FAILS
     held = [part for part in parts if part.holds]
@@ -246,6 +252,8 @@ def some_of(parts: Sequence[Verdict], count: int) -> str:
 
 def most_of(parts: Sequence[Verdict], count: int) -> str:
     """`count` must hold; fails if `count` reverse."""
+    if all(part.word == PREMISE for part in parts):
+        return PREMISE
     held, reverse = (sum(flags) for flags in ([p.holds for p in parts], [p.reverse for p in parts]))
     towards, against = (sum(p.word == word for p in parts) for word in (TOWARDS, AGAINST))
     decided = ((held, HOLDS), (reverse, FAILS), (held + towards, TOWARDS), (reverse + against, AGAINST))

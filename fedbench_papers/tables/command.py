@@ -17,6 +17,12 @@ FLAGS = (
     Flag("figure", "reproduce this figure of the paper, such as fedcac --figure 3", "N"),
     Flag("cells", "run only the cells with these words in their name, such as a data set", "WORD,...", many=True),
     Flag(
+        "methods",
+        "run and show only these methods, or lines of a figure, such as co-pfl; without it all",
+        "NAME,...",
+        many=True,
+    ),
+    Flag(
         "scale", "full: the paper's protocol; small: as in the experiment's file [full or small; default full]", "SCALE"
     ),
     Flag(
@@ -89,18 +95,19 @@ def experiment_name(word: str | None, asked: Namespace) -> str | None:
 
 
 def choice(asked: Namespace) -> dict[str, Any]:
-    """The cells, scale, data and evaluation point to run. Raises ConfigError."""
+    """The cells, methods, scale, data and evaluation point to run. Raises ConfigError."""
     from fedbench_papers.image_sources import read_sources
     from fedbench_papers.tables.experiment import sets
 
     sources = read_sources(split_words(asked.sources), sets())
-    return {"cells": asked.cells, "scale": asked.scale or "full", "sources": sources, "point": asked.point}
+    words = {"cells": asked.cells, "methods": split_words(asked.methods)}
+    return {**words, "scale": asked.scale or "full", "sources": sources, "point": asked.point}
 
 
 def check_listing(config: Config, asked: Namespace) -> None:
     """Raises ConfigError for what changes nothing in the list of experiments."""
     given = [key for key in flat(config.given()) if key not in ("out", "name")]
-    if keys := [*given, *(key for key in ("cells", "point", "sources") if getattr(asked, key))]:
+    if keys := [*given, *(key for key in ("cells", "methods", "point", "sources") if getattr(asked, key))]:
         raise ConfigError(f"--{keys[0]}: changes nothing in the list of experiments; name a PAPER/EXPERIMENT first")
 
 
@@ -109,9 +116,9 @@ def preview(word: str | None, config: Config, asked: Namespace) -> tuple[Config,
     if word is None:
         check_listing(config, asked)
         return config, ()
-    from fedbench.studies.outlook import outlook
+    from fedbench.studies.run_studies import preview_studies
     from fedbench_papers.tables.reproduce import distinct, plan_tables
 
     name = experiment_name(word, asked) or word
     studies = distinct(plan_tables(name, config, **choice(asked))[1])
-    return studies[0].config, outlook(studies)
+    return studies[0].config, preview_studies(studies, read_count("trials", asked.trials))

@@ -23,6 +23,8 @@ ACCURACIES = ("accuracy", "accuracy_best_round")
 """Metrics to compare runs with."""
 AS_WRITTEN = ("methods", "tune", "trial", "batches", "pooled", "points", "choice", "repeats", "open")
 """Entries of a file that an experiment takes over unchanged."""
+ABOUT_CELL = ("client", "points")
+"""Entries of a cell that are no keys of its runs."""
 
 
 @dataclass(frozen=True)
@@ -53,13 +55,16 @@ class TracedNumber:
 
 @dataclass(frozen=True)
 class ExperimentCell:
-    """A data set in a setting. values: keys for all; own: for a method or label; client: of the numbers."""
+    """A data set in a setting. values: keys for all; own: for a method or label; client: of the numbers; points: of
+    evaluation of its published numbers by method, where they are others than the experiment's.
+    """
 
     dataset: str
     setting: str
     values: Values
     own: Mapping[str, Values]
-    client: int | None
+    client: int | None = None
+    points: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -123,25 +128,52 @@ class Experiment:
         """The published numbers of a cell that runs trace."""
         return list(filter(cell.has, self.traced))
 
-    def point_of(self, label: str) -> str:
-        """The evaluation point that a method's published number is of."""
-        return self.points.get(label, AFTER_AGG)
+    def point_of(self, label: str, cell: ExperimentCell) -> str:
+        """The evaluation point that a method's published number in a cell is of."""
+        return cell.points.get(label, self.points.get(label, AFTER_AGG))
 
     def select_cells(self, words: Sequence[str]) -> list[ExperimentCell]:
-        """The cells of these data sets, or with one of these words in their names; all without words.
+        """The cells of these names or data sets, or with one of these words in their names; all without words.
 
         A word may list several with commas, or be a name that has commas. Raises ConfigError for a word without cells.
         """
         found = []
-        names = [cell.name for cell in self.cells]
-        whole = [[word] if any(word in name for name in names) else word.split(",") for word in words]
-        for word in (part.strip() for parts in whole for part in parts if part.strip()):
-            own = [cell for cell in self.cells if word == cell.dataset] or [c for c in self.cells if word in c.name]
+        for word in (part for text in words for part in self._split_cells(text)):
+            by_name = [cell for cell in self.cells if word == cell.name]
+            by_data = [cell for cell in self.cells if word == cell.dataset]
+            own = by_name or by_data or [cell for cell in self.cells if word in cell.name]
             if not own:
                 known = "; ".join(cell.name for cell in self.cells)
                 raise ConfigError(f"--cells {word}: no cell of {self.id}; it has {known}")
             found += own
         return [cell for cell in self.cells if not words or cell in found]
+
+    def _split_cells(self, text: str) -> list[str]:
+        """The words of a list with commas; names that have commas stay whole, as does a part of one."""
+        names = [cell.name for cell in self.cells]
+        if text not in names and any(text in name for name in names):
+            return [text]
+        parts, found = [part.strip() for part in text.split(",")], list[str]()
+        while parts:
+            ends = range(len(parts), 0, -1)
+            count = next((end for end in ends if ", ".join(parts[:end]) in names), 1)
+            found.append(", ".join(parts[:count]))
+            del parts[:count]
+        return [word for word in found if word]
+
+    def select_methods(self, words: Sequence[str], cells: Sequence[ExperimentCell], scale: str) -> list[str]:
+        """The labels in these cells that are one of these words or begin with one, as a method with options does; all
+        without words. Raises ConfigError for a word without labels.
+        """
+        known = list(dict.fromkeys(one.label for cell in cells for one in self.compared_methods(cell, scale)))
+        found = []
+        for word in words:
+            own = [label for label in known if word == label] or [x for x in known if word == x.partition(" ")[0]]
+            if not own:
+                has = f"it has {', '.join(known)}" if known else "no method is trained for it"
+                raise ConfigError(f"--methods {word}: no method of {self.id}; {has}")
+            found += own
+        return [label for label in known if not words or label in found]
 
     def compared_methods(self, cell: ExperimentCell, scale: str, given: Sequence[str] = ()) -> list[ComparedMethod]:
         """The methods of a cell. given: keys set by the user, which are not tuned."""
@@ -262,6 +294,8 @@ def _tree(name: str) -> dict[str, Any]:
 
 def _cell(name: str, tree: Mapping[str, Any]) -> ExperimentCell:
     dataset, _, setting = name.partition(", ")
-    own = {key: flat_config(value) for key, value in tree.items() if isinstance(value, dict)}
-    plain = {key: value for key, value in tree.items() if not isinstance(value, dict) and key != "client"}
-    return ExperimentCell(dataset, setting, flat_config(plain), own, tree.get("client"))
+    about = {key: tree[key] for key in ABOUT_CELL if key in tree}
+    keys = {key: value for key, value in tree.items() if key not in ABOUT_CELL}
+    own = {key: flat_config(value) for key, value in keys.items() if isinstance(value, dict)}
+    plain = {key: value for key, value in keys.items() if not isinstance(value, dict)}
+    return ExperimentCell(dataset, setting, flat_config(plain), own, **about)

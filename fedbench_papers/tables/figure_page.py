@@ -17,11 +17,12 @@ from fedbench.report.theme import LIGHT, METHOD_COLOURS, axis, figure, round_axi
 from fedbench.report.typeset import Cell
 from fedbench.results.curves import seed_curve
 from fedbench.results.reader import Records
-from fedbench.results.statistics import Interval
+from fedbench.results.statistics import Interval, interval
 from fedbench.results.tables import BEST_TEST, LAST
 from fedbench.tasks import Metric
 from fedbench_papers.tables.content import NumberTable, PageContent, interval_columns, ours_text, seeds_text
 from fedbench_papers.tables.figure import Figure
+from fedbench_papers.tables.public_set import public_chart
 from fedbench_papers.tables.reproduction import (
     CellRecord,
     ReproductionRecord,
@@ -64,16 +65,26 @@ class FigureCell:
 
     def numbers(self) -> Iterator[FigureNumber]:
         """The numbers of the table."""
+        if self.figure.draw == "public":
+            yield from self.public_numbers()
+            return
         if self.figure.draw == "traces":
             for line, run in self.runs.items():
                 for name, client in self.drawn_traces(run):
                     said = f"{line} {line_name(name, client)}"
                     yield FigureNumber(self.cell.name, said, "last round", last_traced(run, name, 1.0, client))
             return
-        for label in self.figure.runs(self.scale):
+        for label in self.cell.methods or self.figure.runs(self.scale):
             line, _, value = label.partition(" ") if self.figure.draw == "values" else (label, "", "")
             ours = score_of(self.cell, self.cell.point, self.runs[label]) if label in self.runs else None
             yield FigureNumber(self.cell.name, line, value or ROUND_NAMES[self.cell.choice], ours)
+
+    def public_numbers(self) -> Iterator[FigureNumber]:
+        """The images of each class in the public set at every value, over seeds."""
+        for at in dict.fromkeys(own["at"] for own in self.cell.public):
+            sets = [own["classes"] for own in self.cell.public if own["at"] == at]
+            for name in sets[0]:
+                yield FigureNumber(self.cell.name, at, name, interval([float(own[name]) for own in sets]))
 
     def drawn_traces(self, run: Records) -> list[tuple[str, int | None]]:
         """The drawn traces of a run: name and client, or None for the mean over clients."""
@@ -81,11 +92,16 @@ class FigureCell:
         names = [name for asked in self.figure.traces for name in known if matches(name, asked)]
         return [(name, client) for name in names for client in (self.figure.clients or (None,))]
 
-    def chart(self) -> go.Figure | None:
-        """The picture; None without runs."""
-        if not self.runs:
-            return None
-        return self.over_values() if self.figure.draw == "values" else self.over_rounds()
+    def charts(self) -> Iterator[tuple[str, go.Figure | None]]:
+        """The pictures with their titles: one, or one for each seed of public sets; None without runs."""
+        if self.figure.draw == "public":
+            for seed in dict.fromkeys(own["seed"] for own in self.cell.public):
+                sets = [own for own in self.cell.public if own["seed"] == seed]
+                yield f"{self.cell.name}, seed {seed}", public_chart(sets, self.figure.axis)
+        elif not self.runs:
+            yield self.cell.name, None
+        else:
+            yield self.cell.name, self.over_values() if self.figure.draw == "values" else self.over_rounds()
 
     def over_rounds(self) -> go.Figure | None:
         """Accuracy or traces over rounds, mean over seeds."""
@@ -168,7 +184,8 @@ def figure_content(made: ReproductionRecord, folder: Path) -> PageContent:
     """A chart for each cell, and the numbers of all."""
     cells = [FigureCell.of(made, cell, folder) for cell in made.cells]
     numbers = [number for one in cells for number in one.numbers()]
-    pictures = charts(*((f"figure-{i}", one.cell.name, one.chart(), "") for i, one in enumerate(cells)), wide=True)
+    drawings = [drawing for one in cells for drawing in one.charts()]
+    pictures = charts(*((f"figure-{i}", title, chart, "") for i, (title, chart) in enumerate(drawings)), wide=True)
     drawn = picture_words(made)
     return PageContent(
         [figure_table(numbers)],
@@ -185,7 +202,7 @@ def figure_table(numbers: Sequence[FigureNumber]) -> NumberTable:
         {"cell": one.cell, "line": one.line, "at": one.at, **interval_columns(one.ours, "mean")} for one in numbers
     ]
     frame = pd.DataFrame(rows, columns=["cell", "line", "at", "mean", "low", "high", "seeds"])
-    intro = "Accuracies in %, traces as recorded; ± half of the 95\u00a0% interval over seeds."
+    intro = "Accuracies in %, traces as recorded, images as counted; ± half of the 95\u00a0% interval over seeds."
     return NumberTable("table", "Numbers", intro, HEADS, list(map(number_line, numbers)), frame)
 
 
@@ -197,6 +214,8 @@ def number_line(one: FigureNumber) -> list[Cell]:
 def picture_words(made: ReproductionRecord) -> str:
     """What is drawn, and at which point."""
     asked, point = Figure.of(made.figure or {}), POINT_NAMES[made.cells[0].point]
+    if asked.draw == "public":
+        return "Images of each class in the public set, without training."
     if asked.draw == "traces":
         return "Means over seeds" + ("." if asked.clients else " and clients.")
     bars = "; bars: half of the 95 % interval over seeds" if asked.draw == "values" else ""
@@ -205,6 +224,8 @@ def picture_words(made: ReproductionRecord) -> str:
 
 def figure_answer(made: ReproductionRecord, numbers: Sequence[FigureNumber]) -> str:
     """What of the figure was run."""
+    if Figure.of(made.figure or {}).draw == "public":
+        return f"{made.id}: {plural(len(numbers), 'number')} counted, in {plural(len(made.cells), 'panel')}."
     done = sum(number.ours is not None for number in numbers)
     if not done:
         return f"Nothing of {made.id} has been run yet."

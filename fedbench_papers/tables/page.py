@@ -47,7 +47,7 @@ def write_published(folder: Path) -> Path:
         tables=shown.tables,
         parts=[part for part in shown.parts if part.charts],
         charts_first=shown.charts_first,
-        pages=[(cell.name, f"{cell.path}/report.html") for cell in made.cells],
+        pages=[(cell.name, f"{cell.path}/report.html") for cell in made.cells if not cell.public],
         open=made.open,
     )
     write_atomically(folder / "report.html", page)
@@ -71,6 +71,8 @@ def departures(made: ReproductionRecord) -> list[str]:
         said.append("The scale is small: only signs and orders mean something, levels do not.")
     if made.changed:
         said.append(f"Unlike the paper: {', '.join(f'{key} = {value}' for key, value in made.changed.items())}.")
+    for methods, cells in groupby((cell for cell in made.cells if cell.methods), key=lambda cell: cell.methods):
+        said.append(f"Only {', '.join(methods)} asked for in {'; '.join(cell.name for cell in cells)}.")
     return said
 
 

@@ -2,12 +2,13 @@
 
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from fedbench.cli.flags import flat_config
 from fedbench.config import Config
 from fedbench.config.keys import nest
+from fedbench.data.dataset import Dataset
 from fedbench.errors import ConfigError
 from fedbench.jobs import run_folder
 from fedbench.results.loggers import log_page
@@ -28,6 +29,8 @@ from fedbench_papers.tables.experiment import (
     figures,
     names,
 )
+from fedbench_papers.tables.figure import Figure
+from fedbench_papers.tables.public_set import public_sets
 from fedbench_papers.tables.reproduction import CellRecord, ReproductionRecord
 
 REPRODUCTION_KIND = "reproduce"
@@ -42,6 +45,7 @@ def reproduce(
     config: Config | None = None,
     *,
     cells: Sequence[str] = (),
+    methods: Sequence[str] = (),
     scale: str = "full",
     sources: Mapping[str, str] | None = None,
     point: str | None = None,
@@ -51,17 +55,20 @@ def reproduce(
     """Executes the missing runs of a published experiment and writes our numbers next to the paper's.
 
     name: `PAPER/EXPERIMENT`. config: changes of the paper's protocol. cells: words; a cell runs if its name has one of
-    them. scale: `full`, or `small` as in the experiment's file. sources: other sources of data by set name. Cells run
-    earlier stay in the page. point: of evaluation, for all methods; by default that of the experiment's file. Raises
-    ConfigError before any run.
+    them, or is one. methods: labels, or names of methods with options; only these are run and shown. scale: `full`, or
+    `small` as in the experiment's file. sources: other sources of data by set name. Cells run earlier stay in the page.
+    point: of evaluation, for all methods; by default that of the experiment's file. Raises ConfigError before any run.
     """
     config = config or Config()
-    experiment, studies = plan_tables(name, config, cells, scale, sources or {}, point)
+    experiment, studies = plan_tables(name, config, cells, scale, sources or {}, point, methods)
     folder = reproduction_folder(name, config, scale)
     made = {cell.name: cell for cell in ReproductionRecord.read(folder).cells}
-    made |= {cell.name: cell_record(experiment, cell, study, folder, point) for cell, study in studies}
+    for cell, study in studies:
+        record = cell_record(experiment, cell, study, folder, point, methods)
+        made[cell.name] = with_public_sets(record, experiment.figure, study, scale)
     with run_folder.writable(folder):
-        new = run_studies(distinct(studies), at_once, watch)
+        training = [study for study in distinct(studies) if study.compared]
+        new = run_studies(training, at_once, watch) if training else False
         order = [cell.name for cell in experiment.cells]
         known = sorted(made.values(), key=lambda cell: order.index(cell.name))
         changed = {
@@ -88,8 +95,9 @@ def plan_tables(
     scale: str,
     sources: Mapping[str, str],
     point: str | None = None,
+    methods: Sequence[str] = (),
 ) -> tuple[Experiment, list[tuple[ExperimentCell, TuningStudy]]]:
-    """The experiment, and the runs of its chosen cells. Raises ConfigError."""
+    """The experiment, and the runs of its chosen cells that have one of the chosen methods. Raises ConfigError."""
     if scale not in SCALES:
         raise ConfigError(f"--scale {scale}: must be {' or '.join(SCALES)}")
     if point not in (None, *POINTS):
@@ -99,8 +107,10 @@ def plan_tables(
         raise ConfigError(f"{name}: nothing is run for it: {experiment.what}")
     if own := [key for key in user_keys(config) if key.startswith("method.")]:
         raise ConfigError(f"--{own[0]}: {name} runs the methods of the paper with its options; leave it out")
-    asked = config, scale, sources, point or AFTER_AGG
-    return experiment, [(cell, plan_table(experiment, cell, *asked)) for cell in experiment.select_cells(cells)]
+    chosen = experiment.select_cells(cells)
+    asked = config, scale, sources, point or AFTER_AGG, experiment.select_methods(methods, chosen, scale)
+    studies = [(cell, plan_table(experiment, cell, *asked)) for cell in chosen]
+    return experiment, [(cell, study) for cell, study in studies if study.compared or not methods]
 
 
 def distinct(cells: Sequence[tuple[ExperimentCell, TuningStudy]]) -> list[TuningStudy]:
@@ -121,13 +131,14 @@ def plan_table(
     scale: str,
     sources: Mapping[str, str],
     point: str,
+    labels: Sequence[str],
 ) -> TuningStudy:
-    """The runs of a cell. Cells that differ only by the client share them. Raises ConfigError."""
+    """The runs of a cell with these labels. Cells that differ only by the client share them. Raises ConfigError."""
     given = user_keys(config)
     asked = {**experiment.values(cell, scale), **given}
     asked |= source_keys(asked["data.name"], sources)
     whole = Config(**nest(asked))
-    compared = experiment.compared_methods(cell, scale, list(given))
+    compared = [one for one in experiment.compared_methods(cell, scale, list(given)) if one.label in labels]
     clash = sorted(set(TUNE_SEEDS) & set(whole.seeds))
     if clash and any(method.tuned for method in compared):
         raise ConfigError(f"seeds: {clash[0]} is the tuning seed, so no final run may use it")
@@ -149,19 +160,38 @@ def slug(cell: ExperimentCell) -> str:
 
 
 def cell_record(
-    experiment: Experiment, cell: ExperimentCell, study: TuningStudy, folder: Path, point: str | None
+    experiment: Experiment,
+    cell: ExperimentCell,
+    study: TuningStudy,
+    folder: Path,
+    point: str | None,
+    methods: Sequence[str],
 ) -> CellRecord:
-    """The entry of a cell for the page. point: for all methods, or None."""
+    """The entry of a cell for the page. point: for all methods, or None. methods: asked for; none: all."""
+    labels = [method.label for method in study.compared]
     return CellRecord(
         cell.name,
         run_folder.relative_path(study.folder, folder),
         cell.client,
         experiment.pooled,
         experiment.choice,
-        [{**vars(number), "point": point or experiment.point_of(number.method)} for number in experiment.of(cell)],
-        [vars(number) for number in experiment.traced_of(cell)],
+        [
+            {**vars(number), "point": point or experiment.point_of(number.method, cell)}
+            for number in experiment.of(cell)
+            if number.method in labels
+        ],
+        [vars(number) for number in experiment.traced_of(cell) if number.method in labels],
         point or AFTER_AGG,
+        labels if methods else [],
     )
+
+
+def with_public_sets(record: CellRecord, figure: Figure | None, study: TuningStudy, scale: str) -> CellRecord:
+    """The entry of a cell with the classes of its public sets, if the figure shows them."""
+    if figure is None or figure.draw != "public":
+        return record
+    dataset = Dataset.load(study.config.data)
+    return replace(record, public=public_sets(dataset, study.config, figure, scale))
 
 
 def experiments_listing(scale: str) -> Iterator[str]:
@@ -175,7 +205,7 @@ def experiments_listing(scale: str) -> Iterator[str]:
             counts = f"{len(experiment.cells):>5} {len(experiment.numbers):>7} {len(configs):>5}"
             yield f"{name:<33} {counts} {sum(map(steps_of, configs)):>11,} {hours_of(configs):>8.1f}  {sets}"
         else:
-            yield f"{name:<33} no runs"
+            yield f"{name:<33} " + ("no runs" if experiment.figure is None else f"no training{'':<30} {sets}")
         yield from textwrap.wrap(experiment.what, 110, initial_indent="    ", subsequent_indent="    ")
     yield f"runs: tuning and final ones at scale {scale}; hours: a run on every core"
 

@@ -25,7 +25,8 @@ class CellRecord:
     """A cell that was run. path: of its comparison, relative to the reproduction. client: of its numbers, if of one;
     pooled: over all test images; choice: of the round. numbers: the paper's, in percent, with the evaluation point that
     ours is taken at; traced: further published numbers, with the name of the trace that is compared with each;
-    point: of a figure's accuracies.
+    point: of a figure's accuracies. methods: the labels asked for, if not all; public: the classes of public sets
+    (`public_sets`), if a figure shows them.
     """
 
     name: str
@@ -36,9 +37,13 @@ class CellRecord:
     numbers: list[dict[str, Any]]
     traced: list[dict[str, Any]] = field(default_factory=list)
     point: str = "after_agg"
+    methods: list[str] = field(default_factory=list)
+    public: list[dict[str, Any]] = field(default_factory=list)
 
     def runs(self, folder: Path) -> dict[str, Records]:
         """The records of its finished runs by label. folder: of the reproduction."""
+        if self.public:
+            return {}
         place = folder / self.path
         return Plan.read(place).records(place, only_done=True)
 

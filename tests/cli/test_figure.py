@@ -24,7 +24,7 @@ def test_a_caption_says_nothing_of_the_page_or_of_other_figures(tmp_path: Path, 
     folder = write_comparison(tmp_path, {"local": 0.7, "fedper": 0.8})
     assert main([str(folder), "--what", "forest", "--format", "svg"]) == 0
     forest = capsys.readouterr().out
-    assert "Thick: 95 % interval over seeds" in forest
+    assert "Thick: 95 % interval (Student t)" in forest
     assert "Values:" not in forest
     assert main([str(folder), "--what", "gains", "--format", "svg"]) == 0
     gains = capsys.readouterr().out

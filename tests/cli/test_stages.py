@@ -71,3 +71,15 @@ def test_keys_with_values_are_read():
 def test_mistakes_in_them_are_refused(texts):
     with pytest.raises(ConfigError, match="--over"):
         read_values("over", texts)
+
+
+def test_values_of_a_space_are_for_all_methods_or_for_one():
+    texts = ["train.lr=0.1,0.3", "fedper head_init=own:train.lr=0.01,0.03", "my.module:Mine:method.mu=1,2"]
+    assert read_space(texts) == {
+        "train.lr": [0.1, 0.3],
+        "fedper head_init=own:train.lr": [0.01, 0.03],
+        "my.module:Mine:method.mu": [1, 2],
+    }
+    assert read_space(["mu=1,2"]) == {"mu": [1, 2]}
+    assert read_space([]) is None
+    assert read_space(["paper"]) == "paper"

@@ -203,7 +203,7 @@ def test_hooks_that_look_change_nothing(method, undisturbed):
     for number, task in hosts.tasks.items():
         client = host.client(task, ROUNDS)
         before = snapshot(vars(client.state)), snapshot(client.message.tensors), snapshot(vars(client.initial))
-        data = client.test if len(client.test) else client.train
+        data = host.held_out(task, ROUNDS).get("test", client.train)
         own = host.models[0].method
         received = own.receive(client)
         looks = [partial(own.receive, client), partial(own.personal, client, received, "after_agg")]

@@ -420,7 +420,10 @@ def test_a_configuration_file_that_is_none(refused, tmp_path):
         ("grid --method fedcac --search optuna", "search = optuna: how many points? give --samples N"),
         ("grid --method fedcac --search optunna --samples 3", "did you mean optuna"),
         ("compare --methods fedcac --scheduler ahsa", "scheduler = ahsa: did you mean asha"),
-        ("grid --method fedcac --space seeds=1,2", "space: seeds: a grid searches keys of method.* and train.*"),
+        (
+            "grid --method fedcac --space seeds=1,2",
+            "space: seeds: keys of method.*, train.* and arguments of the model",
+        ),
         ("grid --method fedcac --space partition.alpha=1,2", "set one value with --partition.alpha"),
         ("grid --method fedcac --space method.tau=0.1,0.1", "method.tau = [0.1, 0.1]: must be one or more different"),
         ("grid --method fedcac --tune-seeds", "--tune-seeds: needs one or more values"),

@@ -353,3 +353,23 @@ def test_clipping_and_freezing_agree_in_three_ways(learner, net, blobs, monkeypa
         results.append(trained.fit(Fit(trained.initial(), blobs(18), move=Move(patterns(53)["alternating"]))).params)
     assert torch.equal(results[0], results[1])
     assert torch.equal(results[0], results[2])
+
+
+@pytest.mark.parametrize("engine", ["loop", "trainer"])
+def test_the_rates_of_a_models_own_optimiser_are_scaled(learner, net, blobs, same, engine):
+    class Half(net):
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.parameters(), lr=0.05, momentum=0.9, weight_decay=0.01)
+
+    def trained(kind, step=None, **train):
+        made = learner(kind, engine=engine, **train)
+        return made.fit(Fit(made.initial(), blobs(18), step=step or Step()))
+
+    assert same(trained(net, lr_scale=0.5), trained(Half))
+    assert not same(trained(net, lr_scale=0.5), trained(net))
+    assert same(trained(net, Step(lr=0.05), lr_scale=4), trained(Half)), "a rate that a method sets is as it is"
+
+
+def test_the_rates_of_built_in_optimisers_are_not_scaled(learner, net, blobs, same):
+    plain, scaled = learner(net, "sgd"), learner(net, "sgd", lr_scale=4)
+    assert same(*(made.fit(Fit(made.initial(), blobs(18))) for made in (plain, scaled)))

@@ -246,6 +246,121 @@ class KeptInListOfMethod(Method):
         super().aggregate(server, uploads)
 
 
+class FitsOnTests(Method):
+    def personal(self, client, model, point):
+        return client.fit(model, client.test)  # FitsOnTests
+
+
+class ChoosesOnValidation(Method):
+    def train(self, client, received):
+        models = [client.fit(received, client.train), received]
+        losses = [client.learner.loss(model, client.val) for model in models]  # ChoosesOnValidation
+        return self.upload(client, models[losses.index(min(losses))])
+
+
+class FitsInScores(Method):
+    def personal(self, client, model, point):
+        def scores(data):
+            return client.learner.logits(client.fit(model, data), data)  # FitsInScores
+
+        return Predictor(scores)
+
+
+class KeptInClass(Method):
+    seen: ClassVar[dict] = {}
+
+    def train(self, client, received):  # KeptInClass
+        self.seen[client.id] = received.params
+        return super().train(client, received)
+
+
+class KeptInBase(KeptInClass):
+    def train(self, client, received):  # KeptInBase
+        KeptInClass.seen.setdefault("rounds", []).append(client.round)
+        return Method.train(self, client, received)
+
+
+class KeptInStateClass(Method):
+    @dataclass
+    class State(PrivateState):
+        looks = 0
+
+    def receive(self, client):  # KeptInStateClass
+        type(client.state).looks += 1
+        return super().receive(client)
+
+
+LAST_SEEN = {"models": []}
+MEAN_OF_ALL = torch.zeros(3)
+CALLS = 0
+DRAWS = np.random.default_rng(0)
+
+
+class KeptInGlobal(Method):
+    def train(self, client, received):  # KeptInGlobal
+        LAST_SEEN["models"].append(received)
+        return super().train(client, received)
+
+
+class KeptInGlobalTensor(Method):
+    def train(self, client, received):  # KeptInGlobalTensor
+        MEAN_OF_ALL.add_(received.params[:3])
+        return super().train(client, received)
+
+
+def count_calls() -> None:
+    global CALLS
+    CALLS += 1
+
+
+class CountsInGlobal(Method):
+    def aggregate(self, server, uploads):  # CountsInGlobal
+        count_calls()
+        super().aggregate(server, uploads)
+
+
+class DrawsFromGlobal(Method):
+    def train(self, client, received):  # DrawsFromGlobal
+        noise = DRAWS.normal()
+        return self.upload(client, client.fit(received, client.train), traces={"noise": noise})
+
+
+class KeptInDefault(Method):
+    def train(self, client, received, seen={}):  # noqa: B006  # KeptInDefault
+        seen[client.id] = received.params
+        return super().train(client, received)
+
+
+class KeptInFunction(Method):
+    def train(self, client, received):  # KeptInFunction
+        short.last = received
+        return super().train(client, received)
+
+
+class CollectsTests(Method):
+    def personal(self, client, model, point):  # CollectsTests
+        def scores(data):
+            LAST_SEEN["models"].append(data.batch(torch.arange(len(data)))[0])
+            return client.learner.logits(model, data)
+
+        return Predictor(scores)
+
+
+def with_count() -> type[Method]:
+    count = 0
+
+    class Around(Method):
+        def train(self, client, received):  # KeptAround
+            nonlocal count
+            count += 1
+            return super().train(client, received)
+
+    return Around
+
+
+KeptAround = with_count()
+
+
 class OneWeight(Method):
     def weights(self, uploads):  # OneWeight
         return [1.0]

@@ -53,12 +53,13 @@ class Data:
 
 
 class Mlp(LightningModule):
-    """Six inputs, four classes; with BatchNorm if asked. Every instance starts the same."""
+    """Six inputs, four classes; with BatchNorm and Dropout if asked. Every instance starts the same."""
 
-    def __init__(self, norm: bool = False, classes: int = 4) -> None:
+    def __init__(self, norm: bool = False, classes: int = 4, dropout: float = 0.0) -> None:
         super().__init__()
         torch.manual_seed(1)
         middle = [nn.BatchNorm1d(5)] if norm else []
+        middle += [nn.Dropout(dropout)] if dropout else []
         self.body = nn.Sequential(nn.Linear(6, 5), *middle, nn.ReLU())
         self.head = nn.Linear(5, classes)
 

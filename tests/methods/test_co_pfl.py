@@ -375,7 +375,7 @@ def served(**options) -> tuple[CoPFL.Server, list[Weights]]:
     held = []
     for i in range(3):
         state, message = CoPFL.State(trained=torch.tensor(MODELS[i]), mask=bits(MASKS[i])), made.send(server, i)
-        held.append(made.receive(Client(i, 10, *[None] * 5, initial, 0, 1, state, message)))  # type: ignore[arg-type]
+        held.append(made.receive(Client(i, 10, *[None] * 3, initial, 0, 1, state, message)))  # type: ignore[arg-type]
     return server, held
 
 

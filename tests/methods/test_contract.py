@@ -44,6 +44,20 @@ LATE = {
     "WritesPastCounting": "WritesPastCounting.personal writes to model.params, which it must not change",
     "KeptInMethod": "KeptInMethod.train writes to self.count, which is lost when a run is resumed",
     "KeptInListOfMethod": "KeptInListOfMethod.aggregate writes to self.seen.0, which is lost",
+    "FitsOnTests": "client.test: a method must not learn from the samples for validation and tests, on which fedbench",
+    "ChoosesOnValidation": "client.val: a method must not learn from the samples for validation and tests",
+    "FitsInScores": "client.fit in the scores of a Predictor: a method must not learn from the samples for validation",
+    "KeptInClass": "writes to the class variable KeptInClass.seen, which is lost when a run is resumed and is missing",
+    "KeptInBase": "KeptInBase.train writes to the class variable KeptInClass.seen, which is lost",
+    "KeptInStateClass": "writes to the class variable KeptInStateClass.State.looks, which is lost",
+    "KeptInGlobal": "writes to LAST_SEEN, a global of module tests.methods.mistakes, which is lost",
+    "KeptInGlobalTensor": "writes to MEAN_OF_ALL, a global of module tests.methods.mistakes, which is lost",
+    "CountsInGlobal": "CountsInGlobal.aggregate writes to CALLS, a global of module tests.methods.mistakes, which is",
+    "DrawsFromGlobal": "draws from DRAWS, a global of module tests.methods.mistakes, whose numbers depend on who drew",
+    "KeptInDefault": "writes to the default of KeptInDefault.train's argument seen, which is lost",
+    "KeptInFunction": "writes to the attribute last of function short, which is lost",
+    "CollectsTests": "CollectsTests.personal writes to LAST_SEEN, a global of module tests.methods.mistakes, which",
+    "KeptAround": "writes to count, a variable around with_count.<locals>.Around.train, which is lost",
     "OneWeight": "must return one weight for each of 3 uploads, summing to 1 (see fedbench.aggregation.means.normal",
     "NoWeights": "; it returned a value of type NoneType",
     "WeightsOfNothing": "; it returned 3 that sum to 0",
@@ -93,6 +107,14 @@ def line_of(name: str) -> int:
     """The line that is marked with a name."""
     lines = Path(mistakes.__file__).read_text().splitlines()
     return next(number for number, line in enumerate(lines, 1) if line.endswith(f"# {name}"))
+
+
+@pytest.fixture(autouse=True)
+def globals_as_before():
+    """Else the next run in this process refuses a module whose globals are no longer those of its file."""
+    yield
+    mistakes.LAST_SEEN["models"].clear()
+    mistakes.CALLS = 0
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,14 @@
 """fedcp: what the specification promises."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-from fedbench.methods.fedcp import Policy, discrepancy
+from fedbench.methods.fedcp import Policy, discrepancy, with_noise
+from fedbench.module import seeds
 from tests.methods.simulator import Mlp, Simulation, assert_near, assert_same, blobs, close, equal
 
 SOME = lambda t: [0, 2] if t % 2 else [0, 1]  # noqa: E731
@@ -13,10 +16,10 @@ exact = lambda rows: torch.tensor(rows, dtype=torch.float64)  # noqa: E731
 PLAIN = {"lr": 0.1, "momentum": 0, "weight_decay": 0, "precision": "64-true"}
 
 
-def policy(tau: float = 1.0, noisy: bool = False) -> Policy:
+def policy(tau: float = 1.0) -> Policy:
     """The one on paper, with global head weight (0, 1), (1, 0)."""
     other = nn.Linear(2, 2, bias=False)
-    found = Policy(2, other, tau, noisy, 0).double()
+    found = Policy(2, other, tau, 0).double()
     with torch.no_grad():
         other.weight.copy_(exact([[0, 1], [1, 0]]))
         found.linear.weight.copy_(exact([[1, 0], [0, 1], [0, 0], [1, 1]]))
@@ -38,17 +41,49 @@ def test_the_policy_on_paper():
     assert close(found.after(head, (z,), head(z)).detach(), [3.031246, 1.013516])
 
 
-def test_noise_is_drawn_in_training_only():
-    found, z = policy(noisy=True), exact([[2, 1], [2, 1]])
-    drawn, again = (found.train().shares(z)[0] for _ in range(2))
-    assert not torch.equal(drawn, again)
-    assert not torch.equal(drawn[0], drawn[1])
-    assert torch.equal(found.eval().shares(z)[0], policy().shares(z)[0])
-    torch.manual_seed(0)
-    many = torch.stack([found.train().shares(exact([[0, 0]]))[0] for _ in range(2000)])
-    assert float(many.mean()) == pytest.approx(0.5, abs=0.02)
+def gumbel(client, steps: int, size: int, width: int) -> torch.Tensor:
+    """Standard Gumbel noise of the stream `policy`, in single precision."""
+    drawn = torch.rand(steps, size, width, generator=seeds.generator(*client, "policy"))
+    return -(-drawn.log()).log()
+
+
+def test_noise_is_that_of_a_stream_of_its_own():
+    """Two epochs of nine samples in batches of eight are four steps."""
+    run = Simulation("fedcp", blobs([9]), policy_form="gumbel").run(2)
+    for round in (1, 2):
+        client = run.client(0, round)
+        noise = run.method.noise(client)["noise"]
+        assert torch.allclose(noise, gumbel((0, 0, round), 4, 8, 10))
+    many = gumbel((0, 0, 3), 1, 2000, 2)
     # a difference of two Gumbel draws is logistic, so a share of equal scores is uniform
-    assert float(many.var()) == pytest.approx(1 / 12, abs=0.01)
+    share = many[0].softmax(1)[:, 0]
+    assert float(share.mean()) == pytest.approx(0.5, abs=0.02)
+    assert float(share.var()) == pytest.approx(1 / 12, abs=0.01)
+
+
+def test_every_step_has_the_noise_that_follows():
+    found, z = policy(), exact([[2, 1], [2, 1]])
+    s = SimpleNamespace(noise=torch.randn(3, 4, 4, dtype=torch.float64), step=torch.zeros(1, dtype=torch.int64))
+    net, plain = nn.ModuleDict({"policy": found}), found.shares(z)[0]
+    scores = found.norm(found.linear(z * found.vector)).relu()
+    for number in (0, 1, 2, 0):
+        with with_noise(net, (z, torch.zeros(2)), s):
+            drawn = found.shares(z)[0]
+        assert torch.equal(drawn, (scores + s.noise[number, :2]).unflatten(1, (2, -1)).softmax(1)[:, 0])
+        assert torch.equal(found.shares(z)[0], plain)
+
+
+@pytest.mark.parametrize("lam", [5.0, 0.0])
+def test_the_stream_of_the_fit_is_as_without_noise(lam):
+    """Dropout draws the same numbers, so that noise of 0 is the softmax, to the bit."""
+    net = lambda: Mlp(dropout=0.5)  # noqa: E731
+    train = {"epochs": 3}
+    make = lambda form: Simulation("fedcp", blobs([9, 17]), module=net(), train=train, lam=lam, policy_form=form)  # noqa: E731
+    noisy, silent, plain = make("gumbel"), make("gumbel"), make("softmax")
+    drawn = type(silent.method).noise
+    silent.method.noise = lambda client: {k: v.zero_() for k, v in drawn(silent.method, client).items()}
+    assert_same(silent.run(2), plain.run(2))
+    assert not equal(noisy.run(2).log[0].after_fit[0], plain.log[0].after_fit[0])
 
 
 def test_the_discrepancy_on_paper():
@@ -67,14 +102,21 @@ def test_the_private_head_alone_is_fedper():
     assert [seen.up for seen in run.log] == [seen.up for seen in per.log]
 
 
-@pytest.mark.parametrize("form", ["softmax", "gumbel"])
-def test_gumbel_alone_has_noise_and_in_training_only(form):
-    run = Simulation("fedcp", blobs([9]), policy_form=form)
-    (made,) = (part for part in run.learner.flat.module.modules() if isinstance(part, Policy))
-    features = torch.ones(4, made.vector.numel())
-    shares = [made.train(training).shares(features)[0] for training in (True, False, False)]
-    assert torch.equal(shares[0], shares[1]) == (form == "softmax")
-    assert torch.equal(shares[1], shares[2])
+def test_a_stack_has_the_noise_of_the_loop():
+    make = lambda engine: Simulation(  # noqa: E731
+        "fedcp", blobs([16, 16, 17]), train=PLAIN | {"engine": engine, "width": 3}, policy_form="gumbel", lam=0
+    ).run(2)
+    one, other = make("loop"), make("stack")
+    assert not other.learner.row_engine.remarks
+    assert_near(one, other)
+
+
+def test_added_layers_are_drawn_in_double_precision():
+    run = Simulation("fedcp", blobs([9]), train=PLAIN)
+    stream, bound = torch.Generator().manual_seed(0), 1 / 5**0.5
+    for name, shape in (("policy.linear.weight", (10, 5)), ("policy.linear.bias", (10,))):
+        drawn = (2 * torch.rand(shape, generator=stream, dtype=torch.float64) - 1) * bound
+        assert torch.allclose(run.learner.flat.module.get_parameter(name), drawn, rtol=0, atol=1e-15)
 
 
 @pytest.mark.parametrize("form", ["softmax", "personal"])
@@ -132,5 +174,5 @@ def test_bytes_are_those_of_body_head_and_policy():
     size = 4 * (79 + 2 * 25 + 6 * 5)
     assert all(set(seen.up.values()) == set(seen.down.values()) == {size} for seen in run.log)
     assert run.method.global_model(run.server, run.initial) is None
-    found = Policy(512, nn.Linear(512, 10), 1.0, False, 0)
+    found = Policy(512, nn.Linear(512, 10), 1.0, 0)
     assert sum(p.numel() for n, p in found.named_parameters() if not n.startswith("other")) == 527360

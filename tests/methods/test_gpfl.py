@@ -36,6 +36,20 @@ def test_the_terms_on_paper():
     assert close(least, [log(1 + 9 * exp(-2))])
 
 
+def test_added_layers_are_drawn_in_double_precision():
+    run = Simulation("gpfl", blobs([9]), train=PLAIN)
+    stream, bound = torch.Generator().manual_seed(0), 1 / 5**0.5
+    assert torch.equal(
+        run.learner.flat.module.guide.embeddings, torch.randn(4, 5, generator=stream, dtype=torch.float64)
+    )
+    for branch in ("gamma", "beta"):
+        for name, shape in (("weight", (5, 5)), ("bias", (5,))):
+            drawn = (2 * torch.rand(shape, generator=stream, dtype=torch.float64) - 1) * bound
+            found = run.learner.flat.module.get_parameter(f"guide.{branch}.0.{name}")
+            assert torch.allclose(found, drawn, rtol=0, atol=1e-15)
+    assert torch.get_default_dtype() == torch.float32
+
+
 def test_the_valve_on_paper():
     guide = Guide(3, 2, valve=True, seed=0).double()
     with torch.no_grad():

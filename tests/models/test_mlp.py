@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from fedbench.errors import ConfigError
 from tests.models.making import GREY, count, meta
 
 
@@ -18,3 +19,15 @@ def test_mlp(options, shape, classes, parameters):
 
 def test_mlp_without_hidden_layers_is_linear():
     assert count(meta("mlp", (1, 8, 8), hidden=[])) == 650
+
+
+def test_batchnorm_stands_before_every_relu():
+    module = meta("mlp", GREY, 10, hidden=[512, 512], norm="batch")
+    assert count(module) == 669_706 + 4 * 512
+    assert [type(layer).__name__ for layer in module.body] == ["Flatten", *["Linear", "BatchNorm1d", "ReLU"] * 2]
+    assert not any(isinstance(layer, torch.nn.BatchNorm1d) for layer in meta("mlp", GREY, 10).body)
+
+
+def test_another_norm_is_refused():
+    with pytest.raises(ConfigError, match=r"model\.norm = 'group': batch or none"):
+        meta("mlp", GREY, 10, norm="group")

@@ -17,9 +17,10 @@ import yaml
 from fedbench.config import Config
 from fedbench.data.partitions.scheme import SCHEMES
 from fedbench.results.files import append_lines, write_atomically, write_json_atomically, write_parquet_atomically
+from fedbench.results.outcomes import join, seed_file, write_outcomes
 from fedbench.results.plan import Entry, Plan
 from fedbench.results.reader import Records
-from fedbench.results.schema import CLIENTS_SCHEMA, NEWCOMERS_SCHEMA, TRACES_SCHEMA, as_json, metrics_line
+from fedbench.results.schema import CLIENTS_SCHEMA, NEWCOMERS_SCHEMA, POINTS, TRACES_SCHEMA, as_json, metrics_line
 from fedbench.results.statistics import worst_tenth
 from fedbench.results.summary import summarise
 from fedbench.tasks import load
@@ -66,6 +67,7 @@ def write_run(
     warnings: Sequence[str] = (),
     failed: Sequence[tuple[int, int, str]] = (),
     partition_keys: dict[str, Any] | None = None,
+    outcomes: bool = False,
     **asked_more: Any,
 ) -> Path:
     """A run that approaches `level` after aggregation; `done` stops it early; `failed` holds (round, client, reason).
@@ -125,6 +127,8 @@ def write_run(
     write_parquet_atomically(path / "clients.parquet", rows, CLIENTS_SCHEMA)
     write_json_atomically(path / "environment.json", environment(seeds, asked.partition.name))
     write_json_atomically(path / "partition.json", {str(seed): partition(seed, clients) for seed in seeds})
+    for seed in seeds if outcomes else ():
+        write_outcomes(seed_file(path, seed), dict.fromkeys(POINTS, shared_outcomes(level, seed, clients)))
     if done is None:
         write_json_atomically(path / "summary.json", summarise(Records(path), warnings))
     return path
@@ -263,6 +267,16 @@ def tuned(label: str, values: dict[str, Any], score: float = 0.8) -> Entry:
     """A point that was tried."""
     scores = {"val": score, "test": score}
     return Entry("candidate", label, values, 0, f"run/{label}-{values}", "done", None, scores)
+
+
+def shared_outcomes(level: float, seed: int, clients: int) -> dict[str, np.ndarray]:
+    """Of five rows of each client, the same in every seed; some are easier for methods of this level than others."""
+    rows = np.arange(5 * clients)
+    ease = np.random.default_rng(round(1000 * level)).normal(level, 0.3, len(rows))
+    values = ease + np.random.default_rng(seed).normal(0, 0.2, len(rows))
+    return join(
+        {c: {"rows": rows[5 * c : 5 * c + 5], "each/accuracy": values[5 * c : 5 * c + 5]} for c in range(clients)}
+    )
 
 
 def write_comparison(

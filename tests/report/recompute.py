@@ -1,7 +1,8 @@
 """Recomputes the page of a comparison of accuracies: python tests/report/recompute.py FOLDER
 
 Every score, interval, p value, mark, colour and verdict of report.html and table.csv is computed again from
-clients.parquet by NumPy, pandas and SciPy, following docs/statistics.md; plan.json says which runs belong to which
+clients.parquet, and from the outcomes of test samples where they were kept, by NumPy, pandas and SciPy, following
+docs/statistics.md; plan.json says which runs belong to which
 method, and which rules were fixed beforehand. Nothing of fedbench is imported. Costs are not checked: clients.parquet
 does not hold them. Prints how many numbers agree, and every text that does not.
 """
@@ -116,13 +117,17 @@ class Records:
         self.failed = {(entry["label"], entry["seed"]) for entry in finals if entry["status"] == "failed"}
         self.point = self.plan["point"]
         self.rows = {}
+        self.samples: dict[tuple[str, str], pd.DataFrame] = {}
         for label in self.labels:
             paths = {entry["path"]: None for entry in finals if entry["label"] == label and entry["status"] == "done"}
             read = [pd.read_parquet(folder / path / "clients.parquet") for path in paths]
             if read:
                 frame = pd.concat(read)
                 self.rows[label] = frame[frame["metric"] == "accuracy"]
+                for point in GROUPS:
+                    self._read_samples(label, point, [folder / path for path in paths])
         self.last = cache(self._last)
+        self.part = cache(self._part)
 
     def at(self, label: str, point: str, split: str = "test") -> pd.DataFrame:
         """Columns seed, round, client, value, n."""
@@ -153,10 +158,66 @@ class Records:
         ours, theirs = (rows.set_index(["seed", "client"])["value"] for rows in (self.last(label, at), theirs))
         return (ours - theirs).dropna().round(12)
 
+    def _read_samples(self, label: str, point: str, runs: list[Path]) -> None:
+        """What every test sample had, columns seed, client, unit, value."""
+        found = []
+        for path in [path for run in runs for path in sorted((run / "outcomes").glob("seed-*.npz"))]:
+            held = np.load(path)
+            if f"{point}/rows" in held:
+                unit = held[f"{point}/groups"] if f"{point}/groups" in held else held[f"{point}/rows"]
+                columns = {"client": held[f"{point}/clients"], "unit": unit, "value": held[f"{point}/each/accuracy"]}
+                found.append(pd.DataFrame({"seed": int(path.stem[5:]), **columns}))
+        if found:
+            self.samples[label, point] = pd.concat(found).astype({"value": float})
+
+    def _moved(self, label: str, point: str, pairs: tuple[tuple[int, int], ...]) -> pd.DataFrame:
+        """By how much each unit (rows) moves the score of each seed (columns). pairs: seeds and clients that count."""
+        own = self.samples[label, point].set_index(["seed", "client"])
+        own = own[own.index.isin(pairs)].reset_index()
+        client = own.groupby(["seed", "client"])["value"]
+        mean, size = client.transform("mean"), client.transform("size")
+        together = own.groupby(["seed", "client", "unit"])["value"].transform("size")
+        whole = own["seed"].map(client.mean().groupby("seed").mean())
+        away = (own["value"] - mean) / (size - together).clip(lower=1)  # from the mean of the others, over the size
+        own["moved"] = np.where(together == size, (mean - whole) / size, away)
+        own["moved"] /= own["seed"].map(own.groupby("seed")["client"].nunique())
+        return own.pivot_table(index="unit", columns="seed", values="moved", aggfunc="sum", fill_value=0.0)
+
+    def _part(self, label: str, other: str | None, point: str, pairs: tuple[tuple[int, int], ...]) -> "Part":
+        """What shared test samples add to the variance of a mean, or of a difference, and its degrees of freedom."""
+        at = point if other is None or (other, point) in self.samples else "after_agg"
+        seeds = {seed for seed, _ in pairs}
+        known = [(label, point), *([] if other is None else [(other, at)])]
+        if len(seeds) < 2 or any(k not in self.samples or seeds - {*self.samples[k]["seed"]} for k in known):
+            return None
+        table = self._moved(*known[0], pairs)
+        if other is not None:
+            table = table.sub(self._moved(*known[1], pairs), fill_value=0.0)
+        return shared_part(table.to_numpy())
+
+    def part_of(self, label: str, point: str | None = None) -> "Part":
+        last = self.last(label, point or self.point)
+        return self.part(label, None, point or self.point, tuple(zip(last["seed"], last["client"], strict=True)))
+
+    def part_between(self, label: str, other: str, point: str | None = None) -> "Part":
+        return self.part(label, other, point or self.point, tuple(self.pairs(label, other, point).index))
+
+    def first_part(self, label: str, other: str, seeds: int) -> float:
+        """The variance that samples add to the difference of two methods over the first seeds; each has its clients."""
+        tables = []
+        for name in (label, other):
+            last = self.last(name, self.point if len(self.at(name, self.point)) else "after_agg")
+            own = last[last["seed"] < seeds]
+            point = str(own["point"].iloc[0])
+            if (name, point) not in self.samples:
+                return 0.0
+            tables.append(self._moved(name, point, tuple(zip(own["seed"], own["client"], strict=True))))
+        return shared_part(tables[0].sub(tables[1], fill_value=0.0).to_numpy())[0]
+
     def budget(self, label: str) -> int:
-        """The number of points that were tried."""
+        """The number of points that were tried, without those beside the best one."""
         tried = [json.dumps(entry["values"]) for entry in self.plan["entries"] if self._is_candidate(entry, label)]
-        return max(1, len(set(tried)))
+        return max(1, len(set(tried)) - self.plan["beside_best"].get(label, 0))
 
     @staticmethod
     def _is_candidate(entry: dict[str, Any], label: str) -> bool:
@@ -166,18 +227,55 @@ class Records:
         """Whether a difference may come from unequal tuning or failed runs."""
         unequal = not self.plan["budgets"] and self.budget(label) != self.budget(other)
         failed = any(name in (label, other) for name, _ in self.failed)
-        return unequal or failed or bool(self.plan["ends"].get(other if gain >= 0 else label))
+        loser = other if gain >= 0 else label
+        return unequal or failed or any(self.plan[kind].get(loser) for kind in ("ends", "untried"))
 
 
 # --- statistics ------------------------------------------------------------------------------------------------------
 
 
-def mean_and_half(values: Sequence[float] | pd.Series) -> tuple[float, float | None]:
-    """Mean and half of the 95 % interval by Student's t."""
+Part = tuple[float, float] | None
+"""The variance that shared test samples add, and its degrees of freedom; None without outcomes."""
+
+
+def shared_part(moved: np.ndarray) -> tuple[float, float]:
+    """The mean covariance of two seeds through the units that they share. moved: `[units, seeds]`."""
+    seeds = moved.shape[1]
+    if seeds < 2:
+        return 0.0, 1.0
+    each = (moved.sum(1) ** 2 - (moved**2).sum(1)) / (seeds * (seeds - 1))
+    total = each.sum()
+    return (float(total), max(1.0, 2 * total**2 / (each**2).sum())) if total > 0 else (0.0, 1.0)
+
+
+def both_errors(values: np.ndarray, part: tuple[float, float]) -> tuple[float, float]:
+    """The standard error over seeds and samples, and Satterthwaite's degrees of freedom."""
+    (more, k), own = part, float(stats.sem(values)) ** 2
+    dof = (own + more) ** 2 / (own**2 / (len(values) - 1) + more**2 / k) if own + more else len(values) - 1.0
+    return float(np.sqrt(own + more)), dof
+
+
+def mean_and_half(values: Sequence[float] | pd.Series, part: Part = None) -> tuple[float, float | None]:
+    """Mean and half of the 95 % interval by Student's t, over test samples too if what they add is given."""
     own = np.asarray(values, dtype=float)
     if len(own) < 2:
         return float(own.mean()), None
-    return float(own.mean()), float(stats.sem(own) * stats.t.ppf(0.975, len(own) - 1))
+    half = float(stats.sem(own) * stats.t.ppf(0.975, len(own) - 1))
+    if part is not None:
+        error, dof = both_errors(own, part)
+        half = max(half, float(error * stats.t.ppf(0.975, dof)))
+    return float(own.mean()), half
+
+
+def ends_within_one(mean: float, half: float) -> tuple[float, float]:
+    """The ends of a score's interval: Wilson's where Student's would not stay within 0 and 1."""
+    if mean - half >= 0 and mean + half <= 1:
+        return mean - half, mean + half
+    if not 0 < mean < 1:
+        return max(0.0, mean - half), min(1.0, mean + half)
+    w = half**2 / (mean * (1 - mean))
+    low, high = sorted(np.roots([1 + w, -(2 * mean + w), mean**2]).real)
+    return max(0.0, float(low)), min(1.0, float(high))
 
 
 def worst(values: pd.Series) -> float:
@@ -217,21 +315,27 @@ def critical(differences: np.ndarray, level: float, two_sided: bool = True) -> f
     return float(r * np.sqrt((len(differences) - 1) / (1 - r**2)))
 
 
-def error_of(differences: np.ndarray) -> float:
-    """Standard error; that of a constant difference is as if one seed had none."""
+def error_of(differences: np.ndarray, more: float = 0.0) -> float:
+    """Standard error; that of a constant difference is as if one seed had none. more: variance from test samples."""
     spread = np.ptp(differences)
-    return float(stats.sem(differences) if spread > 1e-11 else abs(differences.mean()) / (len(differences) - 1))
+    own = stats.sem(differences) if spread > 1e-11 else abs(differences.mean()) / (len(differences) - 1)
+    return float(np.sqrt(own**2 + more))
 
 
-def t_test(differences: np.ndarray) -> float:
+def t_test(differences: np.ndarray, part: Part = None) -> float:
     if np.ptp(differences) == 0:
-        return 1.0 if differences[0] == 0 else 2.0 ** (1 - len(differences))
-    return float(stats.ttest_1samp(differences, 0).pvalue)
+        p = 1.0 if differences[0] == 0 else 2.0 ** (1 - len(differences))
+    else:
+        p = float(stats.ttest_1samp(differences, 0).pvalue)
+    if part is None or not part[0]:
+        return p
+    error, dof = both_errors(np.where(np.ptp(differences) == 0, differences.mean(), differences), part)
+    return max(p, float(2 * stats.t.sf(abs(differences.mean()) / error, dof)))
 
 
-def adjusted(columns: list[np.ndarray]) -> list[float]:
+def adjusted(columns: Sequence[np.ndarray], parts: Sequence[Part]) -> list[float]:
     """p of every difference, corrected for their number step by step; by Holm if they have different seeds."""
-    alone = [t_test(own) for own in columns]
+    alone = [t_test(own, part) for own, part in zip(columns, parts, strict=True)]
     if len(columns) == 1:
         return alone
     if len({len(own) for own in columns}) > 1:
@@ -241,7 +345,8 @@ def adjusted(columns: list[np.ndarray]) -> list[float]:
             found[i] = so_far
         return found.tolist()
     values = np.array(columns).T
-    seen = np.array([abs(own.mean()) / error_of(own) if error_of(own) else 0.0 for own in columns])
+    errors = [error_of(own, part[0] if part else 0.0) for own, part in zip(columns, parts, strict=True)]
+    seen = np.array([abs(own.mean()) / e if e else 0.0 for own, e in zip(columns, errors, strict=True)])
     r, found, so_far = seen / np.sqrt(len(values) - 1 + seen**2), np.ones(len(columns)), 0.0
     for place, i in enumerate(order := np.argsort(-seen, kind="stable")):
         chance = largest(values[:, order[place:]]) if np.any(values[:, order[place:]]) else np.zeros(ROTATIONS)
@@ -250,12 +355,12 @@ def adjusted(columns: list[np.ndarray]) -> list[float]:
     return found.tolist()
 
 
-def seeds_needed(differences: np.ndarray, comparisons: int) -> int | None:
-    """The smallest number of seeds with a power of 80 %."""
+def seeds_needed(differences: np.ndarray, comparisons: int, more: float) -> int | None:
+    """The smallest number of seeds with a power of 80 %. more: the variance from test samples, which stays."""
     if np.ptp(differences) == 0 or differences.mean() == 0:
         return None
-    effect = abs(differences.mean()) / differences.std(ddof=1)
     for n in range(3, 1001):
+        effect = abs(differences.mean()) / np.sqrt(differences.var(ddof=1) + n * more)
         limit = stats.t.isf(0.025 / comparisons, n - 1)
         if stats.nct.sf(limit, n - 1, min(500.0, effect * np.sqrt(n))) >= 0.8:
             return n
@@ -269,6 +374,7 @@ class Difference:
     other: str
     values: np.ndarray
     pairs: pd.Series
+    part: Part = None
     p: float | None = None
     comparisons: int = 1
 
@@ -279,10 +385,7 @@ class Difference:
     @property
     def decided_alone(self) -> bool:
         """By a t test of its own; values without spread are told by their signs."""
-        n, values = len(self.values), self.values
-        if n < 3 or np.ptp(values) == 0:
-            return n >= 3 and values[0] != 0 and 2.0 ** (1 - n) < 0.05
-        return bool(abs(values.mean()) / values.std(ddof=1) * n**0.5 > stats.t.ppf(0.975, n - 1))
+        return len(self.values) > 2 and t_test(self.values, self.part) < 0.05
 
     @cached_property
     def resampled(self) -> tuple[float, float]:
@@ -297,16 +400,26 @@ class Difference:
     @cached_property
     def needed(self) -> int | None:
         """Seeds with a power of 80 %; known once the comparisons are."""
-        return seeds_needed(self.values, self.comparisons)
+        return seeds_needed(self.values, self.comparisons, self.part[0] if self.part else 0.0)
+
+    @property
+    def no_seeds(self) -> bool:
+        """Whether no number of seeds would show it."""
+        if self.decided or self.part is None:
+            return False
+        limit = stats.norm.isf(0.025 / self.comparisons) + stats.norm.ppf(0.8)
+        return bool(0 < abs(self.values.mean()) < limit * np.sqrt(self.part[0]))
 
 
 def differences(records: Records, asked: list[tuple[str, str]]) -> list[Difference]:
     found = []
     for label, other in asked:
         pairs = records.pairs(label, other)
-        found.append(Difference(other, pairs.groupby("seed").mean().round(12).to_numpy(), pairs))
+        values, part = pairs.groupby("seed").mean().round(12).to_numpy(), records.part_between(label, other)
+        found.append(Difference(other, values, pairs, part))
     tested = [own for own in found if len(own.values) > 2]
-    for own, p in zip(tested, adjusted([own.values for own in tested]) if tested else [], strict=True):
+    all_p = adjusted([own.values for own in tested], [own.part for own in tested]) if tested else []
+    for own, p in zip(tested, all_p, strict=True):
         own.p, own.comparisons = p, len(tested)
     return found
 
@@ -321,13 +434,16 @@ class Bound:
     high: float
     error: float
     n: int
+    more: float = 0.0
 
 
 class Race:
     """Verdicts after all looks whose seeds are there."""
 
-    def __init__(self, scores: dict[str, np.ndarray], margin: float, most: int) -> None:
-        self.scores, self.margin = scores, margin
+    def __init__(
+        self, scores: dict[str, np.ndarray], margin: float, most: int, more: Callable[[str, str, int], float]
+    ) -> None:
+        self.scores, self.margin, self.more = scores, margin, cache(more)
         self.looks = [(n, 0.025 * share) for n, share in LOOKS.items() if n <= most]
         self.against: dict[str, tuple[str, Bound]] = {}
         self.left = [label for label in scores if label != LOCAL] if LOCAL in scores else []
@@ -357,14 +473,15 @@ class Race:
 
     def _bound(self, label: str, other: str, n: int, c: float, cautious: bool = True) -> Bound:
         """The interval; a cautious one holds without outlying seeds as well."""
-        values = self._difference(label, other, n)
-        mean, error = float(values.mean()), error_of(values)
+        values, more = self._difference(label, other, n), self.more(*sorted((label, other)), n)
+        mean, error = float(values.mean()), error_of(values, more)
         ends = [mean - c * error, mean + c * error]
         away = np.abs(values - np.median(values))
         kept = values[(away <= 5 * np.median(away)) | (np.median(away) == 0)]
         if cautious and len(kept) < n:
-            ends += [kept.mean() - c * stats.sem(kept), kept.mean() + c * stats.sem(kept)]
-        return Bound(mean, float(min(ends)), float(max(ends)), error, n)
+            own = np.sqrt(stats.sem(kept) ** 2 + more)
+            ends += [kept.mean() - c * own, kept.mean() + c * own]
+        return Bound(mean, float(min(ends)), float(max(ends)), error, n, more)
 
     def _verdict(self, bound: Bound) -> str:
         if bound.low > 0:
@@ -410,7 +527,7 @@ class Race:
             for m in rest:
                 own = self._bound(m, leader, n, c[leader])
                 low = min(bounds[m, o].low for o in self.candidates if o != m)
-                self.behind[m] = Bound(own.mean, low, high, own.error, n)
+                self.behind[m] = Bound(own.mean, low, high, own.error, n, own.more)
         within = all(bound.high < self.margin for bound in self.behind.values())
         if len(self.candidates) == 1:
             self.ending = "winner"
@@ -429,9 +546,9 @@ class Race:
     def _chance(self, bound: Bound, contrasts: int, kind: str) -> float:
         """The probability that the mean at the maximum is told from 0, above or below, or equal."""
         most, level = self.looks[-1]
-        deviation = bound.error * np.sqrt(bound.n)
-        spread = max(1e-12, deviation * np.sqrt(max(0.0, 1 / bound.n - 1 / most)))
-        half = stats.t.ppf(1 - level / contrasts, most - 1) * deviation / np.sqrt(most)
+        variance = max(0.0, bound.error**2 - bound.more) * bound.n
+        spread = max(1e-12, np.sqrt(variance * max(0.0, 1 / bound.n - 1 / most)))
+        half = stats.t.ppf(1 - level / contrasts, most - 1) * np.sqrt(variance / most + bound.more)
 
         def below(x: float) -> float:
             return float(stats.norm.cdf((x - bound.mean) / spread))
@@ -493,9 +610,15 @@ def signed(value: float) -> str:
     return f"{100 * value:+.7f}"
 
 
-def plus_minus(values: Sequence[float] | pd.Series, form: Callable[[float], str] = number) -> str:
-    mean, half = mean_and_half(values)
-    return form(mean) + ("" if half is None else f" ± {number(half)}")
+def plus_minus(values: Sequence[float] | pd.Series, form: Callable[[float], str] = number, part: Part = None) -> str:
+    """A mean with half of its interval, or of a score with both ends if they are lopsided."""
+    mean, half = mean_and_half(values, part)
+    if half is None:
+        return form(mean)
+    low, high = ends_within_one(mean, half)
+    if form is number and not np.isclose(high - mean, half):
+        return f"{number(mean)} ({number(low)} to {number(high)})"
+    return f"{form(mean)} ± {number(half)}"
 
 
 def p_text(p: float) -> str:
@@ -547,9 +670,10 @@ def check_scores(found: Check, page: Page, table: pd.DataFrame, records: Records
         tenths = last.groupby("seed")["value"].agg(worst)
         spread = float(last.groupby("seed")["value"].std(ddof=0).mean())
         pooled = (last["value"] * last["n"]).groupby(last["seed"]).sum() / last.groupby("seed")["n"].sum()
-        mean, half = mean_and_half(seeds)
+        part = records.part_of(label)
+        mean, half = mean_and_half(seeds, part)
         texts = {
-            "score": number(mean) if raced else plus_minus(seeds),
+            "score": number(mean) if raced else plus_minus(seeds, part=part),
             "sd": "" if half is None else number(seeds.std()),
             "pooled": number(pooled.mean()),
             other.replace("_", " "): number(records.seeds(label, other).mean()),
@@ -563,10 +687,10 @@ def check_scores(found: Check, page: Page, table: pd.DataFrame, records: Records
         own = {"mean": mean, "pooled": pooled.mean(), "worst_tenth": tenths.mean(), "spread": spread}
         own |= {"seeds": len(seeds), "sd": seeds.std(), "rank": ranks.mean().get(label)}
         own |= {other: records.seeds(label, other).mean()}
-        for name, values in (("", seeds), ("worst_tenth_", tenths)):
-            middle, width = mean_and_half(values)
-            half = np.nan if width is None else width
-            own |= {f"{name}low": middle - half, f"{name}high": middle + half}
+        for name, values, more in (("", seeds, part), ("worst_tenth_", tenths, None)):
+            middle, width = mean_and_half(values, more)
+            low, high = (np.nan, np.nan) if width is None else ends_within_one(middle, width)
+            own |= {f"{name}low": low, f"{name}high": high}
         for column, expected in own.items():
             found.value(f"table.csv, {label}, {column}", row[column], expected)
 
@@ -584,7 +708,7 @@ def check_final_table(found: Check, page: Page, records: Records, labels: list[s
         tenths = last.groupby("seed")["value"].agg(worst)
         pooled = (last["value"] * last["n"]).groupby(last["seed"]).sum() / last.groupby("seed")["n"].sum()
         texts = {
-            "last round": plus_minus(seeds),
+            "last round": plus_minus(seeds, part=records.part_of(label, point)),
             "sd": number(seeds.std()) if len(seeds) > 1 else "",
             "pooled": number(pooled.mean()),
             "worst tenth": plus_minus(tenths),
@@ -596,7 +720,8 @@ def check_final_table(found: Check, page: Page, records: Records, labels: list[s
         }
         if label != LOCAL and LOCAL in records.rows:
             pairs = records.pairs(label, LOCAL, point)
-            texts["over local"] = plus_minus(pairs.groupby("seed").mean(), signed)
+            part = records.part_between(label, LOCAL, point)
+            texts["over local"] = plus_minus(pairs.groupby("seed").mean(), signed, part)
             texts["clients that gain"] = f"{100 * (pairs > 0).groupby('seed').mean().mean():.7f} %"
         for head, (text, _) in zip(board.heads[1:], cells, strict=True):
             found.text(f"final table, {label} {group}, {head}", text, texts[head])
@@ -663,7 +788,7 @@ def check_comparison(found: Check, page: Page, table: pd.DataFrame, records: Rec
             alone = len(gain.values) < 2 or np.isclose(low, high, rtol=1e-9, atol=0)
             ends = "" if alone else f" ({100 * low:.7f} to {100 * high:.7f})"
             texts = {
-                "over local": plus_minus(gain.values, signed),
+                "over local": plus_minus(gain.values, signed, gain.part),
                 "p (adjusted)": "" if gain.p is None else p_text(gain.p),
                 "better off": f"{100 * mean:.7f} %{ends}",
             }
@@ -695,7 +820,7 @@ def check_difference(found: Check, what: str, name: str, row: pd.Series, own: Di
     if own is None:
         found.value(f"{what}, {name}", row[name], None)
         return
-    mean, half = mean_and_half(own.values)
+    mean, half = mean_and_half(own.values, own.part)
     found.value(f"{what}, {name}", row[name], mean)
     if half is None:
         return
@@ -713,7 +838,7 @@ def check_difference(found: Check, what: str, name: str, row: pd.Series, own: Di
 
 def chart_texts(own: Difference) -> list[tuple[str, float]]:
     """Difference, both intervals, p, resolution and seeds needed, and the room that random draws need."""
-    mean, half = mean_and_half(own.values)
+    mean, half = mean_and_half(own.values, own.part)
     if half is None:
         return [(signed(mean), 0.0)] + [("", 0.0)] * 5
     low, high = own.resampled
@@ -736,7 +861,7 @@ def check_words(
     if not behind:
         return
     second, lead = next(iter(behind.items()))
-    mean, half = mean_and_half(lead.values)
+    mean, half = mean_and_half(lead.values, lead.part)
     n = len(records.seeds(best))
     span = (
         f"95 % interval {signed(mean - half)} to {signed(mean + half)}"
@@ -773,11 +898,12 @@ def check_words(
         found.text("against local training", page.notes[0], f"{line[0].upper()}{line[1:]}.")
     for note in page.notes:
         if note.startswith("Between the first two"):
-            expected = (
-                f"Between the first two, these seeds can detect differences of {number(half or 0)} points or more"
-            )
+            these = "these seeds" if lead.part is None else "these seeds and test samples"
+            expected = f"Between the first two, {these} can detect differences of {number(half or 0)} points or more"
             needed = lead.needed
-            if not lead.decided and needed and needed > len(lead.values):
+            if lead.no_seeds:
+                expected += "; more seeds cannot show the observed one, more test samples can"
+            elif not lead.decided and needed and needed > len(lead.values):
                 expected += f"; the observed one would need about {needed} seeds to show with a probability of 80 %"
             found.text("resolution", note, f"{expected}.")
 
@@ -792,7 +918,7 @@ def race_of(records: Records, rules: dict[str, float]) -> Race:
         seeds = records.seeds(label) if label in records.rows else pd.Series(dtype=float)
         whole = [n for n in range(len(seeds)) if set(range(n + 1)) <= set(seeds.index)]
         scores[label] = seeds.loc[whole].to_numpy()
-    return Race(scores, rules["margin"] / 100, int(rules["most"]))
+    return Race(scores, rules["margin"] / 100, int(rules["most"]), records.first_part)
 
 
 def check_race(found: Check, page: Page, table: pd.DataFrame, records: Records, race: Race) -> None:

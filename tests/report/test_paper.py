@@ -67,13 +67,22 @@ def test_without_a_sure_winner_nothing_is_bold_and_the_note_says_why(tmp_path):
     assert "fedcac" in named
 
 
-def test_a_method_that_was_tuned_more_has_no_mark_and_the_note_says_why(tmp_path):
+def test_a_verdict_with_a_doubt_has_a_mark_of_its_own_and_the_note_says_why(tmp_path):
     folder = write_comparison(tmp_path, LEVELS, seeds=range(5), ends={"local": ["train.lr"]})
     table = paper_table(folder, "scores", Choice())
-    assert cells(table)["fedcac"].mark == ""
-    assert any(
-        said.startswith("fedcac has no mark, because the best point of local is at the edge") for said in table.notes
-    )
+    found = cells(table)
+    assert {label: cell.mark for label, cell in found.items()} == {
+        "fedcac": "(*)‡",  # ahead of all, local among them
+        "fedper": "(*)",
+        "local": "",
+        "ditto": "†",  # worse than local, which loses nothing by its edge
+        "centralized": "",
+    }
+    assert not any(cell.place for cell in found.values())
+    note = " ".join(table.notes)
+    assert "In brackets, because there is a doubt: fedper (the best point of local is at the edge" in note
+    assert "‡ better than every other method, but in doubt: fedcac reached" in note
+    assert r"($^{\ast}$)$^{\ddagger}$" in table.typeset("latex")
 
 
 def test_another_reference_has_marks_of_its_own(folder):
@@ -92,12 +101,21 @@ def test_few_methods_keep_the_correction_for_all_and_have_other_names(folder):
     assert pd.read_csv(StringIO(table.typeset("csv")))["method"].tolist() == ["ditto", "FedPer"]
 
 
-def test_a_race_tests_against_local_alone_and_shows_no_interval_for_a_fixed_number_of_seeds(tmp_path):
+def test_a_race_tests_against_local_alone_and_shows_its_own_intervals_of_differences(tmp_path):
     folder = write_comparison(tmp_path, LEVELS, seeds=range(5), race={"margin": 1.0, "most": 40})
-    table = paper_table(folder, "scores", Choice())
-    assert "±" not in cells(table)["fedcac"].text
+    table, rows = paper_table(folder, "scores", Choice()), {r.label: r for r in leaderboard(Study.load(folder))}
+    found = {line[0].text: dict(zip(table.heads, line, strict=True)) for line in table.lines}["fedcac"]
+    score, bound = rows["fedcac"].score, rows["fedcac"].verdicts.over_local
+    assert found["accuracy, %"].text == f"{100 * score.mean:.1f} ± {100 * score.half:.1f}"
+    assert found["sd"].text == f"{100 * score.sd:.1f}"
+    assert (
+        found["over local, points"].text
+        == f"+{100 * bound.mean:.1f} (+{100 * bound.low:.1f} to +{100 * bound.high:.1f})"
+    )
     assert cells(table)["fedcac"].mark == "*"
-    assert "±" not in " ".join(table.notes)
+    assert "(Student t, each by itself)" in " ".join(table.notes)
+    numbers = table.numbers.set_index("method").loc["fedcac"]
+    assert numbers["over_local_low"] == numbers["race_over_local_low"] == bound.low
     with pytest.raises(
         ConfigError, match="reference = fedper: a comparison with --until-told tests against local only"
     ):

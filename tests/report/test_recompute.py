@@ -18,6 +18,14 @@ STUDIES = {
     "clear": {"levels": CLEAR, "seeds": range(6), "spread": 0.01},
     "race": {"levels": LEVELS, "seeds": range(12), "spread": 0.06, "race": {"margin": 3.0, "most": 18}},
     "won": {"levels": CLEAR, "seeds": range(5), "spread": 0.02, "race": {"margin": 2.0, "most": 5}},
+    "shared rows": {"levels": LEVELS, "seeds": range(4), "spread": 0.02, "asked": {"": {"outcomes": True}}},
+    "race on shared rows": {
+        "levels": LEVELS,
+        "seeds": range(12),
+        "spread": 0.02,
+        "race": {"margin": 3.0, "most": 18},
+        "asked": {"": {"outcomes": True}},
+    },
 }
 WORDS = {
     "close": [
@@ -53,7 +61,8 @@ def folder(tmp_path_factory):
     def give(name: str) -> Path:
         if name not in made:
             made[name] = tmp_path_factory.mktemp("study")
-            write_comparison(made[name], asked={"": {"rounds": 2, "clients": 6}}, **STUDIES[name])
+            asked = {"": {"rounds": 2, "clients": 6, **STUDIES[name].get("asked", {}).get("", {})}}
+            write_comparison(made[name], **STUDIES[name] | {"asked": asked})
             study = Study.load(made[name])
             write_tables(rows := leaderboard(study), study.metric, study.folder, study.failures)
             (study.folder / "report.html").write_text(page_text(study, rows))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedbench.installation import EXTRAS
-from fedbench.report.searches import importance, intro, on_scale, search_charts, search_notes, ticks
+from fedbench.report.searches import importance, intro, on_scale, rates_note, search_charts, search_notes, ticks
 from fedbench.report.study import Study
 from fedbench.results.plan import Entry, Plan
 from tests.report.reading import Make, page_of
@@ -82,3 +82,15 @@ def test_what_was_stopped_or_left_out_is_said() -> None:
     ]
     plan.gpu_full = {"fedcac lr=0.1 seed 90": [0.5, 1.0]}
     assert search_notes(plan)[2:] == plan.gpu_notes() != []
+
+
+def test_the_page_says_which_rates_were_tried_and_whether_the_best_one_is_bracketed() -> None:
+    plan = Plan("compare", None, {}, [])
+    plan.spaces = {"local": {"train.lr": [0.01, 0.1, 0.03]}, "fedper": {"train.lr_scale": [0.3, 1.0]}, "fedbn": {}}
+    plan.choices = {"local": {"train.lr": 0.03}, "fedper": {"train.lr_scale": 1.0}, "fedbn": {}}
+    plan.ends = {"fedper": ["train.lr_scale"]}
+    assert rates_note(plan) == [
+        "Learning rates chosen: local train.lr 0.03 of 0.01 to 0.1, the neighbours tried and no better; "
+        "fedper train.lr_scale 1 of 0.3 to 1."
+    ]
+    assert rates_note(Plan("compare", None, {}, [])) == []

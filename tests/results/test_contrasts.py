@@ -13,6 +13,7 @@ from statsmodels.stats.multitest import multipletests
 from fedbench.results.contrasts import (
     Contrast,
     block_ranks,
+    by_rotations,
     contrast,
     family,
     holm,
@@ -24,6 +25,7 @@ from fedbench.results.contrasts import (
     stricter,
     too_few,
 )
+from fedbench.results.outcomes import MetricOutcomes
 from fedbench.results.statistics import interval
 from fedbench.results.tables import FinalScores
 from fedbench.tasks import load
@@ -234,3 +236,47 @@ def test_ranks_are_shared_where_scores_differ_by_rounding_errors_only():
 def test_power_is_that_of_the_noncentral_t(effect: float, seeds: int, level: float) -> None:
     expected = stats.nct.sf(stats.t.isf(level / 2, seeds - 1), seeds - 1, effect * np.sqrt(seeds))
     assert power(effect, seeds, level) == pytest.approx(float(expected), rel=1e-9)
+
+
+def with_outcomes(spread: float, rows: int = 20, seeds: int = 8) -> FinalScores:
+    """A method that is better than local training on some rows and worse on others, the same ones in every seed."""
+    draw, both = np.random.default_rng(2), {"local": [], "good": []}
+    bonus = 0.5 + draw.normal(0, spread, rows)
+    for _ in range(seeds):
+        local = draw.normal(0, 0.1, rows)
+        both["local"].append(local)
+        both["good"].append(local + bonus + draw.normal(0, 0.3))
+    plain = records({name: [[own.mean()] for own in seeds_of] for name, seeds_of in both.items()})
+    place = np.zeros(rows, int), np.arange(rows), np.arange(rows)
+    kept = {
+        name: {(seed, "after_agg"): MetricOutcomes(*place, own) for seed, own in enumerate(seeds_of)}
+        for name, seeds_of in both.items()
+    }
+    return FinalScores(plain.metric, plain.rows, plain.clients, kept)
+
+
+def test_rows_that_differ_alike_in_all_seeds_widen_intervals_and_p():
+    same, apart = (contrast(with_outcomes(spread), "good", "local", "after_agg") for spread in (0.0, 3.0))
+    alone = interval(apart.gain.values)
+    assert same.gain.half == pytest.approx(interval(same.gain.values).half, rel=1e-6)
+    assert apart.gain.half > 2 * alone.half
+    assert apart.p > p_of(apart.gain.values)
+    assert not apart.sign_alone
+    assert contrast(DATA, "good", "local", "after_agg").gain.samples is None
+
+
+def test_no_number_of_seeds_tells_what_rows_leave_open():
+    (apart,) = family(with_outcomes(3.0), [("good", "local")], "after_agg")
+    assert (apart.seeds_needed, apart.needs_samples) == (None, True)
+    (same,) = family(with_outcomes(0.0), [("good", "local")], "after_agg")
+    assert same.seeds_needed is not None
+    assert not same.needs_samples
+
+
+def test_the_error_of_a_family_is_that_of_seeds_and_rows():
+    (found,) = family(with_outcomes(3.0), [("good", "local")], "after_agg")
+    t = stats.t.ppf(0.975, len(found.gain.values) - 1)
+    error = np.sqrt(np.var(found.gain.values, ddof=1) / len(found.gain.values) + found.gain.samples.variance)
+    (one,) = by_rotations([found])
+    assert one.simultaneous == pytest.approx(t * error, rel=0.05)
+    assert one.p_adjusted >= found.p

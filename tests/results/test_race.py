@@ -5,8 +5,20 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fedbench.results.race import LEVEL, LOOKS, UNKNOWN, WEIGHTS, Bound, Race, Rules, interval_verdict, judge
+from fedbench.results.race import (
+    LEVEL,
+    LOOKS,
+    UNKNOWN,
+    WEIGHTS,
+    Bound,
+    Race,
+    Rules,
+    interval_verdict,
+    judge,
+    no_seeds_decide,
+)
 from fedbench.results.rotations import RotatedScores
+from fedbench.results.sample_error import Deviations
 
 FAST = 2000
 
@@ -263,3 +275,38 @@ def test_local_training_alone_gets_no_seeds():
     assert run({"local": []}, RULES).is_over
     assert run({"local": [], "a": []}, RULES, failed=["a"]).is_over
     assert run({}, RULES).is_over
+
+
+def shared_rows(full: dict[str, list[float]], moves: dict[str, float]) -> dict[str, list[Deviations]]:
+    """Two rows that move a method's score by as much in every seed, one up and one down."""
+    rows = np.array([3, 9])
+    return {method: [Deviations(rows, np.array([1.0, -1]) * moves[method]) for _ in full[method]] for method in full}
+
+
+def test_rows_that_seeds_share_widen_intervals_by_their_part():
+    full = scores(MIXED, 5)
+    moves = dict.fromkeys(MIXED, 0.0) | {"good": 2.0}
+    plain, found = run(full, RULES), run(full, RULES, samples=shared_rows(full, moves))
+    (_, one), (_, other) = (
+        (race.over_local.get("good"), race.undecided.get("good") or race.over_local["good"].bound)
+        for race in (plain, found)
+    )
+    assert other.samples**2 == pytest.approx(2 * 2.0**2), "the variance of two rows, in every pair of seeds"
+    assert other.error**2 == pytest.approx(one.error**2 + other.samples**2)
+    assert (found.over_samples, plain.over_samples) == (True, False)
+    assert found.undecided.keys() | found.over_local.keys() == plain.undecided.keys() | plain.over_local.keys()
+
+
+def test_what_no_seeds_decide_is_given_up_and_said():
+    full = scores({"local": 90.0, "good": 93.0})
+    assert run(full, RULES).over_local["good"].verdict == "better"
+    moves = {"local": 0.0, "good": 2.0}
+    race = run(full, RULES, samples=shared_rows(full, moves))
+    assert race.look == 12, "the first look at which anything is given up"
+    assert race.given_up.keys() == {"good"}
+    assert race.needs_samples == {("local", "good"), ("best", "good")}
+    assert race.ending == "open"
+    bound = race.undecided["good"]
+    assert no_seeds_decide(bound, 2, RULES)
+    assert not no_seeds_decide(replace(bound, samples=0.0), 2, RULES)
+    assert not no_seeds_decide(replace(bound, samples=0.1), 2, RULES), "clearly better on these rows"

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from fedbench.results.sample_error import SampleError
 from fedbench.results.statistics import (
     NoValue,
     client_pairs,
@@ -131,3 +132,30 @@ def test_worst_tenth_takes_the_ceiling(count: int, worst: int) -> None:
 def test_the_worst_tenth_is_the_largest_where_less_is_better() -> None:
     assert worst_tenth([0.1, 0.9, 0.5], higher=False) == 0.9
     assert worst_tenth([0.1, 0.9, 0.5]) == 0.1
+
+
+def test_samples_add_their_variance_and_satterthwaites_degrees_of_freedom() -> None:
+    values = [0.1, 0.2, 0.3]  # variance of the mean 1/300
+    found = interval(values, samples=SampleError(8 / 300, 8.0))
+    dof = 9**2 / (1 / 2 + 8**2 / 8)
+    assert found.half == pytest.approx(stats.t.ppf(0.975, dof) * 0.03**0.5)
+    assert found.to_dict()["over_samples"] is True
+
+
+def test_samples_never_make_an_interval_narrower() -> None:
+    values = [0.1, 0.2, 0.3]
+    assert interval(values, samples=SampleError(1e-4, 500.0)).half == pytest.approx(interval(values).half)
+    assert interval([0.2, 0.2], samples=SampleError(0.0, 1.0)).half == 0
+
+
+def test_intervals_of_shares_stay_within_0_and_1() -> None:
+    """Wilson's ends solve (mean - p)^2 = half^2 p (1 - p) / (mean (1 - mean)), with half of Student's interval."""
+    values = [0.96, 0.999, 0.98]
+    plain, found = interval(values), interval(values, is_share=True)
+    assert plain.high > 1 >= found.high > found.mean > found.low
+    assert found.is_lopsided
+    for end in (found.low, found.high):
+        variance = found.mean * (1 - found.mean)
+        assert (found.mean - end) ** 2 == pytest.approx(plain.half**2 * end * (1 - end) / variance)
+    assert interval([0.5, 0.6], is_share=True) != interval([0.5, 0.6])  # of two seeds, from -0.09 to 1.2
+    assert interval([0.5, 0.52], is_share=True) == interval([0.5, 0.52])

@@ -4,7 +4,8 @@ import os
 import signal
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from queue import SimpleQueue
+from typing import Any, Literal
 
 import torch
 from pydantic import Field
@@ -78,8 +79,7 @@ class Blinking(FedAvg):
 class Mute(Watchful):
     """One client has no answer."""
 
-    received: ClassVar[list[tuple[int, int]]] = []
-    answered: ClassVar[list[tuple[int, float]]] = []
+    received, answered = SimpleQueue(), SimpleQueue()  # type: ignore[var-annotated]
 
     def answer(self, client: Client) -> Message:
         if client.id == CLIENT:

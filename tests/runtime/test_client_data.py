@@ -36,7 +36,7 @@ def test_a_part_of_nobody_is_empty_and_keeps_its_types():
 def test_all_parts_share_the_samples_of_the_data_set():
     data = made(public={"size": 40})
     splits = [data.split([0], "train", (0,)), data.split([1], "test", (0,)), data.public((0,))]
-    assert {split.samples.data_ptr() for split in splits} == {data.dataset.samples.ctypes.data}
+    assert {split._samples.data_ptr() for split in splits} == {data.dataset.samples.ctypes.data}
 
 
 def test_what_is_scored_apart_are_the_classes_and_domains_that_are_there():

@@ -23,7 +23,7 @@ from tests.runtime.rounds import driver, largest_file, play, small, stop
 from tests.runtime.watchful import Watchful
 
 REASONS = {
-    "Diverging": "the training loss became nan: lower the rate in Diverging.configure_optimizers",
+    "Diverging": "the training loss became nan: lower train.lr_scale, or the rate in Diverging.configure_optimizers",
     "Crashing": "KeyError: 'no such class' (accidents.py:",
     "Quitting": "SystemExit: sys.exit(3) would end the whole command (accidents.py:",
 }
@@ -207,7 +207,7 @@ def test_one_client_after_another_fails_in_the_same_way(tmp_path):
 
 
 def test_fewer_than_half_that_fail_alike_do_not_end_a_run(tmp_path):
-    summary = run(small("tests.runtime.test_driver:Manifold", rounds=2, out=str(tmp_path)), report=False).summary
+    summary = run(small("tests.runtime.test_driver:FewAlike", rounds=2, out=str(tmp_path)), report=False).summary
     assert summary["complete"]
     assert len(summary["failed"]) == 2 * 4
 
@@ -218,12 +218,49 @@ def test_half_that_fail_alike_in_round_1_end_a_run(tmp_path):
         run(small("tests.runtime.test_driver:HalfAlike", rounds=2, out=str(tmp_path)), report=False)
 
 
-class Manifold(FedAvg):
+def test_half_that_fail_each_in_another_way_do_not_end_a_run(tmp_path):
+    summary = run(small("tests.runtime.test_driver:Manifold", rounds=2, out=str(tmp_path)), report=False).summary
+    assert summary["complete"]
+    assert len(summary["failed"]) == 2 * 5
+
+
+def test_a_run_in_which_most_clients_never_trained_is_no_result(tmp_path):
+    """Too few fail alike to end it in round 1."""
+    config = small("tests.runtime.test_driver:Untrained", rounds=2, out=str(tmp_path))
+    line = (
+        r"^seed 0: the run is no result: 6 of 10 clients that were to train never completed a fit; the first, client 0"
+    )
+    with pytest.raises(RunError, match=line):
+        run(config, report=False)
+
+
+class FewAlike(FedAvg):
     """Four of ten clients fail, in the same way."""
 
     def train(self, client, received):
         if client.id < 4:
             raise KeyError(client.id)
+        return super().train(client, received)
+
+
+WAYS = (KeyError, ValueError, IndexError, TypeError, ZeroDivisionError)
+
+
+class Manifold(FedAvg):
+    """Five of ten clients fail, each in another way."""
+
+    def train(self, client, received):
+        if client.id < len(WAYS):
+            raise WAYS[client.id](client.id)
+        return super().train(client, received)
+
+
+class Untrained(FedAvg):
+    """Six of ten clients fail, three in each of two ways."""
+
+    def train(self, client, received):
+        if client.id < 6:
+            raise WAYS[client.id % 2](client.id)
         return super().train(client, received)
 
 

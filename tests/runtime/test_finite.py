@@ -45,7 +45,7 @@ def test_then_the_model_and_then_what_else_is_sent(learner):
 
 def test_a_model_with_an_optimiser_of_its_own_names_its_place(learner):
     learner.ledger.own_rate = True
-    assert rate_name(learner) == "the rate in Net.configure_optimizers"
+    assert rate_name(learner) == "train.lr_scale, or the rate in Net.configure_optimizers"
 
 
 def test_a_constant_buffer_may_be_infinite_and_a_large_sum_overflow():

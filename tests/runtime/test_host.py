@@ -15,13 +15,13 @@ from fedbench.runtime.host import Host
 from fedbench.studies.run import run
 from tests.runtime.accidents import CLIENT, broken, clumsy
 from tests.runtime.rounds import SCENES, driver, largest_file, play, small
-from tests.runtime.watchful import Watchful
+from tests.runtime.watchful import Watchful, taken
 
 
 def test_a_model_is_received_once_and_a_survey_has_the_rate_of_the_round_to_come(tmp_path):
     record = play(small("tests.runtime.watchful:Watchful", train__lr_decay=0.5, rounds=3), tmp_path)
-    assert sorted(Watchful.received) == list(product(range(4), range(10)))
-    assert sorted(Watchful.answered) == [(0, 1.0)] * 10 + [(2, 0.25)] * 10
+    assert taken(Watchful.received) == list(product(range(4), range(10)))
+    assert taken(Watchful.answered) == [(0, 1.0)] * 10 + [(2, 0.25)] * 10
     lines = [json.loads(line) for line in record["metrics.jsonl"].splitlines()]
     first, second, third = (line for line in lines if line["point"] == "after_fit")
     for way, size in (("bytes_up", 4), ("bytes_down", 12)):
@@ -82,7 +82,7 @@ def test_a_client_that_fails_leaves_no_trace_in_its_state(when, in_files, tmp_pa
 @pytest.mark.parametrize(
     ("method", "more", "where"),
     [
-        ("fedavg", {}, "the rate in Diverging.configure_optimizers"),
+        ("fedavg", {}, "train.lr_scale, or the rate in Diverging.configure_optimizers"),
         ("fedavg", {"train__optimizer": "sgd"}, "train.lr"),
         ("per-fedavg", {}, "train.lr"),  # it makes its own steps
     ],

@@ -46,9 +46,22 @@ def lines_of(method: str = "fedavg", **more) -> list[str]:
     ],
 )
 def test_values_that_a_models_own_optimiser_does_not_know_are_named(train, keys):
-    line = f"{keys}: without effect: the model's configure_optimizers makes the steps; set it there, "
-    assert lines_of(model=OWN, train=train) == [f"{line}or choose --train.optimizer sgd"]
+    line = f"{keys}: without effect: the model's configure_optimizers makes the steps; set it there, scale its rates "
+    assert lines_of(model=OWN, train=train) == [f"{line}with --train.lr_scale, or choose --train.optimizer sgd"]
     assert lines_of(model=OWN, train=train | {"optimizer": "sgd"}) == lines_of(train=train) == []
+
+
+@pytest.mark.parametrize(
+    ("method", "more", "why"),
+    [
+        ("fedavg", {}, "it scales the rates of a model's own optimiser; with train.optimizer = sgd set train.lr"),
+        ("per-fedavg", {"model": OWN}, "per-fedavg makes plain steps of its own"),
+        ("co-pfl", {"model": OWN}, "co-pfl makes steps by an optimiser of its own; set train.lr"),
+    ],
+)
+def test_a_factor_of_rates_is_said_where_no_models_own_optimiser_steps(method, more, why):
+    assert lines_of(method, train={"lr_scale": 2}, **more) == [f"train.lr_scale = 2: without effect: {why}"]
+    assert lines_of(model=OWN, train={"lr_scale": 2}) == []
 
 
 def test_an_instance_of_a_model_is_said_to_be_the_same_for_every_seed():

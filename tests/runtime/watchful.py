@@ -1,5 +1,6 @@
 """A method that notes when it is called."""
 
+from queue import SimpleQueue
 from typing import Any, ClassVar
 
 import torch
@@ -10,14 +11,20 @@ from fedbench.methods.messages import Message
 from fedbench.module.weights import Weights
 
 
+def taken(notes: SimpleQueue) -> list[Any]:
+    """What has been noted, sorted."""
+    return sorted(notes.get() for _ in range(notes.qsize()))
+
+
 class Watchful(ExtraPass):
     """FedAvg that asks all clients before round 1 and after round 2."""
 
-    received: ClassVar[list[tuple[int, int]]] = []
-    answered: ClassVar[list[tuple[int, float]]] = []
+    received: ClassVar[SimpleQueue[tuple[int, int]]] = SimpleQueue()
+    answered: ClassVar[SimpleQueue[tuple[int, float]]] = SimpleQueue()
+    """Notes for tests. A list would be refused: methods keep nothing in their classes."""
 
     def receive(self, client: Client) -> Weights:
-        self.received.append((client.round, client.id))
+        self.received.put((client.round, client.id))
         return super().receive(client)
 
     def question(self, server: Any) -> Message | None:
@@ -25,7 +32,7 @@ class Watchful(ExtraPass):
 
     def answer(self, client: Client) -> Message:
         assert len(client.message.question) == 3
-        self.answered.append((client.round, client.decay))
+        self.answered.put((client.round, client.decay))
         return Message(answer=torch.zeros(1))
 
     def conclude(self, server: Any, answers: dict[int, Message]) -> None:

@@ -24,7 +24,7 @@ def test_the_runs_of_a_race_are_those_of_its_first_look_and_what_it_adds_is_said
     assert runs.startswith("20 runs for the first 5 seeds, ")
     assert " gradient steps: about " in runs
     assert race.startswith("until it is decided, usually ")
-    assert race.endswith(" more, for 40 seeds; plus points past the ends of ranges")
+    assert race.endswith(" more, for 40 seeds")
 
 
 def test_a_single_point_is_listed_too_unless_it_is_the_defaults():
@@ -40,4 +40,5 @@ def test_what_is_not_tuned_because_it_is_set_is_said():
     studies, _, _ = plan_comparisons(config, ["fedper", "fedcac:tau=0.5"], Tuning(1))
     lines = list(outlook(studies))
     assert lines[0] == "fedper: 1 point of what is set"
-    assert lines[-2] == "not tuned, because set: train.epochs, train.lr"
+    assert lines[-3] == "not tuned, because set: train.epochs, train.lr"
+    assert lines[-2].startswith("one learning rate each: for any method no other one is tried")

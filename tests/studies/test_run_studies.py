@@ -7,7 +7,7 @@ from fedbench.results import loggers
 from fedbench.results.files import write_json_atomically
 from fedbench.runtime.ray.liveness import RayLostError
 from fedbench.studies.grid import grid
-from fedbench.studies.run_studies import BETTER_HALF, FINALS, PAST_ENDS, SCRATCH, TUNING, longest_first
+from fedbench.studies.run_studies import BETTER_HALF, FINALS, NEIGHBOURS, SCRATCH, TUNING, longest_first
 from tests.runtime.rounds import small
 
 
@@ -29,18 +29,20 @@ def test_points_past_the_ends_of_ranges_are_tried_twice_and_every_stage_has_a_na
         watch=watch,
         **race,
     )
-    assert list(stages)[:5] == [TUNING, BETTER_HALF.format(2), *PAST_ENDS, FINALS]
+    assert list(stages)[:5] == [TUNING, BETTER_HALF.format(2), *NEIGHBOURS, FINALS]
 
 
-def test_invalid_points_are_named_before_the_first_trial_and_only_once(tmp_path, caplog):
+def test_invalid_points_are_named_before_the_first_trial_by_every_command(tmp_path, caplog):
     told = list[str]()
 
     def watch(stage, outcomes, running):
         told[:] = told or [line for line in caplog.messages if line.startswith("left out: ")]
 
     asked = small("fedper", rounds=1, out=str(tmp_path), seeds=[0])
-    for _ in range(2):
-        grid(asked, space={"train.lr": [0.1, -1, "x"]}, baselines=[], tune_seeds=[90], at_once=1, watch=watch)
+    for seeds in ([90], [90], [90, 91]):  # anew, with nothing left to do, and with trials that are left
+        caplog.clear()
+        told.clear()
+        grid(asked, space={"train.lr": [0.1, -1, "x"]}, baselines=[], tune_seeds=seeds, at_once=1, watch=watch)
         lines = [line for line in caplog.messages if line.startswith("left out: ")]
         assert (
             lines

@@ -7,14 +7,17 @@ import numpy as np
 import pytest
 from ray import tune
 
+from fedbench import methods
 from fedbench.errors import ConfigError
 from fedbench.studies.space import (
     Space,
     at_an_end,
+    beside,
     check_space,
     check_values,
     distribution,
     distribution_text,
+    is_rate,
     limits_of,
     next_past_end,
 )
@@ -177,10 +180,21 @@ def test_a_method_without_a_space_says_what_to_do(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "key", ["seeds", "rounds", "partition.alpha", "data.val", "public.size", "model.hidden", "method", "method.name"]
+    "key",
+    [
+        "seeds",
+        "rounds",
+        "partition.alpha",
+        "data.val",
+        "public.size",
+        "model.name",
+        "model.head",
+        "method",
+        "method.name",
+    ],
 )
 def test_what_a_grid_must_not_search_is_refused(key):
-    with pytest.raises(ConfigError, match=rf"space: {key}: a grid searches keys of method\.\* and train\.\*"):
+    with pytest.raises(ConfigError, match=rf"space: {key}: keys of method\.\*, train\.\* and arguments of"):
         check_space({"train.lr": [0.1], key: [1, 2]}, "fedcac")
 
 
@@ -205,7 +219,9 @@ def test_a_key_without_its_section_is_named_in_whole(method, key, whole):
         ("train.lr", [0.01, 0.1, 1.0], 1.0, True),
         ("train.lr", [0.01, 0.1, 1.0], 0.01, True),
         ("train.lr", [0.01, 0.1, 1.0], 0.1, False),
-        ("train.lr", [0.01, 0.1], 0.1, False),  # a choice of two has no ends
+        ("train.lr", [0.01, 0.1], 0.1, True),  # of rates two are a scale
+        ("train.lr", [0.1], 0.1, False),
+        ("train.momentum", [0.5, 0.9], 0.9, False),  # a choice of two has no ends
         ("train.momentum", [0.0, 0.5, 0.9], 0.0, False),  # nothing below is legal
         ("train.momentum", [0.0, 0.5, 0.9], 0.9, True),
         ("method.tau", [0.5, 0.7, 1.0], 1.0, False),  # nothing above is legal
@@ -219,14 +235,20 @@ def test_the_end_of_a_scale_is_where_a_better_value_may_lie_beyond(key, values, 
 
 @pytest.mark.parametrize(
     ("tried", "best", "end"),
-    [([0.1, 1.0], 1.0, True), ([0.1, 1.0], 0.1, False), ([0.003, 0.1], 0.003, True), ([0.01, 0.1, 0.3], 0.3, True)],
+    [
+        ([0.03, 0.1, 1.0], 1.0, True),
+        ([0.03, 0.1, 1.0], 0.1, False),
+        ([0.003, 0.1], 0.003, True),
+        ([0.01, 0.1, 0.3], 0.3, True),
+        ([0.3, 1.0, 3.0], 1.0, False),  # tried past the end of the space
+    ],
 )
 def test_the_end_of_the_space_is_one_however_few_points_were_tried(tried, best, end):
     whole = {"train.lr": [0.003, 0.01, 0.03, 0.1, 0.3, 1.0], "method.beta": [10.0, 30.0]}
     points = [{"train.lr": value, "method.beta": 10.0} for value in tried]
     assert at_an_end("fedcac", whole, points, {"train.lr": best, "method.beta": 10.0}) == (["train.lr"] if end else [])
     drawn = {"train.lr": tune.loguniform(0.003, 1.0)}
-    assert at_an_end("fedcac", drawn, points[:2], {"train.lr": best}) == []
+    assert at_an_end("fedcac", drawn, points[:1], {"train.lr": best}) == []
 
 
 @pytest.mark.parametrize(
@@ -267,3 +289,35 @@ def test_a_step_past_an_end_stops_at_the_limit_of_the_key():
     assert next_past_end([0.2, 0.3, 0.4], None, 0.4, limits) == pytest.approx(0.5)
     assert not at_an_end("knn-per", {}, [{"method.lam": lam} for lam in (0.5, 0.7, 1.0)], {"method.lam": 1.0})
     assert "le" not in limits_of("fedavg", "train.lr")
+
+
+@pytest.mark.parametrize(
+    ("tried", "whole", "best", "found"),
+    [
+        ([0.01, 0.1], [0.01, 0.03, 0.1], 0.01, [(0.03, False), (0.003333, True)]),
+        ([0.01, 0.1, 1.0], [0.01, 0.03, 0.1, 0.3, 1.0], 0.1, [(0.03, False), (0.3, False)]),
+        ([0.1, 0.3], None, 0.3, [(0.1, False), (0.9, True)]),
+        ([0.01, 0.03, 0.1, 0.3], [0.01, 0.03, 0.1], 0.1, [(0.03, False), (0.3, False)]),
+        ([0.1], None, 0.1, []),
+    ],
+)
+def test_a_rate_lies_between_its_neighbours_or_the_next_past_an_end(tried, whole, best, found):
+    values = beside("fedavg", "train.lr", tried, whole, best)
+    assert values == [(pytest.approx(value), is_past) for value, is_past in found]
+    assert beside("fedavg", "train.momentum", tried, whole, best) == []
+
+
+def test_options_that_are_rates_are_declared():
+    assert is_rate("fedpac", "method.head_lr", of_run=True)
+    assert is_rate("fedavg", "train.lr_scale", of_run=True)
+    assert is_rate("fedas", "method.align_lr")
+    assert not is_rate("fedas", "method.align_lr", of_run=True)
+    assert not is_rate("fedprox", "method.mu")
+    assert not is_rate("fedselect", "method.personalization_rate")
+    named = [
+        (name, key)
+        for name in methods.names()
+        for key in methods.load(name).Options.model_fields
+        if "lr" in key.split("_")
+    ]
+    assert [pair for pair in named if not is_rate(pair[0], f"method.{pair[1]}")] == []

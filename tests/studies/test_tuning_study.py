@@ -44,7 +44,7 @@ def test_what_is_to_be_known_of_the_partition_is_said_once_before_anything_is_ru
     asked = Config(seeds=[0], model="mlp", partition=partition)
     both = [ComparedMethod(name, name) for name in ("local", "fedavg")]
     TuningStudy(Plan("compare", None, {}, []), asked, both, tmp_path, tmp_path, [90]).check()
-    (line,) = caplog.messages
+    (line,) = [line for line in caplog.messages if not line.startswith("one learning rate each")]
     assert line.startswith(
         "partition.path: 1 of 2 test samples (the first: row 1500) are training or validation samples"
     )
@@ -224,12 +224,12 @@ def test_what_is_stopped_is_never_chosen(tmp_path):
 
 
 def test_what_is_not_tuned_is_said_before_the_first_trial(tmp_path, caplog):
-    space = Space({"train.lr": [0.1, 0.3], "train.epochs": [1, 2]})
+    space = Space({"train.momentum": [0.1, 0.3], "train.epochs": [1, 2]})
     config = Config(model={"name": "tests.runtime.networks:Awkward", "head": "classifier"}, seeds=[0])
     method = ComparedMethod.parse("fedavg").tuned_over(space, config, None)
     plan = Plan("compare", None, config.model_dump(mode="json"), [])
     TuningStudy(plan, config, [method], tmp_path, tmp_path, (90,)).check()
-    assert any(line.startswith("not tuned: train.lr: without effect: the model's") for line in caplog.messages)
+    assert any(line.startswith("not tuned: train.momentum: without effect: the model's") for line in caplog.messages)
 
 
 @pytest.mark.parametrize(
@@ -245,3 +245,72 @@ def test_a_refusal_of_one_method_among_several_begins_with_its_name(tmp_path, as
     with pytest.raises(ConfigError) as refused:
         TuningStudy(Plan("compare", None, {}, []), config, compared, tmp_path, tmp_path, [90]).check()
     assert str(refused.value).startswith(line)
+
+
+def scored(made: TuningStudy, scores: dict[float, float], label: str = "local") -> None:
+    """Gives the points of a study these validation scores by learning rate, and chooses."""
+    made.plan.entries = [
+        Entry("candidate", label, point, seed, "x", "done", None, {"val": scores[point["train.lr"]]})
+        for point in made.points[label]
+        for seed in made.tune_seeds
+    ]
+    made.choose()
+
+
+def searched_rates(tmp_path, kind: str = "compare", subject: str | None = None) -> TuningStudy:
+    """A study with two points of a space of four rates."""
+    plan, asked = Plan(kind, subject, {}, []), Config(seeds=[0, 1], model="mlp")
+    space = Space({"train.lr": [0.01, 0.03, 0.1, 0.3], "train.momentum": [0.0, 0.9]})
+    local = replace(ComparedMethod("local", "local").tuned_over(space, asked, 2), points=NEAR)
+    made = TuningStudy(plan, asked, [local], tmp_path, tmp_path, [90])
+    made.metric = load("classification").primary
+    return made
+
+
+NEAR = tuple({"train.lr": lr, "train.momentum": momentum} for lr, momentum in ((0.03, 0.9), (0.1, 0.0), (0.3, 0.9)))
+
+
+def test_both_neighbours_of_the_best_rate_are_tried_with_the_other_values_of_the_point(tmp_path):
+    made = searched_rates(tmp_path)
+    scored(made, {0.03: 0.5, 0.1: 0.8, 0.3: 0.6})
+    assert (made.plan.ends, made.plan.untried) == ({"local": []}, {"local": ["train.lr"]})
+    jobs = made.trials_of_neighbours()
+    assert [job.values for job in jobs] == [{"train.lr": lr, "train.momentum": 0.0} for lr in (0.03, 0.3)]
+    assert made.plan.beside_best == {"local": 2}
+    scored(made, {0.03: 0.5, 0.1: 0.8, 0.3: 0.6})
+    assert not made.plan.open_keys("local")
+    assert not made.trials_of_neighbours()
+    assert (len(made.plan.points("local")), made.plan.budget("local")) == (5, 3)
+
+
+def test_a_rate_past_an_end_is_tried_and_open_while_it_is_the_best(tmp_path):
+    made = searched_rates(tmp_path)
+    scores = {0.03: 0.5, 0.1: 0.6, 0.3: 0.8, 0.9: 0.9, 2.7: 0.1, 0.01: 0.1}
+    scored(made, scores)
+    assert made.plan.ends == {"local": ["train.lr"]}
+    assert [job.values["train.lr"] for job in made.trials_of_neighbours()] == [0.1, 0.9]
+    scored(made, scores)
+    assert made.plan.choices["local"]["train.lr"] == 0.9
+    assert made.plan.ends == {"local": ["train.lr"]}
+    assert [job.values["train.lr"] for job in made.trials_of_neighbours()] == [2.7]
+    scored(made, scores)
+    assert not made.plan.open_keys("local")
+
+
+def test_a_grid_tries_no_values_of_its_subject_past_the_listed_ones(tmp_path):
+    made = searched_rates(tmp_path, "grid", "local")
+    scored(made, {0.03: 0.5, 0.1: 0.6, 0.3: 0.8})
+    assert [job.values["train.lr"] for job in made.trials_of_neighbours()] == [0.1]
+    assert made.plan.open_keys("local") == ["train.lr"]
+    made = searched_rates(tmp_path, "grid", "fedper")
+    made.plan.choices["fedper"] = {}
+    scored(made, {0.03: 0.5, 0.1: 0.6, 0.3: 0.8})
+    assert [job.values["train.lr"] for job in made.trials_of_neighbours()] == [0.1, 0.9]
+
+
+def test_a_value_that_the_constraint_refuses_is_the_limit(tmp_path):
+    made = searched_rates(tmp_path)
+    (local,) = made.compared
+    made.compared = [replace(local, space=replace(local.space, constraint=lambda cell: cell["train.lr"] < 0.5))]
+    scored(made, {0.03: 0.5, 0.1: 0.6, 0.3: 0.8})
+    assert [job.values["train.lr"] for job in made.trials_of_neighbours()] == [0.1]

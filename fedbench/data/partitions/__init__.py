@@ -6,12 +6,16 @@ client's training images is held out for validation. All row numbers index `Data
 
 from collections.abc import Iterable, Iterator
 
+import numpy as np
+
 from fedbench.config import Config, PartitionConfig
 from fedbench.data.dataset import Dataset
 from fedbench.data.partitions.assignment import (
+    MERGING,
     Assignment,
     Deal,
     SamplePool,
+    groups_of,
     random_stream,
     repeated_image_warnings,
     shared_image_warnings,
@@ -31,7 +35,7 @@ from fedbench.data.partitions.scheme import (
     unused_key_warnings,
     with_client_count,
 )
-from fedbench.data.partitions.validation import draw_validation, own_validation
+from fedbench.data.partitions.validation import hold_out_validation, own_validation
 from fedbench.errors import ConfigError, first_line
 
 __all__ = ["ClientRows", "Clients", "Partition", "names", "partition", "resolve_scheme_options"]
@@ -54,13 +58,37 @@ def partition(dataset: Dataset, config: Config, seed: int) -> Partition:
         public, reserved = draw_public(source, config.public, seed)
         source = source.without(reserved)
     train, test = deal(source, options, seed)
-    val, lines = draw_validation(train, source.labels, config.data.val, random_stream(seed, "val")), list[str]()
+    check_sides(source, options, train, test)
+    dealt = len(train.rows)
+    train, val = hold_out_validation(train, source, config, random_stream(seed, "val"))
+    lines = list[str]()
+    if len(train.rows) < dealt:
+        lines.append(
+            f"{dealt - len(train.rows)} training samples are left out, because they overlap the first for validation"
+        )
     if source.val_rows:
         val, line = own_validation(train, val, source, config)
         lines.append(line)
     clients = client_rows(train, val, test, options.clients)
     warnings = tuple(deal_warnings(source, options, train, test, lines))
     return with_newcomers(Partition(clients, public, warnings, seed), options)
+
+
+def check_sides(source: SamplePool, options: PartitionConfig, train: Assignment, test: Assignment) -> None:
+    """Raises ConfigError if a client has no training or no test samples where parts are merged and split again."""
+    sizes = {"training": train, "test": test}
+    for part, held in sizes.items():
+        empty = np.flatnonzero(np.bincount(held.owners, minlength=options.clients) == 0)
+        if options.test not in MERGING or not len(empty):
+            continue
+        (other,) = (own for name, own in sizes.items() if name != part)
+        rows = other.rows[other.owners == empty[0]]
+        named = f" ({source.domain_names[source.domains[rows[0]]]})" if source.domain_names and len(rows) else ""
+        why = f"samples of one {options.test_by} stay together" if options.test_by else f"test = {options.test}"
+        raise ConfigError(
+            f"partition.test_share = {options.test_share:g}: client {empty[0]}{named} has 0 {part} samples, because "
+            f"{why}; change partition.test_share, or leave small clients out (partition.min_samples of natural)"
+        )
 
 
 def check_targets(dataset: Dataset, options: PartitionConfig) -> None:
@@ -84,14 +112,43 @@ def deal(source: SamplePool, options: PartitionConfig, seed: int) -> Deal:
         ) from None
 
 
+def split_lines(source: SamplePool, options: PartitionConfig) -> Iterator[str]:
+    """How the data are split into training and test samples, if a seed does it."""
+    share, groups = f"{options.test_share:.0%}", groups_of(source, options)
+    if options.test == "pooled" and source.one_part:
+        yield f"the data set has no test part: {share} of its samples are held out for testing"
+    if options.test == "part" and groups is not None:
+        both = np.intersect1d(groups[source.train], groups[source.test])
+        yield (
+            f"{len(both)} of {len(np.unique(groups))} values of {options.test_by} are in both parts of the data: "
+            "partition.test_by keeps them together in validation, and for testing too with partition.test stratified"
+        )
+    if options.test not in ("stratified", "last"):
+        return
+    have = "the data have one part" if source.one_part else "the parts of the data are merged"
+    each_client = load(options.name).splits_clients and groups is None
+    if options.test == "last":
+        whose = " of every client" if each_client else " of every domain" if source.domain_names else ""
+        order = options.order_by or ("time" if source.order is not None else "the order of rows")
+        left_out = "; what overlaps the cut is left out" if source.extent else ""
+        yield (
+            f"{have}: the last {share} of the samples{whose}, by {order}, are for testing, and the last of the rest "
+            f"for validation{left_out}"
+        )
+        return
+    who = "each seed draws" if options.seed is None else f"partition.seed = {options.seed} draws"
+    whose = "every client's samples" if each_client else "the samples"
+    whole = f", whole groups of one {options.test_by} together" if groups is not None else ""
+    by_class = ", by class" if source.classes > 1 else ""
+    yield f"{have}: {who} {share} of {whose} for testing{by_class}{whole}"
+
+
 def deal_warnings(
     source: SamplePool, options: PartitionConfig, train: Assignment, test: Assignment, lines: Iterable[str]
 ) -> Iterator[str]:
     """What a user should know of a deal. lines: what is known of its validation samples."""
     scheme, parts = load(options.name), ((train, "training"), (test, "test"))
-    if source.one_part:
-        share = f"{options.test_share:.0%} of its samples"
-        yield f"the data set has no test part: {share} are held out for testing"
+    yield from split_lines(source, options)
     yield from unused_key_warnings(options)
     for part, name in parts:
         yield from repeated_image_warnings(part, name)

@@ -6,18 +6,23 @@ streams, whose integers and doubles are the same on every platform.
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from fedbench.config import PartitionConfig
 from fedbench.config.words import plural
+from fedbench.data import sources
 from fedbench.data.dataset import Dataset
+from fedbench.data.partitions.held_out import draw_by_class, draw_groups, last_of_each
+from fedbench.data.reading.beside import DOMAIN
 from fedbench.errors import ConfigError
 
 DENSE = 4
 """Choices of more than one in DENSE shuffle all numbers; others draw until all differ."""
+MERGING = ("stratified", "last", "pooled")
+"""The values of `partition.test` under which all parts are one, of which test samples are held out."""
 
 
 class Assignment(NamedTuple):
@@ -42,7 +47,9 @@ class SamplePool:
     labels, domains: int64 [rows] of the whole data set; without classes all labels are 0, without domains all domains
     are 0, without a name. numbers: the data set's number of each class that occurs, int64 [classes]. train, test: the
     rows of the two parts that clients may get, int64, ascending. val_rows: the rows of the data set's own validation
-    part, if any, which are training rows too. one_part: the data set has no other part.
+    part, if any, which are training rows too. one_part: the data set has no other part. known: it is one of fedbench's
+    own, by name. groups, order: int64 [rows], the columns that `partition.test_by` and `partition.order_by` name, if
+    any. extent: how far a sample reaches, in units of the order. reserved: rows that were withheld from clients.
     """
 
     labels: np.ndarray
@@ -53,6 +60,11 @@ class SamplePool:
     test: np.ndarray
     val_rows: range
     one_part: bool
+    known: bool
+    groups: np.ndarray | None = None
+    order: np.ndarray | None = None
+    extent: int = 0
+    reserved: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
 
     @classmethod
     def of(cls, dataset: Dataset) -> "SamplePool":
@@ -68,6 +80,10 @@ class SamplePool:
             rows[dataset.train_rows :],
             range(dataset.train_rows - dataset.val_rows, dataset.train_rows),
             dataset.one_part,
+            dataset.name in sources.SETS.built_in,
+            dataset.groups,
+            dataset.order,
+            dataset.extent,
         )
 
     @property
@@ -78,7 +94,7 @@ class SamplePool:
     def without(self, rows: np.ndarray) -> "SamplePool":
         """The samples without these rows."""
         train, test = (own[~np.isin(own, rows)] for own in (self.train, self.test))
-        return replace(self, train=train, test=test)
+        return replace(self, train=train, test=test, reserved=rows)
 
     def in_domain(self, domain: int) -> "SamplePool":
         train, test = (rows[self.domains[rows] == domain] for rows in (self.train, self.test))
@@ -105,10 +121,23 @@ def random_stream(seed: int, *stream: int | str) -> np.random.Generator:
 
 def merges_parts(source: SamplePool, options: PartitionConfig) -> bool:
     """Whether parts are merged and test images held out again. Raises ConfigError if the data lack a part."""
-    if source.one_part and options.test != "pooled":
+    if source.one_part and options.test not in MERGING:
         part = "test" if len(source.train) else "training"
-        raise ConfigError(f"partition.test = {options.test}: the data have 0 {part} samples; set partition.test pooled")
-    return options.test == "pooled"
+        raise ConfigError(
+            f"partition.test = {options.test}: the data have 0 {part} samples; set partition.test stratified"
+        )
+    return options.test in MERGING
+
+
+def groups_of(source: SamplePool, options: PartitionConfig) -> np.ndarray | None:
+    """The group of every row by `partition.test_by`, int64 [rows]; None if it is not set. Raises ConfigError."""
+    if not options.test_by or source.groups is not None:
+        return source.groups if options.test_by else None
+    if options.test_by != DOMAIN or not source.domain_names:
+        raise ConfigError(
+            f"partition.test_by = {options.test_by}: the data have neither such a column nor domains; leave it out"
+        )
+    return source.domains
 
 
 def parts_to_deal(source: SamplePool, options: PartitionConfig, rng: np.random.Generator) -> SamplePool:
@@ -116,8 +145,47 @@ def parts_to_deal(source: SamplePool, options: PartitionConfig, rng: np.random.G
     source = draw_total(source, options, rng)
     if not merges_parts(source, options):
         return source
-    held = draw_held_out(Assignment(source.train, source.cells(source.train)), options.test_share, rng)
-    return replace(source, train=source.train[~held], test=source.train[held])
+    rows, classes, domains = source.train, source.labels[source.train], source.domains[source.train]
+    if options.test == "pooled":
+        train, test = split_hands(Assignment(rows, source.cells(rows)), classes, source, options, rng)
+    elif options.test == "last":
+        train, test = split_hands(Assignment(rows, domains), classes, source, options, rng, least=0)
+    else:  # classes first: of domains of few samples some have none for testing, but no class lacks them
+        train, test = split_hands(Assignment(rows, classes), domains, source, options, rng)
+    return replace(source, train=train.rows, test=test.rows)
+
+
+def split_hands(
+    hands: Assignment,
+    classes: np.ndarray,
+    source: SamplePool,
+    options: PartitionConfig,
+    rng: np.random.Generator,
+    least: int = 1,
+) -> Deal:
+    """What owners train and are tested on, of what they have. classes: of their samples, kept in proportion.
+
+    Samples that overlap the last ones are in neither. least: as in `last_of_each`.
+    """
+    rows, owners = hands
+    if options.test == "pooled":
+        held = draw_held_out(hands, options.test_share, rng)
+    elif options.test == "last":
+        held, overlapping = last_of_each(
+            owners, places_in_order(source)[rows], source.extent, options.test_share, least
+        )
+        return hands.chosen(~held & ~overlapping), hands.chosen(held)
+    elif (groups := groups_of(source, options)) is not None:
+        stay = np.unique(groups[source.reserved])
+        held = draw_groups(groups[rows], owners, classes, options.test_share, rng, stay)
+    else:
+        held = draw_by_class(owners, classes, options.test_share, rng)
+    return hands.chosen(~held), hands.chosen(held)
+
+
+def places_in_order(source: SamplePool) -> np.ndarray:
+    """The place of every row in the order in which the last samples are the last, int64 [rows]."""
+    return np.arange(len(source.labels)) if source.order is None else source.order
 
 
 def draw_total(source: SamplePool, options: PartitionConfig, rng: np.random.Generator) -> SamplePool:

@@ -11,11 +11,14 @@ from fedbench.data.partitions.assignment import (
     check_enough,
     deal_out,
     draw_for_clients,
-    draw_held_out,
     draw_total,
+    groups_of,
     join_assignments,
     merges_parts,
+    parts_to_deal,
+    split_hands,
 )
+from fedbench.data.partitions.held_out import held_out_sizes
 from fedbench.errors import ConfigError
 
 DIRICHLET_KEYS = ("alpha", "min_images", "max_draws", "test_size")
@@ -25,11 +28,15 @@ DIRICHLET_KEYS = ("alpha", "min_images", "max_draws", "test_size")
 def cut_by_shares(source: SamplePool, options: PartitionConfig, rng: np.random.Generator, balanced: bool) -> Deal:
     """The training and test images of both schemes.
 
-    Test images are held out of each client's images (pooled), are the test part cut in the same proportions (part), or
-    are `test_size` images of the test part in the client's class proportions (drawn).
+    Test images are held out of each client's images (stratified, last, pooled), are the test part cut in the same
+    proportions (part), or are `test_size` images of the test part in the client's class proportions (drawn). Groups
+    that stay together (`test_by`) are held out first, because a group may be dealt to several clients.
     """
     anew = merges_parts(source, options)
-    source = draw_total(source, options, rng)
+    if anew and groups_of(source, options) is not None:
+        source, anew = parts_to_deal(source, options, rng), False
+    else:
+        source = draw_total(source, options, rng)
     sizes = source.class_sizes(source.train)
     part = "training or test" if anew else "training"
     check_enough(len(source.train), options, part, "min_images", options.min_images)
@@ -50,8 +57,7 @@ def cut_by_shares(source: SamplePool, options: PartitionConfig, rng: np.random.G
         )
     hands = deal_pieces(source, source.train, train, rng)
     if anew:
-        held = draw_held_out(hands, options.test_share, rng)
-        return hands.chosen(~held), hands.chosen(held)
+        return split_hands(hands, source.labels[hands.rows], source, options, rng)
     if options.test == "drawn":
         assert options.test_size  # filled in where nothing is said
         return hands, draw_in_proportion(source, train.T, options.test_size, rng)
@@ -90,7 +96,8 @@ def test_sizes(
     """Numbers of test images per client, int64 [clients]."""
     held = train.sum(axis=0)
     if anew:
-        return (held * options.test_share).astype(np.int64)
+        pooled = options.test == "pooled"
+        return (held * options.test_share).astype(np.int64) if pooled else held_out_sizes(held, options.test_share)
     if options.test == "drawn":
         return np.full(options.clients, options.test_size)
     return piece_sizes(ends, source.class_sizes(source.test)).sum(axis=0)

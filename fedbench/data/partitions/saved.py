@@ -2,8 +2,9 @@
 
 A file holds `{"clients": [{"train": [rows], "val": [rows], "test": [rows]}, ...], "public": [rows]}`, with optional
 `val` and `public`, or such an object for each seed: `{"0": {"clients": ...}, "1": ...}`. Rows are numbered from 0
-through the data set's train part and then its test part, both in the source's order. `newcomers`, a list like
-`clients`, is read with `partition.new_clients` only.
+through the data set's train part and then its test part, both in the source's order; those of data of one part as they
+lie. `parts`, which a run writes, has the numbers of rows of both parts. `newcomers`, a list like `clients`, is read
+with `partition.new_clients` only.
 
 Partitions of many clients are flat arrays instead, which are fast to read. Such a file (`.npz`) has for every seed the
 int64 array `SEED/train`, the rows of one client after the other, and `SEED/train_sizes`, their numbers; likewise for
@@ -32,7 +33,7 @@ from fedbench.data.partitions.newcomers import with_newcomers
 from fedbench.data.partitions.public import draw_public
 from fedbench.data.partitions.rows import NEWCOMERS, PARTITION_PARTS, Partition, client_rows
 from fedbench.data.partitions.scheme import unused_key_warnings
-from fedbench.data.partitions.validation import draw_validation
+from fedbench.data.partitions.validation import hold_out_validation
 from fedbench.errors import ConfigError, first_line
 
 ARRAYS = tuple(f"{part}{more}" for part in PARTITION_PARTS for more in ("", "_sizes"))
@@ -43,13 +44,16 @@ class SavedPartition(NamedTuple):
     """The content of a file: the rows of train, val and test.
 
     bring_none: bool [clients], clients without their own validation part. newcomers: how many of these clients, the
-    last ones, are newcomers according to the file.
+    last ones, are newcomers according to the file. sizes: of the data's two parts according to the file, if it says
+    them. of_run: whether a run wrote it.
     """
 
     parts: dict[str, Assignment]
     bring_none: np.ndarray
     newcomers: int
     public: np.ndarray | None
+    sizes: list[int] | None
+    of_run: bool
 
 
 def partition_from_file(source: SamplePool, config: Config, seed: int) -> Partition:
@@ -62,9 +66,10 @@ def partition_from_file(source: SamplePool, config: Config, seed: int) -> Partit
         raise ConfigError("partition file: set partition.path, for example --partition.path partition.json")
     read = from_arrays if options.path.suffix == ".npz" else from_json
     found = read(options.path, seed, options, rows)
+    _check_numbering(found, options, source)
     _check_parts(found, options, rows)
     train, val, test = found.parts.values()
-    held = draw_validation(train, source.labels, config.data.val, random_stream(seed, "val"))
+    held = hold_out_validation(train, source, config, random_stream(seed, "val"))[1]
     held &= found.bring_none[train.owners]
     whole = join_assignments([train, val])
     in_val = np.concatenate([held, np.ones(len(val.rows), bool)])
@@ -108,7 +113,7 @@ def from_arrays(path: Path, seed: int, options: PartitionConfig, rows: int) -> S
     for name, array in found.items():
         if array.ndim != 1 or array.dtype != np.int64 or (name.endswith("_sizes") and array.min(initial=0) < 0):
             raise ConfigError(f"{where}: {name} must be whole numbers (int64) in one dimension")
-        wrong = np.empty(0) if name.endswith("_sizes") else array[(array < 0) | (array >= rows)]
+        wrong = np.empty(0) if name.endswith(("_sizes", "parts")) else array[(array < 0) | (array >= rows)]
         if len(wrong):
             known = f"the data set has rows 0 to {rows - 1}"
             raise ConfigError(f"{where}: row {wrong[0]} of {name} does not exist; {known}")
@@ -124,7 +129,8 @@ def from_arrays(path: Path, seed: int, options: PartitionConfig, rows: int) -> S
             raise ConfigError(f"{where}: {part}_sizes does not say who of {clients} clients has which rows of {part}")
         held[part] = Assignment(own, np.repeat(np.arange(clients), sizes))
     public = np.sort(found["public"]) if "public" in found else None
-    return SavedPartition(held, np.zeros(clients, bool), newcomers, public)
+    numbered: list[int] | None = found["parts"].tolist() if "parts" in found else None
+    return SavedPartition(held, np.zeros(clients, bool), newcomers, public, numbered, True)
 
 
 def _arrays_of_seed(path: Path, seed: int) -> dict[str, np.ndarray]:
@@ -133,7 +139,7 @@ def _arrays_of_seed(path: Path, seed: int) -> dict[str, np.ndarray]:
         with np.load(path) as file:
             seeds = {name.partition("/")[0] for name in file.files}
             own = seeds.pop() if len(seeds) == 1 else str(seed)
-            names = [*ARRAYS, *(["public"] if f"{own}/public" in file.files else [])]
+            names = [*ARRAYS, *(name for name in ("public", "parts") if f"{own}/{name}" in file.files)]
             if f"{own}/{NEWCOMERS}train" in file.files:
                 names += [f"{NEWCOMERS}{name}" for name in ARRAYS]
             return {name: file[f"{own}/{name}"] for name in names}
@@ -145,7 +151,7 @@ def _arrays_of_seed(path: Path, seed: int) -> dict[str, np.ndarray]:
 
 def from_json(path: Path, seed: int, options: PartitionConfig, rows: int) -> SavedPartition:
     """The partition in a file, or its part for a seed. rows: images of the data set. Raises ConfigError."""
-    where, tree = f"partition.path = {path}", _json_of_seed(path, seed)
+    where, (tree, of_run) = f"partition.path = {path}", _json_of_seed(path, seed)
     listed, later = tree.get("clients"), tree.get("newcomers", []) if options.new_clients else []
     if not isinstance(listed, list) or not listed:
         raise ConfigError(f"{where}: `clients` must be a list of at least 1 object")
@@ -160,11 +166,15 @@ def from_json(path: Path, seed: int, options: PartitionConfig, rows: int) -> Sav
         held[part] = Assignment(np.concatenate(own), owners)
     public = tree.get("public")
     public = None if public is None else np.sort(_rows(public, rows, f"{where}: public"))
-    return SavedPartition(held, np.array(["val" not in client for client in found]), len(later), public)
+    bring_none = np.array(["val" not in client for client in found])
+    return SavedPartition(held, bring_none, len(later), public, tree.get("parts"), of_run)
 
 
-def _json_of_seed(path: Path, seed: int) -> dict[str, Any]:
-    """The whole file, or its part for a seed; a file with one seed is used for every seed."""
+def _json_of_seed(path: Path, seed: int) -> tuple[dict[str, Any], bool]:
+    """The whole file, or its part for a seed, and whether a run wrote it.
+
+    A file with one seed is used for every seed.
+    """
     where = f"partition.path = {path}"
     try:
         tree = json.loads(path.read_bytes())
@@ -175,14 +185,14 @@ def _json_of_seed(path: Path, seed: int) -> dict[str, Any]:
     if not isinstance(tree, dict):
         raise ConfigError(f"{where}: expected an object with a list `clients`")
     if "clients" in tree:
-        return tree
+        return tree, False
     found = tree.get(str(seed)) or (next(iter(tree.values())) if len(tree) == 1 else None)
     if not isinstance(found, dict):
         raise ConfigError(
             f"{where}: has neither a list `clients` nor an entry for seed {seed}; "
             f"keys: {', '.join(list(tree)[:8]) or 'none'}"
         )
-    return found
+    return found, True
 
 
 def _client(entry: Any, rows: int, where: str) -> dict[str, np.ndarray]:
@@ -215,6 +225,24 @@ def check_client_count(held: int, newcomers: int, options: PartitionConfig) -> N
         raise ConfigError(
             f"partition.path = {options.path}: the file has {newcomers} newcomers, partition.new_clients = "
             f"{options.new_clients:g}; set partition.new_clients {newcomers}"
+        )
+
+
+def _check_numbering(found: SavedPartition, options: PartitionConfig, source: SamplePool) -> None:
+    """Raises ConfigError if the file's numbers are those of other parts, and mean other rows.
+
+    Earlier versions made every fifth row of data of one part a test row and numbered these last.
+    """
+    where, now = f"partition.path = {options.path}", [len(source.train), len(source.test)]
+    if found.sizes is not None and found.sizes != now:
+        raise ConfigError(
+            f"{where}: it numbers the rows of data with parts of {found.sizes} rows, and these have {now}; take the "
+            "data of the run that wrote it"
+        )
+    if found.sizes is None and found.of_run and source.one_part and not source.known:
+        raise ConfigError(
+            f"{where}: it was written when every fifth row of data of one part was numbered last, and has no `parts`; "
+            f"deal anew, or, if its numbers are those of the rows as they lie, add `parts`: {now} beside its clients"
         )
 
 

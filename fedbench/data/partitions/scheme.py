@@ -11,14 +11,16 @@ import numpy as np
 from fedbench.config import PartitionConfig
 from fedbench.config.section import make_section
 from fedbench.data.partitions import schemes
-from fedbench.data.partitions.assignment import Deal, SamplePool
+from fedbench.data.partitions.assignment import MERGING, Deal, SamplePool
 from fedbench.data.partitions.newcomers import check_newcomers
 from fedbench.errors import ConfigError, nearest
 from fedbench.plugins import Table, modules
 
 FILE_SCHEME = "file"
-COMMON_KEYS = {"test", "test_share", "total"}
+COMMON_KEYS = {"test", "test_share", "total", "test_by", "order_by"}
 """Keys that all schemes read, and a file does not."""
+LAST_FIFTH = 0.2
+"""The default of `partition.test_share` where the data are split anew; parts that are merged keep that of papers."""
 
 
 @dataclass(frozen=True)
@@ -31,8 +33,9 @@ class Scheme:
     `partition.test = auto`. drawn: it supports `partition.test = drawn`. sizes: defaults of `train_size` and
     `test_size`. image: a number for every row, the same for rows with the same image; by default the row. count: the
     default number of clients; none: that of `partition.clients`. own_parts: whether the parts of the data can be the
-    parts of clients; if not, `partition.test = auto` is pooled. remarks: lines about the clients. headline: the keys
-    that a report names with the scheme.
+    parts of clients; if not, `partition.test = auto` merges the parts. remarks: lines about the clients. headline: the
+    keys that a report names with the scheme. splits_clients: whether merged parts are split client by client, if no
+    groups stay together, and not before samples are dealt.
     """
 
     deal: Callable[[SamplePool, Any, np.random.Generator], Deal]
@@ -47,6 +50,7 @@ class Scheme:
     own_parts: Callable[[SamplePool], bool] = lambda source: not source.one_part
     remarks: Callable[[SamplePool, Any], Iterable[str]] = lambda stock, options: ()
     headline: tuple[str, ...] = ()
+    splits_clients: bool = False
 
 
 def _check(name: str, thing: Any) -> None:
@@ -102,23 +106,47 @@ def check_keys(asked: PartitionConfig) -> PartitionConfig:
     return make_section(kind, asked.model_dump(), "partition.")
 
 
-def resolve_scheme_options(asked: PartitionConfig, one_part: bool) -> PartitionConfig:
-    """The keys with defaults of scheme and data filled in. one_part: the data have no separate parts."""
+def resolve_scheme_options(asked: PartitionConfig, one_part: bool, merged: str = "pooled") -> PartitionConfig:
+    """The keys with defaults of scheme and data filled in. Raises ConfigError.
+
+    one_part: the data have no separate parts. merged: the meaning of `partition.test = auto` where parts are merged.
+    """
     options, scheme = check_keys(asked), load(asked.name)
     filled: dict[str, Any] = {key: getattr(asked, key) or size for key, size in scheme.sizes.items()}
-    if asked.test == "auto":
-        filled["test"] = "pooled" if one_part else scheme.test
+    test: str = asked.test
+    if test == "auto":
+        test = "pooled" if one_part else scheme.test
+        if test == "pooled" and (one_part or asked.test_by):
+            test = "stratified" if asked.test_by else merged
+        filled["test"] = test
     if asked.test == "drawn" and not scheme.drawn:
         raise ConfigError(f"partition.test = drawn: {asked.name} does not support it; use part or pooled")
     if asked.test == "drawn":
         filled["test_size"] = asked.test_size or 100
+    if test in ("stratified", "last") and "test_share" not in asked.model_fields_set:
+        filled["test_share"] = LAST_FIFTH
+    if scheme is not FILE:
+        check_columns(asked, test)
     return PartitionConfig(**{**options.model_dump(), **filled})
+
+
+def check_columns(asked: PartitionConfig, test: str) -> None:
+    """Raises ConfigError for columns by which these test samples cannot be chosen."""
+    if asked.test_by and test not in ("stratified", "part"):
+        raise ConfigError(
+            f"partition.test_by = {asked.test_by}: partition.test = {test} does not keep groups whole; take stratified"
+        )
+    if asked.order_by and test != "last":
+        raise ConfigError(
+            f"partition.order_by = {asked.order_by}: it says which samples are the last; set partition.test last"
+        )
 
 
 def with_client_count(asked: PartitionConfig, source: SamplePool) -> PartitionConfig:
     """The resolved keys with the number of clients in the data, if the scheme uses it and none is set."""
     scheme = load(asked.name)
-    options = resolve_scheme_options(asked, one_part=not scheme.own_parts(source))
+    merged = "stratified" if source.one_part and not source.known else "pooled"
+    options = resolve_scheme_options(asked, not scheme.own_parts(source), merged)
     count = scheme.count if clients_by_data(asked) else None
     found = options.model_copy(update={"clients": count(source, check_keys(options))}) if count else options
     check_newcomers(found)
@@ -135,8 +163,8 @@ def ignored_keys(options: PartitionConfig) -> list[str]:
     scheme, defaults = load(options.name), PartitionConfig()
     reads = COMMON_KEYS.union(scheme.reads)
     if scheme is FILE:
-        reads -= {"test_share", "total"}
-    reads -= {"test_share"} if options.test != "pooled" else set()
+        reads -= {"test_share", "total", "order_by"}
+    reads -= {"test_share"} if options.test not in MERGING else set()
     reads -= {"test_size"} if scheme.drawn and options.test != "drawn" else set()
     return [key for key in sorted(keys_of_schemes() - reads) if getattr(options, key) != getattr(defaults, key)]
 

@@ -3,14 +3,52 @@
 import numpy as np
 
 from fedbench.config import Config
-from fedbench.data.partitions.assignment import Assignment, SamplePool, apportion, distinct_values, random_ranks
+from fedbench.data.partitions.assignment import (
+    MERGING,
+    Assignment,
+    SamplePool,
+    apportion,
+    distinct_values,
+    groups_of,
+    places_in_order,
+    random_ranks,
+)
+from fedbench.data.partitions.held_out import draw_groups, last_of_each
+
+
+def hold_out_validation(
+    train: Assignment, source: SamplePool, config: Config, rng: np.random.Generator
+) -> tuple[Assignment, np.ndarray]:
+    """The training images, without those that overlap validation, and which of them are held out for it, bool [n].
+
+    As the test images are: the last ones of each client, whole groups, or by class.
+    """
+    options, share, (rows, owners) = config.partition, config.data.val, train
+    groups = groups_of(source, options)
+    if not share or not len(rows) or (options.test != "last" and groups is None):
+        return train, draw_validation(train, source.labels, share, rng)
+    if groups is not None:
+        return train, validation_groups(groups[rows], owners, source.labels[rows], share, rng)
+    held, overlapping = last_of_each(owners, places_in_order(source)[rows], source.extent, share)
+    return train.chosen(~overlapping), held[~overlapping]
+
+
+def validation_groups(
+    groups: np.ndarray, owners: np.ndarray, labels: np.ndarray, share: float, rng: np.random.Generator
+) -> np.ndarray:
+    """Whole groups held out for validation, bool [n], so that every owner has samples left to train on."""
+    held = draw_groups(groups, owners, labels, share, rng)
+    sizes = np.bincount(owners)
+    while len(without := np.flatnonzero((np.bincount(owners, held, len(sizes)) == sizes) & (sizes > 0))):
+        held &= ~np.isin(groups, groups[np.isin(owners, without)])
+    return held
 
 
 def draw_validation(train: Assignment, labels: np.ndarray, share: float, rng: np.random.Generator) -> np.ndarray:
     """round(share * k) of each client's k different training images, at least 1 and at most k - 1, bool [n].
 
-    No image if share is 0 or k is 1. Classes keep their proportions up to rounding. Copies of an image at a client stay
-    together.
+    No image if share is 0 or k is 1. Classes keep their proportions up to rounding, and rare ones over all clients
+    together (`with_rare_classes`). Copies of an image at a client stay together.
     """
     order = np.argsort(train.owners * len(labels) + train.rows)
     rows, owners = train.rows[order], train.owners[order]
@@ -20,11 +58,42 @@ def draw_validation(train: Assignment, labels: np.ndarray, share: float, rng: np
     wanted = np.where((share == 0) | (images < 2), 0, wanted)
     classes = int(labels.max()) + 1
     cells, group = distinct_values(owners[first] * classes + labels[rows[first]])
-    counts = apportion(np.bincount(group), cells // classes, wanted, rng)
+    sizes = np.bincount(group)
+    counts = apportion(sizes, cells // classes, wanted, rng)
+    counts = with_rare_classes(counts, sizes, cells // classes, cells % classes, wanted)
     chosen = random_ranks(group, rng) < counts[group]
     held = np.empty(len(rows), bool)
     held[order] = chosen[np.cumsum(first) - 1]
     return held
+
+
+def with_rare_classes(
+    counts: np.ndarray, sizes: np.ndarray, owners: np.ndarray, labels: np.ndarray, wanted: np.ndarray
+) -> np.ndarray:
+    """Numbers of held-out images per cell, a client's images of a class, in which no class is far below its share.
+
+    A class of which every client has a few images is rounded down at each of them, so that validation would have none.
+    Where less than half of its share over all clients is held out of a class of less than half the mean size, clients
+    with the largest remainders, and of these the ones with the most images, hold out one more of it, and one less of
+    the class of which they hold out the most.
+
+    counts, sizes, owners, labels: int64 [cells]. wanted: int64 [owners].
+    """
+    totals = np.bincount(owners, weights=sizes)
+    exact = sizes * wanted[owners] / totals[owners]
+    share, held = np.bincount(labels, weights=exact), np.bincount(labels, weights=counts)
+    counts = counts.copy()
+    images = np.bincount(labels, weights=sizes)
+    is_rare = 2 * images < images[images > 0].mean()
+    for label in np.flatnonzero(is_rare & (2 * held < np.rint(share))):
+        own = np.flatnonzero(labels == label)
+        own = own[np.lexsort((-sizes[own], counts[own] - exact[own]))]
+        for cell in own[: round(share[label] - held[label])]:
+            others = np.flatnonzero((owners == owners[cell]) & (labels != label))
+            if sizes[cell] > counts[cell] and len(others) and counts[most := others[counts[others].argmax()]]:
+                counts[cell] += 1
+                counts[most] -= 1
+    return counts
 
 
 def own_validation(train: Assignment, drawn: np.ndarray, source: SamplePool, config: Config) -> tuple[np.ndarray, str]:
@@ -33,8 +102,9 @@ def own_validation(train: Assignment, drawn: np.ndarray, source: SamplePool, con
     drawn: those drawn if it has none. A client that would have nothing left to train on keeps its images.
     """
     part = f"the data's own validation part ({len(source.val_rows)} samples)"
-    if config.partition.test == "pooled":
-        return drawn, f"{part} is merged with the other parts and split again (partition.test = pooled)"
+    test = config.partition.test
+    if test in MERGING:
+        return drawn, f"{part} is merged with the other parts and split again (partition.test = {test})"
     if not config.data.val:
         return np.zeros(len(train.rows), bool), f"{part} is used for training, because data.val = 0"
     held = (train.rows >= source.val_rows.start) & (train.rows < source.val_rows.stop)

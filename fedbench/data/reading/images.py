@@ -22,12 +22,16 @@ ITEMS_PER_BLOCK = 256
 
 
 class Item(NamedTuple):
-    """An image before decoding, its label, its place ('FILE, row 3'), and its domain if there are domains."""
+    """An image before decoding, its label, its place ('FILE, row 3'), and its domain if there are domains.
+
+    beside: the values by which a partition groups and orders samples.
+    """
 
     image: Any
     label: Any
     where: str
     domain: int | str | None = None
+    beside: tuple[Any, Any] = (None, None)
 
 
 def open_image(data: bytes | Path, where: str) -> Image.Image:

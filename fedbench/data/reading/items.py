@@ -10,6 +10,7 @@ from pandas.api.types import is_numeric_dtype
 from torch.utils.data import DataLoader, Subset
 
 from fedbench.data.fields import Fields
+from fedbench.data.reading.beside import DOMAIN, NOTHING, Beside
 from fedbench.data.reading.images import Item
 from fedbench.data.reading.resolution import check_resolution
 from fedbench.data.reading.samples import SampleKind, SampleReader, as_array
@@ -39,19 +40,22 @@ DOMAIN_KEYS = (
 
 
 class Keys(NamedTuple):
-    """The keys of sample (several separated by commas), label and user in items that are dicts; None: the usual one."""
+    """The keys of sample (several separated by commas), label and user in items that are dicts; None: the usual one.
+
+    beside: keys that a partition reads, which are no part of the sample.
+    """
 
     sample: str | None = None
     label: str | None = None
     user: str | None = None
+    beside: Beside = NOTHING
 
 
 @dataclass(frozen=True)
 class GivenPart:
     """The train or the test part.
 
-    classes, domains: its names of class and domain numbers, if any; count: the number of classes it declares. rows: the
-    items that belong to it, if not all.
+    classes, domains: its names of class and domain numbers, if any; count: the number of classes it declares.
     """
 
     data: Any
@@ -60,7 +64,6 @@ class GivenPart:
     classes: tuple[str, ...]
     count: int | None
     domains: tuple[str, ...]
-    rows: Sequence[int] | None = None
 
     @classmethod
     def of(cls, name: str, part: str, data: Any, keys: Keys) -> "GivenPart":
@@ -92,21 +95,40 @@ class GivenPart:
         return cls(data, where, keys, classes, count, domains)
 
     def __len__(self) -> int:
-        return len(self.data if self.rows is None else self.rows)
+        return len(self.data)
 
     def place(self, index: int) -> str:
         """The place of an item for error messages."""
-        return f"{self.where} {index if self.rows is None else self.rows[index]}"
+        return f"{self.where} {index}"
 
     def item(self, index: int) -> Item:
         """One item, unchanged. Raises ConfigError."""
         where = self.place(index)
         try:
-            found = self.data[index if self.rows is None else self.rows[index]]
+            found = self.data[index]
         except Exception as error:
             raise ConfigError(f"{where}: cannot be read: {RunError.of(error)}") from error
         sample, target, domain = self._fields(found, where)
-        return Item(sample, unwrap_target(target), where, self._domain(domain, where))
+        return Item(sample, unwrap_target(target), where, self._domain(domain, where), self._beside(found, where))
+
+    def _beside(self, found: Any, where: str) -> tuple[Any, Any]:
+        """The values by which a partition groups and orders items, None for none. Raises ConfigError."""
+        asked = self.keys.beside
+        if not any(asked):
+            return None, None
+        if not isinstance(found, Mapping):
+            if asked == Beside(DOMAIN):
+                return None, None
+            raise ConfigError(
+                f"{asked.first_key}: {where} is no dict and has no such key; bring dicts, columns by name or a data "
+                f"frame ({DOMAIN}, for partition.test_by, is the third value of an item)"
+            )
+        asked = asked.among([*found], where, "key")
+        values = [unwrap_value(found[key]) if key else None for key in asked]
+        for key, value in zip(asked, values, strict=True):
+            if key and (value is None or value != value):
+                raise ConfigError(f"{where}: no value of {key}; fill it in, or leave the item out")
+        return values[0], values[1]
 
     def _fields(self, found: Any, where: str) -> tuple[Any, Any, Any]:
         """Sample, target and domain, None if absent."""
@@ -133,7 +155,9 @@ class GivenPart:
         keys = list(found)
         label = key_of("label", self.keys.label, TARGETS, keys, where)
         user = find_key("user", self.keys.user, DOMAIN_KEYS, keys, where)
-        left = [key for key in keys if key not in (label, user)]
+        if label in self.keys.beside:
+            raise ConfigError(f"{self.keys.beside.first_key}: {label} is the target of {where}; name another key")
+        left = [key for key in keys if key not in (label, user, *self.keys.beside)]
         if self.keys.sample and "," in self.keys.sample:
             sample = [key_of("sample", asked, (), left, where) for asked in self.keys.sample.split(",")]
         elif not self.keys.sample and len(arrays := [key for key in left if is_array(found[key])]) > 1:
@@ -159,7 +183,7 @@ class GivenPart:
             return (Fields(tree) if tree is not None else None), ()
         keys, label, user = self._find_keys(found, self.where)
         fields = Fields(tree, label, None if isinstance(tree, dict) else keys[0])
-        out = [key for key in found if key not in (*keys, label, user)]
+        out = [key for key in found if key not in (*keys, label, user, *self.keys.beside)]
         read = f"the sample is {fields if tree is not None else keys[0]}; {label} is the target"
         remark = read + (f"; left out: {', '.join(out)} (data.sample chooses keys)" if out else "")
         return fields, (remark,) if tree is not None or out else ()
@@ -207,7 +231,8 @@ class GivenPart:
                         "transforms out"
                     )
                 rows += [as_array(item.image, item.where)] if reader.kind == "feature" else []
-            known = (np.asarray(item.label).tolist(), item.domain, sample.shape, sample.dtype.str)
+            known: tuple[Any, ...] = (np.asarray(item.label).tolist(), item.domain, sample.shape, sample.dtype.str)
+            known += item.beside if any(self.keys.beside) else ()
             digest.update(repr(known).encode() + sample.tobytes())
         where = self.where.removesuffix(" item").removesuffix(",")
         if rows and len({row.shape for row in rows}) == 1:

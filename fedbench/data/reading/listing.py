@@ -128,7 +128,7 @@ def path_below(folder: Path, name: str, where: str) -> Path:
 
 def listed_content(
     train: list[Item],
-    test: list[Item],
+    test: list[Item] | None,
     names: tuple[str, ...],
     size: int | None,
     domain_names: tuple[str, ...] = (),
@@ -136,12 +136,14 @@ def listed_content(
     warnings: tuple[str, ...] = (),
     val: Sequence[Item] = (),
 ) -> Content:
-    """A set of image files. size: resize to size x size; channels: None to detect them; val: its own part."""
-    items, transparent = [*train, *val, *test], list[str]()
+    """A set of image files. test: None if it has one part. size: resize to size x size; channels: None to detect them;
+    val: its own part.
+    """
+    items, transparent = [*train, *val, *(test or ())], list[str]()
     decode = decoder(channels or channels_of(items), size, transparent)
     return Content(
         len(train) + len(val),
-        len(test),
+        len(test or ()),
         decoded_blocks(items, decode),
         len(names),
         names,
@@ -149,4 +151,5 @@ def listed_content(
         warnings=warnings,
         val=len(val),
         remarks=partial(remarks_on, transparent),
+        one_part=test is None,
     )

@@ -3,8 +3,6 @@
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
-import numpy as np
-
 from fedbench.errors import ConfigError
 
 T = TypeVar("T")
@@ -35,12 +33,6 @@ def with_test_part(parts: dict[str, T], test_part: str | None, absent: str) -> t
     return parts, []
 
 
-def split_rows(count: int) -> tuple[list[int], list[int]]:
-    """The training rows and the test rows of a source without a test part, ascending."""
-    test = is_test_row(np.arange(count))
-    return np.flatnonzero(~test).tolist(), np.flatnonzero(test).tolist()
-
-
 def is_test_row(index: Any) -> Any:
-    """Whether a row, or each of several, is a test row in a source without a test part: every fifth is."""
+    """Whether a row, or each of several, is a test row in a set of fedbench's own without test part: every fifth is."""
     return index % 5 == 4

@@ -17,9 +17,9 @@ from pydantic import Field
 
 from fedbench.config import Section
 from fedbench.data.cache import Block, Content
+from fedbench.data.reading.beside import NOTHING, Beside
 from fedbench.data.reading.images import Item
 from fedbench.data.reading.items import DOMAIN_KEYS, TARGETS, check_channels, domain_numbers, find_key, key_of
-from fedbench.data.reading.parts import is_test_row
 from fedbench.data.reading.resolution import check_resolution
 from fedbench.data.reading.samples import SampleKind, SampleReader
 from fedbench.data.reading.targets import piece_of, read_targets
@@ -60,16 +60,20 @@ class TableRows:
 
 @dataclass(frozen=True)
 class TableReader:
-    """How a table is read. names, classes: the classes and their number, if the source says; kind: of the samples."""
+    """How a table is read. names, classes: the classes and their number, if the source says; kind: of the samples.
+
+    beside: columns that a partition reads, which are no features.
+    """
 
     options: TableOptions
     task: str
     names: tuple[str, ...] = ()
     classes: int | None = None
     kind: SampleKind | None = None
+    beside: Beside = NOTHING
 
     def content(self, rows: TableRows, whole: pd.DataFrame, sizes: dict[str, int]) -> Content:
-        """sizes: rows of train, val and test, in this order; without a test part every fifth row is for testing.
+        """sizes: rows of train, val and test, in this order; without a test part the table has one.
 
         Raises ConfigError.
         """
@@ -78,33 +82,38 @@ class TableReader:
         dropped = [name for name in self.options.drop if name not in whole.columns]
         if dropped:
             raise ConfigError(f"data.drop: {where} has no column {dropped[0]!r}")
+        beside = self.beside.among([*whole.columns], where, "column")
+        if label in beside:
+            raise ConfigError(f"{beside.first_key}: column {label} is the target; name another")
         out = [name for name in whole.columns if name.startswith(INDEX) or name in self.options.drop]
-        used = [name for name in whole.columns if name not in (label, user, *out)]
-        for name in filter(None, [label, user, *used]):
-            remedy = "" if name == label else f", or --data.drop {name}"
-            check_cells(rows, whole[name], remedy, any_kind=name == user)
+        out = [name for name in out if name not in beside]
+        used = [name for name in whole.columns if name not in (label, user, *beside, *out)]
+        for name in dict.fromkeys(filter(None, [label, user, *beside, *used])):
+            no_feature = name in (label, user, *beside)
+            remedy = "" if no_feature and name != user else f", or --data.drop {name}"
+            check_cells(rows, whole[name], remedy, any_kind=no_feature and name != label)
         samples, columns, remarks = read_samples(rows, whole[used], self.kind)
         line = f"column {label} is the target" + (f", {user} is the user of a row" if user else "")
+        line += f", rows of one {beside.group} stay together" if beside.group else ""
+        line += f", {beside.order} is their order" if beside.order else ""
         remarks.insert(0, line + (f"; left out: {', '.join(out)}" if out else ""))
-        if "test" in sizes:
-            test = np.arange(len(whole)) >= len(whole) - sizes["test"]
-        else:
-            test = is_test_row(np.arange(len(whole)))
-            remarks.append("the table has no test part: every fifth row is for testing")
+        train = len(whole) - sizes.get("test", 0)
         targets = stacked_lists(rows, whole[label]) if holds_lists(whole[label]) else plain_values(whole[label])
         owners = None if user is None else owners_of(whole[user])
-        order = np.concatenate([np.flatnonzero(~test), np.flatnonzero(test)])
+        groups, order = (None if not name else [*whole[name]] for name in beside)
         return Content(
-            int((~test).sum()),
-            int(test.sum()),
-            [Block(samples[own], targets[own], None if owners is None else owners[own]) for own in (~test, test)],
+            train,
+            len(whole) - train,
+            [Block(samples, targets, owners)],
             categories=True,
             columns=columns,
             kind=self.kind,
             warnings=tuple(remarks),
             val=sizes.get("val", 0),
-            targets=partial(table_targets, rows, order, self),
+            targets=partial(table_targets, rows, self),
             domains=partial(domain_numbers, ()),
+            one_part="test" not in sizes,
+            beside=partial(beside.arrays, groups, order, where),
         )
 
 
@@ -265,11 +274,11 @@ def refuse_texts(rows: TableRows, column: pd.Series, different: int) -> NoReturn
     )
 
 
-def table_targets(rows: TableRows, order: np.ndarray, reader: TableReader, values: np.ndarray) -> Targets:
-    """order: the row in the combined table of each target. Raises ConfigError."""
+def table_targets(rows: TableRows, reader: TableReader, values: np.ndarray) -> Targets:
+    """Raises ConfigError."""
     try:
         return read_targets(values, reader.task, reader.names, reader.classes)
     except TargetError as error:
-        raise ConfigError(f"{rows.place(order[error.row])}: {error}") from None
+        raise ConfigError(f"{rows.place(error.row)}: {error}") from None
     except ConfigError as error:
         raise ConfigError(f"{rows.where}: {error}") from None

@@ -1,7 +1,8 @@
 """Data sources: one module per data set, or per format if several data sets share it.
 
 A module holds `Options` (its own keys `data.*`) and `source(config, options, progress)`; or, for published sets,
-`PUBLISHED` and `read` (reading/published.py).
+`PUBLISHED` and `read` (reading/published.py). One whose samples have columns or keys by name takes a fourth argument,
+the columns that a partition reads (reading/beside.py), and says so by `HAS_COLUMNS`.
 """
 
 from dataclasses import replace
@@ -15,6 +16,7 @@ from fedbench.config import DataConfig, Section
 from fedbench.config.section import make_section
 from fedbench.data.cache import Content, OnProgress, Source, targets_of
 from fedbench.data.reading import published
+from fedbench.data.reading.beside import DOMAIN, NOTHING, Beside
 from fedbench.data.reading.published import PublishedSet
 from fedbench.data.reading.targets import read_for_task
 from fedbench.errors import ConfigError, nearest
@@ -67,16 +69,26 @@ def names() -> list[str]:
     return sorted(SETS.names(), key=lambda name: (":" in name, name))
 
 
-def find_source(config: DataConfig, progress: OnProgress | None = None) -> Source:
-    """The configured source; downloads missing published files. Raises ConfigError."""
+def find_source(config: DataConfig, progress: OnProgress | None = None, beside: Beside = NOTHING) -> Source:
+    """The configured source; downloads missing published files. beside: columns that are no features.
+
+    Raises ConfigError.
+    """
     if config.task not in CHOSEN:
         load_task(config.task)
     found, path = load(config.name), path_of(config.name)
     if not isinstance(found, ModuleType):
         from fedbench.data.sources import factory
 
-        made = factory.source(config, found)
+        made = factory.source(config, found, beside)
+    elif getattr(found, "HAS_COLUMNS", False):
+        made = found.source(config, checked_data_options(config, found.Options), progress, beside)
     else:
+        if any(beside._replace(group=beside.group.removeprefix(DOMAIN))):
+            raise ConfigError(
+                f"{beside.first_key}: data {config.name} have no columns; {DOMAIN} is possible for partition.test_by, "
+                "and partition.test last goes by the order of samples"
+            )
         options = checked_data_options(config, found.Options)
         if known := getattr(found, "PUBLISHED", {}).get(config.name):
             made = published.source(config, options, progress, known, found.read)

@@ -1,6 +1,6 @@
 """A CSV table: a row per sample, a target column, and optionally a user column.
 
-One file, of which every fifth row is for testing, or a folder with one file for the train and one for the test part.
+One file, which is one part, or a folder with one file for the train and one for the test part.
 """
 
 import re
@@ -14,6 +14,7 @@ import pandas as pd
 from fedbench.config import DataConfig
 from fedbench.data.cache import Content, OnProgress, Source
 from fedbench.data.reading.arrays import refuse_damage
+from fedbench.data.reading.beside import Beside
 from fedbench.data.reading.listing import path_in_name
 from fedbench.data.reading.tables import TableOptions, TableReader, TableRows
 from fedbench.errors import ConfigError
@@ -25,13 +26,15 @@ READ: dict[str, Any] = {"keep_default_na": False, "na_values": [""], "low_memory
 FRACTION = re.compile(r"[-+]?\d*\.\d+(e[-+]?\d+)?")
 OTHER_SEPARATORS = (";", "\t", "|")
 Options = TableOptions
+HAS_COLUMNS = True
 
 
-def source(config: DataConfig, options: Options, progress: OnProgress | None) -> Source:
+def source(config: DataConfig, options: Options, progress: OnProgress | None, beside: Beside) -> Source:
     path = path_in_name(config)
     files = find_part_files(path)
-    decided = {**options.model_dump(), "task": config.task}
-    return Source(f"csv:{path}", partial(read, path, files, options, config.task), tuple(files.values()), decided)
+    reader = TableReader(options, config.task, beside=beside)
+    decided = {**options.model_dump(), "task": config.task, **beside.decided}
+    return Source(f"csv:{path}", partial(read, path, files, reader), tuple(files.values()), decided)
 
 
 def find_part_files(path: Path) -> dict[str, Path]:
@@ -45,18 +48,18 @@ def find_part_files(path: Path) -> dict[str, Path]:
     return files
 
 
-def read(path: Path, files: dict[str, Path], options: Options, task: str) -> Content:
+def read(path: Path, files: dict[str, Path], reader: TableReader) -> Content:
     first, *others = tables = [load_table(file, str if len(files) > 1 else None) for file in files.values()]
     for table in others:
         if other := sorted({*first.columns} ^ {*table.columns}):
             raise ConfigError(
-                f"data csv:{path}: train.csv and test.csv have different columns: one lacks {other[0]}; without a test "
-                "file, csv:PATH/train.csv, every fifth row is for testing"
+                f"data csv:{path}: train.csv and test.csv have different columns: one lacks {other[0]}; "
+                "csv:PATH/train.csv alone is data of one part"
             )
     whole = with_numbers(with_one_type(tables) if others else first)
     named = [(file.name, len(table)) for file, table in zip(files.values(), tables, strict=True)]
     sizes = {part: len(table) for part, table in zip(files, tables, strict=True)}
-    return TableReader(options, task).content(TableRows(f"data csv:{path}", named), whole, sizes)
+    return reader.content(TableRows(f"data csv:{path}", named), whole, sizes)
 
 
 def load_table(file: Path, types: type | None = None) -> pd.DataFrame:

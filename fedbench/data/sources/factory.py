@@ -23,6 +23,7 @@ from fedbench.config import DataConfig, Section
 from fedbench.config.section import make_section
 from fedbench.data.cache import Block, Content, Source
 from fedbench.data.fields import Fields
+from fedbench.data.reading.beside import NOTHING, Beside
 from fedbench.data.reading.images import Item, decoded_blocks, remarks_on
 from fedbench.data.reading.items import GivenPart, Keys, checked_target, domain_numbers
 from fedbench.data.reading.samples import SampleKind, SampleReader
@@ -58,10 +59,10 @@ class Reading(Section):
     )
 
 
-def source(config: DataConfig, factory: Any) -> Source:
+def source(config: DataConfig, factory: Any, beside: Beside = NOTHING) -> Source:
     """The data set that a factory makes. Raises ConfigError."""
     own, reading = factory_arguments(config, factory)
-    keys = Keys(reading.sample, reading.label, reading.user)
+    keys = Keys(reading.sample, reading.label, reading.user, beside)
     made = zip(("train", "test"), make_parts(config, factory, own), strict=True)
     given = [GivenPart.of(config.name, part, data, keys) for part, data in made]
     (train, test), reader, fields = prepare_parts(config.name, given, reading)
@@ -77,7 +78,7 @@ def source_of_parts(
     remarks: Sequence[str] = (),
     prints: Mapping[str, str] | None = None,
 ) -> Source:
-    """The source of the parts train, test and perhaps val. prints: fingerprints of the parts, if something has them.
+    """The source of the parts train, and perhaps val and test. prints: fingerprints of the parts, if there are any.
 
     Raises ConfigError.
     """
@@ -90,6 +91,7 @@ def source_of_parts(
         "sizes": [len(part) for part in parts.values()],
         "probed": prints or probed.hexdigest(),
         **({"fields": fields.as_json()} if fields else {}),
+        **parts["train"].keys.beside.decided,
     }
     every = (*reader.remarks, *remarks, *(() if prints else dict.fromkeys(lines)))
     fresh = replace(reader, transparent=[], remarks=every)
@@ -151,8 +153,9 @@ def read(
     reader: SampleReader | StructureReader,
     fields: Fields | None,
 ) -> Content:
-    train, test, val = parts["train"], parts["test"], parts.get("val")
-    ordered = [part for part in (train, val, test) if part is not None]
+    train, val = parts["train"], parts.get("val")
+    test, whole = parts.get("test", train), "test" not in parts
+    ordered = [part for part in (train, val, parts.get("test")) if part is not None]
     if val and val.classes and val.classes != train.classes:
         raise ConfigError(f"data {config.name}: the val part names other classes than the train part")
     if None not in (train.count, test.count) and train.count != test.count and not (train.classes and test.classes):
@@ -160,7 +163,7 @@ def read(
             f"data {config.name}: the train part says {train.count} classes and the test part {test.count}; bring the "
             "same number, or the names of both"
         )
-    one = train.item(0)
+    one, found = train.item(0), list[tuple[Any, Any]]()
     first = checked_target(one, None)
     if bool(train.domains) != bool(test.domains):
         raise ConfigError(
@@ -176,13 +179,19 @@ def read(
                         f"{item.where}: it has {'no' if item.domain is None else 'a'} domain, unlike the first; bring "
                         "one with every sample, or leave such samples out"
                     )
+                found.append(item.beside)
                 yield item._replace(label=checked_target(item, first))
+
+    def arrays() -> dict[str, np.ndarray]:
+        keys = train.keys.beside
+        groups, order = zip(*found, strict=True)
+        return keys.arrays(None if groups[0] is None else groups, order, f"data {config.name}")
 
     rows = len(train) + len(val or ())
     copies = Copies(rows)
     return Content(
         rows,
-        len(test),
+        0 if whole else len(test),
         copies.among(decoded_blocks(items(), reader, "sample")),
         kind=reader.kind,
         fields=fields,
@@ -192,6 +201,8 @@ def read(
         targets=partial(targets_of_parts, config, ordered, count),
         domains=partial(domain_numbers, (*train.domains, *(n for n in test.domains if n not in train.domains))),
         remarks=lambda: (*remarks_on(reader.transparent), *copies.remarks()),
+        one_part=whole,
+        beside=arrays,
     )
 
 
@@ -224,9 +235,10 @@ class Copies:
 
 
 def targets_of_parts(config: DataConfig, parts: Sequence[GivenPart], asked: int | None, values: np.ndarray) -> Targets:
-    """The targets of these parts, of which the first is for training and the last for testing. Raises ConfigError.
+    """The targets of these parts, of which the first is for training and the last, if another, for testing.
 
     asked: the number of classes, if set. Classes that the two parts name in different orders are matched by name.
+    Raises ConfigError.
     """
     train, test, rows = parts[0], parts[-1], sum(map(len, parts[:-1]))
     names = (*train.classes, *(name for name in test.classes if name not in train.classes))

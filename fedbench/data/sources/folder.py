@@ -12,7 +12,7 @@ from fedbench.config import DataConfig, Section
 from fedbench.data.cache import Content, OnProgress, Source
 from fedbench.data.reading.images import Item
 from fedbench.data.reading.listing import images_in, is_image, listed_content, path_in_name, refuse_empty, subfolders
-from fedbench.data.reading.parts import NAMES, is_test_row, part_names, with_test_part
+from fedbench.data.reading.parts import NAMES, part_names, with_test_part
 from fedbench.errors import ConfigError
 
 BESIDE_IMAGES = ("Thumbs.db", "desktop.ini")
@@ -44,22 +44,22 @@ def source(config: DataConfig, options: Options, progress: OnProgress | None) ->
 
 
 def find_parts(path: Path, options: Options) -> tuple[Parts, list[str]]:
-    """The images of train, perhaps val, and test, and how the folders were read. Raises ConfigError.
+    """The images of train, and perhaps val and test, and how the folders were read. Raises ConfigError.
 
-    Without a test or a validation folder every fifth image of each class (and domain) is a test image.
+    Without a test and a validation folder there is one part.
     """
     below = {folder.name: folder for folder in subfolders(path)}
     if options.domains is None and are_clients(below):
         return of_clients(below, options)
     named = {part: below[name] for part, name in part_names(below).items()}
     if "train" not in named or 1 == len(named) < len(below):  # a class may be called train
-        return split_by_index(path, options)
+        return one_part(path, options)
     chosen, remarks = with_test_part(named, options.test_part, f"{path} has no such folder")
     left_out = sorted({*below} - {folder.name for folder in chosen.values()})
     if left_out:
         remarks.append(f"folders of {path} that are not part of the data set and are ignored: {', '.join(left_out)}")
     if "test" not in chosen:
-        found, lines = split_by_index(named["train"], options)
+        found, lines = one_part(named["train"], options)
         return found, lines + remarks
     domains = has_domains(named["train"]) if options.domains is None else options.domains
     listed = {part: list_images(folder, domains) for part, folder in chosen.items()}
@@ -73,19 +73,11 @@ def find_parts(path: Path, options: Options) -> tuple[Parts, list[str]]:
     return listed, remarks
 
 
-def split_by_index(path: Path, options: Options) -> tuple[Parts, list[str]]:
-    """Images without a test part: every fifth is a test image."""
+def one_part(path: Path, options: Options) -> tuple[Parts, list[str]]:
+    """Images without a test part."""
     domains = has_domains(path) if options.domains is None else options.domains
     found = list_images(path, domains)
-    parts = {
-        part: {
-            domain: {name: [f for i, f in enumerate(files) if is_test_row(i) == held] for name, files in own.items()}
-            for domain, own in found.items()
-        }
-        for part, held in (("train", False), ("test", True))
-    }
-    remarks = [read_as_domains(found)] if domains and options.domains is None else []
-    return parts, [*remarks, "there is no test folder: every fifth image of a class is a test image"]
+    return {"train": found}, [read_as_domains(found)] if domains and options.domains is None else []
 
 
 def read_as_domains(train: Listing) -> str:
@@ -215,5 +207,5 @@ def read(path: Path, parts: Parts, remarks: list[str], options: Options) -> Cont
         for part, found in parts.items()
     }
     lines = (*remarks, *files_of_other_kinds(path))
-    train, test, val = items["train"], items["test"], items.get("val", ())
+    train, test, val = items["train"], items.get("test"), items.get("val", ())
     return listed_content(train, test, names, options.size, domains, None, lines, val)

@@ -13,13 +13,15 @@ from pydantic import Field
 
 from fedbench.config import DataConfig
 from fedbench.data.cache import OnProgress, Source
+from fedbench.data.reading.beside import Beside
 from fedbench.data.reading.items import GivenPart, Keys
-from fedbench.data.reading.parts import part_names, split_rows, with_test_part
+from fedbench.data.reading.parts import part_names, with_test_part
 from fedbench.data.sources import factory
 from fedbench.errors import ConfigError, first_line
 
 SAVED = ("dataset_dict.json", "state.json")
 """Files that `save_to_disk` writes."""
+HAS_COLUMNS = True
 
 
 class Options(factory.Reading):
@@ -29,10 +31,10 @@ class Options(factory.Reading):
     )
 
 
-def source(config: DataConfig, options: Options, progress: OnProgress | None) -> Source:
+def source(config: DataConfig, options: Options, progress: OnProgress | None, beside: Beside) -> Source:
     library = import_library(config.name)
     splits, remarks = choose_splits(config.name, load_splits(config, options, library), options)
-    keys = Keys(options.sample, options.label, options.user)
+    keys = Keys(options.sample, options.label, options.user, beside)
     given = {part: GivenPart.of(config.name, part, HubPart(data), keys) for part, data in splits.items()}
     if not options.collate and isinstance(given["train"].item(0).image, str):
         raise ConfigError(
@@ -76,7 +78,7 @@ def load_splits(config: DataConfig, options: Options, library: Any) -> dict[str,
 
 
 def choose_splits(name: str, splits: dict[str, Any], options: Options) -> tuple[dict[str, Any], list[str]]:
-    """The splits of train, test and perhaps val, and remarks. Raises ConfigError."""
+    """The splits of train, and perhaps test and val, and remarks. Raises ConfigError."""
     names = part_names(splits)
     parts = {part: splits[own] for part, own in names.items()}
     others = [own for own in splits if own not in names.values()]
@@ -85,10 +87,6 @@ def choose_splits(name: str, splits: dict[str, Any], options: Options) -> tuple[
         raise ConfigError(f"data {name}: no split train; it has {', '.join(splits)}")
     absent = f"{name} has no such split; it has {', '.join(splits)}"
     parts, lines = with_test_part(parts, options.test_part, absent)
-    if "test" not in parts:
-        train, test = split_rows(len(parts["train"]))
-        lines.append("there is no test split: every fifth sample is for testing")
-        parts = {"train": parts["train"].select(train), "test": parts["train"].select(test)}
     return parts, [*remarks, *lines]
 
 

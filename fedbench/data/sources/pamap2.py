@@ -69,20 +69,36 @@ def read(name: str, folder: Path, options: Options) -> Content:
     if not files:
         raise ConfigError(f"{folder / 'Protocol'}: no subject*.dat files in it")
     persons = tuple(sorted({file.stem for file in files}))
-    blocks, missing = [], 0.0
+    blocks, missing, order = [], 0.0, list[np.ndarray]()
+    begins = dict.fromkeys(persons, 0)  # of a person's recordings, one after the other
     for file in files:
         readings, labels = read_recording(file, options.heart_rate)
         missing += np.isnan(readings[labels > 0]).mean() / len(files)
-        samples, targets = windows(
-            fill_gaps(readings), labels, options.length, options.step or options.length, activities
-        )
+        asked = labels, options.length, options.step or options.length, activities
+        samples, targets = windows(fill_gaps(readings), *asked)
+        order.append(begins[file.stem] + window_starts(*asked))
+        begins[file.stem] += len(labels)
         blocks.append(Block(samples, targets, np.full(len(targets), persons.index(file.stem))))
     warnings = [f"{missing:.1%} of the readings are missing and take the value before them"]
     if options.step and options.step < options.length:
-        warnings.append("windows overlap: test windows that partitions hold out share readings with training windows")
+        warnings.append(
+            "windows overlap: test windows that partitions hold out share readings with training windows, except "
+            "with partition.test last"
+        )
     count = sum(len(block.targets) for block in blocks)
     names = tuple(activities.values())
-    return Content(count, 0, blocks, len(names), names, persons, warnings=tuple(warnings), one_part=True)
+    return Content(
+        count,
+        0,
+        blocks,
+        len(names),
+        names,
+        persons,
+        warnings=tuple(warnings),
+        one_part=True,
+        beside=lambda: {"order": np.concatenate(order)},
+        extent=options.length,
+    )
 
 
 def read_recording(file: Path, heart_rate: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -107,8 +123,13 @@ def windows(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Windows [n, channels, length] in which one activity goes on, and their classes int64 [n]."""
     numbers = {activity: number for number, activity in enumerate(activities)}
-    ends = [*np.flatnonzero(np.diff(labels)) + 1, len(labels)]
-    runs = [run for run in zip([0, *ends[:-1]], ends, strict=True) if labels[run[0]] in numbers]
-    starts = [start for first, end in runs for start in range(first, end - length + 1, step)]
+    starts = window_starts(labels, length, step, activities)
     found = np.lib.stride_tricks.sliding_window_view(readings, min(length, len(readings)), axis=0)[starts]
     return np.ascontiguousarray(found), np.array([numbers[labels[start]] for start in starts], np.int64)
+
+
+def window_starts(labels: np.ndarray, length: int, step: int, activities: dict[int, str]) -> np.ndarray:
+    """The first readings of these windows, int64 [n]. labels: the activity of every reading."""
+    ends = [*np.flatnonzero(np.diff(labels)) + 1, len(labels)]
+    runs = [run for run in zip([0, *ends[:-1]], ends, strict=True) if labels[run[0]] in activities]
+    return np.array([start for first, end in runs for start in range(first, end - length + 1, step)], np.int64)

@@ -22,6 +22,7 @@ from pydantic import Field
 from fedbench.config import DataConfig
 from fedbench.data.cache import Content, OnProgress, Source
 from fedbench.data.reading.arrays import refuse_damage
+from fedbench.data.reading.beside import Beside
 from fedbench.data.reading.images import (
     Item,
     channels_of,
@@ -31,7 +32,7 @@ from fedbench.data.reading.images import (
     remarks_on,
 )
 from fedbench.data.reading.listing import path_in_name
-from fedbench.data.reading.parts import NAMES, is_test_row, with_test_part
+from fedbench.data.reading.parts import NAMES, with_test_part
 from fedbench.data.reading.tables import TableOptions, TableReader, TableRows
 from fedbench.data.reading.targets import read_targets
 from fedbench.errors import ConfigError, nearest
@@ -41,6 +42,9 @@ DOMAIN_COLUMNS = ("domain", "domains")
 IMAGES = ("image", "img", "images", "picture", "pixels")
 PART_IN_NAME = re.compile(r"(?:^|[-_.])(train|test|validation|valid|val)(?:[-_.]|$)", re.IGNORECASE)
 SHARD = re.compile(r"-(\d{5})-of-(\d{5})")
+
+
+HAS_COLUMNS = True
 
 
 class Options(TableOptions):
@@ -70,7 +74,7 @@ class ParquetColumns:
     domain_names: tuple[str, ...] = ()
 
 
-def source(config: DataConfig, options: Options, progress: OnProgress | None) -> Source:
+def source(config: DataConfig, options: Options, progress: OnProgress | None, beside: Beside) -> Source:
     path = path_in_name(config)
     label, domain = options.label_column or options.label, options.domain_column or options.user
     both = {"label": label, "label_column": label, "user": domain, "domain_column": domain}
@@ -78,9 +82,10 @@ def source(config: DataConfig, options: Options, progress: OnProgress | None) ->
     parts, remarks = parquet_parts(path, options)
     files = tuple(chain.from_iterable(parts.values()))
     if holds_images(files[0], options):
-        return Source(f"parquet:{path}", partial(read, path, parts, remarks, options), files, options.model_dump())
-    decided = {**options.model_dump(), "task": config.task}
-    reader = partial(table_content, path, parts, remarks, options, config.task)
+        decided = {**options.model_dump(), **beside.decided}
+        return Source(f"parquet:{path}", partial(read, path, parts, remarks, options, beside), files, decided)
+    decided = {**options.model_dump(), "task": config.task, **beside.decided}
+    reader = partial(table_content, path, parts, remarks, options, config.task, beside)
     return Source(f"parquet:{path}", reader, files, decided)
 
 
@@ -106,9 +111,12 @@ def is_encoded(kind: Any) -> bool:
     return bool(types.is_binary(kind) or types.is_large_binary(kind))
 
 
-def table_content(path: Path, parts: dict[str, list[Path]], remarks: list[str], options: Options, task: str) -> Content:
+def table_content(
+    path: Path, parts: dict[str, list[Path]], remarks: list[str], options: Options, task: str, beside: Beside
+) -> Content:
     """The files as one table. Raises ConfigError."""
-    tables = {file: load_columns(file, options.drop) for own in parts.values() for file in own}
+    no_features = [*options.drop, *beside]
+    tables = {file: load_columns(file, no_features) for own in parts.values() for file in own}
     first = next(iter(tables))
     for file, table in tables.items():
         if table.dtypes.to_dict() != tables[first].dtypes.to_dict():
@@ -117,15 +125,16 @@ def table_content(path: Path, parts: dict[str, list[Path]], remarks: list[str], 
         features = hugging_face_features(opened.schema_arrow)
     declared = of_kind(features, "ClassLabel")
     asked = options.model_copy(update={"label": options.label or (declared[0] if len(declared) == 1 else None)})
-    reader = TableReader(asked, task, declared_names(features, asked.label or ""), options.classes, options.kind)
+    names = declared_names(features, asked.label or "")
+    reader = TableReader(asked, task, names, options.classes, options.kind, beside)
     rows = TableRows(f"data parquet:{path}", [(file.name, len(table)) for file, table in tables.items()])
     sizes = {part: sum(len(tables[file]) for file in own) for part, own in parts.items()}
     found = reader.content(rows, pd.concat(tables.values(), ignore_index=True), sizes)
     return replace(found, warnings=(*remarks, *found.warnings))
 
 
-def load_columns(file: Path, drop: list[str]) -> pd.DataFrame:
-    """The columns of a file without those of pandas' index. Raises ConfigError."""
+def load_columns(file: Path, no_features: list[str]) -> pd.DataFrame:
+    """The columns of a file without those of pandas' index. no_features: columns of any type. Raises ConfigError."""
     with open_parquet(file) as opened:
         table = opened.read()
     if not table.num_rows:
@@ -133,7 +142,7 @@ def load_columns(file: Path, drop: list[str]) -> pd.DataFrame:
     for place, column in enumerate(table.schema):
         if types.is_decimal(column.type):
             table = table.set_column(place, column.name, table.column(place).cast(pa.float64()))
-        elif column.name not in drop and not is_plain(column.type):
+        elif column.name not in no_features and not is_plain(column.type):
             raise ConfigError(
                 f"{file}: column {column.name} holds {column.type}; numbers, booleans, text and lists of numbers are "
                 f"read, --data.drop {column.name} leaves it out"
@@ -202,23 +211,15 @@ def check_shards(files: list[Path]) -> None:
                 raise ConfigError(f"data parquet: {file.parent / missing} is missing, but {file.name} exists")
 
 
-def read(path: Path, parts: dict[str, list[Path]], remarks: list[str], options: Options) -> Content:
+def read(path: Path, parts: dict[str, list[Path]], remarks: list[str], options: Options, beside: Beside) -> Content:
     rows = {file: row_count(file) for files in parts.values() for file in files}
     columns = agreed_columns(list(rows), options)
     train, val, test = (sum(rows[file] for file in parts.get(part, ())) for part in NAMES)
     classes = options.classes or len(columns.names)
-    if "test" not in parts:
-        train, test = train - train // 5, train // 5
-        remarks = [*remarks, "the files have no test part: every fifth row (row % 5 == 4) is a test image"]
     domains = domain_names(rows, columns)
     hidden = "; labels that are hidden cannot be used"
     hidden += ": data.test_part val uses the validation part for testing" if val else ""
-
-    def items() -> Iterator[Item]:
-        """All rows by part; without a test part the training rows, then the test rows."""
-        found = partial(items_of, rows, columns, domains, classes, hidden)
-        return chain.from_iterable(map(found, (None,) if "test" in parts else (False, True)))
-
+    items = partial(items_of, rows, columns, domains, classes, hidden)
     transparent: list[str] = []
     decode = decoder(channels_of(items()), options.size, transparent)
     return Content(
@@ -230,7 +231,23 @@ def read(path: Path, parts: dict[str, list[Path]], remarks: list[str], options: 
         val=val,
         targets=partial(read_targets, task="classification", names=columns.names, classes=classes or None),
         remarks=partial(remarks_on, transparent),
+        one_part="test" not in parts,
+        beside=partial(columns_beside, list(rows), columns, beside),
     )
+
+
+def columns_beside(files: list[Path], columns: ParquetColumns, beside: Beside) -> dict[str, Any]:
+    """Groups and order of all rows, from columns beside the images. Raises ConfigError."""
+    values: dict[str, list[Any]] = {name: [] for name in beside if name}
+    for file in files:
+        with open_parquet(file) as opened:
+            found = beside.among(opened.schema_arrow.names, str(file), "column")
+            for name in filter(None, found):
+                own = opened.read([name]).column(name).to_pylist()
+                if None in own:
+                    raise ConfigError(f"{file}, row {own.index(None)}: no value in column {name}; fill it in")
+                values[name] += own
+    return found.arrays(values.get(found.group), values.get(found.order), str(files[0].parent))
 
 
 @contextmanager
@@ -353,22 +370,16 @@ def items_of(
     domains: tuple[str, ...],
     classes: int,
     hidden: str,
-    test: bool | None,
 ) -> Iterator[Item]:
-    """The rows of these files in order. test: only the test rows (or only the others) of files without parts.
-
-    hidden: remark on labels of -1.
-    """
-    number, numbers = 0, {name: i for i, name in enumerate(domains)}
+    """The rows of these files in order. hidden: remark on labels of -1."""
+    numbers = {name: i for i, name in enumerate(domains)}
     for file in files:
         for row, (image, label, domain) in enumerate(cell_values(file, columns)):
-            if test is None or is_test_row(number) == test:
-                where = f"{file}, row {row}"
-                if image is None:
-                    raise ConfigError(f"{where}: no image bytes in column {columns.image}")
-                known = parquet_domain(domain, columns, numbers, where) if columns.domain else None
-                yield Item(image, checked_label(label, classes, where, hidden), where, known)
-            number += 1
+            where = f"{file}, row {row}"
+            if image is None:
+                raise ConfigError(f"{where}: no image bytes in column {columns.image}")
+            known = parquet_domain(domain, columns, numbers, where) if columns.domain else None
+            yield Item(image, checked_label(label, classes, where, hidden), where, known)
 
 
 def parquet_domain(value: Any, columns: ParquetColumns, numbers: dict[str, int], where: str) -> int:

@@ -1,6 +1,7 @@
 """Partitions from files, and that what a run leaves can be read again."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -219,3 +220,35 @@ def test_incomplete_newcomers_of_arrays_are_one_line(tmp_path):
     whole = {f"newcomers_{name}": values for name, values in ARRAYS.items()}
     with pytest.raises(ConfigError, match="newcomers_val must be whole numbers"):
         deal_arrays(saved(tmp_path / "p.npz", **(whole | {"newcomers_val": [[3]]})), clients=4, new_clients=2)
+
+
+@pytest.mark.parametrize("suffix", ["json", "npz"])
+def test_files_whose_numbers_mean_rows_of_other_parts_are_refused(tmp_path, suffix):
+    """Runs once numbered every fifth row of data of one part last: their numbers are other rows now."""
+    table = replace(EVEN, train_rows=len(EVEN.targets))
+    whole = partition(table, Config(partition={"name": "iid", "clients": 2}), 0)
+
+    def ask(parts: list[int] | None) -> Partition:
+        path = tmp_path / f"clients.{suffix}"
+        if suffix == "json":
+            path.write_text(json.dumps({"0": {**whole.tree(), **({} if parts is None else {"parts": parts})}}))
+        else:
+            arrays = whole.arrays() | ({} if parts is None else {"parts": np.array(parts)})
+            np.savez(path, **{f"0/{name}": own for name, own in arrays.items()})
+        return partition(table, Config(partition={"name": "file", "path": path, "clients": 2}), 0)
+
+    assert ask([1200, 0]).fingerprint() == whole.fingerprint()
+    with pytest.raises(
+        ConfigError, match=r"written when every fifth row .* has no `parts`; deal anew, or, if its numbers"
+    ):
+        ask(None)
+    with pytest.raises(ConfigError, match=r"parts of \[960, 240\] rows, and these have \[1200, 0\]; take the data of"):
+        ask([960, 240])
+
+
+def test_a_file_by_hand_numbers_the_rows_of_one_part_as_they_lie(tmp_path):
+    table, path = replace(EVEN, train_rows=len(EVEN.targets)), tmp_path / "clients.json"
+    path.write_text(json.dumps({"clients": SMALL}))
+    found = partition(table, Config(partition={"name": "file", "path": path, "clients": 2}, data={"val": 0}), 0)
+    assert found.clients[0].test.tolist() == [1000]
+    assert not any("one part" in line for line in found.warnings)

@@ -14,7 +14,8 @@ from tests.data.toys import EVEN, FOUR, corrupted, made
 def test_without_a_test_part_every_scheme_holds_out_its_own(name):
     one_part = made([40] * 10, [0] * 10)
     dealt = deal(one_part, name=name, clients=5, train_size=20, test_size=4, min_images=4, val=0)
-    assert dealt.warnings[0] == "the data set has no test part: 25% of its samples are held out for testing"
+    whose = "every client's samples" if name == "practical" else "the samples"
+    assert dealt.warnings[0] == f"the data have one part: each seed draws 20% of {whose} for testing, by class"
     for client in dealt.clients:
         assert len(client.test)
         assert not np.intersect1d(client.train, client.test).size
@@ -112,5 +113,7 @@ def test_impossible_requests_name_the_numbers(options, numbers):
 
 
 def test_a_missing_part_is_pooled_only_unless_told_otherwise():
-    assert "the data have 0 test samples; set partition.test pooled" in refused(made([9], [0]), name="iid", test="part")
+    assert "the data have 0 test samples; set partition.test stratified" in refused(
+        made([9], [0]), name="iid", test="part"
+    )
     assert "the data have 0 training samples" in refused(made([0], [9]), name="iid", test="part")

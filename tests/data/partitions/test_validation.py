@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+from fedbench.data.partitions.assignment import Assignment
+from fedbench.data.partitions.validation import draw_validation, with_rare_classes
 from tests.data.partitions.dealing import deal
 from tests.data.toys import EVEN, made
 
@@ -21,3 +23,27 @@ def test_validation_is_a_stratified_share_of_the_training_part():
 def test_size_of_the_validation_part(images, val, expected):
     dataset = made([images], [1])
     assert len(deal(dataset, name="iid", clients=1, val=val).clients[0].val) == expected
+
+
+def drawn(rare: int, clients: int = 8, share: float = 0.1) -> np.ndarray:
+    """Of each client with 100 images, so many of them of class 1, the numbers held out by class [clients, classes]."""
+    labels = np.tile(np.arange(100) < rare, clients).astype(np.int64)
+    train = Assignment(np.arange(len(labels)), np.repeat(np.arange(clients), 100))
+    held = draw_validation(train, labels, share, np.random.default_rng(0))
+    return np.array([np.bincount(labels[held & (train.owners == owner)], minlength=2) for owner in range(clients)])
+
+
+@pytest.mark.parametrize("rare", [1, 2, 3, 4])
+def test_a_class_of_which_every_client_has_a_few_images_reaches_validation(rare):
+    held = drawn(rare)
+    assert held.sum(1).tolist() == [10] * 8
+    assert held[:, 1].sum() == round(8 * rare * 0.1)
+    assert held[:, 1].max() <= 1
+
+
+def test_classes_that_are_not_rare_or_have_their_share_keep_their_draw():
+    balanced = np.array([4, 0, 0, 4]), np.full(4, 20), np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1]), np.array([4, 4])
+    assert with_rare_classes(*balanced).tolist() == [4, 0, 0, 4]
+    counts, sizes = np.array([18, 2, 17, 3]), np.array([180, 20, 175, 25])
+    owners, labels, wanted = np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1]), np.array([20, 20])
+    assert with_rare_classes(counts, sizes, owners, labels, wanted).tolist() == counts.tolist()

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedbench.data.reading.parts import VAL_IS_TEST, is_test_row, part_names, split_rows, with_test_part
+from fedbench.data.reading.parts import VAL_IS_TEST, is_test_row, part_names, with_test_part
 from fedbench.errors import ConfigError
 
 
@@ -25,4 +25,3 @@ def test_a_validation_part_tests_where_that_is_wanted_or_nothing_else_does():
 def test_every_fifth_row_is_a_test_row():
     assert [index for index in range(12) if is_test_row(index)] == [4, 9]
     assert is_test_row(np.arange(6)).tolist() == [False] * 4 + [True, False]
-    assert split_rows(6) == ([0, 1, 2, 3, 5], [4])

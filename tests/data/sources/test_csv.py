@@ -44,15 +44,14 @@ def refuse(tmp_path: Path, refused):
 
 def test_numbers_truth_values_and_categories_are_features_and_the_users_are_domains(read):
     table, dataset = frame(), read(frame())
-    order = np.r_[np.flatnonzero(np.arange(ROWS) % 5 != 4), np.flatnonzero(np.arange(ROWS) % 5 == 4)]
-    assert (dataset.train_rows, dataset.shape, dataset.kind) == (16, (5,), "feature")
-    np.testing.assert_array_equal(dataset.samples[:, 0], table["age"].to_numpy(np.float32)[order])
+    assert (dataset.train_rows, dataset.one_part, dataset.shape, dataset.kind) == (ROWS, True, (5,), "feature")
+    np.testing.assert_array_equal(dataset.samples[:, 0], table["age"].to_numpy(np.float32))
     for column, job in enumerate(("cook", "nurse", "pilot"), 1):
-        assert dataset.samples[:, column].tolist() == (table["job"] == job)[order].astype(float).tolist()
-    assert dataset.samples[:, 4].tolist() == table["smokes"][order].astype(float).tolist()
+        assert dataset.samples[:, column].tolist() == (table["job"] == job).astype(float).tolist()
+    assert dataset.samples[:, 4].tolist() == table["smokes"].astype(float).tolist()
     assert (dataset.class_names, dataset.domain_names) == (("ill", "well"), ("ann", "bob"))
-    assert [dataset.class_names[n] for n in dataset.labels] == table["label"][order].tolist()
-    assert [dataset.domain_names[n] for n in dataset.domains] == table["user"][order].tolist()
+    assert [dataset.class_names[n] for n in dataset.labels] == table["label"].tolist()
+    assert [dataset.domain_names[n] for n in dataset.domains] == table["user"].tolist()
     assert any("job (3)" in line for line in dataset.warnings)
 
 
@@ -70,7 +69,9 @@ def test_a_folder_has_a_file_for_each_part(tmp_path, load, refused):
     dataset = load(f"csv:{tmp_path}")
     assert (dataset.train_rows, dataset.test_rows, dataset.shape) == (12, 8, (5,))  # pandas' own index is left out
     frame().drop(columns="age").to_csv(tmp_path / "test.csv")
-    assert "have different columns: one lacks age; without a test file, csv:PATH/train" in refused(f"csv:{tmp_path}")
+    assert "have different columns: one lacks age; csv:PATH/train.csv alone is data of one part" in refused(
+        f"csv:{tmp_path}"
+    )
     (tmp_path / "test.csv").unlink()
     assert "nor a folder with train.csv and test.csv" in refused(f"csv:{tmp_path}")
 

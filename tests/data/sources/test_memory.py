@@ -44,13 +44,13 @@ def refused(data, **options) -> str:
         torch.utils.data.TensorDataset(torch.tensor(X), torch.tensor(Y)),
     ],
 )
-def test_of_one_part_every_fifth_row_is_for_testing(data):
+def test_one_part_stays_one_with_its_rows_as_they_lie(data):
     dataset = load(data)
-    assert (dataset.train_rows, dataset.test_rows, dataset.classes, dataset.kind) == (16, 4, 2, "feature")
-    order = [row for row in range(20) if row % 5 != 4] + [4, 9, 14, 19]
-    assert (dataset.samples == X[order]).all()
-    assert (dataset.labels == Y[order]).all()
-    assert dataset.remarks[0].startswith("the data have no test part: every fifth sample is for testing")
+    assert (dataset.train_rows, dataset.test_rows, dataset.classes, dataset.kind) == (20, 0, 2, "feature")
+    assert (dataset.samples == X).all()
+    assert (dataset.labels == Y).all()
+    assert dataset.one_part
+    assert not dataset.remarks
 
 
 @pytest.mark.parametrize("form", [np.asarray, torch.tensor, lambda x: [(a, b) for a, b in zip(X, x, strict=True)]])
@@ -87,11 +87,9 @@ ROWS = np.arange(60)
 
 def test_classes_that_are_in_one_part_only_are_said():
     samples = np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32)
-    assert load((samples, ROWS % 10)).warnings[-2:] == (
-        "2 of 10 classes have no samples in the training part: 4, 9",
-        "8 of 10 classes have no samples in the test part: 0, 1, 2, 3, 5, 6, 7, 8",
-    )
-    assert not any("have no samples" in line for line in load((samples, ROWS // 6)).warnings)
+    assert load((samples, ROWS % 10)).warnings == (), "one part, of which every seed draws test samples by class"
+    parts = ((samples, ROWS % 10), (samples, ROWS % 2))
+    assert "8 of 10 classes have no samples in the test part: 2, 3, 4, 5, 6, 7, 8, 9" in load(parts).warnings
     missing = load(((samples, ROWS % 3), (samples[:5], np.arange(5) % 4))).warnings
     assert not any("have no samples" in line for line in missing), "of the last class there is only one"
     missing = load(((samples, ROWS % 3), (samples, ROWS % 4))).warnings
@@ -110,7 +108,7 @@ def test_targets_and_users_in_the_index_of_a_table_count_as_columns():
 
 def test_users_are_domains():
     assert load((X, Y, USERS)).domain_names == ("ann", "bob")
-    assert load((X, Y, np.arange(20) // 10)).domains.tolist() == [0] * 8 + [1] * 8 + [0, 0, 1, 1]
+    assert load((X, Y, np.arange(20) // 10)).domains.tolist() == [0] * 10 + [1] * 10
 
 
 def test_a_table_is_read_as_a_file_is(tmp_path):
@@ -155,7 +153,6 @@ def test_tables_of_several_parts_with_named_columns():
         (HOLE, {}, ", row 7: no value in column y (1 such rows)"),
         ((FRAME, HOLE), {}, "/test, row 7: no value in column y (1 such rows)"),
         (FRAME.rename(columns={"a": "y"}), {}, "two columns are called y; rename one"),
-        ((X[:3], Y[:3]), {}, "3 training and 0 test samples; both are needed"),
     ],
 )
 def test_what_cannot_be_read_is_named(data, options, line):

@@ -75,11 +75,11 @@ def test_hidden_labels_are_refused_and_the_validation_part_is_offered(tmp_path, 
     assert load(tmp_path, test_part="val").labels.tolist() == [0, 1, 0, 1, 1, 0, 1, 0]
 
 
-def test_a_file_without_parts_gives_every_fifth_row_to_the_test_part(parts, pixels):
+def test_a_file_without_parts_is_one_part_with_its_rows_as_they_lie(parts, pixels):
     dataset = load(parts / "train-00000-of-00002.parquet")
-    assert (dataset.train_rows, dataset.test_rows) == (4, 1)
-    np.testing.assert_array_equal(dataset.samples[4], pixels(12)[4].transpose(2, 0, 1))
-    assert "every fifth row" in dataset.warnings[0]
+    assert (dataset.train_rows, dataset.test_rows, dataset.one_part) == (5, 0, True)
+    np.testing.assert_array_equal(dataset.samples, pixels(12)[:5].transpose(0, 3, 1, 2))
+    assert dataset.warnings == ()
 
 
 def test_grey_images_have_one_channel_unless_one_is_in_colour(tmp_path, write_parquet, encode, pixels):
@@ -291,7 +291,7 @@ def write_table(tmp_path):
 def test_a_table_is_read_as_a_csv_table_is(write_table):
     columns = {"age": [30.5, 20.0, 40.0, 50.0, 60.0], "job": ["cook", "pilot"] * 2 + ["cook"], "who": [3, 3, 12, 3, 12]}
     dataset = load(write_table({**columns, "label": [1, 0, 1, 0, 1]}, ["ill", "well"]), user="who")
-    assert (dataset.train_rows, dataset.kind, dataset.class_names) == (4, "feature", ("ill", "well"))
+    assert (dataset.train_rows, dataset.kind, dataset.class_names) == (5, "feature", ("ill", "well"))
     np.testing.assert_array_equal(dataset.samples[0], np.float32([30.5, 1, 0]))
     assert dataset.domain_names == ("3", "12")
     assert load(write_table({**columns, "y": [1, 0, 1, 0, 1]}), domain_column="who", drop=["job"]).shape == (1,)

@@ -100,11 +100,17 @@ def test_what_holds_by_its_own_test_only_leans_wherever_it_is_shown(tmp_path):
 
 def test_kinds_of_evidence_count_apart():
     own = [("holds", 0.01), ("holds", None), ("true by construction", None), ("leans against the claim", 0.9)]
-    own += [("does not hold", 0.9), ("undecided", 0.2), ("holds, weaker than published", 0.02)]
+    own += [
+        ("premise not met", None),
+        ("does not hold", 0.9),
+        ("undecided", 0.2),
+        ("holds, weaker than published", 0.02),
+    ]
     parts = [{**PART, "verdict": word, "p": p, "p_adjusted": p} for word, p in own]
     assert tally([{**ROW, "parts": [*parts, {**PART, "judged": False}]}]) == (
-        "1 of 1 rows were run, with 7 parts and 5 tests. Holds after Holm's correction: 2, holds as a property, "
-        "without a test: 1, true by construction: 1, does not hold: 1, leans against the claim: 1, undecided: 1."
+        "1 of 1 rows were run, with 8 parts and 5 tests. Holds after Holm's correction: 2, holds as a property, "
+        "without a test: 1, true by construction: 1, does not hold: 1, premise not met: 1, leans against the claim: 1, "
+        "undecided: 1."
     )
 
 
@@ -123,3 +129,4 @@ def test_words():
     words = ("holds, weaker than published", "true by construction", "does not hold", "leans against the claim", "x")
     assert [tone(word) for word in words] == ["holds", "identity", "fails", "leans against", "none"]
     assert tone("undecided") == "open"
+    assert tone("premise not met") == "premise"

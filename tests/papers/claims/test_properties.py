@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fedbench_papers.claims import properties
-from fedbench_papers.claims.verdicts import FAILS, HOLDS, IDENTITY, TOO_FEW, UNDECIDED
+from fedbench_papers.claims.verdicts import FAILS, HOLDS, IDENTITY, PREMISE, TOO_FEW, UNDECIDED
 from tests.papers.claims.made import SEEDS, frames, level
 
 
@@ -132,8 +132,8 @@ def test_bytes_of_two_arms():
 def test_gradients_below_the_bound():
     values = {
         "lambda": (0.5, 0.5),
-        "loss_private": (1.0, 0.1),
-        "loss_public": (2.0, 0.1),
+        "loss_private": (1.0, 1.0),
+        "loss_public": (2.0, 2.0),
         "variance_private": (3.0, 6.0),
         "variance_public": (5.0, 1.0),
         "label_drift": (0.01, 0.02),
@@ -141,7 +141,7 @@ def test_gradients_below_the_bound():
     bound = 4 * 5 * 2 / 8 + 6 / (10 * 60) + np.e**2 * 5 / (10 * 50) + 0.04  # L = 5, T = 8
 
     def judge(mean: float):
-        squares = {"gradient_norm_squared": (2 * mean, 0.0)}
+        squares = {"gradient_norm_squared": (mean, mean)}
         rows = [
             (seed, t, client, name, both[t - 2])
             for seed in SEEDS
@@ -155,6 +155,39 @@ def test_gradients_below_the_bound():
     assert judge(0.999 * bound).word == HOLDS
     assert judge(1.001 * bound).word == FAILS
     assert "median client: 1 (largest 1)" in judge(bound).note
+
+
+def steep(squares: dict[int, float], seeds=SEEDS):
+    """Two rounds of two clients whose loss is 1 at a lambda of 0; squares: of client 0's gradient, by seed."""
+    known = {"lambda": 0.0, "loss_private": 1.0, "loss_public": 0.0, "variance_private": 0.0, "variance_public": 0.0}
+    rows = [
+        (seed, t, client, name, value)
+        for seed in seeds
+        for t in (2, 3)
+        for client in (0, 1)
+        for name, value in {**known, "label_drift": 0.0, "gradient_norm_squared": squares[seed] * (client == 0)}.items()
+    ]
+    arms = {"x": frames(seeds, agg=level(*[0.5] * len(seeds)), traces=rows)}
+    return properties.bounded_gradients(arms, "agg", "x", rate=0.1, images=60, public=50, steps=8)
+
+
+def test_losses_that_are_too_rough_for_the_step_are_no_evidence_against_the_bound():
+    """The bound is 2 / (0.1 * 16) = 1.25; losses smooth enough allow 1 / (0.1 (1 + e)) = 2.69."""
+    most = 1 / (0.1 * (1 + np.e))
+    assert steep(dict.fromkeys(SEEDS, 1.2)).word == HOLDS
+    assert steep(dict.fromkeys(SEEDS, 1.3)).word == FAILS, "smooth enough, and above the bound"
+    found = steep(dict.fromkeys(SEEDS, 1.001 * most))
+    assert found.word == PREMISE
+    assert "without 1 of 2, 1 of 2, 1 of 2 clients, whose losses are less smooth than the rate asks for" in found.note
+    assert steep(dict.fromkeys(SEEDS, 0.999 * most)).word == FAILS
+    assert steep({0: 1.2, 1: 1.2, 2: 5.0}).word == PREMISE, "in one seed"
+    assert steep({0: 1.3, 1: 1.3, 2: 5.0}).word == FAILS, "the other two speak against it"
+    assert steep({0: 5.0, 1: 5.0}, (0, 1)).note.startswith(TOO_FEW)
+
+
+def test_a_larger_lambda_allows_a_larger_gradient():
+    one, three = (properties.rough_losses(*map(np.array, (5.0, lam, 1.0)), 0.1) for lam in (0.5, 1.0))
+    assert (bool(one), bool(three)) == (True, False)
 
 
 def test_points_that_change_the_order():

@@ -1,13 +1,16 @@
 """The record of claims, and the one that is shipped."""
 
 import json
+from pathlib import Path
 
 import pytest
 
 from fedbench.errors import ConfigError
 from fedbench_papers.claims.conditions import Conditions
+from fedbench_papers.claims.page import as_markdown
 from fedbench_papers.claims.record import RECORDED, ClaimsRecord
 from fedbench_papers.claims.rows import load_rows
+from fedbench_papers.claims.verdicts import PREMISE
 
 
 def test_it_is_read_back_with_its_conditions(tmp_path):
@@ -35,3 +38,13 @@ def test_the_shipped_one_has_rows_of_today_under_their_own_conditions():
     assert found.conditions == Conditions()
     assert found.entries
     assert set(found.entries) <= set(load_rows(None, None))
+
+
+def test_the_page_of_verdicts_in_the_docs_is_that_of_the_shipped_ones():
+    text = (Path(__file__).parents[3] / "docs" / "claims.md").read_text()
+    assert text.startswith(as_markdown(ClaimsRecord.read(RECORDED)))
+
+
+def test_the_theorem_whose_premise_runs_violate_is_not_judged():
+    judged = [part for part in ClaimsRecord.read(RECORDED).entries["M10"]["parts"] if part["judged"]]
+    assert [part["verdict"] for part in judged] == [PREMISE]

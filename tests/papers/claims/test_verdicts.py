@@ -9,6 +9,7 @@ from fedbench_papers.claims.verdicts import (
     FAILS,
     HOLDS,
     IDENTITY,
+    PREMISE,
     TOO_FEW,
     TOWARDS,
     UNDECIDED,
@@ -249,6 +250,19 @@ def test_several_verdicts():
     assert most_of([holds, holds, opens], 2) == HOLDS
     assert most_of([reverse, reverse, holds], 2) == FAILS
     assert most_of([reverse, holds, opens], 2) == UNDECIDED
+
+
+def test_a_premise_that_is_not_met_is_neither_for_nor_against():
+    premise, holds, fails, opens = map(Verdict, (PREMISE, HOLDS, FAILS, UNDECIDED))
+    assert not premise.holds
+    assert not premise.fails
+    assert corrected_word(PREMISE, None) == PREMISE
+    assert all_of([premise, holds]) == all_of([premise, opens]) == PREMISE
+    assert all_of([premise, fails]) == FAILS
+    assert some_of([premise, premise], 1) == most_of([premise, premise], 2) == PREMISE
+    assert some_of([premise, holds], 1) == HOLDS
+    assert some_of([premise, fails], 1) == UNDECIDED
+    assert most_of([premise, holds, holds], 2) == HOLDS
 
 
 def test_what_only_one_side_has_is_left_out():

@@ -48,18 +48,32 @@ def test_mistakes_are_one_line(capsys):
 
 
 def test_flags_that_it_would_not_heed_are_refused(capsys):
-    for words in (["--method", "local"], ["--method.tau", "0.3"], ["--method.buffers", "private"]):
+    for words in (["--method.momentum", "0.5"], ["--method.tau", "0.3"], ["--method.buffers", "private"]):
         assert main(["co-pfl/main", "--cells", "cifar10", "--print-config", *words]) == 2
     assert main(["--rounds", "5"]) == 2
     assert main(["--cells", "cifar10", "--scale", "small"]) == 2
+    assert main(["--methods", "local"]) == 2
     lines = capsys.readouterr().err.splitlines()
     method = "runs the methods of the paper with its options; leave it out"
-    assert lines[0] == f"fedbench: error: --method.name: co-pfl/main {method}"
+    assert lines[0] == f"fedbench: error: --method.momentum: co-pfl/main {method}"
     assert lines[2] == f"fedbench: error: --method.buffers: co-pfl/main {method}"
     assert lines[3] == (
         "fedbench: error: --rounds: changes nothing in the list of experiments; name a PAPER/EXPERIMENT first"
     )
     assert lines[4].startswith("fedbench: error: --cells: changes nothing in the list")
+    assert lines[5].startswith("fedbench: error: --methods: changes nothing in the list")
+
+
+def test_only_some_methods_are_planned(capsys):
+    words = ["co-pfl/main", "--cells", "cifar10", "--seeds", "0", "--print-config"]
+    assert main([*words, "--methods", "local,fedavg"]) == 0
+    text = capsys.readouterr().out
+    assert "local: 3 points" in text
+    assert "fedper" not in text
+    assert "# 8 runs, " in text
+    assert main([*words, "--methods", "fedavgg"]) == 2
+    line = "fedbench: error: --methods fedavgg: no method of co-pfl/main; it has local, fedavg, fedavg-ft, lg-fedavg, "
+    assert capsys.readouterr().err.startswith(line)
 
 
 def test_what_it_would_run_is_shown_without_running_it(capsys, tmp_path):

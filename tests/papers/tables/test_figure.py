@@ -14,3 +14,16 @@ def test_runs_are_lines_by_values_and_levels():
 def test_curves_of_a_figure_may_differ_by_an_option():
     curves = Figure("rounds", {"ours": "fedcac"}, over="method.tau", values=(0.1, 0.5))
     assert curves.runs("full") == {f"ours tau={tau}": ("fedcac", {"method.tau": tau}) for tau in (0.1, 0.5)}
+
+
+def test_a_value_may_stand_for_other_keys():
+    figure = Figure.of(
+        {"draw": "values", "lines": {"ours": "fedmosaic"}, "over": "public.alpha", "values": [1.0, 0.5]}
+        | {"instead": {"1.0": {"public.balance": "classes"}}}
+    )
+    keys = {label: own for label, (_, own) in figure.runs("full").items()}
+    assert keys == {"ours alpha=1": {"public.balance": "classes"}, "ours alpha=0.5": {"public.alpha": 0.5}}
+
+
+def test_classes_of_public_sets_need_no_run():
+    assert Figure("public", over="public.alpha", values=(1.0, 0.5)).runs("full") == {}

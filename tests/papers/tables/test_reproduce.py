@@ -62,10 +62,28 @@ def test_given_again_nothing_is_run_and_other_cells_stay(made):
     assert before.items() <= after.items()
 
 
+def test_only_the_methods_asked_for_are_run_and_shown(tmp_path):
+    config, asked = Config(**SMALL, out=tmp_path), {"sources": {"cifar10": "digits"}, "at_once": 1}
+    one = reproduce("fedcac/mask-methods", config, cells=["cifar10"], methods=["fedcac"], **asked)
+    assert one.table["method"].tolist() == ["fedcac"]
+    assert len(list(tmp_path.rglob("metrics.jsonl"))) == 1
+    assert "Only fedcac asked for in cifar10, pathological 2 classes." in one.report.read_text()
+    both = reproduce("fedcac/mask-methods", config, cells=["cifar10"], methods=["fedcac", "pfedgate"], **asked)
+    assert both.table["method"].tolist() == ["pfedgate", "fedcac"]
+    assert both.table.set_index("method")["ours"]["fedcac"] == one.table["ours"][0]
+    lines = reproduce(
+        "fedcac/figure-3", Config(**SMALL, out=tmp_path / "b"), cells=["cifar10"], methods=["random"], **asked
+    )
+    assert lines.table["line"].tolist() == ["random"]
+
+
 def test_cells_of_single_clients_have_the_same_runs(tmp_path):
     experiment = Experiment.load("fedmosaic/feature-shift")
     first, second, *_ = experiment.cells
-    studies = [plan_table(experiment, c, Config(out=tmp_path), "full", {}, "after_agg") for c in (first, second)]
+    labels = experiment.select_methods([], [first], "full")
+    studies = [
+        plan_table(experiment, c, Config(out=tmp_path), "full", {}, "after_agg", labels) for c in (first, second)
+    ]
     assert studies[0].folder == studies[1].folder == tmp_path / "cells" / "office-caltech10"
     assert [c.client for c in (first, second)] == [0, 1]
     assert slug(Experiment.load("co-pfl/main").cells[0]) == "cifar10--clients=10-s=2-m-bound=50"
@@ -79,6 +97,7 @@ def test_cells_of_single_clients_have_the_same_runs(tmp_path):
         ("fedobp/settings", {}, "fedobp/settings: nothing is run for it: quantiles .*`fedbench reproduce fedobp/main`"),
         ("fedobp/score-quantile", {}, "nothing is run for it: best quantiles .*`fedbench claims --only O1,O2`"),
         ("fedcac/mask-methods", {"cells": ["svhn"]}, "--cells svhn: no cell"),
+        ("fedcac/mask-methods", {"methods": ["fedavg"]}, "--methods fedavg: .* it has pfedgate, perfedmask, fedcac"),
         ("co-pfl/main", {"cells": ["cifar10"], "sources": {"cifar10": "parquet:/nowhere"}}, "/nowhere"),
     ],
 )
@@ -94,6 +113,7 @@ def test_every_experiment_is_listed_with_what_it_is(monkeypatch):
     listed = [line.split()[0] for line in lines[1:-1] if not line.startswith(" ")]
     assert listed == [*names(), *figures()]
     assert sum("no runs" in line for line in lines) == 5
+    assert [line.split()[0] for line in lines if "no training" in line] == ["fedmosaic/figure-2", "fedmosaic/figure-10"]
     assert lines[1].split()[1:6] == ["4", "32", "196", "12,354,000", "196.0"]
     assert "two classes a client" in lines[2]
 

@@ -38,8 +38,8 @@ def originals(source: SamplePool) -> tuple[SamplePool, np.ndarray]:
     """
     kinds = len(source.domain_names)
     sizes = np.bincount(source.domains, minlength=kinds)
-    order = np.argsort(source.domains, kind="stable")
-    copies = order.reshape(kinds, -1) if (sizes == sizes[0]).all() else order[:0].reshape(kinds, 0)
+    by_kind = np.argsort(source.domains, kind="stable")
+    copies = by_kind.reshape(kinds, -1) if (sizes == sizes[0]).all() else by_kind[:0].reshape(kinds, 0)
     labels = source.labels[copies]
     if not copies.size or (labels != labels[0]).any():
         raise ConfigError(
@@ -48,7 +48,25 @@ def originals(source: SamplePool) -> tuple[SamplePool, np.ndarray]:
         )
     train, test = (np.flatnonzero(np.isin(copies, rows).all(axis=0)) for rows in (source.train, source.test))
     alike = replace(source, labels=labels[0], domains=np.zeros(len(labels[0]), np.int64), train=train, test=test)
-    return alike, copies
+    reserved = np.flatnonzero(np.isin(copies, source.reserved).any(axis=0))
+    groups = of_photographs(source.groups, copies, "test_by")
+    order = of_photographs(source.order, copies, "order_by")
+    return replace(alike, reserved=reserved, groups=groups, order=order), copies
+
+
+def of_photographs(values: np.ndarray | None, copies: np.ndarray, key: str) -> np.ndarray | None:
+    """A column `[rows]` for each photograph, if the data have it. Raises ConfigError if its copies differ in it.
+
+    key: of the section `partition`, which names the column.
+    """
+    if values is None:
+        return None
+    if (values[copies] != values[copies[0]]).any():
+        raise ConfigError(
+            f"partition corruption: the copies of a photograph under {len(copies)} corruptions differ in the "
+            f"column of partition.{key}; take partition domain"
+        )
+    return values[copies[0]]
 
 
 def photograph(source: SamplePool) -> np.ndarray:

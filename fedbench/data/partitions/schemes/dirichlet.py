@@ -17,4 +17,4 @@ def deal(source: SamplePool, options: PartitionConfig, rng: np.random.Generator)
     return cut_by_shares(source, options, rng, balanced=False)
 
 
-SCHEME = Scheme(deal, reads=DIRICHLET_KEYS, test="pooled", drawn=True, headline=("alpha",))
+SCHEME = Scheme(deal, reads=DIRICHLET_KEYS, test="pooled", drawn=True, headline=("alpha",), splits_clients=True)

@@ -7,7 +7,16 @@ from pydantic import Field
 
 from fedbench.config import PartitionConfig
 from fedbench.config.section import PositiveInt
-from fedbench.data.partitions.assignment import Assignment, Deal, SamplePool, draw_held_out, draw_total, merges_parts
+from fedbench.data.partitions.assignment import (
+    Assignment,
+    Deal,
+    SamplePool,
+    draw_total,
+    groups_of,
+    merges_parts,
+    places_in_order,
+    split_hands,
+)
 from fedbench.data.partitions.classes import check_domains
 from fedbench.data.partitions.scheme import Scheme
 from fedbench.errors import ConfigError
@@ -26,14 +35,13 @@ def deal(source: SamplePool, options: Options, rng: np.random.Generator) -> Deal
     """Every client gets the training and test samples of its domain; clients are in the order of their domains.
 
     Clients with fewer than `min_samples`, or without training or test samples, are left out. `client_share` of the
-    others, or `partition.clients`, are drawn. If test = pooled, test_share of each client's samples are held out.
+    others, or `partition.clients`, are drawn. If parts are merged, test_share of each client's samples are held out.
     """
     merged, every = merges_parts(source, options), source
     source = draw_total(source, options, rng)
     train, test = (Assignment(rows, source.domains[rows]) for rows in (source.train, source.test))
     if merged:
-        held = draw_held_out(train, options.test_share, rng)
-        train, test = train.chosen(~held), train.chosen(held)
+        train, test = split_hands(train, source.labels[train.rows], source, options, rng)
     large = large_enough(source, options)
     check_clients_exist(large, every, options)
     chosen = np.sort(rng.permutation(large)[: options.clients]) if options.clients < len(large) else large
@@ -75,9 +83,17 @@ def large_enough(source: SamplePool, options: Options) -> np.ndarray:
     fit = train - np.bincount(source.domains[source.val_rows], minlength=count)
     if merges_parts(source, options):
         whole = train + test
-        test = (whole * options.test_share).astype(np.int64)
+        pooled = options.test == "pooled"
+        test = (whole * options.test_share).astype(np.int64) if pooled else separable(source, options) - 1
         train = fit = whole - test
     large = np.flatnonzero((fit > 0) & (test > 0) & (train + test >= options.min_samples))
+    if not len(large) and (test < 1).all() and merges_parts(source, options) and options.test != "pooled":
+        column = options.order_by if options.test == "last" else options.test_by
+        if column and (train > 1).any():
+            raise ConfigError(
+                f"partition natural: each of the {count} clients of the data has one {column}, and a client needs one "
+                "to train and one to test; take another column"
+            )
     if not len(large):
         remedies = ["raise partition.test_share" if merges_parts(source, options) else "set partition.test pooled"]
         remedies += ["raise partition.total"] if options.total else []
@@ -91,6 +107,14 @@ def large_enough(source: SamplePool, options: Options) -> np.ndarray:
             f"training and a test sample; {', '.join(remedies)} or lower partition.min_samples"
         )
     return large
+
+
+def separable(source: SamplePool, options: Options) -> np.ndarray:
+    """How many pieces of every client can be on different sides: samples, groups or places; int64 [domains]."""
+    rows, count = np.concatenate([source.train, source.test]), len(source.labels)
+    together = places_in_order(source) if options.test == "last" else groups_of(source, options)
+    pieces = rows if together is None else np.unique(together[rows], return_inverse=True)[1]
+    return np.bincount(np.unique(source.domains[rows] * count + pieces) // count, minlength=len(source.domain_names))
 
 
 def count_to_draw(large: np.ndarray, options: Options) -> int:
@@ -131,4 +155,5 @@ SCHEME = Scheme(
     own_parts=has_own_parts,
     remarks=remarks,
     headline=("min_samples",),
+    splits_clients=True,
 )

@@ -16,4 +16,4 @@ def deal(source: SamplePool, options: PartitionConfig, rng: np.random.Generator)
     return cut_by_shares(source, options, rng, balanced=True)
 
 
-SCHEME = Scheme(deal, reads=DIRICHLET_KEYS, test="pooled", drawn=True, headline=("alpha", "total"))
+SCHEME = Scheme(deal, reads=DIRICHLET_KEYS, test="pooled", drawn=True, headline=("alpha", "total"), splits_clients=True)

@@ -75,7 +75,8 @@ def test_test_samples_can_be_held_out_of_each_client():
         (9, 2),
         (6, 2),
         (3, 1),
-    ]
+        (2, 1),
+    ], "a fifth, rounded, and at least one"
 
 
 def test_data_without_clients_and_clients_without_test_samples_are_refused():

@@ -1,0 +1,92 @@
+"""Columns beside samples and targets that say how a partition may split the data: groups, and an order."""
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fedbench.config import PartitionConfig
+from fedbench.errors import ConfigError, nearest
+
+DOMAIN = "domain"
+"""The name of a sample's domain, such as its user, among groups: for data without named columns."""
+ISO_TIME = re.compile(r"\d{4}-\d\d(-\d\d.*)?")
+"""Texts that are in the order of time."""
+
+
+class Beside(NamedTuple):
+    """The names of columns, or of keys of items, that are no features. group: of what stays together; order: in time.
+
+    Empty for none.
+    """
+
+    group: str = ""
+    order: str = ""
+
+    @classmethod
+    def of(cls, asked: PartitionConfig) -> "Beside":
+        """The columns that a partition asks for."""
+        return cls(asked.test_by or "", asked.order_by or "")
+
+    @property
+    def first_key(self) -> str:
+        """The key that names a column, with its value, for messages."""
+        return f"partition.test_by = {self.group}" if self.group else f"partition.order_by = {self.order}"
+
+    @property
+    def decided(self) -> dict[str, str]:
+        """What it adds to the options that determine the decoded content."""
+        return {key: name for key, name in zip(("test_by", "order_by"), self, strict=True) if name}
+
+    def among(self, names: Sequence[str], where: str, noun: str) -> "Beside":
+        """The same columns, without `domain` where it is no column but the domain. Raises ConfigError."""
+        found = self._replace(group="") if self.group == DOMAIN not in names else self
+        for key, name in zip(("test_by", "order_by"), found, strict=True):
+            if name and name not in names:
+                raise ConfigError(f"partition.{key} = {name}: {where} has no such {noun}; {nearest(name, names)}")
+        return found
+
+    def arrays(self, groups: Sequence[Any] | None, order: Sequence[Any] | None, where: str) -> dict[str, np.ndarray]:
+        """The numbers of groups and places, int64 [rows], by name. Raises ConfigError."""
+        found = {}
+        if self.group and groups is not None:
+            found["groups"] = numbers_of(groups, f"{where}: {self.group} of partition.test_by")
+        if self.order and order is not None:
+            found["order"] = places_of(order, f"{where}: {self.order} of partition.order_by")
+        return found
+
+
+NOTHING = Beside()
+"""No columns."""
+
+
+def numbers_of(values: Iterable[Any], what: str) -> np.ndarray:
+    """A number for each different value, in the order in which they come, int64 [rows]. Raises ConfigError."""
+    import pandas as pd  # half a second, which help and refusals do without
+
+    numbers = pd.factorize(pd.Series([*map(_plain, values)], dtype=object))[0].astype(np.int64)
+    if (numbers < 0).any():
+        raise ConfigError(f"{what} is missing in row {int((numbers < 0).argmax()) + 1}; fill it in")
+    return numbers
+
+
+def places_of(values: Iterable[Any], what: str) -> np.ndarray:
+    """The places of values in their order, the same for equal ones, int64 [rows]. Raises ConfigError."""
+    import pandas as pd
+
+    column = pd.Series([*map(_plain, values)])
+    if not pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_datetime64_any_dtype(column):
+        texts = column.map(lambda value: value.isoformat() if hasattr(value, "isoformat") else str(value))
+        if not texts.map(lambda text: ISO_TIME.fullmatch(text) is not None).all():
+            wrong = next(text for text in texts if not ISO_TIME.fullmatch(text))
+            raise ConfigError(f"{what} holds {wrong!r}; numbers, times and dates like 2026-01-31 have an order")
+        column = texts
+    if column.isna().any():
+        raise ConfigError(f"{what} is missing in row {int(column.isna().argmax()) + 1}; fill it in")
+    return np.unique(column.to_numpy(), return_inverse=True)[1].reshape(-1).astype(np.int64)
+
+
+def _plain(value: Any) -> Any:
+    """A value without its array or tensor of one element."""
+    return value.item() if getattr(value, "ndim", None) == 0 or getattr(value, "size", 0) == 1 else value

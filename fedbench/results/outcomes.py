@@ -1,0 +1,109 @@
+"""Outcomes of a run: one number per evaluation point, client, test sample and metric (docs/reference.md)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from fedbench.results.files import read_arrays, write_arrays_atomically
+from fedbench.results.schema import POINTS
+from fedbench.tasks.outcomes import block_of
+
+OUTCOMES_FOLDER = "outcomes"
+"""A run's folder for these files, one per seed."""
+EACH, SHARED = "each/", "shared/"
+"""How the arrays of outcomes begin: those of single samples, and those that the samples of a block share."""
+
+
+@dataclass(frozen=True)
+class PointOutcomes:
+    """Of one seed and evaluation point, in ascending order of clients.
+
+    clients: int32 [n], whose sample it is. rows: int64 [n], its row in the data set. groups: int64 [n], what it belongs
+    to, such as a patient, or None. positive: bool [n], whether it is of class 1, or None with other classes than two.
+    values: float32 [n] by EACH or SHARED and the metric.
+    """
+
+    clients: np.ndarray
+    rows: np.ndarray
+    groups: np.ndarray | None = None
+    positive: np.ndarray | None = None
+    values: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+    def of(self, metric: str) -> "MetricOutcomes | None":
+        """Those of a metric; None if it has none."""
+        units = self.rows if self.groups is None else self.groups
+        for kind in (EACH, SHARED):
+            if (values := self.values.get(f"{kind}{metric}")) is not None:
+                units = units if kind == EACH else block_of(units)
+                return MetricOutcomes(self.clients, self.rows, units, values.astype(float), self.positive)
+        return None
+
+
+@dataclass(frozen=True)
+class MetricOutcomes:
+    """The outcomes `[n]` of a metric. units: numbers of what was drawn independently: rows, groups, or blocks."""
+
+    clients: np.ndarray
+    rows: np.ndarray
+    units: np.ndarray
+    values: np.ndarray
+    positive: np.ndarray | None = None
+
+
+def join(parts: Mapping[int, Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """The arrays of a point, from those of its clients. Metrics that a client lacks are NaN there."""
+    order = sorted(parts)
+    counts = [len(parts[client]["rows"]) for client in order]
+    found = {"clients": np.repeat(order, counts).astype(np.int32)}
+    for name in sorted({name for own in parts.values() for name in own}):
+        unknown = [np.full(count, np.nan, np.float32) for count in counts]
+        found[name] = np.concatenate([parts[c].get(name, gap) for c, gap in zip(order, unknown, strict=True)])
+    return found
+
+
+def split(arrays: Mapping[str, np.ndarray]) -> dict[int, dict[str, np.ndarray]]:
+    """The arrays of a point by client."""
+    clients, starts = np.unique(arrays["clients"], return_index=True)
+    pieces = {name: np.split(array, starts[1:]) for name, array in arrays.items() if name != "clients"}
+    return {int(client): {name: own[place] for name, own in pieces.items()} for place, client in enumerate(clients)}
+
+
+def seed_file(folder: Path, seed: int) -> Path:
+    """The file of a seed in a run's folder."""
+    return folder / OUTCOMES_FOLDER / f"seed-{seed}.npz"
+
+
+def write_outcomes(path: Path, points: Mapping[str, Mapping[str, np.ndarray]]) -> None:
+    """Writes the arrays of all points as POINT/NAME."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_arrays_atomically(
+        path, {f"{p}/{name}": array for p, found in points.items() for name, array in found.items()}
+    )
+
+
+def read_points(path: Path, problems: list[str]) -> dict[str, dict[str, np.ndarray]]:
+    """The arrays of a file by point; none if it is missing or damaged; the latter is named in `problems`."""
+    arrays = read_arrays(path, problems)
+    found: dict[str, dict[str, np.ndarray]] = {
+        point: {name.removeprefix(f"{point}/"): array for name, array in arrays.items() if name.startswith(f"{point}/")}
+        for point in POINTS
+    }
+    whole = {point: own for point, own in found.items() if own}
+    if any(not {"clients", "rows"} <= set(own) or len({len(a) for a in own.values()}) > 1 for own in whole.values()):
+        problems.append(f"{path.name} is damaged and is left out")
+        return {}
+    return whole
+
+
+def read_outcomes(folder: Path, problems: list[str]) -> dict[tuple[int, str], PointOutcomes]:
+    """The outcomes of a run by seed and point, if it kept any."""
+    found = {}
+    for path in sorted((folder / OUTCOMES_FOLDER).glob("seed-*.npz")):
+        seed = int(path.stem.removeprefix("seed-"))
+        for point, arrays in read_points(path, problems).items():
+            values = {name: array for name, array in arrays.items() if name.startswith((EACH, SHARED))}
+            more = arrays.get("groups"), arrays.get("positive")
+            found[seed, point] = PointOutcomes(arrays["clients"], arrays["rows"], *more, values)
+    return found

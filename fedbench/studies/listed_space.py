@@ -1,0 +1,163 @@
+"""The values that a user lists for a study, `--space` or `space=`: for all of its methods, or for one."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fedbench import methods, models
+from fedbench.config import Config
+from fedbench.errors import ConfigError
+from fedbench.results.plan import text_of
+from fedbench.studies.compared_methods import ComparedMethod
+from fedbench.studies.space import FIXED, LR, Space, check_space, check_values, distribution_text
+
+MODEL = "model."
+
+
+@dataclass(frozen=True)
+class ListedSpace:
+    """for_all: values or distributions by key; for_one: those of single methods, by label and key.
+
+    What is listed for a method is its whole space. A method that lacks an option listed for all keeps the rest of its
+    own space beside the values, so that it has as many points as the others; a method for which nothing is listed has
+    its own space.
+    """
+
+    for_all: Mapping[str, Any]
+    for_one: Mapping[str, Mapping[str, Any]]
+
+    @classmethod
+    def parse(cls, asked: Mapping[str, Any], compared: Sequence[ComparedMethod], config: Config) -> "ListedSpace":
+        """From `{"train.lr": [...], "fedper:train.lr": [...]}`; a method's name stands for all its variants.
+
+        Raises ConfigError.
+        """
+        check_values(asked)
+        for_all, for_one = dict[str, Any](), dict[str, dict[str, Any]]()
+        for name, values in asked.items():
+            whose, _, key = name.rpartition(":")
+            check_section(key, compared)
+            takers = [method for method in compared if whose in (method.label, method.name)]
+            if whose and not takers:
+                known = ", ".join(method.label for method in compared)
+                raise ConfigError(f"space: {name}: {whose} is none of the methods of this study: {known}")
+            if whose and key.startswith(MODEL):
+                raise ConfigError(f"space: {name}: the model is tuned alike for all methods; write {key} alone")
+            if not whose:
+                for_all[key] = values
+            for method in takers:
+                for_one.setdefault(method.label, {})[key] = values
+        found = cls(for_all, for_one)
+        for key in for_all:
+            if not any(_has(method, key) for method in compared):
+                check_space({key: for_all[key]}, compared[0].name)
+                methods.checked_options(compared[0].config(config, {key: None}).method)
+                raise ConfigError(f"space: {key}: none of the methods of this study has this option")
+        for method in compared:
+            for axes in (for_all, for_one.get(method.label, {})):
+                check_space(axes, method.name)
+                Space(dict(axes)).with_own_names(method.name)
+        check_model_keys(for_all, config)
+        return found
+
+    def keys(self, method: ComparedMethod) -> list[str]:
+        """The keys with listed values that a method has."""
+        return [*self._axes(method)]
+
+    def _axes(self, method: ComparedMethod) -> dict[str, Any]:
+        shared = {key: values for key, values in self.for_all.items() if _has(method, key)}
+        return {methods.full_key(method.name, key): values for key, values in shared.items()} | {
+            methods.full_key(method.name, key): values for key, values in self.for_one.get(method.label, {}).items()
+        }
+
+    def of(self, method: ComparedMethod) -> Space:
+        """The space of a method. Raises ConfigError if it has none."""
+        axes = self._axes(method)
+        if axes and all(_has(method, key) for key in self.for_all):
+            return Space.given_for(method.name, axes)
+        own = Space.of(method.name).with_own_names(method.name)
+        return replace(own, axes={**own.axes, **axes})
+
+    def refuse_useless(self, compared: Sequence[ComparedMethod], config: Config) -> None:
+        """Raises ConfigError for a listed key that has no effect on any of the methods for which it is listed."""
+        for key in dict.fromkeys([*self.for_all, *(key for own in self.for_one.values() for key in own)]):
+            takers = [method for method in compared if methods.full_key(method.name, key) in self._axes(method)]
+            why = [method.without_effect(self._axes(method), config).get(key, "") for method in takers]
+            if why and all(why):
+                instead = "; list train.lr_scale instead" if key == LR and "configure_optimizers" in why[0] else ""
+                raise ConfigError(f"space: {key}: without effect, leave it out: {why[0]}{instead}")
+
+    def as_text(self) -> dict[str, Any]:
+        """Values and distributions as text, by the names of `parse`."""
+        each = {f"{label}:{key}": values for label, own in self.for_one.items() for key, values in own.items()}
+        return Space({**self.for_all, **each}).as_text()
+
+
+def _has(method: ComparedMethod, key: str) -> bool:
+    """Whether a method has a key; options that are refused later count as had by a method that takes any."""
+    section, _, name = methods.full_key(method.name, key).partition(".")
+    options = methods.load(method.name).Options
+    return section != "method" or name in options.model_fields or options.model_config.get("extra") == "allow"
+
+
+def check_section(key: str, compared: Sequence[ComparedMethod]) -> None:
+    """Raises ConfigError for an option without its section, with those that may be meant."""
+    if "." not in key:
+        for method in compared:
+            options = methods.load(method.name).Options
+            if key in {*options.model_fields, *methods.symbols(options)}:
+                check_space({key: [0]}, method.name)
+
+
+def check_model_keys(keys: Collection[str], config: Config) -> None:
+    """Raises ConfigError for keys of a space that the model's constructor does not take.
+
+    A model that is chosen by the data is checked with the first trial.
+    """
+    for key in keys:
+        name = key.removeprefix(MODEL)
+        if not key.startswith(MODEL) or key in FIXED:
+            continue
+        if name in models.SHAPE:
+            raise ConfigError(f"space: {key}: decided by the data ({config.data.name}); leave it out")
+        for model in config.model.names if config.model.name != "auto" else ():
+            kind = models.load(model)
+            try:
+                models.check_options(model, kind, dict.fromkeys([*models.constructor_arguments(kind), name]))
+            except ConfigError as error:
+                raise ConfigError(f"space: {error}") from None
+
+
+def check_word(asked: Any) -> None:
+    """Raises ConfigError if a space that lists no values is neither `paper` nor None."""
+    if asked not in (None, "paper"):
+        raise ConfigError(f"space = {asked}: must be paper, or values by key, for example --space train.lr=0.01,0.1")
+
+
+def with_alike_models(spaces: Mapping[str, Space], config: Config) -> dict[str, Space]:
+    """The spaces by label, each with the values of the model's arguments that any of them lists.
+
+    Raises ConfigError if two list different values.
+    """
+    found = dict[str, tuple[str, Any]]()
+    for label, key, values in _model_axes(spaces):
+        first, known = found.setdefault(key, (label, values))
+        if _text(known) != _text(values):
+            raise ConfigError(
+                f"space: {key}: {first} lists {_text(known)} and {label} {_text(values)}, and the model is tuned alike "
+                "for all methods: list the same values"
+            )
+    check_model_keys(found, config)
+    shared = {key: values for key, (_, values) in found.items()}
+    return {label: replace(space, axes={**space.axes, **shared}) for label, space in spaces.items()}
+
+
+def _model_axes(spaces: Mapping[str, Space]) -> Iterator[tuple[str, str, Any]]:
+    for label, space in spaces.items():
+        for key, values in space.axes.items():
+            if key.startswith(MODEL):
+                yield label, key, values
+
+
+def _text(values: Any) -> str:
+    return ", ".join(map(text_of, values)) if isinstance(values, list) else distribution_text(values)
