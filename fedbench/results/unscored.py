@@ -1,7 +1,6 @@
 """Words for clients without a score, and for the number of clients behind a mean."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import pandas as pd
 
@@ -30,14 +29,11 @@ def _names(clients: Sequence[int], name: Callable[[int], str]) -> str:
     return ", ".join(map(name, clients[:MOST_NAMED])) + (f" and {more} more" if more > 0 else "")
 
 
-def scored_counts(rows: pd.DataFrame, metric: Metric, every: pd.DataFrame) -> tuple[list[int], int]:
-    """How many clients have a test score in each of these rows of metrics, and how many are evaluated.
-
-    every: all rows of the run; the most clients of any of them are those that are evaluated.
-    """
+def scored_counts(rows: pd.DataFrame, metric: Metric) -> list[int]:
+    """How many clients have a test score in each of these rows of metrics."""
     key = count_key("test", metric.name)
     scored = rows[key].fillna(rows["clients"]) if key in rows else rows["clients"]
-    return [int(count) for count in scored], int(every["clients"].max())
+    return [int(count) for count in scored]
 
 
 def scored_text(counts: Sequence[int], clients: int) -> str:
@@ -48,7 +44,13 @@ def scored_text(counts: Sequence[int], clients: int) -> str:
     return f"{' to '.join(map(str, ends))} of {plural(clients, 'client')}"
 
 
-def line_text(line: Mapping[str, Any], metric: Metric) -> str:
-    """The same of one line of metrics.jsonl."""
-    count = line.get(count_key("test", metric.name))
-    return "" if count is None else scored_text([count], line["clients"])
+def worst_label(counts: Sequence[int]) -> str:
+    """What the mean of the worst tenth of so many clients is: of fewer than 20, one client or two.
+
+    counts: of each row of a table, the clients with a score.
+    """
+    if counts and max(counts) <= 10:
+        return "worst client"
+    if counts and max(counts) < 20 and min(counts) > 10:
+        return f"worst 2 of {counts[0]} clients" if len(set(counts)) == 1 else "worst 2 clients"
+    return "worst tenth"
