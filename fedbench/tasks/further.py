@@ -187,8 +187,8 @@ def further_metric(name: str, known: dict[str, FurtherMetric]) -> FurtherMetric:
     if pooled not in (True, False):
         raise ConfigError(f"evaluate.metrics: {name}: pooled = {pooled!r}: must be True or False")
     if is_metric_class(function):
-        higher, bounded = higher_is_better(name, function), lies_within_one(function)
-        metric = Metric(name, label, higher=higher, over_samples=False, bounded=bounded, pooled=bool(pooled))
+        better, bounded = higher_is_better(name, function), lies_within_one(function)
+        metric = Metric(name, label, higher=better, over_samples=False, bounded=bounded, pooled=bool(pooled))
         return FurtherMetric(metric, function_of(function))
     if not callable(function):
         raise ConfigError(f"evaluate.metrics: {name} is not a function")
