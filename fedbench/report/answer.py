@@ -16,6 +16,7 @@ from fedbench.results.plan import Plan, point_name
 from fedbench.results.quantities import seed_range, size
 from fedbench.results.statistics import LEAST_SEEDS, Interval
 from fedbench.results.tables import BASELINE, LAST
+from fedbench.results.unscored import worst_label
 from fedbench.tasks import Metric
 
 ENOUGH_SEEDS = 5
@@ -291,7 +292,16 @@ def answer_tiles(study: Study) -> list[Tile]:
         ]
         found.insert(0, _score_tile(study.metric, at, POINT_NAMES[study.point]))
     if at is not None and pd.notna(at["worst_tenth"]):
-        found.append(_score_tile(study.metric, at, "worst tenth of clients", "worst_tenth", "worst_tenth_"))
+        worst = worst_label([int(at["fewest_scored"]), int(at["most_scored"])])
+        found.append(
+            _score_tile(
+                study.metric,
+                at,
+                f"{worst}{' of clients' if worst == 'worst tenth' else ''}",
+                "worst_tenth",
+                "worst_tenth_",
+            )
+        )
     return [*found, *_cost_tiles(study)]
 
 

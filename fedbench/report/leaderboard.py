@@ -13,7 +13,7 @@ from fedbench.report import typeset
 from fedbench.report.answer import doubts
 from fedbench.report.evidence import SEEDS, kind_of
 from fedbench.report.race import RACE_HEADS, RaceVerdicts, race_order, race_verdicts
-from fedbench.report.scores import CLIENTS_NOTE, COMMON_NOTE
+from fedbench.report.scores import CLIENTS_NOTE, COMMON_NOTE, WEIGHTED_NOTE
 from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.tones import tone_of
 from fedbench.report.typeset import Cell, Number, p_text, sentence, share_text, with_half
@@ -24,7 +24,8 @@ from fedbench.results.newcomers import after_most_epochs
 from fedbench.results.plan import point_name
 from fedbench.results.schema import COMMON
 from fedbench.results.statistics import Interval, ends_of, interval
-from fedbench.results.tables import BASELINE, LAST, REFERENCES, known_interval, pooled_scores
+from fedbench.results.tables import BASELINE, LAST, REFERENCES, known_interval, pooled_scores, weighted_scores
+from fedbench.results.unscored import scored_counts, scored_text, worst_label
 from fedbench.tasks import Metric
 
 
@@ -41,7 +42,8 @@ class LeaderboardRow:
     of a pooled model. newcomers: the score of clients that joined after the last round, after their most local
     epochs. common: the score of the clients' models on the test samples of all clients. target_round, target_bytes:
     when the mean curve first reaches local's last score, if ever. verdicts: those of a race, in place of both
-    contrasts. tone: the colour of its score (`tones`).
+    contrasts. tone: the colour of its score (`tones`). weighted: the mean weighted by test samples, if it differs from
+    the pooled score. scored: how many of the evaluated clients have a score, by seed.
     """
 
     label: str
@@ -71,6 +73,9 @@ class LeaderboardRow:
     verdicts: RaceVerdicts | None = None
     newcomers: Interval | None = None
     common: Interval | None = None
+    weighted: float | None = None
+    scored: Sequence[int] = ()
+    clients: int = 0
 
     @property
     def tied(self) -> bool:
@@ -138,7 +143,8 @@ def _row(
     target: float | None,
 ) -> LeaderboardRow:
     last, other, cost = study.last_rows(label), study.last_rows(label, OTHER_POINT[study.point]), study.summaries[label]
-    over_all = pooled_scores(study.metric, study.scores.clients[label, study.point, LAST])
+    own = study.scores.clients[label, study.point, LAST]
+    over_all, weighted = pooled_scores(study.metric, own, last), weighted_scores(study.metric, own)
     rounds = study.runs[label].config().get("rounds") or 0
     whole = lambda name: None if cost.get(name) is None else cost[name] * rounds  # noqa: E731
     round, sent = (None if target is None else first_reaching(study, label, target)) or (None, None)
@@ -169,6 +175,9 @@ def _row(
         _tone(study, label, over_local),
         verdicts=None if study.race is None else race_verdicts(study, study.race, label),
         newcomers=after_most_epochs(study.metric, study.runs[label].newcomers()),
+        weighted=interval(weighted).mean if weighted else None,
+        scored=scored_counts(last, study.metric),
+        clients=int(last["clients"].max()),
         common=known_interval(last, f"{COMMON}_{study.metric.name}", study.metric),
     )
 
@@ -224,6 +233,8 @@ def leaderboard_frame(
                 "error": row.why or None,
                 **row.score.columns(),
                 "pooled": row.pooled,
+                **({} if row.weighted is None else {"weighted": row.weighted}),
+                **({"scored_clients": scored} if (scored := scored_text(row.scored, row.clients)) else {}),
                 OTHER_POINT[row.point]: None if row.other is None else row.other.mean,
                 **ends_of("worst_tenth", row.worst),
                 "spread": row.spread,
@@ -271,7 +282,8 @@ def score_table(
     rows: Sequence[LeaderboardRow], metric: Metric, failures: Mapping[str, str] = MappingProxyType({})
 ) -> tuple[list[str], list[list[Cell]]]:
     """Heads and rows of the table, without empty columns. Failed methods come last."""
-    texts = [_score_texts(row, metric) for row in rows]
+    worst = worst_label([count for row in rows for count in row.scored])
+    texts = [_score_texts(row, metric, worst) for row in rows]
     heads = ["method", "score", *(texts[0] if texts else ())]
     marks = estimator_marks([row.estimator for row in rows])
     lines = []
@@ -282,14 +294,16 @@ def score_table(
     return typeset.without_empty_columns(heads, lines, 2)
 
 
-def _score_texts(row: LeaderboardRow, metric: Metric) -> dict[str, str]:
-    """What is beside a score, by head."""
+def _score_texts(row: LeaderboardRow, metric: Metric, worst: str) -> dict[str, str]:
+    """What is beside a score, by head. worst: that of the worst tenth."""
     gain, number = row.over_local, metric.number
     texts = {
+        "clients with a score": scored_text(row.scored, row.clients),
         "sd": _if_known(number, row.score.sd),
         "pooled": _if_known(number, row.pooled),
+        "weighted": _if_known(number, row.weighted),
         OTHER_POINT[row.point].replace("_", " "): "" if row.other is None else number(row.other.mean),
-        "worst tenth": row.shown(row.worst, number),
+        worst: row.shown(row.worst, number),
         "client sd": _if_known(number, row.spread),
         "newcomers": row.shown(row.newcomers, number),
         "common test": row.shown(row.common, number),
@@ -344,7 +358,8 @@ def leaderboard_legend(rows: Sequence[LeaderboardRow], metric: Metric) -> str:
     note = RACE_NOTE if any(row.verdicts is not None for row in rows) else leaderboard_note(over)
     later = NEWCOMERS_NOTE if any(row.newcomers is not None for row in rows) else ""
     common = COMMON_NOTE if any(row.common is not None for row in rows) else ""
-    return "; ".join(filter(None, [note, later, common, said]))
+    weighted = WEIGHTED_NOTE if any(row.weighted is not None for row in rows) else ""
+    return "; ".join(filter(None, [note, weighted, later, common, said]))
 
 
 def point_suffix(rows: Sequence[LeaderboardRow]) -> str:

@@ -12,7 +12,8 @@ from fedbench.results.estimators import SAMPLES, estimator_marks, estimator_rema
 from fedbench.results.newcomers import case_name
 from fedbench.results.schema import COMMON
 from fedbench.results.statistics import Interval
-from fedbench.results.tables import CHOICES, LAST, SEEDS_ALONE
+from fedbench.results.tables import CHOICES, LAST, SCORED, SEEDS_ALONE
+from fedbench.results.unscored import scored_text, worst_label
 from fedbench.tasks import Metric
 
 
@@ -47,16 +48,22 @@ class ScoreTable:
     notes: list[str] = field(default_factory=list)
 
 
-IN_TEXT = ("last round", "sd", "pooled", "common test", "worst tenth", "best-val round", "best on test*", "over local")
+WORST = ("worst tenth", "worst client", "worst 2")
+IN_TEXT = (
+    *("last round", "clients with a score", "sd", "pooled", "weighted", "common test", *WORST),
+    *("best-val round", "best on test*", "over local"),
+)
 CLIENTS_NOTE = (
     "worst tenth: mean of the worst tenth of a seed's clients; client sd: standard deviation over a seed's clients, "
     "how unequally a method serves them; both are means over seeds"
 )
 """What tables say of how clients differ."""
+WEIGHTED_NOTE = "weighted: mean over clients, each with the weight of its test samples"
 COMMON_NOTE = "common test: a client's model on the test samples of all clients together, mean over clients and seeds"
 EXPLAINED = {
     "sd": "sd over seeds",
     "pooled": "pooled over all test samples",
+    "weighted": WEIGHTED_NOTE,
     "common test": COMMON_NOTE,
     "best on test*": "* chosen on test: optimistic",
 }
@@ -78,8 +85,9 @@ def final(study: Study) -> ScoreTable:
         f"* Best test {study.metric.label} of any round: chosen on test, so optimistic; shown because some papers "
         "report it.",
         "Pooled: over the test samples of all clients." if "pooled" in table.heads else "",
+        f"{typeset.sentence(WEIGHTED_NOTE)}." if "weighted" in table.heads else "",
         f"{typeset.sentence(COMMON_NOTE)}." if "common test" in table.heads else "",
-        f"{typeset.sentence(CLIENTS_NOTE)}." if "worst tenth" in table.heads else "",
+        f"{typeset.sentence(CLIENTS_NOTE)}." if any(head.startswith(WORST) for head in table.heads) else "",
         f"{typeset.sentence(study.remark)}." if study.remark else "",
         without_validation(study),
     ]
@@ -91,7 +99,9 @@ def final_table_text(table: pd.DataFrame, metric: Metric) -> str:
     if table.empty:
         return f"no scores: in no round is the mean of test {metric.label} over clients a finite number"
     heads, lines = _lines(table, metric)
-    shown = [head for head in IN_TEXT if head in heads]
+    shown = [
+        head for begin in IN_TEXT for head in heads if head == begin or (begin in WORST and head.startswith(begin))
+    ]
     rows = []
     for (_, point), line in lines.items():
         by_head = dict(zip(heads, line.cells, strict=True))
@@ -123,7 +133,9 @@ def _lines(table: pd.DataFrame, metric: Metric) -> tuple[list[str], dict[tuple[s
     kinds = dict(zip(table["method"], table["estimator"], strict=True))
     mark = dict(zip(kinds, estimator_marks([*kinds.values()]), strict=True))
     groups = table.groupby(["method", "point"], sort=False)
-    found = {(str(method), str(point)): _cells(metric, rows) for (method, point), rows in groups}
+    at_last = table[table["choice"] == LAST]
+    worst = worst_label([int(n) for name in ("fewest_scored", "most_scored") for n in at_last[name]])
+    found = {(str(method), str(point)): _cells(metric, rows, worst) for (method, point), rows in groups}
     names = next(iter(found.values()), {})
     heads = [head for head in names if any(cells[head].text for cells in found.values())]
     return heads, {
@@ -132,18 +144,21 @@ def _lines(table: pd.DataFrame, metric: Metric) -> tuple[list[str], dict[tuple[s
     }
 
 
-def _cells(metric: Metric, rows: pd.DataFrame) -> dict[str, ScoreCell]:
-    """The cells of a method at a point by column head. rows: one per choice of the round."""
+def _cells(metric: Metric, rows: pd.DataFrame, worst: str) -> dict[str, ScoreCell]:
+    """The cells of a method at a point by column head. rows: one per choice of the round. worst: of the worst tenth."""
     by = {str(row["choice"]): row for _, row in rows.iterrows()}
     last, best, test = (by.get(choice) for choice in CHOICES)
     number, half = partial(_number, metric), partial(_plus_minus, metric)
     share = "" if last is None or pd.isna(last["share_gains"]) else f"{100 * last['share_gains']:.0f} %"
+    scored = "" if last is None else scored_text([int(last[n]) for n in SCORED[1:]], int(last["clients"]))
     return {
         "last round": ScoreCell(number(last, "mean"), half(last, "mean", "high"), "strong"),
+        "clients with a score": ScoreCell(scored),
         "sd": ScoreCell(number(last, "sd")),
         "pooled": ScoreCell(number(last, "pooled")),
+        "weighted": ScoreCell(number(last, "weighted")),
         "common test": ScoreCell(number(last, COMMON)),
-        "worst tenth": ScoreCell(number(last, "worst_tenth"), half(last, "worst_tenth", "worst_tenth_high")),
+        worst: ScoreCell(number(last, "worst_tenth"), half(last, "worst_tenth", "worst_tenth_high")),
         "client sd": ScoreCell(number(last, "spread")),
         "over local": ScoreCell(number(last, "gain", signed=True), half(last, "gain", "gain_high")),
         "clients that gain": ScoreCell(share),

@@ -23,12 +23,14 @@ from fedbench.results.schema import (
     COST_KEYS,
     NEWCOMERS_SCHEMA,
     POINTS,
+    POOLED,
     SPLITS,
     TIMINGS,
     TRACES_SCHEMA,
     ConfigShape,
     DealtShape,
     EnvironmentShape,
+    count_key,
     line_shape,
     score_keys,
 )
@@ -73,7 +75,7 @@ class Records:
     def metrics(self) -> pd.DataFrame:
         """metrics.jsonl: one row per seed, round and point, in that order; null is NaN. Cached.
 
-        Scores on the common test set are columns only where they were recorded.
+        Scores on the common test set, over all samples, and numbers of clients are columns only where recorded.
         """
         return self._metrics.copy()
 
@@ -81,8 +83,11 @@ class Records:
     def _metrics(self) -> pd.DataFrame:
         lines, key = self._lines("metrics.jsonl"), ["seed", "round", "point"]
         known = {name for line in lines for name in line}
-        common = [name for metric in self.task().metrics if (name := f"{COMMON}_{metric.name}") in known]
-        numbers = [*score_keys(self.task()), *COST_KEYS, *common]
+        more = [
+            *(f"{begin}_{metric.name}" for begin in (COMMON, POOLED) for metric in self.task().metrics),
+            *(count_key(split, metric.name) for metric in self.task().metrics for split in SPLITS),
+        ]
+        numbers = [*score_keys(self.task()), *COST_KEYS, *(name for name in more if name in known)]
         shape = line_shape(numbers)
         order = {point: place for place, point in enumerate(POINTS)}
         last = {

@@ -23,6 +23,8 @@ POINTS: tuple[RecordPoint, ...] = ("after_fit", "after_agg", "global")
 SPLITS = ("val", "test")
 COMMON = "common"
 """The split of the test samples of all clients together, which is recorded with `evaluate.common_test`."""
+POOLED = "pooled"
+"""Begins the key of the primary metric over the test samples of all clients together, if it is no mean over samples."""
 COST_KEYS = ("train_loss", "steps", "bytes_up", "bytes_down")
 TIMINGS = (
     *("seed", "exchange", "train", "comm", "server", "eval", "log", "total", "cpu", "host_busy"),
@@ -136,6 +138,11 @@ def score_keys(task: Task) -> list[str]:
     ]
 
 
+def count_key(split: str, metric: str) -> str:
+    """The key of the number of clients behind a mean, in lines where it is smaller than `clients`."""
+    return f"{split}_{metric}_clients"
+
+
 def metrics_line(
     task: Task,
     seed: int,
@@ -146,7 +153,7 @@ def metrics_line(
     costs: Mapping[str, Any] | None = None,
     failed: Sequence[tuple[int, str]] = (),
 ) -> MetricsLine:
-    """A line with its keys in order; scores on the common test set come last, if there are any.
+    """A line with its keys in order; what only some lines have comes last.
 
     scores: means over clients; shares, such as accuracies, are in [0, 1]. costs: of a round, at after_fit only.
     """
@@ -154,7 +161,7 @@ def metrics_line(
         {key: scores.get(key) for key in score_keys(task)},
         {key: (costs or {}).get(key) for key in COST_KEYS},
     )
-    more = {key: value for key, value in scores.items() if key.startswith(f"{COMMON}_")}
+    more = {key: value for key, value in scores.items() if key not in known}
     line = {"seed": seed, "round": round, "point": point, **known, "clients": clients, **spent, "failed": list(failed)}
     return line | more
 

@@ -16,7 +16,8 @@ from fedbench.results.reader import Records, at_best_round, at_last_round
 from fedbench.results.sample_error import SampleError
 from fedbench.results.schema import POINTS
 from fedbench.results.statistics import interval
-from fedbench.results.tables import REFERENCES, FinalScores, clients_at, pooled_scores
+from fedbench.results.tables import REFERENCES, FinalScores, clients_at, pooled_scores, weighted_scores
+from fedbench.results.unscored import scored_counts, scored_text
 from fedbench.tasks import Metric
 
 RECORDS = (
@@ -113,8 +114,12 @@ def _intervals(
     """error: what the choice of test samples adds to that of the test score."""
     names = (f"test_{metric.name}", f"val_{metric.name}", "test_worst_tenth")
     found = {name: rows[name].tolist() for name in names if rows[name].notna().any()}
-    found |= {"test_pooled": values} if (values := pooled_scores(metric, clients_at(clients, rows))) else {}
-    return {
+    own = clients_at(clients, rows)
+    found |= {"test_pooled": values} if (values := pooled_scores(metric, own, rows)) else {}
+    found |= {"test_weighted": values} if (values := weighted_scores(metric, own)) else {}
+    counts = scored_counts(rows, metric)
+    scored = {"scored_clients": counts} if scored_text(counts, int(rows["clients"].max() if counts else 0)) else {}
+    return scored | {
         name: interval(
             values, samples=error if name == f"test_{metric.name}" else None, is_share=metric.within_one
         ).to_dict()

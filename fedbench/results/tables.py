@@ -13,7 +13,7 @@ from fedbench.results.estimators import SAMPLES
 from fedbench.results.outcomes import MetricOutcomes
 from fedbench.results.reader import at_best_round, at_last_round
 from fedbench.results.sample_error import Deviations, Evidence, SampleError, deviations, evidence, sample_error
-from fedbench.results.schema import COMMON, POINTS
+from fedbench.results.schema import COMMON, POINTS, POOLED
 from fedbench.results.statistics import (
     Interval,
     client_pairs,
@@ -23,13 +23,18 @@ from fedbench.results.statistics import (
     pooled_means,
     share_that_gains,
 )
+from fedbench.results.unscored import scored_counts
 from fedbench.tasks import Metric
 
 LAST, BEST_VAL, BEST_TEST = "last", "best_val", "best_test"
 CHOICES = {LAST: None, BEST_VAL: "val", BEST_TEST: "test"}
 """The split whose metric chooses the round, or None."""
 GAINS = ["gain", "gain_low", "gain_high", "share_gains"]
-SCORE_COLUMNS = ["mean", "sd", "low", "high", "pooled", "worst_tenth", "worst_tenth_low", "worst_tenth_high", "spread"]
+SCORED = ["clients", "fewest_scored", "most_scored"]
+SCORE_COLUMNS = [
+    *("mean", "sd", "low", "high", "pooled", "weighted", *SCORED),
+    *("worst_tenth", "worst_tenth_low", "worst_tenth_high", "spread"),
+]
 TABLE_COLUMNS = ["method", "point", "choice", "estimator", "seeds", "round", *SCORE_COLUMNS, *GAINS, "intervals_over"]
 SEEDS_ALONE = "seeds"
 """What intervals are over that leave the choice of test samples out."""
@@ -175,7 +180,9 @@ def final_table(
     Columns: method, point, choice (`last`, `best_val`, `best_test`), estimator (what a client's score is averaged over;
     default `samples`), seeds (count), round (mean over seeds), mean over clients and seeds, sd (over seeds), low, high
     (95 % Student t over seeds; at the last round over test samples too, where outcomes were kept), pooled (over the
-    test samples of all clients), worst_tenth (of a seed's clients, mean over seeds) with its interval over seeds,
+    test samples of all clients), weighted (mean over clients weighted by their test samples, of metrics that are no
+    mean over samples but can be pooled), clients (evaluated), fewest_scored and most_scored (of the seeds: clients with
+    a score), worst_tenth (of a seed's clients, mean over seeds) with its interval over seeds,
     spread (standard deviation over a seed's clients, divisor n, mean over seeds), and against the baseline, paired by
     client: gain, gain_low, gain_high, share_gains;
     intervals_over (what those of mean and gain cover); with `evaluate.common_test` also common, the mean over clients
@@ -215,6 +222,7 @@ def clients_at(clients: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
 
 def _score_columns(scores: FinalScores, place: ScorePlace) -> dict[str, float | str | None]:
     rows, found = scores.rows[place], scores.score(*place)
+    counts = scored_counts(rows, scores.metric)
     common = known_interval(rows, f"{COMMON}_{scores.metric.name}", scores.metric)
     return {
         "round": rows["round"].mean(),
@@ -222,6 +230,7 @@ def _score_columns(scores: FinalScores, place: ScorePlace) -> dict[str, float | 
         "spread": rows["test_spread"].mean(),
         **found.columns(),
         "seeds": len(rows),
+        **dict(zip(SCORED, (int(rows["clients"].max()), min(counts), max(counts)), strict=True)),
         "intervals_over": SEEDS_ALONE if found.samples is None else "seeds and test samples",
         **({} if common is None else {COMMON: common.mean}),
     }
@@ -236,18 +245,38 @@ def known_interval(rows: pd.DataFrame, column: str, metric: Metric) -> Interval 
 def _of_clients(scores: FinalScores, place: ScorePlace, baseline: str) -> dict[str, float | None]:
     """The pooled score, and what the clients gain over the baseline."""
     method, point, choice = place
-    over_all = pooled_scores(scores.metric, scores.clients[place])
-    row: dict[str, float | None] = {"pooled": interval(over_all).mean} if over_all else {}
+    row = _means(scores, place)
     paired = scores.paired_clients(method, baseline, point, choice)
     error = scores.pair_error(method, baseline, point, paired) if choice == LAST and method != baseline else None
     gain = None if method == baseline else paired_difference(paired, error)
     return row if gain is None else {**row, **ends_of("gain", gain), "share_gains": share_that_gains(paired)}
 
 
-def pooled_scores(metric: Metric, clients: pd.DataFrame) -> list[float]:
-    """The metric over all test samples of these clients per seed; empty if it is not a mean over samples."""
-    if not metric.over_samples:
+def _means(scores: FinalScores, place: ScorePlace) -> dict[str, float | None]:
+    """The pooled and the weighted score, mean over seeds, where they are known."""
+    clients = scores.clients[place]
+    found = {
+        "pooled": pooled_scores(scores.metric, clients, scores.rows[place]),
+        "weighted": weighted_scores(scores.metric, clients),
+    }
+    return {name: interval(values).mean for name, values in found.items() if values}
+
+
+def weighted_scores(metric: Metric, clients: pd.DataFrame) -> list[float]:
+    """The mean over clients, weighted by their test samples, per seed; empty unless pooled differs."""
+    if not metric.pooled:
         return []
+    return pooled_means(clients["seed"], clients[f"test_{metric.name}"], clients["test_n"]).tolist()
+
+
+def pooled_scores(metric: Metric, clients: pd.DataFrame, rows: pd.DataFrame) -> list[float]:
+    """The metric over all test samples of these clients per seed; empty if it is unknown.
+
+    rows: the same of metrics, which have it where the metric is no mean over samples.
+    """
+    if not metric.over_samples:
+        name = f"{POOLED}_{metric.name}"
+        return rows[name].tolist() if name in rows and rows[name].notna().all() else []
     values = clients[f"test_{metric.name}"]
     found = pooled_means(clients["seed"], np.log(values) if metric.log_mean else values, clients["test_n"])
     return (np.exp(found) if metric.log_mean else found).tolist()

@@ -67,13 +67,15 @@ def drive(
             if (round := kept["record"]["number"] if kept else 0) > reached:
                 lost, reached = 0, round
             try:
-                Driver.of(run, hosts, recorder, on_event).run(kept)
+                driver = Driver.of(run, hosts, recorder, on_event)
+                driver.run(kept)
             except StateLostError as error:
                 where = "from the last checkpoint" if checkpoint.load(folder / "checkpoint") else "from the beginning"
                 on_event({"warning": f"{error} with its host: continuing {where}"})
                 resume, lost = True, lost + 1
                 continue
             recorder.write_tables()
+            driver.refuse_untrained()
             return recorder.warnings
     raise RunError(f"private states were lost {lost} times in a row: do machines of the cluster come and go?")
 

@@ -31,13 +31,14 @@ from fedbench.runtime.exchange import (
     Scores,
     Setup,
 )
+from fedbench.runtime.failures import refuse_failing_half, refuse_untrained
 from fedbench.runtime.fleet import fleet_traces, lost_uploads, work_shares
 from fedbench.runtime.global_model import GlobalModel
 from fedbench.runtime.hosts import Hosts, torch_threads
 from fedbench.runtime.kept_models import KeptModels
 from fedbench.runtime.kept_outcomes import KeptOutcomes
 from fedbench.runtime.kept_points import KeptPoints
-from fedbench.runtime.kept_predictions import KeptPredictions
+from fedbench.runtime.kept_predictions import KeptPredictions, sends_outputs
 from fedbench.runtime.placement import ClientCosts, Homes
 from fedbench.runtime.pooled_validation import PooledValidation
 from fedbench.runtime.privacy import privacy_budget
@@ -46,6 +47,7 @@ from fedbench.runtime.resolved import ResolvedRun
 from fedbench.runtime.sampling import Calendar, evaluated_clients
 from fedbench.runtime.store import Versions
 from fedbench.runtime.sums import Total, merged_uploads, upload_shares
+from fedbench.runtime.unscored import Unscored
 from fedbench.runtime.warnings import first_warnings, warn_of_sample, warn_of_undefined_outputs
 
 Event = dict[str, Any]
@@ -75,6 +77,8 @@ class Driver:
         self.malicious = attackers(self.seed, self.context.clients, self.config.attack)
         self.calendar = Calendar(self.config, self.seed, self.context.clients, self.method, self.malicious)
         self.warnings += warn_of_sample(len(self.calendar.evaluated), self.context.clients - len(self.malicious))
+        self.unscored = Unscored(parts.run, setup.partition, self.calendar.evaluated)
+        self.warnings += self.unscored.first_lines()
         if self.context.drawn == self.context.clients:
             self.warnings += warn_of_attack(self.config.attack, self.context.clients, len(self.malicious))
         self.budget = privacy_budget(self.config.privacy, self.method)
@@ -83,7 +87,7 @@ class Driver:
         self.costs, self.homes = ClientCosts(self.context.sizes), Homes(hosts.count)
         self.record = RoundRecord()
         keeps, last, origin = (
-            self.config.save_models or self.config.save_predictions,
+            self.config.save_models or sends_outputs(self.config.save_predictions, recorder.task),
             self.config.rounds,
             self.method.after_fit,
         )
@@ -93,7 +97,7 @@ class Driver:
             KeptPoints(True, last, origin, drawn, with_global=True), self.seed, recorder.folder
         )
         self.models = KeptModels(parts, self.points, recorder.folder)
-        self.predictions = KeptPredictions(self.config, self.seed, self.points, recorder.folder)
+        self.predictions = KeptPredictions(self.config, self.seed, self.points, recorder.folder, recorder.task)
         checkpoints, rounds = self.config.checkpoint, self.config.rounds
         self.checkpoints = Checkpoints(recorder.folder / "checkpoint", checkpoints.every, rounds, checkpoints.keep)
         self.last_fit: dict[int, tuple[int, Scores]] = {}
@@ -155,6 +159,10 @@ class Driver:
         self.hosts.end()
         self._tell_remarks()
 
+    def refuse_untrained(self) -> None:
+        """Raises RunError if most clients that were to train have never completed a fit: the scores are no result."""
+        refuse_untrained(self.seed, self.record.fits)
+
     def exchange(self, number: int) -> None:
         """Send one message to every host and back: evaluates a model and trains the next one from it."""
         begun, cpu = time.perf_counter(), time.process_time()
@@ -180,6 +188,8 @@ class Driver:
         lines = self._record(reports) if evaluate else []
         self.recorder.write_lines(lines)  # before the checkpoint, which counts them
         failing = self._failing(trained or reports, number + bool(trained))
+        if number == 0:
+            refuse_failing_half(self.seed, trained)
         if self.record.extra_pass and type(self.method).idle_model is not Method.idle_model:
             self.last_fit = {}
         told = self.record.traces
@@ -359,6 +369,8 @@ class Driver:
         fits = [report for report in reports if report.steps and report.trained]
         losses = [report.loss for report in fits if report.loss is not None]
         made = {report.client: before.private_steps.get(report.client, 0) + report.steps for report in fits}
+        before.fits |= {client: reason for client, reason in failed if before.fits.get(client) != ""}
+        before.fits |= {report.client: "" for report in reports if report.trained}
         asked = before if round == 1 else RoundRecord()  # bytes of an extra pass before round 1 count as round 1's
         return RoundRecord(
             number=round,
@@ -370,6 +382,7 @@ class Driver:
             bytes_down=asked.bytes_down + sum(task.message.nbytes for task in tasks if task.train),
             failed=[*([] if self.calendar.is_evaluated(before.number) else before.failures_with_round()), *failed],
             private_steps=before.private_steps | (made if self.budget else {}),
+            fits=before.fits,
         )
 
     def _learn_from(self, report: Report) -> None:
@@ -440,6 +453,7 @@ class Driver:
         for point, scores in (("after_fit", fit), ("after_agg", agg), ("global", whole)):
             if scores:
                 more: dict[str, Any] = {"costs": costs} if point == "after_fit" else {}
+                more["pooled"] = self.predictions.pooled.get(point)
                 line = self.recorder.line(self.seed, record.number, point, scores, **more, failed=record.failed)
                 source = self.method.after_fit if point == "after_fit" else point
                 lines.append(line | self.validation.columns(reports, source, [*scores]))
@@ -447,6 +461,8 @@ class Driver:
                 if self.config.log_clients:
                     self.curves += self.recorder.curves(self.seed, record.number, point, scores)
                 self.warn(*warn_of_undefined_outputs(self.seed, point, scores, self.recorder.task))
+                if record.number == min(self.config.evaluate.every, self.config.rounds):
+                    self.warn(*self.unscored.lines(scores))
         self.recorder.add_traces(self.seed, record.number, record.traces)
         return lines
 

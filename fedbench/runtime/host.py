@@ -32,6 +32,7 @@ from fedbench.runtime.exchange import POOLED, ClientTask, Order, Reply, Report, 
 from fedbench.runtime.finite import rate_name, what_diverged, what_is_not_finite
 from fedbench.runtime.gpu import GpuFullError, limit_memory, peak_mb, reporting_full_gpu
 from fedbench.runtime.kept_outcomes import outcomes_of
+from fedbench.runtime.kept_predictions import sends_outputs
 from fedbench.runtime.pooled_validation import needs_pooling, outputs_of
 from fedbench.runtime.resolved import ResolvedRun
 from fedbench.runtime.store import ClientStore, StateLostError, open_store
@@ -396,7 +397,8 @@ class Host:
             return
         learner, asked, kept = client.learner, self.config.evaluate, point in task.keep
         held, method = self.held_out(task, client.round), self.model(client.id).method
-        saves_model, saves_outputs = kept and self.config.save_models, kept and self.config.save_predictions
+        saves_model = kept and self.config.save_models
+        saves_outputs = kept and sends_outputs(self.config.save_predictions, learner.task)
         if saves_model and isinstance(model, Weights) and (state := learner.flat.trained_state_dict(model)):
             report.models[point] = Message(**state)
         predictor = partial(scores_of, method, model) if isinstance(model, Predictor) else model

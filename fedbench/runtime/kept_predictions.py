@@ -1,4 +1,7 @@
-"""The predictions that a run keeps: those of every evaluated client on its test samples, at both points."""
+"""The predictions on their test samples of every evaluated client after the last round, at both points.
+
+A run keeps them if it is asked to, and computes the metric of all samples together, if it is no mean over samples.
+"""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -11,41 +14,44 @@ from fedbench.results.files import read_arrays, rerun_hint, write_arrays_atomica
 from fedbench.results.predictions import join, seed_file, write_predictions
 from fedbench.runtime.exchange import Report
 from fedbench.runtime.kept_points import KeptPoints
+from fedbench.tasks import Task, pooled_value
 
 PIECES = Path("checkpoint", "predictions")
 """Where a running run stores the predictions of an exchange, because those of its last fits come before the end."""
 
 
 class KeptPredictions:
-    """Stores the predictions that hosts send, and writes them into one file at the end.
+    """Stores the predictions that hosts send; at the end it pools them, and writes them into one file.
 
-    points: which they are. folder: of the run.
+    points: which they are. folder: of the run. pooled: the primary metric over the samples of all clients, by point,
+    once all predictions are there.
     """
 
-    def __init__(self, config: Config, seed: int, points: KeptPoints, folder: Path) -> None:
-        self.points, self.saves = points, config.save_predictions
+    def __init__(self, config: Config, seed: int, points: KeptPoints, folder: Path, task: Task) -> None:
+        self.points, self.saves, self.task = points, config.save_predictions, task
         self.folder, self.file = folder, seed_file(folder, seed)
+        self.pooled: dict[str, float] = {}
 
     def take(self, number: int, reports: Sequence[Report]) -> Iterator[str]:
         """Store what was received; yields a warning for each client that has none at a point."""
-        if not self.saves:
+        if not sends_outputs(self.saves, self.task):
             return
         arrays: dict[str, np.ndarray] = {}
         for report, name, point in self.points.of_reports(number, reports):
             if name in report.predictions:
                 held = report.predictions[name].tensors.items()
                 arrays |= {f"{point}/{report.client}/{key}": tensor.numpy() for key, tensor in held}
-            elif name == "after_fit" and report.failure:
+            elif self.saves and name == "after_fit" and report.failure:
                 yield f"save_predictions: client {report.client} has none at after_fit: its last fit failed"
         if arrays:
             pieces = self.folder / PIECES
             pieces.mkdir(parents=True, exist_ok=True)
             write_arrays_atomically(pieces / f"exchange-{number:06d}.npz", arrays)
         if number == self.points.rounds:
-            self._write_all()
+            self._end()
 
-    def _write_all(self) -> None:
-        """Write the predictions of all exchanges. Raises ConfigError if those of one cannot be read."""
+    def _end(self) -> None:
+        """Pool and write the predictions of all exchanges. Raises ConfigError if those of one cannot be read."""
         parts: dict[str, dict[int, dict[str, np.ndarray]]] = {}
         for path in sorted((self.folder / PIECES).glob("exchange-*.npz")):
             problems: list[str] = []
@@ -54,4 +60,14 @@ class KeptPredictions:
                 parts.setdefault(point, {}).setdefault(int(client), {})[key] = array
             if problems:
                 raise ConfigError(f"{path}: damaged; {rerun_hint(self.folder)}")
-        write_predictions(self.file, {point: join(parts[point]) for point in sorted(parts)})
+        whole = {point: join(parts[point]) for point in sorted(parts)}
+        if self.task.primary.pooled:
+            values = {p: pooled_value(self.task, found.outputs, found.targets) for p, found in whole.items()}
+            self.pooled = {point: value for point, value in values.items() if value is not None}
+        if self.saves:
+            write_predictions(self.file, whole)
+
+
+def sends_outputs(saves: bool, task: Task) -> bool:
+    """Whether hosts send the outputs at the points to keep. saves: whether the run keeps predictions."""
+    return saves or task.primary.pooled

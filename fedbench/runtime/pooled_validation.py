@@ -6,14 +6,13 @@ the metric of all samples.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from math import isnan
 
 import torch
 from torch import Tensor
 
 from fedbench.methods.messages import Message
 from fedbench.runtime.exchange import Report
-from fedbench.tasks import Task
+from fedbench.tasks import Task, pooled_value
 
 Outputs = dict[str, Tensor]
 """`outputs` [n, C] and `targets` [n, ...] of a client's validation samples."""
@@ -27,9 +26,7 @@ def needs_pooling(task: Task) -> bool:
 def pooled(task: Task, parts: Sequence[Outputs]) -> float | None:
     """The primary metric over the samples of all parts, one or more; None if it is unknown."""
     outputs, targets = (torch.cat([part[name] for part in parts]).numpy() for name in ("outputs", "targets"))
-    (metric,) = (more for more in task.further if more.metric == task.primary)
-    value = metric.value(outputs, targets)
-    return None if isnan(value) else value
+    return pooled_value(task, outputs, targets)
 
 
 def outputs_of(batches: Sequence[tuple[Tensor, Tensor]]) -> Message:

@@ -83,19 +83,32 @@ class Recorder:
             (self.folder / name).unlink(missing_ok=True)
         self._forget_rows()
 
-    def line(self, seed: int, round: int, point: str, scores: dict[int, Scores], **more: Any) -> MetricsLine:
-        """The metrics line of one point from its clients' scores: means over the clients that have the split."""
-        columns = {
-            f"{split}_{metric.name}": sum(values) / len(values)
-            for split in (*schema.SPLITS, schema.COMMON)
-            for metric in self.task.metrics
-            if (values := [*_values(scores, split, metric.name).values()])
-        }
+    def line(
+        self,
+        seed: int,
+        round: int,
+        point: str,
+        scores: dict[int, Scores],
+        pooled: float | None = None,
+        **more: Any,
+    ) -> MetricsLine:
+        """The metrics line of one point from its clients' scores: means over the clients that have a score.
+
+        pooled: the primary metric over the test samples of all, if it is known.
+        """
+        columns, counts = dict[str, float](), dict[str, float]()
+        for split in (*schema.SPLITS, schema.COMMON):
+            for metric in self.task.metrics:
+                if values := [*_values(scores, split, metric.name).values()]:
+                    columns[f"{split}_{metric.name}"] = sum(values) / len(values)
+                    if len(values) < len(scores) and split != schema.COMMON:
+                        counts[schema.count_key(split, metric.name)] = len(values)
         primary = self.task.primary
         if tests := [*_values(scores, "test", primary.name).values()]:
             mean = sum(tests) / len(tests)
             columns["test_worst_tenth"] = worst_tenth(tests, primary.higher)
             columns["test_spread"] = (sum((a - mean) ** 2 for a in tests) / len(tests)) ** 0.5
+        columns |= counts | ({} if pooled is None else {f"{schema.POOLED}_{primary.name}": pooled})
         return schema.metrics_line(self.task, seed, round, point, columns, len(scores), **more)
 
     def curves(self, seed: int, round: int, point: str, scores: dict[int, Scores]) -> list[LoggedRow]:

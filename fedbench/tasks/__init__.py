@@ -11,9 +11,9 @@ from typing import Any
 from fedbench.errors import ConfigError, RunError
 from fedbench.plugins import Table, modules
 from fedbench.tasks.metric import Metric
-from fedbench.tasks.task import Score, Task, mean_of
+from fedbench.tasks.task import Score, Task, mean_of, pooled_value
 
-__all__ = ["Metric", "Score", "Task", "load", "mean_of", "names"]
+__all__ = ["Metric", "Score", "Task", "load", "mean_of", "names", "pooled_value"]
 
 
 def _check(name: str, thing: Any) -> None:

@@ -5,7 +5,7 @@ from math import nan
 from typing import TYPE_CHECKING
 
 from fedbench.errors import ConfigError
-from fedbench.tasks.further import FurtherMetric, by_name
+from fedbench.tasks.further import FurtherMetric, by_name, one_class
 from fedbench.tasks.metric import Metric
 from fedbench.tasks.outcomes import auroc_without, average_precision_without, f1_of_ones, of_counts, pseudo_values
 from fedbench.tasks.targets import Targets
@@ -25,6 +25,11 @@ def binary_auroc(logits: "Array", labels: "Array") -> float:
 
     known = len(np.unique(labels)) == 2 and np.isfinite(logits).all()
     return float(roc_auc_score(labels, logits.reshape(-1))) if known else nan
+
+
+def no_positive(labels: "Array") -> str:
+    """Why an average precision is undefined for these labels."""
+    return "" if labels.any() else "no positive sample"
 
 
 def f1(logits: "Array", labels: "Array") -> float:
@@ -66,12 +71,18 @@ class Binary(Task):
     meaning = "0 or 1 for one logit"
     outputs_are = "logits"
     optional_metrics = by_name(
-        FurtherMetric(Metric("auroc", "AUROC", share=True, over_samples=False), binary_auroc, outcomes=_auroc_outcomes),
-        FurtherMetric(Metric("f1", "F1", share=True, over_samples=False), f1, outcomes=_f1_outcomes),
         FurtherMetric(
-            Metric("average_precision", "average precision", share=True, over_samples=False),
+            Metric("auroc", "AUROC", share=True, over_samples=False, pooled=True),
+            binary_auroc,
+            outcomes=_auroc_outcomes,
+            undefined=one_class,
+        ),
+        FurtherMetric(Metric("f1", "F1", share=True, over_samples=False, pooled=True), f1, outcomes=_f1_outcomes),
+        FurtherMetric(
+            Metric("average_precision", "average precision", share=True, over_samples=False, pooled=True),
             average_precision,
             outcomes=_precision_outcomes,
+            undefined=no_positive,
         ),
     )
 

@@ -31,12 +31,14 @@ class FurtherMetric:
     """A metric and its function. directed: whether the function says which values are better.
 
     outcomes: of known values, its outcomes `[n]` (`tasks/outcomes.py`); None: they are found by leaving out samples.
+    undefined: why no outputs give these labels `[n]` a value, in few words; empty if some do.
     """
 
     metric: Metric
     function: "Function"
     directed: bool = True
     outcomes: "Outcomes | None" = None
+    undefined: "Callable[[Array], str]" = lambda labels: ""
 
     def value(self, scores: "Array", labels: "Array") -> float:
         """The function gets copies, for it may write into them. Raises RunError if it fails or returns no number."""
@@ -56,6 +58,13 @@ class FurtherMetric:
 
 def by_name(*metrics: FurtherMetric) -> dict[str, FurtherMetric]:
     return {more.metric.name: more for more in metrics}
+
+
+def one_class(labels: "Array") -> str:
+    """Why an AUROC is undefined for these labels."""
+    import numpy as np
+
+    return "one class" if len(np.unique(labels)) == 1 else ""
 
 
 def balanced_accuracy(scores: "Array", labels: "Array") -> float:
@@ -144,12 +153,19 @@ def _in_top5(scores: "Array", labels: "Array") -> "Array":
 
 OF_CLASSES = by_name(
     FurtherMetric(
-        Metric("balanced_accuracy", "balanced accuracy", share=True, over_samples=False),
+        Metric("balanced_accuracy", "balanced accuracy", share=True, over_samples=False, pooled=True),
         balanced_accuracy,
         outcomes=_balanced_outcomes,
     ),
-    FurtherMetric(Metric("f1_macro", "macro F1", share=True, over_samples=False), f1_macro, outcomes=_f1_outcomes),
-    FurtherMetric(Metric("auroc", "AUROC", share=True, over_samples=False), auroc, outcomes=_auroc_outcomes),
+    FurtherMetric(
+        Metric("f1_macro", "macro F1", share=True, over_samples=False, pooled=True), f1_macro, outcomes=_f1_outcomes
+    ),
+    FurtherMetric(
+        Metric("auroc", "AUROC", share=True, over_samples=False, pooled=True),
+        auroc,
+        outcomes=_auroc_outcomes,
+        undefined=one_class,
+    ),
     FurtherMetric(Metric("top5", "top-5 accuracy", share=True), top5, outcomes=_in_top5),
 )
 
@@ -157,7 +173,8 @@ OF_CLASSES = by_name(
 def further_metric(name: str, known: dict[str, FurtherMetric]) -> FurtherMetric:
     """A metric by name, or a class of torchmetrics or a function as package.module:name. Raises ConfigError.
 
-    The attribute `higher_is_better` of a function says which values are better.
+    The attribute `higher_is_better` of a function says which values are better; `pooled = True`, that it is also asked
+    for its value over the test samples of all clients together.
     """
     if name in known:
         return known[name]
@@ -166,9 +183,12 @@ def further_metric(name: str, known: dict[str, FurtherMetric]) -> FurtherMetric:
         raise ConfigError(f"evaluate.metrics: unknown metric '{name}'; {hint} (your own: package.module:function)")
     function = import_string(name, "evaluate.metrics")
     label = name.rpartition(":")[2]
+    pooled = getattr(function, "pooled", False)
+    if pooled not in (True, False):
+        raise ConfigError(f"evaluate.metrics: {name}: pooled = {pooled!r}: must be True or False")
     if is_metric_class(function):
-        bounded = lies_within_one(function)
-        metric = Metric(name, label, higher=higher_is_better(name, function), over_samples=False, bounded=bounded)
+        better, bounded = higher_is_better(name, function), lies_within_one(function)
+        metric = Metric(name, label, higher=better, over_samples=False, bounded=bounded, pooled=bool(pooled))
         return FurtherMetric(metric, function_of(function))
     if not callable(function):
         raise ConfigError(f"evaluate.metrics: {name} is not a function")
@@ -182,7 +202,7 @@ def further_metric(name: str, known: dict[str, FurtherMetric]) -> FurtherMetric:
     higher = getattr(function, "higher_is_better", None)
     if higher not in (True, False, None):
         raise ConfigError(f"evaluate.metrics: {name}: higher_is_better = {higher!r}: must be True or False")
-    metric = Metric(name, label, higher=higher is None or bool(higher), over_samples=False)
+    metric = Metric(name, label, higher=higher is None or bool(higher), over_samples=False, pooled=bool(pooled))
     return FurtherMetric(metric, function, directed=higher is not None)
 
 

@@ -10,7 +10,8 @@ class Metric:
 
     name: in records; label: for the reader; higher: whether higher is better; share: whether it is a fraction of 1,
     shown in percent; over_samples: whether it is a mean over samples, so that clients can be pooled; log_mean: whether
-    its logarithm is the mean; bounded: whether its values lie within 0 and 1 although it is not shown in percent.
+    its logarithm is the mean; pooled: whether it is no such mean, but is also computed over the test samples of all
+    clients together; bounded: whether its values lie within 0 and 1 although it is not shown in percent.
     """
 
     name: str
@@ -19,6 +20,7 @@ class Metric:
     share: bool = False
     over_samples: bool = True
     log_mean: bool = False
+    pooled: bool = False
     bounded: bool = False
 
     @property

@@ -26,8 +26,8 @@ class Multilabel(Task):
 
     name = "multilabel"
     metrics = (
-        Metric("f1_macro", "macro F1", share=True, over_samples=False),
-        Metric("average_precision", "macro average precision", share=True, over_samples=False),
+        Metric("f1_macro", "macro F1", share=True, over_samples=False, pooled=True),
+        Metric("average_precision", "macro average precision", share=True, over_samples=False, pooled=True),
         Metric("accuracy", "accuracy over labels", share=True),
         Metric("loss", "binary cross-entropy", higher=False),
     )
@@ -46,6 +46,9 @@ class Multilabel(Task):
 
     def output_shapes(self, target: tuple[int, ...], outputs: int) -> Sequence[tuple[int | None, ...]]:
         return [(outputs,)]
+
+    def undefined(self, metric: str, targets: "Array") -> str:
+        return "no label occurs" if metric == "average_precision" and not targets.any() else ""
 
     def loss(self, outputs: "Tensor", targets: "Tensor", reduction: str = "mean") -> "Tensor":
         """Binary cross-entropy, mean over the labels of a sample."""

@@ -22,7 +22,7 @@ class Regression(Task):
     metrics = (
         Metric("mse", "mean squared error", higher=False),
         Metric("mae", "mean absolute error", higher=False),
-        Metric("r2", "R²", over_samples=False),
+        Metric("r2", "R²", over_samples=False, pooled=True),
     )
     loss_metric = "mse"
 
@@ -32,6 +32,9 @@ class Regression(Task):
 
     def output_shapes(self, target: tuple[int, ...], outputs: int) -> Sequence[tuple[int | None, ...]]:
         return [(outputs,)] if outputs > 1 else [(1,), ()]
+
+    def undefined(self, metric: str, targets: "Array") -> str:
+        return "equal targets" if metric == "r2" and (targets == targets[:1]).all() else ""
 
     def loss(self, outputs: "Tensor", targets: "Tensor", reduction: str = "mean") -> "Tensor":
         """Squared error, mean over the numbers of a target."""

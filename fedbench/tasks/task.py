@@ -151,6 +151,13 @@ class Task(ABC):
         """Why these samples and targets `[n, ...]` cannot belong to the task, in one line; None: they can."""
         return None
 
+    def undefined(self, metric: str, targets: "Array") -> str:
+        """Why no outputs give a metric of these targets `[n, ...]` a value, in few words; empty if some do.
+
+        targets: of one client or more, at least one sample.
+        """
+        return next((more.undefined(targets) for more in self.further if more.metric.name == metric), "")
+
     @abstractmethod
     def loss(self, outputs: "Tensor", targets: "Tensor", reduction: str = "mean") -> "Tensor":
         """Loss of outputs `[b, ...]`; reduction: mean, sum or none, as in torch."""
@@ -213,6 +220,22 @@ def check_score(task: Task, score: object) -> None:
         )
     if task.loss_metric not in score:
         raise RunError(f"{task.name}: score returns no {task.loss_metric}, its loss", place)
+
+
+def pooled_value(task: Task, outputs: "Array", targets: "Array") -> float | None:
+    """The primary metric over the samples of all clients together; None if it is unknown.
+
+    outputs: float32 `[n, ...]`, targets `[n, ...]`, of all clients in ascending order, so that the bits are the same
+    for any number of hosts. Raises RunError if a metric of the user's fails.
+    """
+    import torch
+
+    if own := next((more for more in task.further if more.metric.name == task.primary.name), None):
+        value = own.value(outputs, targets)
+    else:
+        whole = torch.from_numpy(outputs), torch.from_numpy(targets)
+        value = mean_of(task.score([whole], torch.float32), task.primary.name)
+    return None if isnan(value) else value
 
 
 def mean_of(score: Score, metric: str) -> float:

@@ -118,7 +118,7 @@ def test_how_clients_differ_is_shown_with_its_meaning(study, tmp_path):
     heads, lines = score_table(rows, study.metric)
     shown = dict(zip(heads, (cell.text for cell in lines[0]), strict=True))
     half = 4.302653 * last["test_worst_tenth"].sem()  # t of 2 degrees of freedom
-    assert shown["worst tenth"] == f"{100 * last['test_worst_tenth'].mean():.1f} ± {100 * half:.1f}"
+    assert shown["worst client"] == f"{100 * last['test_worst_tenth'].mean():.1f} ± {100 * half:.1f}"
     assert shown["client sd"] == f"{100 * last['test_spread'].mean():.1f}"
     assert "client sd: standard deviation over a seed's clients" in leaderboard_text(rows, study.metric)
     write_tables(rows, study.metric, tmp_path)

@@ -10,7 +10,7 @@ from fedbench.tasks import load
 
 TASK = load("classification")
 ACCURACY, ERROR = TASK.primary, load("regression").primary
-METRICS = ["seed", "round", "point", *score_keys(TASK), *COST_KEYS, "failed"]
+METRICS = ["seed", "round", "point", *score_keys(TASK), "clients", *COST_KEYS, "failed"]
 TESTS = {"fedcac": {0: [0.6, 0.9, 0.8], 1: [0.5, 0.6, 0.7]}, "local": {0: [0.5, 0.6, 0.7], 1: [0.5, 0.55, 0.6]}}
 VALS = {0: [0.1, 0.2, 0.1], 1: [0.1, 0.2, 0.3]}
 
@@ -24,6 +24,7 @@ def metrics(tests: dict[int, list[float]], points: tuple[str, ...] = ("after_fit
             "test_accuracy": v,
             "val_accuracy": VALS[s][r - 1],
             "test_worst_tenth": v / 2,
+            "clients": 2,
         }
         for s, values in tests.items()
         for r, v in enumerate(values, 1)

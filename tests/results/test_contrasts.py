@@ -40,6 +40,7 @@ def records(levels: dict[str, list[list[float]]]) -> FinalScores:
         rows = [(s, 1, "after_agg", np.mean(own), min(own)) for s, own in enumerate(seeds)]
         metrics[method] = pd.DataFrame(rows, columns=["seed", "round", "point", "test_accuracy", "test_worst_tenth"])
         metrics[method]["val_accuracy"] = np.nan
+        metrics[method]["clients"] = [len(own) for own in seeds]
         each = [(s, 1, c, "after_agg", value) for s, own in enumerate(seeds) for c, value in enumerate(own)]
         clients[method] = pd.DataFrame(each, columns=["seed", "round", "client", "point", "test_accuracy"])
     return FinalScores.of(METRIC, metrics, clients)

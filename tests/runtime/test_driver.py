@@ -206,19 +206,71 @@ def test_one_client_after_another_fails_in_the_same_way(tmp_path):
         run(small(train={"lr": 1e20, "epochs": 1}, **one), report=False)
 
 
-def test_clients_that_fail_each_in_another_way_do_not_end_a_run(tmp_path):
+def test_fewer_than_half_that_fail_alike_do_not_end_a_run(tmp_path):
+    summary = run(small("tests.runtime.test_driver:FewAlike", rounds=2, out=str(tmp_path)), report=False).summary
+    assert summary["complete"]
+    assert len(summary["failed"]) == 2 * 4
+
+
+def test_half_that_fail_alike_in_round_1_end_a_run(tmp_path):
+    line = r"^seed 0, round 1: 5 of 10 participants fail in the same way: ValueError: 0 .test_driver.py:\d+.$"
+    with pytest.raises(RunError, match=line):
+        run(small("tests.runtime.test_driver:HalfAlike", rounds=2, out=str(tmp_path)), report=False)
+
+
+def test_half_that_fail_each_in_another_way_do_not_end_a_run(tmp_path):
     summary = run(small("tests.runtime.test_driver:Manifold", rounds=2, out=str(tmp_path)), report=False).summary
     assert summary["complete"]
-    assert len(summary["failed"]) == 20
+    assert len(summary["failed"]) == 2 * 5
+
+
+def test_a_run_in_which_most_clients_never_trained_is_no_result(tmp_path):
+    """Too few fail alike to end it in round 1."""
+    config = small("tests.runtime.test_driver:Untrained", rounds=2, out=str(tmp_path))
+    line = (
+        r"^seed 0: the run is no result: 6 of 10 clients that were to train never completed a fit; the first, client 0"
+    )
+    with pytest.raises(RunError, match=line):
+        run(config, report=False)
+
+
+class FewAlike(FedAvg):
+    """Four of ten clients fail, in the same way."""
+
+    def train(self, client, received):
+        if client.id < 4:
+            raise KeyError(client.id)
+        return super().train(client, received)
+
+
+WAYS = (KeyError, ValueError, IndexError, TypeError, ZeroDivisionError)
 
 
 class Manifold(FedAvg):
-    """Half of the clients fail in one way, half of them in another."""
+    """Five of ten clients fail, each in another way."""
 
     def train(self, client, received):
-        if client.id % 2:
-            raise KeyError(client.id)
-        raise ValueError(client.id)
+        if client.id < len(WAYS):
+            raise WAYS[client.id](client.id)
+        return super().train(client, received)
+
+
+class Untrained(FedAvg):
+    """Six of ten clients fail, three in each of two ways."""
+
+    def train(self, client, received):
+        if client.id < 6:
+            raise WAYS[client.id % 2](client.id)
+        return super().train(client, received)
+
+
+class HalfAlike(FedAvg):
+    """Half of the clients fail in the same way."""
+
+    def train(self, client, received):
+        if client.id % 2 == 0:
+            raise ValueError(client.id)
+        return super().train(client, received)
 
 
 def test_too_few_answers_are_a_remark(tmp_path):

@@ -1,0 +1,63 @@
+"""Clients without a score: their samples leave a metric undefined, so that means are over the other clients."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+
+from fedbench.data.partitions import Partition
+from fedbench.data.partitions.label_noise import client_targets
+from fedbench.data.partitions.names import client_names
+from fedbench.results.schema import SPLITS
+from fedbench.results.unscored import unknown_line
+from fedbench.runtime.exchange import Scores
+from fedbench.runtime.resolved import ResolvedRun
+from fedbench.tasks import Metric
+
+
+def undefined_metrics(
+    run: ResolvedRun, dealt: Partition, clients: Sequence[int]
+) -> dict[tuple[str, str], dict[int, str]]:
+    """Why metrics of clients have no value whatever the outputs are: by split and metric, then by client."""
+    asked = [metric.name for metric in run.task.metrics if not metric.over_samples]
+    found: dict[tuple[str, str], dict[int, str]] = {}
+    for split, client in ((split, client) for split in SPLITS for client in clients if asked):
+        targets = client_targets(run.dataset, dealt, run.config, client, split)
+        for metric in asked if len(targets) else ():
+            if why := run.task.undefined(metric, targets):
+                found.setdefault((split, metric), {})[client] = why
+    return found
+
+
+class Unscored:
+    """Says which evaluated clients of a run of one seed have no score by a metric that is no mean over samples."""
+
+    def __init__(self, run: ResolvedRun, dealt: Partition, evaluated: Sequence[int]) -> None:
+        self.run, self.dealt, self.evaluated = run, dealt, evaluated
+        self.undefined = undefined_metrics(run, dealt, evaluated)
+
+    def first_lines(self) -> Iterator[str]:
+        """What is known before round 1."""
+        for split, metric in self._both():
+            if found := self.undefined.get((split, metric.name)):
+                yield self._line(split, metric, found)
+
+    def lines(self, scores: Mapping[int, Scores]) -> Iterator[str]:
+        """What scores show beyond that."""
+        for split, metric in self._both():
+            known = self.undefined.get((split, metric.name), {})
+            lack = {c: "" for c, found in scores.items() if found.get(split) and metric.name not in found[split]}
+            if lack.keys() - known.keys():
+                yield self._line(split, metric, lack | known)
+
+    def _both(self) -> Iterator[tuple[str, Metric]]:
+        return ((split, metric) for split in SPLITS for metric in self.run.task.metrics if not metric.over_samples)
+
+    def _line(self, split: str, metric: Metric, found: Mapping[int, str]) -> str:
+        what = f"{'validation ' * (split == 'val')}{metric.label}"
+        return f"seed {self.run.seed}: {unknown_line(what, found, len(self.evaluated), self._name)}"
+
+    def _name(self, client: int) -> str:
+        return self._names[client] or f"client {client}"
+
+    @cached_property
+    def _names(self) -> list[str]:
+        return client_names(self.run.dataset, self.dealt)
