@@ -204,8 +204,8 @@ class ComparisonSpec:
             counts = self.counts(compared, config, tune)
             compared = [tune(method, counts[method.label]) for method in compared]
         budgets = counts if self.tuning.by_steps else {}
-        plan = Plan("compare", None, config.model_dump(mode="json"), [], budgets=budgets, **self.tuning.as_plan())
-        asked = self.tuning
+        asked, tree = self.tuning, config.model_dump(mode="json")
+        plan = Plan("compare", None, tree, [], budgets=budgets, by_steps=asked.by_steps, **asked.as_plan())
         return TuningStudy(plan, config, compared, folder, self.root, asked.seeds, asked.final_val, setting)
 
     def tuner(self, compared: Sequence[ComparedMethod], config: Config) -> Tune:
