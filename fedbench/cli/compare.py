@@ -1,5 +1,6 @@
 """`fedbench compare`: compares methods under one protocol."""
 
+import logging
 from argparse import Namespace
 from collections.abc import Iterable
 from functools import partial
@@ -64,6 +65,9 @@ def main(argv: list[str]) -> int:
     """Runs or continues a comparison; prints its table, the answer and the paths of the results."""
     config, asked = parse(argv, FLAGS, prog="fedbench compare", preview=preview, check=check_trials)
     names = read_methods(asked.methods)
+    config, note = without_preset_method(config, asked, names)
+    if note:
+        logging.getLogger("fedbench").warning(note)
     from fedbench.studies.compare import compare
     from fedbench.studies.stages import Stages
 
@@ -88,13 +92,25 @@ def preview(config: Config, asked: Namespace) -> tuple[Config, Iterable[str]]:
     """The output of --print-config for a comparison. Raises ConfigError."""
     from fedbench.results.contrasts import too_few
     from fedbench.studies.compare import plan_comparisons
-    from fedbench.studies.outlook import outlook
+    from fedbench.studies.run_studies import preview_studies
     from fedbench.studies.tuning import Tuning
 
     tuning = Tuning.parse(**tuning_of(asked, least=0, budget_steps=asked.budget_steps))
-    studies, _, _ = plan_comparisons(config, read_methods(asked.methods), tuning, **compare_options(asked))
+    names = read_methods(asked.methods)
+    config, note = without_preset_method(config, asked, names)
+    studies, _, _ = plan_comparisons(config, names, tuning, **compare_options(asked))
     few = None if tuning.race else too_few(len(studies[0].config.seeds))
-    return tuning.with_final_seeds(config), [*outlook(studies), *([few] if few else [])]
+    said = preview_studies(studies, read_count("trials", asked.trials), tuning.hours)
+    return tuning.with_final_seeds(config), [*([note] if note else []), *said, *([few] if few else [])]
+
+
+def without_preset_method(config: Config, asked: Namespace, names: list[str]) -> tuple[Config, str | None]:
+    """The configuration without the method of a preset, if it is not compared, and a line about it."""
+    from fedbench.studies.compare import without_method
+
+    if asked.preset is None or any(key.startswith("method.") for key in asked.given):
+        return config, None
+    return without_method(config, names)
 
 
 def compare_options(asked: Namespace) -> dict[str, Any]:

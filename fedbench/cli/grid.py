@@ -64,11 +64,13 @@ def main(argv: list[str]) -> int:
 def preview(config: Config, asked: Namespace) -> tuple[Config, Iterable[str]]:
     """The output of --print-config for a grid. Raises ConfigError."""
     from fedbench.studies.grid import plan_grid
-    from fedbench.studies.outlook import outlook
+    from fedbench.studies.run_studies import preview_studies
     from fedbench.studies.tuning import Tuning
 
     tuning = Tuning.parse(**tuning_of(asked))
-    return tuning.with_final_seeds(config), outlook([plan_grid(config, tuning, **grid_options(asked))])
+    studies = [plan_grid(config, tuning, **grid_options(asked))]
+    said = preview_studies(studies, read_count("trials", asked.trials), tuning.hours)
+    return tuning.with_final_seeds(config), said
 
 
 def grid_options(asked: Namespace) -> dict[str, Any]:

@@ -29,7 +29,7 @@ def parse(
     about: str = "",
     check: Callable[[Config, Namespace], None] = lambda config, asked: None,
 ) -> tuple[Config, Namespace]:
-    """The configuration from the flags, and the flags that are not part of it.
+    """The configuration from the flags, and the flags that are not part of it; `given` has the keys set without preset.
 
     Prints and exits for --help, --help-all and --print-config. preview: returns the configuration to print, and extra
     lines. about: the command's description in --help. check: raises ConfigError for what the command cannot do, before
@@ -42,11 +42,11 @@ def parse(
         print(help_text(prog, extra_flags, named, about, asked.help_all))
         raise PrintedExit(OK)
     config = Config(**nest(merge_layers(asked.preset, asked.config, pairs)))
+    asked.given = {*merge_layers(None, asked.config, pairs)}
     check_known_names(config)
     keep_piped_files(config)
-    if not asked.print_config:
-        check_extras(config)
-        check(config, asked)
+    check_extras(config)
+    check(config, asked)
     loading()
     if asked.print_config:
         shown, lines = preview(config, asked)

@@ -50,8 +50,7 @@ def main(argv: list[str]) -> int:
 
 
 def preview(config: Config, asked: Namespace) -> tuple[Config, Iterable[str]]:
-    """The output of --print-config for a run, with what has no effect. Raises ConfigError."""
-    from fedbench.jobs.resolve import with_defaults
-    from fedbench.runtime.warnings import config_warnings
+    """The output of --print-config for a run, and what it would say before its first round. Raises ConfigError."""
+    from fedbench.studies.run import preview_run
 
-    return config, config_warnings(with_defaults(config))
+    return config, preview_run(config, resume=asked.resume)

@@ -240,7 +240,7 @@ def choose_hosts(config: Config) -> None:
     if "auto" not in (resources.hosts, resources.gpus_per_host):
         return
     clustered = resources.address != "local"
-    offer = cluster.cluster_offer(resources.address) if clustered else _this_machine()
+    offer = cluster.cluster_offer(resources.address) if clustered else this_machine()
     if resources.hosts == "auto":
         most = _most_hosts(offer, resources.cpus_per_host)
         taking_part = count_of(config.partition.trained_clients, config.participation)
@@ -250,7 +250,8 @@ def choose_hosts(config: Config) -> None:
         resources.gpus_per_host = share_of_gpu(offer.machines, resources.cpus_per_host, hosts)
 
 
-def _this_machine() -> cluster.Offer:
+def this_machine() -> cluster.Offer:
+    """The cores and GPUs of this machine."""
     here = {"CPU": float(cores()), "GPU": float(torch.cuda.device_count())}
     return cluster.Offer(here, [here])
 

@@ -2,7 +2,7 @@
 
 import logging
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from math import inf
@@ -18,7 +18,7 @@ from fedbench.jobs.folder_sync import Supplies, supplies_for
 from fedbench.jobs.gpu_memory import USUAL_MB, smallest_gpu_mb
 from fedbench.jobs.gpu_shares import GpuShares, open_to_trial, takes_gpu
 from fedbench.jobs.job import Job, Outcome
-from fedbench.jobs.resolve import choose_hosts
+from fedbench.jobs.resolve import choose_hosts, this_machine
 from fedbench.jobs.run_job import SYNC_EVERY, at_most_every, run_job, write_error
 from fedbench.jobs.trial import trainable
 from fedbench.jobs.tune_callbacks import (
@@ -152,19 +152,33 @@ def ray_for(trial: Config, at_once: int | None, early: bool = False) -> Iterator
 
     Raises ConfigError if a trial could never run.
     """
-    if at_once == 1 and trial.resources.hosts == 0 and not early:
+    if not needs_ray(trial, at_once, early):
         yield None
         return
     require("ray", "stop no trials early" if early else "use --hosts 0 --trials 1")
     with cluster.connect(trial, cpus=1) as ray:
-        total = ray.cluster_resources()
-        for kind, amount in need_of(trial).items():
-            if total.get(kind, 0) < amount - 1e-9:
-                raise ConfigError(
-                    f"resources: one trial needs {amount:g} {kind} ({plural(int(trial.resources.hosts), 'host')}), "
-                    f"there are {total.get(kind, 0):g}: lower --hosts, --cpus-per-host or --gpus-per-host"
-                )
+        _require_room(trial, ray.cluster_resources())
         yield ray
+
+
+def needs_ray(trial: Config, at_once: int | None, early: bool = False) -> bool:
+    """Whether trials like this one run by Ray: not if one runs at a time, in this process, to its end."""
+    return at_once != 1 or trial.resources.hosts != 0 or early
+
+
+def check_room(trial: Config, at_once: int | None, early: bool) -> None:
+    """Raises ConfigError if a trial could never run on this machine; a cluster is asked when the trials begin."""
+    if needs_ray(trial, at_once, early) and trial.resources.address == "local" and not cluster.is_joined():
+        _require_room(trial, this_machine().machines[0])
+
+
+def _require_room(trial: Config, total: Mapping[str, float]) -> None:
+    for kind, amount in need_of(trial).items():
+        if total.get(kind, 0) < amount - 1e-9:
+            raise ConfigError(
+                f"resources: one trial needs {amount:g} {kind} ({plural(int(trial.resources.hosts), 'host')}), "
+                f"there are {total.get(kind, 0):g}: lower --hosts, --cpus-per-host or --gpus-per-host"
+            )
 
 
 def _tell_round(on_progress: OnJobProgress, job: Job, event: Event) -> None:

@@ -19,7 +19,7 @@ Where we decide:
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -58,7 +58,7 @@ class FedAS(Method["FedAS.Options", "FedAS.State"]):
         align_lr: float = Field(
             0.01, gt=0, description="learning rate of the alignment", json_schema_extra={"rate": "own"}
         )
-        align_batch_size: int | Literal["full"] = Field(
+        align_batch_size: Annotated[int, Field(ge=1)] | Literal["full"] = Field(
             16, description="batch size of the alignment, 1 or more, or full"
         )
         align: Literal["samples", "means"] = Field(

@@ -11,7 +11,7 @@ import random
 import sys
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from types import FunctionType, SimpleNamespace
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -50,11 +50,12 @@ class Stores:
     @classmethod
     def of_call(cls, method: Any, hook: str) -> "Stores | None":
         """The stores before a call of a hook, if this one is watched."""
-        if not spaces_of(type(method))[0]:
+        kind: Any = type(method)
+        if not spaces_of(kind)[0]:
             return None
         calls = _calls.setdefault(method, Counter())
         calls[hook] += 1
-        return cls(type(method)) if calls[hook] <= FIRST_CALLS or calls[hook] % EVERY == 0 else None
+        return cls(kind) if calls[hook] <= FIRST_CALLS or calls[hook] % EVERY == 0 else None
 
     def first_change(self) -> tuple[str, Any] | None:
         """The first value that is no longer the same: its place in words, and what is there now."""
@@ -69,7 +70,7 @@ class Stores:
         return {name: self._state(value) for name, value in values.items() if not name.startswith("__")}
 
     def _state(self, value: Any, depth: int = 0) -> State:
-        kind = type(value)
+        kind: Any = type(value)
         if not can_change(kind, self._own) or depth > DEEPEST:
             return value, None
         if isinstance(value, Tensor):
@@ -136,16 +137,16 @@ def spaces_of(kind: type) -> tuple[list[Space], frozenset[str]]:
     functions = {id(f): f for each in classes for f in _functions(vars(each)) if id(f.__globals__) in modules}
     functions |= {id(f): f for own in modules.values() for f in _functions(own) if f.__globals__ is own}
     spaces: list[Space] = [
-        (f"the class variable {each.__qualname__}.{{}}", lambda of=each: {**vars(of)}) for each in classes
+        (f"the class variable {each.__qualname__}.{{}}", partial(dict, vars(each))) for each in classes
     ]
     for found in modules.values():
-        spaces.append((f"{{}}, a global of module {found.get('__name__')}", lambda of=found: {**of}))
+        spaces.append((f"{{}}, a global of module {found.get('__name__')}", partial(dict, found)))
     for f in functions.values():
-        spaces.append((f"the attribute {{}} of function {f.__qualname__}", lambda of=f: {**vars(of)}))
+        spaces.append((f"the attribute {{}} of function {f.__qualname__}", partial(dict, vars(f))))
         if defaults := _defaults(f):
-            spaces.append((f"the default of {f.__qualname__}'s argument {{}}", lambda of=defaults: of))
+            spaces.append((f"the default of {f.__qualname__}'s argument {{}}", partial(dict, defaults)))
         if f.__closure__:
-            spaces.append((f"{{}}, a variable around {f.__qualname__}", lambda of=f: _closed_over(of)))
+            spaces.append((f"{{}}, a variable around {f.__qualname__}", partial(_closed_over, f)))
     names = (each.__module__ for each in own)
     return spaces, frozenset(names)
 

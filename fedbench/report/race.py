@@ -190,10 +190,10 @@ def _who_is_best(study: Study, race: Race, label: str) -> tuple[Bound | None, st
         return None, ""
     margin = margin_text(study)
     if label == race.leader:
-        words = {"winner": "best", "tie": "best, tied", "within": f"best or within {margin}", "open": "open"}
-        return None, words.get(race.ending or "", "open")
-    words = {"tie": f"equal within {margin}", "within": "may be better"}
-    return race.behind[label], words.get(race.ending or "", "open")
+        led = {"winner": "best", "tie": "best, tied", "within": f"best or within {margin}", "open": "open"}
+        return None, led.get(race.ending or "", "open")
+    followed = {"tie": f"equal within {margin}", "within": "may be better"}
+    return race.behind[label], followed.get(race.ending or "", "open")
 
 
 def margin_text(study: Study) -> str:

@@ -86,7 +86,7 @@ def write_outcomes(path: Path, points: Mapping[str, Mapping[str, np.ndarray]]) -
 def read_points(path: Path, problems: list[str]) -> dict[str, dict[str, np.ndarray]]:
     """The arrays of a file by point; none if it is missing or damaged; the latter is named in `problems`."""
     arrays = read_arrays(path, problems)
-    found = {
+    found: dict[str, dict[str, np.ndarray]] = {
         point: {name.removeprefix(f"{point}/"): array for name, array in arrays.items() if name.startswith(f"{point}/")}
         for point in POINTS
     }

@@ -177,6 +177,7 @@ class GridProgress(Display):
         text = "  ".join(part for part in parts if part)
         over = done + sum(running.values())
         fresh = over - self._skipped
-        pace = (self._clock() - self._started) / fresh if fresh else 0.0
+        # Before that, most of the time may have gone into the start of processes.
+        pace = (self._clock() - self._started) / fresh if fresh >= 1 else 0.0
         left = time_left(pace, self.total - over)
         self._show(over, what, text, left and f"{left} in this stage", done >= self.total)

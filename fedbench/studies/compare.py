@@ -14,8 +14,8 @@ from fedbench.config.section import OpenSection, Section, plain
 from fedbench.config.words import keys_called
 from fedbench.errors import ConfigError
 from fedbench.jobs import run_folder
-from fedbench.jobs.resolve import with_defaults
-from fedbench.methods import checked_options, full_key, load
+from fedbench.methods import METHODS, checked_options, full_key, load, symbols
+from fedbench.report.typeset import join_words
 from fedbench.results.contrasts import too_few
 from fedbench.results.loggers import log_page
 from fedbench.results.matrix import Matrix, Setting, settings_of
@@ -31,6 +31,7 @@ from fedbench.studies.compared_methods import (
 from fedbench.studies.cost import steps_of
 from fedbench.studies.listed_space import ListedSpace, check_word, with_alike_models
 from fedbench.studies.run_studies import StudyWatch, run_studies
+from fedbench.studies.same_runs import refuse_same_methods, refuse_same_settings
 from fedbench.studies.search import Search
 from fedbench.studies.space import Space, distribution_text
 from fedbench.studies.study_result import StudyResult
@@ -132,7 +133,6 @@ def plan_comparisons(
     """The comparison in every setting, not run yet, and its folder. Raises ConfigError."""
     over = checked_settings(over) if over else {}
     config = tuning.with_final_seeds(config)
-    check_named_options(config)
     if not isinstance(space, Mapping):
         check_word(space)
     if space is not None and tuning.most == 0:
@@ -142,13 +142,17 @@ def plan_comparisons(
     root = (config.out or Path("results")).absolute()
     asked = ComparisonSpec([ComparedMethod.parse(text) for text in methods], tuning, root, space)
     require_distinct(asked.compared)
+    check_named_options(config, asked.compared)
     folder = config.out or root / "compare" / (config.name or _name(config, asked, over))
     if not over:
-        return [asked.study(config, folder)], None, folder
+        study = asked.study(config, folder)
+        refuse_same_methods(study)
+        return [study], None, folder
     asked.check_settings(over)
     matrix = Matrix(config.model_dump(mode="json"), over, settings_of(over))
     studies = [asked.in_setting(s).study(in_setting(config, s), folder / s.path, s.name) for s in matrix.settings]
-    refuse_equal_settings(studies)
+    refuse_same_methods(studies[0])
+    refuse_same_settings(studies)
     return studies, matrix, folder
 
 
@@ -245,18 +249,45 @@ def is_pooled(method: MethodConfig) -> bool:
     return load(method.name).trainers(checked_options(method)) == "pooled"
 
 
-def check_named_options(config: Config) -> None:
-    """Raises ConfigError for options without the name of their method, unless they are at their defaults."""
+def check_named_options(config: Config, compared: Sequence[ComparedMethod]) -> None:
+    """Raises ConfigError for options of no compared method, unless they are at their defaults.
+
+    They have to come with the name of their method: in --methods, or with a method that is compared.
+    """
     own = config.method
-    if "name" not in own.model_fields_set:
-        fields = load(own.name).Options.model_fields
-        for key, value in own.options.items():
-            known = fields.get(full_key(own.name, f"method.{key}").removeprefix("method."))
-            if known is None or value != known.get_default(call_default_factory=True):
-                raise ConfigError(
-                    f"method.{key} = {value}: for which method? write NAME:{key}={value} in --methods where it applies"
-                )
+    named, fields = "name" in own.model_fields_set, load(own.name).Options.model_fields
+    if named and own.name in {*BASELINES, *(method.name for method in compared)}:
+        checked_options(own)
+        return
+    for key, value in own.options.items():
+        whole = full_key(own.name, f"{OPTION}{key}")
+        known = fields.get(whole.removeprefix(OPTION))
+        if known is None or value != known.get_default(call_default_factory=True):
+            takers = [method.label for method in compared if has_option(method, whole)]
+            who = f"{join_words(takers)} {'has' if len(takers) == 1 else 'have'} it" if takers else owners_text(key)
+            which = f"{own.name} is not compared;" if named else "for which method?"
+            raise ConfigError(
+                f"method.{key} = {value}: {which} write NAME:{key}={value} in --methods where it applies ({who}), or "
+                "leave it out"
+            )
     checked_options(own)
+
+
+def owners_text(key: str) -> str:
+    """The methods that have an option, in words, where no compared method has it."""
+    owners = [name for name, kind in METHODS.loadable() if key in {*kind.Options.model_fields, *symbols(kind.Options)}]
+    return f"no compared method has it, but {join_words(owners)}" if owners else "no method has it"
+
+
+def without_method(config: Config, methods: Sequence[str]) -> tuple[Config, str | None]:
+    """A preset's configuration without a method that is not compared, and a line about it. Raises ConfigError."""
+    own, names = config.method, [ComparedMethod.parse(text).name for text in methods]
+    if own.name in {*BASELINES, *names} or "method" not in config.model_fields_set:
+        return config, None
+    tree = config.given()
+    del tree["method"]
+    options = "".join(f", {key} = {value}" for key, value in own.options.items())
+    return Config(**tree), f"left out, because {own.name} is not compared: method = {own.name}{options} of the preset"
 
 
 def checked_settings(over: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
@@ -299,16 +330,6 @@ def _by_name(key: str, value: Any) -> Any:
         raise ConfigError(f"over: {error}") from None
     tree = own.model_dump(mode="json", exclude_unset=True)
     return tree["name"] if [*tree] == ["name"] else tree
-
-
-def refuse_equal_settings(studies: Sequence[TuningStudy]) -> None:
-    """Raises ConfigError if all methods run the same in two settings, which would count as two pieces of evidence."""
-    names = dict[tuple[str, ...], str]()
-    for study in studies:
-        first = [method.config(study.config, study.points[method.label][0]) for method in study.compared]
-        other = names.setdefault(tuple(with_defaults(config).key() for config in first), study.setting)
-        if other != study.setting:
-            raise ConfigError(f"over: {other} and {study.setting} are the same, and would count twice; give each once")
 
 
 def in_setting(config: Config, setting: Setting) -> Config:

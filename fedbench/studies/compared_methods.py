@@ -227,8 +227,13 @@ class ComparedMethod:
         samples = (most or search.samples or 1) if search.kind == "optuna" and own.axes else 0
         return replace(
             self,
-            **dict(points=tuple(points), refused=left_out, samples=samples, space=own),
-            **dict(untuned=untuned, held=held, rates=rates),
+            points=tuple(points),
+            refused=left_out,
+            samples=samples,
+            space=own,
+            untuned=untuned,
+            held=held,
+            rates=rates,
         )
 
     def without_effect(self, axes: Collection[str], config: Config) -> dict[str, str]:

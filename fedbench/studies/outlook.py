@@ -1,16 +1,16 @@
 """What a study will cost, before it starts: points, runs, gradient steps and hours."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from statistics import fmean
 
 import numpy as np
 
 from fedbench.config.words import plural
-from fedbench.processor import cores
 from fedbench.results.plan import point_name
 from fedbench.results.quantities import duration
-from fedbench.results.race import Rules, judge
+from fedbench.results.race import LOOKS, Rules, judge
 from fedbench.results.tables import BASELINE, REFERENCES
-from fedbench.studies.cost import Cost, hours_of
+from fedbench.studies.timing import PROCESS, LeftRuns, Room, span_of
 from fedbench.studies.tuning_study import TuningStudy
 
 TYPICAL = 2.0
@@ -18,12 +18,24 @@ TYPICAL = 2.0
 SIMULATED, ROTATIONS = 20, 300
 """Simulated races behind an expectation, and rotations in each, fewer than for verdicts."""
 
+EXACT = 1.25
+"""Ratio of the largest to the smallest estimate up to which one number says it."""
+USUAL_LOOKS = 3
+"""Looks that a study usually adds to the first."""
 MOST_LISTED = 24
 """Points of a method that are listed one by one."""
 
 
-def outlook(studies: Sequence[TuningStudy]) -> Iterator[str]:
-    """Lines about a planned study: points, runs, and estimated time."""
+def outlook(
+    studies: Sequence[TuningStudy],
+    at_once: int | None = None,
+    hours: float | None = None,
+    remarks: Iterable[str] | None = None,
+) -> Iterator[str]:
+    """Lines about a planned study: points, runs, and estimated time.
+
+    at_once, hours: as in `cost`. remarks: what its check has said, if it was checked. Raises ConfigError.
+    """
     for study in studies:
         inside = f"{study.setting}: " if study.setting else ""
         for method in study.compared:
@@ -35,9 +47,11 @@ def outlook(studies: Sequence[TuningStudy]) -> Iterator[str]:
             yield from (f"  {point_name(point)}" for point in points[:MOST_LISTED])
             if len(points) > MOST_LISTED:
                 yield f"  and {len(points) - MOST_LISTED} more"
-    yield from dict.fromkeys(line for study in studies for line in _lines(study))
+    turned = [line for study in studies for line in study.turned_rates()]
+    said = [line for study in studies for line in _lines(study)] if remarks is None else [*turned, *remarks]
+    yield from dict.fromkeys(said)
     yield from left_out(studies)
-    yield from cost(studies)
+    yield from cost(studies, at_once, hours)
 
 
 def _lines(study: TuningStudy) -> Iterator[str]:
@@ -51,37 +65,66 @@ def left_out(studies: Sequence[TuningStudy]) -> Iterator[str]:
         yield from (f"{inside}left out: {line}" for line in study.plan.left_out())
 
 
-def cost(studies: Sequence[TuningStudy]) -> Iterator[str]:
-    """Runs, their gradient steps and estimated time, and what a race adds to these. Raises ConfigError."""
-    runs = [Cost.of(config) for study in studies for config in study.run_configs()]
-    steps, seconds = sum(run.steps for run in runs), sum(run.seconds for run in runs) / cores()
-    racing = [study for study in studies if study.plan.race is not None]
-    first = f" for the first {len(racing[0].config.seeds)} seeds" if racing else ""
-    yield (
-        f"{plural(len(runs), 'run')}{first}, {float(f'{steps:.2g}'):,.0f} gradient steps: "
-        f"about {duration(seconds)}, one run per core"
-    )
-    yield from _cost_of_races(racing)
+def cost(studies: Sequence[TuningStudy], at_once: int | None = None, hours: float | None = None) -> Iterator[str]:
+    """Runs that are left, their gradient steps and estimated time, and what a race adds to these.
+
+    at_once: the number of runs side by side, None for as many as fit. hours: those after which a race adds no seeds.
+    Raises ConfigError.
+    """
+    room, left = Room.of(studies, at_once), [LeftRuns(study) for study in studies]
+    span, done = span_of(left, room), len(set[str]().union(*(own.done for own in left)))
+    racing = [own for own in left if own.study.plan.race is not None]
+    first = f" for the first {len(racing[0].study.config.seeds)} seeds" if racing else ""
+    noun, verb = ("run", "is") if span.runs == (1, 1) else ("runs", "are")
+    known = f" {verb} left, {done:,} done" if done else ""
+    runs = range_text(*span.runs, lambda count: f"{count:,.0f}")
+    steps = range_text(*span.steps, lambda steps: f"{float(f'{steps:.2g}'):,.0f}")
+    yield f"{runs} {noun}{known}{first}, {steps} gradient steps: about {duration_range(*span.seconds)}, {room}"
+    yield from _cost_of_races(racing, room, hours)
 
 
-def _cost_of_races(studies: Sequence[TuningStudy]) -> Iterator[str]:
+def time_left_line(studies: Sequence[TuningStudy], at_once: int | None) -> str:
+    """How long studies in progress will take, by the time that their runs took so far."""
+    room, left = Room.of(studies, at_once), [LeftRuns(study) for study in studies]
+    span = span_of(left, room)
+    runs = range_text(*span.runs, lambda count: f"{count:,.0f}")
+    until = " up to this look" if any(own.study.plan.race and own.begun for own in left) else ""
+    return f"about {duration_range(*span.seconds)} left for {runs} {'run' if span.runs == (1, 1) else 'runs'}{until}"
+
+
+def duration_range(least: float, most: float) -> str:
+    """`50 s`, or `50 s to 12 min` if the two are further apart than an estimate is exact."""
+    return range_text(least, most, duration) if most > EXACT * least else duration((least + most) / 2)
+
+
+def range_text(least: float, most: float, text: Callable[[float], str]) -> str:
+    """`3`, or `3 to 5`."""
+    low, high = text(least), text(most)
+    return low if low == high else f"{low} to {high}"
+
+
+def _cost_of_races(racing: Sequence[LeftRuns], room: Room, hours: float | None) -> Iterator[str]:
     """How much longer studies take that add seeds until they are decided."""
-    if not studies:
+    if not racing or (racing[0].study.plan.race or {})["most"] <= len(racing[0].study.config.seeds):
         return
-    first, race = len(studies[0].config.seeds), studies[0].plan.race or {}
-    low = high = most = 0.0
-    for study in studies:
-        racing = [method for method in study.compared if method.label not in REFERENCES]
-        finals = [method.config(study.config, study.points[method.label][0]) for method in racing]
-        seconds = 3600 * hours_of(finals) / max(1, len(racing))
-        most += seconds * len(racing) * (race["most"] - first)
-        few, many = expected_runs(len(racing), race["margin"], int(race["most"]))
-        low += seconds * max(0.0, few - first * len(racing))
-        high += seconds * max(0.0, many - first * len(racing))
-    yield (
-        f"until it is decided, usually {duration(low)} to {duration(high)} more if methods differ by some {TYPICAL:g} "
-        f"points; at most {duration(most)} more, for {race['most']:.0f} seeds; plus the neighbours of the best points"
+    first, race = len(racing[0].study.config.seeds), racing[0].study.plan.race or {}
+    low, high, most = list[float](), list[float](), list[float]()
+    for own in racing:
+        methods = [method for method in own.study.compared if method.label not in REFERENCES]
+        runs = [own.run(method, own.study.points[method.label][0]) for method in methods]
+        least, slowest = (fmean(times) for times in zip(*((run.least, run.most) for run in runs), strict=True))
+        few, many = expected_runs(len(methods), race["margin"], int(race["most"]))
+        low += [least] * max(0, round(few) - first * len(methods))
+        high += [slowest] * max(0, round(many) - first * len(methods))
+        most += [slowest] * round(len(methods) * (race["most"] - first))
+    looks = sum(first < look <= race["most"] for look in LOOKS)
+    usual_looks = min(looks, USUAL_LOOKS)
+    usual = duration_range(
+        *(room.seconds(runs, start, usual_looks) for runs, start in zip((low, high), PROCESS, strict=True))
     )
+    ending = f"at most {duration(room.seconds(most, PROCESS[1], looks))} more, for {race['most']:.0f} seeds"
+    limit = "" if hours is None else f"; no look begins after {duration(3600 * hours)}"
+    yield f"until it is decided, usually {usual} more if methods differ by some {TYPICAL:g} points; {ending}{limit}"
 
 
 def expected_runs(methods: int, margin: float, most: int) -> tuple[float, float]:

@@ -1,7 +1,8 @@
 """A run: one method, one data set, one partition, one or more seeds. A study with one stage and no choice."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -12,20 +13,23 @@ import pandas as pd
 from fedbench.config import Config
 from fedbench.config.schema import folder_name
 from fedbench.config.words import plural
+from fedbench.data.partitions import Partition
 from fedbench.errors import ConfigError
 from fedbench.jobs import provenance, run_folder
 from fedbench.jobs.job import Job
 from fedbench.jobs.merge_seeds import gather
-from fedbench.jobs.resolve import check_run, resolve
+from fedbench.jobs.resolve import check_run, resolve, with_defaults
 from fedbench.jobs.run_job import Watcher, run_seeds
 from fedbench.results.loggers import log_page
 from fedbench.results.plan import PLAN_FILE, Plan, is_study
-from fedbench.results.quantities import duration
+from fedbench.results.quantities import duration, seed_range
 from fedbench.results.reader import Records
+from fedbench.runtime.build import build_parts
 from fedbench.runtime.kept_models import MODELS_FOLDER
 from fedbench.runtime.ray import cluster
 from fedbench.runtime.resolved import ResolvedRun
-from fedbench.studies.cost import Cost
+from fedbench.runtime.warnings import config_warnings, first_warnings
+from fedbench.studies.cost import Cost, not_here
 from fedbench.studies.stages import shown_in_notebook
 from fedbench.studies.study_result import StudyResult
 from fedbench.tasks import Metric
@@ -99,22 +103,11 @@ def run(
     [1, 2]
     """
     config = Config.of(config)
-    if (asked := config.resources.gpus_per_trial) != "auto":
-        line = f"resources.gpus_per_trial = {asked:g}: a run has no trials; leave it out, or set gpus_per_host"
-        raise ConfigError(line)
     open_hosts = config.resources.hosts == "auto"
-    provenance.refresh_fingerprints(config)
-    resolved = resolve(config)
+    resolved, folder = plan_run(config, experiment)
     config = resolved.config
-    provenance.check_code_is_current(config)
-    root = Path("results") / _experiment(experiment)
-    folder = config.out or (root / config.name if config.name else run_folder.folder_of(root, config))
     result = Result(folder, config)
-    with run_folder.writable(folder):
-        run_folder.refuse_other_results(folder, "run")
-        state = run_folder.state_of(folder, config)
-        if resume and state == "new" and all(job.state == "new" for job in jobs_of(config, folder)):
-            raise ConfigError(f"--resume: {folder} holds no run to continue; leave --resume out to start one")
+    with checked_folder(folder, config, resume) as state:
         if state == "done":
             run_folder.warn_about_changes([(folder, config)])
             run_folder.remove_leftovers(folder, config.rounds)
@@ -129,6 +122,53 @@ def run(
         make_report(folder)
         log_page(folder, config)
     return result
+
+
+def plan_run(config: Config, experiment: str = "run") -> tuple[ResolvedRun, Path]:
+    """A run, not begun yet, and its folder. Raises ConfigError."""
+    if (asked := config.resources.gpus_per_trial) != "auto":
+        line = f"resources.gpus_per_trial = {asked:g}: a run has no trials; leave it out, or set gpus_per_host"
+        raise ConfigError(line)
+    provenance.refresh_fingerprints(config)
+    resolved = resolve(config)
+    config = resolved.config
+    provenance.check_code_is_current(config)
+    root = Path("results") / _experiment(experiment)
+    return resolved, config.out or (root / config.name if config.name else run_folder.folder_of(root, config))
+
+
+@contextmanager
+def checked_folder(folder: Path, config: Config, resume: bool) -> Iterator[run_folder.State]:
+    """The state of a run's folder, which is made for the block. Raises ConfigError if the run cannot be kept there."""
+    with run_folder.writable(folder):
+        run_folder.refuse_other_results(folder, "run")
+        state = run_folder.state_of(folder, config)
+        if resume and state == "new" and all(job.state == "new" for job in jobs_of(config, folder)):
+            raise ConfigError(f"--resume: {folder} holds no run to continue; leave --resume out to start one")
+        yield state
+
+
+def preview_run(config: Config, resume: bool = False) -> list[str]:
+    """What a run would say before its first round, after the same checks; nothing is begun. Raises ConfigError.
+
+    Of a published data set that is not on this machine it is not fetched, and the checks of the data are left out.
+    """
+    if line := not_here(config):
+        return [line, *config_warnings(with_defaults(config))]
+    resolved, folder = plan_run(config)
+    with checked_folder(folder, resolved.config, resume) as state:
+        jobs = jobs_of(resolved.config, folder)
+        left = [job.seed for job in jobs if job.state != "done"]
+        partitions = check_run(resolved, left) if state != "done" else {}
+    done = [seed for seed in resolved.config.seeds if seed not in partitions]
+    known = [f"{seed_range(done)}: already finished in {folder}"] if done else []
+    lines = [line for seed, dealt in partitions.items() for line in first_lines(resolved, dealt, seed)]
+    return [*dict.fromkeys(lines), *known]
+
+
+def first_lines(run: ResolvedRun, dealt: Partition, seed: int) -> list[str]:
+    """The remarks and warnings about data, partition, model and method of one seed. Raises ConfigError."""
+    return [*run.dataset.remarks, *dealt.warnings, *first_warnings(build_parts(run, dealt, seed))]
 
 
 def jobs_of(config: Config, folder: Path) -> list[Job]:

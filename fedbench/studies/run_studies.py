@@ -3,7 +3,7 @@
 import logging
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,12 +15,13 @@ from fedbench.errors import ConfigError
 from fedbench.jobs import run_folder
 from fedbench.jobs.gpu_shares import GpuShares
 from fedbench.jobs.job import Job, Outcome
-from fedbench.jobs.schedule import ray_for, run_jobs
+from fedbench.jobs.schedule import check_room, ray_for, run_jobs
 from fedbench.jobs.tune_callbacks import JobProgress, MoreJobs
 from fedbench.results import loggers
-from fedbench.results.plan import is_study, study_name
+from fedbench.results.plan import study_name
 from fedbench.runtime.ray.liveness import ray_restarts
-from fedbench.studies.outlook import cost, left_out
+from fedbench.studies.cost import not_here
+from fedbench.studies.outlook import cost, left_out, outlook, time_left_line
 from fedbench.studies.search import is_count
 from fedbench.studies.stages import Stages, in_notebook
 from fedbench.studies.tuning_study import TuningStudy
@@ -50,8 +51,7 @@ def run_studies(
     watch: gets the progress, which a notebook shows otherwise. hours: the time after which races get no more seeds.
     Raises ConfigError before the first trial.
     """
-    if at_once is not None and not (is_count(at_once) and at_once >= 1):
-        raise ConfigError(f"at_once = {at_once!r}: must be a whole number >= 1, or None for all that fit")
+    check_count(at_once)
     until = None if hours is None else time.monotonic() + 3600 * hours
     if watch is None and in_notebook():
         watch = Stages(study_name(studies[0].folder), studies[0].config).update
@@ -60,19 +60,13 @@ def run_studies(
     stages = _StageRunner(studies, at_once, watch)
     for attempt in ray_restarts(log.warning):
         with attempt, ExitStack() as stack:
-            for study in studies:
-                run_folder.refuse_other_results(study.folder, study.plan.kind)
-                stack.enter_context(run_folder.writable(study.folder))
-            told = set[str]()
-            for study in studies:
-                study.check(told)
+            check_studies(studies, stack, log.warning, at_once)
             for study in studies:
                 stack.enter_context(run_folder.folder_in_turn(study.folder, log.warning))
-            if fresh := [study for study in studies if not is_study(study.folder)]:
-                for line in left_out(fresh):
-                    log.warning("%s", line)
-                for line in cost(fresh):
-                    log.info("%s", line)
+            for line in left_out(studies):
+                log.warning("%s", line)
+            for line in cost(studies, at_once, hours):
+                log.info("%s", line)
             early = any(study.plan.scheduler != "none" for study in studies)
             scratch = studies[0].folder / SCRATCH
             stack.callback(shutil.rmtree, scratch, ignore_errors=True)  # after Ray has ended, whatever ended the study
@@ -106,6 +100,48 @@ def run_studies(
     return stages.has_run
 
 
+def check_count(at_once: int | None) -> None:
+    """Raises ConfigError if this is no number of trials side by side."""
+    if at_once is not None and not (is_count(at_once) and at_once >= 1):
+        raise ConfigError(f"at_once = {at_once!r}: must be a whole number >= 1, or None for all that fit")
+
+
+def check_studies(
+    studies: Sequence[TuningStudy], stack: ExitStack, say: Callable[[str], None], at_once: int | None
+) -> None:
+    """Check the folders of studies, which are made until the stack ends, and a run of every method.
+
+    say: called with what is to be known before the first trial. Raises ConfigError.
+    """
+    for study in studies:
+        run_folder.refuse_other_results(study.folder, study.plan.kind)
+        stack.enter_context(run_folder.writable(study.folder))
+    told = set[str]()
+    for study in studies:
+        study.check(told, say)
+    early = any(study.plan.scheduler != "none" for study in studies)
+    check_room(studies[0].first_job().config, at_once, early)
+
+
+def preview_studies(
+    studies: Sequence[TuningStudy], at_once: int | None = None, hours: float | None = None
+) -> Iterator[str]:
+    """What studies would run, after the checks that come before the first trial; nothing is run. Raises ConfigError.
+
+    Of published data that are not on this machine nothing is fetched, and what depends on them is not checked.
+    """
+    check_count(at_once)
+    absent = dict.fromkeys(line for study in studies if (line := not_here(study.config)))
+    if absent:
+        yield from outlook(studies, at_once, hours)
+        yield from absent
+        return
+    remarks = list[str]()
+    with ExitStack() as stack:
+        check_studies(studies, stack, remarks.append, at_once)
+        yield from outlook(studies, at_once, hours, remarks)
+
+
 @dataclass
 class _StageRunner:
     """Runs the jobs of studies stage by stage. has_run: whether any of them was missing."""
@@ -114,6 +150,7 @@ class _StageRunner:
     at_once: int | None
     watch: StudyWatch | None
     has_run: bool = False
+    has_begun: bool = False
     shares: GpuShares = field(default_factory=GpuShares)
 
     def run(self, stage: str, jobs: Sequence[Sequence[Job]], **how: Any) -> bool:
@@ -128,18 +165,24 @@ class _StageRunner:
             return False
         run_folder.warn_about_changes([(job.folder, job.config) for job in every])
         self.has_run |= any(job.outcome().status != "done" for job in every)
-        scratch, told = self.studies[0].folder / SCRATCH, partial(self._write_and_tell, stage)
+        first = {job.folder: job.name for job in reversed(every)}
+        twice = {job.name for job in every} - set(first.values())
+        scratch, told = self.studies[0].folder / SCRATCH, partial(self._write_and_tell, stage, twice)
+        if self.has_begun:
+            log.info("%s", time_left_line(self.studies, self.at_once))
+        self.has_begun = True
         known = run_jobs(every, scratch, self.at_once, told, shares=self.shares, **how)
         self.has_run |= len(known) > len(every)
         return True
 
-    def _write_and_tell(self, stage: str, outcomes: dict[str, Outcome], progress: JobProgress) -> None:
+    def _write_and_tell(self, stage: str, twice: Set[str], outcomes: dict[str, Outcome], progress: JobProgress) -> None:
+        """twice: names of jobs that have their run in common with another one, which runs once."""
         for study in self.studies:
             study.plan.gpus = self.shares.note or study.plan.gpus
             study.plan.gpu_full |= self.shares.too_small(study.folder)
             study.write()
         if self.watch is not None:
-            self.watch(stage, outcomes, progress)
+            self.watch(stage, {name: own for name, own in outcomes.items() if name not in twice}, progress)
 
 
 def longest_first(jobs: Sequence[Job], known: Sequence[Job]) -> list[Job]:

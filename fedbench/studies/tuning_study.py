@@ -1,7 +1,7 @@
 """A study of methods: each is tuned over its points, then its best point runs over the final seeds."""
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count, islice
@@ -29,6 +29,8 @@ from fedbench.studies.validation_size import doubts_of_validation
 from fedbench.tasks import Metric
 
 log = logging.getLogger("fedbench")
+TIMES_BESIDE = 2
+"""How often neighbours of a method's best point are tried."""
 
 
 def _by_text(texts: Mapping[str, str]) -> dict[str, list[str]]:
@@ -121,10 +123,11 @@ class TuningStudy:
         for method in self.compared:
             yield from config_warnings(with_defaults(method.config(self.config, self.points[method.label][0])))
 
-    def check(self, told: set[str] | None = None) -> None:
+    def check(self, told: set[str] | None = None, say: Callable[[str], None] = log.warning) -> None:
         """Check the first valid point of every method, which shows the metric. Raises ConfigError.
 
-        A baseline that nobody asked for is left out if it cannot run. told: lines that the user has read already.
+        A baseline that nobody asked for is left out if it cannot run. told: lines that the user has read already. say:
+        called with each of the others.
         """
         told = set() if told is None else told
         remarks, runs = dict[str, None](), dict[str, ResolvedRun]()
@@ -144,7 +147,7 @@ class TuningStudy:
             remarks |= dict.fromkeys(lines)
         for line in remarks:
             if line not in told:
-                log.warning("%s", line)
+                say(line)
         told.update(remarks)
         self.compared = [method for method in self.compared if method.label in runs]
         self.metric = next(iter(runs.values())).task.primary
@@ -212,12 +215,13 @@ class TuningStudy:
     def _trials(self, method: ComparedMethod, values: Values, seeds: Sequence[int]) -> list[Job]:
         return [self._job(method, values, seed, "candidate", method.trial) for seed in seeds]
 
-    def run_configs(self) -> list[Config]:
-        """The configurations of all runs, including those already done."""
-        return [
-            asked
+    def known_jobs(self) -> list[Job]:
+        """The jobs that are known before anything is tried."""
+        finals = {method.label: method.seeds or self.config.seeds for method in self.compared if not method.tuned}
+        return self.candidates() + [
+            self._job(method, method.points[0], seed)
             for method in self.compared
-            for asked, _ in method.runs(self.config, self.config.seeds, self.tune_seeds)
+            for seed in finals.get(method.label, ())
         ]
 
     def recall(self) -> None:
@@ -305,6 +309,11 @@ class TuningStudy:
             failed = next((o.error for o in (job.outcome() for job in self.jobs) if o.error), "no trial finished")
             raise ConfigError(f"no trial finished; the first error: {failed}")
 
+    @property
+    def tries_neighbours(self) -> bool:
+        """Whether points next to the best ones are tried."""
+        return self.plan.search == "grid"
+
     def _untried_neighbours(self, method: ComparedMethod) -> Iterator[Neighbour]:
         """The legal points next to a method's best one that were not tried.
 
@@ -327,7 +336,7 @@ class TuningStudy:
 
         A grid tries no values of its subject but the listed ones, and says where the best one is the last of them.
         """
-        if self.plan.search != "grid":
+        if not self.tries_neighbours:
             return []
         jobs, extra = list[Job](), self.plan.beside_best
         listed_only = self.plan.subject if self.plan.kind == "grid" and self.plan.race is None else None

@@ -116,9 +116,9 @@ def preview(word: str | None, config: Config, asked: Namespace) -> tuple[Config,
     if word is None:
         check_listing(config, asked)
         return config, ()
-    from fedbench.studies.outlook import outlook
+    from fedbench.studies.run_studies import preview_studies
     from fedbench_papers.tables.reproduce import distinct, plan_tables
 
     name = experiment_name(word, asked) or word
     studies = distinct(plan_tables(name, config, **choice(asked))[1])
-    return studies[0].config, outlook(studies)
+    return studies[0].config, preview_studies(studies, read_count("trials", asked.trials))

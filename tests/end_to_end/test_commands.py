@@ -20,7 +20,7 @@ pytestmark = pytest.mark.xdist_group("commands")
 ROOT = Path(__file__).parents[2]
 LEFT = {
     *("metrics.jsonl", "timings.jsonl", "clients.parquet", "traces.parquet", "summary.json"),
-    *("config.yaml", "environment.json", "partition.json", "report.html"),
+    *("config.yaml", "environment.json", "partition.json", "outcomes", "report.html"),
 }
 SMALL = ["--method", "fedcac", "--rounds", "3", "--train.epochs", "1", "--partition.clients", "4", "--seeds", "0", "1"]
 METRIC_KEYS = [

@@ -37,7 +37,7 @@ def test_a_winner_beats_every_rival(said):
 def test_what_cannot_be_told_apart_is_named(said):
     answer, notes = said({"local": 0.5, "fedper": 0.80, "fedcac": 0.801}, spread=0.08)
     assert "with 3 seeds it cannot be told from" in answer
-    assert "these seeds can detect differences of" in notes[-2]
+    assert any("these seeds can detect differences of" in note for note in notes)
 
 
 def test_with_few_seeds_it_is_said_where_intervals_do_not_hold(said):

@@ -110,6 +110,21 @@ def test_a_terminal_gets_a_live_bar():
     assert "after agg 50.0%" in text
 
 
+def test_the_time_left_is_not_guessed_from_a_part_of_the_first_trial():
+    clock = Clock()
+    progress = GridProgress(4, plain(), clock)
+    progress.start("grid of 4")
+    clock.now = 30.0  # most of them for the start of a process
+    progress.update(0, 0, {"tau=0.3": 0.2})
+    clock.now = 32.0
+    progress.update(1, 0, {})
+    progress.stop()
+    assert progress.console.file.getvalue().splitlines()[1:] == [
+        "trials 0/4  running tau=0.3 (20%)",
+        "trials 1/4  96 s left in this stage",
+    ]
+
+
 def test_grid_lines_name_what_runs():
     clock = Clock()
     progress = GridProgress(4, plain(), clock)

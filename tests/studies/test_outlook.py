@@ -24,7 +24,7 @@ def test_the_runs_of_a_race_are_those_of_its_first_look_and_what_it_adds_is_said
     assert runs.startswith("20 runs for the first 5 seeds, ")
     assert " gradient steps: about " in runs
     assert race.startswith("until it is decided, usually ")
-    assert race.endswith(" more, for 40 seeds; plus the neighbours of the best points")
+    assert race.endswith(" more, for 40 seeds")
 
 
 def test_a_single_point_is_listed_too_unless_it_is_the_defaults():

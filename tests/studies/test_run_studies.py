@@ -32,15 +32,17 @@ def test_points_past_the_ends_of_ranges_are_tried_twice_and_every_stage_has_a_na
     assert list(stages)[:5] == [TUNING, BETTER_HALF.format(2), *NEIGHBOURS, FINALS]
 
 
-def test_invalid_points_are_named_before_the_first_trial_and_only_once(tmp_path, caplog):
+def test_invalid_points_are_named_before_the_first_trial_by_every_command(tmp_path, caplog):
     told = list[str]()
 
     def watch(stage, outcomes, running):
         told[:] = told or [line for line in caplog.messages if line.startswith("left out: ")]
 
     asked = small("fedper", rounds=1, out=str(tmp_path), seeds=[0])
-    for _ in range(2):
-        grid(asked, space={"train.lr": [0.1, -1, "x"]}, baselines=[], tune_seeds=[90], at_once=1, watch=watch)
+    for seeds in ([90], [90], [90, 91]):  # anew, with nothing left to do, and with trials that are left
+        caplog.clear()
+        told.clear()
+        grid(asked, space={"train.lr": [0.1, -1, "x"]}, baselines=[], tune_seeds=seeds, at_once=1, watch=watch)
         lines = [line for line in caplog.messages if line.startswith("left out: ")]
         assert (
             lines

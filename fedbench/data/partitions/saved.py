@@ -129,8 +129,8 @@ def from_arrays(path: Path, seed: int, options: PartitionConfig, rows: int) -> S
             raise ConfigError(f"{where}: {part}_sizes does not say who of {clients} clients has which rows of {part}")
         held[part] = Assignment(own, np.repeat(np.arange(clients), sizes))
     public = np.sort(found["public"]) if "public" in found else None
-    sizes = found["parts"].tolist() if "parts" in found else None
-    return SavedPartition(held, np.zeros(clients, bool), newcomers, public, sizes, True)
+    numbered: list[int] | None = found["parts"].tolist() if "parts" in found else None
+    return SavedPartition(held, np.zeros(clients, bool), newcomers, public, numbered, True)
 
 
 def _arrays_of_seed(path: Path, seed: int) -> dict[str, np.ndarray]:

@@ -113,11 +113,11 @@ def resolve_scheme_options(asked: PartitionConfig, one_part: bool, merged: str =
     """
     options, scheme = check_keys(asked), load(asked.name)
     filled: dict[str, Any] = {key: getattr(asked, key) or size for key, size in scheme.sizes.items()}
-    test = asked.test
+    test: str = asked.test
     if test == "auto":
-        test = "pooled" if one_part else scheme.test  # type: ignore[assignment]
+        test = "pooled" if one_part else scheme.test
         if test == "pooled" and (one_part or asked.test_by):
-            test = "stratified" if asked.test_by else merged  # type: ignore[assignment]
+            test = "stratified" if asked.test_by else merged
         filled["test"] = test
     if asked.test == "drawn" and not scheme.drawn:
         raise ConfigError(f"partition.test = drawn: {asked.name} does not support it; use part or pooled")

@@ -100,7 +100,7 @@ class TableReader:
         train = len(whole) - sizes.get("test", 0)
         targets = stacked_lists(rows, whole[label]) if holds_lists(whole[label]) else plain_values(whole[label])
         owners = None if user is None else owners_of(whole[user])
-        columns_beside = (None if not name else [*whole[name]] for name in beside)
+        groups, order = (None if not name else [*whole[name]] for name in beside)
         return Content(
             train,
             len(whole) - train,
@@ -113,7 +113,7 @@ class TableReader:
             targets=partial(table_targets, rows, self),
             domains=partial(domain_numbers, ()),
             one_part="test" not in sizes,
-            beside=partial(beside.arrays, *columns_beside, where),
+            beside=partial(beside.arrays, groups, order, where),
         )
 
 

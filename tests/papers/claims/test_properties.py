@@ -132,8 +132,8 @@ def test_bytes_of_two_arms():
 def test_gradients_below_the_bound():
     values = {
         "lambda": (0.5, 0.5),
-        "loss_private": (1.0, 0.1),
-        "loss_public": (2.0, 0.1),
+        "loss_private": (1.0, 1.0),
+        "loss_public": (2.0, 2.0),
         "variance_private": (3.0, 6.0),
         "variance_public": (5.0, 1.0),
         "label_drift": (0.01, 0.02),
@@ -141,7 +141,7 @@ def test_gradients_below_the_bound():
     bound = 4 * 5 * 2 / 8 + 6 / (10 * 60) + np.e**2 * 5 / (10 * 50) + 0.04  # L = 5, T = 8
 
     def judge(mean: float):
-        squares = {"gradient_norm_squared": (2 * mean, 0.0)}
+        squares = {"gradient_norm_squared": (mean, mean)}
         rows = [
             (seed, t, client, name, both[t - 2])
             for seed in SEEDS

@@ -38,8 +38,8 @@ def originals(source: SamplePool) -> tuple[SamplePool, np.ndarray]:
     """
     kinds = len(source.domain_names)
     sizes = np.bincount(source.domains, minlength=kinds)
-    order = np.argsort(source.domains, kind="stable")
-    copies = order.reshape(kinds, -1) if (sizes == sizes[0]).all() else order[:0].reshape(kinds, 0)
+    by_kind = np.argsort(source.domains, kind="stable")
+    copies = by_kind.reshape(kinds, -1) if (sizes == sizes[0]).all() else by_kind[:0].reshape(kinds, 0)
     labels = source.labels[copies]
     if not copies.size or (labels != labels[0]).any():
         raise ConfigError(
@@ -49,21 +49,24 @@ def originals(source: SamplePool) -> tuple[SamplePool, np.ndarray]:
     train, test = (np.flatnonzero(np.isin(copies, rows).all(axis=0)) for rows in (source.train, source.test))
     alike = replace(source, labels=labels[0], domains=np.zeros(len(labels[0]), np.int64), train=train, test=test)
     reserved = np.flatnonzero(np.isin(copies, source.reserved).any(axis=0))
-    return replace(alike, reserved=reserved, **columns_of_photographs(source, copies)), copies
+    groups = of_photographs(source.groups, copies, "test_by")
+    order = of_photographs(source.order, copies, "order_by")
+    return replace(alike, reserved=reserved, groups=groups, order=order), copies
 
 
-def columns_of_photographs(source: SamplePool, copies: np.ndarray) -> dict[str, np.ndarray]:
-    """Group and place of every photograph, if the data have them. Raises ConfigError if its copies differ in them."""
-    found = {}
-    for key, values in (("groups", source.groups), ("order", source.order)):
-        if values is not None:
-            found[key] = values[copies[0]]
-            if (values[copies] != found[key]).any():
-                raise ConfigError(
-                    f"partition corruption: the copies of a photograph under {len(copies)} corruptions differ in the "
-                    f"column of partition.{'test_by' if key == 'groups' else 'order_by'}; take partition domain"
-                )
-    return found
+def of_photographs(values: np.ndarray | None, copies: np.ndarray, key: str) -> np.ndarray | None:
+    """A column `[rows]` for each photograph, if the data have it. Raises ConfigError if its copies differ in it.
+
+    key: of the section `partition`, which names the column.
+    """
+    if values is None:
+        return None
+    if (values[copies] != values[copies[0]]).any():
+        raise ConfigError(
+            f"partition corruption: the copies of a photograph under {len(copies)} corruptions differ in the "
+            f"column of partition.{key}; take partition domain"
+        )
+    return values[copies[0]]
 
 
 def photograph(source: SamplePool) -> np.ndarray:
