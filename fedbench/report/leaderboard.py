@@ -22,7 +22,7 @@ from fedbench.results.estimators import estimator_marks, estimator_remark
 from fedbench.results.files import write_atomically
 from fedbench.results.newcomers import after_most_epochs
 from fedbench.results.plan import point_name
-from fedbench.results.remarks import doubts_in, numbered
+from fedbench.results.remarks import beside_row, numbered
 from fedbench.results.schema import COMMON
 from fedbench.results.statistics import Interval, ends_of, interval
 from fedbench.results.tables import BASELINE, LAST, REFERENCES, known_interval, pooled_scores
@@ -172,7 +172,7 @@ def _row(
         verdicts=None if study.race is None else race_verdicts(study, study.race, label),
         newcomers=after_most_epochs(study.metric, study.runs[label].newcomers()),
         common=known_interval(last, f"{COMMON}_{study.metric.name}", study.metric),
-        remarks=doubts_in(cost["warnings"]),
+        remarks=beside_row(cost["doubts"]),
     )
 
 

@@ -1,25 +1,47 @@
-"""The remarks of runs on two levels: doubts, which concern the numbers of a method, and notes, which are harmless."""
+"""The remarks of runs on two levels: doubts, which concern the numbers of a method, and notes, which are harmless.
 
-import re
+The level is set where a remark is made. Records keep the texts, and those of the doubts in a list of their own.
+"""
+
 from collections.abc import Iterable, Mapping, Sequence
 
-DOUBTS = re.compile(
-    r"so this is|is fedavg|equals? |without effect|no effect|is not reached|are not numbers|nothing was trained"
-    r"|are missing|was left out|treated alike|no strength|too few"
-)
-"""Words of remarks that concern the numbers: a method that is another one, a value without effect, lost scores."""
-NO_DOUBT = re.compile(r"^train\.(engine|width|threads) ")
-"""Beginnings of remarks on values that decide the speed alone."""
+MOST_BESIDE_A_ROW = 5
+"""Doubts that stand beside the row of a method, where clients may fail one after another."""
 
 
-def is_doubt(line: str) -> bool:
-    """Whether a remark concerns the numbers of a method."""
-    return bool(DOUBTS.search(line)) and not NO_DOUBT.match(line)
+class Doubt(str):
+    """A remark that concerns the numbers of a method. Equal to its text; any other string is a note."""
+
+    __slots__ = ()
 
 
-def doubts_in(lines: Iterable[str]) -> tuple[str, ...]:
-    """The remarks that stand beside a method's row."""
-    return tuple(dict.fromkeys(filter(is_doubt, lines)))
+def as_doubts(lines: Iterable[str]) -> list[str]:
+    """These lines as doubts."""
+    return [Doubt(line) for line in lines]
+
+
+def levelled(lines: Iterable[str], doubts: Iterable[str]) -> list[str]:
+    """Lines that were written without their level, as doubts where they are among these."""
+    known = set(doubts)
+    return [Doubt(line) if line in known else line for line in lines]
+
+
+def doubts_in(lines: Iterable[str]) -> list[str]:
+    """The texts of the doubts, each once."""
+    return [str(line) for line in dict.fromkeys(lines) if isinstance(line, Doubt)]
+
+
+def said(line: str) -> str:
+    """The line with its level before it, for a terminal."""
+    return f"{'warning' if isinstance(line, Doubt) else 'note'}: {line}"
+
+
+def beside_row(doubts: Sequence[str]) -> tuple[str, ...]:
+    """The doubts that stand beside a method's row: all, or the first and how many more there are."""
+    if len(doubts) <= MOST_BESIDE_A_ROW:
+        return tuple(doubts)
+    shown = doubts[: MOST_BESIDE_A_ROW - 1]
+    return *shown, f"{len(doubts) - len(shown)} more warnings like the last one, in the report"
 
 
 def numbered(doubts: Iterable[Sequence[str]]) -> dict[str, int]:
@@ -28,11 +50,15 @@ def numbered(doubts: Iterable[Sequence[str]]) -> dict[str, int]:
 
 
 def with_methods(lines: Mapping[str, Sequence[str]]) -> list[str]:
-    """Every remark once, with the methods that it concerns, if these are not all. lines: by method."""
+    """Every remark once, with the methods that it concerns, if these are not all; doubts first. lines: by method."""
     found: dict[str, list[str]] = {}
     for method, own in lines.items():
         for line in dict.fromkeys(own):
             found.setdefault(line, []).append(method)
-    return [
-        line if len(methods) == len(lines) > 1 else f"{', '.join(methods)}: {line}" for line, methods in found.items()
-    ]
+    named = [_with_names(line, methods, len(methods) == len(lines) > 1) for line, methods in found.items()]
+    return sorted(named, key=lambda line: not isinstance(line, Doubt))
+
+
+def _with_names(line: str, methods: Sequence[str], are_all: bool) -> str:
+    names = f"{', '.join(methods)}: "
+    return line if are_all or line.startswith(names) else type(line)(names + line)

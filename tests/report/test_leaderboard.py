@@ -240,7 +240,8 @@ def test_a_doubt_stands_beside_its_row_and_a_note_does_not(tmp_path):
     folder = write_comparison(tmp_path, {"local": 0.7, "fedper": 0.8})
     line = "fedper: there is no head, so this is fedavg"
     file = folder / "final" / "fedper" / "summary.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"warnings": [line, "column age is a feature"]}))
+    said = {"warnings": [line, "column age is a feature, so this is a note"], "doubts": [line]}
+    file.write_text(json.dumps(json.loads(file.read_text()) | said))
     study = Study.load(folder)
     text = leaderboard_text(leaderboard(study), study.metric)
     assert "fedper [1]" in text
