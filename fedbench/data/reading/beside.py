@@ -5,7 +5,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from fedbench.config import PartitionConfig
 from fedbench.errors import ConfigError, nearest
@@ -52,7 +51,7 @@ class Beside(NamedTuple):
         """The numbers of groups and places, int64 [rows], by name. Raises ConfigError."""
         found = {}
         if self.group and groups is not None:
-            found["groups"] = pd.factorize(pd.Series([*groups], dtype=object).map(_plain))[0].astype(np.int64)
+            found["groups"] = numbers_of(groups, f"{where}: {self.group} of partition.test_by")
         if self.order and order is not None:
             found["order"] = places_of(order, f"{where}: {self.order} of partition.order_by")
         return found
@@ -62,8 +61,20 @@ NOTHING = Beside()
 """No columns."""
 
 
+def numbers_of(values: Iterable[Any], what: str) -> np.ndarray:
+    """A number for each different value, in the order in which they come, int64 [rows]. Raises ConfigError."""
+    import pandas as pd  # half a second, which help and refusals do without
+
+    numbers = pd.factorize(pd.Series([*map(_plain, values)], dtype=object))[0].astype(np.int64)
+    if (numbers < 0).any():
+        raise ConfigError(f"{what} is missing in row {int((numbers < 0).argmax()) + 1}; fill it in")
+    return numbers
+
+
 def places_of(values: Iterable[Any], what: str) -> np.ndarray:
     """The places of values in their order, the same for equal ones, int64 [rows]. Raises ConfigError."""
+    import pandas as pd
+
     column = pd.Series([*map(_plain, values)])
     if not pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_datetime64_any_dtype(column):
         texts = column.map(lambda value: value.isoformat() if hasattr(value, "isoformat") else str(value))
