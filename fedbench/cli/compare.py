@@ -64,12 +64,10 @@ FLAGS = (
 def main(argv: list[str]) -> int:
     """Runs or continues a comparison; prints its table, the answer and the paths of the results."""
     config, asked = parse(argv, FLAGS, prog="fedbench compare", preview=preview, check=check_trials)
-    from fedbench.results.remarks import said
-
     names = read_methods(asked.methods)
     config, note = without_preset_method(config, asked, names)
     if note:
-        logging.getLogger("fedbench").warning(said(note))
+        logging.getLogger("fedbench").warning(note)
     from fedbench.studies.compare import compare
     from fedbench.studies.stages import Stages
 
@@ -104,7 +102,7 @@ def preview(config: Config, asked: Namespace) -> tuple[Config, Iterable[str]]:
     studies, _, _ = plan_comparisons(config, names, tuning, **compare_options(asked))
     few = None if tuning.race else too_few(len(studies[0].config.seeds))
     lines = preview_studies(studies, read_count("trials", asked.trials), tuning.hours)
-    notes = [said(line) for line in (note, few) if line]
+    notes = [*([note] if note else []), *([said(few)] if few else [])]
     return tuning.with_final_seeds(config), [*notes, *lines]
 
 
