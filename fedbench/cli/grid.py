@@ -38,6 +38,7 @@ def main(argv: list[str]) -> int:
     from fedbench.report.scores import final_table_text, newcomers_text
     from fedbench.report.study import Study
     from fedbench.report.verdicts import said_of
+    from fedbench.results.remarks import beside_row
     from fedbench.studies.grid import grid
     from fedbench.studies.stages import Stages
 
@@ -48,7 +49,8 @@ def main(argv: list[str]) -> int:
     finally:
         stages.stop()
     study = Study.load(result.folder)
-    print(final_table_text(study.table, study.metric))
+    doubts = {label: beside_row(summary["doubts"]) for label, summary in study.summaries.items()}
+    print(final_table_text(study.table, study.metric, doubts))
     if later := newcomers_text(study.newcomers, study.metric):
         print(f"\n{later}\n")
     said, besides = said_of(study, leaderboard(study))

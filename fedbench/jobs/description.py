@@ -37,6 +37,8 @@ def describe_run(folder: Path, run: ResolvedRun, partitions: dict[int, Partition
     drawn = {str(seed): part.fingerprint() for seed, part in partitions.items()}
     more = {
         "pooled": run.method.trainers(run.options) == "pooled",
+        "steps_by": run.method.optimizer,
+        "validation_part": dataset.val_rows > 0 and config.partition.test != "pooled",
         "partition_headline": scheme.load(config.partition.name).headline,
         "decisions": decisions(config.method.name, run.options, config.train),
     }

@@ -1,7 +1,7 @@
 """Resolves a configuration: defaults of method, model and machine, and every check before round 1."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 import torch
@@ -81,10 +81,12 @@ def with_defaults(config: Config) -> Config:
 
 
 @refuse_exits()
-def check_run(run: ResolvedRun, seeds: Sequence[int] | None = None) -> dict[int, Partition]:
+def check_run(
+    run: ResolvedRun, seeds: Sequence[int] | None = None, say: Callable[[str], None] = lambda line: None
+) -> dict[int, Partition]:
     """The partitions of a run; tries model and method on the data. Raises ConfigError.
 
-    seeds: those to check, if not all.
+    seeds: those to check, if not all. say: called with every doubt of the method.
     """
     config, dataset = run.config, run.dataset
     partitions = {seed: partition(dataset, config, seed) for seed in (config.seeds if seeds is None else seeds)}
@@ -94,7 +96,7 @@ def check_run(run: ResolvedRun, seeds: Sequence[int] | None = None) -> dict[int,
         Scratch(config.resources.scratch).close()
     seed = next(iter(partitions))
     models = dict.fromkeys(config.model.names)
-    own = {name: _check_model(run.with_model(name), partitions[seed], seed) for name in models}
+    own = {name: _check_model(run.with_model(name), partitions[seed], seed, say) for name in models}
     _check_alike(config.method.name, own)
     return partitions
 
@@ -123,7 +125,7 @@ def _words(shapes: Sequence[tuple[int, ...]] | None) -> str:
     return ", ".join([*found[:MOST_SHAPES], *["..."] * (len(found) > MOST_SHAPES)]) or "none"
 
 
-def _check_model(run: ResolvedRun, partition: Partition, seed: int) -> Method:
+def _check_model(run: ResolvedRun, partition: Partition, seed: int, say: Callable[[str], None]) -> Method:
     """Tries a run's model and method on the data; returns the method. Raises ConfigError."""
     config, dataset = run.config, run.dataset
     learner = build_learner(run, seed)
@@ -136,7 +138,7 @@ def _check_model(run: ResolvedRun, partition: Partition, seed: int) -> Method:
         raise ConfigError(f"model {config.model.name} has no trainable parameters")
     with as_config_error(f"method {config.method.name} fails"):
         method = make_method(run, context)
-        method_warnings(method, config.method.name)
+        doubts = method_warnings(method, config.method.name)
         check_privacy(config, method)
         check_compression(config.compression, method, config.method.name)
         check_attack(config.attack, method, config.method.name)
@@ -153,6 +155,8 @@ def _check_model(run: ResolvedRun, partition: Partition, seed: int) -> Method:
     probe_metrics(learner, test)
     if config.evaluate.module_metrics:
         probe_logged(learner, test)
+    for line in doubts:
+        say(line)
     return method
 
 

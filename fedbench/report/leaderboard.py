@@ -22,6 +22,7 @@ from fedbench.results.estimators import estimator_marks, estimator_remark
 from fedbench.results.files import write_atomically
 from fedbench.results.newcomers import after_most_epochs
 from fedbench.results.plan import point_name
+from fedbench.results.remarks import beside_row, numbered
 from fedbench.results.schema import COMMON
 from fedbench.results.statistics import Interval, ends_of, interval
 from fedbench.results.tables import BASELINE, LAST, REFERENCES, known_interval, pooled_scores, weighted_scores
@@ -42,8 +43,9 @@ class LeaderboardRow:
     of a pooled model. newcomers: the score of clients that joined after the last round, after their most local
     epochs. common: the score of the clients' models on the test samples of all clients. target_round, target_bytes:
     when the mean curve first reaches local's last score, if ever. verdicts: those of a race, in place of both
-    contrasts. tone: the colour of its score (`tones`). weighted: the mean weighted by test samples, if it differs from
-    the pooled score. scored: how many of the evaluated clients have a score, by seed.
+    contrasts. tone: the colour of its score (`tones`). remarks: those of its runs that concern its numbers. weighted:
+    the mean weighted by test samples, if it differs from the pooled score. scored: how many of the evaluated clients
+    have a score, by seed.
     """
 
     label: str
@@ -76,6 +78,7 @@ class LeaderboardRow:
     weighted: float | None = None
     scored: Sequence[int] = ()
     clients: int = 0
+    remarks: tuple[str, ...] = ()
 
     @property
     def tied(self) -> bool:
@@ -179,6 +182,7 @@ def _row(
         scored=scored_counts(last, study.metric),
         clients=int(last["clients"].max()),
         common=known_interval(last, f"{COMMON}_{study.metric.name}", study.metric),
+        remarks=beside_row(cost["doubts"]),
     )
 
 
@@ -285,11 +289,12 @@ def score_table(
     worst = worst_label([count for row in rows for count in row.scored])
     texts = [_score_texts(row, metric, worst) for row in rows]
     heads = ["method", "score", *(texts[0] if texts else ())]
-    marks = estimator_marks([row.estimator for row in rows])
+    marks, numbers = estimator_marks([row.estimator for row in rows]), numbered(row.remarks for row in rows)
     lines = []
     for place, (row, own, mark) in enumerate(zip(rows, texts, marks, strict=True), 1):
         score = Cell(row.shown(row.score, metric.number), place if place < 3 else 0, row.tied, row.tone)
-        lines.append([Cell(row.label + row.mark + mark), score, *map(Cell, own.values())])
+        feet = "".join(f" [{numbers[line]}]" for line in row.remarks)
+        lines.append([Cell(row.label + row.mark + mark + feet), score, *map(Cell, own.values())])
     lines += [[Cell(label), Cell("failed"), *[Cell("")] * (len(heads) - 2)] for label in failures]
     return typeset.without_empty_columns(heads, lines, 2)
 
@@ -359,7 +364,8 @@ def leaderboard_legend(rows: Sequence[LeaderboardRow], metric: Metric) -> str:
     later = NEWCOMERS_NOTE if any(row.newcomers is not None for row in rows) else ""
     common = COMMON_NOTE if any(row.common is not None for row in rows) else ""
     weighted = WEIGHTED_NOTE if any(row.weighted is not None for row in rows) else ""
-    return "; ".join(filter(None, [note, weighted, later, common, said]))
+    feet = [f"[{number}] {line}" for line, number in numbered(row.remarks for row in rows).items()]
+    return "; ".join(filter(None, [note, weighted, later, common, said, *feet]))
 
 
 def point_suffix(rows: Sequence[LeaderboardRow]) -> str:

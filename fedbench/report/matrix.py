@@ -31,6 +31,7 @@ from fedbench.results.contrasts import ALPHA
 from fedbench.results.files import write_atomically
 from fedbench.results.plan import text_of
 from fedbench.results.quantities import seed_range
+from fedbench.results.remarks import as_doubts, beside_row, with_methods
 from fedbench.results.statistics import ends_of
 from fedbench.results.tables import BASELINE, REFERENCES
 
@@ -194,6 +195,15 @@ def matrix_notes(survey: Survey) -> list[str]:
     return said
 
 
+def matrix_doubts(survey: Survey) -> list[str]:
+    """The doubts about the numbers of methods in all settings, each once with its methods."""
+    own: dict[str, list[str]] = {}
+    for study in survey.studies.values():
+        for label, summary in study.summaries.items():
+            own.setdefault(label, []).extend(as_doubts(beside_row(summary["doubts"])))
+    return with_methods(own)
+
+
 def critical_difference(survey: Survey) -> go.Figure | None:
     """Mean ranks on a line, best to the left; a bar joins methods that cannot be told apart (after Demsar 2006)."""
     found = survey.ranking
@@ -273,7 +283,7 @@ def matrix_values(survey: Survey) -> dict[str, Any]:
         "note": f"Test {metric.title} {point}, last round. {note}.",
         "config": yaml.safe_dump(config, sort_keys=False),
         "parts": matrix_parts(survey),
-        "warnings": matrix_warnings(survey),
+        "warnings": matrix_warnings(survey) + matrix_doubts(survey),
     }
 
 

@@ -34,6 +34,7 @@ from fedbench.report.tuning_budget import budget_charts
 from fedbench.report.typeset import sentence
 from fedbench.results.files import write_atomically
 from fedbench.results.quantities import seed_range
+from fedbench.results.remarks import with_methods
 from fedbench.results.tables import BASELINE
 
 log = logging.getLogger("fedbench")
@@ -304,7 +305,7 @@ def decision_groups(study: Study) -> list[tuple[str, tuple[str, ...]]]:
 
 def study_warnings(study: Study) -> list[str]:
     """Warnings of the runs, unfinished runs, and unreadable files."""
-    found = [f"{m}: {text}" for m, summary in study.summaries.items() for text in summary["warnings"]]
+    found = with_methods({method: summary["warnings"] for method, summary in study.summaries.items()})
     for method, summary in study.summaries.items():
         if not summary["complete"] and study.runs[method].finished():
             found.append(

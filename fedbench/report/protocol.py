@@ -1,25 +1,41 @@
-"""The protocol of a study in words, for the section of a paper that describes the experiments."""
+"""The protocol of a study in words, for the section of a paper that describes the experiments.
 
-from collections.abc import Mapping, Sequence
-from functools import partial
+Every sentence stands on facts of the plan, the configurations and the records; what no record says is left out.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from textwrap import fill
 from typing import Any
 
+from fedbench.config.counts import count_of, newcomer_count
 from fedbench.config.words import plural
 from fedbench.report.answer import partition_words
-from fedbench.report.evidence import covers_samples, over
-from fedbench.report.leaderboard import model_sizes
+from fedbench.report.evidence import covers_samples
+from fedbench.report.evidence import over as chance
+from fedbench.report.leaderboard import comparisons, model_sizes
 from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.survey import Survey
-from fedbench.report.typeset import escape_latex, join_words
+from fedbench.report.typeset import escape_latex, join_words, sentence
+from fedbench.results.contrasts import correction_of
+from fedbench.results.estimators import SAMPLES
 from fedbench.results.matrix import is_matrix
-from fedbench.results.plan import Plan, key_name, text_of
+from fedbench.results.plan import key_name, text_of
 from fedbench.results.quantities import ranges, seed_range
-from fedbench.results.statistics import LEAST_SEEDS
 from fedbench.results.tables import BASELINE
 
 OPTIMISERS = {"sgd": "SGD", "adam": "Adam", "adamw": "AdamW", "module": "the model's own optimiser"}
+OF_TRAINING = ("epochs", "steps", "batch_size", "optimizer", "lr", "momentum", "weight_decay", "lr_decay", "clip_norm")
+"""Keys of `train` that the protocol states."""
+CORRECTIONS = {
+    "rotations": "the step-down method of Westfall and Young under random rotations (Langsrud, 2005)",
+    "holm": "Holm's method",
+}
+STEPS_BY = {"plain": "makes plain gradient steps of its own", "own": "has an optimiser of its own"}
 
 
 def protocol(folder: Path, names: Mapping[str, str]) -> str:
@@ -28,7 +44,8 @@ def protocol(folder: Path, names: Mapping[str, str]) -> str:
         return " ".join(sentences(Study.load(folder), names, {}))
     survey = Survey.load(folder)
     study = survey.first_study if survey.studies else Study.load(folder / survey.matrix.settings[0].path)
-    return " ".join(sentences(study, names, survey.matrix.over))
+    missing = len(survey.matrix.settings) - len(survey.settings)
+    return " ".join(sentences(study, names, survey.matrix.over, missing))
 
 
 def in_lines(text: str, form: str) -> str:
@@ -37,164 +54,427 @@ def in_lines(text: str, form: str) -> str:
     return fill(shown, 100, break_on_hyphens=False) + "\n"
 
 
-def sentences(study: Study, names: Mapping[str, str], over: Mapping[str, Sequence[Any]]) -> list[str]:
-    """What is compared, on which data, how it is trained, tuned, scored and tested. over: what varies, by key."""
-    config, plan = study.config, study.plan
+def sentences(study: Study, names: Mapping[str, str], over: Mapping[str, Sequence[Any]], missing: int = 0) -> list[str]:
+    """What is compared, on which data, how it is trained, tuned, scored and tested.
+
+    over: what varies, by key. missing: the number of settings that were not evaluated.
+    """
+    facts = Facts(study, names, over, missing)
     found = [
-        _compared_methods(study, names, config),
-        _clients(study, config, over),
-        _training(study, config, over),
-        _settings(over),
-        _tuning(study, plan, config),
-        _scores(study, plan, config),
-        _tests(study),
+        _compared_methods(facts),
+        _clients(facts),
+        _fleet(facts),
+        _training(facts),
+        _own_training(facts),
+        _settings(facts),
+        _tuning(facts),
+        _scores(facts),
+        _tests(facts),
     ]
     return [said for said in found if said]
 
 
-def _compared_methods(study: Study, names: Mapping[str, str], config: Mapping[str, Any]) -> str:
-    labels = [*dict.fromkeys([*study.ordered, *study.plan.labels()])]
-    called = sorted(names.get(label, label) for label in labels)
-    data = (config.get("data") or {}).get("name", "unknown data")
-    shown = " and ".join([", ".join(called[:-1]), called[-1]] if len(called) > 1 else called)
-    return f"We {'compare' if len(called) > 1 else 'run'} {shown} on {data}."
+@dataclass(frozen=True)
+class Facts:
+    """What sentences stand on. over, missing: as of `sentences`."""
+
+    study: Study
+    names: Mapping[str, str]
+    over: Mapping[str, Sequence[Any]]
+    missing: int = 0
+
+    @cached_property
+    def labels(self) -> list[str]:
+        """The methods, also those without a score."""
+        return [*dict.fromkeys([*self.study.ordered, *self.study.plan.labels()])]
+
+    def called(self, labels: Iterable[str]) -> str:
+        """The names of methods in words."""
+        return join_words(sorted(self.names.get(label, label) for label in labels))
+
+    def section(self, name: str) -> dict[str, Any]:
+        """A section of the configuration, without the keys that vary."""
+        tree = dict(self.study.config.get(name) or {})
+        return {key: value for key, value in tree.items() if not self.varies(f"{name}.{key}")}
+
+    def varies(self, key: str) -> bool:
+        """Whether a key differs between settings, by itself, as its section's name, or as one of a value's keys."""
+        section, _, name = key.partition(".")
+        whole = self.over.get(section, [])
+        return key in self.over or (bool(whole) and (name in ("", "name") or any(_has(value, name) for value in whole)))
+
+    @cached_property
+    def environments(self) -> dict[str, dict[str, Any]]:
+        return {label: run.environment() for label, run in self.study.runs.items()}
+
+    @cached_property
+    def pooled(self) -> list[str]:
+        """The methods that train one model on the data of all clients."""
+        return [label for label, found in self.environments.items() if found.get("pooled")]
+
+    @cached_property
+    def configs(self) -> dict[str, dict[str, Any]]:
+        """The configurations of final runs."""
+        return {label: run.config() for label, run in self.study.runs.items()}
+
+    @cached_property
+    def train(self) -> dict[str, dict[str, Any]]:
+        """By method, the section `train`; that of the plan where nothing has run."""
+        found = {label: dict(config.get("train") or {}) for label, config in self.configs.items()}
+        return found or {self.study.method: dict(self.study.plan.config.get("train") or {})}
+
+    def tuned(self, key: str) -> list[str]:
+        """The methods that are tuned over a key of `train`."""
+        spaces = self.study.plan.spaces
+        return [label for label in self.labels if len(spaces.get(label, {}).get(f"train.{key}", [])) > 1]
+
+    @cached_property
+    def tuned_methods(self) -> list[str]:
+        """The methods that have several candidates."""
+        found = dict.fromkeys(entry.label for entry in self.study.plan.entries if entry.role == "candidate")
+        return [label for label in found if len(self.study.plan.points(label)) > 1]
+
+    def usual(self, key: str) -> Any:
+        """The value of a key of `train` that most methods have without tuning it; None if it has none."""
+        values = [own.get(key) for label, own in self.train.items() if label not in self.tuned(key)]
+        return Counter(map(_hashable, values)).most_common(1)[0][0] if values else None
+
+    def others(self, key: str) -> dict[str, Any]:
+        """By method, values of a key of `train` that differ from the usual one, without tuning."""
+        if self.varies(f"train.{key}"):
+            return {}
+        fixed = {label: own.get(key) for label, own in self.train.items() if label not in self.tuned(key)}
+        return {label: value for label, value in fixed.items() if _hashable(value) != self.usual(key)}
+
+    def stated(self, key: str, name: str) -> str:
+        """`momentum 0.5`, `momentum tuned`, `momentum varied`, or `momentum 0.5 unless tuned`."""
+        if self.varies(f"train.{key}"):
+            return f"{name} varied"
+        tuned, value = self.tuned(key), self.usual(key)
+        if tuned and len(tuned) >= len(self.train):
+            return f"{name} tuned"
+        if not isinstance(value, int | float):
+            return ""
+        return f"{name} {value:g} unless tuned" if tuned else f"{name} {value:g}"
 
 
-def _clients(study: Study, config: Mapping[str, Any], over: Mapping[str, Sequence[Any]]) -> str:
-    run = study.records
-    dealt = partition_words(dict(config), run.environment() if run else {}).replace(", ", " by the scheme ", 1)
-    said = f"The data are divided among {dealt}" if dealt else "Every client has its own data"
-    public = int((config.get("public") or {}).get("size") or 0)
-    said += f"; {public} public samples belong to no client" if public else ""
-    share = config.get("participation", 1.0)
-    if "participation" in over:
-        return f"{said}."
-    if isinstance(share, float) and share >= 1:
-        return f"{said}; in every round all of them take part."
-    who = f"{100 * share:g} % of them take part" if isinstance(share, float) else f"{share} of them take part"
-    return f"{said}; in every round {who}, drawn at random."
+def _has(value: Any, name: str) -> bool:
+    return isinstance(value, Mapping) and name in value
 
 
-def _training(study: Study, config: Mapping[str, Any], over: Mapping[str, Sequence[Any]]) -> str:
-    train, model = dict(config.get("train") or {}), dict(config.get("model") or {})
-    asked = study.plan.config.get("train") or {}
-    # The subject's own may be tuned ones.
-    train |= {key: value for key, value in asked.items() if isinstance(value, int | float)}
-    hidden = model.get("hidden")
-    widths = [str(width) for width in hidden] if isinstance(hidden, list) else []
-    layers = f" with {'hidden layers' if len(widths) > 1 else 'a hidden layer'} of {join_words(widths)} units"
-    how = partial(_value, study, train, over)
-    amount = "steps" if train.get("steps") else "epochs"
-    optimizer = OPTIMISERS.get(str(train.get("optimizer")), str(train.get("optimizer")))
+def _hashable(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _compared_methods(facts: Facts) -> str:
+    name = str((facts.study.config.get("data") or {}).get("name", "unknown data"))
+    kind, colon, place = name.partition(":")
+    data = f"the data {kind}:{place.rpartition('/')[2] if place.startswith('/') else place}" if colon else name
+    data = "several data sets" if facts.varies("data.name") else data
+    said = f"We {'compare' if len(facts.labels) > 1 else 'run'} {facts.called(facts.labels)} on {data}."
+    failed = [label for label in facts.labels if label in facts.study.failures]
+    lost = f" {facts.called(failed)} failed and {'has' if len(failed) == 1 else 'have'} no score."
+    return said + (lost if failed else "")
+
+
+def _clients(facts: Facts) -> str:
+    own, whole = facts.section("partition"), dict(facts.study.config.get("partition") or {})
+    name, clients = str(whole.get("name") or ""), whole.get("clients") or 0
+    known = next((found for found in facts.environments.values() if found), {})
+    if facts.varies("partition.name"):
+        said = "The data are divided among clients in several ways"
+    elif name == "natural":
+        count = "" if facts.varies("data.name") or "clients" not in own else f", {clients} of them"
+        said = f"The clients are those of the data{count}"
+    elif name:
+        dealt = partition_words({"partition": own}, known)
+        among, comma, scheme = dealt.partition(", ") if own.get("clients") else ("clients", ", ", dealt)
+        said = f"The data are divided among {among} by the scheme {scheme}" if comma else ""
+    else:
+        said = "Every client has its own data"
+    if not facts.varies("public.size") and (public := int(facts.section("public").get("size") or 0)):
+        said += f"; {public} public samples belong to no client"
+    if own.get("seed") is not None:
+        said += "; all seeds share one partition"
+    return f"{said}{_participants(facts, clients, whole)}."
+
+
+def _participants(facts: Facts, clients: int, partition: Mapping[str, Any]) -> str:
+    """Who takes part in a round."""
+    if facts.varies("participation") or len(facts.pooled) == len(facts.labels):
+        return ""
+    later = newcomer_count(clients, partition.get("new_clients") or 0)
+    share, them = facts.study.config.get("participation", 1.0), "the others" if later else "them"
+    known = clients - later if not facts.varies("partition.clients") else 0
+    if share == 1 or (known and count_of(known, share) == known):
+        return f"; in every round all of {them} take part"
+    who = f"{share:g}" if share > 1 else f"{100 * share:g} %"
+    return f"; in every round {who} of {them} take part, drawn at random"
+
+
+def _fleet(facts: Facts) -> str:
+    """What happens to participants and to what they send."""
+    slow, attack, short, private = map(facts.section, ("stragglers", "attack", "compression", "privacy"))
+    lost = 0.0 if facts.varies("dropout") else float(facts.study.config.get("dropout") or 0.0)
     parts = [
-        how("learning rate", "lr"),
-        how("momentum", "momentum") if optimizer == "SGD" else "",
-        how("weight decay", "weight_decay"),
-        f"learning-rate decay {train['lr_decay']:g} per round" if train.get("lr_decay", 1.0) != 1.0 else "",
-        f"gradients clipped at norm {train['clip_norm']:g}" if train.get("clip_norm") else "",
+        f"the uploads of {100 * lost:g} % of the participants are lost" if lost else "",
+        f"{100 * slow['share']:g} % of the participants stop early" if slow.get("share") else "",
+        f"{100 * attack['share']:g} % of the clients attack ({attack['name']}) and are not scored"
+        if attack.get("name", "none") != "none" and "share" in attack
+        else "",
+        f"uploads are compressed ({short['name']})" if short.get("name", "none") != "none" else "",
+        f"noise protects every {'client' if private.get('level') == 'client' else 'sample'}"
+        if private.get("noise")
+        else "",
     ]
-    by = f"{optimizer} ({', '.join(filter(None, parts))})" if optimizer != OPTIMISERS["module"] else optimizer
-    rounds = plural(config.get("rounds", 0), "round")
-    batch = f" in batches of {train['batch_size']}" if train.get("batch_size") else ""
-    names = str(model.get("name")).split(",")
-    which = f"the model {names[0]}" if len(names) == 1 else f"its model (of {', '.join(names)}, dealt in turn)"
-    own = " Methods may prescribe other values." if study.is_comparison else ""
-    work = how("steps" if amount == "steps" else "local epochs", amount, first=True)
+    said = [part for part in parts if part]
+    return f"{sentence('; '.join(said))}." if said else ""
+
+
+def _training(facts: Facts) -> str:
+    config = facts.study.config
+    rounds = "a varied number of rounds" if facts.varies("rounds") else plural(config.get("rounds", 0), "round")
+    trainer = (
+        "one learner with the data of all clients"
+        if facts.labels and len(facts.pooled) == len(facts.labels)
+        else "a participant"
+    )
     return (
-        f"A run has {rounds}, in each of which a participant trains {which}{layers if widths else ''}{_size(study)} "
-        f"for {work}{batch} by {by}.{own}"
+        f"A run has {rounds}, in each of which {trainer} trains {_model(facts)} for {_amount(facts)}{_batches(facts)} "
+        f"by {_optimiser(facts)}."
     )
 
 
-def _size(study: Study) -> str:
-    """The number of parameters in brackets, if the models of all methods have the same."""
-    sizes = {model_sizes(run.environment())[0] for run in study.runs.values()}
-    size = sizes.pop() if len(sizes) == 1 else ""
-    return f" ({int(size):,} parameters)" if size.isdigit() else ""
+def _model(facts: Facts) -> str:
+    """Its name, hidden layers and size, as far as all methods and settings have the same."""
+    model = facts.section("model")
+    if "name" not in model:
+        return "its model"
+    names = str(model["name"]).split(",")
+    if len(names) > 1:
+        return f"its model (of {', '.join(names)}, dealt in turn)"
+    hidden = model.get("hidden")
+    widths = [str(width) for width in hidden] if isinstance(hidden, list) else []
+    layers = f" with {'hidden layers' if len(widths) > 1 else 'a hidden layer'} of {join_words(widths)} units"
+    sizes = {model_sizes(found)[0] for found in facts.environments.values()}
+    size = sizes.pop() if len(sizes) == 1 and not any(facts.varies(key) for key in ("model", "data.name")) else ""
+    return f"the model {names[0]}{layers if widths else ''}{f' ({int(size):,} parameters)' if size.isdigit() else ''}"
 
 
-def _value(
-    study: Study,
-    train: Mapping[str, Any],
-    over: Mapping[str, Sequence[Any]],
-    name: str,
-    key: str,
-    first: bool = False,
-) -> str:
-    """`momentum 0.5`, `momentum tuned`, or `momentum 0.5 unless tuned`, where some methods are tuned over it.
-
-    first: `5 local epochs`.
-    """
-    spaces = [space for space in study.plan.spaces.values() if any(len(values) > 1 for values in space.values())]
-    tuned = [len(space.get(f"train.{key}", [])) > 1 for space in spaces]
-    value = train.get(key)
-    if f"train.{key}" in over or (tuned and all(tuned)) or not isinstance(value, int | float):
-        varied = "a varied number of" if f"train.{key}" in over else "a tuned number of"
-        return f"{varied} {name}" if first else f"{name} {'varied' if f'train.{key}' in over else 'tuned'}"
-    plain = f"{value:g} {name.removesuffix('s') if value == 1 else name}" if first else f"{name} {value:g}"
-    return f"{plain} unless tuned" if any(tuned) else plain
+def _amount(facts: Facts) -> str:
+    """`5 local epochs`, `7 steps`, `a tuned number of local epochs`."""
+    key = "steps" if facts.usual("steps") or facts.tuned("steps") or facts.varies("train.steps") else "epochs"
+    name, tuned, value = "steps" if key == "steps" else "local epochs", facts.tuned(key), facts.usual(key)
+    if facts.varies(f"train.{key}"):
+        return f"a varied number of {name}"
+    if (tuned and len(tuned) >= len(facts.train)) or not isinstance(value, int | float):
+        return f"a tuned number of {name}" if tuned else name
+    plain = f"{value:g} {name.removesuffix('s') if value == 1 else name}"
+    return f"{plain} unless tuned" if tuned else plain
 
 
-def _settings(over: Mapping[str, Sequence[Any]]) -> str:
-    said = [f"{key_name(key).replace('_', ' ')} ({', '.join(map(text_of, values))})" for key, values in over.items()]
-    return f"We repeat this for every combination of {join_words(said)}." if len(said) > 1 else (
-        f"We repeat this for every value of {said[0]}." if said else ""
-    )  # fmt: skip
+def _batches(facts: Facts) -> str:
+    if facts.varies("train.batch_size"):
+        return " in batches of varied size"
+    tuned, value = facts.tuned("batch_size"), facts.usual("batch_size")
+    if tuned and len(tuned) >= len(facts.train):
+        return " in batches of tuned size"
+    if not value:
+        return ""
+    said = " on all its samples at once" if value == "full" else f" in batches of {value}"
+    several = facts.usual("accumulate") or 1
+    step = f", {several} for each step of the optimiser" if several > 1 and not facts.varies("train.accumulate") else ""
+    return f"{said}{' unless tuned' if tuned else ''}{step}"
 
 
-def _tuning(study: Study, plan: Plan, config: Mapping[str, Any]) -> str:
-    tried = {label: len(plan.points(label)) for label in plan.spaces if len(plan.points(label)) > 1}
-    if not tried:
+def _optimiser(facts: Facts) -> str:
+    if facts.varies("train.optimizer"):
+        return "a varied optimiser"
+    name = str(facts.usual("optimizer"))
+    module = name == "module"
+    decay, clip = facts.usual("lr_decay"), facts.usual("clip_norm")
+    parts = [
+        "" if module else facts.stated("lr", "learning rate"),
+        facts.stated("momentum", "momentum") if name == "sgd" else "",
+        "" if module else facts.stated("weight_decay", "weight decay"),
+        facts.stated("lr_decay", "learning-rate decay per round")
+        if decay != 1.0 or facts.varies("train.lr_decay") or facts.tuned("lr_decay")
+        else "",
+        f"gradients clipped at norm {clip:g}" if clip and not facts.varies("train.clip_norm") else "",
+    ]
+    said = ", ".join(filter(None, parts))
+    return f"{OPTIMISERS.get(name, name)} ({said})" if said else OPTIMISERS.get(name, name)
+
+
+def _own_training(facts: Facts) -> str:
+    """Which methods train otherwise than `_training` says."""
+    found: dict[str, list[str]] = {}
+    for key in OF_TRAINING:
+        if key == "momentum" and facts.usual("optimizer") != "sgd":
+            continue
+        for label, value in facts.others(key).items():
+            shown = OPTIMISERS.get(str(value), text_of(value)) if key == "optimizer" else text_of(value)
+            found.setdefault(label, []).append(f"{key.replace('_', ' ').replace('lr', 'learning rate')} {shown}")
+    said = [f"{facts.called([label])} has {join_words(own)}" for label, own in found.items()]
+    own_steps = {label: env.get("steps_by") for label, env in facts.environments.items()}
+    said += [f"{facts.called([label])} {STEPS_BY[by]}" for label, by in own_steps.items() if by in STEPS_BY]
+    if facts.pooled and len(facts.pooled) < len(facts.labels):
+        said.append(f"{facts.called(facts.pooled)} trains one model on the data of all clients")
+    return f"{'; '.join(said)}." if said else ""
+
+
+def _settings(facts: Facts) -> str:
+    said = [
+        f"{key_name(key).replace('_', ' ')} ({', '.join(map(text_of, values))})" for key, values in facts.over.items()
+    ]
+    if not said:
+        return ""
+    lack = f" {plural(facts.missing, 'setting')} {'is' if facts.missing == 1 else 'are'} not evaluated."
+    each = f"combination of {join_words(said)}" if len(said) > 1 else f"value of {said[0]}"
+    return f"We repeat this for every {each}.{lack if facts.missing else ''}"
+
+
+def _tuning(facts: Facts) -> str:
+    study, plan = facts.study, facts.study.plan
+    if not facts.tuned_methods:
         return "No hyperparameter is tuned." if plan.kind != "run" else ""
-    counts = sorted(set(tried.values()))
-    many = plural(counts[0], "point") if len(counts) == 1 else f"{counts[0]} to {counts[-1]} points"
+    counts = sorted({len(plan.points(label)) for label in facts.tuned_methods})
+    many = plural(counts[0], "candidate") if len(counts) == 1 else f"{counts[0]} to {counts[-1]} candidates"
     how = {
         "grid": f"{many} of its space",
         "random": f"{many} drawn at random from its space",
         "optuna": f"{many} proposed by Optuna's TPE",
     }[plan.search]
+    left = [label for label in facts.labels if label not in facts.tuned_methods]
+    whose = "each method" if not left else facts.called(facts.tuned_methods)
     seeds = sorted({entry.seed for entry in plan.entries if entry.role == "candidate"})
-    halves = "; after each of them the better half of the points stays" if plan.drops_points_early else ""
+    over = seed_range(seeds).replace("seed", "tuning seed", 1)
+    shared = sorted(set(seeds) & {entry.seed for label in facts.labels for entry in plan.final(label)})
     apart = "none of which is a seed" if len(seeds) > 1 else "which is no seed"
+    apart = f"of which {ranges(shared)} {'is a seed' if len(shared) == 1 else 'are seeds'}" if shared else apart
+    halves = "; after each of them the better half of the candidates stays" if plan.drops_points_early else ""
     early = "; ASHA stops trials that fall behind" if plan.scheduler == "asha" else ""
-    held = (plan.config.get("data") or {}).get("val")
-    val = f" on {100 * held:g} % of every client's training data, which are held out" if held else ""
-    budgets = " Budgets are equal in gradient steps." if plan.budgets else ""
-    return (
-        f"The hyperparameters of each method are chosen among {how} by the mean validation {study.metric.label} "
-        f"{POINT_NAMES[study.point]}{val}, over tuning {seed_range(seeds)}"
-        f", {apart} of the final runs{halves}{early}.{budgets}"
+    more = [
+        f"{facts.called(left)} {'is' if len(left) == 1 else 'are'} not tuned." if left else "",
+        "Where the best candidate was at an end of the space, candidates past it were tried too."
+        if any(len(plan.points(label)) > plan.budgets.get(label, len(plan.points(label))) for label in plan.spaces)
+        else "",
+        "Candidates of methods with more gradient steps are fewer, so that budgets are equal in gradient steps."
+        if plan.by_steps
+        else "",
+        _final_training(facts),
+    ]
+    told = (
+        f"The hyperparameters of {whose} are chosen among {how} by the mean validation {study.metric.label} "
+        f"{POINT_NAMES[study.point]}{_validation(facts)}, over {over}, {apart} of the final runs{halves}{early}."
     )
+    return " ".join(filter(None, [told, *more]))
 
 
-def _scores(study: Study, plan: Plan, config: Mapping[str, Any]) -> str:
-    metric, point = study.metric, POINT_NAMES[study.point]
-    last = f"We report the test {metric.label} of the personal models {point}, after the last round"
+def _validation(facts: Facts) -> str:
+    """On which samples candidates are compared."""
+    if facts.varies("data.val"):
+        return ""
+    if any(found.get("validation_part") for found in facts.environments.values()):
+        return " on the data's own validation part"
+    held = (facts.study.plan.config.get("data") or {}).get("val")
+    return f" on {100 * held:g} % of every client's training data, which are held out" if held else ""
+
+
+def _final_training(facts: Facts) -> str:
+    """Whether final runs hold out as many samples as tuning."""
+    tuned, final = ((tree.get("data") or {}).get("val") for tree in (facts.study.plan.config, facts.study.config))
+    if facts.varies("data.val") or tuned is None or final is None or tuned == final:
+        return ""
+    return "Final runs train on these samples too." if not final else f"Final runs hold out {100 * final:g} %."
+
+
+def _scores(facts: Facts) -> str:
+    study = facts.study
+    unit = " in %" if study.metric.share else ""
+    behind = [label for label in study.metrics if not study.summaries[label]["complete"]]
+    when = f"so far ({facts.called(behind)} {'has' if len(behind) == 1 else 'have'} not ended)" if behind else ""
+    last = (
+        f"We report the test {study.metric.label}{unit} of the personal models {POINT_NAMES[study.point]}, "
+        f"{when or 'after the last round'}, as mean over {_scored_clients(facts)}"
+    )
     if study.race is not None:
-        return f"{last}, as mean over clients and seeds; seeds are added until the comparison is decided."
-    seeds = [*dict.fromkeys(entry.seed for label in plan.labels() for entry in plan.final(label))]
-    seeds = list(plan.config.get("seeds") or config.get("seeds") or seeds)
-    same = "; methods share the partition, the initial model and the batches of a seed" if study.is_comparison else ""
-    return f"{last}, as mean over clients and {plural(len(seeds), 'seed')} ({ranges(seeds)}){same}."
+        return f"{last} and seeds; seeds are added until the comparison is decided."
+    kinds = sorted({kind for kind in study.estimators.values() if kind != SAMPLES})
+    by = f"; a client's {study.metric.label} is the mean over {join_words(kinds)}" if kinds else ""
+    return f"{last} and {_scored_seeds(facts)}{by}{_in_common(facts)}."
 
 
-def _tests(study: Study) -> str:
+def _scored_clients(facts: Facts) -> str:
+    asked = facts.section("evaluate").get("clients")
+    clients = (facts.study.config.get("partition") or {}).get("clients") or 0
+    if isinstance(asked, int) and asked < clients and not facts.varies("partition.clients"):
+        return f"{asked:,} of the clients, the same in every round,"
+    return "clients"
+
+
+def _scored_seeds(facts: Facts) -> str:
+    """The seeds that have a score; before there is one, those asked for."""
+    study, plan = facts.study, facts.study.plan
+    known = {label: study.last_rows(label)["seed"].tolist() for label in study.metrics}
+    asked = [*dict.fromkeys(entry.seed for label in plan.labels() for entry in plan.final(label))]
+    every = sorted({*chain(*known.values())}) or list(plan.config.get("seeds") or study.config.get("seeds") or asked)
+    fewer = {label: len(seeds) for label, seeds in known.items() if len(seeds) < len(every)}
+    lack = join_words([f"{facts.called([label])} {count}" for label, count in fewer.items()])
+    return f"{plural(len(every), 'seed')} ({ranges(every)}{f'; {lack} of them' if lack else ''})"
+
+
+def _in_common(facts: Facts) -> str:
+    """What all methods share in a seed, as far as records show it."""
+    if len(facts.configs) < 2:
+        return ""
+    own = {label: config for label, config in facts.configs.items() if label not in facts.pooled}
+    dealt: dict[str, set[str]] = {}
+    for found in facts.environments.values():
+        for seed, own_part in (found.get("partition_fingerprint") or {}).items():
+            dealt.setdefault(seed, set()).add(own_part)
+    parts = ["the partition"] if dealt and all(len(known) == 1 for known in dealt.values()) else []
+    sizes = [model_sizes(facts.environments[label])[0] for label in own]
+    same_model = _same(sizes) and _same(config.get("model") for config in facts.configs.values())
+    parts += ["the initial model"] if same_model else []
+    keys = ("batch_size", "epochs", "steps", "shuffle", "accumulate")
+    trained = [[facts.train[label].get(key) for key in keys] for label in own]
+    # The pooled model has batches of its own.
+    parts += ["the order of batches"] if len(own) == len(facts.configs) and _same(trained) else []
+    return f"; methods share {join_words(parts)} of a seed" if parts else ""
+
+
+def _same(values: Iterable[Any]) -> bool:
+    found = list(values)
+    return all(value == found[0] for value in found)
+
+
+def _tests(facts: Facts) -> str:
+    study = facts.study
     if study.race is not None:
         return (
             "Statements on who is better hold together with 95 % over all looks (group-sequential tests of paired "
-            f"differences {over(study)}{_clustered(study)})."
+            f"differences {chance(study)}{_clustered(study)})."
+            if study.race.look
+            else ""
         )
     seeds = max((len(study.last_rows(label)) for label in study.metrics), default=0)
     if seeds < 2:
         return ""
-    said = f"Intervals are 95 % Student t intervals {over(study)}{_clustered(study)}."
-    if seeds < LEAST_SEEDS or not study.is_comparison or BASELINE not in study.metrics:
+    said = f"Intervals are 95 % Student t intervals {chance(study)}{_clustered(study)}."
+    if study.plan.subject is not None:
+        alone = study.is_comparison and BASELINE in study.metrics and len(study.metrics) > 1
+        return (
+            f"{said} Differences are paired by seed and client; their intervals are not corrected." if alone else said
+        )
+    families = [[*found.values()] for found in comparisons(study, study.ordered)] if study.ordered else []
+    tested = [[found for found in own if found.p is not None] for own in families]
+    if not any(tested):
         return said
-    return (
-        f"{said} Methods are compared by paired t tests {over(study)} on the mean difference of a seed's clients, "
-        "with p values corrected for the number of comparisons by the step-down method of Westfall and Young under "
-        "random rotations (Langsrud, 2005)."
-    )
+    how = [CORRECTIONS[name] for name in dict.fromkeys(map(correction_of, filter(None, tested))) if name]
+    corrected = f", with p values corrected for the number of comparisons by {join_words(how)}" if how else ""
+    tests = f"Methods are compared by paired t tests {chance(study)} on the mean difference of a seed's clients"
+    return f"{said} {tests}{corrected}."
 
 
 def _clustered(study: Study) -> str:

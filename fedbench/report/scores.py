@@ -1,8 +1,9 @@
 """Score tables of methods, classes and domains, for reports and the terminal."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from types import MappingProxyType
 
 import pandas as pd
 
@@ -10,6 +11,7 @@ from fedbench.report import typeset
 from fedbench.report.study import POINT_NAMES, Study
 from fedbench.results.estimators import SAMPLES, estimator_marks, estimator_remark
 from fedbench.results.newcomers import case_name
+from fedbench.results.remarks import numbered
 from fedbench.results.schema import COMMON
 from fedbench.results.statistics import Interval
 from fedbench.results.tables import CHOICES, LAST, SCORED, SEEDS_ALONE
@@ -94,18 +96,22 @@ def final(study: Study) -> ScoreTable:
     return table
 
 
-def final_table_text(table: pd.DataFrame, metric: Metric) -> str:
-    """The final table as ASCII text, in its own order; of no scores, why there are none."""
+def final_table_text(
+    table: pd.DataFrame, metric: Metric, doubts: Mapping[str, Sequence[str]] = MappingProxyType({})
+) -> str:
+    """The final table as ASCII text, in its own order; of no scores, why there are none. doubts: of each method."""
     if table.empty:
         return f"no scores: in no round is the mean of test {metric.label} over clients a finite number"
     heads, lines = _lines(table, metric)
     shown = [
         head for begin in IN_TEXT for head in heads if head == begin or (begin in WORST and head.startswith(begin))
     ]
+    numbers = numbered(doubts.values())
     rows = []
     for (_, point), line in lines.items():
         by_head = dict(zip(heads, line.cells, strict=True))
-        rows.append([typeset.Cell(text) for text in (line.label, point, *(_ascii(by_head[head]) for head in shown))])
+        label = line.label + "".join(f" [{numbers[doubt]}]" for doubt in doubts.get(line.method, ()))
+        rows.append([typeset.Cell(text) for text in (label, point, *(_ascii(by_head[head]) for head in shown))])
     what = f"{metric.label} in %" if metric.share else metric.label
     over = over_text(table["intervals_over"].tolist())
     intervals = f", +- 95 % interval {over}" if any("+-" in cell.text for row in rows for cell in row) else ""
@@ -113,6 +119,7 @@ def final_table_text(table: pd.DataFrame, metric: Metric) -> str:
         f"test {what}, mean over clients and seeds{intervals}",
         *(EXPLAINED[head] for head in shown if head in EXPLAINED),
         estimator_remark(metric, table["estimator"].tolist()),
+        *(f"[{number}] {doubt}" for doubt, number in numbers.items()),
     ]
     return f"{typeset.plain_table(['method', 'point', *shown], rows, left=2)}\n{'; '.join(filter(None, notes))}"
 

@@ -6,6 +6,7 @@ The t distributions are those of scipy.special: scipy.stats, which uses the same
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -121,9 +122,18 @@ def family(
     """The existing contrasts of these pairs, corrected for their number."""
     found = [replace(made, margin=margin) for made in contrasts(scores, asked, point)]
     tested = [made for made in found if made.p is not None]
-    correct = by_rotations if len(tested) > 1 and len({made.seeds for made in tested}) == 1 else by_holm
-    corrected = iter(correct(tested))
+    corrected = iter((by_rotations if correction_of(tested) == "rotations" else by_holm)(tested))
     return [made if made.p is None else next(corrected) for made in found]
+
+
+def correction_of(tested: Sequence[Contrast]) -> Literal["", "rotations", "holm"]:
+    """How contrasts with a test are corrected for their number: by rotations if all have the same seeds, else by Holm.
+
+    Empty: a single one needs none.
+    """
+    if len(tested) < 2:
+        return ""
+    return "rotations" if len({made.seeds for made in tested}) == 1 else "holm"
 
 
 def by_rotations(tested: Sequence[Contrast]) -> list[Contrast]:

@@ -55,7 +55,8 @@ class Plan:
     not all tried with the others of the point. beside_best: how many points beside chosen ones were tried in addition
     to the budget, by label. tuning_doubts: sentences on why the chosen points may not be the best. point: the
     evaluation point of choices and of the answer. search, scheduler: how points were found, and whether trials were
-    stopped early. budgets: points by label, if budgets are equal in gradient steps. refused: invalid points, as
+    stopped early. budgets: points by label, where they count as equal although numbers differ. by_steps: whether
+    budgets are equal in gradient steps, as asked. refused: invalid points, as
     `[label, point, why]`. race: if seeds are added until the comparison is decided, its margin, in the unit that is
     shown, and the maximum number of seeds. gpus: how trials share GPUs, in a sentence. gpu_full: by trial, the GPUs
     that it had each time, if their memory was too small at first.
@@ -79,6 +80,7 @@ class Plan:
     race: dict[str, float] | None = None
     gpus: str = ""
     gpu_full: dict[str, list[float]] = field(default_factory=dict)
+    by_steps: bool = False
 
     @classmethod
     def read(cls, folder: Path) -> "Plan":

@@ -17,6 +17,7 @@ from fedbench.errors import ConfigError
 from fedbench.results.estimators import SAMPLES, estimator
 from fedbench.results.files import concatenate_tables, ends_whole, read_arrays, read_json, read_lines, read_rows
 from fedbench.results.outcomes import MetricOutcomes, read_outcomes
+from fedbench.results.remarks import levelled
 from fedbench.results.schema import (
     CLIENTS_SCHEMA,
     COMMON,
@@ -200,12 +201,14 @@ class Records:
         return read_json(self.path / "summary.json", self.problems)
 
     def warnings(self) -> list[str]:
-        """The runs' warnings, each once."""
-        found = [read_json(folder / "summary.json", self.problems).get("warnings") or [] for folder in self.folders]
+        """The runs' warnings, each once; those that concern the numbers are of type Doubt."""
+        summaries = [read_json(folder / "summary.json", self.problems) for folder in self.folders]
+        found = [summary.get("warnings") or [] for summary in summaries]
         said = [line for lines in found if isinstance(lines, list) for line in lines if isinstance(line, str)]
         if any(not isinstance(lines, list) for lines in found) or len(said) < sum(map(len, found)):
             self.problems.append("summary.json: warnings that are no text are left out")
-        return list(dict.fromkeys(said))
+        lists = [own for summary in summaries if isinstance(own := summary.get("doubts"), list)]
+        return levelled(dict.fromkeys(said), [line for own in lists for line in own if isinstance(line, str)])
 
     def config(self) -> dict[str, Any]:
         """The resolved configuration as a tree, with the seeds of all runs."""

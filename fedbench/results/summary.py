@@ -13,6 +13,7 @@ from fedbench.config.counts import count_of, newcomer_count
 from fedbench.results.files import write_json_atomically
 from fedbench.results.newcomers import newcomer_summary
 from fedbench.results.reader import Records, at_best_round, at_last_round
+from fedbench.results.remarks import doubts_in
 from fedbench.results.sample_error import SampleError
 from fedbench.results.schema import POINTS
 from fedbench.results.statistics import interval
@@ -84,6 +85,7 @@ def summarise(run: Records, warnings: Sequence[str] = (), scores: bool = True) -
         **({"new_clients": newcomer_summary(metric, later)} if len(later := run.newcomers()) else {}),
         **_cost(run, clients, config, metrics),
         "warnings": list(warnings),
+        "doubts": doubts_in(warnings),
         "failed": failures(metrics),
         "complete": run.complete(),
     }

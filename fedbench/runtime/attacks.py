@@ -18,6 +18,7 @@ from fedbench.errors import ConfigError
 from fedbench.methods.base import Method
 from fedbench.methods.messages import Message, Upload
 from fedbench.module import seeds
+from fedbench.results.remarks import Doubt
 
 
 def attackers(seed: int, clients: int, attack: AttackConfig) -> frozenset[int]:
@@ -47,8 +48,10 @@ def warn_of_attack(attack: AttackConfig, participants: int, malicious: int) -> l
     if attack.name != "alie" or attack.scale is not None or largest_deviation(participants, malicious):
         return []
     return [
-        f"attack.name = alie: with {malicious} of {participants} clients its strength is 0, so that attackers send the "
-        "mean of the honest updates; set attack.scale, or raise attack.share"
+        Doubt(
+            f"attack.name = alie: with {malicious} of {participants} clients its strength is 0, so that attackers send "
+            "the mean of the honest updates; set attack.scale, or raise attack.share"
+        )
     ]
 
 

@@ -13,6 +13,7 @@ from fedbench.methods.base import ExtraPass, Method
 from fedbench.methods.contract import call_hook, check_server, server_hook, shared_model
 from fedbench.methods.messages import Message
 from fedbench.results.logged import LoggedRow
+from fedbench.results.remarks import Doubt, as_doubts
 from fedbench.results.schema import COST_KEYS, MetricsLine
 from fedbench.runtime import trees
 from fedbench.runtime.allocator import release_freed_memory, resident_mb
@@ -155,7 +156,8 @@ class Driver:
         """Warn of rounds in which nothing was trained, and release what only this run needed."""
         if self.record.idle:
             share = f"{self.record.idle} of {self.config.rounds} rounds"
-            self.warn(f"seed {self.seed}: nothing was trained in {share}: no client ended a fit with a gradient step")
+            line = f"seed {self.seed}: nothing was trained in {share}: no client ended a fit with a gradient step"
+            self.warn(Doubt(line))
         self.hosts.end()
         self._tell_remarks()
 
@@ -254,7 +256,7 @@ class Driver:
                 self.recorder.add_newcomer(self.seed, task.client, task.joining, scores["test"])
         for reason, clients in failed.items():
             who = f"{plural(len(clients), 'newcomer')} (the first: client {min(clients)})"
-            self.warn(f"seed {self.seed}: scores of {who} are missing: {reason}")
+            self.warn(Doubt(f"seed {self.seed}: scores of {who} are missing: {reason}"))
 
     def _tasks(
         self, number: int, trainers: Sequence[int], evaluate: Sequence[int], has_global: bool
@@ -329,7 +331,7 @@ class Driver:
         if answers:
             self._server_half("conclude", self.server, answers)
             self.record.extra_pass = True
-        self.warn(*self.server.remarks())
+        self.warn(*as_doubts(self.server.remarks()))
 
     def _aggregate(
         self, trainers: Sequence[int], reports: Sequence[Report], tasks: Sequence[ClientTask], totals: Sequence[Total]
@@ -355,7 +357,7 @@ class Driver:
             self.record.traces.update(self.server.traces if self.server.traced else {})
             self.server.traces = {}
             self.warn(*self.global_model.remarks())
-        self.warn(*self.server.remarks())
+        self.warn(*as_doubts(self.server.remarks()))
 
     def _new_record(
         self, trainers: Sequence[int], reports: Sequence[Report], tasks: Sequence[ClientTask]
@@ -364,7 +366,7 @@ class Driver:
         round, before = self.server.round, self.record
         failed = [(r.client, r.failure) for r in reports if r.failure is not None and r.client in trainers]
         for client, reason in failed:
-            self.warn(f"seed {self.seed}, round {round}: client {client} was left out: {reason}")
+            self.warn(Doubt(f"seed {self.seed}, round {round}: client {client} was left out: {reason}"))
         uploads = [report.upload for report in reports if report.upload is not None]
         fits = [report for report in reports if report.steps and report.trained]
         losses = [report.loss for report in fits if report.loss is not None]
@@ -432,7 +434,7 @@ class Driver:
         for report in reports:
             if report.failure is not None:
                 where = f"seed {self.seed}, round {self.record.number}"
-                self.warn(f"{where}: client {report.client} {what}: {report.failure}")
+                self.warn(Doubt(f"{where}: client {report.client} {what}: {report.failure}"))
                 self.record.failed.append((report.client, report.failure))
 
     def _record(self, reports: Sequence[Report]) -> list[MetricsLine]:
@@ -558,7 +560,7 @@ class Driver:
         self.hosts.remarks.clear()
 
     def warn(self, *lines: str) -> None:
-        """Give each warning once."""
+        """Give each remark once; doubts are of type Doubt."""
         for text in lines:
             if text not in self.recorder.warnings:
                 self.recorder.warnings.append(text)

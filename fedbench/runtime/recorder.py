@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from fedbench.errors import ConfigError
 from fedbench.results import files, schema
 from fedbench.results.logged import LoggedRow, client_curves
+from fedbench.results.remarks import doubts_in, levelled
 from fedbench.results.schema import MetricsLine
 from fedbench.results.statistics import worst_tenth
 from fedbench.runtime.exchange import Joining, Scores
@@ -168,7 +169,8 @@ class Recorder:
         """The recorder's part of a checkpoint: names of the pieces, and the length of metrics.jsonl."""
         length = _length(self.folder / "metrics.jsonl")
         pieces = {name: list(own) for name, own in self.pieces.items()}
-        return {"kept": self.kept, "pieces": pieces, "warnings": list(self.warnings), "length": length}
+        warnings, doubts = [*map(str, self.warnings)], doubts_in(self.warnings)
+        return {"kept": self.kept, "pieces": pieces, "warnings": warnings, "doubts": doubts, "length": length}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Return to a checkpoint: later rows and lines are cut off, except for timings, of which the last count.
@@ -179,7 +181,7 @@ class Recorder:
         if _length(path) < state["length"]:
             known = f"the checkpoint needs {state['length']} bytes of it"
             raise ConfigError(f"{path}: missing or cut, {known}; {files.rerun_hint(self.folder)}")
-        self.kept, self.warnings = state["kept"], list(state["warnings"])
+        self.kept, self.warnings = state["kept"], levelled(state["warnings"], state.get("doubts", ()))
         self.pieces = {name: list(own) for name, own in state["pieces"].items()}
         for piece in chain.from_iterable(map(self._piece_paths, self.tables)):
             _check_whole(piece, self.folder)

@@ -1,4 +1,8 @@
-"""Warnings: before round 1, of a valid but probably unintended configuration; later, of the scores."""
+"""Warnings: before round 1, of a valid but probably unintended configuration; later, of the scores.
+
+What a method says, lost scores, and values without effect on the numbers are doubts (`results/remarks.py`); what is
+said of data, models, engines and seeds are notes.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from math import isnan
@@ -14,6 +18,7 @@ from fedbench.import_string import AT
 from fedbench.methods import METHODS, load
 from fedbench.methods.base import Method, takes_aggregators
 from fedbench.methods.contract import check_trainers, hook_error, type_in_words
+from fedbench.results.remarks import Doubt, as_doubts
 from fedbench.runtime.build import RunParts
 from fedbench.runtime.exchange import Scores
 from fedbench.tasks import Task, mean_of
@@ -36,7 +41,7 @@ def first_warnings(parts: RunParts) -> list[str]:
 
 
 def method_warnings(method: Method, name: str) -> list[str]:
-    """The warnings of a method and its aggregator. Raises ConfigError if they refuse the configuration."""
+    """The doubts of a method and its aggregator. Raises ConfigError if they refuse the configuration."""
     context, aggregator = method.context, method.context.aggregator
     if aggregator.name != MEAN and not takes_aggregators(type(method)):
         able = ", ".join(other for other, kind in METHODS.loadable() if takes_aggregators(kind))
@@ -50,7 +55,7 @@ def method_warnings(method: Method, name: str) -> list[str]:
         if isinstance(lines, str) or not isinstance(lines, Iterable):
             raise hook_error(method, "check", f"must return a list of lines to say; it returned {type_in_words(lines)}")
         lines = list(lines)
-    return [*lines, *aggregator.check(context.drawn, method.shared_params.size)]
+    return as_doubts([*lines, *aggregator.check(context.drawn, method.shared_params.size)])
 
 
 def warn_of_instance(name: str) -> list[str]:
@@ -79,7 +84,11 @@ def warn_of_undefined_outputs(seed: int, point: str, scores: Mapping[int, Scores
     if not any(isnan(mean_of(score, task.loss_metric)) for score in found if score):
         return []
     outcome = "none of them is correct" if task.primary.share else "their error is unknown"
-    return [f"seed {seed}: some outputs at {point} are not numbers, {outcome}: lower the learning rates"]
+    return [Doubt(f"seed {seed}: some outputs at {point} are not numbers, {outcome}: lower the learning rates")]
+
+
+LOGGING = ("log_clients", "wandb.")
+"""Beginnings of keys that decide what is logged, not the numbers."""
 
 
 class UnusedKey(NamedTuple):
@@ -125,13 +134,12 @@ def config_warnings(config: Config) -> list[str]:
         if value != getattr(usual, key) and not (key == "optimizer" and value == "sgd"):
             text = f"{value:g}" if isinstance(value, float) else str(value)
             found.setdefault(why, []).append(f"train.{key} = {text}")
-    lines = [f"{', '.join(values)}: without effect: {why}" for why, values in found.items()]
+    lines: list[str] = [Doubt(f"{', '.join(values)}: without effect: {why}") for why, values in found.items()]
     given, defaults = flat(config.model_dump(mode="json")), flat(Config().model_dump(mode="json"))
-    lines += [
-        f"{key} = {given[key]}: without effect with {why}"
-        for key, why in unused_keys(config).items()
-        if given[key] != defaults[key]
-    ]
+    for key, why in unused_keys(config).items():
+        if given[key] != defaults[key]:
+            line = f"{key} = {given[key]}: without effect with {why}"
+            lines.append(line if key.startswith(LOGGING) else Doubt(line))
     return lines
 
 

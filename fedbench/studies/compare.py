@@ -20,6 +20,7 @@ from fedbench.results.contrasts import too_few
 from fedbench.results.loggers import log_page
 from fedbench.results.matrix import Matrix, Setting, settings_of
 from fedbench.results.plan import Plan, text_of
+from fedbench.results.remarks import said
 from fedbench.studies.compared_methods import (
     BASELINES,
     TUNE_SEEDS,
@@ -107,7 +108,7 @@ def compare(
     config = Config.of(config)
     studies, matrix, folder = plan_comparisons(config, names_of(methods), tuning, over, space)
     if tuning.race is None and (line := too_few(len(studies[0].config.seeds))):
-        logging.getLogger("fedbench").warning(line)
+        logging.getLogger("fedbench").warning(said(line))
     if matrix is None:
         run_studies(studies, at_once, watch, tuning.hours)
         return Comparison(folder)
@@ -208,8 +209,8 @@ class ComparisonSpec:
             counts = self.counts(compared, config, tune)
             compared = [tune(method, counts[method.label]) for method in compared]
         budgets = counts if self.tuning.by_steps else {}
-        plan = Plan("compare", None, config.model_dump(mode="json"), [], budgets=budgets, **self.tuning.as_plan())
-        asked = self.tuning
+        asked, tree = self.tuning, config.model_dump(mode="json")
+        plan = Plan("compare", None, tree, [], budgets=budgets, by_steps=asked.by_steps, **asked.as_plan())
         return TuningStudy(plan, config, compared, folder, self.root, asked.seeds, asked.final_val, setting)
 
     def tuner(self, compared: Sequence[ComparedMethod], config: Config) -> Tune:

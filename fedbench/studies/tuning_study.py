@@ -19,6 +19,7 @@ from fedbench.jobs.resolve import check_run, resolve, with_defaults
 from fedbench.results import loggers
 from fedbench.results.plan import Entry, EntryRole, Plan, is_study, point_name, study_name
 from fedbench.results.race import race_of
+from fedbench.results.remarks import as_doubts, with_methods
 from fedbench.results.tables import FinalScores
 from fedbench.runtime.resolved import ResolvedRun
 from fedbench.runtime.warnings import config_warnings
@@ -130,8 +131,7 @@ class TuningStudy:
         called with each of the others.
         """
         told = set() if told is None else told
-        remarks, runs = dict[str, None](), dict[str, ResolvedRun]()
-        remarks |= dict.fromkeys([*self.not_tuned(), *self.plan.tuning_doubts])
+        remarks, runs, own = [*self.not_tuned()], dict[str, ResolvedRun](), dict[str, list[str]]()
         for line in self.turned_rates():
             if line not in told:
                 told.add(line)
@@ -139,21 +139,23 @@ class TuningStudy:
         provenance.refresh_fingerprints(self.config, *(method.name for method in self.compared))
         for method in self.compared:
             try:
-                runs[method.label], lines = self._check_first_legal_point(method)
+                runs[method.label], own[method.label] = self._check_first_legal_point(method)
             except ConfigError as error:
                 if not (method.optional and runs):
                     raise self._with_name(method, error) from error
-                lines = [f"the baseline {method.label} is left out: {error}"]
-            remarks |= dict.fromkeys(lines)
-        for line in remarks:
+                remarks.append(f"the baseline {method.label} is left out: {error}")
+        remarks += [*as_doubts(self.plan.tuning_doubts), *with_methods(own)]
+        for line in dict.fromkeys(remarks):
             if line not in told:
                 say(line)
         told.update(remarks)
         self.compared = [method for method in self.compared if method.label in runs]
         self.metric = next(iter(runs.values())).task.primary
 
-    def _check_first_legal_point(self, method: ComparedMethod) -> tuple[ResolvedRun, Sequence[str]]:
-        """A run of the method, after building it, and the warnings about its configuration and its partition.
+    def _check_first_legal_point(self, method: ComparedMethod) -> tuple[ResolvedRun, list[str]]:
+        """A run of the method, after building it, and the remarks on its data, partition, configuration and method.
+
+        Whether validation is too small for the points is noted in the plan.
 
         Raises ConfigError if no point of the method is valid.
         """
@@ -162,9 +164,10 @@ class TuningStudy:
             try:
                 run = resolve(method.config(self.config, point))
                 provenance.check_code_is_current(run.config)
-                (dealt,) = check_run(run, [self.config.seeds[0]]).values()
-                points = max(other.tries for other in self.compared)
-                return run, [*config_warnings(run.config), *dealt.warnings, *self._doubt(run, dealt, points)]
+                doubts = list[str]()
+                (dealt,) = check_run(run, [self.config.seeds[0]], doubts.append).values()
+                self._note_small_validation(run, dealt, max(other.tries for other in self.compared))
+                return run, [*run.dataset.remarks, *dealt.warnings, *config_warnings(run.config), *doubts]
             except ConfigError as error:
                 if first is not None and str(first) == str(error):  # not the point's fault
                     break
@@ -172,11 +175,10 @@ class TuningStudy:
         assert first is not None
         raise first
 
-    def _doubt(self, run: ResolvedRun, dealt: Partition, points: int) -> Sequence[str]:
-        """Note in the plan, and return, whether validation is too small for so many points."""
-        lines = list(doubts_of_validation(run, dealt, points))
+    def _note_small_validation(self, run: ResolvedRun, dealt: Partition, points: int) -> None:
+        """Note in the plan whether validation is too small for so many points."""
+        lines = doubts_of_validation(run, dealt, points)
         self.plan.tuning_doubts = list(dict.fromkeys([*self.plan.tuning_doubts, *lines]))
-        return lines
 
     def _with_name(self, method: ComparedMethod, error: ConfigError) -> ConfigError:
         """The error of a method, with its name if the last of the compared methods, a baseline, has no error."""

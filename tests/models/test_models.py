@@ -106,7 +106,7 @@ def test_mistakes():
 @pytest.mark.parametrize(
     ("name", "legal"),
     [
-        ("mlp", "hidden"),
+        ("mlp", "hidden, norm"),
         ("resnet8", "grey, norm, stem"),
         ("resnet10", "grey, norm, stem"),
         ("resnet18", "grey, norm, pretrained, stem"),

@@ -25,7 +25,7 @@ from fedbench.report.study import Study
 from fedbench.report.typeset import share_text
 from fedbench.results.statistics import share_interval
 from fedbench.studies.compare import Comparison
-from tests.report.conftest import add_newcomers
+from tests.report.conftest import add_newcomers, write_comparison
 from tests.results.tabled import ACCURACY
 
 LEVELS = {"local": 0.7, "fedper": 0.8, "fedcac": 0.85, "centralized": 0.95}
@@ -234,3 +234,17 @@ def test_the_common_test_set_is_a_column_where_it_was_recorded(make_comparison):
 def test_a_share_without_spread_over_seeds_has_no_interval():
     assert share_text(share_interval([0.5, 0.6, 0.7])).startswith("60 % (")
     assert share_text(share_interval([0.7, 0.7, 0.7])) == "70 %"
+
+
+def test_a_doubt_stands_beside_its_row_and_a_note_does_not(tmp_path):
+    folder = write_comparison(tmp_path, {"local": 0.7, "fedper": 0.8})
+    line = "fedper: there is no head, so this is fedavg"
+    file = folder / "final" / "fedper" / "summary.json"
+    said = {"warnings": [line, "column age is a feature, so this is a note"], "doubts": [line]}
+    file.write_text(json.dumps(json.loads(file.read_text()) | said))
+    study = Study.load(folder)
+    text = leaderboard_text(leaderboard(study), study.metric)
+    assert "fedper [1]" in text
+    assert f"[1] {line}" in text
+    assert "local [" not in text
+    assert "column age" not in text

@@ -23,7 +23,7 @@ def test_a_run_says_data_clients_training_seeds_and_intervals(tmp_path):
         "A run has 6 rounds, in each of which a participant trains the model mlp with hidden layers of 64 and 32 units",
         "for 7 steps in batches of 20 by SGD (learning rate 0.05, momentum 0.5,",
         "gradients clipped at norm 2)",
-        "accuracy of the personal models after aggregation, after the last round, as mean over clients and 2 seeds",
+        "accuracy in % of the personal models after aggregation, after the last round, as mean over clients and 2 ",
         "Intervals are 95 % Student t intervals over seeds.",
     ):
         assert words in said
@@ -48,29 +48,28 @@ def test_a_comparison_says_how_methods_are_tuned_and_tested(tmp_path):
     said = protocol(folder, {})
     assert "We compare fedper and local on digits." in said
     assert "learning rate tuned, " in said
-    assert "chosen among 3 points of its space by the mean validation accuracy after aggregation" in said
+    assert "chosen among 3 candidates of its space by the mean validation accuracy after aggregation" in said
     assert "paired t tests over seeds" in said
     plan = Plan.read(folder)
     some = {**plan.spaces["local"], "train.epochs": [1, 5]}
     replace(plan, spaces={**plan.spaces, "local": some}, search="random", scheduler="asha").write(folder)
     said = protocol(folder, {})
-    assert "3 points drawn at random" in said
+    assert "3 candidates drawn at random" in said
     assert "ASHA" in said
     assert "for 5 local epochs unless tuned in batches" in said
 
 
-def test_what_is_said_of_the_seeds_of_tuning_is_not_said_of_the_points_that_stay(tmp_path):
+def test_what_is_said_of_the_seeds_of_tuning_is_not_said_of_the_candidates_that_stay(tmp_path):
     folder = write_comparison(tmp_path, {"local": 0.7, "fedper": 0.8})
     plan = Plan.read(folder)
     first = next(entry for entry in plan.entries if (entry.role, entry.label) == ("candidate", "fedper"))
     replace(plan, entries=[*plan.entries, replace(first, seed=91)]).write(folder)
-    words = "none of which is a seed of the final runs; after each of them the better half of the points stays."
-    assert words in protocol(folder, {})
+    assert "final runs; after each of them the better half of the candidates stays." in protocol(folder, {})
 
 
 def test_a_grid_and_settings_are_said(tmp_path):
     said = protocol(write_grid(tmp_path / "grid"), {})
-    assert "chosen among 24 points" in said
+    assert "chosen among 24 candidates" in said
     said = protocol(write_matrix(tmp_path / "over", LEVELS, LEVELS), {})
     assert "We repeat this for every value of alpha (0.1, 0.5)." in said
 

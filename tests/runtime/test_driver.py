@@ -13,13 +13,14 @@ from fedbench.jobs.resolve import resolve
 from fedbench.methods.fedavg import FedAvg
 from fedbench.methods.messages import Message
 from fedbench.results.reader import Records
+from fedbench.results.remarks import doubts_in
 from fedbench.runtime import checkpoint, trees
 from fedbench.runtime.drive import drive
 from fedbench.runtime.driver import Driver
 from fedbench.runtime.hosts import InProcess
 from fedbench.studies.run import run
 from tests.runtime.accidents import CLASS, CLIENT, Mute, broken, clumsy
-from tests.runtime.rounds import driver, largest_file, play, small, stop
+from tests.runtime.rounds import described, driver, largest_file, play, small, stop
 from tests.runtime.watchful import Watchful
 
 REASONS = {
@@ -277,15 +278,18 @@ def test_too_few_answers_are_a_remark(tmp_path):
     config = small("tests.runtime.accidents:Secretive", rounds=3, method__tau=2, method__endpoints=3)
     summary = run(config.model_copy(update={"out": tmp_path}), report=False).summary
     line = "floco: 2 clients answered, too few for a projection: all are treated alike"
-    assert summary["warnings"][-1] == line
+    assert summary["warnings"][-1] == summary["doubts"][-1] == line
 
 
 def test_failures_survive_a_stop(tmp_path):
     config = clumsy("fit", checkpoint={"every": 1})
+    described(config, tmp_path / "b")
     stop(config, tmp_path / "b", 4)
     kept = checkpoint.load(tmp_path / "b" / "checkpoint")
     assert kept is not None
-    assert any("the state is broken" in line for line in kept["recorder"]["warnings"])
+    assert any("the state is broken" in line for line in kept["recorder"]["doubts"])
+    whole, later = (run(config.model_copy(update={"out": tmp_path / name}), report=False) for name in "ab")
+    assert later.summary["doubts"] == whole.summary["doubts"] != []
 
 
 class Remarking(FedAvg):
@@ -305,6 +309,7 @@ def test_warnings_of_a_method_are_said_once(tmp_path):
         "round 1",
         "round 2",
     ]
+    assert {"always the same", "round 1", "round 2"} <= {*doubts_in(said)}
 
 
 def test_the_run_goes_on_and_says_so_when_the_disk_is_full(tmp_path, monkeypatch):
