@@ -69,9 +69,9 @@ def test_rows_over_samples_and_over_batches_are_marked_and_make_no_winner(make_c
 
 def test_text_is_aligned_and_in_percent() -> None:
     lines = final_table_text(both(), ACCURACY).splitlines()
-    assert lines[2].startswith("fedcac  after_fit  75.0 +- 63.5  ")
+    assert lines[2].startswith("fedcac  after_fit  75.0 (18.3 to 97.6)  ")
     assert lines[2].endswith("  +10.0 +- 0.0")
-    assert lines[4].startswith("local   after_fit  65.0 +- 63.5  ")
+    assert lines[4].startswith("local   after_fit  65.0 (")
     assert lines[4].endswith("  -"), "local is no better than itself"
     assert len({len(text) for text in lines[:-1]}) == 1
     assert lines[-1].endswith("; * chosen on test: optimistic")
