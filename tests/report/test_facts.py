@@ -29,6 +29,7 @@ class Case:
     """A study. run: keys of all runs' configurations; of: of single ones; known: of all environment.json, likewise own.
 
     plan: what its plan has; asked: keys of its configuration; over: what varies. levels, seeds, fail: as written.
+    outcomes: whether runs kept those of their test samples.
     """
 
     run: Mapping[str, Any] = field(default_factory=dict)
@@ -43,9 +44,11 @@ class Case:
     fail: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     race: Mapping[str, float] | None = None
     missing: int = 0
+    outcomes: bool = False
 
     def text(self, folder: Path) -> str:
-        more = {"race": dict(self.race)} if self.race else {}
+        more: dict[str, Any] = {"race": dict(self.race)} if self.race else {}
+        more |= {"asked": {"": {"outcomes": True}}} if self.outcomes else {}
         write_comparison(folder, dict(self.levels), seeds=self.seeds, fail=dict(self.fail), **more)
         for place in (folder / "final").iterdir():
             label = next(name for name in self.levels if place.name.startswith(name))
@@ -294,6 +297,8 @@ TABLE: list[tuple[str, Case, Case]] = [
     ("seeds are added until the comparison is decided", Case(race=RACE, seeds=tuple(range(5))), ALL),
     ("hold together with 95 % over all looks", Case(race=RACE, seeds=tuple(range(5))), Case(race=RACE)),
     ("Intervals are 95 % Student t intervals over seeds.", ALL, Case(seeds=(0,))),
+    ("Intervals are 95 % Student t intervals over seeds.", ALL, Case(outcomes=True)),
+    ("two-way clustered variance; Cameron et al., 2011", Case(outcomes=True), ALL),
     ("Intervals are 95 %", ALL, Case(race=RACE, seeds=tuple(range(5)))),
     ("Methods are compared by paired t tests over seeds", ALL, Case(seeds=(0, 1))),
     ("Methods are compared by paired t tests over seeds", ALL, ONE),

@@ -60,7 +60,8 @@ def test_values_that_a_models_own_optimiser_does_not_know_are_named(train, keys)
     ],
 )
 def test_a_factor_of_rates_is_said_where_no_models_own_optimiser_steps(method, more, why):
-    assert lines_of(method, train={"lr_scale": 2}, **more) == [f"train.lr_scale = 2: without effect: {why}"]
+    (line,) = lines_of(method, train={"lr_scale": 2}, **more)
+    assert line.endswith(f"train.lr_scale = 2: without effect: {why}")
     assert lines_of(model=OWN, train={"lr_scale": 2}) == []
 
 
