@@ -356,9 +356,7 @@ def _tuning(facts: Facts) -> str:
     early = "; ASHA stops trials that fall behind" if plan.scheduler == "asha" else ""
     more = [
         f"{facts.called(left)} {'is' if len(left) == 1 else 'are'} not tuned." if left else "",
-        "Where the best candidate was at an end of the space, candidates past it were tried too."
-        if any(len(plan.points(label)) > plan.budgets.get(label, len(plan.points(label))) for label in plan.spaces)
-        else "",
+        "Beside these, the neighbours of the best candidates were tried." if any(plan.beside_best.values()) else "",
         "Candidates of methods with more gradient steps are fewer, so that budgets are equal in gradient steps."
         if plan.by_steps
         else "",

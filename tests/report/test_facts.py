@@ -267,9 +267,9 @@ TABLE: list[tuple[str, Case, Case]] = [
         Case(plan=having(budgets=dict.fromkeys(LEVELS, 3))),
     ),
     (
-        "candidates past it were tried too",
-        Case(plan=having(budgets={"local": 2, "fedper": 3, "fedcac": 3})),
-        Case(plan=having(budgets=dict.fromkeys(LEVELS, 3))),
+        "the neighbours of the best candidates were tried",
+        Case(plan=having(beside_best={"local": 1})),
+        Case(plan=having(beside_best={"local": 0})),
     ),
     ("Final runs train on these samples too", Case(run={"data.val": 0.0}), ALL),
     ("Final runs hold out 5 %", Case(run={"data.val": 0.05}), ALL),
