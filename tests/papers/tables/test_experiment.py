@@ -154,7 +154,7 @@ def test_published_numbers_below_a_guess_between_two_classes_are_of_no_personal_
     for experiment in map(Experiment.load, [name for name in RUN if name.startswith("co-pfl/")]):
         for cell in experiment.cells:
             mean = next((number.mean for number in experiment.of(cell) if number.method == "fedavg"), None)
-            if mean is not None and "s=2" in cell.setting:
+            if mean is not None and "s=2" in cell.setting.split():
                 point = experiment.point_of("fedavg", cell)
                 assert (point == "after_agg") == (mean < 50), (experiment.id, cell.name)
                 if point == "after_agg":
@@ -420,7 +420,7 @@ def test_cells_are_chosen_by_data_set_or_word():
         (["mnist"], ["mnist, Dir(0.1)", "mnist, Dir(0.5)"]),
         (
             ["mnist, Dir"],
-            [f"{name}mnist, Dir({alpha})" for name in ("", "f", "organa", "organc") for alpha in (0.1, 0.5)],
+            [f"{name}mnist, Dir({alpha})" for name in ("e", "", "f", "organa", "organc") for alpha in (0.1, 0.5)],
         ),
     ],
 )
