@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 
 from fedbench.data.partitions import Partition
+from fedbench.data.partitions.client_names import client_names
 from fedbench.data.partitions.label_noise import client_targets
-from fedbench.data.partitions.names import client_names
 from fedbench.results.schema import SPLITS
 from fedbench.results.unscored import unknown_line
 from fedbench.runtime.exchange import Scores
