@@ -20,6 +20,6 @@ def test_half_that_fail_alike_end_a_run_and_fewer_or_others_do_not():
 
 
 def test_a_run_in_which_most_clients_never_trained_is_no_result():
-    with pytest.raises(RunError, match="seed 0: the run is no result: 2 of 3 clients .* the first, client 1: nan"):
+    with pytest.raises(RunError, match=r"seed 0: the run is no result: 2 of 3 clients .* the first, client 1: nan"):
         refuse_untrained(0, {0: "", 1: "nan", 2: "nan"})
     refuse_untrained(0, {0: "", 1: "nan"})
