@@ -13,7 +13,7 @@ from fedbench.report import typeset
 from fedbench.report.answer import doubts
 from fedbench.report.evidence import SEEDS, kind_of
 from fedbench.report.race import RACE_HEADS, RaceVerdicts, race_order, race_verdicts
-from fedbench.report.scores import CLIENTS_NOTE, COMMON_NOTE, WEIGHTED_NOTE
+from fedbench.report.scores import COMMON_NOTE, WEIGHTED_NOTE, clients_note
 from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.tones import tone_of
 from fedbench.report.typeset import Cell, Number, p_text, sentence, share_text, with_half
@@ -360,7 +360,9 @@ def leaderboard_legend(rows: Sequence[LeaderboardRow], metric: Metric) -> str:
     """The legend of the table."""
     said = estimator_remark(metric, [row.estimator for row in rows])
     over = kind_of([row.score for row in rows])
-    note = RACE_NOTE if any(row.verdicts is not None for row in rows) else leaderboard_note(over)
+    worst = worst_label([count for row in rows for count in row.scored])
+    is_race = any(row.verdicts is not None for row in rows)
+    note = race_leaderboard_note(worst) if is_race else leaderboard_note(over, worst)
     later = NEWCOMERS_NOTE if any(row.newcomers is not None for row in rows) else ""
     common = COMMON_NOTE if any(row.common is not None for row in rows) else ""
     weighted = WEIGHTED_NOTE if any(row.weighted is not None for row in rows) else ""
@@ -382,22 +384,29 @@ def leaderboard_text(
     return f"{scores}\ntest {what}{point_suffix(rows)}; {leaderboard_legend(rows, metric)}\n\n{costs}\n{SPENT}"
 
 
-def leaderboard_note(over: str) -> str:
-    """What the numbers of a table mean. over: what the intervals of scores and differences cover."""
+def leaderboard_note(over: str, worst: str) -> str:
+    """What the numbers of a table mean.
+
+    over: what the intervals of scores and differences cover. worst: the head of the column of the worst clients.
+    """
     return (
-        f"± half of the 95 % interval {over}{'' if over == SEEDS else ' (worst tenth: over seeds)'}, sd over seeds; "
-        f"pooled over all test samples; {CLIENTS_NOTE}; better off with its 95 % interval, if seeds differ; p adjusted "
-        "for the number of comparisons, = cannot be told from the best by it"
+        f"± half of the 95 % interval {over}{'' if over == SEEDS else f' ({worst}: over seeds)'}, sd over seeds; "
+        f"pooled over all test samples; {clients_note(worst)}; better off with its 95 % interval, if seeds differ; "
+        "p adjusted for the number of comparisons, = cannot be told from the best by it"
+    )
+
+
+def race_leaderboard_note(worst: str) -> str:
+    """The same of a study with looks."""
+    return (
+        f"sd over seeds; {clients_note(worst)}; "
+        "methods have different numbers of seeds and are ordered by their paired difference from the first; "
+        "differences are those of the seeds that decided them, later seeds change the scores only; "
+        "in brackets simultaneous intervals; = may be the best"
     )
 
 
 NEWCOMERS_NOTE = "newcomers: clients that joined after the last round, after their most local epochs"
-RACE_NOTE = (
-    f"sd over seeds; {CLIENTS_NOTE}; "
-    "methods have different numbers of seeds and are ordered by their paired difference from the first; "
-    "differences are those of the seeds that decided them, later seeds change the scores only; "
-    "in brackets simultaneous intervals; = may be the best"
-)
 SPENT = (
     "tuned points; parameters of a client's model, and those that clients share; steps (the pooled model's own) and MB "
     "per client, both ways, and seconds of a whole run by the clock, which depend on what else the machine does, and "

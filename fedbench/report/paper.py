@@ -20,6 +20,7 @@ from fedbench.report.evidence import evidence_lines, kind_of
 from fedbench.report.in_python import require_known
 from fedbench.report.leaderboard import OTHER_POINT, LeaderboardRow, leaderboard, leaderboard_frame
 from fedbench.report.matrix import matrix_frame
+from fedbench.report.scores import worst_note
 from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.survey import Survey
 from fedbench.report.typeset import Cell, ShownMethods, join_words, sentence, with_half
@@ -31,6 +32,7 @@ from fedbench.results.plan import is_number, key_name, text_of
 from fedbench.results.quantities import seed_range
 from fedbench.results.statistics import LEAST_SEEDS
 from fedbench.results.tables import BASELINE, LAST, REFERENCES, FinalScores
+from fedbench.results.unscored import worst_label
 
 BETTER, WORSE, BEST = "*", "†", "‡"
 DOUBTFUL = "({})"
@@ -173,9 +175,9 @@ class Marks:
         tested = [found for found in self.contrasts.values() if found.p is not None]
         if not tested:
             return ""
-        count = plural(max(found.comparisons for found in tested), "comparison")
-        over = kind_of([found.gain for found in tested])
-        return f"paired t test {over}, p < {ALPHA:.2g} after correction for {count}"
+        count = max(found.comparisons for found in tested)
+        corrected = f" after correction for {count} comparisons" if count > 1 else ""
+        return f"paired t test {kind_of([found.gain for found in tested])}, p < {ALPHA:.2g}{corrected}"
 
 
 def study_scores(study: Study, choice: Choice) -> PaperTable:
@@ -184,7 +186,8 @@ def study_scores(study: Study, choice: Choice) -> PaperTable:
     shown, marked = choice.of([*rows]), Marks(study, rows, choice.reference or BASELINE)
     over = f"over {choice.name(choice.reference or BASELINE)}{', points' if metric.share else ''}"
     is_race = study.race is not None
-    heads = ["method", metric.title, "sd", POINT_NAMES[OTHER_POINT[study.point]], "worst tenth", "client sd", over]
+    worst = worst_label([count for label in shown for count in rows[label].scored])
+    heads = ["method", metric.title, "sd", POINT_NAMES[OTHER_POINT[study.point]], worst, "client sd", over]
     lines = []
     for label in shown:
         row, number, gain = rows[label], metric.number, marked.contrasts.get(label)
@@ -203,8 +206,8 @@ def study_scores(study: Study, choice: Choice) -> PaperTable:
         *(f"In brackets, because there is a doubt: {choice.name(m)} ({marked.doubts[m]})" for m in doubted),
         bold_note(marked, choice),
         "sd: over seeds; differences: simultaneous intervals at the seeds that decided them" if is_race else "",
-        "Worst tenth: mean of the worst tenth of a seed's clients, its interval over seeds alone; client sd: standard "
-        "deviation over a seed's clients",
+        f"{sentence(worst_note(worst))}, its interval over seeds alone; client sd: standard deviation over "
+        "a seed's clients",
         pooled_note(choice, shown),
         *evidence_lines(study),
         sentence(estimator_remark(metric, [rows[label].estimator for label in shown])),

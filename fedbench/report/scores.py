@@ -55,11 +55,6 @@ IN_TEXT = (
     *("last round", "clients with a score", "sd", "pooled", "weighted", "common test", *WORST),
     *("best-val round", "best on test*", "over local"),
 )
-CLIENTS_NOTE = (
-    "worst tenth: mean of the worst tenth of a seed's clients; client sd: standard deviation over a seed's clients, "
-    "how unequally a method serves them; both are means over seeds"
-)
-"""What tables say of how clients differ."""
 WEIGHTED_NOTE = "weighted: mean over clients, each with the weight of its test samples"
 COMMON_NOTE = "common test: a client's model on the test samples of all clients together, mean over clients and seeds"
 EXPLAINED = {
@@ -89,7 +84,7 @@ def final(study: Study) -> ScoreTable:
         "Pooled: over the test samples of all clients." if "pooled" in table.heads else "",
         f"{typeset.sentence(WEIGHTED_NOTE)}." if "weighted" in table.heads else "",
         f"{typeset.sentence(COMMON_NOTE)}." if "common test" in table.heads else "",
-        f"{typeset.sentence(CLIENTS_NOTE)}." if any(head.startswith(WORST) for head in table.heads) else "",
+        *(f"{typeset.sentence(clients_note(head))}." for head in table.heads if head.startswith(WORST)),
         f"{typeset.sentence(study.remark)}." if study.remark else "",
         without_validation(study),
     ]
@@ -291,3 +286,19 @@ def _group_cell(metric: Metric, row: pd.Series | None) -> ScoreCell:
     told = f"{row['samples']:.0f} samples of {row['clients']:.0f} clients"
     told += f"; mean over clients {metric.with_unit(row['client_mean'])}"
     return ScoreCell(_number(metric, row, "mean"), _plus_minus(metric, row, "mean", "high"), title=told)
+
+
+def worst_note(worst: str) -> str:
+    """What the column of the worst clients is. worst: its head."""
+    own = {"worst tenth": "mean of the worst tenth", "worst client": "score of the worst"}.get(
+        worst, "mean of the worst 2"
+    )
+    return f"{worst}: {own} of a seed's clients"
+
+
+def clients_note(worst: str) -> str:
+    """What tables say of how clients differ. worst: the head of the column of the worst ones."""
+    return (
+        f"{worst_note(worst)}; client sd: standard deviation over a seed's clients, how unequally a method serves "
+        "them; both are means over seeds"
+    )
