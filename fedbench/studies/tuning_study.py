@@ -60,8 +60,9 @@ class TuningStudy:
     """A study of compared methods in its folder. root: the results folder below which jobs are kept.
 
     config: common to all methods. final_val: `data.val` of final runs, if different. setting: distinguishes it from the
-    other settings of a comparison. jobs: of the plan so far. points: by label, the points to try; if points are
-    proposed, those so far. metric: by which points are chosen, known once the study is checked.
+    other settings of a comparison. listed_only: it follows a published protocol, so no points are tried beside those
+    listed. jobs: of the plan so far. points: by label, the points to try; if points are proposed, those so far. metric:
+    by which points are chosen, known once the study is checked.
     """
 
     plan: Plan
@@ -72,6 +73,7 @@ class TuningStudy:
     tune_seeds: Sequence[int]
     final_val: float | None = None
     setting: str = ""
+    listed_only: bool = False
     jobs: tuple[Job, ...] = field(default=(), init=False)
     points: dict[str, list[Values]] = field(init=False)
     metric: Metric = field(init=False)
@@ -314,7 +316,7 @@ class TuningStudy:
     @property
     def tries_neighbours(self) -> bool:
         """Whether points next to the best ones are tried."""
-        return self.plan.search == "grid"
+        return self.plan.search == "grid" and not self.listed_only
 
     def _untried_neighbours(self, method: ComparedMethod) -> Iterator[Neighbour]:
         """The legal points next to a method's best one that were not tried.

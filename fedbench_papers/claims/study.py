@@ -88,7 +88,9 @@ def run_row(row: Row, parent: Path, at_once: int | None, watch: StudyWatch | Non
         return
     folder = parent / row.id
     plan = Plan(CLAIMS_KIND, None, row.arms[0].config(Config()).model_dump(mode="json"), [])
-    study = TuningStudy(plan, Config(seeds=list(row.seeds)), row.arms, folder, parent.parent, TUNE_SEEDS)
+    study = TuningStudy(
+        plan, Config(seeds=list(row.seeds)), row.arms, folder, parent.parent, TUNE_SEEDS, listed_only=True
+    )
     run_studies([study], at_once, watch)
 
 

@@ -145,7 +145,7 @@ def plan_table(
     plan = Plan("compare", None, whole.model_dump(mode="json"), [], point=point)
     folder = reproduction_folder(experiment.id, config, scale) / "cells" / slug(cell)
     root = (config.out or Path("results")).absolute()
-    return TuningStudy(plan, whole, compared, folder, root, TUNE_SEEDS, setting=cell.name)
+    return TuningStudy(plan, whole, compared, folder, root, TUNE_SEEDS, setting=cell.name, listed_only=True)
 
 
 def user_keys(config: Config) -> Values:
