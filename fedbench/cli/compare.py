@@ -91,7 +91,7 @@ def main(argv: list[str]) -> int:
 def preview(config: Config, asked: Namespace) -> tuple[Config, Iterable[str]]:
     """The output of --print-config for a comparison. Raises ConfigError."""
     from fedbench.results.contrasts import too_few
-    from fedbench.results.remarks import said
+    from fedbench.results.remarks import with_label
     from fedbench.studies.compare import plan_comparisons
     from fedbench.studies.run_studies import preview_studies
     from fedbench.studies.tuning import Tuning
@@ -102,7 +102,7 @@ def preview(config: Config, asked: Namespace) -> tuple[Config, Iterable[str]]:
     studies, _, _ = plan_comparisons(config, names, tuning, **compare_options(asked))
     few = None if tuning.race else too_few(len(studies[0].config.seeds))
     lines = preview_studies(studies, read_count("trials", asked.trials), tuning.hours)
-    notes = [*([note] if note else []), *([said(few)] if few else [])]
+    notes = [*([note] if note else []), *([with_label(few)] if few else [])]
     return tuning.with_final_seeds(config), [*notes, *lines]
 
 
@@ -133,16 +133,16 @@ def plans(folder: Path) -> "list[Plan]":
 def outcome(folder: Path) -> tuple[str, int]:
     """The table and the answer, and an exit code: whether every method has a score."""
     from fedbench.results.matrix import is_matrix
-    from fedbench.results.remarks import said
 
     if is_matrix(folder):
         from fedbench.report import matrix
         from fedbench.report.survey import Survey
+        from fedbench.results.remarks import with_label
 
         survey = Survey.load(folder)
         failed = len(survey.studies) < len(survey.matrix.settings) or any(s.failures for s in survey.studies.values())
         lines = [matrix.matrix_text(survey), matrix.matrix_answer(survey), *matrix.matrix_notes(survey)]
-        return "\n".join([*lines, *map(said, matrix.matrix_doubts(survey))]), FAILED if failed else OK
+        return "\n".join([*lines, *map(with_label, matrix.matrix_doubts(survey))]), FAILED if failed else OK
     from fedbench.report.leaderboard import leaderboard, leaderboard_text
     from fedbench.report.scores import newcomers_text
     from fedbench.report.study import Study

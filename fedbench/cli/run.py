@@ -21,7 +21,7 @@ def main(argv: list[str]) -> int:
     from fedbench.results.estimators import estimator
     from fedbench.results.newcomers import newcomer_table
     from fedbench.results.reader import Records
-    from fedbench.results.remarks import said
+    from fedbench.results.remarks import with_label
     from fedbench.results.tables import FinalScores, final_table
     from fedbench.studies.run import run
     from fedbench.studies.stages import RunProgress
@@ -41,7 +41,7 @@ def main(argv: list[str]) -> int:
     if later := newcomers_text(newcomer_table(metric, {label: result.newcomers}), metric):
         print(f"\n{later}")
     for line in Records(result.folder).warnings():
-        print(said(line))
+        print(with_label(line))
     print(f"results: {result.folder}")
     if config.save_models:
         print(f"models:  {result.models}")

@@ -22,7 +22,7 @@ from fedbench.results.estimators import estimator_marks, estimator_remark
 from fedbench.results.files import write_atomically
 from fedbench.results.newcomers import after_most_epochs
 from fedbench.results.plan import point_name
-from fedbench.results.remarks import beside_row, numbered
+from fedbench.results.remarks import beside_row, footnote_numbers
 from fedbench.results.schema import COMMON
 from fedbench.results.statistics import Interval, ends_of, interval
 from fedbench.results.tables import BASELINE, LAST, REFERENCES, known_interval, pooled_scores, weighted_scores
@@ -289,7 +289,7 @@ def score_table(
     worst = worst_label([count for row in rows for count in row.scored])
     texts = [_score_texts(row, metric, worst) for row in rows]
     heads = ["method", "score", *(texts[0] if texts else ())]
-    marks, numbers = estimator_marks([row.estimator for row in rows]), numbered(row.remarks for row in rows)
+    marks, numbers = estimator_marks([row.estimator for row in rows]), footnote_numbers(row.remarks for row in rows)
     lines = []
     for place, (row, own, mark) in enumerate(zip(rows, texts, marks, strict=True), 1):
         score = Cell(row.shown(row.score, metric.number), place if place < 3 else 0, row.tied, row.tone)
@@ -366,7 +366,7 @@ def leaderboard_legend(rows: Sequence[LeaderboardRow], metric: Metric) -> str:
     later = NEWCOMERS_NOTE if any(row.newcomers is not None for row in rows) else ""
     common = COMMON_NOTE if any(row.common is not None for row in rows) else ""
     weighted = WEIGHTED_NOTE if any(row.weighted is not None for row in rows) else ""
-    feet = [f"[{number}] {line}" for line, number in numbered(row.remarks for row in rows).items()]
+    feet = [f"[{number}] {line}" for line, number in footnote_numbers(row.remarks for row in rows).items()]
     return "; ".join(filter(None, [note, weighted, later, common, said, *feet]))
 
 

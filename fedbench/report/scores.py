@@ -11,7 +11,7 @@ from fedbench.report import typeset
 from fedbench.report.study import POINT_NAMES, Study
 from fedbench.results.estimators import SAMPLES, estimator_marks, estimator_remark
 from fedbench.results.newcomers import case_name
-from fedbench.results.remarks import numbered
+from fedbench.results.remarks import footnote_numbers
 from fedbench.results.schema import COMMON
 from fedbench.results.statistics import Interval
 from fedbench.results.tables import CHOICES, LAST, SCORED, SEEDS_ALONE
@@ -101,7 +101,7 @@ def final_table_text(
     shown = [
         head for begin in IN_TEXT for head in heads if head == begin or (begin in WORST and head.startswith(begin))
     ]
-    numbers = numbered(doubts.values())
+    numbers = footnote_numbers(doubts.values())
     rows = []
     for (_, point), line in lines.items():
         by_head = dict(zip(heads, line.cells, strict=True))

@@ -17,7 +17,7 @@ from fedbench.errors import ConfigError
 from fedbench.results.estimators import SAMPLES, estimator
 from fedbench.results.files import concatenate_tables, ends_whole, read_arrays, read_json, read_lines, read_rows
 from fedbench.results.outcomes import MetricOutcomes, read_outcomes
-from fedbench.results.remarks import levelled
+from fedbench.results.remarks import with_levels
 from fedbench.results.schema import (
     CLIENTS_SCHEMA,
     COMMON,
@@ -208,7 +208,7 @@ class Records:
         if any(not isinstance(lines, list) for lines in found) or len(said) < sum(map(len, found)):
             self.problems.append("summary.json: warnings that are no text are left out")
         lists = [own for summary in summaries if isinstance(own := summary.get("doubts"), list)]
-        return levelled(dict.fromkeys(said), [line for own in lists for line in own if isinstance(line, str)])
+        return with_levels(dict.fromkeys(said), [line for own in lists for line in own if isinstance(line, str)])
 
     def config(self) -> dict[str, Any]:
         """The resolved configuration as a tree, with the seeds of all runs."""

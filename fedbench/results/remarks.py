@@ -20,7 +20,7 @@ def as_doubts(lines: Iterable[str]) -> list[str]:
     return [Doubt(line) for line in lines]
 
 
-def levelled(lines: Iterable[str], doubts: Iterable[str]) -> list[str]:
+def with_levels(lines: Iterable[str], doubts: Iterable[str]) -> list[str]:
     """Lines that were written without their level, as doubts where they are among these."""
     known = set(doubts)
     return [Doubt(line) if line in known else line for line in lines]
@@ -31,7 +31,7 @@ def doubts_in(lines: Iterable[str]) -> list[str]:
     return [str(line) for line in dict.fromkeys(lines) if isinstance(line, Doubt)]
 
 
-def said(line: str) -> str:
+def with_label(line: str) -> str:
     """The line with its level before it, for a terminal."""
     return f"{'warning' if isinstance(line, Doubt) else 'note'}: {line}"
 
@@ -44,7 +44,7 @@ def beside_row(doubts: Sequence[str]) -> tuple[str, ...]:
     return *shown, f"{len(doubts) - len(shown)} more warnings like the last one, in the report"
 
 
-def numbered(doubts: Iterable[Sequence[str]]) -> dict[str, int]:
+def footnote_numbers(doubts: Iterable[Sequence[str]]) -> dict[str, int]:
     """The numbers of the doubts of all rows, from 1 in the order of rows; equal ones share a number."""
     return {line: number for number, line in enumerate(dict.fromkeys(line for own in doubts for line in own), 1)}
 

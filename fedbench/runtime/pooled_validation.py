@@ -23,7 +23,7 @@ def needs_pooling(task: Task) -> bool:
     return not task.primary.over_samples and any(more.metric == task.primary for more in task.further)
 
 
-def pooled(task: Task, parts: Sequence[Outputs]) -> float | None:
+def pooled_score(task: Task, parts: Sequence[Outputs]) -> float | None:
     """The primary metric over the samples of all parts, one or more; None if it is unknown."""
     outputs, targets = (torch.cat([part[name] for part in parts]).numpy() for name in ("outputs", "targets"))
     return pooled_value(task, outputs, targets)
@@ -61,4 +61,4 @@ class PooledValidation:
             sent = {r.client: r.validation.get(source) or r.validation.get("after_agg") for r in reports}
             held = {client: dict(message.tensors) for client, message in sent.items() if message is not None}
         parts = [held[client] for client in sorted(clients) if held.get(client)]
-        return {f"val_{self.task.primary.name}": pooled(self.task, parts)} if parts else {}
+        return {f"val_{self.task.primary.name}": pooled_score(self.task, parts)} if parts else {}

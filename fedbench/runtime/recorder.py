@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from fedbench.errors import ConfigError
 from fedbench.results import files, schema
 from fedbench.results.logged import LoggedRow, client_curves
-from fedbench.results.remarks import doubts_in, levelled
+from fedbench.results.remarks import doubts_in, with_levels
 from fedbench.results.schema import MetricsLine
 from fedbench.results.statistics import worst_tenth
 from fedbench.runtime.exchange import Joining, Scores
@@ -181,7 +181,7 @@ class Recorder:
         if _length(path) < state["length"]:
             known = f"the checkpoint needs {state['length']} bytes of it"
             raise ConfigError(f"{path}: missing or cut, {known}; {files.rerun_hint(self.folder)}")
-        self.kept, self.warnings = state["kept"], levelled(state["warnings"], state.get("doubts", ()))
+        self.kept, self.warnings = state["kept"], with_levels(state["warnings"], state.get("doubts", ()))
         self.pieces = {name: list(own) for name, own in state["pieces"].items()}
         for piece in chain.from_iterable(map(self._piece_paths, self.tables)):
             _check_whole(piece, self.folder)

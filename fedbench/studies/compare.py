@@ -20,7 +20,7 @@ from fedbench.results.contrasts import too_few
 from fedbench.results.loggers import log_page
 from fedbench.results.matrix import Matrix, Setting, settings_of
 from fedbench.results.plan import Plan, text_of
-from fedbench.results.remarks import said
+from fedbench.results.remarks import with_label
 from fedbench.studies.compared_methods import (
     BASELINES,
     TUNE_SEEDS,
@@ -108,7 +108,7 @@ def compare(
     config = Config.of(config)
     studies, matrix, folder = plan_comparisons(config, names_of(methods), tuning, over, space)
     if tuning.race is None and (line := too_few(len(studies[0].config.seeds))):
-        logging.getLogger("fedbench").warning(said(line))
+        logging.getLogger("fedbench").warning(with_label(line))
     if matrix is None:
         run_studies(studies, at_once, watch, tuning.hours)
         return Comparison(folder)

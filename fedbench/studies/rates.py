@@ -68,7 +68,7 @@ def _turned(key: str, values: Any, made: str | None, used: str) -> tuple[str, An
     """A key with its rates for the optimiser in use."""
     factor = 1 / middle(values) if made is None else USUAL[used] / USUAL[made]
     name = key if key not in (LR, LR_SCALE) else LR_SCALE if used == "module" else LR
-    return name, values if (name, factor) == (key, 1.0) else scaled(values, factor)
+    return name, values if (name, factor) == (key, 1.0) else scale_values(values, factor)
 
 
 def _doubt(keys: Sequence[str], made: str | None, used: str) -> str:
@@ -85,7 +85,7 @@ def middle(values: Any) -> float:
     return float(values.lower * values.upper) ** 0.5 or 1.0
 
 
-def scaled(values: Any, factor: float) -> Any:
+def scale_values(values: Any, factor: float) -> Any:
     """Rates times a factor, with the fewest digits, one or more, that keep them different; texts and None stay."""
     if not isinstance(values, list):
         return _scaled_distribution(values, factor)

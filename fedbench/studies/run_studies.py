@@ -19,7 +19,7 @@ from fedbench.jobs.schedule import check_room, ray_for, run_jobs
 from fedbench.jobs.tune_callbacks import JobProgress, MoreJobs
 from fedbench.results import loggers
 from fedbench.results.plan import study_name
-from fedbench.results.remarks import said
+from fedbench.results.remarks import with_label
 from fedbench.runtime.ray.liveness import ray_restarts
 from fedbench.studies.cost import not_here
 from fedbench.studies.outlook import cost, left_out, outlook, time_left_line
@@ -61,7 +61,7 @@ def run_studies(
     stages = _StageRunner(studies, at_once, watch)
     for attempt in ray_restarts(log.warning):
         with attempt, ExitStack() as stack:
-            check_studies(studies, stack, lambda line: log.warning(said(line)), at_once)
+            check_studies(studies, stack, lambda line: log.warning(with_label(line)), at_once)
             for study in studies:
                 stack.enter_context(run_folder.folder_in_turn(study.folder, log.warning))
             for line in left_out(studies):
@@ -139,7 +139,7 @@ def preview_studies(
         return
     remarks = list[str]()
     with ExitStack() as stack:
-        check_studies(studies, stack, lambda line: remarks.append(said(line)), at_once)
+        check_studies(studies, stack, lambda line: remarks.append(with_label(line)), at_once)
         yield from outlook(studies, at_once, hours, remarks)
 
 

@@ -7,7 +7,15 @@ import pytest
 
 from fedbench.config import Config
 from fedbench.results.reader import Records
-from fedbench.results.remarks import Doubt, beside_row, doubts_in, levelled, numbered, said, with_methods
+from fedbench.results.remarks import (
+    Doubt,
+    beside_row,
+    doubts_in,
+    footnote_numbers,
+    with_label,
+    with_levels,
+    with_methods,
+)
 from fedbench.results.summary import write_summary
 from fedbench.runtime.recorder import Recorder
 from fedbench.tasks import load
@@ -23,7 +31,7 @@ def test_a_doubt_is_its_text_and_a_doubt_in_another_process_too():
 
 
 def test_the_level_is_that_of_the_maker_and_not_of_the_words():
-    assert [said(Doubt(READING)), said(str(FEDBN))] == [f"warning: {READING}", f"note: {FEDBN}"]
+    assert [with_label(Doubt(READING)), with_label(str(FEDBN))] == [f"warning: {READING}", f"note: {FEDBN}"]
 
 
 @pytest.mark.parametrize("doubts", [[FEDBN], []])
@@ -53,8 +61,8 @@ def test_remarks_of_results_without_levels_are_notes(tmp_path):
 
 
 def test_doubts_are_numbered_once():
-    assert doubts_in(levelled([READING, FEDBN, FEDBN], [FEDBN])) == [FEDBN]
-    assert numbered([(), (FEDBN,), ("b", FEDBN)]) == {FEDBN: 1, "b": 2}
+    assert doubts_in(with_levels([READING, FEDBN, FEDBN], [FEDBN])) == [FEDBN]
+    assert footnote_numbers([(), (FEDBN,), ("b", FEDBN)]) == {FEDBN: 1, "b": 2}
 
 
 def test_of_many_doubts_the_first_stand_beside_the_row():

@@ -8,7 +8,7 @@ from sklearn.metrics import roc_auc_score
 from fedbench.config import Config
 from fedbench.results.reader import Records
 from fedbench.runtime.exchange import Report
-from fedbench.runtime.pooled_validation import PooledValidation, needs_pooling, outputs_of, pooled
+from fedbench.runtime.pooled_validation import PooledValidation, needs_pooling, outputs_of, pooled_score
 from fedbench.studies.run import run
 from fedbench.tasks import load
 
@@ -22,8 +22,8 @@ def part(scores: list[float], labels: list[int]) -> dict[str, torch.Tensor]:
 
 def test_the_value_is_that_of_all_samples_also_where_clients_have_one_class():
     parts = [part([0.1, 0.4], [0, 0]), part([0.3, 0.9], [1, 1])]
-    assert pooled(AUROC, parts) == roc_auc_score([0, 0, 1, 1], [0.1, 0.4, 0.3, 0.9]) == 0.75
-    assert pooled(AUROC, parts[:1]) is None
+    assert pooled_score(AUROC, parts) == roc_auc_score([0, 0, 1, 1], [0.1, 0.4, 0.3, 0.9]) == 0.75
+    assert pooled_score(AUROC, parts[:1]) is None
 
 
 @pytest.mark.parametrize(("task", "expected"), [("classification", False), ("regression", False)])
@@ -39,7 +39,7 @@ def test_a_client_that_sits_out_counts_by_its_last_fit():
         report = Report(client, trained=True)
         report.validation["after_fit"] = outputs_of([(part(*own)["outputs"], part(*own)["targets"])])
         held.take([report])
-    assert held.columns([], "fit", [0, 1]) == {"val_auroc": pooled(AUROC, [held.last_fit[0], held.last_fit[1]])}
+    assert held.columns([], "fit", [0, 1]) == {"val_auroc": pooled_score(AUROC, [held.last_fit[0], held.last_fit[1]])}
     held.take([Report(1, trained=True)])  # a later fit whose scores are unknown
     assert held.columns([], "fit", [0, 1]) == {"val_auroc": 1.0}
     assert held.columns([], "after_agg", [0, 1]) == {}

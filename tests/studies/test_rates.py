@@ -7,7 +7,7 @@ from fedbench.config import Config
 from fedbench.methods.fedavg import FedAvg
 from fedbench.studies.compare import plan_comparisons
 from fedbench.studies.compared_methods import ComparedMethod
-from fedbench.studies.rates import for_optimizer, optimizer_of, scaled
+from fedbench.studies.rates import for_optimizer, optimizer_of, scale_values
 from fedbench.studies.space import Space
 from fedbench.studies.tuning import Tuning
 
@@ -97,7 +97,7 @@ def test_a_distribution_keeps_its_kind():
 
 
 def test_values_stay_different_and_what_is_no_number_stays():
-    assert scaled([0.01, 0.011, None], 1 / 30) == [0.0003, 0.0004, None]
+    assert scale_values([0.01, 0.011, None], 1 / 30) == [0.0003, 0.0004, None]
 
 
 def test_the_optimiser_is_that_of_the_steps():
