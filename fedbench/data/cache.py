@@ -21,6 +21,7 @@ from typing import Any, BinaryIO, Literal
 import numpy as np
 from filelock import FileLock
 
+from fedbench.data.description import Decision
 from fedbench.data.fields import Fields
 from fedbench.data.normalisation import Statistics, moments_of
 from fedbench.errors import ConfigError
@@ -64,7 +65,8 @@ class Content:
     targets: converts the targets of all rows; by default they are class numbers, of `classes` named `class_names`.
     domains: the numbers and names of the blocks' domains; by default they are numbers, of `domain_names`. mean, std:
     None to measure them on the train part. remarks: lines to print after all blocks have been read. one_part: the
-    source has no parts, and partitions hold test samples out.
+    source has no parts, and partitions hold test samples out. decisions: on how the source was read, after all
+    blocks, given the targets.
     """
 
     train: int
@@ -87,6 +89,7 @@ class Content:
     one_part: bool = False
     beside: Callable[[], dict[str, np.ndarray]] = dict
     extent: int = 0
+    decisions: Callable[[Targets], Iterable[Decision]] = lambda targets: ()
 
 
 @dataclass(frozen=True)
@@ -334,6 +337,7 @@ def describe_cache(source: Source, tally: Tally, targets: Targets, domain_names:
         "std": content.std or std,
         "warnings": [*content.warnings, *content.remarks(), *targets.remarks, *absent_classes(targets, content.train)],
         "scaling": list(tally.moments.remarks()) if measured else [],
+        "decisions": [decision.as_json() for decision in content.decisions(targets)],
         "files": [str(path) for path in source.files[:FILES_NAMED]],
         "file_count": len(source.files),
         "options": {key: str(value) for key, value in source.options.items()},
@@ -373,6 +377,7 @@ def read_prepared(folder: Path) -> dict[str, Any]:
         listed = ("class_names", "class_labels", "domain_names", "mean", "std", "warnings", "scaling")
         names = {key: tuple(meta[key]) for key in listed}
         fixed = {key: meta[key] for key in ("name", "kind", "task", "classes", "train_rows", "val_rows")}
+        fixed["decisions"] = tuple(map(Decision.from_json, meta.get("decisions", ())))
         fixed["fields"] = Fields.from_json(meta.get("fields"))
         fixed |= {key: meta.get(key, 0) for key in ("scores", "extent")}  # older folders lack them
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -11,6 +11,7 @@ import numpy as np
 from fedbench import tasks
 from fedbench.data import cache, sources
 from fedbench.data.cache import OnProgress
+from fedbench.data.description import Decision
 from fedbench.data.fields import Fields
 from fedbench.data.reading.beside import NOTHING, Beside
 from fedbench.errors import ConfigError
@@ -33,8 +34,9 @@ class Dataset:
     of pixels in [0, 1] or of features; empty if samples are not normalised. classes: their number, 0 if targets are not
     classes. class_names: of the classes, or of the labels of a multilabel task. class_labels: the source's label of
     each class, if it is not the class number. scores: a network's scores for each position, 0 if they are the classes
-    or the numbers of a target. warnings: remarks for readers of results; scaling: remarks on mean and std. folder: its
-    place in the cache; a Dataset pickles as this folder, so all processes of a machine map one copy.
+    or the numbers of a target. decisions: how it was read. warnings: remarks for readers of results; scaling: remarks
+    on mean and std. folder: its place in the cache; a Dataset pickles as this folder, so all processes of a machine map
+    one copy.
     """
 
     name: str
@@ -59,6 +61,7 @@ class Dataset:
     groups: np.ndarray | None = None
     order: np.ndarray | None = None
     extent: int = 0
+    decisions: tuple[Decision, ...] = ()
 
     @classmethod
     def of_run(cls, config: "Config", progress: OnProgress | None = None) -> "Dataset":
