@@ -12,6 +12,7 @@ from fedbench.cli import FAILED, OK, command
 from fedbench.cli.flags import Flag
 from fedbench.cli.help import option_rows, source_options, table_lines
 from fedbench.cli.parse import parse
+from fedbench.config.words import range_of
 from fedbench.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def main(argv: list[str]) -> int:
     parted = None
     if "partition" in config.model_fields_set:
         parted = partition(dataset, config, config.seeds[0])
-        lines += partition_lines(config, parted)
+        lines += partition_lines(dataset, config, parted)
     if asked.preview or parted:
         lines.append(("page", str(page(dataset, config, parted))))
     print("\n".join(f"{key:<11}{value}" for key, value in lines))
@@ -127,12 +128,23 @@ def checks(dataset: "Dataset", config: "Config") -> Iterator[tuple[bool, str]]:
     yield published, f"files: {text}"
 
 
-def partition_lines(config: "Config", parted: "Partition") -> Iterator[tuple[str, str]]:
+def partition_lines(dataset: "Dataset", config: "Config", parted: "Partition") -> Iterator[tuple[str, str]]:
     sizes = [len(client.train) for client in (*parted.clients, *parted.newcomers)]
     who = f"{len(parted.clients)} clients" + (f" and {len(parted.newcomers)} newcomers" if parted.newcomers else "")
     yield "partition", f"{config.partition.name}, {who}, {min(sizes)} to {max(sizes)} training images each"
+    yield (
+        "",
+        f"{range_of([len(client.test) for client in parted.clients])} test samples each{positives(dataset, parted)}",
+    )
     yield "", f"fingerprint {parted.fingerprint()[:16]}"
     yield from (("warning", warning) for warning in parted.warnings)
+
+
+def positives(dataset: "Dataset", parted: "Partition") -> str:
+    """How many of a client's test samples are positive, where there are two classes."""
+    if dataset.classes != 2 and dataset.task != "binary":
+        return ""
+    return f", of which {range_of([int((dataset.targets[own.test] > 0.5).sum()) for own in parted.clients])} positive"
 
 
 def page(dataset: "Dataset", config: "Config", parted: "Partition | None") -> Path:

@@ -13,12 +13,12 @@ from fedbench.errors import ConfigError
 USAGE = """usage: fedbench metrics DIR --metrics NAME[,NAME...]
 
 Scores the predictions that a run, or the final runs of a study, kept with --save-predictions: metrics of the task, or
-package.module:function. Prints a table: mean over clients, worst tenth of clients, and pooled over the test samples of
-all clients, each as mean over seeds. Writes metrics-NAME.csv with every client's value into DIR."""
+package.module:function. Prints a table: mean over clients, over the worst tenth of them (of up to ten the worst one),
+and pooled over the test samples of all clients, each as mean over seeds. Writes metrics-NAME.csv with every client's
+value into DIR."""
 FLAGS = (Flag("metrics", "metrics of the task, or package.module:function", "NAME,...", many=True),)
 UNUSUAL = re.compile(r"[^\w.-]+")
 """Characters that file names do without."""
-COLUMNS = ["metric", "method", "point", "seeds", "mean", "worst tenth", "pooled"]
 
 
 @partial(command, usage=USAGE)
@@ -29,11 +29,15 @@ def main(argv: list[str]) -> int:
     if not names:
         raise ConfigError("metrics: name some, for example `fedbench metrics results/run/NAME --metrics f1_macro`")
     loading("computing the metrics")
+    from fedbench.results.unscored import worst_label
     from fedbench.studies.rescore import rescore, summary
 
     table = rescore(folder, names)
-    rows = [COLUMNS, *([*map(_format_value, row)] for row in summary(folder, table).itertuples(index=False))]
-    widths = [max(len(row[place]) for row in rows) for place in range(len(COLUMNS))]
+    clients = table[table["client"] >= 0].dropna(subset="value")
+    worst = worst_label(clients.groupby(["metric", "method", "point", "seed"]).size().tolist())
+    heads = ["metric", "method", "point", "seeds", "mean", worst, "pooled"]
+    rows = [heads, *([*map(_format_value, row)] for row in summary(folder, table).itertuples(index=False))]
+    widths = [max(len(row[place]) for row in rows) for place in range(len(heads))]
     for row in rows:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
     for name, own in table.groupby("metric", sort=False):

@@ -23,7 +23,7 @@ USAGE = """usage: fedbench wandb STUDY [--dry-run] [--wandb.project NAME] [--wan
 
 Uploads the finished runs of a study (the folder of a run, grid, comparison or row of claims, or a folder with several
 of them) to W&B: one W&B run per seed, grouped by study, with the method as job type; a run for the final table and the
-report; a workspace with curves by method, worst tenth, cost, traces and tables. Runs that W&B has are skipped.
+report; a workspace with curves by method, worst clients, cost, traces and tables. Runs that W&B has are skipped.
 
 Without an account on this machine, shows what it would upload. --wandb.mode offline writes offline files instead and
 prints the command that uploads them. --wandb.group and --wandb.tags override the study's own.

@@ -1,6 +1,6 @@
 """Descriptions of legal values and validation errors in words."""
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NoReturn, Union, get_args, get_origin
@@ -17,6 +17,11 @@ MOST_SHOWN = 100
 def plural(count: int, noun: str) -> str:
     """`1 run`, `2 runs`."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def range_of(counts: Sequence[int]) -> str:
+    """`12 to 40`, or `12` if all are the same."""
+    return " to ".join(map(str, dict.fromkeys((min(counts), max(counts)))))
 
 
 def legal_of_type(annotation: Any, metadata: Iterable[Any] = ()) -> str:

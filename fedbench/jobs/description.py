@@ -16,6 +16,7 @@ from fedbench import methods, processor, tune_space
 from fedbench.config import Config, TrainConfig
 from fedbench.data.dataset import Dataset
 from fedbench.data.partitions import Partition, scheme
+from fedbench.data.partitions.client_names import client_names
 from fedbench.installation import version, version_of
 from fedbench.jobs import provenance
 from fedbench.methods.base import Method
@@ -123,8 +124,10 @@ def time_now() -> str:
 
 
 def _counts(dataset: Dataset, drawn: Partition) -> dict[str, Any]:
-    """Rows of the data's two parts; images per class that the clients train on, and images in the public set."""
-    parts = {"parts": [dataset.train_rows, dataset.test_rows]}
+    """Rows of the data's two parts; names of clients; samples per class to train on, and in the public set."""
+    parts: dict[str, Any] = {"parts": [dataset.train_rows, dataset.test_rows]}
+    if any(names := client_names(dataset, drawn)):
+        parts["names"] = names
     if not dataset.classes:
         return parts
     counts = {**parts, "class_counts": drawn.class_counts(dataset.labels, dataset.classes).tolist()}

@@ -2,6 +2,9 @@
 
 from collections.abc import Sequence
 
+import numpy as np
+
+from fedbench.config.words import range_of
 from fedbench.report.study import Study
 from fedbench.results.sample_error import Evidence
 from fedbench.results.statistics import Interval
@@ -54,3 +57,26 @@ def samples_text(found: Evidence) -> str:
     return (
         f"Behind them stand {found.samples} different test samples{positive}, {found.per_seed:.4g}{each} in each seed"
     )
+
+
+def client_evidence(study: Study) -> list[tuple[str, str, str]]:
+    """Every client with the number of its test samples in a seed, and of the positive ones among them, or "".
+
+    Of the first method with outcomes, as all are tested on the same samples; none if there are no outcomes.
+    """
+    known = next((found for label in study.ordered if (found := study.scores.outcomes.get(label))), {})
+    seeds = [outcomes for (_, point), outcomes in known.items() if point == study.point]
+    clients = np.unique(np.concatenate([np.zeros(0, np.int64), *(found.clients for found in seeds)])).tolist()
+    names = (next(iter(study.partition.values()), None) or {}).get("names") or []
+
+    def counts(hits: Sequence[np.ndarray]) -> list[str]:
+        by_seed = [np.bincount(own, minlength=max(clients) + 1) for own in hits]
+        return [range_of([int(count[client]) for count in by_seed]) for client in clients]
+
+    if not clients:
+        return []
+    samples = counts([found.clients for found in seeds])
+    hits = [found.clients[found.positive] for found in seeds if found.positive is not None]
+    positive = counts(hits) if len(hits) == len(seeds) else [""] * len(clients)
+    called = [names[client] if client < len(names) and names[client] else f"client {client}" for client in clients]
+    return list(zip(called, samples, positive, strict=True))

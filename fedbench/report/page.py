@@ -15,6 +15,7 @@ from fedbench.config.keys import flat
 from fedbench.installation import install, missing
 from fedbench.report import answer, curves, figures, grids, scores, searches, traces, verdicts
 from fedbench.report.comparisons import behind_best, client_gains, forest, tuning_strip
+from fedbench.report.evidence import client_evidence
 from fedbench.report.leaderboard import (
     SPENT,
     LeaderboardRow,
@@ -96,6 +97,7 @@ def page_text(study: Study, rows: Sequence[LeaderboardRow] = ()) -> str:
         table=scores.final(study),
         groups=scores.of_groups(study),
         newcomers=scores.of_newcomers(study),
+        tested=client_evidence(study),
         colours=study.colours,
         parts=[part for part in chart_sections(study, rows) if part.charts],
         chips=chips(study),

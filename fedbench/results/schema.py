@@ -127,6 +127,7 @@ class DealtShape:
 
     clients: list[dict[str, Any]]
     class_counts: list[list[int]] | None = None
+    names: list[str] | None = None
 
 
 def score_keys(task: Task) -> list[str]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pandas as pd
 
-from fedbench.config.words import plural
+from fedbench.config.words import plural, range_of
 from fedbench.results.schema import count_key
 from fedbench.tasks import Metric
 
@@ -40,8 +40,7 @@ def scored_text(counts: Sequence[int], clients: int) -> str:
     """`7 of 8 clients`, `6 to 7 of 8 clients`; empty if all have a score everywhere."""
     if not counts or min(counts) >= clients:
         return ""
-    ends = dict.fromkeys((min(counts), max(counts)))
-    return f"{' to '.join(map(str, ends))} of {plural(clients, 'client')}"
+    return f"{range_of(counts)} of {plural(clients, 'client')}"
 
 
 def worst_label(counts: Sequence[int]) -> str:

@@ -17,13 +17,13 @@ MOST_RUNS = 200
 
 
 def workspace(study: WandbStudy, entity: str) -> ws.Workspace:
-    """Final runs grouped by method: curves with mean and standard deviation, worst tenth, cost, traces, tables."""
+    """Final runs grouped by method: curves with mean and standard deviation, worst clients, cost, traces, tables."""
     test = f"test_{study.seeds[0].records.metric().name}" if study.seeds else "test_accuracy"
     point = study.plan.point
     own = [f"{point}/{test}", *(f"{other}/{test}" for other in ("after_agg", "after_fit") if other != point)]
     sections = [
         _section("Curves by method", [curve_panel(key) for key in own]),
-        _section("Worst tenth", [curve_panel(f"{point}/test_worst_tenth"), curve_panel(f"{point}/test_spread")]),
+        _section("Worst clients", [curve_panel(f"{point}/test_worst_tenth"), curve_panel(f"{point}/test_spread")]),
         _section(
             "Cost",
             [*(curve_panel(own[0], x) for x in ("bytes", "steps")), *(bar_panel(key) for key in ("bytes", "steps"))],

@@ -86,6 +86,8 @@ def smaller(line: str) -> list[str]:
     if "--until-told" in words:
         fixed = {key: value for key, value in fixed.items() if key != "--seeds"}
         words[words.index("--max-seeds") + 1] = "5"
+    if "--tune 0" in line:
+        fixed = {key: value for key, value in fixed.items() if key != "--tune-seeds"}
     return [*words, *(part for pair in fixed.items() for part in pair)]
 
 

@@ -21,6 +21,7 @@ from fedbench.report.study import Study
 from fedbench.results.plan import Entry, Plan
 from tests.report.conftest import tuned, write_comparison
 
+pytestmark = pytest.mark.xdist_group("facts")
 LEVELS = {"local": 0.7, "fedper": 0.8, "fedcac": 0.85}
 
 
@@ -66,7 +67,8 @@ def of_tuning(entry: Entry, seed: int = 90) -> Entry:
 
 
 def merge_yaml(file: Path, keys: Mapping[str, Any]) -> None:
-    file.write_text(yaml.safe_dump(merged(yaml.safe_load(file.read_text()), nest(dict(keys)))))
+    tree = merged(yaml.load(file.read_text(), yaml.CSafeLoader), nest(dict(keys)))
+    file.write_text(yaml.dump(tree, Dumper=yaml.CSafeDumper))
 
 
 def merged(tree: dict[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
@@ -313,10 +315,23 @@ TABLE: list[tuple[str, Case, Case]] = [
 ]
 
 
+@pytest.fixture(scope="module")
+def text_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Case], str]:
+    """The protocol of a case, written once."""
+    folder, texts = tmp_path_factory.mktemp("facts"), dict[int, str]()
+
+    def made(case: Case) -> str:
+        if id(case) not in texts:
+            texts[id(case)] = case.text(folder / str(len(texts)))
+        return texts[id(case)]
+
+    return made
+
+
 @pytest.mark.parametrize(("words", "given", "taken"), TABLE, ids=[f"{i}-{row[0][:40]}" for i, row in enumerate(TABLE)])
-def test_words_stand_on_their_fact(tmp_path, words, given, taken):
-    assert words in given.text(tmp_path / "given")
-    assert words not in taken.text(tmp_path / "taken")
+def test_words_stand_on_their_fact(text_of, words, given, taken):
+    assert words in text_of(given)
+    assert words not in text_of(taken)
 
 
 FRAMES = ("A run has ", ", in each of which ", "We report the test ", " of the personal models ", ", as mean over ")
@@ -334,9 +349,8 @@ def literals() -> set[str]:
     return {text for text in found if len(text.split()) > 2}
 
 
-def test_all_words_of_the_protocol_are_in_some_study_and_not_in_another(tmp_path):
-    cases = {id(case): case for row in TABLE for case in row[1:]}
-    texts = [case.text(tmp_path / str(place)) for place, case in enumerate(cases.values())]
+def test_all_words_of_the_protocol_are_in_some_study_and_not_in_another(text_of):
+    texts = [text_of(case) for row in TABLE for case in row[1:]]
     for words in literals():
         shown = [words.strip("; .") in text or words.strip("; .").capitalize() in text for text in texts]
         assert any(shown), f"no study of the table says: {words}"
