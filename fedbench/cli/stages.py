@@ -54,7 +54,11 @@ TUNING = (
         "until-told",
         "add seeds until it is decided who is best and who is better than local training; needs --margin",
     ),
-    Flag("margin", "difference that is too small to matter, for --until-told [number >= 0; points of accuracy]", "M"),
+    Flag(
+        "margin",
+        "difference that is too small to matter, for --until-told [number >= 0; points, or the metric's unit]",
+        "M",
+    ),
     Flag("max-seeds", "maximum number of seeds for --until-told [5, 8, 12, 18, 27, 40, 60 or 90; default 40]", "N"),
     Flag("max-hours", "time after which --until-told adds no seeds [number > 0]", "H"),
 )

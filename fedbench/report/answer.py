@@ -137,7 +137,7 @@ def compared_answer(study: Study) -> str:
     chosen = plan.choices.get(study.method)
     if tried and chosen is None:
         failed = sum(entry.status == "failed" for entry in tried)
-        return f"No point of the grid finished: {failed} of {len(tried)} failed, so there is no answer."
+        return f"No point finished: {failed} of {len(tried)} failed, so there is no answer."
     winner = f"{study.method} with {settings(chosen)}" if chosen else study.method
     if study.method not in study.metrics or study.last_rows(study.method).empty:
         value = next((entry.scores.get("val") for entry in tried if entry.values == chosen), None)
@@ -148,9 +148,11 @@ def compared_answer(study: Study) -> str:
         return f"{winner} {led} ({found}); its final runs {lack}."
     reached = study.metric.with_unit(study.last_rows(study.method)[study.test].mean())
     ties = len(plan.as_good(study.method))
-    first = f"is the first of {ties + 1} points of the grid with the same validation score and reached"
-    won = first if ties else "won the grid with" if tried else "reached"
+    first = f"is the first of {ties + 1} points with the same validation score and reached"
+    won = first if ties else f"won the {'grid' if plan.search == 'grid' else 'search'} with" if tried else "reached"
     begin = f"{so_far(study)}{winner} {won} {reached} {POINT_NAMES[study.point]}"
+    if study.method == BASELINE:
+        return f"{begin}."
     gain = study.scores.difference(study.method, BASELINE, study.point)
     if gain is None:
         return f"{begin}; without a run of local the benefit of collaboration is unknown."

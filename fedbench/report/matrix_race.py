@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from fedbench.config.words import plural
 from fedbench.report.answer import doubts, doubts_of_lead
 from fedbench.report.leaderboard import LeaderboardRow
-from fedbench.report.race import LOCAL_WORDS, margin_text, race_next
+from fedbench.report.race import LOCAL_WORDS, margin_text, premises, race_next
 from fedbench.report.study import Study
 from fedbench.report.survey import Survey
 from fedbench.report.typeset import Cell, join_words, sentence
@@ -119,20 +119,21 @@ def race_matrix_notes(survey: Survey) -> list[str]:
     for name, _, race in every:
         if race.needs and race.look:
             lines.append(f"Stopped in {name} before it was decided; the same command continues with {race_next(race)}.")
-    return [*lines, guarantee(len(every))] if any(race.look for _, _, race in every) else lines
+    return [*lines, guarantee(survey)] if any(race.look for _, _, race in every) else lines
 
 
 def _settings_in_words(names: Sequence[str], settings: int) -> str:
     return "every setting" if len(names) == settings > 1 else join_words(list(names))
 
 
-def guarantee(settings: int) -> str:
-    """What the verdicts of so many settings promise."""
+def guarantee(survey: Survey) -> str:
+    """What the verdicts of the settings promise."""
+    settings = len(races(survey))
     several = f" and of all {settings} together with at most {min(100, 5 * settings)}\u00a0%" if settings > 1 else ""
     return (
         f"95\u00a0% for each setting: the statements of one setting, over all its looks, are false with a probability "
-        f"of at most 5\u00a0%{several}, given the tuned points and if differences over seeds are normal. The intervals "
-        "of a setting are simultaneous. A study that stops early tends to exaggerate differences."
+        f"of at most 5\u00a0%{several}, {premises(survey.first_study)}. The intervals of a setting are simultaneous. A "
+        "study that stops early tends to exaggerate differences."
     )
 
 

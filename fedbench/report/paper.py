@@ -206,8 +206,8 @@ def study_scores(study: Study, choice: Choice) -> PaperTable:
         *(f"In brackets, because there is a doubt: {choice.name(m)} ({marked.doubts[m]})" for m in doubted),
         bold_note(marked, choice),
         "sd: over seeds; differences: simultaneous intervals at the seeds that decided them" if is_race else "",
-        f"{sentence(worst_note(worst))}, its interval over seeds alone; client sd: standard deviation over "
-        "a seed's clients",
+        f"{sentence(worst_note(worst))}, its interval over seeds alone" if any(rows[m].worst for m in shown) else "",
+        "Client sd: standard deviation over a seed's clients" if any(rows[m].spread is not None for m in shown) else "",
         pooled_note(choice, shown),
         *evidence_lines(study),
         sentence(estimator_remark(metric, [rows[label].estimator for label in shown])),
@@ -218,8 +218,12 @@ def study_scores(study: Study, choice: Choice) -> PaperTable:
 
 
 def caption_of(study: Study) -> str:
-    unfinished = reached_round(study) if study.plan.kind == "run" else ""
-    when = f"so far, after {unfinished}" if unfinished else "last round"
+    unfinished = [label for label in study.ordered if not study.summaries[label]["complete"]]
+    when = "last round"
+    if unfinished and study.plan.kind == "run":
+        when = f"so far, after {reached_round(study)}"
+    elif unfinished:
+        when = f"last round so far (the runs of {join_words(unfinished)} are not complete)"
     return f"Test {study.metric.label} {POINT_NAMES[study.point]}{' in %' if study.metric.share else ''}, {when}."
 
 
@@ -282,7 +286,7 @@ def survey_scores(survey: Survey, choice: Choice) -> PaperTable:
     ahead = any(own.ahead for own in marked.values())
     notes = [
         mean_note([row for own in marked.values() for row in own.rows.values()]),
-        marks_note(choice, next(iter(marked.values())).how(), marks),
+        marks_note(choice, how_settings_are_tested(marked), marks),
         "In brackets: there is a doubt, which the setting's page names" if in_doubt else "",
         f"{BEST} {bold}, but there is a doubt, which the setting's page names" if ahead else "",
         f"Bold: {bold}" if any_best else f"Nothing is in bold, because no method is {bold}{' without a doubt' * ahead}",
@@ -293,6 +297,16 @@ def survey_scores(survey: Survey, choice: Choice) -> PaperTable:
     return PaperTable(
         "scores", caption_of(survey.first_study), heads, lines, notes, survey_numbers(survey, choice, shown)
     )
+
+
+def how_settings_are_tested(marked: Mapping[str, Marks]) -> str:
+    """By which tests methods are compared in each setting: one text, or one per setting where they differ."""
+    names: dict[str, list[str]] = {}
+    for name, own in marked.items():
+        names.setdefault(own.how(), []).append(name)
+    if len(names) == 1:
+        return next(iter(names))
+    return "; ".join(f"in {join_words(own)} {how or 'too few seeds for a test'}" for how, own in names.items())
 
 
 def survey_numbers(survey: Survey, choice: Choice, shown: Sequence[str]) -> pd.DataFrame:

@@ -67,7 +67,7 @@ def race_notes(study: Study, race: Race) -> list[str]:
         lines.append(f"Withheld, because it does not hold without an outlying seed: {what}.")
     if not race.is_over and race.look:
         lines.append(f"Stopped before it was decided; the same command continues with {race_next(race)}.")
-    return [*lines, GUARANTEE] if race.look else lines
+    return [*lines, guarantee(study)] if race.look else lines
 
 
 def _given_up(study: Study, race: Race) -> list[str]:
@@ -87,11 +87,18 @@ def _given_up(study: Study, race: Race) -> list[str]:
 NO_SEEDS = "more seeds cannot decide this over the same test samples; more test samples can"
 
 
-GUARANTEE = (
-    "All these statements together, over all looks, are false with a probability of at most 5\u00a0%, given the tuned "
-    "points and the clients, and if differences over seeds are normal. The intervals are simultaneous. A study that "
-    "stops early tends to exaggerate differences."
-)
+def guarantee(study: Study) -> str:
+    """What the statements of a study promise together, and under which premises."""
+    return (
+        "All these statements together, over all looks, are false with a probability of at most 5\u00a0%, "
+        f"{premises(study)}. The intervals are simultaneous. A study that stops early tends to exaggerate differences."
+    )
+
+
+def premises(study: Study) -> str:
+    """What an error probability takes as given."""
+    points = "the tuned points and " if any(study.plan.points(label) for label in study.plan.labels()) else ""
+    return f"given {points}the clients, and if differences over seeds are normal"
 
 
 def race_next(race: Race) -> str:

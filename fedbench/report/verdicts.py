@@ -88,10 +88,11 @@ def within(metric: Metric, found: Contrast) -> str:
 
 
 def lead(metric: Metric, found: Contrast) -> str:
-    """`1.2 points ahead of fedper (95 % interval ..., p = ...)`."""
+    """`1.2 points ahead of fedper (95 % interval ..., p = ...)`, or behind, over the seeds that both have."""
     size = metric.difference(abs(found.gain.mean)).lstrip("+") + points(metric)
     p = "" if found.p_adjusted is None else f", p {p_text(found.p_adjusted)}"
-    return f"{size} ahead of {found.other} ({span(found.gain, metric.difference)}{p})"
+    side = "ahead of" if found.gain.mean >= 0 else "behind"
+    return f"{size} {side} {found.other} ({span(found.gain, metric.difference)}{p})"
 
 
 def comparison_notes(study: Study, rows: Sequence[LeaderboardRow]) -> list[str]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from fedbench.report.answer import subtitle
+from fedbench.report.answer import compared_answer, subtitle
 from fedbench.report.study import Study
 from fedbench.report.theme import LIGHT
 from fedbench.results.plan import Plan
@@ -18,6 +18,20 @@ def test_a_gain_whose_interval_excludes_zero_paid(make_grid: Make) -> None:
     assert answer.startswith("fedcac with tau = 0.3, beta = 10 and train.lr = 0.01 won the grid with ")
     assert re.search(r"\d\.\d points above local training \(95 % interval \+\d+\.\d to \+\d+\.\d\)", answer)
     assert answer.endswith("collaboration helped.")
+
+
+def test_a_search_is_no_grid(make_grid: Make) -> None:
+    folder = make_grid(gain=0.1)
+    replace(Plan.read(folder), search="random").write(folder)
+    assert " won the search with " in page_of(folder).answer
+
+
+def test_local_training_is_not_compared_with_itself(make_grid: Make) -> None:
+    folder = make_grid(gain=0.1)
+    study = Study.load(folder)
+    study.plan.subject = "local"
+    assert "local training" not in compared_answer(study).partition(" reached ")[2]
+    assert compared_answer(study).endswith("after aggregation.")
 
 
 def test_a_loss_did_not_pay(make_grid: Make) -> None:
@@ -43,7 +57,7 @@ def test_two_seeds_decide_nothing(make_grid: Make) -> None:
 
 def test_a_grid_whose_cells_all_failed_says_so(make_grid: Make) -> None:
     page = page_of(make_grid(space={"method.tau": [0.1, 0.3], "method.beta": [5]}, fail=(0, 1)))
-    assert page.answer == "No point of the grid finished: 2 of 2 failed, so there is no answer."
+    assert page.answer == "No point finished: 2 of 2 failed, so there is no answer."
     assert "table" not in page.sections
     assert "RuntimeError: client 3: loss is nan" in page.text
 
@@ -58,9 +72,7 @@ def test_points_that_tie_on_validation_are_said(make_grid: Make) -> None:
     line = "Chosen as the first of points with equal validation scores: fedcac (tau=0.1; also tau=0.3), "
     page = page_of(folder)
     assert line in page.text
-    assert page.answer.startswith(
-        "fedcac with tau = 0.1 is the first of 2 points of the grid with the same validation "
-    )
+    assert page.answer.startswith("fedcac with tau = 0.1 is the first of 2 points with the same validation ")
     assert "won the grid" not in page.text
     assert page.charts["grid-0"]["data"][0]["marker"]["color"] == [LIGHT["c1"]] * 2
 

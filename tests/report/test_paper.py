@@ -1,6 +1,7 @@
 """Tables for papers claim what the study's own tests say, and nothing else."""
 
 import re
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import yaml
 
 from fedbench.errors import ConfigError
 from fedbench.report.leaderboard import leaderboard
-from fedbench.report.paper import Choice, PaperTable, by_size, paper_table
+from fedbench.report.paper import Choice, PaperTable, by_size, how_settings_are_tested, paper_table, study_scores
 from fedbench.report.study import Study
 from fedbench.report.typeset import Cell
 from fedbench.results.matrix import Matrix, settings_of
@@ -35,6 +36,35 @@ def test_the_caption_of_a_run_that_is_not_over_says_how_far_it_is(tmp_path):
     for done, when in ((4, "so far, after round 4 of 6"), (6, "last round")):
         table = paper_table(write_run(tmp_path / str(done), done=done), "scores", Choice())
         assert table.caption == f"Test accuracy after aggregation in %, {when}."
+
+
+def test_the_caption_of_a_comparison_says_which_runs_are_not_complete(tmp_path):
+    folder = write_comparison(tmp_path, LEVELS)
+    write_run(folder / "final" / "fedper", "fedper", 0.78, 0.73, (0, 1, 2), done=4)
+    assert paper_table(folder, "scores", Choice()).caption == (
+        "Test accuracy after aggregation in %, last round so far (the runs of fedper are not complete)."
+    )
+
+
+def test_settings_that_are_tested_differently_say_so_each():
+    class One:
+        def __init__(self, words: str) -> None:
+            self.how = lambda: words
+
+    assert how_settings_are_tested({"a": One("t test"), "b": One("t test")}) == "t test"
+    said = how_settings_are_tested({"a": One("t test"), "b": One(""), "c": One("t test")})
+    assert said == "in a and c t test; in b too few seeds for a test"
+
+
+def test_no_note_on_a_column_that_is_not_there(folder, tmp_path):
+    assert "client sd: standard deviation" in " ".join(paper_table(folder, "scores", Choice()).notes).lower()
+    study = Study.load(folder)
+    rows = [replace(row, worst=None, spread=None) for row in leaderboard(study)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fedbench.report.paper.leaderboard", lambda study: rows)
+        notes = " ".join(study_scores(study, Choice()).notes).lower()
+    assert "client sd" not in notes
+    assert "worst" not in notes
 
 
 def test_bold_and_marks_are_those_of_the_study_s_tests(folder):

@@ -8,7 +8,7 @@ from fedbench.report.answer import subtitle
 from fedbench.report.comparisons import behind_best, forest
 from fedbench.report.leaderboard import leaderboard, leaderboard_frame, score_table
 from fedbench.report.page import page_text
-from fedbench.report.race import RACE_HEADS, race_order
+from fedbench.report.race import RACE_HEADS, guarantee, race_order
 from fedbench.report.study import Study
 from fedbench.report.verdicts import comparison_answer, comparison_notes
 from fedbench.results.race import Bound, VerdictOverLocal
@@ -45,6 +45,13 @@ def test_a_winner_is_named_with_the_seeds_that_it_took(raced):
     assert answer.endswith(f": it is the best, decided after {study.race.seeds['fedcac']} seeds.")
     assert notes[0].startswith("Better than local training: ")
     assert "with a probability of at most 5\u00a0%" in " ".join(notes)
+
+
+def test_tuned_points_are_a_premise_only_where_something_was_tuned(raced):
+    study = raced()
+    assert "given the tuned points and the clients, and if differences" in guarantee(study)
+    study.plan.entries = [entry for entry in study.plan.entries if entry.role == "final"]
+    assert "given the clients, and if differences" in guarantee(study)
 
 
 def test_a_wide_margin_ends_in_a_tie(raced):

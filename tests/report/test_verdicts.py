@@ -1,12 +1,15 @@
 """The words of a comparison: a winner only where it is one."""
 
+from dataclasses import replace
+
 import pytest
 
 from fedbench.report.leaderboard import leaderboard
 from fedbench.report.study import Study
-from fedbench.report.verdicts import best_for_sure, comparison_answer, comparison_notes, join_words, left_open
+from fedbench.report.verdicts import best_for_sure, comparison_answer, comparison_notes, join_words, lead, left_open
 from fedbench.results.contrasts import Contrast
 from fedbench.results.statistics import interval
+from fedbench.tasks import load
 
 CLEAR = {"local": 0.6, "fedper": 0.7, "fedcac": 0.9, "centralized": 0.95}
 
@@ -32,6 +35,14 @@ def test_a_winner_beats_every_rival(said):
     assert "the best of 3 methods" in answer
     assert answer.endswith("it is the best of them on this data.")
     assert "Better than local training: fedcac and fedper." in notes[0]
+
+
+def test_a_lead_over_common_seeds_may_be_a_lag():
+    gain = interval([-0.02, -0.01, -0.03])
+    found = Contrast("fedcac", "fedper", gain, None, None, gain)
+    assert lead(load("classification").primary, found).startswith("2.0 points behind fedper (95")
+    ahead = replace(found, gain=interval([0.02, 0.01, 0.03]))
+    assert lead(load("classification").primary, ahead).startswith("2.0 points ahead of fedper (95")
 
 
 def test_what_cannot_be_told_apart_is_named(said):
