@@ -150,12 +150,11 @@ def outcome(folder: Path) -> tuple[str, int]:
 
     study = Study.load(folder)
     rows = leaderboard(study)
-    text = f"{leaderboard_text(rows, study.metric, study.failures)}\n{comparison_answer(study, rows)}"
+    lines = [leaderboard_text(rows, study.metric, study.failures)]
     if later := newcomers_text(study.newcomers, study.metric):
-        text = f"{text}\n\n{later}"
-    if study.race is not None:
-        text = "\n".join([text, *comparison_notes(study, rows)])
-    return text, FAILED if study.failures else OK
+        lines.append(f"\n{later}\n")
+    lines += [comparison_answer(study, rows), *comparison_notes(study, rows)]
+    return "\n".join(lines), FAILED if study.failures else OK
 
 
 def read_methods(texts: list[str]) -> list[str]:

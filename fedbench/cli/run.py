@@ -33,6 +33,8 @@ def main(argv: list[str]) -> int:
         watched.progress.stop()
     if not watched.begun:
         print(f"already finished: delete {result.folder} to run it again", file=sys.stderr)
+        for line in Records(result.folder).warnings():
+            print(with_label(line))
     label, metric = config.method.name, result.metric
     kinds = {label: estimator(result.config.model_dump(), metric)}
     outcomes = {label: Records(result.folder).outcomes()}
@@ -40,8 +42,6 @@ def main(argv: list[str]) -> int:
     print(final_table_text(final_table(scores, kinds), metric))
     if later := newcomers_text(newcomer_table(metric, {label: result.newcomers}), metric):
         print(f"\n{later}")
-    for line in Records(result.folder).warnings():
-        print(with_label(line))
     print(f"results: {result.folder}")
     if config.save_models:
         print(f"models:  {result.models}")
