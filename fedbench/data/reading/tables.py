@@ -220,24 +220,22 @@ class TableReader:
         name, where = str(column.name), rows.where
         if pd.api.types.is_numeric_dtype(column):
             return False
-        counts = counts_of(column.astype(TEXT))
-        if are_numbers(counts) and name in self.options.numbers:
+        numbers, said = holds_texts(column) and are_numbers(column), name in self.options.numbers
+        if numbers and (said or not (self.typed or matches(column, CODES.pattern).any())):
             return False
-        if isinstance(column.dtype, pd.CategoricalDtype):
-            return is_small(rows, column, counts)
-        if all_match(counts, NUMBER):
-            coded = matches(counts, CODES.pattern)
-            if not self.typed and not coded.any():
-                return False
-            said = CODES.called if coded.any() else "numbers written as text"
+        counts = counts_of(column.astype(TEXT))
+        if numbers and all_match(counts.index, NUMBER):
+            coded = matches(counts.index, CODES.pattern)
+            seen = CODES.called if coded.any() else "numbers written as text"
             raise open_decision(
                 where,
-                f"column {name} holds {said}, such as {counts.index[int(coded.argmax())]!r}",
+                f"column {name} holds {seen}, such as {counts.index[int(coded.argmax())]!r}",
                 {f"--data.numbers {name}": "numbers", f"--data.categories {name}": f"{len(counts)} categories"},
             )
-        if are_numbers(counts) and not self.typed:
-            return False
-        refuse_faults(rows, column, counts)
+        if not isinstance(column.dtype, pd.CategoricalDtype):
+            refuse_faults(rows, column, counts)
+        if said:
+            raise ConfigError(f"data.numbers: {where}: column {name} holds texts, such as {counts.index[0]!r}")
         return is_small(rows, column, counts)
 
     def target(self, rows: TableRows, column: pd.Series) -> np.ndarray:
@@ -252,8 +250,8 @@ class TableReader:
 
     def has_number_target(self, where: str, column: pd.Series, counts: pd.Series) -> bool:
         """Whether texts of the target are read as numbers. Raises ConfigError if only the user knows."""
-        if self.typed or not all_match(counts, NUMBER):
-            return self.task not in ("auto", "classification", "binary") and are_numbers(counts)
+        if self.typed or not all_match(counts.index, NUMBER):
+            return self.task not in ("auto", "classification", "binary") and are_numbers(counts.index)
         if (numbers := plain_numbers(counts.index)) is not None:
             return max(map(abs, numbers)) < 2**63
         if self.task != "auto":
@@ -284,7 +282,7 @@ class TableReader:
         """Numbers of groups and places in time. Raises ConfigError."""
         groups = None if not beside.group else [*merged(where, table[beside.group], self.options.spelling)]
         order = None if not beside.order else table[beside.order]
-        if order is not None and holds_texts(order) and are_numbers(counts_of(order)):
+        if order is not None and holds_texts(order) and are_numbers(order):
             order = pd.Series(numbers_of(order))
         return beside.arrays(groups, None if order is None else [*order], where)
 
@@ -328,7 +326,7 @@ def columns_of(where: str, table: pd.DataFrame, options: TableOptions) -> tuple[
 
 
 def looks_like_numbers(column: pd.Series) -> bool:
-    return are_numbers(counts_of(clean(column.dropna()))) if holds_texts(column) else not holds_lists(column)
+    return are_numbers(clean(column.dropna())) if holds_texts(column) else not holds_lists(column)
 
 
 def holds_texts(column: pd.Series) -> bool:
@@ -341,8 +339,9 @@ def with_clean_texts(column: pd.Series) -> pd.Series:
     if not holds_texts(column):
         return column
     texts = clean(column)
-    left = texts.mask(texts.isin(NO_NUMBER))
-    return left if len(left.dropna()) and all_match(counts_of(left.dropna()), NUMBER) else texts
+    marked = texts.isin(NO_NUMBER)
+    left = texts[~marked].dropna()
+    return texts.mask(marked) if marked.any() and all_match(left, NUMBER) else texts
 
 
 def merged(where: str, texts: pd.Series, spelling: str | None) -> pd.Series:
@@ -423,7 +422,7 @@ def refuse_faults(rows: TableRows, column: pd.Series, counts: pd.Series) -> None
             f"{rows.where}: column {name} holds {form[0].called}, such as {form[1]!r}; {form[0].remedy}{otherwise}"
         )
     if is_mostly_numbers(counts):
-        numbers = counts.index[matches(counts, NUMBER)]
+        numbers = counts.index[matches(counts.index, NUMBER)]
         wrong = np.flatnonzero(~column.isin(numbers))
         raise ConfigError(
             f"{rows.place(wrong[0])}: {column.iloc[wrong[0]]!r} in column {name}, which holds numbers otherwise "

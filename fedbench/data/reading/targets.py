@@ -111,10 +111,10 @@ def _written_numbers(values: np.ndarray) -> np.ndarray:
     from fedbench.data.reading.texts import are_numbers, counts_of, form_of, numbers_of  # pandas takes half a second
 
     counts = counts_of(values.ravel())
-    if are_numbers(counts):
+    if are_numbers(counts.index):
         return numbers_of(values.ravel()).reshape(values.shape)
     form = form_of(counts)
-    wrong = form[1] if form else next(text for text in counts.index if not are_numbers(counts_of([text])))
+    wrong = form[1] if form else next(text for text in counts.index if not are_numbers([text]))
     remedy = f"{form[0].called}: {form[0].remedy}" if form else "data.task = regression needs numbers"
     raise TargetError(int(np.argwhere(values == wrong)[0][0]), f"label {wrong!r} is text; {remedy}")
 
@@ -124,14 +124,16 @@ def _of_texts(values: np.ndarray) -> tuple[str, str]:
     from fedbench.data.reading import texts
 
     counts, otherwise = texts.counts_of(values), "--task regression if they are numbers"
-    numbers = texts.matches(counts, texts.NUMBER)
+    numbers = texts.matches(counts.index, texts.NUMBER)
     if found := texts.form_of(counts):
         form, example = found
         seen = f"{form.called}, such as {example!r}"
         otherwise = f"{form.remedy} for multilabel" if form == texts.JOINED else f"{otherwise}: then {form.remedy}"
     elif numbers.all() and (texts.numbers_of(counts.index) % 1).any():
         seen = f"numbers written as text, such as {counts.index[0]!r}"
-    elif texts.is_mostly_numbers(counts) and not (numbers.all() or texts.matches(counts, texts.CODES.pattern).any()):
+    elif texts.is_mostly_numbers(counts) and not (
+        numbers.all() or texts.matches(counts.index, texts.CODES.pattern).any()
+    ):
         seen = f"numbers, and texts such as {counts.index[int(numbers.argmin())]!r}"
     elif len(counts) > FEW_VALUES and len(values) < 2 * len(counts):
         seen = f"texts that hardly repeat ({len(counts)} different ones in {len(values)} samples)"

@@ -52,15 +52,17 @@ FORMS = (
         "turn them into numbers, such as the days since a start",
     ),
 )
-CODES = Form("digits with a zero in front", "0012", r"[-+]?0[0-9]+", "--data.numbers reads them as numbers")
+CODES = Form("digits with a zero in front", "0012", r"[-+]?0[0-9]+", "")
 """Numbers or names: only the user knows."""
 JOINED = Form("several values joined in a text", "a|b", "", "write a column of 0 and 1 for each")
 
 
 def clean(values: Iterable[Any]) -> pd.Series:
     """Texts in one form of Unicode and without blanks around them; missing where nothing is left."""
-    texts = pd.Series(values, dtype=TEXT).str.normalize("NFC").str.strip()
-    return texts.mask((texts == "").fillna(False))
+    column = values if isinstance(values, pd.Series) else pd.Series([*values], dtype=TEXT)
+    texts = pc.utf8_trim_whitespace(pc.utf8_normalize(pa.array(column.astype(TEXT), pa.string()), "NFC"))
+    left = pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)
+    return pd.Series(left.to_pandas(types_mapper=lambda kind: TEXT), dtype=TEXT, name=column.name)
 
 
 def counts_of(texts: Iterable[str]) -> pd.Series:
@@ -68,36 +70,37 @@ def counts_of(texts: Iterable[str]) -> pd.Series:
     return pd.Series(texts, dtype=TEXT).value_counts()
 
 
-def matches(counts: pd.Series, pattern: str) -> np.ndarray:
-    """Which texts have a form as a whole, bool [texts]."""
-    found = pc.match_substring_regex(pa.array(counts.index, pa.string()), rf"^(?:{pattern})$")
+def matches(texts: Any, pattern: str) -> np.ndarray:
+    """Which texts have a form as a whole, bool [n]."""
+    found = pc.match_substring_regex(pa.array(texts, pa.string()), rf"^(?:{pattern})$")
     return found.to_numpy(zero_copy_only=False).astype(bool)
 
 
-def all_match(counts: pd.Series, pattern: str) -> bool:
-    return bool(len(counts) and matches(counts, pattern).all())
+def all_match(texts: Any, pattern: str) -> bool:
+    return bool(len(texts) and matches(texts, pattern).all())
 
 
 def numbers_of(texts: Iterable[str]) -> np.ndarray:
     """The truth values or numbers that all texts are, bool, int64 if they are whole and fit, or float64 [n]."""
     column = pa.array(texts, pa.string())
-    if all_match(counts := counts_of(texts), TRUTH):
+    if all_match(column, TRUTH):
         return pc.equal(pc.utf8_lower(column), "true").to_numpy(zero_copy_only=False)
-    if all_match(counts, WHOLE) and counts.index.str.len().max() < 19:
+    if pc.max(pc.utf8_length(column)).as_py() < 19 and all_match(column, WHOLE):
         return pc.replace_substring(column, "+", "").cast(pa.int64()).to_numpy()
     return column.cast(pa.float64()).to_numpy()
 
 
-def are_numbers(counts: pd.Series) -> bool:
-    return all_match(counts, NUMBER) or all_match(counts, TRUTH)
+def are_numbers(texts: Any) -> bool:
+    """Whether all texts are numbers, or all are truth values."""
+    return all_match(texts, NUMBER) or all_match(texts, TRUTH)
 
 
 def form_of(counts: pd.Series) -> tuple[Form, str] | None:
     """The form of texts most of which are numbers or have this form, and an example; None for other texts."""
-    numbers, found = matches(counts, NUMBER), None
+    numbers, found = matches(counts.index, NUMBER), None
     rows = counts.to_numpy()
     for form in FORMS:
-        fits = matches(counts, form.pattern) & ~numbers
+        fits = matches(counts.index, form.pattern) & ~numbers
         if form.called == "numbers with a unit":
             fits &= _has_one_unit(counts)
         if form.called == "bounds beside numbers":
@@ -109,7 +112,7 @@ def form_of(counts: pd.Series) -> tuple[Form, str] | None:
 
 
 def is_mostly_numbers(counts: pd.Series) -> bool:
-    return bool(2 * counts[matches(counts, NUMBER)].sum() > counts.sum())
+    return bool(2 * counts[matches(counts.index, NUMBER)].sum() > counts.sum())
 
 
 def variants(counts: pd.Series) -> dict[str, list[str]]:

@@ -134,6 +134,9 @@ def test_numbers_can_be_categories_and_codes_be_numbers():
     assert content(codes, categories=["floor"]).columns == ("a", *(f"floor={value}" for value in range(4)))
     assert content(codes, numbers=["floor"]).numbers == ("floor",)
     assert refused(codes, numbers=["flor"]) == "data.numbers: data t has no column 'flor'"
+    assert refused(codes.assign(floor=["a", "b"] * 30), numbers=["floor"]) == (
+        "data.numbers: data t: column floor holds texts, such as 'a'"
+    )
     assert "column floor is in both" in refused(codes, numbers=["floor"], categories=["floor"])
 
 
