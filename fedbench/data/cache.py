@@ -32,7 +32,7 @@ from fedbench.tasks.targets import Targets
 OnProgress = Callable[[str, int, int], None]
 """Called with the current task, the amount done, and the total."""
 
-VERSION = 8
+VERSION = 9
 """Increased when the same source would be decoded differently."""
 IN_BOTH_PARTS = 5
 """Number of samples of a class from which one is expected in the training part and in the test part."""
