@@ -150,7 +150,9 @@ class RowMoments(FeatureMoments):
 
     def decisions(self) -> Iterable[Decision]:
         if len(codes := self.codes_to_name):
-            yield Decision("samples", f"columns {self._list_columns(codes)} are category codes, not standardised")
+            verb = "hold" if len(codes) > 1 else "holds"
+            columns = f"column{'s' if len(codes) > 1 else ''} {self._list_columns(codes)}"
+            yield Decision("samples", f"{columns} {verb} category codes, which are not standardised")
 
     def _list_columns(self, columns: np.ndarray) -> str:
         more = ", ..." if len(columns) > NAMES_SHOWN else ""

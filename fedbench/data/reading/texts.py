@@ -16,6 +16,8 @@ TRUTH = r"[Tt]rue|[Ff]alse|TRUE|FALSE"
 NO_NUMBER = ("NA", "N/A", "n/a", "<NA>", "#N/A", "NaN", "nan", "-nan", "NULL", "null", "None", "none")
 """Texts for missing numbers in tables."""
 JOINTS = ("|", ";")
+ORDINALS = ("st", "nd", "rd", "th")
+"""What stands behind numbers and is no unit."""
 MONTH = "(0?[1-9]|1[0-2])"
 
 
@@ -128,7 +130,7 @@ def variants(counts: pd.Series) -> dict[str, list[str]]:
 def _has_one_unit(counts: pd.Series) -> np.ndarray:
     """Which texts have a sign or a blank before the unit; all if each number has the same one."""
     units = counts.index.str.extract(r"[0-9.]([^\W\d_]+)$", expand=False)
-    return np.asarray(units.isna()) | (units.nunique() == 1)
+    return np.asarray(units.isna()) | (units.nunique() == 1 and not units.isin(ORDINALS).any())
 
 
 def _joined(counts: pd.Series) -> tuple[Form, str] | None:
