@@ -69,4 +69,5 @@ def test_columns_that_are_said_to_be_numbers_are_no_codes():
     found.add(samples)
     assert found.mean_and_std()[0][1:] == [pytest.approx(codes.mean()), 0]
     (decision,) = found.decisions()
-    assert (decision.about, decision.said) == ("samples", "column room holds category codes, which are not standardised")
+    assert decision.about == "samples"
+    assert decision.said == "column room holds category codes, which are not standardised"

@@ -236,7 +236,8 @@ class TableReader:
             refuse_faults(rows, column, counts)
         if said:
             raise ConfigError(f"data.numbers: {where}: column {name} holds texts, such as {counts.index[0]!r}")
-        return is_small(rows, column, counts)
+        check_categories(rows, column, counts)
+        return True
 
     def target(self, rows: TableRows, column: pd.Series) -> np.ndarray:
         """The target of every row: numbers, or texts as they stand there. Raises ConfigError."""
@@ -430,7 +431,7 @@ def refuse_faults(rows: TableRows, column: pd.Series, counts: pd.Series) -> None
         )
 
 
-def is_small(rows: TableRows, column: pd.Series, counts: pd.Series) -> bool:
+def check_categories(rows: TableRows, column: pd.Series, counts: pd.Series) -> None:
     """Raises ConfigError for more texts than a category has."""
     if len(counts) > MOST_CATEGORIES:
         raise ConfigError(
@@ -438,7 +439,6 @@ def is_small(rows: TableRows, column: pd.Series, counts: pd.Series) -> bool:
             f"{str(column.iloc[0])[:30]!r}, more than the {MOST_CATEGORIES} of a category; turn it into numbers "
             f"beforehand, or --data.drop {column.name}, or --data.categories {column.name}"
         )
-    return True
 
 
 def remarks_on(roles: Roles) -> Iterator[str]:

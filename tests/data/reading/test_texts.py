@@ -70,7 +70,10 @@ def test_a_form_is_seen(texts, called):
 
 @pytest.mark.parametrize(
     "texts",
-    [["1st", "2nd", "3rd"], ["10th", "11th"], ["<30", ">=30"], ["<50%", ">50K"], ["yes", "no"], ["v1.2.3"], ["a|b", "c"], ["1", "?"]],
+    [
+        *(["1st", "2nd", "3rd"], ["10th", "11th"], ["<30", ">=30"], ["<50%", ">50K"]),
+        *(["yes", "no"], ["v1.2.3"], ["a|b", "c"], ["1", "?"]),
+    ],
 )
 def test_names_have_no_form(texts):
     assert form_of(counts_of(texts)) is None
