@@ -21,6 +21,7 @@ from typing import Any, BinaryIO, Literal
 import numpy as np
 from filelock import FileLock
 
+from fedbench.data.copies import Copies
 from fedbench.data.description import Decision
 from fedbench.data.fields import Fields
 from fedbench.data.normalisation import Statistics, moments_of
@@ -31,7 +32,7 @@ from fedbench.tasks.targets import Targets
 OnProgress = Callable[[str, int, int], None]
 """Called with the current task, the amount done, and the total."""
 
-VERSION = 8
+VERSION = 9
 """Increased when the same source would be decoded differently."""
 IN_BOTH_PARTS = 5
 """Number of samples of a class from which one is expected in the training part and in the test part."""
@@ -62,6 +63,7 @@ class Content:
     of several arrays, which are not normalised); by default bytes are images, other integers tokens and floats
     features. fields: the structure of batches that are not (samples, targets).
     categories: whether columns of rows may hold category codes. columns: the names of these columns, if they have any.
+    numbers: the names of those that hold none.
     targets: converts the targets of all rows; by default they are class numbers, of `classes` named `class_names`.
     domains: the numbers and names of the blocks' domains; by default they are numbers, of `domain_names`. mean, std:
     None to measure them on the train part. remarks: lines to print after all blocks have been read. one_part: the
@@ -82,6 +84,7 @@ class Content:
     val: int = 0
     categories: bool = False
     columns: tuple[str, ...] = ()
+    numbers: tuple[str, ...] = ()
     targets: Callable[[np.ndarray], Targets] | None = None
     domains: Callable[[np.ndarray], tuple[np.ndarray, tuple[str, ...]]] | None = None
     remarks: Callable[[], Iterable[str]] = tuple
@@ -198,6 +201,7 @@ class Tally:
     targets: list[np.ndarray] = field(default_factory=list)
     domains: list[np.ndarray] = field(default_factory=list)
     digest: Any = field(default_factory=hashlib.sha256)
+    copies: Copies | None = None
 
     def begin(self, samples: np.ndarray) -> None:
         """Takes shape and type from the first samples."""
@@ -205,12 +209,15 @@ class Tally:
         self.shape, self.dtype = (content.train + content.test, *samples.shape[1:]), samples.dtype
         usual = "image" if samples.dtype == np.uint8 else "token" if samples.dtype.kind in "iu" else "feature"
         self.kind = content.kind or usual
+        self.copies = Copies(content.train) if content.test else None
         if content.kind != "fields":
-            self.moments = moments_of(samples, content.categories, content.columns)
+            self.moments = moments_of(samples, content.categories, content.columns, content.numbers)
 
     def add(self, block: Block, samples: np.ndarray) -> None:
         self.moments.add(samples[: max(0, self.content.train - self.rows)])
         self.digest.update(samples.data)
+        if self.copies:
+            self.copies.add(samples)
         self.targets.append(block.targets)
         if block.domains is not None:
             self.domains.append(block.domains)
@@ -319,6 +326,9 @@ def describe_cache(source: Source, tally: Tally, targets: Targets, domain_names:
     content = tally.content
     mean, std = tally.moments.mean_and_std()
     measured = content.mean is None and content.std is None
+    copies = tally.copies.remarks() if tally.copies else ()
+    warnings = [*content.warnings, *content.remarks(), *copies, *targets.remarks]
+    decisions = [*content.decisions(targets), *(tally.moments.decisions() if measured else ())]
     return {
         "version": VERSION,
         "name": source.name,
@@ -335,9 +345,9 @@ def describe_cache(source: Source, tally: Tally, targets: Targets, domain_names:
         "extent": content.extent,
         "mean": content.mean or mean,
         "std": content.std or std,
-        "warnings": [*content.warnings, *content.remarks(), *targets.remarks, *absent_classes(targets, content.train)],
+        "warnings": [*warnings, *absent_classes(targets, content.train)],
         "scaling": list(tally.moments.remarks()) if measured else [],
-        "decisions": [decision.as_json() for decision in content.decisions(targets)],
+        "decisions": [decision.as_json() for decision in decisions],
         "files": [str(path) for path in source.files[:FILES_NAMED]],
         "file_count": len(source.files),
         "options": {key: str(value) for key, value in source.options.items()},

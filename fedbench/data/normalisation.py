@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from fedbench.data.description import Decision
 from fedbench.tasks.class_numbers import NAMES_SHOWN
 
 CODES = 1000
@@ -24,17 +25,24 @@ class Statistics:
         """Remarks for the reader."""
         return ()
 
+    def decisions(self) -> Iterable[Decision]:
+        """What is standardised, where there was a choice."""
+        return ()
 
-def moments_of(samples: np.ndarray, categories: bool = False, columns: Sequence[str] = ()) -> Statistics:
+
+def moments_of(
+    samples: np.ndarray, categories: bool = False, columns: Sequence[str] = (), numbers: Sequence[str] = ()
+) -> Statistics:
     """The accumulator for these samples: pixels for uint8, features for floats, none for integers (tokens).
 
     categories: whether columns of rows may hold category codes. columns: their names, if they have any.
+    numbers: the names of those that hold none.
     """
     if samples.dtype == np.uint8:
         return PixelMoments()
     if not np.issubdtype(samples.dtype, np.floating):
         return Statistics()
-    return RowMoments(samples.shape[1], columns) if categories and samples.ndim == 2 else FeatureMoments()
+    return RowMoments(samples.shape[1], columns, numbers) if categories and samples.ndim == 2 else FeatureMoments()
 
 
 class PixelMoments(Statistics):
@@ -83,9 +91,10 @@ class RowMoments(FeatureMoments):
     numbers.
     """
 
-    def __init__(self, columns: int, names: Sequence[str] = ()) -> None:
+    def __init__(self, columns: int, names: Sequence[str] = (), numbers: Sequence[str] = ()) -> None:
         super().__init__()
         self.names = tuple(names) or tuple(map(str, range(columns)))
+        self.free = ~np.isin(self.names, numbers)
         self.whole, self.small = np.ones(columns, bool), np.ones(columns, bool)
         self.occurs = np.zeros((columns, CODES), bool)
 
@@ -104,7 +113,17 @@ class RowMoments(FeatureMoments):
         different = self.occurs.sum(axis=1)
         first, last = self.occurs.argmax(axis=1), CODES - 1 - self.occurs[:, ::-1].argmax(axis=1)
         dense = (first <= 1) & (different > 1) & (2 * different >= last - first + 1) & (different < self.count)
-        return np.flatnonzero(self.small & dense) if not self.whole.all() else np.zeros(0, np.int64)
+        return np.flatnonzero(self.small & dense & self.free) if not self.whole.all() else np.zeros(0, np.int64)
+
+    @property
+    def bits(self) -> np.ndarray:
+        """The columns of 0 and 1 alone, such as those of encoded texts, bool."""
+        return self.small & ~self.occurs[:, 2:].any(axis=1)
+
+    @property
+    def codes_to_name(self) -> np.ndarray:
+        """The columns of categories that are more than 0 and 1."""
+        return np.setdiff1d(self.codes, np.flatnonzero(self.bits))
 
     def mean_and_std(self) -> tuple[list[float], list[float]]:
         mean, std = super().mean_and_std()
@@ -113,9 +132,8 @@ class RowMoments(FeatureMoments):
         return mean, std
 
     def remarks(self) -> Iterable[str]:
-        """Remarks on whole numbers, except on columns of 0 and 1 alone, such as those of encoded texts."""
-        bits = self.small & ~self.occurs[:, 2:].any(axis=1)
-        codes = np.setdiff1d(self.codes, np.flatnonzero(bits))
+        """Remarks on whole numbers, except on columns of 0 and 1 alone."""
+        bits, codes = self.bits, self.codes_to_name
         whole = np.flatnonzero(self.whole & (np.sqrt(self.squares) > 0) & ~bits)
         if len(codes):
             amounts = np.setdiff1d(whole, codes)
@@ -129,6 +147,12 @@ class RowMoments(FeatureMoments):
             some = f"columns {self._list_columns(whole)} hold whole numbers and are standardised"
             every = "every column holds whole numbers and is standardised"
             yield f"{some if bits.any() else every}; --data.mean 0 --data.std 1 if they are codes"
+
+    def decisions(self) -> Iterable[Decision]:
+        if len(codes := self.codes_to_name):
+            verb = "hold" if len(codes) > 1 else "holds"
+            columns = f"column{'s' if len(codes) > 1 else ''} {self._list_columns(codes)}"
+            yield Decision("samples", f"{columns} {verb} category codes, which are not standardised")
 
     def _list_columns(self, columns: np.ndarray) -> str:
         more = ", ..." if len(columns) > NAMES_SHOWN else ""

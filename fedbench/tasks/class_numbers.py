@@ -1,6 +1,7 @@
 """Reads classes: whole numbers, booleans, text and one-hot rows."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -9,6 +10,8 @@ from fedbench.tasks.targets import TargetError, Targets, of_each
 
 NAMES_SHOWN = 20
 """Number of labels listed in a line."""
+PLAIN = re.compile(r"(0|[-+]?[1-9][0-9]*)(\.0)?")
+"""Whole numbers; `.0` as pandas writes them where values are missing."""
 
 
 def read_classes(values: np.ndarray, names: Sequence[str] = (), classes: int | None = None) -> Targets:
@@ -31,6 +34,22 @@ def check_size(values: np.ndarray) -> None:
     """Raises TargetError for integers too large for int64."""
     if values.dtype.kind in "uf" and len(high := np.flatnonzero(abs(values.astype(np.float64)) >= 2.0**63)):
         raise TargetError(int(high[0]), f"label {values[high[0]]} is too large for a class")
+
+
+def plain_numbers(texts: Iterable[str]) -> list[int] | None:
+    """The numbers of texts that are plain whole numbers, each in one spelling; None for other texts."""
+    texts = [*texts]
+    if not all(map(PLAIN.fullmatch, texts)):
+        return None
+    numbers = [int(text.removesuffix(".0")) for text in texts]
+    return numbers if len({*numbers}) == len({*texts}) else None
+
+
+def in_order(texts: Iterable[str]) -> list[str]:
+    """The different texts in the order of numbers if all are plain whole numbers, else in that of texts."""
+    different = sorted({*texts})
+    numbers = plain_numbers(different)
+    return different if numbers is None else [text for _, text in sorted(zip(numbers, different, strict=True))]
 
 
 def rows_of_bits(values: np.ndarray) -> np.ndarray:
@@ -62,8 +81,11 @@ def _one_hot(values: np.ndarray, names: Sequence[str], classes: int | None) -> T
 
 
 def _texts(values: np.ndarray, names: Sequence[str], classes: int | None) -> Targets:
-    """Class names, in the declared order or in ascending order of those that occur."""
+    """Class names, in the declared order or in that of those that occur (of numbers, if all are whole numbers)."""
     found, compact = np.unique(values, return_inverse=True)
+    if values.dtype.kind == "U" and (numbers := plain_numbers(found.tolist())):
+        order = np.argsort(np.array(numbers, object))
+        found, compact = found[order], np.argsort(order)[compact.reshape(-1)]
     if not names:
         if classes not in (None, len(found)):
             raise ConfigError(

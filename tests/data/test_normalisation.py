@@ -60,3 +60,14 @@ def test_columns_of_zeros_and_ones_are_no_codes_to_speak_of():
     assert line.startswith("columns floor hold whole numbers and are standardised")
     (line,) = remarks_on(codes, codes)
     assert line.startswith("every column holds whole numbers and is standardised")
+
+
+def test_columns_that_are_said_to_be_numbers_are_no_codes():
+    numbers, codes = RNG.normal(size=60), RNG.integers(0, 4, 60)
+    samples = np.stack([numbers, codes, codes], axis=1).astype(np.float32)
+    found = moments_of(samples, categories=True, columns=("a", "floor", "room"), numbers=("floor",))
+    found.add(samples)
+    assert found.mean_and_std()[0][1:] == [pytest.approx(codes.mean()), 0]
+    (decision,) = found.decisions()
+    assert decision.about == "samples"
+    assert decision.said == "column room holds category codes, which are not standardised"

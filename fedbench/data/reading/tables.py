@@ -1,15 +1,15 @@
 """Tables: a row per sample, a target column, and optionally a user column.
 
-Numbers are features, truth values 0 and 1; columns of text are categories, with a feature per value. A column of lists
-of one length holds a vector per row: alone it is the sample, of tokens if its numbers are whole; beside others its
-numbers are features.
+Numbers are features, truth values 0 and 1; texts are categories, with a feature per value, unless they are numbers in
+another form (`texts.py` has the table). A column of lists of one length holds a vector per row: alone it is the sample,
+of tokens if its numbers are whole; beside others its numbers are features.
 """
 
-import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from numbers import Number
-from typing import NoReturn
+from typing import Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -17,16 +17,32 @@ from pydantic import Field
 
 from fedbench.config import Section
 from fedbench.data.cache import Block, Content
+from fedbench.data.description import Decision, open_decision
 from fedbench.data.reading.beside import NOTHING, Beside
 from fedbench.data.reading.images import Item
 from fedbench.data.reading.items import DOMAIN_KEYS, TARGETS, check_channels, domain_numbers, find_key, key_of
 from fedbench.data.reading.resolution import check_resolution
 from fedbench.data.reading.samples import SampleKind, SampleReader
-from fedbench.data.reading.targets import piece_of, read_targets
+from fedbench.data.reading.targets import FEW_VALUES, piece_of, read_targets
+from fedbench.data.reading.texts import (
+    CODES,
+    NO_NUMBER,
+    NUMBER,
+    TEXT,
+    all_match,
+    are_numbers,
+    clean,
+    counts_of,
+    form_of,
+    is_mostly_numbers,
+    matches,
+    numbers_of,
+    variants,
+)
 from fedbench.errors import ConfigError
+from fedbench.tasks.class_numbers import NAMES_SHOWN, in_order, plain_numbers
 from fedbench.tasks.targets import TargetError, Targets
 
-DECIMAL_COMMA = re.compile(r"-?\d+(,\d+)?")
 CELLS = (str, Number, np.generic, np.ndarray, list)
 """Types of cells that can be read."""
 MOST_CATEGORIES = 50
@@ -35,6 +51,8 @@ FEW_ROWS = 10
 """Up to so many rows a column may count them by chance."""
 INDEX = ("Unnamed:", "__index_level_")
 """How the names of columns begin that pandas writes for an index without a name."""
+AXES = ("x", "z")
+"""Names beside which `y` may be a measurement."""
 
 
 class TableOptions(Section):
@@ -43,6 +61,34 @@ class TableOptions(Section):
         None, description="column with the user of each row (default: the one that looks like it, if any)"
     )
     drop: list[str] = Field([], description="columns to omit")
+    numbers: list[str] = Field([], description="columns that are numbers, whatever they look like")
+    categories: list[str] = Field([], description="columns that are categories, whatever they look like")
+    spelling: Literal["exact", "merged"] | None = Field(
+        None,
+        description="texts that differ in case or blanks alone: different, or one (default: you are asked)",
+    )
+
+
+class Roles(NamedTuple):
+    """The names of columns by what they are. features: in their order; out: left out."""
+
+    label: str
+    user: str | None
+    beside: Beside
+    features: list[str]
+    out: list[str]
+
+    @property
+    def read(self) -> list[str]:
+        return [*dict.fromkeys(filter(None, [self.label, self.user, *self.beside, *self.features]))]
+
+
+class Features(NamedTuple):
+    """The features of one column, [rows, d], and their names. category: whether they are one per text."""
+
+    values: np.ndarray
+    names: list[str]
+    category: bool = False
 
 
 @dataclass(frozen=True)
@@ -62,7 +108,8 @@ class TableRows:
 class TableReader:
     """How a table is read. names, classes: the classes and their number, if the source says; kind: of the samples.
 
-    beside: columns that a partition reads, which are no features.
+    beside: columns that a partition reads, which are no features. typed: whether columns have types, so that numbers
+    written as text are texts. owner: the column of users, if the source has one and no other is named.
     """
 
     options: TableOptions
@@ -71,50 +118,194 @@ class TableReader:
     classes: int | None = None
     kind: SampleKind | None = None
     beside: Beside = NOTHING
+    typed: bool = True
+    owner: str | None = None
 
     def content(self, rows: TableRows, whole: pd.DataFrame, sizes: dict[str, int]) -> Content:
         """sizes: rows of train, val and test, in this order; without a test part the table has one.
 
         Raises ConfigError.
         """
-        where, whole = rows.where, with_float_columns(whole)
-        label, user = columns_of(where, whole, self.options)
-        dropped = [name for name in self.options.drop if name not in whole.columns]
-        if dropped:
-            raise ConfigError(f"data.drop: {where} has no column {dropped[0]!r}")
-        beside = self.beside.among([*whole.columns], where, "column")
-        if label in beside:
-            raise ConfigError(f"{beside.first_key}: column {label} is the target; name another")
-        out = [name for name in whole.columns if name.startswith(INDEX) or name in self.options.drop]
-        out = [name for name in out if name not in beside]
-        used = [name for name in whole.columns if name not in (label, user, *beside, *out)]
-        for name in dict.fromkeys(filter(None, [label, user, *beside, *used])):
-            no_feature = name in (label, user, *beside)
-            remedy = "" if no_feature and name != user else f", or --data.drop {name}"
-            check_cells(rows, whole[name], remedy, any_kind=no_feature and name != label)
-        samples, columns, remarks = read_samples(rows, whole[used], self.kind)
-        line = f"column {label} is the target" + (f", {user} is the user of a row" if user else "")
-        line += f", rows of one {beside.group} stay together" if beside.group else ""
-        line += f", {beside.order} is their order" if beside.order else ""
-        remarks.insert(0, line + (f"; left out: {', '.join(out)}" if out else ""))
-        train = len(whole) - sizes.get("test", 0)
-        targets = stacked_lists(rows, whole[label]) if holds_lists(whole[label]) else plain_values(whole[label])
-        owners = None if user is None else owners_of(whole[user])
-        groups, order = (None if not name else [*whole[name]] for name in beside)
+        whole = with_float_columns(whole)
+        roles = self.roles(rows.where, whole)
+        table = self.cells(rows, whole, roles)
+        train = len(table) - sizes.get("test", 0)
+        samples, read = self.samples(rows, table, roles)
+        targets = self.target(rows, table[roles.label])
+        owners, owner_names = self.owners(rows, table, roles.user)
+        columns = tuple(name for own in read.values() for name in own.names)
+        remarks = [*remarks_on(roles), *remarks_on_samples(self, roles, samples, read)]
         return Content(
             train,
-            len(whole) - train,
+            len(table) - train,
             [Block(samples, targets, owners)],
             categories=True,
+            numbers=tuple(self.options.numbers),
             columns=columns,
             kind=self.kind,
-            warnings=tuple(remarks),
+            warnings=(*remarks, *unseen(samples, columns, train)),
             val=sizes.get("val", 0),
             targets=partial(table_targets, rows, self),
-            domains=partial(domain_numbers, ()),
+            domains=partial(domain_numbers, owner_names),
             one_part="test" not in sizes,
-            beside=partial(beside.arrays, groups, order, where),
+            beside=partial(self.groups_and_order, rows.where, table, roles.beside),
+            decisions=partial(decisions_on, self.options, roles, read),
         )
+
+    def roles(self, where: str, table: pd.DataFrame) -> Roles:
+        """What each column is. Raises ConfigError."""
+        options, names = self.options, [*table.columns]
+        label, user = columns_of(where, table, options)
+        if user is None and self.owner not in (label, *options.drop, *options.numbers, *options.categories):
+            user = self.owner
+        for key in ("drop", "numbers", "categories"):
+            if unknown := [name for name in getattr(options, key) if name not in names]:
+                raise ConfigError(f"data.{key}: {where} has no column {unknown[0]!r}")
+        if both := [name for name in options.numbers if name in options.categories]:
+            raise ConfigError(f"data.numbers, data.categories: column {both[0]} is in both; leave it out of one")
+        beside = self.beside.among(names, where, "column")
+        if label in beside:
+            raise ConfigError(f"{beside.first_key}: column {label} is the target; name another")
+        out = [name for name in names if (name.startswith(INDEX) or name in options.drop) and name not in beside]
+        features = [name for name in names if name not in (label, user, *beside, *out)]
+        return Roles(label, user, beside, features, out)
+
+    def cells(self, rows: TableRows, table: pd.DataFrame, roles: Roles) -> pd.DataFrame:
+        """The columns to read, with clean texts. Raises ConfigError for cells of other types, and missing ones."""
+        found = {}
+        for name in roles.read:
+            if name in roles.features or name == roles.label:
+                check_cells(rows, table[name], remedy=f", or --data.drop {name}" if name in roles.features else "")
+            found[name] = with_clean_texts(table[name])
+        check_missing(rows, found, roles.features)
+        return pd.DataFrame(found)
+
+    def samples(self, rows: TableRows, table: pd.DataFrame, roles: Roles) -> tuple[np.ndarray, dict[str, Features]]:
+        """Samples [rows, ...], and the features of every column unless one column holds whole samples.
+
+        Raises ConfigError.
+        """
+        if not roles.features:
+            raise ConfigError(f"{rows.where}: no columns besides the target")
+        if len(roles.features) == 1 and holds_lists(table[roles.features[0]]):
+            vectors = stacked_lists(rows, table[roles.features[0]])
+            usual: SampleKind = "token" if vectors.dtype.kind in "iu" else "feature"
+            return as_kind(rows, self.kind or usual, vectors), {}
+        read = {name: self.features(rows, table[name]) for name in roles.features}
+        samples = np.concatenate([own.values for own in read.values()], axis=1)
+        wrong = np.argwhere(~np.isfinite(samples))
+        if len(wrong):
+            raise ConfigError(f"{rows.place(wrong[0][0])}: a value that is not finite; fill it in or leave the row out")
+        return (as_kind(rows, self.kind, samples) if self.kind else samples), read
+
+    def features(self, rows: TableRows, column: pd.Series) -> Features:
+        """One column as features float32 [rows, d]. Raises ConfigError."""
+        name = str(column.name)
+        if holds_lists(column):
+            vectors = stacked_lists(rows, column).reshape(len(column), -1)
+            places = range(vectors.shape[1])
+            check_resolution(rows.where, vectors, [f"column {name}, place {place}" for place in places])
+            return Features(vectors.astype(np.float32), [f"{name}[{place}]" for place in places])
+        if name in self.options.categories or self.is_category(rows, column):
+            texts = merged(rows.where, column.astype(TEXT), self.options.spelling)
+            values = sorted(texts.unique())
+            bits = texts.to_numpy("U")[:, None] == np.array(values)
+            return Features(bits.astype(np.float32), [f"{name}={value}" for value in values], category=True)
+        numbers = (numbers_of(column) if holds_texts(column) else column.to_numpy())[:, None]
+        check_resolution(rows.where, numbers, [f"column {name}"])
+        return Features(numbers.astype(np.float32), [name])
+
+    def is_category(self, rows: TableRows, column: pd.Series) -> bool:
+        """Whether a column of features is a category, and not numbers. Raises ConfigError if only the user knows."""
+        name, where = str(column.name), rows.where
+        if pd.api.types.is_numeric_dtype(column):
+            return False
+        numbers, said = holds_texts(column) and are_numbers(column), name in self.options.numbers
+        if numbers and (said or not (self.typed or matches(column, CODES.pattern).any())):
+            return False
+        counts = counts_of(column.astype(TEXT))
+        if numbers and all_match(counts.index, NUMBER):
+            coded = matches(counts.index, CODES.pattern)
+            seen = CODES.called if coded.any() else "numbers written as text"
+            raise open_decision(
+                where,
+                f"column {name} holds {seen}, such as {counts.index[int(coded.argmax())]!r}",
+                {f"--data.numbers {name}": "numbers", f"--data.categories {name}": f"{len(counts)} categories"},
+            )
+        if not isinstance(column.dtype, pd.CategoricalDtype):
+            refuse_faults(rows, column, counts)
+        if said:
+            raise ConfigError(f"data.numbers: {where}: column {name} holds texts, such as {counts.index[0]!r}")
+        check_categories(rows, column, counts)
+        return True
+
+    def target(self, rows: TableRows, column: pd.Series) -> np.ndarray:
+        """The target of every row: numbers, or texts as they stand there. Raises ConfigError."""
+        if holds_lists(column):
+            return stacked_lists(rows, column)
+        if not holds_texts(column):
+            return column.to_numpy() if pd.api.types.is_numeric_dtype(column) else column.astype(TEXT).to_numpy("U")
+        texts = merged(rows.where, column, self.options.spelling)
+        counts = counts_of(texts)
+        return numbers_of(texts) if self.has_number_target(rows.where, column, counts) else texts.to_numpy("U")
+
+    def has_number_target(self, where: str, column: pd.Series, counts: pd.Series) -> bool:
+        """Whether texts of the target are read as numbers. Raises ConfigError if only the user knows."""
+        if self.typed or not all_match(counts.index, NUMBER):
+            return self.task not in ("auto", "classification", "binary") and are_numbers(counts.index)
+        if (numbers := plain_numbers(counts.index)) is not None:
+            return max(map(abs, numbers)) < 2**63
+        if self.task != "auto":
+            return self.task not in ("classification", "binary")
+        different = numbers_of(counts.index)
+        if (different % 1 == 0).all():
+            return False
+        if len(counts) <= FEW_VALUES and len(np.unique(different)) < len(counts):
+            raise open_decision(
+                where,
+                f"column {column.name} writes one number in several ways, such as {counts.index[0]!r}",
+                {"--task classification": "classes by their texts", "--task regression": "numbers"},
+            )
+        return True
+
+    def owners(
+        self, rows: TableRows, table: pd.DataFrame, user: str | None
+    ) -> tuple[np.ndarray | None, tuple[str, ...]]:
+        """The user of each row as text, and the users in order. Raises ConfigError."""
+        if user is None:
+            return None, ()
+        texts = merged(rows.where, table[user].astype(TEXT), self.options.spelling)
+        if plain_numbers(texts.unique()) is not None:
+            texts = texts.str.removesuffix(".0")
+        return texts.to_numpy("U"), tuple(in_order(texts.unique()))
+
+    def groups_and_order(self, where: str, table: pd.DataFrame, beside: Beside) -> dict[str, np.ndarray]:
+        """Numbers of groups and places in time. Raises ConfigError."""
+        groups = None if not beside.group else [*merged(where, table[beside.group], self.options.spelling)]
+        order = None if not beside.order else table[beside.order]
+        if order is not None and holds_texts(order) and are_numbers(order):
+            order = pd.Series(numbers_of(order))
+        return beside.arrays(groups, None if order is None else [*order], where)
+
+
+def with_plain_names(where: str, table: pd.DataFrame) -> pd.DataFrame:
+    """The table with texts without blanks around them as names of its columns. Raises ConfigError."""
+    found = table.rename(columns=lambda name: str(name).strip())
+    if twice := found.columns[found.columns.duplicated()].tolist():
+        raise ConfigError(f"{where}: two columns are called {twice[0]}; rename one")
+    if not len(found):
+        raise ConfigError(f"{where}: no rows in it")
+    return found
+
+
+def join_parts(where: str, tables: Mapping[str, pd.DataFrame], remedy: str = "") -> tuple[TableRows, pd.DataFrame]:
+    """The tables of parts as one. Raises ConfigError if their columns differ."""
+    first, *others = tables.values()
+    for table in others:
+        if other := sorted({*first.columns} ^ {*table.columns}):
+            raise ConfigError(f"{where}: the parts have different columns: one lacks {other[0]}{remedy}")
+    rows = TableRows(where, [(name, len(table)) for name, table in tables.items()])
+    return rows, pd.concat([first, *others], ignore_index=True)
 
 
 def columns_of(where: str, table: pd.DataFrame, options: TableOptions) -> tuple[str, str | None]:
@@ -123,19 +314,53 @@ def columns_of(where: str, table: pd.DataFrame, options: TableOptions) -> tuple[
     hint = " (and --data.drop the other, unless it is a feature)"
     user = find_key("user", options.user, DOMAIN_KEYS, names, where, hint, "column")
     label = key_of("label", options.label, TARGETS, names, where, hint, "column")
+    axes = [name for name in AXES if name in names and looks_like_numbers(table[name])]
+    others = [name for name in names if name not in (label, user, *axes)]
+    if label == "y" and not options.label and axes and others and looks_like_numbers(table[label]):
+        other = next((name for name in others if not looks_like_numbers(table[name])), others[0])
+        raise open_decision(
+            where,
+            f"column y stands beside {' and '.join(axes)}",
+            {"--data.label y": "the target", f"--data.label {other}": f"a measurement, and {other} is the target"},
+        )
     return label, user
 
 
-def owners_of(column: pd.Series) -> np.ndarray:
-    """The user of each row: integers (also written as 1.0), which are ordered numerically, or text."""
-    if pd.api.types.is_float_dtype(column) and (column == column.round()).all() and column.abs().max() < 2**53:
-        column = column.astype("int64")
-    return plain_values(column if pd.api.types.is_integer_dtype(column) else column.astype(str))
+def looks_like_numbers(column: pd.Series) -> bool:
+    return are_numbers(clean(column.dropna())) if holds_texts(column) else not holds_lists(column)
 
 
-def plain_values(column: pd.Series) -> np.ndarray:
-    """The numbers of a column, or its values as text."""
-    return column.to_numpy() if pd.api.types.is_numeric_dtype(column) else column.astype(str).to_numpy(str)
+def holds_texts(column: pd.Series) -> bool:
+    """Whether all values of a column are texts, and it is not declared as one of categories."""
+    return bool(pd.api.types.is_string_dtype(column.dropna() if column.dtype == object else column.dtype))
+
+
+def with_clean_texts(column: pd.Series) -> pd.Series:
+    """A column whose texts are clean, and missing where numbers are marked as missing."""
+    if not holds_texts(column):
+        return column
+    texts = clean(column)
+    marked = texts.isin(NO_NUMBER)
+    left = texts[~marked].dropna()
+    return texts.mask(marked) if marked.any() and all_match(left, NUMBER) else texts
+
+
+def merged(where: str, texts: pd.Series, spelling: str | None) -> pd.Series:
+    """The texts, in which those that differ in case or blanks alone are one if asked. Raises ConfigError.
+
+    The most frequent one stands for all.
+    """
+    if not holds_texts(texts) or spelling == "exact":
+        return texts
+    found = variants(counts_of(texts))
+    if found and spelling is None:
+        one, other, *_ = next(iter(found.values()))
+        raise open_decision(
+            where,
+            f"column {texts.name}: {one!r} and {other!r} differ in case or blanks alone",
+            {"--data.spelling merged": "one", "--data.spelling exact": "two"},
+        )
+    return texts.replace({text: same[0] for same in found.values() for text in same[1:]})
 
 
 def with_float_columns(table: pd.DataFrame) -> pd.DataFrame:
@@ -148,47 +373,144 @@ def with_float_columns(table: pd.DataFrame) -> pd.DataFrame:
     return table
 
 
-def check_cells(rows: TableRows, column: pd.Series, remedy: str, any_kind: bool) -> None:
-    """Raises ConfigError for empty cells and, unless any kind will do, times and what is no number, text or list."""
-    missing, kind = np.flatnonzero(column.isna()), column.dtype
-    if len(missing):
-        raise ConfigError(
-            f"{rows.place(missing[0])}: no value in column {column.name} ({len(missing)} such rows); fill them in or "
-            f"leave these rows out{remedy}"
-        )
-    if any_kind:
-        return
+def check_cells(rows: TableRows, column: pd.Series, remedy: str) -> None:
+    """Raises ConfigError for times, complex numbers, and what is no number, text or list."""
+    kind = column.dtype
     if getattr(kind, "kind", "") in "mM" or isinstance(kind, pd.PeriodDtype):
         raise ConfigError(
             f"{rows.where}: column {column.name} holds times ({kind}); turn them into numbers beforehand, such as the "
             f"days since a start{remedy}"
         )
-    cells = column if pd.api.types.is_object_dtype(kind) else ()
-    for row, value in enumerate(cells):
+    if getattr(kind, "kind", "") == "c":
+        raise ConfigError(
+            f"{rows.where}: column {column.name} holds complex numbers; write a column of the real and one of the "
+            f"imaginary parts{remedy}"
+        )
+    cells = column.dropna() if pd.api.types.is_object_dtype(kind) else pd.Series(dtype=object)
+    for row, value in zip(np.flatnonzero(column.notna()).tolist(), cells, strict=False):
         if not isinstance(value, CELLS):
             raise ConfigError(
                 f"{rows.place(row)}: column {column.name} holds a {type(value).__name__}; turn the column into numbers "
                 f"or text beforehand{remedy}"
             )
+    texts = cells.map(lambda value: isinstance(value, str))
+    if texts.any() and not texts.all():
+        some = " and ".join(repr(cells[texts == text].iloc[0]) for text in (False, True))
+        raise ConfigError(f"{rows.where}: column {column.name} holds numbers and texts, {some}; write one kind{remedy}")
 
 
-def read_samples(
-    rows: TableRows, table: pd.DataFrame, kind: SampleKind | None
-) -> tuple[np.ndarray, tuple[str, ...], list[str]]:
-    """Samples [rows, ...], names of their columns, if any, and how they were read. kind: as chosen, if set.
+def check_missing(rows: TableRows, columns: Mapping[str, pd.Series], features: list[str]) -> None:
+    """Raises ConfigError for missing values, with their number in every column."""
+    counts = {name: int(missing.sum()) for name, own in columns.items() if (missing := own.isna()).any()}
+    if not counts:
+        return
+    first = int(columns[next(iter(counts))].isna().to_numpy().argmax())
+    several = ", ".join(f"{name} ({count} such rows)" for name, count in [*counts.items()][:NAMES_SHOWN])
+    more = f" and {len(counts) - NAMES_SHOWN} more columns" if len(counts) > NAMES_SHOWN else ""
+    drop = [name for name in counts if name in features]
+    remedy = f", or --data.drop {','.join(drop[:NAMES_SHOWN])}" if drop else ""
+    raise ConfigError(
+        f"{rows.place(first)}: no value in column {several}{more}; fill them in or leave these rows out{remedy}"
+    )
 
-    Raises ConfigError.
-    """
-    if not len(table.columns):
-        raise ConfigError(f"{rows.where}: no columns besides the target")
-    if len(table.columns) > 1 or not holds_lists(table.iloc[:, 0]):
-        found, names, remarks = encode_features(rows, table)
-        return (as_kind(rows, kind, found) if kind else found), names, remarks
-    vectors = stacked_lists(rows, table.iloc[:, 0])
-    if kind or vectors.dtype.kind not in "iu":
-        return as_kind(rows, kind or "feature", vectors), (), []
-    line = f"column {table.columns[0]} holds lists of whole numbers, which are tokens; --data.kind feature for counts"
-    return as_kind(rows, "token", vectors), (), [line]
+
+def refuse_faults(rows: TableRows, column: pd.Series, counts: pd.Series) -> None:
+    """Raises ConfigError for texts most of which are numbers, dates or several values."""
+    name, form = column.name, form_of(counts)
+    otherwise = f", or --data.drop {name}, or --data.categories {name} if each of the {len(counts)} texts is a category"
+    if form:
+        raise ConfigError(
+            f"{rows.where}: column {name} holds {form[0].called}, such as {form[1]!r}; {form[0].remedy}{otherwise}"
+        )
+    if is_mostly_numbers(counts):
+        numbers = counts.index[matches(counts.index, NUMBER)]
+        wrong = np.flatnonzero(~column.isin(numbers))
+        raise ConfigError(
+            f"{rows.place(wrong[0])}: {column.iloc[wrong[0]]!r} in column {name}, which holds numbers otherwise "
+            f"({len(wrong)} such rows); fill them in or leave these rows out{otherwise}"
+        )
+
+
+def check_categories(rows: TableRows, column: pd.Series, counts: pd.Series) -> None:
+    """Raises ConfigError for more texts than a category has."""
+    if len(counts) > MOST_CATEGORIES:
+        raise ConfigError(
+            f"{rows.where}: column {column.name} holds {len(counts)} different texts, such as "
+            f"{str(column.iloc[0])[:30]!r}, more than the {MOST_CATEGORIES} of a category; turn it into numbers "
+            f"beforehand, or --data.drop {column.name}, or --data.categories {column.name}"
+        )
+
+
+def remarks_on(roles: Roles) -> Iterator[str]:
+    """A line on the columns that are no features."""
+    beside = roles.beside
+    line = f"column {roles.label} is the target" + (f", {roles.user} is the user of a row" if roles.user else "")
+    line += f", rows of one {beside.group} stay together" if beside.group else ""
+    line += f", {beside.order} is their order" if beside.order else ""
+    yield line + (f"; left out: {', '.join(roles.out)}" if roles.out else "")
+
+
+def remarks_on_samples(
+    reader: TableReader, roles: Roles, samples: np.ndarray, read: dict[str, Features]
+) -> Iterator[str]:
+    """How features were read, where there was a choice."""
+    if reader.kind is None and samples.dtype.kind in "iu":
+        name = roles.features[0]
+        yield f"column {name} holds lists of whole numbers, which are tokens; --data.kind feature for counts"
+    if categories := [f"{name} ({len(own.names)})" for name, own in read.items() if own.category]:
+        yield f"columns of text are categories, with a feature for each value: {', '.join(categories)}"
+    for name, own in read.items():
+        if own.names == [name] and not own.category and counts_rows(own.values[:, 0]):
+            yield f"column {name} counts the rows and is a feature; --data.drop {name} if it is none"
+
+
+def counts_rows(numbers: np.ndarray) -> bool:
+    """Whether numbers go up by one from 0 or 1, in more rows than do so by chance."""
+    return len(numbers) > FEW_ROWS and numbers[0] in (0, 1) and bool((np.diff(numbers) == 1).all())
+
+
+def unseen(samples: np.ndarray, columns: tuple[str, ...], train: int) -> Iterator[str]:
+    """Names features that only the test rows tell apart. train: the number of rows before them."""
+    if not columns or not 0 < train < len(samples):
+        return
+    same = samples == samples[0]
+    names = [columns[place] for place in np.flatnonzero(same[:train].all(0) & ~same[train:].all(0))]
+    if names:
+        shown = ", ".join(names[:NAMES_SHOWN]) + (", ..." if len(names) > NAMES_SHOWN else "")
+        yield f"{len(names)} features have one value in the training part and others in the test part: {shown}"
+
+
+def decisions_on(
+    options: TableOptions, roles: Roles, read: dict[str, Features], targets: Targets
+) -> Iterator[Decision]:
+    """How the columns were read."""
+    how: Callable[[object], Literal["given", "certain"]] = lambda asked: "given" if asked else "certain"  # noqa: E731
+    yield Decision("targets", f"column {roles.label} is the target", how(options.label), "data.label", roles.label)
+    if roles.user:
+        yield Decision("clients", f"column {roles.user} is the user", how(options.user), "data.user", roles.user)
+    for key in ("numbers", "categories"):
+        names = [name for name, own in read.items() if own.category == (key == "categories")]
+        if names:
+            given = how(all(name in getattr(options, key) for name in names))
+            yield Decision("samples", f"{listed(names, 'holds', 'hold')} {key}", given, f"data.{key}", names)
+    if not read:
+        yield Decision("samples", f"column {roles.features[0]} is the sample")
+    if out := [name for name in roles.out if name not in options.drop]:
+        yield Decision(
+            "samples", f"{listed(out, 'is', 'are')} left out, as an index without a name", "certain", "data.drop", out
+        )
+    if options.drop:
+        yield Decision("samples", f"{listed(options.drop, 'is', 'are')} left out", "given", "data.drop", options.drop)
+    if options.spelling:
+        same = "are one" if options.spelling == "merged" else "are different"
+        said = f"texts that differ in case or blanks alone {same}"
+        yield Decision("samples", said, "given", "data.spelling", options.spelling)
+
+
+def listed(names: Sequence[str], one: str, several: str) -> str:
+    """`column a is`, or `columns a, b are`, with these verbs."""
+    shown = ", ".join(names[:NAMES_SHOWN]) + (", ..." if len(names) > NAMES_SHOWN else "")
+    return f"column {shown} {one}" if len(names) == 1 else f"columns {shown} {several}"
 
 
 def as_kind(rows: TableRows, kind: SampleKind, values: np.ndarray) -> np.ndarray:
@@ -219,59 +541,6 @@ def stacked_lists(rows: TableRows, column: pd.Series) -> np.ndarray:
             )
         cells.append(cell)
     return np.stack(cells)
-
-
-def encode_features(rows: TableRows, table: pd.DataFrame) -> tuple[np.ndarray, tuple[str, ...], list[str]]:
-    """Features float32 [rows, D], their names, and remarks on columns. Raises ConfigError."""
-    where, parts, categories, names, index = rows.where, [], [], list[str](), list[str]()
-    for name in table.columns:
-        column = table[name]
-        if holds_lists(column):
-            vectors = stacked_lists(rows, column).reshape(len(column), -1)
-            check_resolution(where, vectors, [f"column {name}, place {place}" for place in range(vectors.shape[1])])
-            names += [f"{name}[{place}]" for place in range(vectors.shape[1])]
-            parts.append(vectors.astype(np.float32))
-            continue
-        if pd.api.types.is_numeric_dtype(column):
-            numbers = column.to_numpy()[:, None]
-            check_resolution(where, numbers, [f"column {name}"])
-            names.append(name)
-            steps = np.diff(numbers[:, 0].astype(float))
-            if len(numbers) > FEW_ROWS and numbers[0, 0] in (0, 1) and (steps == 1).all():
-                index.append(name)
-            parts.append(numbers.astype(np.float32))
-            continue
-        values = sorted(map(str, column.unique()))
-        if len(values) > MOST_CATEGORIES and all(map(DECIMAL_COMMA.fullmatch, values)):
-            raise ConfigError(f"{where}: column {name} holds numbers with a decimal comma; write a point")
-        if len(values) > MOST_CATEGORIES:
-            refuse_texts(rows, column, len(values))
-        categories.append(f"{name} ({len(values)})")
-        names += [f"{name}={value}" for value in values]
-        parts.append((plain_values(column)[:, None] == np.array(values)).astype(np.float32))
-    features = np.concatenate(parts, axis=1)
-    wrong = np.argwhere(~np.isfinite(features))
-    if len(wrong):
-        raise ConfigError(f"{rows.place(wrong[0][0])}: a value that is not finite; fill it in or leave the row out")
-    line = f"columns of text are categories, with a feature for each value: {', '.join(categories)}"
-    remarks = [line] if categories else []
-    remarks += [f"column {name} counts the rows and is a feature; --data.drop {name} if it is none" for name in index]
-    return features, tuple(names), remarks
-
-
-def refuse_texts(rows: TableRows, column: pd.Series, different: int) -> NoReturn:
-    """Raises ConfigError for more texts than a category has, and names the first one among numbers."""
-    name, texts = column.name, np.flatnonzero(pd.to_numeric(column.astype(str), errors="coerce").isna())
-    if 2 * len(texts) < len(column):
-        raise ConfigError(
-            f"{rows.place(texts[0])}: {column.iloc[texts[0]]!r} in column {name}, which holds numbers otherwise "
-            f"({len(texts)} such rows); fill them in or leave these rows out, or --data.drop {name}"
-        )
-    example = str(column.iloc[0])[:30]
-    raise ConfigError(
-        f"{rows.where}: column {name} holds {different} different texts, such as {example!r}, more than the "
-        f"{MOST_CATEGORIES} of a category; turn it into numbers beforehand, or --data.drop {name}"
-    )
 
 
 def table_targets(rows: TableRows, reader: TableReader, values: np.ndarray) -> Targets:

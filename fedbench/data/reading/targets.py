@@ -32,6 +32,8 @@ def read_targets(
     if values.dtype.kind == "f" and not np.isfinite(values).all():
         row = int(np.argwhere(~np.isfinite(values))[0][0])
         raise TargetError(row, f"target {values[row].tolist()} is not finite; remove such samples or fill them in")
+    if task == "regression" and values.dtype.kind == "U":
+        values = _written_numbers(values)
     if values.ndim == 2 and values.shape[1] == 1:
         found = read_targets(values[:, 0], task, names, classes)
         return replace(found, values=found.values[:, None]) if found.task in COLUMN_TASKS else found
@@ -97,9 +99,47 @@ def _choice(values: np.ndarray, declared: bool) -> tuple[str, str]:
     """The task that targets look like, and a remark if there was a choice. declared: whether classes are."""
     if values.ndim > 1:
         return _of_rows(values)
-    if declared or values.dtype.kind in "USb":
+    if declared or values.dtype.kind in "Sb":
         return "classification", ""
+    if values.dtype.kind == "U":
+        return _of_texts(values)
     return _of_floats(values) if values.dtype.kind == "f" else _of_whole(values)
+
+
+def _written_numbers(values: np.ndarray) -> np.ndarray:
+    """The numbers that texts are. Raises TargetError for the first that is none."""
+    from fedbench.data.reading.texts import are_numbers, counts_of, form_of, numbers_of  # pandas takes half a second
+
+    counts = counts_of(values.ravel())
+    if are_numbers(counts.index):
+        return numbers_of(values.ravel()).reshape(values.shape)
+    form = form_of(counts)
+    wrong = form[1] if form else next(text for text in counts.index if not are_numbers([text]))
+    remedy = f"{form[0].called}: {form[0].remedy}" if form else "data.task = regression needs numbers"
+    raise TargetError(int(np.argwhere(values == wrong)[0][0]), f"label {wrong!r} is text; {remedy}")
+
+
+def _of_texts(values: np.ndarray) -> tuple[str, str]:
+    """Texts: classes, unless they are numbers in another form, or several labels in one, or hardly repeat."""
+    from fedbench.data.reading import texts
+
+    counts, otherwise = texts.counts_of(values), "--task regression if they are numbers"
+    numbers = texts.matches(counts.index, texts.NUMBER)
+    if found := texts.form_of(counts):
+        form, example = found
+        seen = f"{form.called}, such as {example!r}"
+        otherwise = f"{form.remedy} for multilabel" if form == texts.JOINED else f"{otherwise}: then {form.remedy}"
+    elif numbers.all() and (texts.numbers_of(counts.index) % 1).any():
+        seen = f"numbers written as text, such as {counts.index[0]!r}"
+    elif texts.is_mostly_numbers(counts) and not (
+        numbers.all() or texts.matches(counts.index, texts.CODES.pattern).any()
+    ):
+        seen = f"numbers, and texts such as {counts.index[int(numbers.argmin())]!r}"
+    elif len(counts) > FEW_VALUES and len(values) < 2 * len(counts):
+        seen = f"texts that hardly repeat ({len(counts)} different ones in {len(values)} samples)"
+    else:
+        return "classification", ""
+    raise ConfigError(f"the targets are {seen}: set --task classification if they are classes, or {otherwise}")
 
 
 def _of_floats(values: np.ndarray) -> tuple[str, str]:

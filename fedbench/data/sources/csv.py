@@ -3,27 +3,30 @@
 One file, which is one part, or a folder with one file for the train and one for the test part.
 """
 
+import csv
 import re
+from collections.abc import Sequence
 from functools import partial
-from io import StringIO
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from pandas.errors import ParserError
+from pandas.io.common import get_handle
 
 from fedbench.config import DataConfig
 from fedbench.data.cache import Content, OnProgress, Source
 from fedbench.data.reading.arrays import refuse_damage
 from fedbench.data.reading.beside import Beside
 from fedbench.data.reading.listing import path_in_name
-from fedbench.data.reading.tables import TableOptions, TableReader, TableRows
+from fedbench.data.reading.tables import TableOptions, TableReader, join_parts, with_plain_names
+from fedbench.data.reading.texts import NUMBER, TEXT
 from fedbench.errors import ConfigError
 
-NO_NUMBER = ("NA", "N/A", "n/a", "<NA>", "#N/A", "NaN", "nan", "-nan", "NULL", "null", "None", "none")
-"""Texts for missing numbers in tables."""
-READ: dict[str, Any] = {"keep_default_na": False, "na_values": [""], "low_memory": False}
-"""Only empty cells are missing, because NA may be a name; pandas infers the type of a column from all of it."""
-FRACTION = re.compile(r"[-+]?\d*\.\d+(e[-+]?\d+)?")
+AS_TEXT: dict[str, Any] = {"dtype": TEXT, "header": None, "index_col": False, "keep_default_na": False}
+"""Every cell is the text that stands there; no column becomes an index."""
+TOO_LONG = re.compile(r"Expected (\d+) fields in line (\d+), saw (\d+)")
 OTHER_SEPARATORS = (";", "\t", "|")
 Options = TableOptions
 HAS_COLUMNS = True
@@ -32,7 +35,7 @@ HAS_COLUMNS = True
 def source(config: DataConfig, options: Options, progress: OnProgress | None, beside: Beside) -> Source:
     path = path_in_name(config)
     files = find_part_files(path)
-    reader = TableReader(options, config.task, beside=beside)
+    reader = TableReader(options, config.task, beside=beside, typed=False)
     decided = {**options.model_dump(), "task": config.task, **beside.decided}
     return Source(f"csv:{path}", partial(read, path, files, reader), tuple(files.values()), decided)
 
@@ -49,49 +52,73 @@ def find_part_files(path: Path) -> dict[str, Path]:
 
 
 def read(path: Path, files: dict[str, Path], reader: TableReader) -> Content:
-    first, *others = tables = [load_table(file, str if len(files) > 1 else None) for file in files.values()]
-    for table in others:
-        if other := sorted({*first.columns} ^ {*table.columns}):
-            raise ConfigError(
-                f"data csv:{path}: train.csv and test.csv have different columns: one lacks {other[0]}; "
-                "csv:PATH/train.csv alone is data of one part"
-            )
-    whole = with_numbers(with_one_type(tables) if others else first)
-    named = [(file.name, len(table)) for file, table in zip(files.values(), tables, strict=True)]
-    sizes = {part: len(table) for part, table in zip(files, tables, strict=True)}
-    return reader.content(TableRows(f"data csv:{path}", named), whole, sizes)
+    tables = {file.name: load_table(file) for file in files.values()}
+    remedy = "; csv:PATH/train.csv alone is data of one part"
+    rows, whole = join_parts(f"data csv:{path}", tables, remedy)
+    return reader.content(rows, whole, dict(zip(files, map(len, tables.values()), strict=True)))
 
 
-def load_table(file: Path, types: type | None = None) -> pd.DataFrame:
-    """Reads a file as a table. types: of all columns, if set. Raises ConfigError."""
+def load_table(file: Path) -> pd.DataFrame:
+    """Reads a file as a table of texts. Raises ConfigError."""
     with refuse_damage(file, "not a table that pandas can read"):
         try:
-            table = pd.read_csv(file, dtype=types, **READ)
+            header, first = first_rows(file)
+            names = column_names(file, header, first)
+            table = pd.read_csv(file, names=range(len(names)), na_values=[""], **AS_TEXT).iloc[1:]
         except UnicodeDecodeError:
             raise ConfigError(f"{file}: not a table in UTF-8; save it as text in that encoding") from None
-    if not len(table):
-        raise ConfigError(f"{file}: no rows in it")
-    table = table.rename(columns=lambda name: str(name).strip())
-    if sum(map(bool, map(FRACTION.fullmatch, table.columns))) > len(table.columns) / 2:
+        except ParserError as error:
+            if found := TOO_LONG.search(str(error)):
+                raise too_long(file, f"line {found[2]}", int(found[3]), int(found[1])) from None
+            raise
+    if len(names) > len(header):
+        check_row_names(file, table, len(header))
+    return with_plain_names(str(file), table.set_axis(names, axis=1))
+
+
+def first_rows(file: Path) -> tuple[list[str], list[str]]:
+    """The cells of the line of names, and of the first row below it."""
+    with get_handle(file, "r", encoding="utf-8-sig", compression="infer") as opened:
+        filled = (row for row in csv.reader(opened.handle) if any(map(str.strip, row)) or len(row) > 1)
+        header, first = [*islice(filled, 2), list[str](), list[str]()][:2]
+    return [name.strip() for name in header], first
+
+
+def column_names(file: Path, header: Sequence[str], first: Sequence[str]) -> list[str]:
+    """The names of the columns, with one for names of rows that have none. Raises ConfigError if the line has none."""
+    line = ",".join(header)
+    if re.fullmatch(r"sep=.?", line.rstrip(",")) or (line.startswith("#") and len(header) != len(first)):
+        raise ConfigError(f"{file}: the first line, {line[:40]!r}, is no line of names; delete it")
+    numbers = [name for name in header if re.fullmatch(NUMBER, name)]
+    if 2 * len(numbers) > len(header) and not ascend(numbers):
         raise ConfigError(f"{file}: the first line holds numbers; write a line with the names of the columns above it")
-    if len(table.columns) == 1 and any(other in table.columns[0] for other in OTHER_SEPARATORS):
-        raise ConfigError(f"{file}: the one column {table.columns[0]!r} looks like several; separate them by commas")
-    return table
+    if len(header) == 1 and any(other in header[0] for other in OTHER_SEPARATORS):
+        raise ConfigError(f"{file}: the one column {header[0]!r} looks like several; separate them by commas")
+    names = [name or f"Unnamed: {place}" for place, name in enumerate(header)]
+    return ["Unnamed: row", *names] if len(first) == len(header) + 1 else names
 
 
-def with_one_type(tables: list[pd.DataFrame]) -> pd.DataFrame:
-    """Concatenates tables of text, with one type per column."""
-    text = pd.concat(tables, ignore_index=True).to_csv(index=False)
-    return pd.read_csv(StringIO(text), **READ)
+def ascend(names: Sequence[str]) -> bool:
+    """Whether numbers number columns: whole ones in equal steps."""
+    if not all(map(str.isdecimal, names)):
+        return False
+    steps = {int(after) - int(before) for before, after in pairwise(names)}
+    return len(steps) < 2 and min(steps, default=1) > 0
 
 
-def with_numbers(table: pd.DataFrame) -> pd.DataFrame:
-    """Converts columns of numbers in which some cells mark missing numbers."""
-    for name in table.columns:
-        if not pd.api.types.is_object_dtype(table[name]) and not pd.api.types.is_string_dtype(table[name]):
-            continue
-        left = table[name].mask(table[name].isin(NO_NUMBER))
-        numbers = pd.to_numeric(left, errors="coerce")
-        if left.notna().any() and numbers.notna().equals(left.notna()):
-            table[name] = numbers
-    return table
+def check_row_names(file: Path, table: pd.DataFrame, named: int) -> None:
+    """Raises ConfigError for rows of one value more than names, unless different texts or 1, 2, ... stand in front."""
+    first = table.iloc[:, 0]
+    if table.iloc[:, -1].isna().all():
+        raise too_long(file, "every row", named + 1, named, " (a comma at the end)")
+    counted = first.tolist() == [str(number) for number in range(1, len(first) + 1)]
+    numbers = first.str.fullmatch(NUMBER).fillna(True).any()
+    if not counted and (numbers or first.duplicated().any()):
+        raise too_long(file, "the first row", named + 1, named)
+
+
+def too_long(file: Path, where: str, values: int, names: int, why: str = "") -> ConfigError:
+    return ConfigError(
+        f"{file}: {values} values in {where}{why}, and {names} names in the first line; write a name for each column, "
+        "and quotes around values with a comma"
+    )

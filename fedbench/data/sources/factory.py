@@ -21,7 +21,7 @@ from pydantic import Field
 
 from fedbench.config import DataConfig, Section
 from fedbench.config.section import make_section
-from fedbench.data.cache import Block, Content, Source
+from fedbench.data.cache import Content, Source
 from fedbench.data.fields import Fields
 from fedbench.data.reading.beside import NOTHING, Beside
 from fedbench.data.reading.images import Item, decoded_blocks, remarks_on
@@ -31,9 +31,6 @@ from fedbench.data.reading.structure import PAD, StructureReader, collated_parts
 from fedbench.data.reading.targets import piece_of, read_targets
 from fedbench.errors import ConfigError, RunError, nearest
 from fedbench.tasks.targets import TargetError, Targets
-
-SHARE_OF_COPIES = 0.1
-"""Report test samples that are also training samples from this share on."""
 
 
 class Reading(Section):
@@ -188,11 +185,10 @@ def read(
         return keys.arrays(None if groups[0] is None else groups, order, f"data {config.name}")
 
     rows = len(train) + len(val or ())
-    copies = Copies(rows)
     return Content(
         rows,
         0 if whole else len(test),
-        copies.among(decoded_blocks(items(), reader, "sample")),
+        decoded_blocks(items(), reader, "sample"),
         kind=reader.kind,
         fields=fields,
         categories=True,
@@ -200,38 +196,10 @@ def read(
         val=len(val or ()),
         targets=partial(targets_of_parts, config, ordered, count),
         domains=partial(domain_numbers, (*train.domains, *(n for n in test.domains if n not in train.domains))),
-        remarks=lambda: (*remarks_on(reader.transparent), *copies.remarks()),
+        remarks=partial(remarks_on, reader.transparent),
         one_part=whole,
         beside=arrays,
     )
-
-
-class Copies:
-    """Counts test samples that are also training samples, for example because each part draws its rows again."""
-
-    def __init__(self, train: int) -> None:
-        self.train, self.rows, self.digests, self.count = train, 0, set[bytes](), 0
-
-    def among(self, found: Iterator[Block]) -> Iterator[Block]:
-        """Passes the blocks through."""
-        for block in found:
-            for sample in block.samples:
-                digest = hashlib.blake2b(sample.tobytes(), digest_size=8).digest()
-                if self.rows < self.train:
-                    self.digests.add(digest)
-                else:
-                    self.count += digest in self.digests
-                self.rows += 1
-            yield block
-
-    def remarks(self) -> Iterator[str]:
-        """A remark if they are many."""
-        tests = self.rows - self.train
-        if self.count > SHARE_OF_COPIES * tests:
-            yield (
-                f"{self.count} of {tests} test samples are training samples too, number for number: where the parts "
-                "are drawn at random, draw the same ones every time"
-            )
 
 
 def targets_of_parts(config: DataConfig, parts: Sequence[GivenPart], asked: int | None, values: np.ndarray) -> Targets:

@@ -17,7 +17,7 @@ from fedbench.data.cache import Content, OnProgress, Source
 from fedbench.data.reading.beside import Beside
 from fedbench.data.reading.items import DOMAIN_KEYS, TARGETS, GivenPart, Keys, arrays_of, named_columns
 from fedbench.data.reading.parts import with_test_part
-from fedbench.data.reading.tables import TableOptions, TableReader, TableRows
+from fedbench.data.reading.tables import TableOptions, TableReader, join_parts, with_plain_names
 from fedbench.data.sources import checked_data_options, factory
 from fedbench.errors import ConfigError
 from fedbench.user_code.given_data import GivenData, given_data
@@ -70,12 +70,8 @@ def read_tables(config: DataConfig, parts: Mapping[str, pd.DataFrame], reader: T
     """Raises ConfigError."""
     where = f"data {config.name}"
     tables = {name: as_pandas(where, table, reader) for name, table in parts.items()}
-    first, *others = tables.values()
-    for table in others:
-        if other := sorted({*first.columns} ^ {*table.columns}):
-            raise ConfigError(f"{where}: the parts have different columns: one lacks {other[0]}")
+    rows, whole = join_parts(where, tables)
     sizes = {name: len(table) for name, table in tables.items()}
-    rows, whole = TableRows(where, list(sizes.items())), pd.concat([first, *others], ignore_index=True)
     sizes, remarks = with_test_part(sizes, None, "")
     content = reader.content(rows, whole, sizes)
     return replace(content, warnings=(*content.warnings, *remarks))
@@ -90,11 +86,7 @@ def as_pandas(where: str, table: Any, reader: TableReader) -> pd.DataFrame:
     named = {reader.options.user, reader.options.label, *reader.beside} - {None, ""}
     known = {*DOMAIN_KEYS, *TARGETS, *named} - {*found.columns}
     found = found.reset_index([name for name in found.index.names if name in known])
-    if not len(found):
-        raise ConfigError(f"{where}: no rows in it")
-    if twice := found.columns[found.columns.duplicated()].tolist():
-        raise ConfigError(f"{where}: two columns are called {twice[0]}; rename one")
-    return found
+    return with_plain_names(where, found)
 
 
 def source_of_items(config: DataConfig, given: GivenData, beside: Beside) -> Source:

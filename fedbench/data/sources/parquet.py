@@ -12,6 +12,7 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import unquote
 
 import pandas as pd
 import pyarrow as pa
@@ -31,16 +32,21 @@ from fedbench.data.reading.images import (
     decoder,
     remarks_on,
 )
+from fedbench.data.reading.items import DOMAIN_KEYS, TARGETS
 from fedbench.data.reading.listing import path_in_name
 from fedbench.data.reading.parts import NAMES, with_test_part
-from fedbench.data.reading.tables import TableOptions, TableReader, TableRows
+from fedbench.data.reading.tables import TableOptions, TableReader, TableRows, with_plain_names
 from fedbench.data.reading.targets import read_targets
 from fedbench.errors import ConfigError, nearest
+from fedbench.tasks.class_numbers import plain_numbers
 
 LABEL_COLUMNS = ("label", "labels", "fine_label", "target", "class", "y")
 DOMAIN_COLUMNS = ("domain", "domains")
 IMAGES = ("image", "img", "images", "picture", "pixels")
-PART_IN_NAME = re.compile(r"(?:^|[-_.])(train|test|validation|valid|val)(?:[-_.]|$)", re.IGNORECASE)
+PART_IN_NAME = re.compile(r"(?:^|[-_.=])(train|test|validation|valid|val)(?:[-_.]|$)", re.IGNORECASE)
+COLUMN_FOLDER = re.compile(r"([^=]+)=(.*)")
+"""Folders `name=value`, which hold a column in their names."""
+TABLE_KEYS = ("drop", "numbers", "categories", "spelling")
 SHARD = re.compile(r"-(\d{5})-of-(\d{5})")
 
 
@@ -82,6 +88,11 @@ def source(config: DataConfig, options: Options, progress: OnProgress | None, be
     parts, remarks = parquet_parts(path, options)
     files = tuple(chain.from_iterable(parts.values()))
     if holds_images(files[0], options):
+        if folder := next((file.parent for file in files if columns_in_folders(file)), None):
+            raise ConfigError(
+                f"data parquet:{path}: {folder.name} is a column of tables, and {files[0].name} has images; write the "
+                "column into the files, or give the path of one folder"
+            )
         decided = {**options.model_dump(), **beside.decided}
         return Source(f"parquet:{path}", partial(read, path, parts, remarks, options, beside), files, decided)
     decided = {**options.model_dump(), "task": config.task, **beside.decided}
@@ -94,10 +105,10 @@ def holds_images(file: Path, options: Options) -> bool:
     with open_parquet(file) as opened:
         schema = opened.schema_arrow
     declared, usual = of_kind(hugging_face_features(schema), "Image"), {*IMAGES} & {*schema.names}
-    images = options.kind is None and bool(
-        options.image_column or declared or usual or any(is_encoded(field.type) for field in schema)
-    )
-    for key in ("drop",) if images else ("size", "image_column"):
+    others = {*DOMAIN_KEYS, *TARGETS, options.user, options.label, *options.drop}
+    encoded = any(is_encoded(field.type) for field in schema if field.name not in others)
+    images = options.kind is None and bool(options.image_column or declared or usual or encoded)
+    for key in TABLE_KEYS if images else ("size", "image_column"):
         if getattr(options, key):
             other = "images: other columns are not read" if images else "no images"
             raise ConfigError(f"data.{key} = {getattr(options, key)}: {file} has {other}; leave it out")
@@ -116,7 +127,9 @@ def table_content(
 ) -> Content:
     """The files as one table. Raises ConfigError."""
     no_features = [*options.drop, *beside]
-    tables = {file: load_columns(file, no_features) for own in parts.values() for file in own}
+    files = [file for own in parts.values() for file in own]
+    in_folders = [columns_in_folders(file.relative_to(path)) if path.is_dir() else {} for file in files]
+    tables = {file: load_columns(file, no_features, own) for file, own in zip(files, typed(in_folders), strict=True)}
     first = next(iter(tables))
     for file, table in tables.items():
         if table.dtypes.to_dict() != tables[first].dtypes.to_dict():
@@ -126,15 +139,35 @@ def table_content(
     declared = of_kind(features, "ClassLabel")
     asked = options.model_copy(update={"label": options.label or (declared[0] if len(declared) == 1 else None)})
     names = declared_names(features, asked.label or "")
-    reader = TableReader(asked, task, names, options.classes, options.kind, beside)
+    owner = next(iter(in_folders[0])) if len(in_folders[0]) == 1 else None
+    reader = TableReader(asked, task, names, options.classes, options.kind, beside, owner=owner)
     rows = TableRows(f"data parquet:{path}", [(file.name, len(table)) for file, table in tables.items()])
     sizes = {part: sum(len(tables[file]) for file in own) for part, own in parts.items()}
     found = reader.content(rows, pd.concat(tables.values(), ignore_index=True), sizes)
     return replace(found, warnings=(*remarks, *found.warnings))
 
 
-def load_columns(file: Path, no_features: list[str]) -> pd.DataFrame:
-    """The columns of a file without those of pandas' index. no_features: columns of any type. Raises ConfigError."""
+def columns_in_folders(relative: Path) -> dict[str, str]:
+    """The columns that folders `name=value` hold, but those of parts."""
+    found = [COLUMN_FOLDER.fullmatch(name) for name in relative.parent.parts if not PART_IN_NAME.search(name)]
+    return {unquote(own[1]): unquote(own[2]) for own in found if own}
+
+
+def typed(columns: list[dict[str, str]]) -> list[dict[str, Any]]:
+    """The same columns, as numbers where all texts are plain whole numbers."""
+    found: list[dict[str, Any]] = [dict(own) for own in columns]
+    for name in columns[0]:
+        numbers = plain_numbers(own.get(name, "") for own in columns) or ()
+        for own, number in zip(found, numbers, strict=False):
+            own[name] = number
+    return found
+
+
+def load_columns(file: Path, no_features: list[str], more: dict[str, Any]) -> pd.DataFrame:
+    """The columns of a file without those of pandas' index. no_features: columns of any type. more: of its folders.
+
+    Raises ConfigError.
+    """
     with open_parquet(file) as opened:
         table = opened.read()
     if not table.num_rows:
@@ -143,12 +176,23 @@ def load_columns(file: Path, no_features: list[str]) -> pd.DataFrame:
         if types.is_decimal(column.type):
             table = table.set_column(place, column.name, table.column(place).cast(pa.float64()))
         elif column.name not in no_features and not is_plain(column.type):
+            kind = "bytes" if is_encoded(column.type) else column.type
             raise ConfigError(
-                f"{file}: column {column.name} holds {column.type}; numbers, booleans, text and lists of numbers are "
-                f"read, --data.drop {column.name} leaves it out"
+                f"{file}: column {column.name} holds {kind}; numbers, booleans, text and lists of numbers are read, "
+                f"--data.drop {column.name} leaves it out"
             )
-    index = (table.schema.pandas_metadata or {}).get("index_columns", ())
-    return table.to_pandas(ignore_metadata=True).drop(columns=[name for name in index if isinstance(name, str)])
+    index = index_columns(table.schema)
+    found = with_plain_names(str(file), table.to_pandas(ignore_metadata=True).drop(columns=index))
+    return found.assign(**{name: value for name, value in more.items() if name not in found})
+
+
+def index_columns(schema: Any) -> list[str]:
+    """The columns of pandas' index, as pandas' metadata name them."""
+    try:
+        named = json.loads(schema.metadata[b"pandas"])["index_columns"]
+        return [name for name in named if isinstance(name, str) and name in schema.names]
+    except (KeyError, TypeError, ValueError):
+        return []
 
 
 def is_plain(kind: Any) -> bool:
@@ -197,7 +241,7 @@ def part_of(relative: Path) -> str:
 
 def check_shards(files: list[Path]) -> None:
     """Checks that each part is in one folder and no numbered shard is missing."""
-    folders = sorted({file.parent for file in files})
+    folders = sorted({folder_without_columns(file) for file in files})
     if len(folders) > 1:
         raise ConfigError(
             f"data parquet: both {folders[0]} and {folders[1]} hold this part; give the path of one of them"
@@ -260,6 +304,10 @@ def open_parquet(file: Path) -> Iterator[Any]:
         yield opened
 
 
+def folder_without_columns(file: Path) -> Path:
+    return Path(*(name for name in file.parent.parts if not COLUMN_FOLDER.fullmatch(name) or PART_IN_NAME.search(name)))
+
+
 def row_count(file: Path) -> int:
     with open_parquet(file) as opened:
         count: int = opened.metadata.num_rows
@@ -301,10 +349,10 @@ def declared_names(features: dict[str, Any], column: str) -> tuple[str, ...]:
 def hugging_face_features(schema: Any) -> dict[str, Any]:
     """The `huggingface` metadata of each column; empty if missing or broken."""
     try:
-        features = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
-    except (KeyError, TypeError, ValueError):
+        features = json.loads(schema.metadata[b"huggingface"])["info"]["features"]
+        return {name: feature for name, feature in features.items() if isinstance(feature, dict)}
+    except (AttributeError, KeyError, TypeError, ValueError):
         return {}
-    return {name: feature for name, feature in features.items() if isinstance(feature, dict)}
 
 
 def of_kind(features: dict[str, Any], kind: str) -> list[str]:

@@ -54,11 +54,14 @@ def test_a_row_is_found_in_its_file():
 
 def test_python_numbers_are_numbers():
     cells = {"x": [Decimal(row) / 4 for row in range(5)], "n": [*range(5)], "y": [0, 1, 0, 1, 0]}
-    found = content(pd.DataFrame(cells, dtype=object))
+    found = content(pd.DataFrame(cells, dtype=object), label="y")
     np.testing.assert_array_equal(next(iter(found.blocks)).samples[:2], [[0, 0], [0.25, 1]])
     assert found.columns == ("x", "n")
     with pytest.raises(ConfigError, match="row 3: no value in column x"):
-        content(pd.DataFrame(cells, dtype=object).assign(x=[Decimal(1), Decimal(2), None, Decimal(4), Decimal(5)]))
+        content(
+            pd.DataFrame(cells, dtype=object).assign(x=[Decimal(1), Decimal(2), None, Decimal(4), Decimal(5)]),
+            label="y",
+        )
 
 
 @pytest.mark.parametrize("name", ["x", "y"])
@@ -69,6 +72,11 @@ def test_python_numbers_are_numbers():
         (pd.to_timedelta(range(5), "s"), r"column . holds times \(timedelta64"),
         (pd.period_range("2020", periods=5, freq="D"), r"column . holds times \(period"),
         ([{"a": 1}] * 5, "row 1: column . holds a dict; turn the column into numbers or text beforehand"),
+        (
+            np.arange(5) * 1j,
+            "column . holds complex numbers; write a column of the real and one of the imaginary parts",
+        ),
+        ([0, "1", 2, 3, 4], "column . holds numbers and texts, 0 and '1'; write one kind"),
         (pd.date_range("2020", periods=5).date, "row 1: column . holds a date; turn"),
     ],
 )
@@ -77,3 +85,113 @@ def test_cells_that_are_neither_numbers_nor_texts_are_named(name, values, line):
     with pytest.raises(ConfigError, match=line) as caught:
         content(table)
     assert str(caught.value).endswith(", or --data.drop x") == (name == "x")
+
+
+def refused(table: pd.DataFrame, sizes: dict[str, int] | None = None, **options) -> str:
+    with pytest.raises(ConfigError) as caught:
+        content(table, sizes, **options)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def decisions(found) -> list[str]:
+    return [decision.said for decision in found.decisions(found.targets(next(iter(found.blocks)).targets))]
+
+
+ROWS = 60
+FRAME = pd.DataFrame({"a": np.arange(ROWS) / 7, "label": np.arange(ROWS) % 2})
+
+
+def test_numbers_written_as_text_and_codes_are_asked_about():
+    texts = FRAME.assign(n=[str(row % 9) for row in range(ROWS)])
+    assert refused(texts) == (
+        "data t: column n holds numbers written as text, such as '0': numbers (--data.numbers n) or 9 categories "
+        "(--data.categories n)?"
+    )
+    (block,) = content(texts, numbers=["n"]).blocks
+    assert block.samples[:, 1].tolist() == [row % 9 for row in range(ROWS)]
+    assert content(texts, categories=["n"]).columns == ("a", *(f"n={value}" for value in range(9)))
+    codes = FRAME.assign(n=[f"{row:05}" for row in range(ROWS)])
+    assert "column n holds digits with a zero in front, such as '00000': numbers (--data.numbers n) or 60" in refused(
+        codes
+    )
+    assert (
+        "holds numbers with a unit, such as '0 kg'; write the numbers alone, or --data.drop n, or --data.cat"
+        in refused(FRAME.assign(n=[f"{row % 3} kg" for row in range(ROWS)]))
+    )
+    assert "'?' in column n, which holds numbers otherwise (20 such rows)" in refused(
+        FRAME.assign(n=[str(row) if row % 3 else "?" for row in range(ROWS)])
+    )
+
+
+def test_columns_that_are_declared_as_categories_are_categories():
+    found = content(FRAME.assign(n=pd.Categorical([str(row % 3) for row in range(ROWS)])))
+    assert found.columns == ("a", "n=0", "n=1", "n=2")
+
+
+def test_numbers_can_be_categories_and_codes_be_numbers():
+    codes = FRAME.assign(floor=np.arange(ROWS) % 4)
+    assert content(codes, categories=["floor"]).columns == ("a", *(f"floor={value}" for value in range(4)))
+    assert content(codes, numbers=["floor"]).numbers == ("floor",)
+    assert refused(codes, numbers=["flor"]) == "data.numbers: data t has no column 'flor'"
+    assert refused(codes.assign(floor=["a", "b"] * 30), numbers=["floor"]) == (
+        "data.numbers: data t: column floor holds texts, such as 'a'"
+    )
+    assert "column floor is in both" in refused(codes, numbers=["floor"], categories=["floor"])
+
+
+def test_texts_that_differ_in_case_alone_are_asked_about_and_blanks_are_none():
+    answers = FRAME.assign(label=["yes", " yes", "no", "No"] * 15)
+    assert refused(answers) == (
+        "data t: column label: 'no' and 'No' differ in case or blanks alone: one (--data.spelling merged) or two "
+        "(--data.spelling exact)?"
+    )
+    for spelling, names in (("merged", ("no", "yes")), ("exact", ("No", "no", "yes"))):
+        found = content(answers, spelling=spelling)
+        assert found.targets(next(iter(found.blocks)).targets).names == names
+    assert "column user: 'ann' and 'Ann' differ" in refused(FRAME.assign(user=["ann", "Ann", "ann"] * 20))
+    assert "column job: 'cook' and 'Cook' differ" in refused(FRAME.assign(job=["cook", "Cook", "cook"] * 20))
+
+
+def test_y_beside_other_axes_is_asked_about():
+    axes = FRAME.rename(columns={"a": "x"}).assign(y=np.arange(ROWS) / 3, z=0.5).drop(columns="label")
+    assert refused(axes.assign(activity=["sit", "walk"] * 30)) == (
+        "data t: column y stands beside x and z: the target (--data.label y) or a measurement, and activity is the "
+        "target (--data.label activity)?"
+    )
+    assert "(--data.label n)?" in refused(axes.assign(n=1.5))
+    assert content(axes.assign(activity=["sit", "walk"] * 30), label="activity").columns == ("x", "y", "z")
+    assert content(axes.drop(columns="z")).columns == ("x",), "x alone is no target of y"
+    assert content(axes.assign(n=1.5, y=["sit", "walk"] * 30)).columns == ("x", "z", "n"), "a text is no measurement"
+
+
+def test_missing_values_are_listed_with_their_number():
+    table = FRAME.assign(b=[None, *"ab" * 29, " "], label=[0.5, None, *range(58)])
+    table.loc[3:5, "a"] = np.nan
+    assert refused(table) == (
+        "data t, row 2: no value in column label (1 such rows), a (3 such rows), b (2 such rows); fill them in or "
+        "leave these rows out, or --data.drop a,b"
+    )
+
+
+def test_values_that_only_the_test_part_has_are_named():
+    table = FRAME.assign(job=["cook"] * 50 + ["pilot"] * 10, friday=[0] * 50 + [1] * 10)
+    line = "3 features have one value in the training part and others in the test part: job=cook, job=pilot, friday"
+    assert line in content(table, {"train": 50, "test": 10}).warnings
+    assert not any("one value" in line for line in content(table).warnings)
+
+
+def test_decisions_say_what_every_column_is():
+    table = FRAME.assign(job=["cook", "pilot"] * 30, user=["ann", "bob"] * 30, n=1.5, id=0).rename(
+        columns={"a": "Unnamed: 0"}
+    )
+    assert decisions(content(table, drop=["id"])) == [
+        "column label is the target",
+        "column user is the user",
+        "column n holds numbers",
+        "column job holds categories",
+        "column Unnamed: 0 is left out, as an index without a name",
+        "column id is left out",
+    ]
+    (first, *_) = content(table, label="job", drop=["label"]).decisions(None)
+    assert (first.about, first.how, first.key, first.value) == ("targets", "given", "data.label", "job")

@@ -164,3 +164,52 @@ def test_what_only_the_user_knows_is_asked_for(brought, text):
         read_targets(brought)
     assert text in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+LETTERS = ["cough", "fever", "rash", "pain"]
+
+
+@pytest.mark.parametrize(
+    ("texts", "seen"),
+    [
+        (
+            [f"{value / 8:.3f}".replace(".", ",") for value in range(300)],
+            "numbers with a decimal comma, such as '0,000'",
+        ),
+        ([f"{value / 8:.2f}" for value in range(300)], "numbers written as text, such as '0.00'"),
+        ([f"{value % 90}.5%" for value in range(300)], "numbers with a unit, such as '0.5%'"),
+        ([f"2024-{1 + i % 12:02}-{1 + i % 28:02}" for i in range(300)], "dates or times, such as '2024-01-01'"),
+        ([f"patient {row}" for row in range(300)], "texts that hardly repeat (300 different ones in 300 samples)"),
+        (["0", "1", "?"] * 9, "numbers, and texts such as '?'"),
+    ],
+)
+def test_texts_that_may_be_numbers_or_hardly_repeat_are_asked_about(texts, seen):
+    with pytest.raises(ConfigError) as caught:
+        read_targets(np.array(texts))
+    line = str(caught.value)
+    assert line.startswith(
+        f"the targets are {seen}: set --task classification if they are classes, or --task regression"
+    )
+    assert read_targets(np.array(texts), "classification").classes == len(set(texts))
+
+
+def test_labels_joined_in_one_text_are_asked_about():
+    joined = ["|".join(name for place, name in enumerate(LETTERS) if row >> place & 1) or "none" for row in range(300)]
+    with pytest.raises(
+        ConfigError, match=r"such as '.*\|.*': set --task class.* or write a column of 0 and 1 for each for"
+    ):
+        read_targets(np.array(joined))
+
+
+def test_texts_are_numbers_where_that_is_said():
+    assert read_targets(np.array(["1.5", "-2", "1e1"]), "regression").values.tolist() == [1.5, -2, 10]
+    with pytest.raises(TargetError, match="label '0,5' is text; numbers with a decimal comma: write a point") as caught:
+        read_targets(np.array(["1.5", "0,5"]), "regression")
+    assert caught.value.row == 1
+
+
+def test_texts_that_are_whole_numbers_are_in_the_order_of_numbers():
+    found = read_targets(np.array(["10", "9", "123456789012345678901", "9"]))
+    assert found.names == ("9", "10", "123456789012345678901")
+    assert found.values.tolist() == [1, 0, 2, 0]
+    assert read_targets(np.array(["10", "9", "09"])).names == ("09", "10", "9")

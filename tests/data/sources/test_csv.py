@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from fedbench.config import Config
 from fedbench.data import Dataset
 
 ROWS = 20
@@ -87,7 +88,7 @@ def test_what_cannot_be_read_is_named(refuse):
     table = frame().assign(name=[f"person {row}" for row in range(ROWS)])
     assert refuse(table.loc[table.index.repeat(3)].assign(name=[f"p{i}" for i in range(60)])).endswith(
         "column name holds 60 different texts, such as 'p0', more than the 50 of a category; turn it into numbers "
-        "beforehand, or --data.drop name"
+        "beforehand, or --data.drop name, or --data.categories name"
     )
     marked = pd.DataFrame({"x": ["?", *map(str, range(60)), "?"], "label": [0, 1] * 31})
     assert "row 1: '?' in column x, which holds numbers otherwise (2 such rows); fill them in or" in refuse(marked)
@@ -96,7 +97,9 @@ def test_what_cannot_be_read_is_named(refuse):
     assert "row 1: label -1: remove such samples" in refuse(frame().assign(label=-1))
     commas = frame().assign(size=[f"{row},5" for row in range(ROWS)])
     commas = commas.loc[commas.index.repeat(3)].assign(size=[f"{row},5" for row in range(60)])
-    assert refuse(commas).endswith("column size holds numbers with a decimal comma; write a point")
+    assert "column size holds numbers with a decimal comma, such as '0,5'; write a point, or --data.drop size, or" in (
+        refuse(commas)
+    )
     assert "looks like several; separate them by commas" in refuse(pd.DataFrame({"a;label": ["1;2", "3;4"]}))
 
 
@@ -182,3 +185,91 @@ def test_a_column_that_counts_the_rows_is_named(read):
     line = "column id counts the rows and is a feature; --data.drop id if it is none"
     assert line in read(frame().assign(id=np.arange(ROWS) + 1)).remarks
     assert line not in read(frame().assign(id=np.arange(ROWS)[::-1], even=np.arange(ROWS) % 2 == 0)).remarks
+
+
+def lines(file: Path, head: str, *rows: str) -> str:
+    file.write_text("\n".join([head, *rows]) + "\n")
+    return f"csv:{file}"
+
+
+def test_rows_with_more_values_than_names_are_refused(tmp_path, load, refused):
+    file, rows = tmp_path / "t.csv", [f"{row / 8},{row % 3},{row % 2}" for row in range(12)]
+    for end, line in (
+        (",7", "4 values in the first row, and 3"),
+        (",", "4 values in every row (a comma at the end), and 3"),
+    ):
+        assert line in refused(lines(file, "a,b,y", *(row + end for row in rows)))
+    assert "4 values in line 6, and 3 names" in refused(lines(file, "a,b,y", *rows[:4], rows[4] + ",1", *rows[5:]))
+    for named in ([f"r{n},{row}" for n, row in enumerate(rows)], [f"{n + 1},{row}" for n, row in enumerate(rows)]):
+        assert load(lines(file, "a,b,y", *named)).samples.tolist() == [[row / 8, row % 3] for row in range(12)]
+    assert "4 values in the first row" in refused(
+        lines(file, "a,b,y", *(f"{n + 2},{row}" for n, row in enumerate(rows)))
+    )
+    assert "no value in column y (1 such rows)" in refused(lines(file, "a,b,y", *rows, "1,2"))
+
+
+@pytest.mark.parametrize("first", ["# exported by the lab", "sep=,"])
+def test_a_first_line_without_names_is_named(tmp_path, refused, first):
+    line = refused(lines(tmp_path / "t.csv", first, "a,b,y", "1,2,0", "2,3,1"))
+    assert line == f"{tmp_path / 't.csv'}: the first line, {first!r}, is no line of names; delete it"
+
+
+def test_names_that_are_numbers_number_the_columns(tmp_path, load, refused):
+    rows = [f"{row},{row % 5},{row % 3},{row % 2}" for row in range(9)]
+    assert "the first line holds numbers" in refused(lines(tmp_path / "t.csv", "6,148,72,1", *rows))
+    assert load(lines(tmp_path / "t.csv", "1,2,3,label", *rows)).shape == (3,)
+
+
+def test_names_have_no_blanks_and_are_different(tmp_path, load, refused):
+    assert refused(lines(tmp_path / "t.csv", "a, a,y", "1,2,0", "2,3,1")).endswith(
+        "two columns are called a; rename one"
+    )
+    assert load(lines(tmp_path / "t.csv", " a ,user , y", "1,ann,0", "2, ann ,1")).domain_names == ("ann",)
+
+
+@pytest.mark.parametrize(
+    ("texts", "names"),
+    [
+        (["0012", "12", "012"], ("0012", "012", "12")),
+        (["1e3", "1000", "10e2"], ("1000", "10e2", "1e3")),
+        (["1.10", "1.1", "2"], ("1.1", "1.10", "2")),
+        (["12345678901234567891", "12345678901234567890", "7"], ("7", "12345678901234567890", "12345678901234567891")),
+        (["2", "10", "7"], ("2", "7", "10")),
+    ],
+)
+def test_users_and_labels_are_the_texts_that_stand_there(tmp_path, load, texts, names):
+    rows = [f"{row / 7},{texts[row % 3]},{row % 2}" for row in range(60)]
+    users = load(lines(tmp_path / "t.csv", "a,user,y", *rows))
+    assert [users.domain_names[number] for number in users.domains] == texts * 20
+    assert users.domain_names == names
+    labels = load(lines(tmp_path / "t.csv", "a,label,user", *rows), task="classification")
+    found = labels.class_labels or tuple(map(str, range(labels.classes)))
+    assert [found[number] for number in labels.labels] == texts * 20
+    assert found == names
+
+
+def test_one_number_written_in_several_ways_is_asked_about(tmp_path, load, refused):
+    rows = [f"{row / 7},{['1.10', '1.1', '2'][row % 3]}" for row in range(60)]
+    assert refused(lines(tmp_path / "t.csv", "a,y", *rows)).endswith(
+        "column y writes one number in several ways, such as '1.10': classes by their texts (--task classification) or "
+        "numbers (--task regression)?"
+    )
+    assert load(lines(tmp_path / "t.csv", "a,y", *(f"{row},{row / 8}" for row in range(60)))).task == "regression"
+
+
+def test_groups_are_texts_and_places_in_time_are_numbers(tmp_path):
+    rows = [f"{row / 7},{['1e3', '1000'][row % 2]},{10 - row},{row % 2}" for row in range(10)]
+    name = lines(tmp_path / "t.csv", "a,patient,day,y", *rows)
+    found = Dataset.of_run(Config(data=name, partition={"name": "iid", "test_by": "patient"}))
+    assert found.groups.tolist() == [0, 1] * 5
+    found = Dataset.of_run(
+        Config(data={"name": name, "drop": ["patient"]}, partition={"test": "last", "order_by": "day"})
+    )
+    assert found.order.tolist() == [*range(9, -1, -1)]
+
+
+def test_equal_rows_on_both_sides_are_counted(tmp_path, load):
+    for part, values in (("train", "012345678"), ("test", "26xyz")):
+        rows = [f"{float(ord(value))},{place % 2}" for place, value in enumerate(values)]
+        lines(tmp_path / f"{part}.csv", "a,y", *rows)
+    assert any("2 of 5 test samples are training samples too" in line for line in load(f"csv:{tmp_path}").warnings)

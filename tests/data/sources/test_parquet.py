@@ -360,3 +360,48 @@ def test_a_line_for_the_reader_of_an_open_file_stays(tmp_path):
     pq.write_table(pa.table({"a": [1]}), tmp_path / "a.parquet")
     with pytest.raises(ConfigError, match=r"^a line$"), open_parquet(tmp_path / "a.parquet"):
         raise ConfigError("a line")
+
+
+def test_folders_name_value_are_a_column_and_the_users_if_there_is_one(write_table, tmp_path):
+    columns = {"a": np.arange(60) / 7, "label": np.arange(60) % 2}
+    for site in ("site=b", "site=a"):
+        (tmp_path / "sites" / site).mkdir(parents=True)
+        write_table(columns, file=f"sites/{site}/0.parquet")
+    dataset = load(tmp_path / "sites")
+    assert (dataset.train_rows, dataset.shape, dataset.domain_names) == (120, (1,), ("a", "b"))
+    assert dataset.domains.tolist() == [0] * 60 + [1] * 60
+    as_feature = load(tmp_path / "sites", categories=["site"])
+    assert (as_feature.shape, as_feature.domains) == ((3,), None)
+    for part in ("train", "test"):
+        for year in ("year=2025", "year=2026"):
+            (tmp_path / "parts" / f"split={part}" / year).mkdir(parents=True)
+            write_table({**columns, "user": [3, 4] * 30}, file=f"parts/split={part}/{year}/0.parquet")
+    dataset = load(tmp_path / "parts")
+    assert (dataset.train_rows, dataset.test_rows, dataset.domain_names) == (120, 120, ("3", "4"))
+    assert dataset.samples[58:62, 1].tolist() == [2025, 2025, 2026, 2026]
+
+
+def test_folders_name_value_of_images_are_refused(parts, tmp_path):
+    (tmp_path / "sites").mkdir()
+    parts.rename(tmp_path / "sites" / "site=a")
+    assert "site=a is a column of tables, and train-00000-of-00002.parquet has images; write the" in refused(
+        tmp_path / "sites"
+    )
+
+
+def test_bytes_of_users_are_no_images(write_table):
+    columns = {"a": [0.5, 1.0, 2.0], "user": [b"\0", b"\1", b"\0"], "label": [0, 1, 0]}
+    assert "column user holds bytes; numbers, booleans, text" in refused(write_table(columns))
+    assert load(write_table(columns), drop=["user"]).shape == (1,)
+
+
+def test_two_columns_of_one_name_are_refused(tmp_path):
+    pq.write_table(pa.table([[1.0, 2.0], [1.0, 2.0], [0, 1]], names=["a", "a", "label"]), tmp_path / "a.parquet")
+    assert refused(tmp_path / "a.parquet").endswith("a.parquet: two columns are called a; rename one")
+
+
+@pytest.mark.parametrize("known", ["[]", "[1]", "3", '{"index_columns": 3}', '{"info": {"features": [1]}}'])
+def test_metadata_of_another_form_are_as_good_as_none(tmp_path, known):
+    table = pa.table({"a": [0.5, 1.0, 2.0], "label": [0, 1, 0]})
+    pq.write_table(table.replace_schema_metadata({"pandas": known, "huggingface": known}), tmp_path / "a.parquet")
+    assert load(tmp_path / "a.parquet").classes == 2

@@ -1,0 +1,143 @@
+"""What the texts of a column are: one table of forms, for all tables and for targets that are texts."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+WHOLE = r"[-+]?[0-9]+"
+TEXT = pd.StringDtype("pyarrow")
+NUMBER = r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?"
+TRUTH = r"[Tt]rue|[Ff]alse|TRUE|FALSE"
+NO_NUMBER = ("NA", "N/A", "n/a", "<NA>", "#N/A", "NaN", "nan", "-nan", "NULL", "null", "None", "none")
+"""Texts for missing numbers in tables."""
+JOINTS = ("|", ";")
+ORDINALS = ("st", "nd", "rd", "th")
+"""What stands behind numbers and is no unit."""
+MONTH = "(0?[1-9]|1[0-2])"
+
+
+@dataclass(frozen=True)
+class Form:
+    """Texts of one form, which are neither numbers nor names. remedy: what makes them features or numbers."""
+
+    called: str
+    example: str
+    pattern: str
+    remedy: str
+
+
+FORMS = (
+    Form(
+        "numbers with a separator of thousands",
+        "1,234",
+        r"[-+]?[1-9][0-9]{0,2}([,' \x{a0}\x{202f}][0-9]{3})+(\.[0-9]*)?",
+        "write them without it",
+    ),
+    Form("numbers with a decimal comma", "0,5", r"[-+]?([0-9]+|[0-9]{1,3}(\.[0-9]{3})+),[0-9]+", "write a point"),
+    Form(
+        "numbers with a unit",
+        "5 kg",
+        rf"{NUMBER}\s*([%‰°€$£].*|\s[[:alpha:]µ]+|[[:alpha:]µ]+)|[€$£]\s*{NUMBER}",
+        "write the numbers alone",
+    ),
+    Form("bounds beside numbers", "<0.5", rf"[<>≤≥~]=?\s*{NUMBER}", "write a number, such as half the bound"),
+    Form(
+        "dates or times",
+        "2026-01-31",
+        rf"[0-9]{{4}}[-/]{MONTH}([-/][0-9]{{1,2}}([T ].*)?)?|[0-9]{{1,2}}([./-])[0-9]{{1,2}}[./-][0-9]{{2,4}}( .*)?"
+        r"|[0-9]{1,2}:[0-9]{2}(:[0-9]{2}.*)?",
+        "turn them into numbers, such as the days since a start",
+    ),
+)
+CODES = Form("digits with a zero in front", "0012", r"[-+]?0[0-9]+", "")
+"""Numbers or names: only the user knows."""
+JOINED = Form("several values joined in a text", "a|b", "", "write a column of 0 and 1 for each")
+
+
+def clean(values: Iterable[Any]) -> pd.Series:
+    """Texts in one form of Unicode and without blanks around them; missing where nothing is left."""
+    column = values if isinstance(values, pd.Series) else pd.Series([*values], dtype=TEXT)
+    texts = pc.utf8_trim_whitespace(pc.utf8_normalize(pa.array(column.astype(TEXT), pa.string()), "NFC"))
+    left = pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)
+    return pd.Series(left.to_pandas(types_mapper=lambda kind: TEXT), dtype=TEXT, name=column.name)
+
+
+def counts_of(texts: Iterable[str]) -> pd.Series:
+    """How often each text occurs, by the text."""
+    return pd.Series(texts, dtype=TEXT).value_counts()
+
+
+def matches(texts: Any, pattern: str) -> np.ndarray:
+    """Which texts have a form as a whole, bool [n]."""
+    found = pc.match_substring_regex(pa.array(texts, pa.string()), rf"^(?:{pattern})$")
+    return found.to_numpy(zero_copy_only=False).astype(bool)
+
+
+def all_match(texts: Any, pattern: str) -> bool:
+    """Whether there are texts, and all have a form; looks at the first one first, because columns are long."""
+    return bool(len(texts) and matches(texts[:1], pattern).all() and matches(texts, pattern).all())
+
+
+def numbers_of(texts: Iterable[str]) -> np.ndarray:
+    """The truth values or numbers that all texts are, bool, int64 if they are whole and fit, or float64 [n]."""
+    column = pa.array(texts, pa.string())
+    if all_match(column, TRUTH):
+        return pc.equal(pc.utf8_lower(column), "true").to_numpy(zero_copy_only=False)
+    if pc.max(pc.utf8_length(column)).as_py() < 19 and all_match(column, WHOLE):
+        return pc.replace_substring(column, "+", "").cast(pa.int64()).to_numpy()
+    return column.cast(pa.float64()).to_numpy()
+
+
+def are_numbers(texts: Any) -> bool:
+    """Whether all texts are numbers, or all are truth values."""
+    return all_match(texts, NUMBER) or all_match(texts, TRUTH)
+
+
+def form_of(counts: pd.Series) -> tuple[Form, str] | None:
+    """The form of texts most of which are numbers or have this form, and an example; None for other texts."""
+    numbers, found = matches(counts.index, NUMBER), None
+    rows = counts.to_numpy()
+    for form in FORMS:
+        fits = matches(counts.index, form.pattern) & ~numbers
+        if form.called == "numbers with a unit":
+            fits &= _has_one_unit(counts)
+        if form.called == "bounds beside numbers":
+            fits &= numbers.any()
+        count = rows[fits].sum()
+        if count and 2 * (count + rows[numbers].sum()) > rows.sum() and (found is None or count > found[0]):
+            found = count, (form, str(counts.index[fits.argmax()]))
+    return found[1] if found else _joined(counts)
+
+
+def is_mostly_numbers(counts: pd.Series) -> bool:
+    return bool(2 * counts[matches(counts.index, NUMBER)].sum() > counts.sum())
+
+
+def variants(counts: pd.Series) -> dict[str, list[str]]:
+    """Texts that differ in case or in blanks alone, by what they have in common; the most frequent first."""
+    common = counts.index.str.casefold().str.replace(r"\s+", "", regex=True)
+    found: dict[str, list[str]] = {}
+    for key, text in zip(common, counts.index, strict=True):
+        found.setdefault(key, []).append(text)
+    return {key: texts for key, texts in found.items() if len(texts) > 1}
+
+
+def _has_one_unit(counts: pd.Series) -> np.ndarray:
+    """Which texts have a sign or a blank before the unit; all if each number has the same one."""
+    units = counts.index.str.extract(r"[0-9.]([^\W\d_]+)$", expand=False)
+    return np.asarray(units.isna()) | (units.nunique() == 1 and not units.isin(ORDINALS).any())
+
+
+def _joined(counts: pd.Series) -> tuple[Form, str] | None:
+    """Whether the texts are made of fewer ones, joined by a bar or a semicolon."""
+    for joint in JOINTS:
+        joined = [text for text in counts.index if joint in text]
+        pieces = {piece.strip() for text in counts.index for piece in text.split(joint)}
+        if len(joined) > 1 and len(pieces) < len(counts):
+            return JOINED, joined[0]
+    return None

@@ -1,0 +1,22 @@
+"""Test samples that are training samples too."""
+
+import numpy as np
+
+from fedbench.data.copies import Copies
+
+
+def remarks(train: np.ndarray, test: np.ndarray) -> list[str]:
+    copies = Copies(len(train))
+    for part in (train, test):
+        for start in range(0, len(part), 7):
+            copies.add(part[start : start + 7])
+    return list(copies.remarks())
+
+
+def test_equal_samples_on_both_sides_are_counted_whatever_the_blocks():
+    rows = np.random.default_rng(0).normal(size=(60, 3))
+    assert remarks(rows[:30], rows[30:]) == []
+    assert remarks(rows[:30], np.concatenate([rows[:2], rows[30:]])) == [
+        "2 of 32 test samples are training samples too, number for number"
+    ]
+    assert remarks(rows, rows[:5])[0].endswith("at random, draw the same ones every time")
