@@ -333,6 +333,7 @@ def describe_cache(source: Source, tally: Tally, targets: Targets, domain_names:
         "train_rows": content.train,
         "val_rows": content.val,
         "extent": content.extent,
+        "columns": content.columns,
         "mean": content.mean or mean,
         "std": content.std or std,
         "warnings": [*content.warnings, *content.remarks(), *targets.remarks, *absent_classes(targets, content.train)],
@@ -379,7 +380,8 @@ def read_prepared(folder: Path) -> dict[str, Any]:
         fixed = {key: meta[key] for key in ("name", "kind", "task", "classes", "train_rows", "val_rows")}
         fixed["decisions"] = tuple(map(Decision.from_json, meta.get("decisions", ())))
         fixed["fields"] = Fields.from_json(meta.get("fields"))
-        fixed |= {key: meta.get(key, 0) for key in ("scores", "extent")}  # older folders lack them
+        fixed["columns"] = tuple(meta.get("columns", ()))
+        fixed |= {key: meta.get(key, 0) for key in ("scores", "extent", "file_count")}  # older folders lack them
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ConfigError(f"{folder}: incomplete prepared data set ({error}); delete it and start again") from error
     columns = dict(zip(BESIDE, beside, strict=True))

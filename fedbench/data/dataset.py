@@ -34,7 +34,8 @@ class Dataset:
     of pixels in [0, 1] or of features; empty if samples are not normalised. classes: their number, 0 if targets are not
     classes. class_names: of the classes, or of the labels of a multilabel task. class_labels: the source's label of
     each class, if it is not the class number. scores: a network's scores for each position, 0 if they are the classes
-    or the numbers of a target. decisions: how it was read. warnings: remarks for readers of results; scaling: remarks
+    or the numbers of a target. decisions: how it was read. columns: the names of the columns of rows, if they have any.
+    file_count: the number of files that were read. warnings: remarks for readers of results; scaling: remarks
     on mean and std. folder: its place in the cache; a Dataset pickles as this folder, so all processes of a machine map
     one copy.
     """
@@ -62,6 +63,8 @@ class Dataset:
     order: np.ndarray | None = None
     extent: int = 0
     decisions: tuple[Decision, ...] = ()
+    columns: tuple[str, ...] = ()
+    file_count: int = 0
 
     @classmethod
     def of_run(cls, config: "Config", progress: OnProgress | None = None) -> "Dataset":
@@ -115,6 +118,11 @@ class Dataset:
     def shape(self) -> tuple[int, ...]:
         """The shape of a sample; for images (channels, height, width)."""
         return self.samples.shape[1:]
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it is one of fedbench's own sets, which are known by name."""
+        return self.name in sources.SETS.built_in
 
     @property
     def holds_images(self) -> bool:
