@@ -146,11 +146,16 @@ class Dataset:
 
     @property
     def content(self) -> str:
-        """Twelve hexadecimal digits that identify samples, targets, domains, their meaning and parts."""
+        """Twelve hexadecimal digits that identify samples, targets, domains, their meaning and parts, and decisions.
+
+        A decision counts by its key and value, so that one that is given is the same as one that is certain.
+        """
         assert self.folder is not None
         parts = (self.train_rows, self.val_rows, self.samples.shape, self.samples.dtype.str, self.targets.dtype.str)
         names = (self.kind, self.task, self.classes, self.class_names, self.class_labels, self.domain_names)
         later = (*filter(None, [self.scores]), *([self.fields.as_json()] if self.fields else []))
+        decided = sorted((own.key, repr(own.value)) for own in self.decisions if own.key)
+        later = (*later, *([decided] if decided else []))
         read = (cache.digest_of(self.folder), parts, names, *later)
         return sha256(repr(read).encode()).hexdigest()[:12]
 

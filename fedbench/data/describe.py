@@ -40,7 +40,7 @@ SAID = {
     "partition.test_by": "samples of one {} stay on one side",
     "partition.order_by": "{} is the order of samples",
 }
-"""What keys say, in words; others `key is value`."""
+"""What keys say, in words; others `key set to value`."""
 MOST_COUNTED = 1000
 """Maximum number of values at each position that are counted."""
 
@@ -97,7 +97,7 @@ def targets_of(dataset: Dataset) -> TargetForm:
         return TargetForm(task, outputs, "label", names_of(dataset), tuple(values.sum(axis=0).astype(int).tolist()))
     if not dataset.classes and not dataset.scores:
         return TargetForm(task, outputs, "number", low=float(values.min()), high=float(values.max()))
-    noun = "class" if dataset.classes or task == "segmentation" else "score"
+    noun = "class" if dataset.classes else "class at each position" if task == "segmentation" else "score"
     if outputs > MOST_COUNTED or values.dtype.kind != "i":
         return TargetForm(task, outputs, noun)
     counted = (values >= 0) & (values < outputs)
@@ -126,7 +126,7 @@ def dealt_clients(dataset: Dataset, config: Config, dealt: Partition) -> ClientS
     if name == "natural":
         source = f"{'' if len(dealt.clients) == len(names) else f'of {len(names)} '}in the data ({shortened(names)})"
     elif names and not dataset.is_known and "domain" not in name:
-        source += f", not the {len(names)} in the data ({shortened(names)}; --partition natural)"
+        source += f", not the {len(names)} in the data ({shortened(names)}), which --partition natural takes"
     if dealt.newcomers:
         source += f", {len(dealt.newcomers)} of them join after the last round"
     sizes = [sum(own.parts[use][1] for use in own.parts) for own in (dealt.clients, dealt.newcomers)]
@@ -147,7 +147,7 @@ def decisions_of(dataset: Dataset, config: Config) -> Iterator[Decision]:
     for key, value in sorted(others.items()):
         if key not in known:
             about = "parts" if key.startswith("partition.") else ABOUT.get(key, "samples")
-            said = SAID.get(key, f"{key.rpartition('.')[2]} is {{}}").format(in_words(value))
+            said = SAID.get(key, f"{key.rpartition('.')[2]} set to {{}}").format(in_words(value))
             yield Decision(about, said, "given" if key in given else "certain", key, value)
 
 

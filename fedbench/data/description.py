@@ -19,7 +19,13 @@ MOST_CONSTANTS = 3
 """Means and deviations that a line of the block lists."""
 TASK = "task"
 """The word before the name of a task."""
-NOUNS = {"class": "classes", "label": "labels", "number": "numbers", "score": "scores at each position"}
+NOUNS = {
+    "class": "classes",
+    "label": "labels",
+    "number": "numbers",
+    "class at each position": "classes at each position",
+    "score": "scores at each position",
+}
 """What targets consist of, with the plural."""
 COLOURS = {1: "grey", 3: "colour"}
 About = Literal["parts", "samples", "targets", "clients", "files"]
@@ -84,7 +90,9 @@ class Parts:
         if self.dealt is None:
             return found + (", of which a partition holds some out" if self.one_part else "")
         train, val, test = (f"{count:,}" for count in self.dealt)
-        return f"{found}; clients train on {train}, validate on {val}, are tested on {test} (test = {self.drawn})"
+        return (
+            f"{found}; clients train on {train}, validate on {val}, are tested on {test} (partition.test {self.drawn})"
+        )
 
 
 @dataclass(frozen=True)
@@ -112,7 +120,8 @@ class Samples:
     @property
     def kept(self) -> tuple[str, ...]:
         """The channels that stay as they are beside others that are standardised."""
-        names = self.columns or tuple(map(str, range(len(self.mean))))
+        noun = "column" if len(self.shape) == 1 else "channel"
+        names = self.columns or [f"{noun} {number}" for number in range(len(self.mean))]
         constants = zip(names, self.mean, self.std, strict=True)
         return tuple(name for name, mean, std in constants if (mean, std) == (0, 1))
 
@@ -129,7 +138,7 @@ class Samples:
             return f"tokens (whole numbers) {[*self.shape]}"
         if len(self.shape) == 1:
             names = f": {shortened(self.columns)}" if self.columns else ""
-            return f"{plural(self.shape[0], 'feature')} in a row, {self.type}{names}"
+            return f"rows of {plural(self.shape[0], 'feature')}, {self.type}{names}"
         channels, *others = self.shape
         return f"{self.kind}s {[*self.shape]}, {self.type}: {channels} channels of {prod(others)} numbers"
 
@@ -144,7 +153,7 @@ class Samples:
         if len(self.kept) == len(self.mean):
             return f"{divided}left as they are"
         found = f"{divided}standardised {each}"
-        if len(self.mean) <= MOST_CONSTANTS:
+        if self.is_picture and len(self.mean) <= MOST_CONSTANTS:
             mean, std = (", ".join(f"{value:.4g}" for value in values) for values in (self.mean, self.std))
             found += f" (mean {mean}; deviation {std})"
         return found + (f"; left as they are: {shortened(self.kept)}" if self.kept else "")
