@@ -34,10 +34,9 @@ class Dataset:
     of pixels in [0, 1] or of features; empty if samples are not normalised. classes: their number, 0 if targets are not
     classes. class_names: of the classes, or of the labels of a multilabel task. class_labels: the source's label of
     each class, if it is not the class number. scores: a network's scores for each position, 0 if they are the classes
-    or the numbers of a target. decisions: how it was read. columns: the names of the columns of rows, if they have any.
-    file_count: the number of files that were read. warnings: remarks for readers of results; scaling: remarks
+    or the numbers of a target. decisions: how it was read. warnings: remarks for readers of results; scaling: remarks
     on mean and std. folder: its place in the cache; a Dataset pickles as this folder, so all processes of a machine map
-    one copy.
+    one copy. columns: the names of the columns of rows, if they have any. file_count: the number of files read.
     """
 
     name: str
@@ -61,10 +60,10 @@ class Dataset:
     scores: int = 0
     groups: np.ndarray | None = None
     order: np.ndarray | None = None
-    extent: int = 0
-    decisions: tuple[Decision, ...] = ()
     columns: tuple[str, ...] = ()
     file_count: int = 0
+    extent: int = 0
+    decisions: tuple[Decision, ...] = ()
 
     @classmethod
     def of_run(cls, config: "Config", progress: OnProgress | None = None) -> "Dataset":

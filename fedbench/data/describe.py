@@ -86,8 +86,8 @@ def parts_of(dataset: Dataset, config: Config, dealt: Partition | None) -> Parts
 
 def samples_of(dataset: Dataset) -> Samples:
     kind, fields = dataset.kind, str(dataset.fields) if dataset.kind == "fields" else ""
-    constants = (tuple(map(float, values)) for values in (dataset.mean, dataset.std))
-    return Samples(kind, dataset.shape, str(dataset.samples.dtype), dataset.columns, fields, dataset.unit, *constants)
+    mean, std = (tuple(map(float, values)) for values in (dataset.mean, dataset.std))
+    return Samples(kind, dataset.shape, str(dataset.samples.dtype), dataset.columns, fields, dataset.unit, mean, std)
 
 
 def targets_of(dataset: Dataset) -> TargetForm:

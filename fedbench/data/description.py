@@ -3,13 +3,24 @@
 A choice between two plausible readings that give other numbers is not made: it is asked (`open_decision`).
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, astuple, dataclass
 from math import prod
 from typing import Any, Literal
 
 from fedbench.config.words import plural
-from fedbench.errors import ConfigError
+from fedbench.errors import open_decision
+
+__all__ = [
+    "ClientSizes",
+    "Decision",
+    "Description",
+    "Parts",
+    "Samples",
+    "TargetForm",
+    "open_decision",
+    "shortened",
+]
 
 MOST_SHOWN = 6
 """Names or values that a line lists."""
@@ -59,15 +70,6 @@ class Decision:
         return cls(*known)
 
 
-def open_decision(where: str, seen: str, readings: Mapping[str, str]) -> ConfigError:
-    """The error of an open decision. seen: what the data show; readings: what each key reads them as, by the key.
-
-    `data csv:a.csv: y stands beside x and z: a target (--data.label y) or a measurement (--data.label activity)?`
-    """
-    said = " or ".join(f"{reading} ({key})" for key, reading in readings.items())
-    return ConfigError(f"{where}: {seen}: {said}?")
-
-
 @dataclass(frozen=True)
 class Parts:
     """Rows of the data's parts, of which a set of one part has one.
@@ -99,9 +101,9 @@ class Parts:
 class Samples:
     """What a sample is.
 
-    kind: image, feature, token or fields; shape: of one; the first dimension is the channel. type: of the stored
-    numbers. columns: the names of those of rows, if they have any; fields: the arrays of samples of several. unit: the
-    divisor before normalisation. mean, std: per channel; none if samples stay as they are.
+    kind: image, feature, token or fields; shape: of one; channels: its dimension that is the channel, first or last.
+    type: of the stored numbers. columns: the names of those of rows, if they have any; fields: the arrays of samples of
+    several. unit: the divisor before normalisation. mean, std: per channel; none if samples stay as they are.
     """
 
     kind: str
@@ -112,6 +114,7 @@ class Samples:
     unit: int = 1
     mean: tuple[float, ...] = ()
     std: tuple[float, ...] = ()
+    channels: str = "first"
 
     @property
     def is_picture(self) -> bool:
@@ -139,15 +142,16 @@ class Samples:
         if len(self.shape) == 1:
             names = f": {shortened(self.columns)}" if self.columns else ""
             return f"rows of {plural(self.shape[0], 'feature')}, {self.type}{names}"
-        channels, *others = self.shape
-        return f"{self.kind}s {[*self.shape]}, {self.type}: {channels} channels of {prod(others)} numbers"
+        count, numbers = len(self.mean), prod(self.shape) // max(1, len(self.mean))
+        said = f": {count} channels of {numbers} numbers, the {self.channels} dimension" if count > 1 else ""
+        return f"{self.kind}s {[*self.shape]}, {self.type}{said}"
 
     @property
     def scale(self) -> str:
         """What is done to their numbers."""
         if not self.mean:
             return "left as they are"
-        each = "per column" if len(self.shape) == 1 else "per channel, the first dimension"
+        each = "per column" if len(self.shape) == 1 else "per channel"
         each = "by one mean and deviation" if len(self.mean) == 1 else each
         divided = f"divided by {self.unit}, then " if self.unit != 1 else ""
         if len(self.kept) == len(self.mean):

@@ -81,13 +81,21 @@ def test_a_set_known_by_name_takes_a_line_unless_a_key_reads_it_otherwise():
     [
         (
             Samples("image", (3, 20, 30), "uint8", unit=255, mean=(0.5, 0.25, 0.125), std=(0.5, 1.0, 2.0)),
-            "colour images, 20 high and 30 wide, uint8; divided by 255, then standardised per channel, the first "
-            "dimension (mean 0.5, 0.25, 0.125; deviation 0.5, 1, 2)",
+            "colour images, 20 high and 30 wide, uint8; divided by 255, then standardised per channel "
+            "(mean 0.5, 0.25, 0.125; deviation 0.5, 1, 2)",
         ),
         (Samples("token", (20,), "int64"), "tokens (whole numbers) [20]; left as they are"),
         (
             Samples("feature", (128, 6), "float32", mean=(1.0,) * 128, std=(2.0,) * 128),
-            "features [128, 6], float32: 128 channels of 6 numbers; standardised per channel, the first dimension",
+            "features [128, 6], float32: 128 channels of 6 numbers, the first dimension; standardised per channel",
+        ),
+        (
+            Samples("feature", (128, 6), "float32", mean=(1.0,) * 6, std=(2.0,) * 6, channels="last"),
+            "features [128, 6], float32: 6 channels of 128 numbers, the last dimension; standardised per channel",
+        ),
+        (
+            Samples("feature", (28, 28), "float32", mean=(1.0,), std=(2.0,)),
+            "features [28, 28], float32; standardised by one mean and deviation",
         ),
         (
             Samples("fields", (7,), "float64", fields="ids [5], mask [2]"),
