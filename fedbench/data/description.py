@@ -26,6 +26,8 @@ MOST_SHOWN = 6
 """Names or values that a line lists."""
 MOST_DECISIONS = 3
 """Decisions that a line of the block lists."""
+SHOWN = ("data.task", "data.kind", "data.channels")
+"""Keys whose decisions are facts that a line shows anyway."""
 MOST_CONSTANTS = 3
 """Means and deviations that a line of the block lists."""
 TASK = "task"
@@ -254,7 +256,7 @@ class Description:
         found |= {"files": plural(self.files, "file")} if self.files > 1 or self.about("files") else {}
         yield "data", self.name
         for about, text in found.items():
-            lines = [own.said for own in self.decisions if own.about == about and own.said not in text]
+            lines = [own.said for own in self.decisions if own.about == about and own.key not in SHOWN]
             more = [f"{len(lines) - most} more decisions"] if len(lines) > most else []
             yield about, "; ".join([text, *(lines[:most] + more if most else ())])
 

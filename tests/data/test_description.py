@@ -57,6 +57,12 @@ def test_a_block_has_at_most_six_lines_and_counts_what_it_leaves_out():
     assert block[-1] == "files:    7 files; files 0; files 1; files 2; 2 more decisions"
 
 
+def test_a_block_does_not_repeat_what_its_lines_show():
+    shown = tuple(Decision("samples", "x", "certain", key, 1) for key in ("data.kind", "data.channels", "data.task"))
+    assert replace(READ, decisions=(DIED, *shown)).block == READ.block
+    assert ("certain", "x (data.kind: 1)") in replace(READ, decisions=shown).rows
+
+
 def test_all_of_it_names_every_decision_with_its_key_and_how_it_was_made():
     given = replace(DIED, how="given", key="data.drop", value=["a", "b"], said="columns a, b are left out")
     rows = replace(READ, decisions=(DIED, given)).rows
