@@ -11,15 +11,16 @@ from fedbench.config import Config
 from fedbench.errors import ConfigError
 
 if TYPE_CHECKING:
+    from fedbench.data.describe import describe
     from fedbench.studies.compare import compare
     from fedbench.studies.grid import grid
     from fedbench.studies.load import load, load_model
     from fedbench.studies.run import run
 
-__all__ = ["Config", "ConfigError", "__version__", "compare", "grid", "load", "load_model", "run"]
+__all__ = ["Config", "ConfigError", "__version__", "compare", "describe", "grid", "load", "load_model", "run"]
 
 STUDIES = {name: f"fedbench.studies.{name}" for name in ("run", "grid", "compare")}
-LOADERS = dict.fromkeys(("load", "load_model"), "fedbench.studies.load")
+LOADERS = dict.fromkeys(("load", "load_model"), "fedbench.studies.load") | {"describe": "fedbench.data.describe"}
 
 
 def __getattr__(name: str) -> Any:

@@ -21,7 +21,7 @@ COMMANDS = {
     "run": "run one method on one data set and partition, with one or more seeds",
     "grid": "search a method's tune space, then run its best point and the baselines over the seeds",
     "compare": "compare methods under one protocol and equal tuning budgets, with statistics",
-    "data": "download or import a data set, check and summarise it",
+    "data": "download or import a data set, check it and say how it is read",
     "report": "write the report of a run, grid or comparison again",
     "figure": "draw a figure of a study for a paper, as PDF, SVG or PNG",
     "table": "write a study's scores, hyperparameters, ablation, protocol or BibTeX for a paper",

@@ -12,6 +12,7 @@ from fedbench.cli import FAILED, OK, command
 from fedbench.cli.flags import Flag
 from fedbench.cli.help import option_rows, source_options, table_lines
 from fedbench.cli.parse import parse
+from fedbench.config.keys import nest
 from fedbench.config.words import range_of
 from fedbench.errors import ConfigError
 
@@ -26,12 +27,14 @@ FLAGS = (
         "PATH",
     ),
     Flag("check", "check the published files and the decoded images against their checksums"),
+    Flag("write", "write how the data were read as keys, for --config of any command", "FILE"),
     Flag("preview", "write a page with sample images and the counts of classes and domains"),
 )
-USAGE = """usage: fedbench data NAME [--from PATH] [--check] [--preview] [--partition SCHEME] [--out DIR] [--data.KEY V]
+USAGE = """usage: fedbench data NAME [--from PATH] [--check] [--write FILE] [--preview] [--partition SCHEME] [--out DIR]
+                          [--data.KEY V]
 
-Downloads or imports a data set, decodes it once per machine and prints a summary. With --preview, or with keys of a
-partition (--partition dirichlet --partition.alpha 0.1 ...), it also writes results/data/NAME/preview.html.
+Downloads or imports a data set, decodes it once per machine and says how it was read. With --preview, or with keys of
+a partition (--partition dirichlet --partition.alpha 0.1 ...), it also writes results/data/NAME/preview.html.
 """
 PAUSE = 0.1
 """Seconds between two updates of a line on a terminal."""
@@ -41,7 +44,7 @@ LONG_PAUSE = 10.0
 
 @command
 def main(argv: list[str]) -> int:
-    """Prints counts, classes, shape and cache; returns a failure if a check fails."""
+    """Prints how a data set was read; returns a failure if a check fails."""
     if not argv or "-h" in argv or "--help" in argv:
         name = argv[0] if argv and not argv[0].startswith("-") else None
         print("\n".join(help_lines(name)))
@@ -49,21 +52,26 @@ def main(argv: list[str]) -> int:
     if argv[0].startswith("-"):
         raise ConfigError(f"data {argv[0]}: give the name of the data set first, for example `fedbench data cifar10`")
     config, asked = parse(["--data", *argv], FLAGS, "fedbench data")
+    from fedbench.config.files import write_yaml
     from fedbench.data import Dataset, importing, partition
+    from fedbench.data.describe import description_of, written_keys
 
     progress = ProgressLine()
     if getattr(asked, "from"):
         importing.import_files(config.data.name, Path(getattr(asked, "from")).expanduser(), progress)
     dataset = Dataset.of_run(config, progress)
-    lines, whole = list(summary_lines(dataset)), True
+    parted = partition(dataset, config, config.seeds[0]) if "partition" in config.model_fields_set else None
+    description = description_of(dataset, config, parted)
+    lines, whole = [*description.rows, *further_lines(dataset)], True
     if asked.check:
         found = list(checks(dataset, config))
         whole = all(passed for passed, _ in found)
         lines += [("check", text) for _, text in found]
-    parted = None
-    if "partition" in config.model_fields_set:
-        parted = partition(dataset, config, config.seeds[0])
+    if parted:
         lines += partition_lines(dataset, config, parted)
+    if asked.write:
+        write_yaml(Path(asked.write), nest(written_keys(description, config)))
+        lines.append(("written", f"{asked.write}: --config {asked.write} reads the same"))
     if asked.preview or parted:
         lines.append(("page", str(page(dataset, config, parted))))
     print("\n".join(f"{key:<11}{value}" for key, value in lines))
@@ -87,34 +95,15 @@ def help_lines(name: str | None = None) -> Iterator[str]:
         yield from ("", title, *wrap(", ".join(names)))
 
 
-def summary_lines(dataset: "Dataset") -> Iterator[tuple[str, str]]:
-    """Counts, classes, shape, constants, warnings, cache."""
+def further_lines(dataset: "Dataset") -> Iterator[tuple[str, str]]:
+    """Licence, remarks and place of a data set."""
     from fedbench.data import cache, sources
 
     assert dataset.folder is not None
-    yield "data", dataset.name
     if (published := sources.published_of(dataset.name)) and published.licence:
         yield "licence", published.licence
-    parts = f"{dataset.train_rows} train, {dataset.test_rows} test"
-    parts = f"{len(dataset.targets)} in one part, of which a partition holds some out" if dataset.one_part else parts
-    yield "images" if dataset.holds_images else "samples", parts
-    meaning = " (channels, height, width)" if dataset.holds_images else ""
-    yield "shape", " x ".join(map(str, dataset.shape)) + meaning
-    yield "task", dataset.task
-    if dataset.classes:
-        yield "classes", count_with_names(dataset.classes, dataset.class_names)
-    if dataset.domain_names:
-        yield "domains", count_with_names(len(dataset.domain_names), dataset.domain_names)
-    if dataset.mean:
-        yield "mean", ", ".join(f"{value:.4f}" for value in dataset.mean)
-        yield "std", ", ".join(f"{value:.4f}" for value in dataset.std)
     yield from (("warning", warning) for warning in dataset.remarks)
     yield "cache", f"{dataset.folder} ({cache.size_on_disk(dataset.folder) / 1e6:.1f} MB)"
-
-
-def count_with_names(count: int, names: tuple[str, ...]) -> str:
-    text = ", ".join(names[:12]) + (", ..." if count > 12 else "")
-    return f"{count}" + (f": {text}" if names else "")
 
 
 def checks(dataset: "Dataset", config: "Config") -> Iterator[tuple[bool, str]]:
@@ -129,14 +118,9 @@ def checks(dataset: "Dataset", config: "Config") -> Iterator[tuple[bool, str]]:
 
 
 def partition_lines(dataset: "Dataset", config: "Config", parted: "Partition") -> Iterator[tuple[str, str]]:
-    sizes = [len(client.train) for client in (*parted.clients, *parted.newcomers)]
-    who = f"{len(parted.clients)} clients" + (f" and {len(parted.newcomers)} newcomers" if parted.newcomers else "")
-    yield "partition", f"{config.partition.name}, {who}, {min(sizes)} to {max(sizes)} training images each"
-    yield (
-        "",
-        f"{range_of([len(client.test) for client in parted.clients])} test samples each{positives(dataset, parted)}",
-    )
-    yield "", f"fingerprint {parted.fingerprint()[:16]}"
+    tested = range_of([len(client.test) for client in parted.clients])
+    yield "partition", f"{config.partition.name}, fingerprint {parted.fingerprint()[:16]}"
+    yield "", f"{tested} test samples at a client{positives(dataset, parted)}"
     yield from (("warning", warning) for warning in parted.warnings)
 
 

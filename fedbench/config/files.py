@@ -45,6 +45,27 @@ PlainLoader.add_implicit_resolver(
 )
 
 
+class PlainDumper(yaml.SafeDumper):
+    """Quotes texts that either version of YAML would read as something else, such as `1e3`."""
+
+    yaml_implicit_resolvers: dict[str, Any] = {  # noqa: RUF012 - the name and type are PyYAML's
+        first: [
+            *yaml.SafeDumper.yaml_implicit_resolvers.get(first, ()),
+            *PlainLoader.yaml_implicit_resolvers.get(first, ()),
+        ]
+        for first in {*yaml.SafeDumper.yaml_implicit_resolvers, *PlainLoader.yaml_implicit_resolvers}
+    }
+
+
+def write_yaml(path: Path, tree: dict[str, Any]) -> None:
+    """Writes a file that `load_yaml` reads as the same tree. Raises ConfigError."""
+    text = yaml.dump(tree, Dumper=PlainDumper, sort_keys=False, allow_unicode=True)
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be written ({error.strerror})") from None
+
+
 def parse_value(text: str) -> Any:
     """Parses a command-line value as YAML. Raises ConfigError."""
     try:

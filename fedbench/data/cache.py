@@ -328,7 +328,6 @@ def describe_cache(source: Source, tally: Tally, targets: Targets, domain_names:
     measured = content.mean is None and content.std is None
     copies = tally.copies.remarks() if tally.copies else ()
     warnings = [*content.warnings, *content.remarks(), *copies, *targets.remarks]
-    decisions = [*content.decisions(targets), *(tally.moments.decisions() if measured else ())]
     return {
         "version": VERSION,
         "name": source.name,
@@ -343,11 +342,12 @@ def describe_cache(source: Source, tally: Tally, targets: Targets, domain_names:
         "train_rows": content.train,
         "val_rows": content.val,
         "extent": content.extent,
+        "columns": content.columns,
         "mean": content.mean or mean,
         "std": content.std or std,
         "warnings": [*warnings, *absent_classes(targets, content.train)],
         "scaling": list(tally.moments.remarks()) if measured else [],
-        "decisions": [decision.as_json() for decision in decisions],
+        "decisions": [decision.as_json() for decision in content.decisions(targets)],
         "files": [str(path) for path in source.files[:FILES_NAMED]],
         "file_count": len(source.files),
         "options": {key: str(value) for key, value in source.options.items()},
@@ -389,7 +389,8 @@ def read_prepared(folder: Path) -> dict[str, Any]:
         fixed = {key: meta[key] for key in ("name", "kind", "task", "classes", "train_rows", "val_rows")}
         fixed["decisions"] = tuple(map(Decision.from_json, meta.get("decisions", ())))
         fixed["fields"] = Fields.from_json(meta.get("fields"))
-        fixed |= {key: meta.get(key, 0) for key in ("scores", "extent")}  # older folders lack them
+        fixed["columns"] = tuple(meta.get("columns", ()))
+        fixed |= {key: meta.get(key, 0) for key in ("scores", "extent", "file_count")}  # older folders lack them
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ConfigError(f"{folder}: incomplete prepared data set ({error}); delete it and start again") from error
     columns = dict(zip(BESIDE, beside, strict=True))

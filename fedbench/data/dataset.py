@@ -36,7 +36,7 @@ class Dataset:
     each class, if it is not the class number. scores: a network's scores for each position, 0 if they are the classes
     or the numbers of a target. decisions: how it was read. warnings: remarks for readers of results; scaling: remarks
     on mean and std. folder: its place in the cache; a Dataset pickles as this folder, so all processes of a machine map
-    one copy.
+    one copy. columns: the names of the columns of rows, if they have any. file_count: the number of files read.
     """
 
     name: str
@@ -60,6 +60,8 @@ class Dataset:
     scores: int = 0
     groups: np.ndarray | None = None
     order: np.ndarray | None = None
+    columns: tuple[str, ...] = ()
+    file_count: int = 0
     extent: int = 0
     decisions: tuple[Decision, ...] = ()
 
@@ -117,6 +119,11 @@ class Dataset:
         return self.samples.shape[1:]
 
     @property
+    def is_known(self) -> bool:
+        """Whether it is one of fedbench's own sets, which are known by name."""
+        return self.name in sources.SETS.built_in
+
+    @property
     def holds_images(self) -> bool:
         """Whether samples are images that can be shown and augmented."""
         return self.kind == "image" and self.samples.ndim == 4
@@ -138,11 +145,16 @@ class Dataset:
 
     @property
     def content(self) -> str:
-        """Twelve hexadecimal digits that identify samples, targets, domains, their meaning and parts."""
+        """Twelve hexadecimal digits that identify samples, targets, domains, their meaning and parts, and decisions.
+
+        A decision counts by its key and value, so that one that is given is the same as one that is certain.
+        """
         assert self.folder is not None
         parts = (self.train_rows, self.val_rows, self.samples.shape, self.samples.dtype.str, self.targets.dtype.str)
         names = (self.kind, self.task, self.classes, self.class_names, self.class_labels, self.domain_names)
         later = (*filter(None, [self.scores]), *([self.fields.as_json()] if self.fields else []))
+        decided = sorted((own.key, repr(own.value)) for own in self.decisions if own.key)
+        later = (*later, *([decided] if decided else []))
         read = (cache.digest_of(self.folder), parts, names, *later)
         return sha256(repr(read).encode()).hexdigest()[:12]
 

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from fedbench.data.description import Decision
 from fedbench.tasks.class_numbers import NAMES_SHOWN
 
 CODES = 1000
@@ -23,10 +22,6 @@ class Statistics:
 
     def remarks(self) -> Iterable[str]:
         """Remarks for the reader."""
-        return ()
-
-    def decisions(self) -> Iterable[Decision]:
-        """What is standardised, where there was a choice."""
         return ()
 
 
@@ -120,11 +115,6 @@ class RowMoments(FeatureMoments):
         """The columns of 0 and 1 alone, such as those of encoded texts, bool."""
         return self.small & ~self.occurs[:, 2:].any(axis=1)
 
-    @property
-    def codes_to_name(self) -> np.ndarray:
-        """The columns of categories that are more than 0 and 1."""
-        return np.setdiff1d(self.codes, np.flatnonzero(self.bits))
-
     def mean_and_std(self) -> tuple[list[float], list[float]]:
         mean, std = super().mean_and_std()
         for column in self.codes.tolist():
@@ -133,7 +123,8 @@ class RowMoments(FeatureMoments):
 
     def remarks(self) -> Iterable[str]:
         """Remarks on whole numbers, except on columns of 0 and 1 alone."""
-        bits, codes = self.bits, self.codes_to_name
+        bits = self.bits
+        codes = np.setdiff1d(self.codes, np.flatnonzero(bits))
         whole = np.flatnonzero(self.whole & (np.sqrt(self.squares) > 0) & ~bits)
         if len(codes):
             amounts = np.setdiff1d(whole, codes)
@@ -147,12 +138,6 @@ class RowMoments(FeatureMoments):
             some = f"columns {self._list_columns(whole)} hold whole numbers and are standardised"
             every = "every column holds whole numbers and is standardised"
             yield f"{some if bits.any() else every}; --data.mean 0 --data.std 1 if they are codes"
-
-    def decisions(self) -> Iterable[Decision]:
-        if len(codes := self.codes_to_name):
-            verb = "hold" if len(codes) > 1 else "holds"
-            columns = f"column{'s' if len(codes) > 1 else ''} {self._list_columns(codes)}"
-            yield Decision("samples", f"{columns} {verb} category codes, which are not standardised")
 
     def _list_columns(self, columns: np.ndarray) -> str:
         more = ", ..." if len(columns) > NAMES_SHOWN else ""

@@ -15,10 +15,12 @@ import numpy as np
 from fedbench import methods, processor, tune_space
 from fedbench.config import Config, TrainConfig
 from fedbench.data.dataset import Dataset
+from fedbench.data.describe import description_of
 from fedbench.data.partitions import Partition, scheme
 from fedbench.data.partitions.client_names import client_names
 from fedbench.installation import version, version_of
 from fedbench.jobs import provenance
+from fedbench.jobs.shown_samples import shown_samples
 from fedbench.methods.base import Method
 from fedbench.models.state_dicts import weights_fingerprint
 from fedbench.results.files import write_arrays_atomically, write_atomically, write_json_atomically
@@ -41,6 +43,10 @@ def describe_run(folder: Path, run: ResolvedRun, partitions: dict[int, Partition
         "steps_by": run.method.optimizer,
         "validation_part": dataset.val_rows > 0 and config.partition.test != "pooled",
         "partition_headline": scheme.load(config.partition.name).headline,
+        "data": {
+            **description_of(dataset, config, next(iter(partitions.values()))).as_json(),
+            "shown": shown_samples(dataset),
+        },
         "decisions": decisions(config.method.name, run.options, config.train),
     }
     known = {**environment(drawn, dataset), **more, **file_fingerprints(config), **provenance.code_record(config)}

@@ -42,8 +42,8 @@ log = logging.getLogger("fedbench")
 
 MOST_SLOPES = 6
 """Maximum number of methods whose clients are drawn, best first."""
-DECISIONS = "decisions"
-"""The key in environment.json."""
+DECISIONS, DATA = "decisions", "data"
+"""Keys in environment.json that have sections of their own."""
 PLACE_KEYS = ("out", "name", "resources.", "checkpoint.", "loggers", "wandb.")
 
 
@@ -108,6 +108,7 @@ def page_text(study: Study, rows: Sequence[LeaderboardRow] = ()) -> str:
         warnings=study_warnings(study),
         failed=failure_lines(study),
         decisions=decision_groups(study),
+        data=what_was_read(study),
     )
 
 
@@ -292,8 +293,13 @@ def changed_settings(config: dict[str, Any]) -> list[tuple[str, Any, Any]]:
 def environment_facts(study: Study) -> list[tuple[str, str]]:
     """The environment of the subject's run as pairs of words."""
     found = study.records.environment() if study.records else {}
-    pairs = flat({key: value for key, value in found.items() if key != DECISIONS}).items()
+    pairs = flat({key: value for key, value in found.items() if key not in (DECISIONS, DATA)}).items()
     return [(key, ", ".join(map(str, v)) if isinstance(v, list) else str(v)) for key, v in pairs if v is not None]
+
+
+def what_was_read(study: Study) -> dict[str, Any]:
+    """How the data were read, and a few samples; empty for runs that have no record of it."""
+    return next((found for run in study.runs.values() if (found := run.environment().get(DATA))), {})
 
 
 def decision_groups(study: Study) -> list[tuple[str, tuple[str, ...]]]:

@@ -1,19 +1,13 @@
 """The page of a data set: sample images, counts, and the data of each client."""
 
-import base64
-import io
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from PIL import Image
 
 from fedbench.report.template import render
+from fedbench.report.thumbnails import LOSSLESS, picture
 from fedbench.results.files import write_atomically
-
-LOSSLESS = 64
-"""Images up to this many pixels a side are shown unchanged; larger ones are scaled down."""
-THUMBNAIL = 96
 
 
 @dataclass(frozen=True)
@@ -80,17 +74,3 @@ def write_preview(path: Path, preview: Preview) -> Path:
         ),
     )
     return path
-
-
-def picture(pixels: np.ndarray) -> str:
-    """Encodes uint8 [C, H, W] as a data URL."""
-    image = Image.fromarray(pixels[0] if len(pixels) == 1 else np.ascontiguousarray(pixels[:3].transpose(1, 2, 0)))
-    stream = io.BytesIO()
-    if max(image.size) <= LOSSLESS:
-        image.save(stream, "PNG", optimize=True)
-        kind = "png"
-    else:
-        image.thumbnail((THUMBNAIL, THUMBNAIL), Image.Resampling.LANCZOS)
-        image.save(stream, "JPEG", quality=82)
-        kind = "jpeg"
-    return f"data:image/{kind};base64,{base64.b64encode(stream.getvalue()).decode()}"

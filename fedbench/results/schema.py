@@ -114,10 +114,28 @@ class ModelShape:
 
 
 @dataclass(frozen=True)
+class ShownShape:
+    """A few samples: pairs of a target and a picture, or a table."""
+
+    pictures: list[tuple[str, str]] = field(default_factory=list)
+    heads: list[str] = field(default_factory=list)
+    rows: list[list[str]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class DataShape:
+    """What was read: pairs of a name and a text."""
+
+    rows: list[tuple[str, str]]
+    shown: ShownShape
+
+
+@dataclass(frozen=True)
 class EnvironmentShape:
     """The part of environment.json of which reports make more than text. models: by their names."""
 
     decisions: list[str] = field(default_factory=list)
+    data: DataShape | None = None
     models: dict[str, ModelShape] = field(default_factory=dict)
 
 

@@ -12,6 +12,7 @@ from fedbench.config.words import plural
 from fedbench.data import Dataset, Partition, cache
 from fedbench.data.reading.published import MEASURED
 from fedbench.data.sources import published_of
+from fedbench.jobs.shown_samples import as_bytes
 from fedbench.report.preview import CountTable, Preview, Sheet, write_preview
 from fedbench.results.quantities import size
 
@@ -134,15 +135,6 @@ def sheets(dataset: Dataset, groups: TargetGroups, counts: np.ndarray) -> list[S
         captions = tuple(dataset.domain_names[d] for d in domains)
         made.append(Sheet(groups.names[label], text, as_bytes(dataset, rows), captions))
     return made
-
-
-def as_bytes(dataset: Dataset, rows: np.ndarray) -> np.ndarray:
-    """Images as uint8 [n, C, H, W]; floats are black two deviations below the mean and white two above it."""
-    samples = np.asarray(dataset.samples[rows])
-    if samples.dtype == np.uint8:
-        return samples
-    mean, std = (np.reshape(values, (-1, 1, 1)) for values in (dataset.mean, dataset.std))
-    return np.clip(127.5 + 63.75 * (samples - mean) / std, 0, 255).astype(np.uint8)
 
 
 def sample_rows(dataset: Dataset, rows: np.ndarray) -> np.ndarray:

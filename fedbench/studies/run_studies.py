@@ -64,6 +64,8 @@ def run_studies(
             check_studies(studies, stack, lambda line: log.warning(with_label(line)), at_once)
             for study in studies:
                 stack.enter_context(run_folder.folder_in_turn(study.folder, log.warning))
+            for line in lines_about_data(studies):
+                log.info("%s", line)
             for line in left_out(studies):
                 log.warning("%s", line)
             for line in cost(studies, at_once, hours):
@@ -124,6 +126,16 @@ def check_studies(
     check_room(studies[0].first_job().config, at_once, early)
 
 
+def lines_about_data(studies: Sequence[TuningStudy]) -> Iterator[str]:
+    """What was read: of the first study in whole, of others, with their setting, what differs from those before."""
+    said = set[str]()
+    for study in studies:
+        setting = f"{study.setting}: " if said and study.setting else ""
+        block = study.description.block if study.description else []
+        yield from (f"{setting}{line}" for line in block if line not in said)
+        said.update(block)
+
+
 def preview_studies(
     studies: Sequence[TuningStudy], at_once: int | None = None, hours: float | None = None
 ) -> Iterator[str]:
@@ -140,6 +152,7 @@ def preview_studies(
     remarks = list[str]()
     with ExitStack() as stack:
         check_studies(studies, stack, lambda line: remarks.append(with_label(line)), at_once)
+        yield from lines_about_data(studies)
         yield from outlook(studies, at_once, hours, remarks)
 
 

@@ -10,6 +10,8 @@ from statistics import fmean
 from typing import NamedTuple
 
 from fedbench.config import Config
+from fedbench.data.describe import description_of
+from fedbench.data.description import Description
 from fedbench.data.partitions import Partition
 from fedbench.errors import ConfigError
 from fedbench.jobs import provenance
@@ -62,7 +64,7 @@ class TuningStudy:
     config: common to all methods. final_val: `data.val` of final runs, if different. setting: distinguishes it from the
     other settings of a comparison. listed_only: it follows a published protocol, so no points are tried beside those
     listed. jobs: of the plan so far. points: by label, the points to try; if points are proposed, those so far. metric:
-    by which points are chosen, known once the study is checked.
+    by which points are chosen, and description, what was read, are known once the study is checked.
     """
 
     plan: Plan
@@ -77,6 +79,7 @@ class TuningStudy:
     jobs: tuple[Job, ...] = field(default=(), init=False)
     points: dict[str, list[Values]] = field(init=False)
     metric: Metric = field(init=False)
+    description: Description | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self.points = {method.label: list(method.points) for method in self.compared}
@@ -157,7 +160,7 @@ class TuningStudy:
     def _check_first_legal_point(self, method: ComparedMethod) -> tuple[ResolvedRun, list[str]]:
         """A run of the method, after building it, and the remarks on its data, partition, configuration and method.
 
-        Whether validation is too small for the points is noted in the plan.
+        What was read is noted, and in the plan whether validation is too small for the points.
 
         Raises ConfigError if no point of the method is valid.
         """
@@ -169,6 +172,7 @@ class TuningStudy:
                 doubts = list[str]()
                 (dealt,) = check_run(run, [self.config.seeds[0]], doubts.append).values()
                 self._note_small_validation(run, dealt, max(other.tries for other in self.compared))
+                self.description = description_of(run.dataset, run.config, dealt)
                 return run, [*run.dataset.remarks, *dealt.warnings, *config_warnings(run.config), *doubts]
             except ConfigError as error:
                 if first is not None and str(first) == str(error):  # not the point's fault

@@ -3,13 +3,17 @@
 import pytest
 
 from fedbench.cli.data import ProgressLine, main
+from fedbench.config import Config
+from fedbench.config.files import load_yaml
+from fedbench.data import Dataset
 
 
 def test_it_says_what_the_set_holds(capsys, cache_folder):
     assert main(["digits", "--check"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["data", "digits"]
-    assert "images     1438 train, 359 test" in lines
+    assert "parts      1,438 train, 359 test" in lines
+    assert "samples    grey images, 8 high and 8 wide, uint8; divided by 255, then standardised" in "\n".join(lines)
     assert "check      decoded images: intact" in lines
     place = next(line for line in lines if line.startswith("cache"))
     assert str(cache_folder) in place
@@ -19,6 +23,40 @@ def test_it_says_what_the_set_holds(capsys, cache_folder):
 def test_import_then_options(capsys, mnist_folder):
     assert main(["mnist", "--from", str(mnist_folder)]) == 0
     assert "20 train, 10 test" in capsys.readouterr().out
+
+
+def test_a_validation_part_is_counted_by_itself(capsys, tmp_path, save_images):
+    for part, count in {"train": 6, "val": 2, "test": 2}.items():
+        for name in ("cat", "dog"):
+            save_images(tmp_path / "set" / part / name, [10 * n for n in range(count)])
+    assert main([f"folder:{tmp_path / 'set'}"]) == 0
+    assert "parts      12 train, 4 validation, 4 test" in capsys.readouterr().out.splitlines()
+
+
+ROWS = "".join(f"{'0012' if n % 2 else '12'},{n},{n % 5},{'yes' if n % 3 else 'no'}\n" for n in range(30))
+
+
+def test_what_is_written_reads_the_same(capsys, tmp_path):
+    """With what was certain as given."""
+    (tmp_path / "a.csv").write_text(f"1e3,age,ward,on\n{ROWS}")
+    name, file = f"csv:{tmp_path / 'a.csv'}", tmp_path / "data.yaml"
+    asked = ["--data.label", "on", "--data.user", "'1e3'", "--write", str(file)]
+    assert main([name, *asked]) == 0
+    first = capsys.readouterr().out.splitlines()
+    assert f"written    {file}: --config {file} reads the same" in first
+    assert load_yaml(file)["data"] == {"name": name, "label": "on", "user": "1e3", "task": "classification"}
+    assert main([name, "--config", str(file)]) == 0
+    again, skipped = capsys.readouterr().out.splitlines(), ("written", "cache")
+    expected = [line.replace("certain ", "given   ") for line in first if not line.startswith(skipped)]
+    assert sorted(expected) == sorted(line for line in again if not line.startswith(skipped))
+    assert any(line.startswith("certain") for line in first)
+    known = [Config(data={"name": name, "label": "on", "user": "1e3"}), Config(data=load_yaml(file)["data"])]
+    assert len({Dataset.load(config.data).content for config in known}) == 1
+
+
+def test_a_file_that_cannot_be_written_is_one_line(capsys):
+    assert main(["digits", "--write", "/dev/null/x"]) == 2
+    assert "/dev/null/x: cannot be written" in capsys.readouterr().err
 
 
 def test_check_fails_for_a_damaged_cache(capsys, cache_folder):

@@ -1,10 +1,13 @@
 """Values mean what they look like; files that cannot be read are named."""
 
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from fedbench.config.files import load_yaml, parse_value
+from fedbench.config.files import load_yaml, parse_value, write_yaml
 from fedbench.errors import ConfigError
 
 
@@ -57,3 +60,21 @@ def test_unreadable_files_are_named(tmp_path, content, part):
     with pytest.raises(ConfigError, match=r"c\.yaml") as caught:
         load_yaml(path)
     assert part in str(caught.value)
+
+
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+TEXTS = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs", "Zl", "Zp"])) | st.sampled_from(
+    ["1e3", "0012", "1.10", "on", "yes", "null", "~", "1:30", "2026-11-21", "0x1f", "1_000", ".5", "=", "- a", "a: b"]
+)
+
+
+@given(tree=st.dictionaries(TEXTS, SCALARS | TEXTS | st.lists(TEXTS)))
+def test_what_is_written_is_read_as_the_same(tree, tmp_path_factory):
+    file = tmp_path_factory.getbasetemp() / "written.yaml"
+    write_yaml(file, tree)
+    assert load_yaml(file) == tree
+
+
+def test_a_file_that_cannot_be_written_is_named():
+    with pytest.raises(ConfigError, match="/dev/null/x: cannot be written"):
+        write_yaml(Path("/dev/null/x"), {})

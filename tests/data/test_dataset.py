@@ -10,6 +10,7 @@ import torch
 
 from fedbench.config import Config
 from fedbench.data import Dataset
+from fedbench.data.description import Decision
 
 
 def digits() -> Dataset:
@@ -72,6 +73,14 @@ def test_it_travels_with_the_constants_that_were_asked_for():
 )
 def test_what_data_are_belongs_to_their_content(change):
     assert replace(digits(), **change).content != digits().content
+
+
+def test_a_decision_belongs_to_the_content_by_what_it_decides():
+    first, other = (Decision("samples", "x", "certain", "data.channels", value) for value in ("first", "last"))
+    read = replace(digits(), decisions=(first,)).content
+    assert len({digits().content, read, replace(digits(), decisions=(other,)).content}) == 3
+    assert replace(digits(), decisions=(replace(first, how="given", said="y"),)).content == read
+    assert replace(digits(), decisions=(replace(first, key="", value=None),)).content == digits().content
 
 
 def test_images_become_a_tensor_without_a_copy_and_without_a_warning():

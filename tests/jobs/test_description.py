@@ -8,6 +8,7 @@ from markupsafe import escape
 from fedbench import methods
 from fedbench.config import TrainConfig
 from fedbench.data.partitions import partition
+from fedbench.data.partitions.rows import PARTITION_PARTS
 from fedbench.jobs.description import decisions, environment
 from fedbench.jobs.resolve import resolve
 from fedbench.methods.base import Method
@@ -26,6 +27,10 @@ def test_every_seed_is_described(tmp_path):
     resolved = resolve(small())
     config, dataset = resolved.config, resolved.dataset
     assert prints == {str(seed): partition(dataset, config, seed).fingerprint() for seed in (0, 5)}
+    dealt = partition(dataset, config, 0)
+    assert known["data"]["parts"]["dealt"] == [sum(dealt.sizes(part)) for part in PARTITION_PARTS]
+    assert known["data"]["rows"][0] == ["data", "digits"]
+    assert len(known["data"]["shown"]["pictures"]) == 8
     drawn = json.loads((tmp_path / "partition.json").read_text())
     assert drawn["5"]["clients"][3]["train"] == partition(dataset, config, 5).clients[3].train.tolist()
 

@@ -33,6 +33,24 @@ def test_where_fedbench_decides_is_said(make_run: Make) -> None:
     assert "Overlap" not in re.search(r'<section id="environment">(.*?)</section>', page.source, re.S)[1]
 
 
+@pytest.mark.parametrize(
+    ("shown", "seen"),
+    [
+        ({"pictures": [["cat & dog", "data:image/png;base64,AA=="]]}, ["cat &amp; dog", "data:image/png;base64,AA=="]),
+        ({"heads": ["age", "target"], "rows": [["50", "yes"]]}, [">age<", ">target<", ">50<", ">yes<"]),
+    ],
+)
+def test_what_was_read_has_a_section_with_samples(make_run: Make, shown, seen) -> None:
+    folder = make_run()
+    path = folder / "environment.json"
+    data = {"rows": [["targets", "2 classes: < 5, 5"]], "shown": shown}
+    path.write_text(json.dumps({**json.loads(path.read_text()), "data": data}))
+    page = page_of(folder)
+    found = re.search(r'<section id="read">(.*?)</section>', page.source, re.S)[1]
+    assert all(text in found for text in ["2 classes: &lt; 5, 5", *seen])
+    assert "2 classes" not in re.search(r'<section id="environment">(.*?)</section>', page.source, re.S)[1]
+
+
 def test_failed_clients_and_warnings_are_listed(make_run: Make) -> None:
     page = page_of(make_run(warnings=["the public set is small"], failed=[(5, 3, "loss is nan")]))
     assert "fedcac: the public set is small" in page.text

@@ -23,7 +23,9 @@ def test_preview_is_one_page_that_needs_nothing_else(capsys, tmp_path):
 def test_a_partition_is_drawn_on_it(capsys, tmp_path):
     argv = ["digits", "--partition", "shards", "--partition.clients", "5", "--out", str(tmp_path)]
     assert main(argv) == 0
-    assert "partition  shards, 5 clients, " in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "clients    5 by partition shards: " in out
+    assert "partition  shards, fingerprint " in out
     html = (tmp_path / "preview.html").read_text()
     drawn = re.search(r"Training images per client and class<.*?</table>", html, re.S)[0]
     assert drawn.count("<i ") == 10, "two classes for each of five clients"

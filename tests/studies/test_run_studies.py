@@ -1,5 +1,7 @@
 """Studies run stage by stage, each with a name of its own, by which its progress is shown."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from fedbench.jobs.job import Job
@@ -7,7 +9,15 @@ from fedbench.results import loggers
 from fedbench.results.files import write_json_atomically
 from fedbench.runtime.ray.liveness import RayLostError
 from fedbench.studies.grid import grid
-from fedbench.studies.run_studies import BETTER_HALF, FINALS, NEIGHBOURS, SCRATCH, TUNING, longest_first
+from fedbench.studies.run_studies import (
+    BETTER_HALF,
+    FINALS,
+    NEIGHBOURS,
+    SCRATCH,
+    TUNING,
+    lines_about_data,
+    longest_first,
+)
 from tests.runtime.rounds import small
 
 
@@ -52,6 +62,12 @@ def test_invalid_points_are_named_before_the_first_trial_by_every_command(tmp_pa
                 "left out: fedper lr=x: train.lr = 'x': must be a number > 0",
             ]
         )
+
+
+def test_what_was_read_is_said_in_whole_once_and_then_where_a_setting_differs():
+    first, second = SimpleNamespace(block=["data: a", "clients: 2"]), SimpleNamespace(block=["data: a", "clients: 3"])
+    studies = [SimpleNamespace(description=own, setting=f"s{n}") for n, own in enumerate((first, second, None, first))]
+    assert [*lines_about_data(studies)] == ["data: a", "clients: 2", "s1: clients: 3"]
 
 
 def test_jobs_that_take_long_come_first_and_so_do_unknown_ones(tmp_path):

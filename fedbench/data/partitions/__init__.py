@@ -38,7 +38,7 @@ from fedbench.data.partitions.scheme import (
 from fedbench.data.partitions.validation import hold_out_validation, own_validation
 from fedbench.errors import ConfigError, first_line
 
-__all__ = ["ClientRows", "Clients", "Partition", "names", "partition", "resolve_scheme_options"]
+__all__ = ["ClientRows", "Clients", "Partition", "names", "partition", "resolve_scheme_options", "resolved_options"]
 
 
 def partition(dataset: Dataset, config: Config, seed: int) -> Partition:
@@ -72,6 +72,11 @@ def partition(dataset: Dataset, config: Config, seed: int) -> Partition:
     clients = client_rows(train, val, test, options.clients)
     warnings = tuple(deal_warnings(source, options, train, test, lines))
     return with_newcomers(Partition(clients, public, warnings, seed), options)
+
+
+def resolved_options(dataset: Dataset, config: Config) -> PartitionConfig:
+    """The keys `partition.*` with those that the data decide. Raises ConfigError."""
+    return with_client_count(config.partition, SamplePool.of(dataset))
 
 
 def check_sides(source: SamplePool, options: PartitionConfig, train: Assignment, test: Assignment) -> None:

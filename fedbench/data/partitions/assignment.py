@@ -13,7 +13,6 @@ import numpy as np
 
 from fedbench.config import PartitionConfig
 from fedbench.config.words import plural
-from fedbench.data import sources
 from fedbench.data.dataset import Dataset
 from fedbench.data.partitions.held_out import draw_by_class, draw_groups, last_of_each
 from fedbench.data.reading.beside import DOMAIN
@@ -80,7 +79,7 @@ class SamplePool:
             rows[dataset.train_rows :],
             range(dataset.train_rows - dataset.val_rows, dataset.train_rows),
             dataset.one_part,
-            dataset.name in sources.SETS.built_in,
+            dataset.is_known,
             dataset.groups,
             dataset.order,
             dataset.extent,

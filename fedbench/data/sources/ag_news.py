@@ -16,6 +16,7 @@ from pydantic import Field
 from fedbench.config import Section
 from fedbench.config.section import PositiveInt
 from fedbench.data.cache import Block, Content
+from fedbench.data.description import Decision
 from fedbench.data.reading.arrays import checked_labels, refuse_damage
 from fedbench.data.reading.published import NOT_NORMALISED, Download, Extent, PublishedSet
 
@@ -54,7 +55,8 @@ def read(name: str, folder: Path, options: Options) -> Content:
     line = (
         f"the {len(tokens)} most frequent words of the training part are tokens {FIRST} to {last}; 0 pads, 1 is unknown"
     )
-    return Content(len(topics), len(test_topics), blocks, len(TOPICS), TOPICS, warnings=(line,))
+    decided = Decision("samples", line)
+    return Content(len(topics), len(test_topics), blocks, len(TOPICS), TOPICS, decisions=lambda targets: (decided,))
 
 
 def read_articles(file: Path) -> tuple[list[list[str]], np.ndarray]:

@@ -20,6 +20,7 @@ from pydantic import Field, field_validator
 from fedbench.config import DataConfig, Section
 from fedbench.config.section import PositiveInt
 from fedbench.data.cache import Block, Content, OnProgress, Source
+from fedbench.data.description import Decision
 from fedbench.data.reading.images import check_shape
 from fedbench.data.reading.listing import path_in_name
 from fedbench.data.reading.published import NOT_NORMALISED, Extent, PublishedSet
@@ -101,6 +102,12 @@ def part_files(folder: Path) -> dict[str, list[Path]]:
     raise ConfigError(f"{folder}: no *.json files in both train and test, nor in all_data alone")
 
 
+def decisions(texts: bool) -> Iterator[Decision]:
+    yield Decision("clients", "the users of the files are the clients")
+    if texts:
+        yield Decision("samples", f"characters are tokens 0 to {UNKNOWN - 1}: {CHARACTERS!r}")
+
+
 def read(name: str, folder: Path, options: Options, task: str = "classification") -> Content:
     """Every file is read twice: for the counts, then for the samples. Raises ConfigError."""
     parts, shape = part_files(folder), options.shape or ([*FEMNIST_SHAPE] if name == "femnist" else [])
@@ -122,9 +129,9 @@ def read(name: str, folder: Path, options: Options, task: str = "classification"
         kind="image" if len(shape) == 3 else None,
         domain_names=domains,
         categories=True,
-        warnings=(f"characters are tokens 0 to {UNKNOWN - 1}: {CHARACTERS!r}",) if texts else (),
         targets=partial(read_targets_of, [(where, count) for _, where, count in counted], task, named, None),
         one_part="test" not in parts,
+        decisions=lambda targets: decisions(texts),
     )
 
 

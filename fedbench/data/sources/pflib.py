@@ -22,6 +22,7 @@ from pydantic import Field
 
 from fedbench.config import DataConfig, Section
 from fedbench.data.cache import Block, Content, OnProgress, Source
+from fedbench.data.description import Decision
 from fedbench.data.reading.arrays import refuse_damage
 from fedbench.data.reading.images import Item, check_shape
 from fedbench.data.reading.listing import path_in_name
@@ -87,6 +88,7 @@ def read(files: list[Path], classes: int | None, kind: SampleKind | None, task: 
         kind=reader.kind,
         domain_names=tuple(file.stem for file in files[:clients]),
         categories=True,
+        decisions=lambda targets: (Decision("clients", "each file of train and test is a client"),),
         warnings=reader.remarks,
         targets=partial(read_targets_of, [*zip(map(str, files), counts, strict=True)], task, (), classes),
     )

@@ -83,7 +83,7 @@ def test_texts_are_tokens_in_leafs_order_and_the_next_character_is_the_class(pla
         assert dataset.samples[row].tolist() == [(start + place) % 80 for place in range(80)]
     assert [dataset.class_names[label] for label in dataset.labels[:5]] == ["newline", "a", "}", "z", "space"]
     assert dataset.labels[:2].tolist() == [CHARACTERS.index("\n"), CHARACTERS.index("a")]
-    assert any(repr(CHARACTERS) in line for line in dataset.warnings)
+    assert any(repr(CHARACTERS) in decision.said for decision in dataset.decisions)
     assert dataset.domain_names == ("HAMLET", "OPHELIA")
     assert "holds texts; leave it out" in refused("shakespeare", root=plays, shape="80")
 
