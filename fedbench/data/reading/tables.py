@@ -490,9 +490,11 @@ def decisions_on(
         yield Decision("clients", f"column {roles.user} is the user", how(options.user), "data.user", roles.user)
     for key in ("numbers", "categories"):
         names = [name for name, own in read.items() if own.category == (key == "categories")]
-        if names:
-            given = how(all(name in getattr(options, key) for name in names))
-            yield Decision("samples", f"{listed(names, 'holds', 'hold')} {key}", given, f"data.{key}", names)
+        given = [name for name in names if name in getattr(options, key)]
+        if given:
+            yield Decision("samples", f"{listed(given, 'holds', 'hold')} {key}", "given", f"data.{key}", given)
+        if others := [name for name in names if name not in given]:  # no key: it would say that these are no codes
+            yield Decision("samples", f"{listed(others, 'holds', 'hold')} {key}")
     if not read:
         yield Decision("samples", f"column {roles.features[0]} is the sample")
     if out := [name for name in roles.out if name not in options.drop]:
