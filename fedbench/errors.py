@@ -4,7 +4,7 @@ import difflib
 import inspect
 import sysconfig
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,15 @@ class ConfigError(ValueError):
 
     def __str__(self) -> str:
         return one_line(super().__str__())
+
+
+def open_decision(where: str, seen: str, readings: Mapping[str, str]) -> ConfigError:
+    """The error of an open decision. seen: what the data show; readings: what each key reads them as, by the key.
+
+    `data csv:a.csv: y stands beside x and z: a target (--data.label y) or a measurement (--data.label activity)?`
+    """
+    said = " or ".join(f"{reading} ({key})" for key, reading in readings.items())
+    return ConfigError(f"{where}: {seen}: {said}?")
 
 
 class RunError(ConfigError):

@@ -3,11 +3,13 @@
 A choice between two plausible readings that give other numbers is not made: it is asked (`open_decision`).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import astuple, dataclass
 from typing import Any, Literal
 
-from fedbench.errors import ConfigError
+from fedbench.errors import open_decision
+
+__all__ = ["Decision", "open_decision"]
 
 About = Literal["parts", "samples", "targets", "clients", "files"]
 
@@ -32,12 +34,3 @@ class Decision:
     @classmethod
     def from_json(cls, known: Iterable[Any]) -> "Decision":
         return cls(*known)
-
-
-def open_decision(where: str, seen: str, readings: Mapping[str, str]) -> ConfigError:
-    """The error of an open decision. seen: what the data show; readings: what each key reads them as, by the key.
-
-    `data csv:a.csv: y stands beside x and z: a target (--data.label y) or a measurement (--data.label activity)?`
-    """
-    said = " or ".join(f"{reading} ({key})" for key, reading in readings.items())
-    return ConfigError(f"{where}: {seen}: {said}?")
