@@ -11,6 +11,7 @@ from pandas.api.types import is_numeric_dtype
 from torch.utils.data import ConcatDataset, DataLoader, Subset
 
 from fedbench.data.fields import Fields
+from fedbench.data.normalisation import Channels
 from fedbench.data.reading.beside import DOMAIN, NOTHING, Beside
 from fedbench.data.reading.images import Item
 from fedbench.data.reading.resolution import check_resolution
@@ -189,13 +190,16 @@ class GivenPart:
             sample = [key_of("sample", self.keys.sample, left if len(left) == 1 else SAMPLE_KEYS, left, where, hint)]
         return sample, label, user
 
-    def reader(self, kind: SampleKind | None) -> SampleReader | StructureReader:
-        """A reader for samples like the first one. kind: what they are, if set. Raises ConfigError."""
+    def reader(self, kind: SampleKind | None, channels: Channels | None = None) -> SampleReader | StructureReader:
+        """A reader for samples like the first one. kind, channels: what they are, if set. Raises ConfigError."""
         first = self.item(0)
         if not is_structure(first.image):
-            return SampleReader.of(first, kind)
-        if kind is not None:
-            raise ConfigError(f"data.kind = {kind}: a sample of {self.where}s consists of several arrays; leave it out")
+            return SampleReader.of(first, kind, channels)
+        for key, asked in (("kind", kind), ("channels", channels)):
+            if asked:
+                raise ConfigError(
+                    f"data.{key} = {asked}: a sample of {self.where}s consists of several arrays; leave it out"
+                )
         return StructureReader.of(first)
 
     def fields(self, reader: SampleReader | StructureReader) -> tuple[Fields | None, tuple[str, ...]]:

@@ -13,6 +13,7 @@ from torch.utils.data import Dataset as TorchDataset
 from fedbench.config import Config
 from fedbench.data import Dataset
 from fedbench.data.partitions import partition
+from fedbench.data.split import Split, scale_and_shift
 from fedbench.errors import ConfigError
 
 X = np.arange(60, dtype=np.float32).reshape(20, 3) / 7
@@ -188,6 +189,7 @@ ELSEWHERE = """
 import pickle, sys
 from fedbench.data import Dataset
 from fedbench.data.partitions import partition
+from fedbench.data.split import Split, scale_and_shift
 config = pickle.load(sys.stdin.buffer)
 print(Dataset.load(config.data).content)
 """
@@ -298,3 +300,14 @@ def test_an_entry_of_as_many_rows_as_targets_is_no_sample_unless_the_task_says_s
     assert "6 entries of arrays [8, 8] and [8, 8]: clients of 8 rows each" in refused(masks)
     assert load(masks, task="segmentation").shape == (8, 8)
     assert load({str(k): own for k, own in enumerate(masks)}).shape == (8,)
+
+
+def test_windows_are_standardised_per_sensor_whichever_dimension_they_are():
+    windows = np.random.default_rng(0).normal(size=(50, 32, 3)) * [1.0, 40.0, 0.02] + [9.8, 0.0, 36.6]
+    for axis, samples in ((1, windows), (2, windows.transpose(0, 2, 1))):
+        dataset = load((samples.astype(np.float32), np.arange(50) % 2))
+        held = torch.from_numpy(dataset.samples)
+        x, _ = Split(held, torch.arange(50), torch.zeros(50), scale_and_shift(dataset), ()).batch(torch.arange(50))
+        torch.testing.assert_close(x.mean((0, axis)), torch.zeros(3), atol=1e-3, rtol=0)
+        torch.testing.assert_close(x.std((0, axis)), torch.ones(3), atol=1e-2, rtol=0)
+        assert len(load((samples, np.arange(50) % 2), mean=[0.0], std=[1.0, 2.0, 3.0]).std) == 3
