@@ -69,3 +69,16 @@ def test_masks_keep_their_numbers():
         TASK.read_targets(masks, classes=3)
     with pytest.raises(ConfigError, match=r"masks; these are int64 \[\]"):
         TASK.read_targets(np.arange(3))
+
+
+@pytest.mark.parametrize(("values", "seen"), [([0, 255], "0 and 255"), ([-1, 1], "-1 and 1"), ([0], "0")])
+def test_masks_of_which_one_class_is_left_are_asked_about(values, seen):
+    masks = np.resize(np.array(values), (3, 4, 4))
+    with pytest.raises(ConfigError) as caught:
+        TASK.read_targets(masks)
+    assert f"masks of {seen}: two classes (--data.classes 2, and masks of 0 and 1, such as mask // 255)" in str(
+        caught.value
+    )
+    least = max(0, *(own for own in [0, *values] if own != 255)) + 1
+    assert f"one class, where -1 and 255 do not count (--data.classes {least})?" in str(caught.value)
+    assert TASK.read_targets(masks, classes=least).outputs == least
