@@ -109,8 +109,10 @@ def read_file(file: Path) -> ClientFile:
                 raise ValueError(f"data holds {dtype}, not a dict with x and y")
             data = load_arrays(stream)[()]
         x, y = (np.asarray(data[key]) for key in ("x", "y"))
-        if x.dtype == object:  # pairs of tokens and length
+        if x.dtype == object and x.ndim == 2 and x.shape[1] == 2:  # pairs of tokens and length
             x = np.array([tokens for tokens, _ in x])
+        if x.dtype == object:
+            raise ConfigError(f"{file}: x holds objects ({type(x.flat[0]).__name__}); store one array of numbers")
     if len(x) != len(y) or x.ndim < 2 or x.dtype.kind not in "biuf":
         raise ConfigError(
             f"{file}: x of shape {[*x.shape]} ({x.dtype}) and y of {[*y.shape]} are not samples and targets"
