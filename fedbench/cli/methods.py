@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from fedbench.cli import OK, command
 from fedbench.cli.lines import loading
-from fedbench.errors import ConfigError
+from fedbench.errors import ConfigError, as_config_error
 
 if TYPE_CHECKING:
     from fedbench.methods.base import About, Method
@@ -58,6 +58,10 @@ def _describe_method(name: str) -> Iterator[str]:
     from fedbench.methods.base import DECISIONS_HEADING, NEEDS
 
     kind = load(name)
+    with as_config_error(
+        f"method {name}: its options need a value that a user gives, or have a default of a wrong type"
+    ):
+        options = kind.Options()
     about = about_of(kind)
     if about.line:
         source = f" ({about.paper}{f' {about.year}' if about.year else ''})" if about.paper else ""
@@ -67,7 +71,7 @@ def _describe_method(name: str) -> Iterator[str]:
         yield f"Needs {' and '.join(needs)}."
     if kind.train_defaults:
         yield "Own defaults: " + ", ".join(f"train.{key} {value}" for key, value in kind.train_defaults.items())
-    if found := decisions(name, kind.Options(), TrainConfig(**kind.train_defaults)):
+    if found := decisions(name, options, TrainConfig(**kind.train_defaults)):
         yield f"\n{DECISIONS_HEADING}"
         for line in found:
             yield from textwrap.wrap(line, terminal_width(), initial_indent="- ", subsequent_indent="  ")
