@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from fedbench.cli import OK, command
 from fedbench.cli.lines import loading
-from fedbench.errors import ConfigError, as_config_error
+from fedbench.errors import ConfigError
 
 if TYPE_CHECKING:
     from fedbench.methods.base import About, Method
@@ -53,15 +53,13 @@ def about_of(kind: "type[Method]") -> "About":
 def _describe_method(name: str) -> Iterator[str]:
     from fedbench.cli.help import option_rows, table_lines, terminal_width
     from fedbench.config import TrainConfig
+    from fedbench.config.section import make_section
     from fedbench.jobs.description import decisions
     from fedbench.methods import load
     from fedbench.methods.base import DECISIONS_HEADING, NEEDS
 
     kind = load(name)
-    with as_config_error(
-        f"method {name}: its options need a value that a user gives, or have a default of a wrong type"
-    ):
-        options = kind.Options()
+    options = make_section(kind.Options, {}, "method.")
     about = about_of(kind)
     if about.line:
         source = f" ({about.paper}{f' {about.year}' if about.year else ''})" if about.paper else ""
