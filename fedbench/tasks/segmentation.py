@@ -42,8 +42,7 @@ class Segmentation(Task):
             what = f"{values.dtype} {list(values.shape[1:])}"
             raise ConfigError(f"data.task = segmentation: targets are whole numbers [H, W], masks; these are {what}")
         values = values.astype("int64")
-        if not classes and not names:
-            check_several(values)
+        check_several(values, classes or len(names))
         count = classes or len(names) or int(values.max(where=values != VOID, initial=0)) + 1
         wrong = ~void_pixels(values, count) & ((values < 0) | (values >= count))
         if wrong.any():
@@ -123,16 +122,23 @@ class Segmentation(Task):
         }
 
 
-def check_several(values: "Array") -> None:
-    """Raises ConfigError if pixels that do not count leave one class."""
-    numbers = sorted({*values.ravel().tolist()})
+def check_several(values: "Array", declared: int) -> None:
+    """Raises ConfigError if pixels that do not count leave one class.
+
+    declared: the number of classes, 0 if unknown; of two or more, 255 is no class and may still hide one.
+    """
+    import numpy as np
+
+    numbers = np.unique(values).tolist()
     left = [number for number in numbers if number not in (-1, VOID)]
+    if declared == 1 or declared > VOID or (declared and VOID not in numbers):
+        return
     if len(left) < 2:
         raise open_decision(
             "data.task = segmentation",
             f"masks of {' and '.join(map(str, numbers))}",
             {
-                "--data.classes 2, and masks of 0 and 1, such as mask // 255": "two classes",
+                "bring masks of 0 and 1, such as mask // 255": "two classes",
                 f"--data.classes {max([0, *left]) + 1}": f"one class, where -1 and {VOID} do not count",
             },
         )
