@@ -53,11 +53,13 @@ def about_of(kind: "type[Method]") -> "About":
 def _describe_method(name: str) -> Iterator[str]:
     from fedbench.cli.help import option_rows, table_lines, terminal_width
     from fedbench.config import TrainConfig
+    from fedbench.config.section import make_section
     from fedbench.jobs.description import decisions
     from fedbench.methods import load
     from fedbench.methods.base import DECISIONS_HEADING, NEEDS
 
     kind = load(name)
+    options = make_section(kind.Options, {}, "method.")
     about = about_of(kind)
     if about.line:
         source = f" ({about.paper}{f' {about.year}' if about.year else ''})" if about.paper else ""
@@ -67,7 +69,7 @@ def _describe_method(name: str) -> Iterator[str]:
         yield f"Needs {' and '.join(needs)}."
     if kind.train_defaults:
         yield "Own defaults: " + ", ".join(f"train.{key} {value}" for key, value in kind.train_defaults.items())
-    if found := decisions(name, kind.Options(), TrainConfig(**kind.train_defaults)):
+    if found := decisions(name, options, TrainConfig(**kind.train_defaults)):
         yield f"\n{DECISIONS_HEADING}"
         for line in found:
             yield from textwrap.wrap(line, terminal_width(), initial_indent="- ", subsequent_indent="  ")

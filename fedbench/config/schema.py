@@ -21,7 +21,7 @@ from fedbench.config.section import OpenSection, PositiveInt, Section, Seed
 from fedbench.config.words import refuse_values
 from fedbench.errors import ConfigError
 from fedbench.user_code import name_of, objects_to_send, receive_objects
-from fedbench.user_code.given_data import with_data_name
+from fedbench.user_code.given_data import given_data, with_data_name
 from fedbench.user_code.given_model import with_model_name
 
 MOST = 10_000_000
@@ -408,6 +408,15 @@ class Config(Section):
     wandb: WandbConfig = WandbConfig()
     name: str | None = Field(None, description="name of the run; none: generated from the configuration")
     out: Path | None = Field(None, description="folder for the results; none: results/<experiment>/<name>")
+
+    @model_validator(mode="after")
+    def _clients_of_the_data(self) -> "Config":
+        """Data that come by client keep their clients unless a partition is named."""
+        given = given_data(self.data.name)
+        if given and given.by_client and "name" not in self.partition.model_fields_set:
+            asked = {key: getattr(self.partition, key) for key in self.partition.model_fields_set}
+            self.__dict__["partition"] = PartitionConfig(**{**asked, "name": "natural"})
+        return self
 
     @field_validator("participation")
     @classmethod

@@ -24,7 +24,7 @@ from filelock import FileLock
 from fedbench.data.copies import Copies
 from fedbench.data.description import Decision
 from fedbench.data.fields import Fields
-from fedbench.data.normalisation import Statistics, moments_of
+from fedbench.data.normalisation import Channels, Statistics, moments_of
 from fedbench.errors import ConfigError
 from fedbench.tasks.class_numbers import NAMES_SHOWN
 from fedbench.tasks.targets import Targets
@@ -67,7 +67,8 @@ class Content:
     targets: converts the targets of all rows; by default they are class numbers, of `classes` named `class_names`.
     domains: the numbers and names of the blocks' domains; by default they are numbers, of `domain_names`. mean, std:
     None to measure them on the train part. remarks: lines to print after all blocks have been read. one_part: the
-    source has no parts, and partitions hold test samples out. decisions: on how the source was read, after all
+    source has no parts, and partitions hold test samples out. channels: the dimension of features along which constants
+    are measured, None to find it. decisions: on how the source was read, after all
     blocks, given the targets.
     """
 
@@ -93,6 +94,7 @@ class Content:
     beside: Callable[[], dict[str, np.ndarray]] = dict
     extent: int = 0
     decisions: Callable[[Targets], Iterable[Decision]] = lambda targets: ()
+    channels: Channels | None = "first"
 
 
 @dataclass(frozen=True)
@@ -211,7 +213,7 @@ class Tally:
         self.kind = content.kind or usual
         self.copies = Copies(content.train) if content.test else None
         if content.kind != "fields":
-            self.moments = moments_of(samples, content.categories, content.columns, content.numbers)
+            self.moments = moments_of(samples, content.categories, content.columns, content.numbers, content.channels)
 
     def add(self, block: Block, samples: np.ndarray) -> None:
         self.moments.add(samples[: max(0, self.content.train - self.rows)])
@@ -324,6 +326,7 @@ def save_array(path: Path, values: np.ndarray) -> None:
 def describe_cache(source: Source, tally: Tally, targets: Targets, domain_names: tuple[str, ...]) -> dict[str, Any]:
     """The content of meta.json."""
     content = tally.content
+    decided = tally.moments.decide(f"data {source.name}")
     mean, std = tally.moments.mean_and_std()
     measured = content.mean is None and content.std is None
     copies = tally.copies.remarks() if tally.copies else ()
@@ -347,7 +350,8 @@ def describe_cache(source: Source, tally: Tally, targets: Targets, domain_names:
         "std": content.std or std,
         "warnings": [*warnings, *absent_classes(targets, content.train)],
         "scaling": list(tally.moments.remarks()) if measured else [],
-        "decisions": [decision.as_json() for decision in content.decisions(targets)],
+        "decisions": [decision.as_json() for decision in (*content.decisions(targets), *decided)],
+        **({"channels": "last"} if tally.moments.channels == "last" else {}),
         "files": [str(path) for path in source.files[:FILES_NAMED]],
         "file_count": len(source.files),
         "options": {key: str(value) for key, value in source.options.items()},
@@ -388,6 +392,7 @@ def read_prepared(folder: Path) -> dict[str, Any]:
         names = {key: tuple(meta[key]) for key in listed}
         fixed = {key: meta[key] for key in ("name", "kind", "task", "classes", "train_rows", "val_rows")}
         fixed["decisions"] = tuple(map(Decision.from_json, meta.get("decisions", ())))
+        fixed["channels"] = meta.get("channels", "first")
         fixed["fields"] = Fields.from_json(meta.get("fields"))
         fixed["columns"] = tuple(meta.get("columns", ()))
         fixed |= {key: meta.get(key, 0) for key in ("scores", "extent", "file_count")}  # older folders lack them

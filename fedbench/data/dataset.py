@@ -30,11 +30,12 @@ class Dataset:
     domains: int64 [rows] or None. groups, order: int64 [rows] or None, what `partition.test_by` and
     `partition.order_by` name: the group and the place in time of every row; extent: how far a sample reaches, in units
     of the order. Rows 0 .. train_rows-1 are the source's train part, of which the last val_rows are its own validation
-    part; data of one part are in the order in which they lie. mean, std: per channel (the first dimension of a sample)
-    of pixels in [0, 1] or of features; empty if samples are not normalised. classes: their number, 0 if targets are not
-    classes. class_names: of the classes, or of the labels of a multilabel task. class_labels: the source's label of
-    each class, if it is not the class number. scores: a network's scores for each position, 0 if they are the classes
-    or the numbers of a target. decisions: how it was read. warnings: remarks for readers of results; scaling: remarks
+    part; data of one part are in the order in which they lie. mean, std: per channel (the dimension of a sample that
+    channels names, first or last) of pixels in [0, 1] or of features; one for all numbers if they have no channels;
+    empty if samples are not normalised. classes: their number, 0 if targets are not classes. class_names: of the
+    classes, or of the labels of a multilabel task. class_labels: the source's label of each class, if it is not the
+    class number. scores: a network's scores for each position, 0 if they are the classes or the numbers of a target.
+    decisions: how it was read. warnings: remarks for readers of results; scaling: remarks
     on mean and std. folder: its place in the cache; a Dataset pickles as this folder, so all processes of a machine map
     one copy. columns: the names of the columns of rows, if they have any. file_count: the number of files read.
     """
@@ -64,6 +65,7 @@ class Dataset:
     file_count: int = 0
     extent: int = 0
     decisions: tuple[Decision, ...] = ()
+    channels: str = "first"
 
     @classmethod
     def of_run(cls, config: "Config", progress: OnProgress | None = None) -> "Dataset":
@@ -147,13 +149,14 @@ class Dataset:
     def content(self) -> str:
         """Twelve hexadecimal digits that identify samples, targets, domains, their meaning and parts, and decisions.
 
-        A decision counts by its key and value, so that one that is given is the same as one that is certain.
+        A decision counts by its key and value, so that one that is given is the same as one that is certain. Those on
+        the constants do not, as the constants themselves do not.
         """
         assert self.folder is not None
         parts = (self.train_rows, self.val_rows, self.samples.shape, self.samples.dtype.str, self.targets.dtype.str)
         names = (self.kind, self.task, self.classes, self.class_names, self.class_labels, self.domain_names)
         later = (*filter(None, [self.scores]), *([self.fields.as_json()] if self.fields else []))
-        decided = sorted((own.key, repr(own.value)) for own in self.decisions if own.key)
+        decided = sorted((own.key, repr(own.value)) for own in self.decisions if own.key not in ("", "data.channels"))
         later = (*later, *([decided] if decided else []))
         read = (cache.digest_of(self.folder), parts, names, *later)
         return sha256(repr(read).encode()).hexdigest()[:12]
@@ -185,13 +188,15 @@ class Dataset:
     def inputs(self) -> dict[str, Any]:
         """The input normalisation as JSON, for using a model without this data set.
 
-        A model's input is (sample / unit - mean) / std, with mean and std along the first dimension of a sample, or the
-        sample itself if both are empty (tokens). fields: the structure of batches, if they are not (samples, targets),
-        and the columns of every array in packed samples. shape: of a sample; classes: the names of the outputs.
+        A model's input is (sample / unit - mean) / std, with mean and std along the first dimension of a sample (the
+        last if channels says so), or the sample itself if both are empty (tokens). fields: the structure of batches, if
+        they are not (samples, targets), and the columns of every array in packed samples. shape: of
+        a sample; classes: the names of the outputs.
         """
         classes = self.class_names or tuple(map(str, range(self.classes)))
         constants = {"unit": self.unit, "mean": [*self.mean], "std": [*self.std]}
-        fields = {"fields": self.fields.as_json()} if self.fields else {}
+        fields: dict[str, Any] = {"fields": self.fields.as_json()} if self.fields else {}
+        fields |= {} if self.channels == "first" else {"channels": self.channels}
         return {"shape": [*self.shape], **constants, "classes": [*classes], **fields}
 
 

@@ -87,7 +87,8 @@ def parts_of(dataset: Dataset, config: Config, dealt: Partition | None) -> Parts
 def samples_of(dataset: Dataset) -> Samples:
     kind, fields = dataset.kind, str(dataset.fields) if dataset.kind == "fields" else ""
     mean, std = (tuple(map(float, values)) for values in (dataset.mean, dataset.std))
-    return Samples(kind, dataset.shape, str(dataset.samples.dtype), dataset.columns, fields, dataset.unit, mean, std)
+    known = (dataset.columns, fields, dataset.unit, mean, std, dataset.channels)
+    return Samples(kind, dataset.shape, str(dataset.samples.dtype), *known)
 
 
 def targets_of(dataset: Dataset) -> TargetForm:

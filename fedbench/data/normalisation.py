@@ -1,17 +1,30 @@
-"""Mean and standard deviation per channel, measured while samples are read."""
+"""Mean and standard deviation per channel, measured while samples are read, and which dimension the channel is."""
 
 from collections.abc import Iterable, Sequence
+from typing import Literal
 
 import numpy as np
 
+from fedbench.data.description import Decision, open_decision
 from fedbench.tasks.class_numbers import NAMES_SHOWN
 
+Channels = Literal["first", "last", "single"]
+"""The dimension of a sample along which the constants go; single: one constant for all numbers."""
+DIFFERENT = 0.1
+"""Constants that differ from each other by less, in units of the deviation, are the same, as they are for noise."""
+NOISE = 4
+"""The same in standard errors."""
 CODES = 1000
 """Integers below this may be category codes; larger ones are amounts."""
 
 
 class Statistics:
-    """Accumulates samples [b, C, ...] of one kind; by itself of what is not normalised, such as tokens."""
+    """Accumulates samples [b, C, ...] of one kind; by itself of what is not normalised, such as tokens.
+
+    channels: the dimension along which the constants go.
+    """
+
+    channels: Channels = "first"
 
     def add(self, samples: np.ndarray) -> None:
         pass
@@ -24,20 +37,30 @@ class Statistics:
         """Remarks for the reader."""
         return ()
 
+    def decide(self, where: str) -> list[Decision]:
+        """What was decided on the channels, after all samples. Raises ConfigError if that is open."""
+        return []
+
 
 def moments_of(
-    samples: np.ndarray, categories: bool = False, columns: Sequence[str] = (), numbers: Sequence[str] = ()
+    samples: np.ndarray,
+    categories: bool = False,
+    columns: Sequence[str] = (),
+    numbers: Sequence[str] = (),
+    channels: Channels | None = "first",
 ) -> Statistics:
     """The accumulator for these samples: pixels for uint8, features for floats, none for integers (tokens).
 
-    categories: whether columns of rows may hold category codes. columns: their names, if they have any.
-    numbers: the names of those that hold none.
+    categories: whether columns of rows may hold category codes. columns: their names, if they have any. numbers: the
+    names of those that hold none. channels: None if it is unknown which dimension they are.
     """
     if samples.dtype == np.uint8:
         return PixelMoments()
     if not np.issubdtype(samples.dtype, np.floating):
         return Statistics()
-    return RowMoments(samples.shape[1], columns, numbers) if categories and samples.ndim == 2 else FeatureMoments()
+    if samples.ndim == 2:
+        return RowMoments(samples.shape[1], columns, numbers) if categories else FeatureMoments()
+    return FeatureMoments() if channels == "first" else ChannelMoments(samples.shape[1:], channels)
 
 
 class PixelMoments(Statistics):
@@ -77,6 +100,55 @@ class FeatureMoments(Statistics):
 
     def mean_and_std(self) -> tuple[list[float], list[float]]:
         return self.mean.tolist(), [value or 1.0 for value in np.sqrt(self.squares / self.count).tolist()]
+
+
+class ChannelMoments(Statistics):
+    """Features of several dimensions, of which the first, the last or neither may be the channel.
+
+    asked: which one it is, if that is known. It is certain if the constants differ along one of the two dimensions
+    alone, as those of sensors do and those of places in time do not. There is none if they differ along neither, and
+    if all numbers are from 0 to 1, as those of pictures are.
+    """
+
+    def __init__(self, shape: tuple[int, ...], asked: Channels | None) -> None:
+        self.asked, self.shape, self.pixels = asked, shape, True
+        self.known: dict[Channels, FeatureMoments] = {name: FeatureMoments() for name in ("first", "last", "single")}
+
+    def add(self, samples: np.ndarray) -> None:
+        if not len(samples):
+            return
+        self.known["first"].add(samples)
+        self.known["last"].add(np.moveaxis(samples, -1, 1))
+        self.known["single"].add(samples.reshape(len(samples), 1, -1))
+        self.pixels &= bool(samples.min() >= 0 and samples.max() <= 1)
+
+    def decide(self, where: str) -> list[Decision]:
+        different: list[Channels] = [name for name in ("first", "last") if self._differ(name)]
+        if self.asked is None and len(different) > 1 and not self.pixels:
+            raise open_decision(
+                where,
+                f"samples {[*self.shape]}, whose numbers differ in scale along the first and the last dimension",
+                {
+                    "--data.channels first": f"{self.shape[0]} channels",
+                    "--data.channels last": f"{self.shape[-1]} channels",
+                    "--data.channels single": "one scale, as in a picture",
+                },
+            )
+        self.channels = self.asked or ("single" if self.pixels or not different else different[0])
+        what = {"single": "one mean and deviation for all numbers"}
+        said = what.get(self.channels) or f"a mean and deviation for each place along the {self.channels} dimension"
+        said = f"samples {[*self.shape]} have {said}"
+        return [] if self.asked else [Decision("samples", said, "certain", "data.channels", self.channels)]
+
+    def _differ(self, name: Channels) -> bool:
+        """Whether the constants along a dimension differ by more than noise."""
+        moments, whole = self.known[name], self.known["single"]
+        (mean, std), (centre, scale) = map(np.array, moments.mean_and_std()), map(np.array, whole.mean_and_std())
+        least = max(DIFFERENT, NOISE / np.sqrt(moments.count))
+        return bool((abs(mean - centre) > least * scale).any() or (abs(np.log(std / scale)) > least).any())
+
+    def mean_and_std(self) -> tuple[list[float], list[float]]:
+        return self.known[self.channels].mean_and_std()
 
 
 class RowMoments(FeatureMoments):

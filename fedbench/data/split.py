@@ -14,15 +14,15 @@ from fedbench.data.dataset import Dataset
 def scale_and_shift(
     dataset: Dataset, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32
 ) -> tuple[Tensor, Tensor] | None:
-    """The two factors [C, 1, ...] with sample * scale + shift = (sample / unit - mean) / std.
+    """The two factors [C, 1, ...], or [..., 1, C], with sample * scale + shift = (sample / unit - mean) / std.
 
     None for what is not normalised.
     """
     if not dataset.mean:
         return None
     ones = [1] * (len(dataset.shape) - 1)
-    mean = torch.tensor(dataset.mean, dtype=torch.float64).view(-1, *ones)
-    std = torch.tensor(dataset.std, dtype=torch.float64).view(-1, *ones)
+    shape = (*ones, -1) if dataset.channels == "last" else (-1, *ones)
+    mean, std = (torch.tensor(own, dtype=torch.float64).view(shape) for own in (dataset.mean, dataset.std))
     return (1 / (dataset.unit * std)).to(device, dtype), (-mean / std).to(device, dtype)
 
 

@@ -61,7 +61,7 @@ class BatchCursor(Cursor):
         fit = request.fit
         self._full = engine.train.batch_size
         self._second_size = fit.data.size if isinstance(fit.data, PairedBatches) else None
-        self._plan = engine.plan(fit)
+        self._plan = engine.plan_to_run(fit)
         self._data, self._second = engine.training_data(fit), engine.second_batches(fit)
         self._batches = self._walk()
         self.next = next(self._batches, None)

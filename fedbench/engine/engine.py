@@ -1,11 +1,15 @@
 """The base of all engines: prepares the module for a fit, orders its batches and counts its cost."""
 
+import re
+import warnings
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import chain
+from pathlib import Path
 from typing import Any
 from weakref import ref
 
+import lightning
 import torch
 from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
@@ -20,6 +24,7 @@ from fedbench.module.hooks import CHANGE_BATCHES, Hooks, overrides
 from fedbench.module.masks import holds_one
 from fedbench.module.weights import Weights
 
+LIGHTNING = str(Path(lightning.__file__).parent)
 BatchPlan = list[list[Tensor]]
 """Places of every batch, epoch by epoch."""
 
@@ -79,6 +84,11 @@ class Ledger:
         return self._loss
 
 
+def first_step(plan: BatchPlan) -> BatchPlan:
+    """The first batch of a plan."""
+    return [epoch[:1] for epoch in plan[:1]]
+
+
 @contextmanager
 def plain_modes(device: torch.device) -> Iterator[None]:
     """PyTorch's modes as at the start of a thread."""
@@ -96,13 +106,18 @@ class Engine:
 
     hooks: the module's hooks if no Trainer calls them; optimizer: module, sgd, adam or adamw (`train.optimizer`,
     resolved); rounds: of the run; uses_rounds: whether a fit depends on their number. ledger: counts the next fit.
+    warns_itself: whether every fit brings warnings of the engine's own.
     """
+
+    warns_itself = False
 
     def __init__(
         self, flat: FlatModule, train: TrainConfig, hooks: Hooks | None, optimizer: str = "sgd", rounds: int = 1
     ) -> None:
         self.flat, self.train, self.hooks, self.optimizer, self.rounds = flat, train, hooks, optimizer, rounds
         self.ledger, self.uses_rounds = Ledger(flat.device), False
+        self.warned: dict[str, str] = {}  # the first text of each warning of a fit, by its text without numbers
+        self.has_fitted = False
         if hooks:
             hooks.context.update(accumulate_grad_batches=train.accumulate)
         self.idle_optimizers: dict[Any, Any] = {}
@@ -116,10 +131,31 @@ class Engine:
             return self._fit(fit)
 
     def _fit(self, fit: Fit) -> Weights:
-        with self.prepare(fit) as plan:
+        with self.prepare(fit) as plan, self._noting_warnings():
             self.run(fit, plan)
         self.flat.check()
         return self.flat.weights()
+
+    def _noting_warnings(self) -> AbstractContextManager[None]:
+        """Notes the warnings of the first fit, and of every fit if the engine warns by itself."""
+        noting = self.warns_itself or not self.has_fitted
+        self.has_fitted = True
+        return self.noted_warnings() if noting else nullcontext()
+
+    @contextmanager
+    def noted_warnings(self) -> Iterator[None]:
+        """Shows each warning of a fit once, and notes it for the report. Lightning's own are about its Trainer."""
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("default")
+            yield
+        for own in caught:
+            text = str(own.message).partition("\n")[0].partition(" (Triggered internally")[0]
+            kind = re.sub(r"\d+", "#", text)
+            if own.filename.startswith(LIGHTNING) or kind in self.warned:
+                continue
+            if issubclass(own.category, UserWarning):
+                self.warned[kind] = text
+            warnings.warn_explicit(own.message, own.category, own.filename, own.lineno)
 
     def run(self, fit: Fit, plan: BatchPlan) -> None:
         """Runs every epoch and batch of a fit on the prepared module."""
@@ -157,6 +193,11 @@ class Engine:
             plan.append(batches[after : after + steps])
             after, steps = max(0, after - len(batches)), steps - len(plan[-1])
         return [epoch for epoch in plan if epoch]
+
+    def plan_to_run(self, fit: Fit, device: torch.device | None = None) -> BatchPlan:
+        """The places of the batches that are run: of a trial the first one."""
+        plan = self.plan(fit, device)
+        return first_step(plan) if fit.amount.trial else plan
 
     def orders(
         self,

@@ -93,7 +93,8 @@ class Amount:
     """Length of a fit. epochs, steps: steps take precedence; if both are None, `train.*` applies.
 
     after: epochs (or steps) of this stream already done; the fit continues after them. shuffle: None:
-    `train.shuffle`. min_batch: smaller batches are dropped.
+    `train.shuffle`. min_batch: smaller batches are dropped. trial: whether it ends after its first step, though the
+    module is told of all of them.
     """
 
     epochs: int | None = None
@@ -101,6 +102,7 @@ class Amount:
     after: int = 0
     shuffle: bool | None = None
     min_batch: int = 1
+    trial: bool = False
 
     def length(self, train: TrainConfig) -> tuple[int, int | None]:
         """Epochs and steps; the epochs count if the steps are None."""

@@ -102,13 +102,19 @@ class Learner:
 
     def remarks(self) -> list[str]:
         """What is to be said of the model after it ran."""
-        if not (names := self.flat.forgotten):
-            return []
-        changed = ", ".join(f"self.{name}" for name in sorted(names))
-        return [
-            f"model {type(self.module).__name__}: its code changes {changed}, which stays with no client: every fit "
-            "and evaluation begins with the value of the constructor; what a client's model needs later belongs in a "
-            "buffer (self.register_buffer)"
+        name = f"model {type(self.module).__name__}"
+        lines = [f"{name}: a warning in training: {text}" for text in self.engine.warned.values()]
+        trained = sorted(self.flat.forgotten.keys() & self.flat.loose)
+        changed = sorted(self.flat.forgotten.keys() - self.flat.loose)
+        remedies = (
+            (trained, "a weight that is trained is a parameter (torch.nn.Parameter)"),
+            (changed, "what a client's model needs later belongs in a buffer (self.register_buffer)"),
+        )
+        return lines + [
+            f"{name}: its code changes {', '.join(f'self.{own}' for own in names)}, which stays with no client: every "
+            f"fit and evaluation begins with the value of the constructor; {remedy}"
+            for names, remedy in remedies
+            if names
         ]
 
     def steps_of(self, samples: int) -> int:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fedbench.engine.companion import Companion
-from fedbench.engine.engine import BatchPlan, Engine
+from fedbench.engine.engine import BatchPlan, Engine, first_step
 from fedbench.engine.fit import Fit
 from fedbench.engine.losses import needed_loss, result_of, trained_loss
 from fedbench.engine.module_optimizer import advance, epochs_before, keep_schedule
@@ -54,8 +54,9 @@ class Training:
 
     def __init__(self, engine: Engine, fit: Fit, plan: BatchPlan) -> None:
         assert engine.hooks is not None
-        self.engine, self.fit, self.plan, self.hooks = engine, fit, plan, engine.hooks
+        self.engine, self.fit, self.hooks = engine, fit, engine.hooks
         self.hooks.begin(plan)
+        self.plan = first_step(plan) if fit.amount.trial else plan
         self.stepper: Stepper = make_stepper(engine, fit, sum(map(len, plan)))
         self.needs = fit.needs(engine.flat.w)
         self.loss: Tensor | None = None

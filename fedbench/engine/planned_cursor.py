@@ -42,7 +42,7 @@ class PlannedCursor(Cursor):
         super().__init__(request)
         # On the CPU: many places are sent at once.
         self.device, cpu = engine.flat.device, torch.device("cpu")
-        plan, data = engine.plan(request.fit, cpu), request.fit.data
+        plan, data = engine.plan_to_run(request.fit, cpu), request.fit.data
         self.data, self.second = (
             engine.training_data(request.fit),
             data.second if isinstance(data, PairedBatches) else None,

@@ -25,6 +25,8 @@ def probe(learner: Learner, data: Batches, outputs: int) -> None:
     x, y = data.batch(torch.arange(min(2, len(data)), device=learner.device))
     inputs = inputs_of(learner.module)
     given = f"of shape {tuple(x.shape[1:])}, {str(x.dtype).removeprefix('torch.')}"
+    if x.dtype == torch.int64:
+        given += " (tokens; --data.kind feature reads whole numbers as floats)"
     if inputs and inputs.fields.sample:
         given = f"{inputs.fields}{inputs.note(type(learner.module).forward)}"
     failure = f"model {name} fails on samples {given}"
@@ -33,7 +35,7 @@ def probe(learner: Learner, data: Batches, outputs: int) -> None:
     check_outputs(learner, output, len(x), outputs, tuple(y.shape[1:]))
     batches = f" on batches {inputs.fields.description}" if inputs else ""
     with as_config_error(f"model {name} fails in training{batches}"), seeds.preserved_streams():
-        learner.fit(Fit(flat.initial(), data, "probe", Amount(steps=1)))
+        learner.fit(Fit(flat.initial(), data, "probe", Amount(trial=True)))
     learner.ledger.clear()
 
 

@@ -88,6 +88,15 @@ class Attributes:
             if not isinstance(part, Metric | MetricCollection)
         ]
 
+    def loose(self) -> set[str]:
+        """The dotted names of tensors that require a gradient and are no parameters."""
+        return {
+            f"{name}.{key}".lstrip(".")
+            for name, own, _ in self._parts
+            for key, value in own.items()
+            if isinstance(value, Tensor) and value.is_leaf and value.requires_grad and id(value) not in self._shared
+        }
+
     def changed(self) -> list[str]:
         """The dotted names of attributes that are no longer as they were."""
         return [f"{name}.{key}".lstrip(".") for name, key, *_ in self._changes()]

@@ -64,6 +64,7 @@ class FlatModule:
         self._initial = self.weights()
         self._attributes = Attributes(module)
         self.forgotten: dict[str, None] = {}
+        self.loose = self._attributes.loose()
         """The dotted names of attributes that `forget` has restored."""
 
     @property
@@ -286,4 +287,11 @@ def _refuse(module: nn.Module) -> None:
         if tensor.is_complex():
             raise ConfigError(
                 f"the model's '{name}' holds complex numbers: keep real and imaginary part as two tensors"
+            )
+    for name, value in module.state_dict().items():
+        if not isinstance(value, torch.Tensor) or value.is_quantized:
+            what = "a quantised tensor" if isinstance(value, torch.Tensor) else f"a {type(value).__name__}"
+            raise ConfigError(
+                f"the model's state '{name}' is {what}, which cannot be averaged: keep numbers in parameters and "
+                "buffers of float, and the rest in the constructor"
             )

@@ -283,7 +283,7 @@ class Host:
             client.keeps_optimizers = False
             make_private(upload, client, self.config.privacy, self.context.drawn)
             compress_upload(upload, client, self.config.compression)
-        if self._note_divergence(report, what_diverged(upload, learner)):
+        if self._note_divergence(report, what_diverged(upload, learner, client.samples)):
             return
         ledger = learner.ledger
         report.loss, report.steps, report.logged = ledger.loss, ledger.steps, dict(ledger.logged)

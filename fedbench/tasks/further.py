@@ -41,12 +41,17 @@ class FurtherMetric:
     undefined: "Callable[[Array], str]" = lambda labels: ""
 
     def value(self, scores: "Array", labels: "Array") -> float:
-        """The function gets copies, for it may write into them. Raises RunError if it fails or returns no number."""
+        """The function gets copies, for it may write into them. NaN if it fails for want of samples or classes.
+
+        Raises RunError if it fails anyway, or returns no number.
+        """
         try:
             if scores.ndim != labels.ndim and scores.size == labels.size:  # [n, 1] and [n] would broadcast to [n, n]
                 scores = scores.reshape(labels.shape)
             found = self.function(scores.copy(), labels.copy())
         except Exception as error:
+            if self._works(*with_every_class(scores, labels)):
+                return nan
             said = RunError.of(error)
             raise RunError(f"metric {self.metric.name} fails: {said.text}", said.place, said.trace) from error
         try:
@@ -54,6 +59,28 @@ class FurtherMetric:
         except (TypeError, ValueError, RuntimeError):  # a tensor of several numbers raises RuntimeError
             line = f"metric {self.metric.name} must return a number; it returned a value of type {type(found).__name__}"
             raise RunError(line, place_of_code(self.function)) from None
+
+    def _works(self, scores: "Array", labels: "Array") -> bool:
+        try:
+            self.function(scores, labels)
+        except Exception:
+            return False
+        return True
+
+
+def with_every_class(scores: "Array", labels: "Array") -> tuple["Array", "Array"]:
+    """The samples with two more of every class, or of different numbers: what a client may lack for a metric."""
+    import numpy as np
+
+    if labels.dtype.kind in "iu" and scores.ndim == labels.ndim + 1 == 2 and scores.shape[1] > 1:
+        added = np.tile(np.eye(scores.shape[1], dtype=scores.dtype), (2, 1))
+        return np.concatenate([scores, added]), np.concatenate([labels, added.argmax(1).astype(labels.dtype)])
+    steps = np.arange(4) % 2
+    added, targets = (
+        np.broadcast_to(steps.reshape(-1, *[1] * (own.ndim - 1)), (4, *own.shape[1:])).astype(own.dtype)
+        for own in (scores, labels)
+    )
+    return np.concatenate([scores, added]), np.concatenate([labels, targets])
 
 
 def by_name(*metrics: FurtherMetric) -> dict[str, FurtherMetric]:

@@ -2,6 +2,7 @@
 
 import inspect
 import sys
+import warnings
 from collections.abc import Callable
 from math import nan
 from typing import TYPE_CHECKING, Any
@@ -9,8 +10,12 @@ from typing import TYPE_CHECKING, Any
 from fedbench.errors import ConfigError, RunError
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from fedbench.tasks.targets import Array
 
+NEGATIVES, POSITIVES = "No negative samples in targets", "No positive samples in targets"
+"""Beginnings of warnings of torchmetrics, which then returns 0 for what is undefined."""
 OUTPUTS = ("num_classes", "num_labels")
 """Arguments that are the number of a model's outputs."""
 
@@ -45,7 +50,8 @@ def lies_within_one(kind: Any) -> bool:
 def function_of(kind: Any) -> "Callable[[Array, Array], Any]":
     """The metric as a function of outputs `[n, ...]` and targets `[n, ...]`; NaN if outputs are not finite.
 
-    Classification metrics get probabilities, because torchmetrics takes outputs between 0 and 1 for such.
+    Classification metrics get probabilities, because torchmetrics takes outputs between 0 and 1 for such. Means over
+    classes are over those that occur, as those of fedbench's own metrics.
     """
 
     def value(outputs: "Array", targets: "Array") -> Any:
@@ -60,11 +66,48 @@ def function_of(kind: Any) -> "Callable[[Array, Array], Any]":
             true = true.long()
         if given.ndim == true.ndim + 1 and given.shape[1] == 1:
             given = given.squeeze(1)
-        return _make(kind, outputs.shape[1] if outputs.ndim > 1 else 1)(given, true)
+        if (
+            given.shape[1:] == (2,)
+            and true.ndim == 1
+            and any(base.__name__.startswith("Binary") for base in kind.__mro__)
+        ):
+            given = given[:, 1]
+        return _value_of(kind, outputs.shape[1] if outputs.ndim > 1 else 1, given, true)
 
     return value
 
 
-def _make(kind: Any, outputs: int) -> Any:
+def _value_of(kind: Any, outputs: int, given: "Tensor", true: "Tensor") -> Any:
+    """The value, NaN where it is undefined: torchmetrics counts absent classes as 0, and returns 0 with a warning."""
+    import torch
+
+    metric = _make(kind, outputs)
+    if getattr(metric, "average", None) != "macro":
+        found, warned = _call(metric, given, true)
+        return nan if warned else found
+    held = torch.stack([(true == label).any() for label in range(outputs)]) if true.ndim == 1 else true.bool().any(0)
+    if "average" not in inspect.signature(kind).parameters:
+        found, warned = _call(metric, given, true)
+        return nan if warned or not held.all() else found
+    found, warned = _call(_make(kind, outputs, average=None), given, true)
+    if NEGATIVES in warned:
+        others = torch.stack([(true != label).any() for label in range(outputs)])
+        held &= others if true.ndim == 1 else ~true.bool().all(0)
+    return found[held].mean() if held.any() else nan
+
+
+def _call(metric: Any, given: "Tensor", true: "Tensor") -> tuple[Any, set[str]]:
+    """The value of a metric, and what it warns of as undefined; other warnings are passed on."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = metric(given, true)
+    undefined = {text for text in (NEGATIVES, POSITIVES) for own in caught if str(own.message).startswith(text)}
+    for own in caught:
+        if not str(own.message).startswith((NEGATIVES, POSITIVES)):
+            warnings.warn_explicit(own.message, own.category, own.filename, own.lineno)
+    return found, undefined
+
+
+def _make(kind: Any, outputs: int, **more: Any) -> Any:
     taken = inspect.signature(kind).parameters
-    return kind(**{name: outputs for name in OUTPUTS if name in taken})
+    return kind(**{name: outputs for name in OUTPUTS if name in taken}, **more)

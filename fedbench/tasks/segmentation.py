@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from fedbench.errors import ConfigError
+from fedbench.errors import ConfigError, open_decision
 from fedbench.tasks.metric import Metric
 from fedbench.tasks.outcomes import pseudo_values
 from fedbench.tasks.targets import TargetError, Targets, of_each
@@ -42,6 +42,7 @@ class Segmentation(Task):
             what = f"{values.dtype} {list(values.shape[1:])}"
             raise ConfigError(f"data.task = segmentation: targets are whole numbers [H, W], masks; these are {what}")
         values = values.astype("int64")
+        check_several(values, classes or len(names))
         count = classes or len(names) or int(values.max(where=values != VOID, initial=0)) + 1
         wrong = ~void_pixels(values, count) & ((values < 0) | (values >= count))
         if wrong.any():
@@ -119,6 +120,28 @@ class Segmentation(Task):
             "pixel_accuracy": pseudo_values(float(whole[2].sum() / counts.sum()), right.sum(1) / left),
             "loss": pseudo_values(float(loss.sum() / counts.sum()), (loss.sum() - loss) / left),
         }
+
+
+def check_several(values: "Array", declared: int) -> None:
+    """Raises ConfigError if pixels that do not count leave one class.
+
+    declared: the number of classes, 0 if unknown; of two or more, 255 is no class and may still hide one.
+    """
+    import numpy as np
+
+    numbers = np.unique(values).tolist()
+    left = [number for number in numbers if number not in (-1, VOID)]
+    if declared == 1 or declared > VOID or (declared and VOID not in numbers):
+        return
+    if len(left) < 2:
+        raise open_decision(
+            "data.task = segmentation",
+            f"masks of {' and '.join(map(str, numbers))}",
+            {
+                "bring masks of 0 and 1, such as mask // 255": "two classes",
+                f"--data.classes {max([0, *left]) + 1}": f"one class, where -1 and {VOID} do not count",
+            },
+        )
 
 
 def void_pixels(targets: Any, classes: int) -> Any:

@@ -4,6 +4,7 @@ import pytest
 
 from fedbench.cli import main
 from fedbench.methods import names
+from fedbench.methods.base import Method
 from fedbench.methods.fedper import FedPer
 
 
@@ -59,3 +60,24 @@ def test_methods_lists_no_option_without_an_effect(capsys):
 def test_methods_refuses_what_it_does_not_know(words, capsys):
     assert main(["methods", *words]) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+class NoDefault(Method):
+    """Its option has no default."""
+
+    class Options(Method.Options):
+        strength: int
+
+
+class WrongDefault(Method):
+    """Its default is of another type."""
+
+    class Options(Method.Options):
+        strength: int = "strong"
+
+
+@pytest.mark.parametrize("kind", [NoDefault, WrongDefault])
+def test_options_without_a_default_of_their_type_are_refused_in_one_line(kind, capsys):
+    assert main(["methods", f"tests.cli.test_methods:{kind.__name__}"]) == 2
+    *_, line = capsys.readouterr().err.splitlines()
+    assert "method.strength" in line

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from fedbench.data.normalisation import moments_of
+from fedbench.errors import ConfigError
 
 RNG = np.random.default_rng(0)
 
@@ -69,3 +70,46 @@ def test_columns_that_are_said_to_be_numbers_are_no_codes():
     found.add(samples)
     assert found.mean_and_std()[0][1:] == [pytest.approx(codes.mean()), 0]
     assert "columns room look like category codes and are not standardised" in next(iter(found.remarks()))
+
+
+WINDOWS = (RNG.normal(size=(400, 32, 3)) * [1.0, 40.0, 0.02] + [9.8, 0.0, 36.6]).astype(np.float32)
+PICTURES = RNG.random((400, 12, 12)) * np.hanning(12)[:, None] * np.hanning(12)
+
+
+@pytest.mark.parametrize(
+    ("samples", "channels", "count"),
+    [
+        (WINDOWS, "last", 3),
+        (WINDOWS.transpose(0, 2, 1), "first", 3),
+        ((WINDOWS - WINDOWS.mean((0, 1))) / WINDOWS.std((0, 1)), "single", 1),
+        (PICTURES, "single", 1),
+        (WINDOWS[:, :, None], "last", 3),
+    ],
+)
+def test_the_channel_is_the_dimension_along_which_scales_differ(samples, channels, count):
+    constants = moments_of(samples.astype(np.float32), channels=None)
+    for part in (samples[:300], samples[:0], samples[300:]):
+        constants.add(part.astype(np.float32))
+    (decision,) = constants.decide("data mine")
+    assert (constants.channels, decision.value, decision.how) == (channels, channels, "certain")
+    mean, std = constants.mean_and_std()
+    assert len(mean) == count
+    if count == 3:
+        np.testing.assert_allclose(mean, WINDOWS.astype(float).mean((0, 1)), rtol=1e-6)
+        np.testing.assert_allclose(std, WINDOWS.astype(float).std((0, 1)), rtol=1e-6)
+
+
+def test_the_channel_is_asked_for_if_scales_differ_along_both():
+    samples = ((PICTURES - 0.13) / 0.3).astype(np.float32)
+    constants = moments_of(samples, channels=None)
+    constants.add(samples)
+    with pytest.raises(ConfigError) as caught:
+        constants.decide("data mine")
+    line = str(caught.value)
+    assert line.startswith("data mine: samples [12, 12], whose numbers differ in scale along the first and the last ")
+    for key in ("first", "last", "single"):
+        assert f"(--data.channels {key})" in line
+        known = moments_of(samples, channels=key)
+        known.add(samples)
+        known.decide("data mine")
+        assert len(known.mean_and_std()[0]) == {"single": 1}.get(key, 12)

@@ -1,5 +1,7 @@
 """What is tried of a model before round 1, and what is said of it."""
 
+import warnings
+
 import pytest
 import torch
 from torch.optim.swa_utils import AveragedModel
@@ -80,3 +82,51 @@ def test_misspelt_hooks_are_named(learner, net):
         "model Misspelt: nothing calls on_train_epoch_started: did you mean on_train_epoch_start?",
         "model Misspelt: nothing calls test_stp: did you mean test_step?",
     ]
+
+
+@pytest.mark.parametrize("engine", ["loop", "trainer"])
+def test_the_module_is_told_of_the_whole_fit_in_the_test_of_one_step(learner, net, blobs, engine):
+    seen = []
+
+    class Asks(net):
+        def configure_optimizers(self):
+            length = self.trainer.max_epochs, self.trainer.estimated_stepping_batches
+            seen.append(length)
+            optimizer = torch.optim.SGD(self.parameters(), lr=0.1)
+            return [optimizer], [torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, self.trainer.max_epochs - 1)]
+
+        def on_train_batch_start(self, batch, batch_idx):
+            seen.append((self.trainer.num_training_batches, batch_idx, self.trainer.max_epochs // 2))
+
+    trained = learner(Asks, engine=engine, epochs=3, batch_size=4, optimizer="module")
+    seen.clear()
+    probe(trained, blobs(18), 3)
+    assert seen == [(3, 15), (5, 0, 1)]
+
+
+@pytest.mark.parametrize("engine", ["loop", "trainer"])
+def test_warnings_of_a_fit_are_shown_and_noted_once(learner, net, blobs, engine):
+    class Warns(net):
+        def training_step(self, batch, batch_idx):
+            warnings.warn(f"a size of {batch_idx}", stacklevel=1)
+            return super().training_step(batch, batch_idx)
+
+    trained = learner(Warns, engine=engine, epochs=2, batch_size=4)
+    with pytest.warns(UserWarning, match="a size of 0") as shown:
+        trained.fit(Fit(trained.initial(), blobs(18)))
+    assert [str(own.message) for own in shown] == ["a size of 0"]
+    assert trained.remarks() == ["model Warns: a warning in training: a size of 0"]
+
+
+def test_whole_numbers_that_a_model_wants_as_floats_name_the_key(learner, net):
+    class Tokens:
+        key, targets = (0,), torch.zeros(4, dtype=torch.int64)
+
+        def __len__(self):
+            return 4
+
+        def batch(self, index):
+            return torch.ones(len(index), 5, dtype=torch.int64), self.targets[index]
+
+    with pytest.raises(ConfigError, match=r"int64 \(tokens; --data.kind feature reads whole numbers as floats\): "):
+        probe(learner(net), Tokens(), 3)

@@ -124,3 +124,28 @@ def test_in_double_precision_everything_is_double():
     module.body.requires_grad_(False)
     FlatModule(module, torch.device("cpu"), "64-true", head=None)
     assert {tensor.dtype for tensor in module.state_dict().values()} == {torch.float64, torch.int64}
+
+
+class Extra(nn.Module):
+    """Keeps a value of Python in its state."""
+
+    def get_extra_state(self):
+        return {"factor": 2.0}
+
+    def set_extra_state(self, state):
+        pass
+
+
+def test_a_state_that_is_no_tensor_is_refused():
+    module = Normed()
+    module.extra = Extra()
+    with pytest.raises(ConfigError, match=r"state 'extra\._extra_state' is a dict, which cannot be averaged"):
+        FlatModule(module, torch.device("cpu"), "32-true", None)
+
+
+def test_a_quantised_module_is_refused():
+    module = Normed()
+    module.scales = nn.Module()
+    module.scales.register_buffer("table", torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8))
+    with pytest.raises(ConfigError, match=r"state 'scales\.table' is a quantised tensor, which cannot be averaged"):
+        FlatModule(module, torch.device("cpu"), "32-true", None)

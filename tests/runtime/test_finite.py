@@ -56,3 +56,10 @@ def test_a_constant_buffer_may_be_infinite_and_a_large_sum_overflow():
     assert what_is_not_finite(Message(buffers=torch.tensor([math.nan])), "answer") is not None
     assert what_is_not_finite(Message(none=torch.zeros(0)), "answer") is None
     assert what_is_not_finite(Message(large=large.double()), "answer") is None
+
+
+def test_a_batch_of_one_sample_is_named(learner):
+    learner.ledger.add(torch.tensor(math.nan))
+    size = learner.train.batch_size
+    assert "became nan, perhaps in a batch of 1 sample" in what_diverged(upload_of(learner), learner, 2 * size + 1)
+    assert "batch of 1" not in what_diverged(upload_of(learner), learner, 2 * size)

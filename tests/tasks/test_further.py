@@ -161,3 +161,16 @@ def test_nothing_is_chosen_by_a_function_that_does_not_say_which_values_are_bett
 def test_other_names_are_refused(task, name, text):
     with pytest.raises(ConfigError, match=text):
         load(task, {"metrics": [name]})
+
+
+def needs_both(scores, labels):
+    if len({*labels.tolist()}) < 2:
+        raise ValueError("one class")
+    return 0.5
+
+
+def test_a_function_that_lacks_classes_of_a_client_is_unknown_there():
+    (found,) = load("classification", {"metrics": ["tests.tasks.test_further:needs_both"]}).further
+    scores = np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32)
+    assert isnan(found.value(scores, np.array([1, 1, 1, 1])))
+    assert found.value(scores, np.array([1, 2, 1, 1])) == 0.5

@@ -9,6 +9,7 @@ from torchmetrics.classification import MulticlassRecall
 
 from fedbench.errors import ConfigError, RunError
 from fedbench.tasks import load
+from fedbench.tasks.further import balanced_accuracy
 
 STREAM = np.random.default_rng(0)
 SCORES = STREAM.normal(size=(50, 4)).astype(np.float32)
@@ -103,3 +104,44 @@ class EachClass(MulticlassRecall):
 def test_several_numbers_are_refused():
     with pytest.raises(RunError, match="must return a number"):
         value("classification", "tests.tasks.test_metric_classes:EachClass", SCORES, CLASSES)
+
+
+@pytest.mark.parametrize("present", [[0, 1, 2, 3], [0, 1], [2], [0, 3]])
+def test_means_over_classes_are_over_those_that_a_client_has(present):
+    rows = np.isin(CLASSES, present)
+    own, name = (SCORES[rows], CLASSES[rows]), "torchmetrics.classification:Multiclass{}"
+    assert value("classification", name.format("Accuracy"), *own) == pytest.approx(balanced_accuracy(*own))
+    area = value("classification", name.format("AUROC"), *own)
+    one_against_all = [
+        sklearn_metrics.roc_auc_score(own[1] == label, probabilities(own[0])[:, label])
+        for label in (present if len(present) > 1 else [])
+    ]
+    assert isnan(area) if len(present) == 1 else area == pytest.approx(np.mean(one_against_all), abs=1e-6)
+
+
+def probabilities(scores: np.ndarray) -> np.ndarray:
+    powers = np.exp(scores.astype(float))
+    return powers / powers.sum(1, keepdims=True)
+
+
+def test_what_torchmetrics_calls_meaningless_is_unknown_and_not_warned_of(recwarn):
+    name = "torchmetrics.classification:{}"
+    assert isnan(value("multilabel", name.format("MultilabelAUROC"), SCORES, np.zeros_like(BITS)))
+    assert isnan(value("classification", name.format("BinaryAUROC"), SCORES[:, :2], np.ones(50, int)))
+    assert not recwarn.list
+    some = BITS * [1, 1, 0, 1]
+    expected = np.mean([sklearn_metrics.roc_auc_score(BITS[:, own], SCORES[:, own]) for own in (0, 1, 3)])
+    assert value("multilabel", name.format("MultilabelAUROC"), SCORES, some) == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_metric_of_two_classes_gets_the_score_of_the_second():
+    scores, labels = SCORES[:, :2], (CLASSES > 1).astype(int)
+    found = value("classification", "torchmetrics.classification:BinaryAUROC", scores, labels)
+    assert found == pytest.approx(sklearn_metrics.roc_auc_score(labels, scores[:, 1] - scores[:, 0]), abs=1e-6)
+
+
+def test_a_metric_that_needs_more_samples_than_a_client_has_is_unknown_there():
+    name = "torchmetrics.regression:R2Score"
+    assert isnan(value("regression", name, SCORES[:1, :1], SCORES[:1, 1]))
+    expected = sklearn_metrics.r2_score(SCORES[:, 1], SCORES[:, 0])
+    assert value("regression", name, SCORES[:, :1], SCORES[:, 1]) == pytest.approx(expected, abs=1e-4)

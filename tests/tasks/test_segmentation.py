@@ -69,3 +69,22 @@ def test_masks_keep_their_numbers():
         TASK.read_targets(masks, classes=3)
     with pytest.raises(ConfigError, match=r"masks; these are int64 \[\]"):
         TASK.read_targets(np.arange(3))
+
+
+@pytest.mark.parametrize(("values", "seen"), [([0, 255], "0 and 255"), ([-1, 0], "-1 and 0"), ([0], "0")])
+def test_masks_of_which_one_class_is_left_are_asked_about(values, seen):
+    masks = np.resize(np.array(values), (3, 4, 4))
+    with pytest.raises(ConfigError) as caught:
+        TASK.read_targets(masks)
+    line = str(caught.value)
+    assert f"masks of {seen}: two classes (bring masks of 0 and 1, such as mask // 255)" in line
+    assert "one class, where -1 and 255 do not count (--data.classes 1)?" in line
+    assert TASK.read_targets(masks, classes=1).outputs == 1
+
+
+def test_a_number_of_classes_alone_makes_no_class_of_255():
+    masks = np.resize(np.array([0, 255]), (3, 4, 4))
+    for declared in ({"classes": 2}, {"names": ("background", "object")}):
+        with pytest.raises(ConfigError, match="masks of 0 and 255: two classes"):
+            TASK.read_targets(masks, **declared)
+    assert TASK.read_targets(np.zeros((3, 4, 4), int), classes=2).outputs == 2

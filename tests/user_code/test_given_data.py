@@ -36,6 +36,14 @@ class Own:
         return self.scale(self.x[index]), index % 2
 
 
+class Split(Own):
+    """Says which part it is, as data sets of torchvision do."""
+
+    def __init__(self, split):
+        super().__init__()
+        self.split = split
+
+
 class PartsByName(dict):
     """Like a DatasetDict."""
 
@@ -95,21 +103,19 @@ def refused(data) -> str:
         ((FRAME[["a", "b"]], FRAME[["y"]]), "arrays", ["train"]),
         ((X, Y, USERS), "arrays", ["train"]),
         ((X, Y, X, Y), "arrays", ["train", "test"]),
-        (((X, Y), (X, Y)), "arrays", ["train", "test"]),
-        ([(X, Y), (X, Y), (X, Y)], "arrays", ["train", "val", "test"]),
+        (((X, Y, USERS), (X, Y, USERS)), "arrays", ["train", "test"]),
         ({"x": X, "label": Y}, "columns", ["train"]),
-        (({"x": X, "label": Y}, {"x": X, "label": Y}), "columns", ["train", "test"]),
+        ({"train": {"x": X, "label": Y}, "test": {"x": X, "label": Y}}, "columns", ["train", "test"]),
         (FRAME, "table", ["train"]),
         (pyarrow.Table.from_pandas(FRAME), "table", ["train"]),
         ({"train": pyarrow.Table.from_pandas(FRAME), "test": FRAME}, "table", ["train", "test"]),
         ((TEXTS, Y), "table", ["train"]),
         ((TEXTS, FRAME[["y"]], USERS), "table", ["train"]),
         ((TEXTS, Y.tolist(), TEXTS, Y.tolist()), "table", ["train", "test"]),
-        ((FRAME, FRAME), "table", ["train", "test"]),
         (ITEMS, "TensorDataset", ["train"]),
         (Own(), "Own", ["train"]),
         ((ITEMS, Own()), "TensorDataset", ["train", "test"]),
-        (random_split(Own(), [15, 5]), "Own", ["train", "test"]),
+        ((Split("test"), Split("train")), "Split", ["train", "test"]),
         (list(Own()), "items", ["train"]),
         ([{"x": x, "label": 1} for x in X], "items", ["train"]),
         (PartsByName(test=ITEMS, validation=(X, Y), train=ITEMS), "TensorDataset", ["train", "val", "test"]),
@@ -140,7 +146,7 @@ def test_what_is_understood(value, kind, parts):
         (iter(ITEMS), "data is an iterator without a length (list(...) reads all of its items); (X, y), (X, y, users)"),
         (Module, "data is the class Module; pass an instance, Module(...)"),
         (LightningDataModule(), "data: a part train is needed, and there is none"),
-        (Subsets(), "data Subsets.test_dataloader() draws with a SubsetRandomSampler, but all items of its data"),
+        (Subsets(), "data Subsets.test_dataloader() draws with a SubsetRandomSampler, but every item of its"),
         (Scaled(), "data Scaled: its on_after_batch_transfer is not called; move it to the model"),
         ((TEXTS, Y[:3]), "data, train items: 20 rows of samples and 3 rows of labels; all must have the same number"),
         ((TEXTS.rename(columns={"b": "label"}), Y), "the samples have a column label, and it is not the label"),
@@ -214,13 +220,21 @@ def test_a_data_module_brings_its_collate_function():
 
 def test_the_name_follows_the_content():
     assert name((X, Y)) == name((X.copy(), Y.copy())) != name((X, Y, X, Y))
+    clients = [{"a": (X, Y), "b": (X, Y)}, {"a": (X, Y), "c": (X, Y)}, [(X, Y)] * 4, [(X, Y)] * 5]
+    assert len(set(map(name, clients))) == 4
     assert len({name(pair) for pair in [(X, Y), (X + 1, Y), (X, 1 - Y), (X.astype(np.float32), Y)]}) == 4
     assert name(FRAME) == name(FRAME.copy())
-    tables = [FRAME, FRAME.rename(columns={"a": "c"}), FRAME.assign(a="x"), FRAME.assign(a="y"), (FRAME, FRAME)]
+    tables = [FRAME, FRAME.rename(columns={"a": "c"}), FRAME.assign(a="x"), FRAME.assign(a="y")]
+    tables += [{"train": FRAME, "test": FRAME}]
     tables += [FRAME.assign(a=[[0, row] for row in range(20)]), FRAME.assign(a=[[1, row] for row in range(20)])]
     assert len(set(map(name, tables))) == 7
     assert name(Own()) == name(Own())
-    own = [Own(), Own(X + 1), Own(scale=lambda x: 3 * x), random_split(Own(), [9, 11])]
+    own = [
+        Own(),
+        Own(X + 1),
+        Own(scale=lambda x: 3 * x),
+        dict(zip(["train", "test"], random_split(Own(), [9, 11]), strict=True)),
+    ]
     assert len(set(map(name, own))) == 4
     assert name(Module()) == name(Module())
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageOps
 
 from fedbench.config.words import plural
 from fedbench.data.cache import Block
@@ -47,7 +47,12 @@ def open_image(data: bytes | Path, where: str) -> Image.Image:
 
 
 def check_format(image: Image.Image, where: str) -> None:
-    """Raises ConfigError unless the pixels have 8 bits per channel."""
+    """Raises ConfigError unless it is one image whose pixels have 8 bits per channel."""
+    pages = getattr(image, "n_frames", 1)
+    if pages > 1 and image.format != "MPO":  # a photograph with previews, of which viewers show the first
+        raise ConfigError(
+            f"{where}: {pages} pages; an image has one: save each page that is meant as a file of its own"
+        )
     if image.mode not in GREY | COLOUR:
         raise ConfigError(
             f"{where}: pixel format {image.mode}; 8 bits per channel are expected: convert it, or bring its numbers as "
@@ -70,11 +75,12 @@ def channels_of(items: Iterable[Item]) -> int:
 def pixels(
     image: Image.Image, channels: int, size: int | None, where: str, transparent: list[str] | None = None
 ) -> np.ndarray:
-    """uint8 [channels, height, width], resized to size x size if given. Raises ConfigError.
+    """uint8 [channels, height, width], upright, resized to size x size if given. Raises ConfigError.
 
     transparent: collects the places of images with transparent pixels, which are read on a white background.
     """
     try:
+        image = ImageOps.exif_transpose(image)
         if image.has_transparency_data and (opaque := on_white(image)) is not image:
             image = opaque
             if transparent is not None:

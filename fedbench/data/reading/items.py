@@ -1,20 +1,23 @@
 """Parts of map-style data sets: reads samples, targets and domains from items."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from pandas.api.types import is_numeric_dtype
-from torch.utils.data import DataLoader, Subset
+from torch.utils.data import ConcatDataset, DataLoader, Subset
 
 from fedbench.data.fields import Fields
+from fedbench.data.normalisation import Channels
 from fedbench.data.reading.beside import DOMAIN, NOTHING, Beside
 from fedbench.data.reading.images import Item
 from fedbench.data.reading.resolution import check_resolution
 from fedbench.data.reading.samples import SampleKind, SampleReader, as_array
 from fedbench.data.reading.structure import StructureReader, is_array, is_structure, row_dicts
+from fedbench.data.reading.targets import piece_of
 from fedbench.errors import ConfigError, RunError, nearest
 from fedbench.user_code.memory import add_memory
 
@@ -55,7 +58,8 @@ class Keys(NamedTuple):
 class GivenPart:
     """The train or the test part.
 
-    classes, domains: its names of class and domain numbers, if any; count: the number of classes it declares.
+    classes, domains: its names of class and domain numbers, if any; count: the number of classes it declares. pieces:
+    the place and size of the parts of which it consists, if it is joined.
     """
 
     data: Any
@@ -64,6 +68,19 @@ class GivenPart:
     classes: tuple[str, ...]
     count: int | None
     domains: tuple[str, ...]
+    pieces: tuple[tuple[str, int], ...] = ()
+
+    @classmethod
+    def joined(cls, parts: Sequence["GivenPart"]) -> "GivenPart":
+        """The parts of clients one after another. Raises ConfigError if they name different classes."""
+        first, *others = parts
+        for own in others:
+            if (own.classes, own.count, own.domains) != (first.classes, first.count, first.domains):
+                raise ConfigError(f"{own.where}s: other classes or domains than those of the first client")
+        rows = [own.data for own in parts]
+        lists = all(isinstance(own, list) for own in rows)
+        data: Any = list(chain(*rows)) if lists else ConcatDataset(rows)
+        return replace(first, data=data, pieces=tuple((own.where, len(own)) for own in parts))
 
     @classmethod
     def of(cls, name: str, part: str, data: Any, keys: Keys) -> "GivenPart":
@@ -99,7 +116,13 @@ class GivenPart:
 
     def place(self, index: int) -> str:
         """The place of an item for error messages."""
-        return f"{self.where} {index}"
+        where, row = piece_of(self.pieces, index) if self.pieces else (self.where, index)
+        return f"{where} {row}"
+
+    @property
+    def sizes(self) -> list[int]:
+        """The sizes of its pieces, or its own."""
+        return [size for _, size in self.pieces] or [len(self)]
 
     def item(self, index: int) -> Item:
         """One item, unchanged. Raises ConfigError."""
@@ -167,13 +190,16 @@ class GivenPart:
             sample = [key_of("sample", self.keys.sample, left if len(left) == 1 else SAMPLE_KEYS, left, where, hint)]
         return sample, label, user
 
-    def reader(self, kind: SampleKind | None) -> SampleReader | StructureReader:
-        """A reader for samples like the first one. kind: what they are, if set. Raises ConfigError."""
+    def reader(self, kind: SampleKind | None, channels: Channels | None = None) -> SampleReader | StructureReader:
+        """A reader for samples like the first one. kind, channels: what they are, if set. Raises ConfigError."""
         first = self.item(0)
         if not is_structure(first.image):
-            return SampleReader.of(first, kind)
-        if kind is not None:
-            raise ConfigError(f"data.kind = {kind}: a sample of {self.where}s consists of several arrays; leave it out")
+            return SampleReader.of(first, kind, channels)
+        for key, asked in (("kind", kind), ("channels", channels)):
+            if asked:
+                raise ConfigError(
+                    f"data.{key} = {asked}: a sample of {self.where}s consists of several arrays; leave it out"
+                )
         return StructureReader.of(first)
 
     def fields(self, reader: SampleReader | StructureReader) -> tuple[Fields | None, tuple[str, ...]]:

@@ -6,12 +6,15 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
+from unicodedata import normalize
 
 from fedbench.config import DataConfig
 from fedbench.data.cache import Content
 from fedbench.data.reading.images import Item, channels_of, decoded_blocks, decoder, remarks_on
 from fedbench.errors import ConfigError, first_line
 
+MACOSX = "__MACOSX"
+"""A folder that macOS adds to archives, with a file of attributes for each file."""
 SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".webp", ".gif", ".tif", ".tiff", ".ppm", ".pgm"}
 
 
@@ -33,7 +36,22 @@ class ListedImage(NamedTuple):
 
 def subfolders(path: Path) -> list[Path]:
     """Ascending; hidden ones are omitted. Raises ConfigError."""
-    return _entries(path, lambda entry: entry.is_dir() and not entry.name.startswith("."))
+    return _entries(path, lambda entry: entry.is_dir() and is_shown(entry.name))
+
+
+def is_shown(name: str) -> bool:
+    return not name.startswith(".") and name != MACOSX
+
+
+def folders_by_name(path: Path) -> dict[str, Path]:
+    """The subfolders, by names in the composed form of Unicode, of which systems write two. Raises ConfigError."""
+    found: dict[str, Path] = {}
+    for folder in subfolders(path):
+        name = normalize("NFC", folder.name)
+        if name in found:
+            raise ConfigError(f"{path}: two folders are called {name}, in two forms of Unicode; join them")
+        found[name] = folder
+    return found
 
 
 def images_in(folder: Path) -> list[Path]:

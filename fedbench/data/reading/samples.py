@@ -3,17 +3,24 @@
 Tensors, arrays, lists and PIL images of the same numbers give the same bits.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
 import torch
 from PIL import Image
 
+from fedbench.data.description import Decision
+from fedbench.data.normalisation import Channels
 from fedbench.data.reading.images import GREY, Item, check_format, pixels
-from fedbench.errors import ConfigError
+from fedbench.errors import ConfigError, open_decision
 
 SampleKind = Literal["image", "feature", "token"]
+MEANING: dict[SampleKind, str] = {
+    "image": "samples are images",
+    "feature": "samples are numbers",
+    "token": "samples are tokens",
+}
 COLOURS = (1, 3)
 """Usual numbers of channels of images."""
 EXACT = 2**24
@@ -28,7 +35,8 @@ class SampleReader:
     kind: image: uint8 pixels or floats [channels, height, width]; feature: float32, unchanged; token: int64, unchanged.
     whole: whether images are uint8. channels: the dimension of an image's channels, 0 or 2; None for two dimensions.
     floats: whether the first sample holds floats, beside which pixels of 0 to 255 are another scale. pictures: whether
-    it is a PIL image. remarks: how the samples are read, if there was a choice. transparent: places of images with
+    it is a PIL image. constants: the dimension of features along which they are measured, None to find it. remarks:
+    how the samples are read, if there was a choice; decisions: the same for all. transparent: places of images with
     transparent pixels so far.
     """
 
@@ -39,23 +47,56 @@ class SampleReader:
     transparent: list[str] = field(default_factory=list)
     floats: bool = False
     pictures: bool = False
+    constants: Channels | None = "first"
+    decisions: tuple[Decision, ...] = ()
 
     @classmethod
-    def of(cls, first: Item, kind: SampleKind | None = None) -> "SampleReader":
-        """A reader for samples like this one. kind: what they are, if set. Raises ConfigError."""
+    def of(cls, first: Item, kind: SampleKind | None = None, asked: Channels | None = None) -> "SampleReader":
+        """A reader for samples like this one. kind, asked: what they and their channels are, if set.
+
+        Raises ConfigError.
+        """
+        found = cls._like(first, kind, asked)
+        decided = [Decision("samples", MEANING[found.kind], "given" if kind else "certain", "data.kind", found.kind)]
+        if asked:
+            said = f"their channels are {asked}" if asked == "single" else f"their {asked} dimension is the channels"
+            decided.append(Decision("samples", said, "given", "data.channels", asked))
+        return replace(found, decisions=tuple(decided))
+
+    @classmethod
+    def _like(cls, first: Item, kind: SampleKind | None, asked: Channels | None) -> "SampleReader":
         value = first.image
         if isinstance(value, Image.Image):
+            _refuse_channels(first.where, asked, False, "a picture")
             return cls(kind or "image", whole=True, pictures=True)
         array = as_array(value, first.where)
         whole, floats = array.dtype.kind in "iu", array.dtype.kind == "f"
         kind, remarks = (kind, ()) if kind else _kind_of(array)
         if kind != "image":
-            return cls(kind, remarks=remarks, floats=floats and kind == "feature")
+            several = kind == "feature" and array.ndim > 1
+            _refuse_channels(first.where, asked, several, _describe_array(array))
+            return cls(
+                kind, False, None, remarks, [], floats and kind == "feature", False, asked if several else "first"
+            )
         if array.ndim not in (2, 3):
             raise ConfigError(
                 f"{first.where}: {_describe_array(array)} is not an image, which is [H, W], [H, W, C] or [C, H, W]"
             )
+        _refuse_channels(first.where, asked, array.ndim == 3 and asked != "single", _describe_array(array))
         channels = _channels(array.shape, isinstance(value, torch.Tensor))
+        if asked:
+            channels = 0 if asked == "first" else 2
+        elif channels is not None and (
+            array.shape[0] == array.shape[2] or {array.shape[0], array.shape[2]} <= {*COLOURS}
+        ):
+            raise open_decision(
+                first.where,
+                f"an image of shape {[*array.shape]}",
+                {
+                    "--data.channels first": "the first dimension is the colour",
+                    "--data.channels last": "the last one is",
+                },
+            )
         return cls(kind, whole, channels, remarks, floats=floats)
 
     def __call__(self, item: Item) -> np.ndarray:
@@ -157,6 +198,12 @@ def _channels(shape: tuple[int, ...], tensor: bool) -> int | None:
     if shape[0] == shape[2]:
         return 0 if tensor else 2
     return 0 if shape[0] < shape[2] else 2
+
+
+def _refuse_channels(where: str, asked: Channels | None, possible: bool, what: str) -> None:
+    """Raises ConfigError if the channels are set for samples that have no such dimension."""
+    if asked and not possible:
+        raise ConfigError(f"data.channels = {asked}: {where} is {what} and has no such dimension; leave it out")
 
 
 def as_features(array: np.ndarray, where: str) -> np.ndarray:

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from PIL import Image
 
+from fedbench.data.description import Decision
 from fedbench.data.fields import EXACT, Tree, row_type, tree_of, values_of
 from fedbench.data.reading.images import GREY, Item, check_format, pixels
 from fedbench.data.reading.samples import as_array, as_features, as_tokens
@@ -30,6 +31,7 @@ class StructureReader:
     remarks: tuple[str, ...] = ()
     transparent: list[str] = field(default_factory=list)
     kind: str = "fields"
+    decisions: tuple[Decision, ...] = ()
 
     @classmethod
     def of(cls, first: Item) -> "StructureReader":

@@ -298,13 +298,15 @@ def with_plain_names(where: str, table: pd.DataFrame) -> pd.DataFrame:
     return found
 
 
-def join_parts(where: str, tables: Mapping[str, pd.DataFrame], remedy: str = "") -> tuple[TableRows, pd.DataFrame]:
-    """The tables of parts as one. Raises ConfigError if their columns differ."""
-    first, *others = tables.values()
+def join_parts(
+    where: str, tables: Sequence[tuple[str, pd.DataFrame]], remedy: str = ""
+) -> tuple[TableRows, pd.DataFrame]:
+    """Named tables as one. Raises ConfigError if their columns differ."""
+    first, *others = (table for _, table in tables)
     for table in others:
         if other := sorted({*first.columns} ^ {*table.columns}):
             raise ConfigError(f"{where}: the parts have different columns: one lacks {other[0]}{remedy}")
-    rows = TableRows(where, [(name, len(table)) for name, table in tables.items()])
+    rows = TableRows(where, [(name, len(table)) for name, table in tables])
     return rows, pd.concat([first, *others], ignore_index=True)
 
 

@@ -54,7 +54,7 @@ def find_part_files(path: Path) -> dict[str, Path]:
 def read(path: Path, files: dict[str, Path], reader: TableReader) -> Content:
     tables = {file.name: load_table(file) for file in files.values()}
     remedy = "; csv:PATH/train.csv alone is data of one part"
-    rows, whole = join_parts(f"data csv:{path}", tables, remedy)
+    rows, whole = join_parts(f"data csv:{path}", [*tables.items()], remedy)
     return reader.content(rows, whole, dict(zip(files, map(len, tables.values()), strict=True)))
 
 

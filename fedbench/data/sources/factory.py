@@ -22,7 +22,9 @@ from pydantic import Field
 from fedbench.config import DataConfig, Section
 from fedbench.config.section import make_section
 from fedbench.data.cache import Content, Source
+from fedbench.data.description import Decision
 from fedbench.data.fields import Fields
+from fedbench.data.normalisation import Channels
 from fedbench.data.reading.beside import NOTHING, Beside
 from fedbench.data.reading.images import Item, decoded_blocks, remarks_on
 from fedbench.data.reading.items import GivenPart, Keys, checked_target, domain_numbers
@@ -43,6 +45,11 @@ class Reading(Section):
     )
 
     kind: SampleKind | None = Field(None, description="kind of the samples (default: by their type, see the docs)")
+    channels: Channels | None = Field(
+        None,
+        description="dimension of a sample that is the channel, such as the sensors or the colour, with a mean and "
+        "deviation each; single: one for all numbers (default: by the numbers, see the docs)",
+    )
     classes: int | None = Field(
         None, ge=1, description="number of classes (default: the data set's `classes`, or by the labels)"
     )
@@ -106,9 +113,10 @@ def prepare_parts(
         label = parts[0].label_key() if function == PAD else None
         items = collated_parts(name, function, [part.data for part in parts], label)
         parts = [replace(part, data=own) for part, own in zip(parts, items, strict=True)]
-    reader = parts[0].reader(reading.kind)
+    reader = parts[0].reader(reading.kind, reading.channels)
     fields, remarks = parts[0].fields(reader)
-    return list(parts), replace(reader, remarks=(*reader.remarks, *remarks)), fields
+    decided = (*reader.decisions, *(Decision("samples", line) for line in remarks))
+    return list(parts), replace(reader, remarks=(*reader.remarks, *remarks), decisions=decided), fields
 
 
 def factory_arguments(config: DataConfig, factory: Any) -> tuple[dict[str, Any], Reading]:
@@ -190,6 +198,8 @@ def read(
         0 if whole else len(test),
         decoded_blocks(items(), reader, "sample"),
         kind=reader.kind,
+        channels=getattr(reader, "constants", "first"),
+        decisions=lambda targets: reader.decisions,
         fields=fields,
         categories=True,
         warnings=reader.remarks,

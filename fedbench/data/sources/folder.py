@@ -11,7 +11,17 @@ from pydantic import Field
 from fedbench.config import DataConfig, Section
 from fedbench.data.cache import Content, OnProgress, Source
 from fedbench.data.reading.images import Item
-from fedbench.data.reading.listing import images_in, is_image, listed_content, path_in_name, refuse_empty, subfolders
+from fedbench.data.reading.listing import (
+    MACOSX,
+    folders_by_name,
+    images_in,
+    is_image,
+    is_shown,
+    listed_content,
+    path_in_name,
+    refuse_empty,
+    subfolders,
+)
 from fedbench.data.reading.parts import NAMES, part_names, with_test_part
 from fedbench.errors import ConfigError
 
@@ -48,14 +58,14 @@ def find_parts(path: Path, options: Options) -> tuple[Parts, list[str]]:
 
     Without a test and a validation folder there is one part.
     """
-    below = {folder.name: folder for folder in subfolders(path)}
+    below = folders_by_name(path)
     if options.domains is None and are_clients(below):
         return of_clients(below, options)
     named = {part: below[name] for part, name in part_names(below).items()}
     if "train" not in named or 1 == len(named) < len(below):  # a class may be called train
         return one_part(path, options)
     chosen, remarks = with_test_part(named, options.test_part, f"{path} has no such folder")
-    left_out = sorted({*below} - {folder.name for folder in chosen.values()})
+    left_out = sorted(name for name, folder in below.items() if folder not in chosen.values())
     if left_out:
         remarks.append(f"folders of {path} that are not part of the data set and are ignored: {', '.join(left_out)}")
     if "test" not in chosen:
@@ -90,7 +100,7 @@ def first_names(names: Collection[str]) -> str:
 
 def are_clients(below: dict[str, Path]) -> bool:
     """Whether folders hold parts: CLIENT/train/CLASS and CLIENT/test/CLASS. Raises ConfigError for a near miss."""
-    inside = {name: {own.name for own in subfolders(folder)} for name, folder in below.items()}
+    inside = {name: {*folders_by_name(folder)} for name, folder in below.items()}
     parts = {name: part_names(own) for name, own in inside.items()}
     whole = [name for name, own in inside.items() if "train" in parts[name] and len(parts[name]) == len(own) > 1]
     if whole and len(whole) < len(below):
@@ -107,7 +117,8 @@ def of_clients(below: dict[str, Path], options: Options) -> tuple[Parts, list[st
     found: Parts = {part: {} for part in NAMES}
     lines = set[str]()
     for client, folder in below.items():
-        named = {part: folder / name for part, name in part_names(own.name for own in subfolders(folder)).items()}
+        inside = folders_by_name(folder)
+        named = {part: inside[name] for part, name in part_names(inside).items()}
         chosen, remarks = with_test_part(named, options.test_part, f"{folder} has no such folder")
         lines.update(remarks)
         for part, place in chosen.items():
@@ -134,7 +145,7 @@ def classes_of(found: Listing) -> tuple[str, ...]:
 
 def has_domains(path: Path) -> bool:
     """Whether all folders hold the same two or more folders and nothing else. Raises ConfigError for a near miss."""
-    below = {folder: [own.name for own in subfolders(folder)] for folder in subfolders(path)}
+    below = {folder: [*folders_by_name(folder)] for folder in subfolders(path)}
     if len(below) < 2 or any(len(names) < 2 or images_in(folder) for folder, names in below.items()):
         return False
     first, *others = below.values()
@@ -150,7 +161,7 @@ def has_domains(path: Path) -> bool:
 
 def list_images(path: Path, domains: bool) -> Listing:
     """Raises ConfigError."""
-    places = {folder.name: folder for folder in subfolders(path)} if domains else {"": path}
+    places = folders_by_name(path) if domains else {"": path}
     found = {domain: by_class(place) for domain, place in places.items()}
     if not any(found.values()):
         raise ConfigError(f"{path}: {NO_CLASSES}")
@@ -162,7 +173,7 @@ def by_class(path: Path, empty: bool = False) -> dict[str, list[Path]]:
 
     empty: whether to omit folders without images.
     """
-    found = {folder.name: sorted(images_below(folder), key=Path.as_posix) for folder in subfolders(path)}
+    found = {name: sorted(images_below(folder), key=Path.as_posix) for name, folder in folders_by_name(path).items()}
     if not found:
         raise ConfigError(f"{path}: {NO_CLASSES}")
     for name, files in found.items():
@@ -181,18 +192,23 @@ def images_below(folder: Path) -> Iterator[Path]:
 
 
 def files_below(folder: Path) -> Iterator[Path]:
-    """All files in a folder and its subfolders, without hidden ones."""
-    for place, folders, names in os.walk(folder):
-        folders[:] = [name for name in folders if not name.startswith(".")]
+    """All files in a folder, its subfolders and those that links lead to, each folder once; without hidden ones."""
+    seen = {os.path.realpath(folder)}
+    for place, folders, names in os.walk(folder, followlinks=True):
+        real = {os.path.realpath(Path(place, name)): name for name in sorted(folders, reverse=True) if is_shown(name)}
+        folders[:] = [name for target, name in real.items() if target not in seen]
+        seen.update(real)
         yield from (Path(place, name) for name in names if not name.startswith("."))
 
 
 def files_of_other_kinds(path: Path) -> Iterator[str]:
-    """Says how many files below a folder are not readable images."""
+    """Says what below a folder is not read."""
     others = sorted(file for file in files_below(path) if not is_image(file.name) and file.name not in BESIDE_IMAGES)
     if others:
         example = others[0].relative_to(path)
         yield f"files of other types are ignored ({len(others)}), for example {example}"
+    if any(found for pattern in (MACOSX, f"*/{MACOSX}") for found in path.glob(pattern)):
+        yield f"folders {MACOSX}, which macOS adds to archives, are left out"
 
 
 def read(path: Path, parts: Parts, remarks: list[str], options: Options) -> Content:

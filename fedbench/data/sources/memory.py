@@ -4,23 +4,28 @@ Other processes open the decoded copy in the cache, and need no object.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from pydantic import ConfigDict
 
 from fedbench.config import DataConfig, Section
-from fedbench.data.cache import Content, OnProgress, Source
+from fedbench.data.cache import Block, Content, OnProgress, Source
+from fedbench.data.description import Decision
 from fedbench.data.reading.beside import Beside
 from fedbench.data.reading.items import DOMAIN_KEYS, TARGETS, GivenPart, Keys, arrays_of, named_columns
 from fedbench.data.reading.parts import with_test_part
 from fedbench.data.reading.tables import TableOptions, TableReader, join_parts, with_plain_names
 from fedbench.data.sources import checked_data_options, factory
 from fedbench.errors import ConfigError
+from fedbench.tasks.class_numbers import NAMES_SHOWN
+from fedbench.tasks.targets import Targets
 from fedbench.user_code.given_data import GivenData, given_data
+from fedbench.user_code.parts import ByClient, form_of, pieces_in
 
 TABLE = "table"
 HAS_COLUMNS = True
@@ -66,15 +71,43 @@ def refuse_reading(name: str) -> Content:
     raise lost_data_error(name)
 
 
-def read_tables(config: DataConfig, parts: Mapping[str, pd.DataFrame], reader: TableReader) -> Content:
+def read_tables(config: DataConfig, parts: Mapping[str, Any], reader: TableReader) -> Content:
     """Raises ConfigError."""
     where = f"data {config.name}"
-    tables = {name: as_pandas(where, table, reader) for name, table in parts.items()}
-    rows, whole = join_parts(where, tables)
-    sizes = {name: len(table) for name, table in tables.items()}
+    pieces = {part: [as_pandas(where, own, reader) for own in pieces_in(tables)] for part, tables in parts.items()}
+    rows, whole = join_parts(where, [(part, table) for part, own in pieces.items() for table in own])
+    sizes = {part: sum(map(len, own)) for part, own in pieces.items()}
     sizes, remarks = with_test_part(sizes, None, "")
     content = reader.content(rows, whole, sizes)
-    return replace(content, warnings=(*content.warnings, *remarks))
+    content = replace(content, warnings=(*content.warnings, *remarks))
+    return with_clients(where, content, parts, [len(table) for own in pieces.values() for table in own])
+
+
+def with_clients(where: str, content: Content, parts: Mapping[str, Any], sizes: Sequence[int]) -> Content:
+    """The content with the clients of its parts as domains, if they have any. sizes: of their pieces, in order."""
+    if not isinstance(parts["train"], ByClient):
+        return content
+    names, places = tuple(parts["train"]), [client for part in parts.values() for client in part]
+    numbers = np.repeat([names.index(client) for client in places], sizes)
+    shown = ", ".join(names) if len(names) <= NAMES_SHOWN else f"{names[0]}, {names[1]}, ..., {names[-1]}"
+    said = Decision("clients", f"the {len(names)} entries of the data are the clients {shown}, in this order")
+
+    def blocks() -> Iterator[Block]:
+        start = 0
+        for block in content.blocks:
+            if block.domains is not None:
+                raise ConfigError(
+                    f"{where}: its {len(names)} entries are clients, and their rows have users too; join the entries "
+                    "for clients by user, or leave the users out"
+                )
+            yield replace(block, domains=numbers[start : start + len(block.samples)])
+            start += len(block.samples)
+
+    def decisions(targets: Targets) -> Iterator[Decision]:
+        yield from content.decisions(targets)
+        yield said
+
+    return replace(content, blocks=blocks(), domains=None, domain_names=names, decisions=decisions)
 
 
 def as_pandas(where: str, table: Any, reader: TableReader) -> pd.DataFrame:
@@ -93,14 +126,30 @@ def source_of_items(config: DataConfig, given: GivenData, beside: Beside) -> Sou
     """The source of arrays, columns and map-style data sets. Raises ConfigError."""
     reading = checked_data_options(config, factory.Reading)
     keys = Keys(reading.sample, reading.label, reading.user, beside)
-    given_parts = {}
-    for name, data in given.parts.items():
-        if isinstance(data, tuple):  # columns, also of lists
-            data = list(zip(*arrays_of(named_columns(data), f"data {config.name}, {name} item"), strict=True))
-        given_parts[name] = GivenPart.of(config.name, name, data, keys)
-    if len(given_parts) == 1:
-        only = given_parts["train"]
-        given_parts["train"] = replace(only, where=only.where.replace(", train item", ", item"))
-    whole, reader, fields = factory.prepare_parts(config.name, [*given_parts.values()], reading, given.collate)
-    parts, remarks = with_test_part(dict(zip(given_parts, whole, strict=True)), None, "")
-    return factory.source_of_parts(config, parts, reading, reader, fields, remarks)
+    parts = {name: part_of_items(config.name, name, part, keys) for name, part in given.parts.items()}
+    if len(parts) == 1:
+        parts["train"] = replace(parts["train"], where=parts["train"].where.replace(", train item", ", item"))
+    whole, reader, fields = factory.prepare_parts(config.name, [*parts.values()], reading, given.collate)
+    parts, remarks = with_test_part(dict(zip(parts, whole, strict=True)), None, "")
+    made = factory.source_of_parts(config, parts, reading, reader, fields, remarks)
+    sizes = [size for part in whole for size in part.sizes]
+    where = f"data {config.name}"
+    return replace(made, read=lambda: with_clients(where, made.read(), given.parts, sizes))
+
+
+def part_of_items(name: str, part: str, data: Any, keys: Keys) -> GivenPart:
+    """A part, or those of clients one after another. Raises ConfigError."""
+    if not isinstance(data, ByClient):
+        return GivenPart.of(name, part, as_items(data, f"data {name}, {part} item"), keys)
+    pieces = []
+    for client, own in data.items():
+        called = f"client {client}, {part}"
+        pieces.append(GivenPart.of(name, called, as_items(own, f"data {name}, {called} item"), keys))
+    return GivenPart.joined(pieces)
+
+
+def as_items(data: Any, where: str) -> Any:
+    """Columns, also of lists, as items. Raises ConfigError."""
+    if not isinstance(data, tuple) or form_of(data) != "arrays":
+        return data
+    return list(zip(*arrays_of(named_columns(data), where), strict=True))

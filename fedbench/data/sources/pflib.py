@@ -23,6 +23,7 @@ from pydantic import Field
 from fedbench.config import DataConfig, Section
 from fedbench.data.cache import Block, Content, OnProgress, Source
 from fedbench.data.description import Decision
+from fedbench.data.normalisation import Channels
 from fedbench.data.reading.arrays import refuse_damage
 from fedbench.data.reading.images import Item, check_shape
 from fedbench.data.reading.listing import path_in_name
@@ -37,6 +38,9 @@ CORES = ("numpy.core.multiarray", "numpy._core.multiarray")
 
 class Options(Section):
     kind: SampleKind | None = Field(None, description="kind of the samples (default: by their type, see the docs)")
+    channels: Channels | None = Field(
+        None, description="dimension of a sample that is the channel; single: one for all"
+    )
 
 
 class ClientFile(NamedTuple):
@@ -55,7 +59,7 @@ def source(config: DataConfig, options: Options, progress: OnProgress | None) ->
     config_file = path / "config.json"
     known = (*files, config_file) if config_file.is_file() else tuple(files)
     decided = {**options.model_dump(), "task": config.task}
-    reader = partial(read, files, class_count(config_file), options.kind, config.task)
+    reader = partial(read, files, class_count(config_file), options, config.task)
     return Source(f"pflib:{path}", reader, known, decided)
 
 
@@ -75,20 +79,21 @@ def class_count(file: Path) -> int | None:
         return int(json.loads(file.read_bytes())["num_classes"])
 
 
-def read(files: list[Path], classes: int | None, kind: SampleKind | None, task: str) -> Content:
+def read(files: list[Path], classes: int | None, options: Options, task: str) -> Content:
     """Every file is read twice: for the counts, then for the samples. Raises ConfigError."""
     clients = len(files) // 2
     counts = [len(read_file(file).y) for file in files]
     first = next(read_file(file) for file, count in zip(files, counts, strict=True) if count)
-    reader = SampleReader.of(Item(first.x[0], None, str(files[0])), kind)
+    reader = SampleReader.of(Item(first.x[0], None, str(files[0])), options.kind, options.channels)
     return Content(
         sum(counts[:clients]),
         sum(counts[clients:]),
         npz_blocks(files, reader.kind),
         kind=reader.kind,
+        channels=reader.constants,
         domain_names=tuple(file.stem for file in files[:clients]),
         categories=True,
-        decisions=lambda targets: (Decision("clients", "each file of train and test is a client"),),
+        decisions=lambda targets: (Decision("clients", "each file of train and test is a client"), *reader.decisions),
         warnings=reader.remarks,
         targets=partial(read_targets_of, [*zip(map(str, files), counts, strict=True)], task, (), classes),
     )
@@ -105,8 +110,10 @@ def read_file(file: Path) -> ClientFile:
                 raise ValueError(f"data holds {dtype}, not a dict with x and y")
             data = load_arrays(stream)[()]
         x, y = (np.asarray(data[key]) for key in ("x", "y"))
-        if x.dtype == object:  # pairs of tokens and length
+        if x.dtype == object and x.ndim == 2 and x.shape[1] == 2:  # pairs of tokens and length
             x = np.array([tokens for tokens, _ in x])
+        if x.dtype == object:
+            raise ConfigError(f"{file}: x holds objects ({type(x.flat[0]).__name__}); store one array of numbers")
     if len(x) != len(y) or x.ndim < 2 or x.dtype.kind not in "biuf":
         raise ConfigError(
             f"{file}: x of shape {[*x.shape]} ({x.dtype}) and y of {[*y.shape]} are not samples and targets"

@@ -5,6 +5,8 @@ import pytest
 from PIL import Image
 
 from fedbench.data.reading.images import Item, channels_of, checked_label, decoded_blocks, decoder
+from fedbench.data.reading.samples import SampleReader
+from fedbench.data.reading.structure import field_array
 from fedbench.errors import ConfigError
 
 
@@ -55,3 +57,29 @@ def test_what_is_no_image_is_named(tmp_path):
 def test_labels_that_are_none(value, said):
     with pytest.raises(ConfigError, match=said):
         checked_label(value, 3, "row 0")
+
+
+def test_pictures_are_upright_whoever_reads_them(tmp_path):
+    values = np.arange(12, dtype=np.uint8).reshape(3, 4) * 20
+    exif = Image.Exif()
+    exif[0x0112] = 8
+    Image.fromarray(values).save(tmp_path / "lying.png", exif=exif)
+    with Image.open(tmp_path / "lying.png") as picture:
+        item = SampleReader.of(Item(picture, 0, "item 0"))(Item(picture, 0, "item 0"))
+        field = field_array(picture, "item 0", [])
+    encoded = decoder(1, None)(Item((tmp_path / "lying.png").read_bytes(), 0, "item 0"))
+    np.testing.assert_array_equal(item, np.rot90(values)[None])
+    np.testing.assert_array_equal(encoded, item)
+    np.testing.assert_allclose(field * 255, item, rtol=1e-6)
+
+
+def test_a_picture_of_several_pages_is_refused_by_whoever_reads_it(tmp_path):
+    pages = [Image.new("L", (4, 3), page) for page in range(2)]
+    pages[0].save(tmp_path / "pages.tif", save_all=True, append_images=pages[1:])
+    with Image.open(tmp_path / "pages.tif") as picture:
+        for read in (
+            lambda: SampleReader.of(Item(picture, 0, "x"))(Item(picture, 0, "x")),
+            lambda: field_array(picture, "x", []),
+        ):
+            with pytest.raises(ConfigError, match="x: 2 pages; an image has one"):
+                read()

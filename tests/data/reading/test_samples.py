@@ -143,3 +143,22 @@ def test_transparent_pixels_are_read_on_white_and_counted():
 
 def test_a_masked_array_without_gaps_is_an_array():
     assert read(np.ma.masked_array([1.0, 2], [0, 0]))[1].tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("shape", [(3, 4, 3), (1, 5, 1), (8, 8, 8), (1, 5, 3)])
+def test_the_colour_of_an_image_is_asked_for_if_two_dimensions_may_be_it(shape):
+    value = np.arange(np.prod(shape)).reshape(shape).astype(np.uint8)
+    with pytest.raises(ConfigError, match=r"item 0: an image of shape .* \(--data.channels first\) or .*last\)"):
+        read(value)
+    for asked, expected in (("first", value), ("last", value.transpose(2, 0, 1))):
+        reader = SampleReader.of(Item(value, 0, "item 0"), None, asked)
+        np.testing.assert_array_equal(reader(Item(value, 0, "item 0")), expected)
+        assert [(own.how, own.value) for own in reader.decisions] == [("certain", "image"), ("given", asked)]
+
+
+@pytest.mark.parametrize("value", [np.ones(3), GREY, Image.fromarray(GREY), np.arange(3)])
+def test_channels_of_samples_that_have_none_are_refused(value):
+    with pytest.raises(
+        ConfigError, match=r"data.channels = last: item 0 is .* and has no such dimension; leave it out"
+    ):
+        SampleReader.of(Item(value, 0, "item 0"), None, "last")

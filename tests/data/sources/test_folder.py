@@ -3,6 +3,7 @@
 import os
 import shutil
 from pathlib import Path
+from unicodedata import normalize
 
 import numpy as np
 import pytest
@@ -216,3 +217,55 @@ def test_transparent_pixels_are_read_on_white_and_that_is_said(classes):
     dataset = load(classes)
     assert dataset.samples[0].tolist() == np.full((3, 5, 5), 255).tolist()
     assert any("1 images have transparent pixels, read on white" in line for line in dataset.warnings)
+
+
+def test_links_to_folders_are_followed_once(classes, tmp_path):
+    save(tmp_path / "store", 20, value=50)
+    for link, target in (("linked", tmp_path / "store"), ("again", tmp_path / "store"), ("loop", classes / "cat")):
+        (classes / "cat" / link).symlink_to(target)
+    (classes / "dog" / "deep").mkdir()
+    (classes / "dog" / "deep" / "linked").symlink_to(tmp_path / "store")
+    (tmp_path / "store" / "loop").symlink_to(classes / "dog")
+    dataset = load(classes)
+    assert np.bincount(dataset.labels).tolist() == [10 + 20 + 5, 5 + 20]
+    assert len(np.unique(np.asarray(dataset.samples[:30, 0, 0, 0]))) == 30
+
+
+def test_what_macos_adds_to_archives_is_left_out_and_that_is_said(classes):
+    (classes / "__MACOSX" / "cat").mkdir(parents=True)
+    (classes / "__MACOSX" / "cat" / "._00.png").write_bytes(b"\0\5\26\7")
+    dataset = load(classes)
+    assert dataset.class_names == ("cat", "dog")
+    assert "folders __MACOSX, which macOS adds to archives, are left out" in dataset.remarks
+
+
+def test_names_are_compared_in_one_form_of_unicode(tmp_path):
+    for part, form in (("train", "NFC"), ("test", "NFD")):
+        save(tmp_path / part / normalize(form, "caf\u00e9"), 3)
+        save(tmp_path / part / "bar", 2)
+    dataset = load(tmp_path)
+    assert dataset.class_names == ("bar", "caf\u00e9")
+    assert (dataset.train_rows, dataset.test_rows) == (5, 5)
+    save(tmp_path / "test" / "caf\u00e9", 1)
+    assert "two folders are called caf\u00e9, in two forms of Unicode; join them" in refused(tmp_path)
+
+
+def test_photographs_are_read_upright(tmp_path):
+    """Orientation 6: the camera lay on its side, and a viewer turns the picture by 90 degrees to the right."""
+    upright = np.full((32, 24), 20, np.uint8)
+    upright[:16] = 160
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    for name in ("top", "other"):
+        (tmp_path / name).mkdir()
+        Image.fromarray(upright).save(tmp_path / name / "0.jpg", quality=95)
+        Image.fromarray(np.rot90(upright)).save(tmp_path / name / "1.jpg", quality=95, exif=exif)
+    dataset = load(tmp_path)
+    assert dataset.shape == (1, 32, 24)
+    np.testing.assert_allclose(dataset.samples[:, 0], np.broadcast_to(upright, (4, 32, 24)), atol=4)
+
+
+def test_files_of_several_pages_are_refused(classes):
+    pages = [Image.fromarray(np.full((5, 5, 3), page, np.uint8)) for page in range(3)]
+    pages[0].save(classes / "cat" / "pages.tif", save_all=True, append_images=pages[1:])
+    assert "pages.tif: 3 pages; an image has one: save each page that is meant as a file" in refused(classes)

@@ -12,6 +12,8 @@ from torch.utils.data import Dataset as TorchDataset
 
 from fedbench.config import Config
 from fedbench.data import Dataset
+from fedbench.data.partitions import partition
+from fedbench.data.split import Split, scale_and_shift
 from fedbench.errors import ConfigError
 
 X = np.arange(60, dtype=np.float32).reshape(20, 3) / 7
@@ -67,7 +69,7 @@ def test_one_float_in_a_row_stays_a_row(form):
 
 
 def test_two_parts_stay_as_they_are():
-    for data in [(X, Y, X[:5] + 1, Y[:5]), ((X, Y), (X[:5] + 1, Y[:5])), {"train": (X, Y), "test": (X[:5] + 1, Y[:5])}]:
+    for data in [(X, Y, X[:5] + 1, Y[:5]), {"train": (X, Y), "test": (X[:5] + 1, Y[:5])}]:
         dataset = load(data)
         assert (dataset.train_rows, dataset.test_rows, dataset.remarks) == (20, 5, ())
         assert (dataset.samples == np.concatenate([X, X[:5] + 1])).all()
@@ -88,11 +90,11 @@ ROWS = np.arange(60)
 def test_classes_that_are_in_one_part_only_are_said():
     samples = np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32)
     assert load((samples, ROWS % 10)).warnings == (), "one part, of which every seed draws test samples by class"
-    parts = ((samples, ROWS % 10), (samples, ROWS % 2))
+    parts = samples, ROWS % 10, samples, ROWS % 2
     assert "8 of 10 classes have no samples in the test part: 2, 3, 4, 5, 6, 7, 8, 9" in load(parts).warnings
-    missing = load(((samples, ROWS % 3), (samples[:5], np.arange(5) % 4))).warnings
+    missing = load((samples, ROWS % 3, samples[:5], np.arange(5) % 4)).warnings
     assert not any("have no samples" in line for line in missing), "of the last class there is only one"
-    missing = load(((samples, ROWS % 3), (samples, ROWS % 4))).warnings
+    missing = load((samples, ROWS % 3, samples, ROWS % 4)).warnings
     assert "1 of 4 classes have no samples in the training part: 3" in missing
 
 
@@ -140,18 +142,19 @@ def test_tables_of_several_parts_with_named_columns():
     ("data", "options", "line"),
     [
         ((X, Y[:3]), {}, "train items: 20 rows of samples and 3 rows of targets; all must have the same number"),
-        ({"train": ([*X], [*Y], [*Y], [*Y])}, {}, " item 0: a tuple of 4; "),
+        ([(X, Y), (X, Y), (X, Y), (X + np.nan, Y)], {}, "client 3, train item 0: contains "),
+        ([(X, Y, USERS)] * 4, {}, "its 4 entries are clients, and their rows have users too; join the entries"),
         ((X, [0, 1] * 9 + [1, None]), {}, ", item 19: the label is missing"),
         ((X, Y), {"lable": 1}, "unknown key data.lable: "),
         ((X, Y), {"kind": "image"}, ", item 0: float32 [3] is not an image"),
         ((X, Y), {"root": "x"}, "are in memory; leave it out"),
-        (({"x": X, "label": Y}, {"x": X, "label": Y}), {"label": "y"}, "data.label = 'y': "),
+        ({"train": {"x": X, "label": Y}, "test": {"x": X, "label": Y}}, {"label": "y"}, "data.label = 'y': "),
         (FRAME[["a", "colour"]], {}, "which column holds the label? Set data.label to one of a, colour"),
         (FRAME, {"sample": "a"}, "unknown key data.sample: "),
         (FRAME[:0], {}, "no rows in it"),
-        ((FRAME, FRAME[["a", "y"]]), {}, "the parts have different columns: one lacks colour"),
+        ({"train": FRAME, "test": FRAME[["a", "y"]]}, {}, "the parts have different columns: one lacks colour"),
         (HOLE, {}, ", row 7: no value in column y (1 such rows)"),
-        ((FRAME, HOLE), {}, "/test, row 7: no value in column y (1 such rows)"),
+        ({"train": FRAME, "test": HOLE}, {}, "/test, row 7: no value in column y (1 such rows)"),
         (FRAME.rename(columns={"a": "y"}), {}, "two columns are called y; rename one"),
     ],
 )
@@ -185,6 +188,8 @@ def test_rows_outside_memory_are_looked_at_by_every_command(tmp_path):
 ELSEWHERE = """
 import pickle, sys
 from fedbench.data import Dataset
+from fedbench.data.partitions import partition
+from fedbench.data.split import Split, scale_and_shift
 config = pickle.load(sys.stdin.buffer)
 print(Dataset.load(config.data).content)
 """
@@ -233,3 +238,76 @@ def test_a_validation_part_that_names_other_classes_is_refused():
     parts = {"train": Named(["cat", "dog"]), "test": Named(["dog", "cat"])}
     assert "the val part names other classes than the train part" in refused(parts | {"val": Named(["dog", "cat"])})
     assert load(parts | {"val": Named(["cat", "dog"])}).val_rows == 20
+
+
+FRAMES = [FRAME[["a", "y"]], FRAME[["a", "y"]][:9], FRAME[["a", "y"]][3:], FRAME[["a", "y"]]]
+SETS = [torch.utils.data.TensorDataset(torch.tensor(X[:n]), torch.tensor(Y[:n])) for n in (20, 9, 17, 20)]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        [(X[:n], Y[:n]) for n in (20, 9, 17, 20)],
+        [(X[:n].tolist(), Y[:n].tolist()) for n in (20, 9, 17, 20)],
+        [{"x": X[:n], "label": Y[:n]} for n in (20, 9, 17, 20)],
+        [list(zip(X[:n], Y[:n].tolist(), strict=True)) for n in (20, 9, 17, 20)],
+        FRAMES,
+        SETS,
+    ],
+)
+def test_a_list_or_dict_of_parts_of_one_form_is_clients_in_that_order(data):
+    for names, given in ([*"0123"], data), (["d", "c", "b", "a"], dict(zip("dcba", data, strict=True))):
+        config = Config(data=given)
+        dataset = Dataset.load(config.data)
+        assert (dataset.task, dataset.one_part, dataset.domain_names) == ("classification", True, tuple(names))
+        assert np.bincount(dataset.domains).tolist() == [20, 9, 17, 20]
+        assert config.partition.name == "natural"
+        rows = [len(own.train) + len(own.val) + len(own.test) for own in partition(dataset, config, 0).clients]
+        assert rows == [20, 9, 17, 20]
+        said = f"the 4 entries of the data are the clients {', '.join(names)}, in this order"
+        assert said in [decision.said for decision in dataset.decisions]
+    assert Config(data=data, partition="iid").partition.name == "iid"
+
+
+def test_clients_may_have_parts_of_their_own():
+    own = {"north": {"train": (X, Y), "test": (X[:5], Y[:5])}, "east": {"train": (X, Y), "test": (X[:4], Y[:4])}}
+    four = {"north": (X, Y, X[:5], Y[:5]), "east": (X, Y, X[:4], Y[:4])}
+    parts = {"train": {"north": (X, Y), "east": (X, Y)}, "test": {"north": (X[:5], Y[:5]), "east": (X[:4], Y[:4])}}
+    for data in own, four, parts:
+        dataset = load(data)
+        assert (dataset.train_rows, dataset.test_rows, dataset.domain_names) == (40, 9, ("north", "east"))
+        assert dataset.domains.tolist() == [0] * 20 + [1] * 20 + [0] * 5 + [1] * 4
+    parts["test"] = {"north": (X, Y)}
+    assert "the parts train and test have different clients" in refused(parts)
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_whether_two_or_three_parts_of_one_form_are_clients_is_asked(count):
+    for form in ([(X, Y)], FRAMES[:1], SETS[:1], [{"x": X, "label": Y}], [[(x, 1) for x in X]]):
+        line = refused(form * count)
+        assert f"data: {count} parts of one form" in line
+        assert 'the parts of one data set (data={"train": ...' in line
+        assert f'the data of {count} clients (data={{"a": ..., "b": ...}}' in line
+    with_users = FRAME[["a", "y", "person"]]
+    assert load((with_users, with_users[:5]), user="person").train_rows == 20
+
+
+def test_an_entry_of_as_many_rows_as_targets_is_no_sample_unless_the_task_says_so():
+    items = [(np.full((30, 4), k, np.float32), (np.arange(30) + k) % 2) for k in range(6)]
+    assert load(items).shape == (4,)
+    assert load(items, task="multilabel").shape == (30, 4)
+    masks = [(np.zeros((8, 8), np.float32), np.eye(8, dtype=int))] * 6
+    assert "6 entries of arrays [8, 8] and [8, 8]: clients of 8 rows each" in refused(masks)
+    assert load(masks, task="segmentation").shape == (8, 8)
+    assert load({str(k): own for k, own in enumerate(masks)}).shape == (8,)
+
+
+def test_windows_are_standardised_per_sensor_whichever_dimension_they_are():
+    windows = np.random.default_rng(0).normal(size=(50, 32, 3)) * [1.0, 40.0, 0.02] + [9.8, 0.0, 36.6]
+    for axis, samples in ((1, windows), (2, windows.transpose(0, 2, 1))):
+        dataset = load((samples.astype(np.float32), np.arange(50) % 2))
+        held = torch.from_numpy(dataset.samples)
+        x, _ = Split(held, torch.arange(50), torch.zeros(50), scale_and_shift(dataset), ()).batch(torch.arange(50))
+        torch.testing.assert_close(x.mean((0, axis)), torch.zeros(3), atol=1e-3, rtol=0)
+        torch.testing.assert_close(x.std((0, axis)), torch.ones(3), atol=1e-2, rtol=0)
+        assert len(load((samples, np.arange(50) % 2), mean=[0.0], std=[1.0, 2.0, 3.0]).std) == 3

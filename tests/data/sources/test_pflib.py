@@ -152,3 +152,11 @@ def test_sizes_and_types_are_checked():
             load_arrays(io.BytesIO(broken))
     with pytest.raises(pickle.UnpicklingError, match="an array of type M8"):
         loaded(np.array(["2020-01-01"], dtype="M8[D]"))
+
+
+def test_samples_of_objects_are_refused(tmp_path, refused):
+    x = np.empty(4, object)
+    x[:] = [np.full((1, 4, 4), float(k)) for k in range(4)]
+    held = {"x": x, "y": np.arange(4) % 2}
+    root = write(tmp_path, {"train": [held], "test": [held]})
+    assert "x holds objects (ndarray); store one array of numbers" in refused(f"pflib:{root}")

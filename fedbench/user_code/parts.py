@@ -1,0 +1,368 @@
+"""The one place that asks what the data are that a user passes as an object: `parts_of`.
+
+A part is a table, columns, or items by number (`form_of`). A list or dict of parts of one form holds a part for each
+client.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from fedbench.errors import ConfigError, open_decision
+from fedbench.user_code.data_module import collate_of, is_loader, loaders_of
+
+PARTS = {
+    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("validation", "valid", "val", "dev"), "val"),
+    **dict.fromkeys(("test", "testing"), "test"),
+}
+"""Names of parts in a dict."""
+IN_ORDER = {2: ("train", "test"), 3: ("train", "val", "test")}
+"""Parts of a tuple or list by its length."""
+LEGAL = (
+    "(X, y), (X, y, users) or (X_train, y_train, X_test, y_test) of arrays, a map-style Dataset, a dict of columns, a "
+    "pandas DataFrame, a dict of these by part (train, test) or by client, a list of these by client, a DatasetDict or "
+    "a LightningDataModule is understood, and so are a name and a function"
+)
+ONE_TARGET = ("auto", "classification", "binary", "regression")
+"""Tasks whose targets are one value for each sample, unless the data say otherwise."""
+
+
+class ByClient(dict[str, Any]):
+    """A part that consists of a part for each client, by the clients' names."""
+
+
+class Parts(NamedTuple):
+    """found: train, and perhaps val and test, in this order. collate: the function of a data module's loaders."""
+
+    found: dict[str, Any]
+    collate: Callable[[list[Any]], Any] | None = None
+
+
+class Keys(NamedTuple):
+    """The keys `data.task` and `data.user` that stand beside the object."""
+
+    task: str = "auto"
+    user: str | None = None
+
+
+NO_KEYS = Keys()
+
+
+def parts_of(value: Any, keys: Keys = NO_KEYS) -> Parts:
+    """The parts of data that are an object. Raises ConfigError."""
+    if hasattr(value, "prepare_data") and hasattr(value, "train_dataloader"):
+        loaders = loaders_of(value)
+        found = _in_order({part: loader.dataset for part, loader in loaders.items()}, keys)
+        return Parts(found, collate_of(value, loaders))
+    return Parts(_as_tables(_find_parts(_without_arrow(value), keys)))
+
+
+def pieces_in(part: Any) -> list[Any]:
+    """The parts of the clients, or the part itself if it has none."""
+    return [*part.values()] if isinstance(part, ByClient) else [part]
+
+
+def form_of(value: Any) -> str:
+    """What samples are read from: table, columns, arrays, items, or the class of a data set; empty if none can be."""
+    if _is_table(value):
+        return "table"
+    if _are_columns(value):
+        return "columns" if isinstance(value, Mapping) else "arrays"
+    if isinstance(value, str | bytes | Mapping) or is_column(value) or hasattr(value, "forward"):
+        return ""
+    if isinstance(value, tuple | list) and not (value and isinstance(value[0], tuple | list | Mapping)):
+        return ""
+    if type(value) in (tuple, list):
+        return "items"
+    if not (hasattr(value, "__getitem__") and hasattr(value, "__len__")):
+        return ""
+    while type(value).__name__ == "Subset" and hasattr(value, "dataset"):
+        value = value.dataset
+    return type(value).__name__
+
+
+def holds_parts(value: Any) -> bool:
+    """Whether it is a part, or holds parts by name or as arrays."""
+    if isinstance(value, Mapping) and any(map(holds_parts, value.values())):
+        return True
+    return bool(form_of(value)) or is_arrow(value) or _are_four_arrays(value)
+
+
+def is_arrow(value: Any) -> bool:
+    """Whether it is a table of pyarrow."""
+    return type(value).__module__ == "pyarrow.lib" and hasattr(value, "to_pandas") and hasattr(value, "columns")
+
+
+def is_column(value: Any) -> bool:
+    """Whether it holds a value or array for every row: an array, a table, or a list of anything but items."""
+    if isinstance(value, list):
+        return bool(value) and not isinstance(value[0], tuple | Mapping)
+    if hasattr(value, "to_numpy"):
+        return True
+    return hasattr(value, "dtype") and hasattr(value, "shape") and len(value.shape) > 0
+
+
+def _is_part_name(key: Any) -> bool:
+    return str(key).lower() in PARTS
+
+
+def _is_table(value: Any) -> bool:
+    """Whether it is a DataFrame."""
+    return hasattr(value, "to_numpy") and hasattr(value, "columns")
+
+
+def _are_columns(value: Any) -> bool:
+    """Whether it is (samples, targets), (samples, targets, users) or a dict of columns."""
+    if _are_tables_alike(value):
+        return False
+    if isinstance(value, Mapping):
+        return bool(value) and all(map(is_column, value.values()))
+    return isinstance(value, tuple | list) and len(value) in (2, 3) and all(map(is_column, value))
+
+
+def _are_tables_alike(value: Any) -> bool:
+    """Whether it holds tables alone, which have a column in common."""
+    tables = list(value.values()) if isinstance(value, Mapping) else value
+    if not isinstance(tables, tuple | list) or not tables or not all(map(_is_table, tables)):
+        return False
+    return len(tables) == 1 or all({*own.columns} & {*tables[0].columns} for own in tables[1:])
+
+
+def _without_arrow(value: Any) -> Any:
+    """The value with Arrow tables as tables of pandas."""
+    if is_arrow(value):
+        return value.to_pandas()
+    if type(value) in (tuple, list) and any(map(is_arrow, value)):
+        return tuple(map(_without_arrow, value))
+    if isinstance(value, Mapping) and any(map(is_arrow, value.values())):
+        return {key: _without_arrow(own) for key, own in value.items()}
+    return value
+
+
+def _find_parts(value: Any, keys: Keys) -> dict[str, Any]:
+    """The parts by name, `train` and perhaps `val` and `test`, in this order. Raises ConfigError."""
+    if isinstance(value, Mapping) and any(map(_is_part_name, value)):
+        return _parts_by_name(value, keys)
+    entries = _entries_of(value)
+    if parts := _parts_of_each(entries, keys):
+        return parts
+    if pieces := _pieces_of(value, entries, keys):
+        ordered = isinstance(value, tuple | list) and len(pieces) in IN_ORDER
+        return _parts_in_order(pieces, keys) if ordered else {"train": ByClient(pieces)}
+    if _are_four_arrays(value):
+        return _four_arrays(value)
+    forms = {*map(form_of, value)} if isinstance(value, tuple | list) and len(value) in IN_ORDER else set()
+    if len(forms) > 1 and all(forms):  # parts of different forms are no clients
+        return _in_order(dict(zip(IN_ORDER[len(value)], value, strict=True)), keys)
+    if not form_of(value):
+        raise _not_understood(value)
+    return {"train": value}
+
+
+def _entries_of(value: Any) -> dict[str, Any]:
+    """The entries of a dict, list or tuple by name or number; none of an empty one, or of anything else."""
+    if type(value) in (list, tuple):
+        return {str(number): own for number, own in enumerate(value)}
+    if not isinstance(value, Mapping):
+        return {}
+    found = {str(key).strip(): own for key, own in value.items()}
+    if len(found) < len(value):
+        raise ConfigError("data: two clients of the dict have the same name; rename one")
+    return found
+
+
+def _pieces_of(value: Any, entries: dict[str, Any], keys: Keys) -> dict[str, Any]:
+    """The entries if they are parts of one form, a part for each client; else none. Raises ConfigError."""
+    form = form_of(next(iter(entries.values()), None))
+    if not form or _are_columns(value) or not all(form_of(own) == form for own in entries.values()):
+        return {}
+    if form == "table":
+        return entries if _are_tables_alike(value) else {}
+    if form == "items":
+        return entries if all(type(own) is list and all(map(_is_item, own)) for own in entries.values()) else {}
+    if form in ("arrays", "columns") and not isinstance(value, Mapping):
+        return entries if _are_rows([*entries.values()], keys) else {}
+    return entries
+
+
+def _is_item(value: Any) -> bool:
+    return isinstance(value, tuple | Mapping)
+
+
+def _are_rows(entries: list[Any], keys: Keys) -> bool:
+    """Whether entries (X, y), or dicts of columns, hold rows of samples with a target each, and are no single samples.
+
+    n rows in X and n values in y are never one sample with n targets, unless the task says so. Raises ConfigError.
+    """
+    shapes = [[*map(_shape, own.values() if isinstance(own, Mapping) else own)] for own in entries]
+    if any(len({own[0] for own in each}) > 1 for each in shapes) or all(len(own) == 1 for own in shapes[0]):
+        return False
+    if isinstance(entries[0], Mapping):
+        return keys.task in ONE_TARGET and any(len(own) == 1 for own in shapes[0])
+    samples, targets, *_ = shapes[0]
+    if len(samples) == 1 or len(targets) == 1:
+        return len(samples) > 1 and keys.task in ONE_TARGET
+    if len(samples) > 3 or targets != samples[: len(targets)] or len({each[0][0] for each in shapes}) > 1:
+        return True
+    if keys.task != "auto":
+        return keys.task != "segmentation"
+    raise open_decision(
+        "data",
+        f"{len(entries)} entries of arrays {[*samples]} and {[*targets]}",
+        {
+            "a dict of them by name": f"clients of {samples[0]} rows each",
+            "--data.task segmentation": "samples with a target at each place",
+        },
+    )
+
+
+def _shape(value: Any) -> tuple[int, ...]:
+    """The shape of an array, or of a list by its first entries."""
+    if hasattr(value, "shape"):
+        return tuple(value.shape)
+    return (len(value), *_shape(value[0])) if isinstance(value, list | tuple) and value else ()
+
+
+def _parts_in_order(pieces: dict[str, Any], keys: Keys) -> dict[str, Any]:
+    """The parts of a pair or triple of one form, which could be clients, if it says so itself. Raises ConfigError."""
+    declared = [_declared_part(own) for own in pieces.values()]
+    if "" not in declared and len({*declared}) == len(declared):
+        return _in_order(dict(zip(declared, pieces.values(), strict=True)), keys)
+    names = IN_ORDER[len(pieces)]
+    if keys.user or all(form_of(own) == "arrays" and len(own) == 3 for own in pieces.values()):
+        return _in_order(dict(zip(names, pieces.values(), strict=True)), keys)
+    by_name = ", ".join(f'"{name}": ...' for name in names)
+    raise open_decision(
+        "data",
+        f"{len(pieces)} parts of one form ({form_of(pieces['0'])})",
+        {
+            f"data={{{by_name}}}": "the parts of one data set",
+            'data={"a": ..., "b": ...}, by name, or one (X, y, users)': f"the data of {len(pieces)} clients",
+        },
+    )
+
+
+def _declared_part(value: Any) -> str:
+    """The part that a data set says it is, by `train` or `split` as in torchvision and Hugging Face; else empty."""
+    train, split = getattr(value, "train", None), getattr(value, "split", None)
+    if isinstance(train, bool):
+        return "train" if train else "test"
+    return PARTS.get(str(split).lower(), "")
+
+
+def _parts_of_each(entries: dict[str, Any], keys: Keys) -> dict[str, Any]:
+    """The parts, if every entry is a client with parts of its own: a dict by part, or four arrays; else none."""
+    values = [*entries.values()]
+    by_name = bool(values) and all(isinstance(own, Mapping) and any(map(_is_part_name, own)) for own in values)
+    four = bool(values) and all(type(own) is tuple and _are_four_arrays(own) for own in values)
+    if not by_name and not four:
+        return {}
+    each = {name: _parts_by_name(own, keys) if by_name else _four_arrays(own) for name, own in entries.items()}
+    found = {part: {name: own[part] for name, own in each.items() if part in own} for part in ("train", "val", "test")}
+    return {part: ByClient(own) for part, own in found.items() if own}
+
+
+def _parts_by_name(value: Mapping[Any, Any], keys: Keys) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, part in value.items():
+        own = PARTS.get(str(key).lower())
+        if own is None or own in found:
+            why = "unknown" if own is None else f"the {own} part too"
+            raise ConfigError(
+                f"data: part {key!r} is {why}; pass a dict of the parts train, validation and test alone, "
+                "of which train is needed"
+            )
+        found[own] = part
+    return _in_order(found, keys)
+
+
+def _in_order(found: Mapping[str, Any], keys: Keys) -> dict[str, Any]:
+    """The parts in their order, those of clients by client. Raises ConfigError."""
+    if "train" not in found:
+        there = f"{' and '.join(found)} alone" if found else "none"
+        raise ConfigError(f"data: a part train is needed, and there is {there}")
+    parts = {}
+    for name in (name for name in ("train", "val", "test") if name in found):
+        pieces = _pieces_of(found[name], _entries_of(found[name]), keys)
+        parts[name] = ByClient(pieces) if pieces else found[name]
+        if not pieces and not form_of(found[name]):
+            raise ConfigError(f"the {name} part of the {_not_understood(found[name])}")
+    clients = {part: [*own] if isinstance(own, ByClient) else None for part, own in parts.items()}
+    if other := next((part for part, own in clients.items() if own != clients["train"]), None):
+        raise ConfigError(f"data: the parts train and {other} have different clients; pass all of both, or none")
+    return parts
+
+
+def _as_tables(parts: dict[str, Any]) -> dict[str, Any]:
+    """Parts (X, y) or (X, y, users) as tables if X is a table of pandas with columns of text or categories.
+
+    Raises ConfigError.
+    """
+    pieces = [piece for part in parts.values() for piece in pieces_in(part)]
+    if not all(form_of(own) == "arrays" and _is_table(own[0]) for own in pieces):
+        return parts
+    if not any(_holds_more_than_numbers(own[0]) for own in pieces):
+        return parts
+    return {
+        name: ByClient({client: _join_columns(name, *own) for client, own in part.items()})
+        if isinstance(part, ByClient)
+        else _join_columns(name, *part)
+        for name, part in parts.items()
+    }
+
+
+def _join_columns(part: str, samples: Any, target: Any, users: Any = None) -> Any:
+    """One table of samples, target and users. Raises ConfigError."""
+    added = {"label": target} | ({} if users is None else {"user": users})
+    for key, values in added.items():
+        if len(values) != len(samples):
+            raise ConfigError(
+                f"data, {part} items: {len(samples)} rows of samples and {len(values)} rows of {key}s; "
+                "all must have the same number"
+            )
+        if key in samples.columns:
+            raise ConfigError(
+                f"data: the samples have a column {key}, and it is not the {key}; rename it, or pass one table"
+            )
+        if len(getattr(values, "shape", (0,))) > 1 and values.shape[1] > 1:
+            raise ConfigError(
+                f"data: the samples are a table with columns of text, which takes one {key} per row, not "
+                f"{values.shape[1]}; encode these columns as numbers"
+            )
+    rows = {key: values.to_numpy() if hasattr(values, "to_numpy") else values for key, values in added.items()}
+    return samples.assign(**{key: [*(own.ravel() if hasattr(own, "ravel") else own)] for key, own in rows.items()})
+
+
+def _not_understood(value: Any) -> ConfigError:
+    called = type(value).__name__
+    what = f"{'an' if called[0].lower() in 'aeio' or called == 'ndarray' else 'a'} {called}"
+    if isinstance(value, tuple | list):
+        what += f" of {', '.join(type(own).__name__ for own in value[:4])}{', ...' if len(value) > 4 else ''}"
+    if is_column(value):
+        return ConfigError(f"data is {what} without targets; pass (X, y)")
+    if any(is_loader(own) for own in (value if isinstance(value, tuple | list) else [value])):
+        return ConfigError(f"data is {what}; pass the data set of a DataLoader, loader.dataset")
+    if hasattr(value, "__iter__") and not hasattr(value, "__len__"):
+        what += " without a length (list(...) reads all of its items)"
+    return ConfigError(f"data is {what}; {LEGAL}")
+
+
+def _are_four_arrays(value: Any) -> bool:
+    return isinstance(value, tuple | list) and len(value) == 4 and all(map(is_column, value))
+
+
+def _four_arrays(value: Sequence[Any]) -> dict[str, Any]:
+    sizes = [len(own) for own in value]
+    if sizes[0] != sizes[1] and sizes[0] == sizes[2] and sizes[1] == sizes[3]:
+        raise ConfigError(
+            f"data: arrays of {', '.join(map(str, sizes))} rows are in the order of train_test_split; pass "
+            "(X_train, y_train, X_test, y_test)"
+        )
+    return {"train": tuple(value[:2]), "test": tuple(value[2:])}
+
+
+def _holds_more_than_numbers(table: Any) -> bool:
+    """Whether a table of pandas has columns that are neither numbers nor truth values."""
+    from pandas.api.types import is_numeric_dtype
+
+    return hasattr(table, "assign") and not all(map(is_numeric_dtype, table.dtypes))
