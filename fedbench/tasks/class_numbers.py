@@ -128,8 +128,9 @@ def _compact(found: np.ndarray, compact: np.ndarray) -> Targets:
     """Labels with gaps, not from 0, or of text: classes in ascending order of the labels."""
     names = tuple(map(str, found))
     dense = found.dtype.kind == "i" and len(found) > 2 and found[-1] - found[0] == len(found) - 1
-    line = f"labels {f'{names[0]} to {names[-1]}' if dense else _list_names(names)} are classes 0 to {len(names) - 1}"
-    return Targets(compact.reshape(-1).astype(np.int64), "", len(names), names, names, (line,))
+    shown = f"{names[0]} to {names[-1]}" if dense else _list_names(names)
+    remarks = (f"labels {shown} are classes 0 to {len(names) - 1}",) if found.dtype.kind == "i" else ()
+    return Targets(compact.reshape(-1).astype(np.int64), "", len(names), names, names, remarks)
 
 
 def _list_names(names: Sequence[str]) -> str:

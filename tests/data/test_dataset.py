@@ -76,7 +76,7 @@ def test_what_data_are_belongs_to_their_content(change):
 
 
 def test_a_decision_belongs_to_the_content_by_what_it_decides():
-    first, other = (Decision("samples", "x", "certain", "data.channels", value) for value in ("first", "last"))
+    first, other = (Decision("samples", "x", "certain", "data.label", value) for value in ("first", "last"))
     read = replace(digits(), decisions=(first,)).content
     assert len({digits().content, read, replace(digits(), decisions=(other,)).content}) == 3
     assert replace(digits(), decisions=(replace(first, how="given", said="y"),)).content == read

@@ -134,7 +134,7 @@ class TableReader:
         targets = self.target(rows, table[roles.label])
         owners, owner_names = self.owners(rows, table, roles.user)
         columns = tuple(name for own in read.values() for name in own.names)
-        remarks = [*remarks_on(roles), *remarks_on_samples(self, roles, samples, read)]
+        remarks = [*remarks_on_samples(self, roles, samples, read)]
         return Content(
             train,
             len(table) - train,
@@ -443,15 +443,6 @@ def check_categories(rows: TableRows, column: pd.Series, counts: pd.Series) -> N
         )
 
 
-def remarks_on(roles: Roles) -> Iterator[str]:
-    """A line on the columns that are no features."""
-    beside = roles.beside
-    line = f"column {roles.label} is the target" + (f", {roles.user} is the user of a row" if roles.user else "")
-    line += f", rows of one {beside.group} stay together" if beside.group else ""
-    line += f", {beside.order} is their order" if beside.order else ""
-    yield line + (f"; left out: {', '.join(roles.out)}" if roles.out else "")
-
-
 def remarks_on_samples(
     reader: TableReader, roles: Roles, samples: np.ndarray, read: dict[str, Features]
 ) -> Iterator[str]:
@@ -459,8 +450,6 @@ def remarks_on_samples(
     if reader.kind is None and samples.dtype.kind in "iu":
         name = roles.features[0]
         yield f"column {name} holds lists of whole numbers, which are tokens; --data.kind feature for counts"
-    if categories := [f"{name} ({len(own.names)})" for name, own in read.items() if own.category]:
-        yield f"columns of text are categories, with a feature for each value: {', '.join(categories)}"
     for name, own in read.items():
         if own.names == [name] and not own.category and counts_rows(own.values[:, 0]):
             yield f"column {name} counts the rows and is a feature; --data.drop {name} if it is none"
@@ -494,9 +483,10 @@ def decisions_on(
         names = [name for name, own in read.items() if own.category == (key == "categories")]
         given = [name for name in names if name in getattr(options, key)]
         if given:
-            yield Decision("samples", f"{listed(given, 'holds', 'hold')} {key}", "given", f"data.{key}", given)
+            said = f"{listed(shown(given, read), 'holds', 'hold')} {key}"
+            yield Decision("samples", said, "given", f"data.{key}", given)
         if others := [name for name in names if name not in given]:  # no key: it would say that these are no codes
-            yield Decision("samples", f"{listed(others, 'holds', 'hold')} {key}")
+            yield Decision("samples", f"{listed(shown(others, read), 'holds', 'hold')} {key}")
     if not read:
         yield Decision("samples", f"column {roles.features[0]} is the sample")
     if out := [name for name in roles.out if name not in options.drop]:
@@ -509,6 +499,11 @@ def decisions_on(
         same = "are one" if options.spelling == "merged" else "are different"
         said = f"texts that differ in case or blanks alone {same}"
         yield Decision("samples", said, "given", "data.spelling", options.spelling)
+
+
+def shown(names: Sequence[str], read: dict[str, Features]) -> list[str]:
+    """The names of columns, with the number of their categories."""
+    return [f"{name} ({len(read[name].names)})" if read[name].category else name for name in names]
 
 
 def listed(names: Sequence[str], one: str, several: str) -> str:

@@ -120,8 +120,8 @@ def test_a_table_is_read_as_a_file_is(tmp_path):
     for key in ("samples", "targets", "domains"):
         assert (getattr(dataset, key) == getattr(file, key)).all()
     assert dataset.domain_names == ("ann", "bob")
-    assert dataset.remarks == file.remarks
-    assert "columns of text are categories, with a feature for each value: colour (2)" in dataset.remarks
+    assert (dataset.remarks, dataset.decisions) == (file.remarks, file.decisions)
+    assert "column colour (2) holds categories" in [decision.said for decision in dataset.decisions]
 
 
 def test_tables_of_several_parts_with_named_columns():
