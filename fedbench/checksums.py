@@ -1,8 +1,8 @@
 """Checksums of files, kept in lists: what has changed since it was written is noticed when it is read.
 
 A checksum is the CRC-32 of a file in hexadecimal and the number of its bytes, `1f3a9c02-5120`. JSON files hold the list
-of other files under `crc32`, and in it their own name, for all that stands beside it. A file without a checksum, of an
-earlier version or made by hand, is read as it is.
+of other files under `crc32`, and in it their own name, for all that stands beside it; a YAML file ends with its own. A
+file without a checksum, of an earlier version or made by hand, is read as it is.
 """
 
 import hashlib
@@ -17,6 +17,7 @@ KEY = "crc32"
 """The key of the list. CRC-32 takes half a second per GB, a tenth of SHA-256."""
 BLOCK = 1 << 20
 """Bytes that are read at once."""
+LAST_LINE = f"# {KEY}: "
 CHANGED = "changed since it was written"
 SHA256 = 64
 """Digits of the checksums in summaries of earlier versions."""
@@ -76,6 +77,17 @@ def is_changed(value: Mapping[str, Any], name: str) -> bool:
     """Whether a JSON object with its own checksum has changed since it was written."""
     listed = value.get(KEY)
     return isinstance(listed, dict) and name in listed and sealed(value, name)[KEY] != listed
+
+
+def with_checksum(text: str) -> str:
+    """A text with its checksum in a last line, which is a comment."""
+    return f"{text}{LAST_LINE}{checksum_of(text.encode())}\n"
+
+
+def is_text_changed(text: str) -> bool:
+    """Whether a text with its checksum in the last line has changed since it was written."""
+    before, marked, known = text.rpartition(LAST_LINE)
+    return bool(marked) and checksum_of(before.encode()) != known.rstrip("\n")
 
 
 def others_in(value: Mapping[str, Any], name: str) -> dict[str, str]:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from fedbench import methods, processor, tune_space
-from fedbench.checksums import KEY, checksums
+from fedbench.checksums import KEY, checksums, with_checksum
 from fedbench.config import Config, TrainConfig
 from fedbench.data.dataset import Dataset
 from fedbench.data.partitions import Partition, scheme
@@ -52,7 +52,7 @@ def describe_run(folder: Path, run: ResolvedRun, partitions: dict[int, Partition
         write_atomically(folder / "partition.json", json.dumps(dealt))
     known[KEY] = checksums(folder, PARTITION_FILES)
     write_json_atomically(folder / "environment.json", known, own_checksum=True)
-    write_atomically(folder / "config.yaml", config.to_yaml())
+    write_atomically(folder / "config.yaml", with_checksum(config.to_yaml()))
 
 
 def decisions(method: str, options: Method.Options, train: TrainConfig) -> list[str]:

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from fedbench.checksums import KEY
+from fedbench.checksums import KEY, with_checksum
 from fedbench.config import Config
 from fedbench.results.files import (
     concatenate_tables,
@@ -76,5 +76,5 @@ def gather(folder: Path, config: Config, runs: Sequence[Path]) -> None:
     ):
         for run in runs if kept else ():
             link(run / name, folder / name)
-    write_atomically(folder / "config.yaml", config.to_yaml())
+    write_atomically(folder / "config.yaml", with_checksum(config.to_yaml()))
     write_summary(Records(folder), Records(*runs).warnings())

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fedbench.checksums import CHANGED, changes, is_changed, others_in
+from fedbench.checksums import CHANGED, changes, is_changed, is_text_changed, others_in, with_checksum
 from fedbench.config import AggregatorConfig, Config
 from fedbench.config.files import load_yaml
 from fedbench.config.keys import flat
@@ -279,10 +279,13 @@ def _kept_config(folder: Path) -> Config:
     """The configuration of a run. Raises ConfigError if it cannot be read."""
     path = folder / "config.yaml"
     try:
-        return Config(**load_yaml(path))
+        config = Config(**load_yaml(path))
     except (ConfigError, TypeError) as error:
         why = str(error).removeprefix(f"--config {path}: ")
         raise damage_error(path, f"{why}; damaged, or written by another version of fedbench") from None
+    if is_text_changed(path.read_text()):
+        raise damage_error(path, CHANGED)
+    return config
 
 
 def shorter_run(folder: Path, config: Config) -> Config | None:
@@ -322,7 +325,7 @@ def lengthen(folder: Path, config: Config) -> None:
     """Have the run in a folder end later: it is not finished any more."""
     with only_driver(folder / "config.yaml"):
         (folder / "summary.json").unlink(missing_ok=True)
-        write_atomically(folder / "config.yaml", config.to_yaml())
+        write_atomically(folder / "config.yaml", with_checksum(config.to_yaml()))
 
 
 def copy_progress(source: Path, target: Path) -> None:

@@ -9,7 +9,7 @@ import tempfile
 import time
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
@@ -246,15 +246,16 @@ def _refuse_pipe(path: Path) -> None:
         raise OSError(errno.ESPIPE, "it is a pipe")
 
 
-def read_as(kind: type[T], path: Path) -> T:
-    """Reads a JSON file as a dataclass. Raises ConfigError if it has another structure."""
+def read_as(kind: type[T], path: Path, faults: Callable[[T], Iterable[str]] = lambda value: ()) -> T:
+    """Reads a JSON file as a dataclass. Raises ConfigError if it has another structure, or one of these faults."""
     try:
         _refuse_pipe(path)
         content = path.read_bytes()
         value = TypeAdapter(kind).validate_json(content)
-        if not is_changed(dict(json.loads(content)), path.name):
+        fault = CHANGED if is_changed(dict(json.loads(content)), path.name) else next(iter(faults(value)), None)
+        if fault is None:
             return value
-        what = f"({CHANGED})"
+        what = f"({fault})"
     except ValidationError as error:
         first = error.errors()[0]
         why = first["msg"].removeprefix("Value error, ")
@@ -306,10 +307,10 @@ def known_checksums(folder: Path) -> dict[str, str]:
     return known
 
 
-def table_pieces(folder: Path, name: str) -> list[Path]:
-    """The pieces of a table that a run has stored with its checkpoints, in order."""
+def table_pieces(name: str) -> str:
+    """The pattern of the pieces of a table that a run has stored with its checkpoints."""
     stem, dot, suffix = name.partition(".")
-    return sorted((folder / PIECES).glob(f"{stem}-*{dot}{suffix}"))
+    return f"{PIECES}/{stem}-*{dot}{suffix}"
 
 
 def concatenate_tables(tables: Sequence[pa.Table], schema: pa.Schema) -> pa.Table:

@@ -12,6 +12,7 @@ from fedbench.tasks.outcomes import block_of
 
 OUTCOMES_FOLDER = "outcomes"
 """A run's folder for these files, one per seed."""
+OUTCOMES = f"{OUTCOMES_FOLDER}/seed-*.npz"
 EACH, SHARED = "each/", "shared/"
 """How the arrays of outcomes begin: those of single samples, and those that the samples of a block share."""
 

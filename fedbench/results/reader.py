@@ -1,8 +1,10 @@
 """Reads the files of runs."""
 
+import os
+from collections.abc import Iterator
 from functools import cached_property
 from math import nan
-from pathlib import Path
+from pathlib import Path, PurePath
 from re import DOTALL
 from typing import Any
 
@@ -13,10 +15,11 @@ import yaml
 from pydantic import TypeAdapter, ValidationError
 
 from fedbench import tasks
-from fedbench.checksums import change_of
+from fedbench.checksums import CHANGED, change_of, is_text_changed
 from fedbench.errors import ConfigError
 from fedbench.results.estimators import SAMPLES, estimator
 from fedbench.results.files import (
+    CHECKPOINTS,
     concatenate_tables,
     ends_whole,
     known_checksums,
@@ -27,7 +30,7 @@ from fedbench.results.files import (
     rerun_hint,
     table_pieces,
 )
-from fedbench.results.outcomes import OUTCOMES_FOLDER, MetricOutcomes, read_outcomes
+from fedbench.results.outcomes import OUTCOMES, MetricOutcomes, read_outcomes
 from fedbench.results.remarks import with_levels
 from fedbench.results.schema import (
     CLIENTS_SCHEMA,
@@ -65,7 +68,7 @@ class Records:
         self.path, self.folders = Path(path), [Path(path), *map(Path, more)]
         self._problems: dict[Path, list[str]] = {folder: [] for folder in self.folders}
         self._checksums: dict[Path, dict[str, str]] = {}
-        if not any((self.path / name).exists() for name in ("metrics.jsonl", "config.yaml")):
+        if not (is_run(self.path) or (self.path / "config.yaml").exists()):
             raise ConfigError(f"{self.path}: no run here (neither metrics.jsonl nor config.yaml); give a run's folder")
 
     @property
@@ -181,15 +184,10 @@ class Records:
         found = {
             place: own
             for folder in self.folders
-            for place, points in read_outcomes(self._kept(folder, OUTCOMES_FOLDER), self._problems[folder]).items()
+            for place, points in read_outcomes(self._whole(folder, OUTCOMES), self._problems[folder]).items()
             if (own := points.of(self.metric().name)) is not None
         }
         return found
-
-    def _kept(self, folder: Path, name: str) -> list[Path]:
-        """The whole files in a folder of a run, which may have lost some."""
-        listed = {folder / file for file in self._listed(folder) if file.startswith(f"{name}/")}
-        return sorted(path for path in listed.union((folder / name).glob("seed-*.npz")) if self._is_whole(path))
 
     def newcomers(self) -> pd.DataFrame:
         """newcomers.parquet: one row per seed, newcomer, local epochs, images (0: all) and metric; none without any."""
@@ -328,21 +326,28 @@ class Records:
             read_table(path, schema, self._problems[folder])
             for folder in self.folders
             for path in self._parts(folder, name)
-            if self._is_whole(path)
         ]
         return concatenate_tables(tables, schema).to_pandas()
 
     def _parts(self, folder: Path, name: str) -> list[Path]:
         """The file of a table, or its pieces so far if the run is not finished."""
-        pieces = table_pieces(folder, name)
-        return pieces if pieces and not (folder / name).exists() else [folder / name]
+        pieces = [] if (folder / name).exists() else self._whole(folder, table_pieces(name))
+        return pieces or [path for path in [folder / name] if self._is_whole(path)]
+
+    def _whole(self, folder: Path, pattern: str) -> list[Path]:
+        """The files of a run that match a pattern and are as they were written."""
+        listed = {folder / name for name in self._listed(folder) if PurePath(name).match(pattern)}
+        return sorted(filter(self._is_whole, listed.union(folder.glob(pattern))))
 
     def _config(self, folder: Path) -> dict[str, Any]:
         path = folder / "config.yaml"
         if not self._is_whole(path) or not path.exists():
             return {}
         try:
-            tree = yaml.load(path.read_text(), LOADER)
+            tree = yaml.load(text := path.read_text(), LOADER)
+            if is_text_changed(text):
+                self._problems[folder].append(f"config.yaml: {CHANGED}, and is left out")
+                return {}
             CONFIG.validate_python(tree)
             return dict(tree)
         except (yaml.YAMLError, OSError, ValueError, RecursionError):
@@ -350,9 +355,19 @@ class Records:
             return {}
 
 
+def config_faults(tree: Any) -> Iterator[str]:
+    """What is wrong with a configuration, as far as it is read here."""
+    try:
+        CONFIG.validate_python(tree)
+    except ValidationError as error:
+        yield f"config.{'.'.join(map(str, error.errors()[0]['loc']))}: {error.errors()[0]['msg']}"
+
+
 def is_run(path: Path) -> bool:
-    """Whether the folder holds a run."""
-    return (path / "metrics.jsonl").exists()
+    """Whether the folder holds a run that has begun, also if it has lost its metrics."""
+    return any(os.path.lexists(path / name) for name in ("metrics.jsonl", "summary.json")) or any(
+        path.glob(CHECKPOINTS)
+    )
 
 
 def at_last_round(metrics: pd.DataFrame, metric: Metric) -> pd.DataFrame:

@@ -96,7 +96,7 @@ def load(folder: Path) -> dict[str, Any] | None:
         except OSError:
             continue
         if content.pop("format", None) != FORMAT:
-            line = "written by another version of fedbench; continue with that version"
+            line = "damaged, or written by another version of fedbench: continue with that one"
             raise ConfigError(f"{path}: {line}, or delete {folder.parent} to run it again")
         return content
     if found:

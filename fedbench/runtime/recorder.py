@@ -206,7 +206,7 @@ class Recorder:
         (self.folder / NEWCOMERS).unlink(missing_ok=True)
         for name in self.tables:
             (self.folder / name).unlink(missing_ok=True)
-            for path in set(files.table_pieces(self.folder, name)).difference(self._piece_paths(name)):
+            for path in set(self.folder.glob(files.table_pieces(name))).difference(self._piece_paths(name)):
                 path.unlink()
 
     def _piece_paths(self, name: str) -> list[Path]:
