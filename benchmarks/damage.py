@@ -13,13 +13,14 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from fedbench.studies.run import run
 from tests.end_to_end.damages import Answer, damages, interrupted, read_report, repeat, write_page
 from tests.runtime.rounds import small
 
-PLACES = 5
+PLACES = int(os.environ.get("PLACES", 5))
 SEEDS = {"seeds": [0, 1]}
 
 
@@ -32,13 +33,14 @@ def made(root: Path) -> dict[str, tuple[Path, Callable[[], Answer]]]:
     run(many, report=False)
     interrupted(under_way, 3)
     kinds = {"finished": one, "seeds": many, "unfinished": under_way}
-    found = {}
+    found: dict[str, tuple[Path, Callable[[], Answer]]] = {}
     for kind, config in kinds.items():
         folder = root / kind
-        found[f"{kind}, report"] = folder, lambda folder=folder: read_report(folder)
-        found[f"{kind}, again"] = folder, lambda config=config, folder=folder: repeat(config, folder)
-        found[f"{kind}, page"] = folder, lambda folder=folder: write_page(folder)
-    found["cache, run"] = root / "cache", lambda: repeat(one.model_copy(update={"out": root / "new"}), root / "new")
+        found[f"{kind}, report"] = folder, partial(read_report, folder)
+        found[f"{kind}, again"] = folder, partial(repeat, config, folder)
+        found[f"{kind}, page"] = folder, partial(write_page, folder)
+    new = one.model_copy(update={"out": root / "new"})
+    found["cache, run"] = root / "cache", partial(repeat, new, root / "new")
     return found
 
 

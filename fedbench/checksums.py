@@ -84,10 +84,10 @@ def with_checksum(text: str) -> str:
     return f"{text}{LAST_LINE}{checksum_of(text.encode())}\n"
 
 
-def is_text_changed(text: str) -> bool:
-    """Whether a text with its checksum in the last line has changed since it was written."""
+def is_text_changed(text: str, has_checksum: bool = False) -> bool:
+    """Whether a text with its checksum in the last line has changed. has_checksum: whether it must have one."""
     before, marked, known = text.rpartition(LAST_LINE)
-    return bool(marked) and checksum_of(before.encode()) != known.rstrip("\n")
+    return has_checksum if not marked else checksum_of(before.encode()) != known.rstrip("\n")
 
 
 def others_in(value: Mapping[str, Any], name: str) -> dict[str, str]:

@@ -30,6 +30,7 @@ from fedbench.results.files import (
     UNREADABLE,
     damage_error,
     hold_file_lock,
+    occupied_line,
     read_json,
     remove_half_written,
     write_atomically,
@@ -138,6 +139,8 @@ def writable(folder: Path) -> Iterator[None]:
         probe.unlink()
     except OSError as error:
         _remove_empty(missing)
+        if line := occupied_line(folder, error):
+            raise ConfigError(line) from None
         raise ConfigError(
             f"out = {folder}: cannot be written to ({error.strerror}); choose another folder with --out"
         ) from None

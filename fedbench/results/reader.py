@@ -15,7 +15,7 @@ import yaml
 from pydantic import TypeAdapter, ValidationError
 
 from fedbench import tasks
-from fedbench.checksums import CHANGED, change_of, is_text_changed
+from fedbench.checksums import CHANGED, KEY, change_of, is_text_changed
 from fedbench.errors import ConfigError
 from fedbench.results.estimators import SAMPLES, estimator
 from fedbench.results.files import (
@@ -340,12 +340,12 @@ class Records:
         return sorted(filter(self._is_whole, listed.union(folder.glob(pattern))))
 
     def _config(self, folder: Path) -> dict[str, Any]:
-        path = folder / "config.yaml"
-        if not self._is_whole(path) or not path.exists():
+        path, has_checksum = folder / "config.yaml", KEY in read_json(folder / "environment.json", [])
+        if not self._is_whole(path) or not (path.exists() or has_checksum):
             return {}
         try:
             tree = yaml.load(text := path.read_text(), LOADER)
-            if is_text_changed(text):
+            if is_text_changed(text, has_checksum):
                 self._problems[folder].append(f"config.yaml: {CHANGED}, and is left out")
                 return {}
             CONFIG.validate_python(tree)

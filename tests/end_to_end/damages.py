@@ -100,7 +100,7 @@ def read_report(folder: Path) -> Answer:
     try:
         study = Study.load(folder)
         numbers = {
-            label: {name: repr_of(getattr(records, name)()) for name in NUMBERS}
+            label: {name: text_of(getattr(records, name)()) for name in NUMBERS}
             for label, records in study.runs.items()
         }
         found = {"runs": numbers, "points": repr(study.plan.points()), "choices": repr(study.plan.choices)}
@@ -109,7 +109,9 @@ def read_report(folder: Path) -> Answer:
         return Answer(None, "", error)
 
 
-def repr_of(value: Any) -> str:
+def text_of(value: Any) -> str:
+    if isinstance(value, dict):
+        value = {key: text_of(own) for key, own in sorted(value.items()) if key not in ("out", "name")}
     return value.to_csv() if hasattr(value, "to_csv") else repr(value)
 
 
