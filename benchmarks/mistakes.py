@@ -287,7 +287,7 @@ def asks_for(name: str) -> Callable[[Play], object]:
     return act
 
 
-REPORT, RESTORE = "report out", "restore it|delete .* to run it again"
+REPORT, RESTORE = "report out", "bring the file back|delete .* to run it again"
 RUN, COMPARE = FINISHED["run"], FINISHED["compare"]
 PLAN, SUMMARY, JOB, CLAIMS = "out/plan.json", "out/summary.json", "out/run/*-s0", "out/claims/claims.json"
 
@@ -354,7 +354,7 @@ def result_files() -> Iterator[Fault]:
         "that is a folder": folder_for(PLAN),
         "that is a pipe": pipe_for(PLAN),
     }.items():
-        yield Fault(f"plan.json {name}", REPORT, r"plan\.json: damaged.*(restore it|repeat)", (study, act))
+        yield Fault(f"plan.json {name}", REPORT, r"plan\.json: damaged.*(bring the file back|repeat)", (study, act))
     yield Fault("plan.json of text, same command", COMPARE, "plan.json: damaged", (study, write(PLAN, "no plan")))
     yield Fault("a label of 5,000 letters", REPORT, "report", (study, of_plan(label="l" * 5000)), 0)
     yield Fault("a path of 5,000 letters", REPORT, "too long for the name", (study, of_plan(path="p" * 5000)))

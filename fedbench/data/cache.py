@@ -1,8 +1,8 @@
 """The cache of decoded data sets: NumPy files, written once per machine and mapped by every process.
 
 A data set is stored in `$FEDBENCH_CACHE/decoded/NAME-KEY/` (default `~/.cache/fedbench`) as samples.npy, targets.npy,
-domains.npy, groups.npy and order.npy if there are any, and meta.json. It is written to a temporary folder, which is
-then renamed.
+domains.npy, groups.npy and order.npy if there are any, and meta.json with their checksums. It is written to a
+temporary folder, which is then renamed. Processes that open it compare the checksums.
 """
 
 import errno
@@ -12,8 +12,9 @@ import logging
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
@@ -21,6 +22,7 @@ from typing import Any, BinaryIO, Literal
 import numpy as np
 from filelock import FileLock
 
+from fedbench.checksums import CHANGED, KEY, changes, checksums, is_changed, others_in, sealed
 from fedbench.data.copies import Copies
 from fedbench.data.description import Decision
 from fedbench.data.fields import Fields
@@ -38,6 +40,10 @@ IN_BOTH_PARTS = 5
 """Number of samples of a class from which one is expected in the training part and in the test part."""
 BESIDE = ("groups", "order")
 """Arrays beside samples, targets and domains that a source may have."""
+META = "meta.json"
+ARRAYS = tuple(f"{name}.npy" for name in ("samples", "targets", "domains", *BESIDE))
+CHECKED_FOR = 3600
+"""Seconds for which the processes of a machine rely on each other's comparison of checksums."""
 FILES_NAMED = 20
 """Maximum number of a source's files named in meta.json, which is read at every start."""
 
@@ -133,6 +139,8 @@ def prepare(source: Source, progress: OnProgress | None = None) -> Path:
     if not is_usable(folder):
         with hold_lock(folder.with_name(f"{folder.name}.lock")):
             if not is_usable(folder):
+                if os.path.lexists(folder):
+                    logging.getLogger("fedbench").warning("%s: damaged, decoding it again", folder)
                 build_folder(source, folder, progress)
     return folder
 
@@ -159,6 +167,8 @@ def replace_folder(folder: Path) -> Iterator[Path]:
         part.mkdir(parents=True)
         yield part
         shutil.rmtree(folder, ignore_errors=True)
+        if os.path.lexists(folder):
+            folder.unlink()  # a file or a link in its place
         part.rename(folder)
     finally:
         shutil.rmtree(part, ignore_errors=True)
@@ -255,8 +265,9 @@ def write_decoded(source: Source, content: Content, folder: Path, progress: OnPr
     for name, values in sorted(content.beside().items()):
         save_array(folder / f"{name}.npy", values)
         tally.digest.update(values.tobytes())
-    with (folder / "meta.json").open("w") as text:
-        json.dump(describe_cache(source, tally, targets, names), text, indent=1)
+    meta = {**describe_cache(source, tally, targets, names), KEY: checksums(folder, ARRAYS)}
+    with (folder / META).open("w") as text:
+        json.dump(sealed(meta, META), text, indent=1)
         flush_to_disk(text)
 
 
@@ -370,13 +381,14 @@ def is_usable(folder: Path) -> bool:
 
 def digest_of(folder: Path) -> str:
     """A hash of the written samples, targets and domains."""
-    return str(json.loads((folder / "meta.json").read_text())["sha256"])
+    return str(read_meta(folder)["sha256"])
 
 
 def read_prepared(folder: Path) -> dict[str, Any]:
     """Reads the fields of a Dataset from its folder. Raises ConfigError."""
     try:
-        meta = json.loads((folder / "meta.json").read_text())
+        meta = read_meta(folder)
+        refuse_changes(folder, others_in(meta, META))
         samples = np.load(folder / "samples.npy", mmap_mode=mmap_mode(folder / "samples.npy"))
         targets = np.load(folder / "targets.npy")
         domains, *beside = (load_if_there(folder / f"{name}.npy") for name in ("domains", *BESIDE))
@@ -397,9 +409,45 @@ def read_prepared(folder: Path) -> dict[str, Any]:
         fixed["columns"] = tuple(meta.get("columns", ()))
         fixed |= {key: meta.get(key, 0) for key in ("scores", "extent", "file_count")}  # older folders lack them
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ConfigError(f"{folder}: incomplete prepared data set ({error}); delete it and start again") from error
+        raise ConfigError(f"{folder}: damaged data set ({error}); delete it and start again") from error
     columns = dict(zip(BESIDE, beside, strict=True))
     return {"samples": samples, "targets": targets, "domains": domains, **columns, **names, **fixed}
+
+
+def read_meta(folder: Path) -> dict[str, Any]:
+    """The content of meta.json. Raises OSError, or ValueError if it is damaged."""
+    try:
+        meta = dict(json.loads((folder / META).read_text()))
+    except (ValueError, TypeError, RecursionError) as error:
+        raise ValueError(f"{META}: {error}") from None
+    if is_changed(meta, META):
+        raise ValueError(f"{META}: {CHANGED}")
+    return meta
+
+
+def refuse_changes(folder: Path, known: Mapping[str, str]) -> None:
+    """Raises ValueError if a file has another checksum than the known one.
+
+    The files are read once per machine and hour, unless they were touched since: every worker opens them.
+    """
+    stamp = folder.with_name(f"{folder.name}.checked")
+    before, now = times(folder, known), time.monotonic()
+    with suppress(OSError, ValueError, TypeError):
+        then, checked = json.loads(stamp.read_text())
+        if 0 <= now - then < CHECKED_FOR and checked == before:
+            return
+    for name, why in changes(folder, known):
+        raise ValueError(f"{name}: {why}")
+    with suppress(OSError):  # a cache that others filled may be read-only
+        part = stamp.with_name(f"{stamp.name}.{os.getpid()}")
+        part.write_text(json.dumps([now, before]))
+        part.replace(stamp)
+
+
+def times(folder: Path, names: Iterable[str]) -> dict[str, list[int]]:
+    """What changes whenever the content of a file does."""
+    stats = {name: (folder / name).stat() for name in names}
+    return {name: [stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns] for name, stat in stats.items()}
 
 
 def load_if_there(path: Path) -> np.ndarray | None:
@@ -416,13 +464,8 @@ def mmap_mode(path: Path) -> Literal["c", "r"]:
 
 
 def is_intact(folder: Path) -> bool:
-    """Whether samples, targets and domains are unchanged since they were written."""
-    fields = read_prepared(folder)
-    digest = hashlib.sha256()
-    for start in range(0, len(fields["samples"]), 1000):
-        digest.update(np.ascontiguousarray(fields["samples"][start : start + 1000]).data)
-    digest.update(fields["targets"].tobytes())
-    for name in ("domains", *BESIDE):
-        if fields[name] is not None:
-            digest.update(fields[name].tobytes())
-    return digest.hexdigest() == digest_of(folder)
+    """Whether the files are unchanged since they were written."""
+    try:
+        return not any(changes(folder, others_in(read_meta(folder), META)))
+    except (OSError, ValueError):
+        return False

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from fedbench import methods, processor, tune_space
+from fedbench.checksums import KEY, checksums, with_checksum
 from fedbench.config import Config, TrainConfig
 from fedbench.data.dataset import Dataset
 from fedbench.data.describe import description_of
@@ -29,13 +30,14 @@ from fedbench.runtime.ray.cluster import COMMAND
 from fedbench.runtime.resolved import ResolvedRun
 
 RECORDED_LIBRARIES = ["torch", "torchvision", "lightning", "ray", "wandb", "numpy", "pandas"]
-DESCRIPTION_FILES = ("environment.json", "partition.json", "partition.npz", "config.yaml")
+PARTITION_FILES = ("partition.json", "partition.npz")
+DESCRIPTION_FILES = ("environment.json", *PARTITION_FILES, "config.yaml")
 MANY = 10_000
 """Number of clients above which a partition is kept as arrays."""
 
 
 def describe_run(folder: Path, run: ResolvedRun, partitions: dict[int, Partition]) -> None:
-    """Write environment.json, the partitions and, last, config.yaml, which marks the run as begun."""
+    """Write the partitions, environment.json and, last, config.yaml, which marks the run as begun."""
     config, dataset = run.config, run.dataset
     drawn = {str(seed): part.fingerprint() for seed, part in partitions.items()}
     more = {
@@ -50,13 +52,14 @@ def describe_run(folder: Path, run: ResolvedRun, partitions: dict[int, Partition
         "decisions": decisions(config.method.name, run.options, config.train),
     }
     known = {**environment(drawn, dataset), **more, **file_fingerprints(config), **provenance.code_record(config)}
-    write_json_atomically(folder / "environment.json", known)
     if config.partition.clients > MANY:
         write_arrays_atomically(folder / "partition.npz", _arrays(dataset, partitions))
     else:
         dealt = {str(seed): {**part.tree(), **_counts(dataset, part)} for seed, part in partitions.items()}
         write_atomically(folder / "partition.json", json.dumps(dealt))
-    write_atomically(folder / "config.yaml", config.to_yaml())
+    known[KEY] = checksums(folder, PARTITION_FILES)
+    write_json_atomically(folder / "environment.json", known, own_checksum=True)
+    write_atomically(folder / "config.yaml", with_checksum(config.to_yaml()))
 
 
 def decisions(method: str, options: Method.Options, train: TrainConfig) -> list[str]:
@@ -122,7 +125,7 @@ def _command() -> str | None:
 def note(folder: Path, **more: Any) -> None:
     """Add to environment.json what is known later."""
     path = folder / "environment.json"
-    write_json_atomically(path, {**json.loads(path.read_text()), **more})
+    write_json_atomically(path, {**json.loads(path.read_text()), **more}, own_checksum=True)
 
 
 def time_now() -> str:

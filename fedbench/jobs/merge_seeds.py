@@ -6,13 +6,13 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from fedbench.checksums import KEY, with_checksum
 from fedbench.config import Config
-from fedbench.errors import ConfigError
 from fedbench.results.files import (
     concatenate_tables,
+    damage_error,
     read_json,
     read_table,
-    rerun_hint,
     write_arrays_atomically,
     write_atomically,
     write_json_atomically,
@@ -52,7 +52,7 @@ def gather(folder: Path, config: Config, runs: Sequence[Path]) -> None:
     """
     for run in runs:
         for name, why in damages_in(run, read_json(run / "summary.json", [])):
-            raise ConfigError(f"{run / name}: {why}; {rerun_hint(run)}")
+            raise damage_error(run / name, why, run)
     (folder / "summary.json").unlink(missing_ok=True)  # of other seeds, or of other code
     for name in ("metrics.jsonl", "timings.jsonl"):
         write_atomically(folder / name, b"".join((run / name).read_bytes() for run in runs if (run / name).exists()))
@@ -62,8 +62,9 @@ def gather(folder: Path, config: Config, runs: Sequence[Path]) -> None:
             write_table(folder / name, concatenate_tables(found, layout), layout)
     environments = [read_json(run / "environment.json", []) for run in runs]
     prints = {seed: value for known in environments for seed, value in known["partition_fingerprint"].items()}
-    whole = {**environments[0], "partition_fingerprint": prints, "finished": environments[-1]["finished"]}
-    write_json_atomically(folder / "environment.json", whole)
+    finished = environments[-1]["finished"]
+    whole = {**environments[0], "partition_fingerprint": prints, "finished": finished, KEY: {}}
+    write_json_atomically(folder / "environment.json", whole, own_checksum=True)
     if arrays := Records(*runs).arrays():
         write_arrays_atomically(folder / "partition.npz", arrays)
     else:
@@ -75,5 +76,5 @@ def gather(folder: Path, config: Config, runs: Sequence[Path]) -> None:
     ):
         for run in runs if kept else ():
             link(run / name, folder / name)
-    write_atomically(folder / "config.yaml", config.to_yaml())
+    write_atomically(folder / "config.yaml", with_checksum(config.to_yaml()))
     write_summary(Records(folder), Records(*runs).warnings())

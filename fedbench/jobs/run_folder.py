@@ -5,7 +5,6 @@ import logging
 import os
 import re
 import shutil
-import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -17,6 +16,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from fedbench.checksums import CHANGED, changes, is_changed, is_text_changed, others_in, with_checksum
 from fedbench.config import AggregatorConfig, Config
 from fedbench.config.files import load_yaml
 from fedbench.config.keys import flat
@@ -25,7 +25,16 @@ from fedbench.data.partitions import Partition
 from fedbench.errors import ConfigError
 from fedbench.jobs import provenance
 from fedbench.jobs.description import file_fingerprints, fingerprinted_files
-from fedbench.results.files import PART_SUFFIX, hold_file_lock, read_json, remove_half_written, write_atomically
+from fedbench.results.files import (
+    PART_SUFFIX,
+    UNREADABLE,
+    damage_error,
+    hold_file_lock,
+    occupied_line,
+    read_json,
+    remove_half_written,
+    write_atomically,
+)
 from fedbench.results.matrix import is_matrix
 from fedbench.results.plan import Plan, is_study
 from fedbench.results.reader import Records
@@ -130,6 +139,8 @@ def writable(folder: Path) -> Iterator[None]:
         probe.unlink()
     except OSError as error:
         _remove_empty(missing)
+        if line := occupied_line(folder, error):
+            raise ConfigError(line) from None
         raise ConfigError(
             f"out = {folder}: cannot be written to ({error.strerror}); choose another folder with --out"
         ) from None
@@ -202,7 +213,7 @@ def state_of(folder: Path, config: Config) -> State:
     if not (folder / "config.yaml").exists():
         left = next((name for name in RESULTS if (folder / name).exists()), None)
         if left and not is_study(folder):  # a merged run is merged again
-            raise _damage_error(folder / "config.yaml", f"missing, although {left} is there")
+            raise damage_error(folder / "config.yaml", f"missing, although {left} is there")
         return "new"
     shorter = shorter_run(folder, config)
     if not shorter and (changed := changed_keys(_kept_config(folder), config)):
@@ -227,21 +238,24 @@ def state_of(folder: Path, config: Config) -> State:
     if not summary.exists() or not _kept_json(summary).get("complete"):
         return "begun"
     if not Records(folder).complete():
-        raise _damage_error(folder / "metrics.jsonl", "ends before the last round of a finished run")
+        raise damage_error(folder / "metrics.jsonl", "ends before the last round of a finished run")
     for name, why in damages_in(folder, _kept_json(summary)):
-        raise _damage_error(folder / name, why)
+        raise damage_error(folder / name, why, folder)
     return "done"
 
 
 def check_description(folder: Path, seeds: Sequence[int]) -> None:
     """Raises ConfigError if the description of a run is missing or damaged."""
-    prints = _kept_json(folder / "environment.json").get("partition_fingerprint")
+    described = _kept_json(folder / "environment.json")
+    prints = described.get("partition_fingerprint")
     arrays = folder / "partition.npz"  # if there are many clients
     dealt = arrays if arrays.exists() else folder / "partition.json"
     if not isinstance(prints, dict) or not {str(seed) for seed in seeds} <= prints.keys():
-        raise _damage_error(folder / "environment.json", "without the partition_fingerprint of every seed")
+        raise damage_error(folder / "environment.json", "without the partition_fingerprint of every seed")
+    for name, why in changes(folder, others_in(described, "environment.json")):
+        raise damage_error(folder / name, why)
     if not {str(seed) for seed in seeds} <= set(_kept_arrays(dealt) if dealt == arrays else _kept_json(dealt)):
-        raise _damage_error(dealt, "without the partition of every seed")
+        raise damage_error(dealt, "without the partition of every seed")
 
 
 def _kept_arrays(path: Path) -> set[str]:
@@ -249,32 +263,32 @@ def _kept_arrays(path: Path) -> set[str]:
     try:
         with np.load(path) as file:
             return {name.partition("/")[0] for name in file.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile):
-        raise _damage_error(path, "damaged") from None
+    except UNREADABLE:
+        raise damage_error(path, "damaged") from None
 
 
 def _kept_json(path: Path) -> dict[str, Any]:
     """The content of a run's JSON file. Raises ConfigError if it is missing or damaged."""
     try:
-        return dict(json.loads(path.read_text()))
-    except (OSError, ValueError, TypeError):
-        raise _damage_error(path, "missing or damaged") from None
+        value = dict(json.loads(path.read_text()))
+    except (OSError, ValueError, TypeError, RecursionError):
+        raise damage_error(path, "missing or damaged") from None
+    if is_changed(value, path.name):
+        raise damage_error(path, CHANGED)
+    return value
 
 
 def _kept_config(folder: Path) -> Config:
     """The configuration of a run. Raises ConfigError if it cannot be read."""
     path = folder / "config.yaml"
     try:
-        return Config(**load_yaml(path))
+        config = Config(**load_yaml(path))
     except (ConfigError, TypeError) as error:
         why = str(error).removeprefix(f"--config {path}: ")
-        raise _damage_error(path, f"{why}; damaged, or written by another version of fedbench") from None
-
-
-def _damage_error(path: Path, what: str) -> ConfigError:
-    return ConfigError(
-        f"{path}: {what}; bring the file back, delete {path.parent} to run it again, or give another --out"
-    )
+        raise damage_error(path, f"{why}; damaged, or written by another version of fedbench") from None
+    if is_text_changed(path.read_text()):
+        raise damage_error(path, CHANGED)
+    return config
 
 
 def shorter_run(folder: Path, config: Config) -> Config | None:
@@ -314,7 +328,7 @@ def lengthen(folder: Path, config: Config) -> None:
     """Have the run in a folder end later: it is not finished any more."""
     with only_driver(folder / "config.yaml"):
         (folder / "summary.json").unlink(missing_ok=True)
-        write_atomically(folder / "config.yaml", config.to_yaml())
+        write_atomically(folder / "config.yaml", with_checksum(config.to_yaml()))
 
 
 def copy_progress(source: Path, target: Path) -> None:

@@ -67,6 +67,8 @@ def write_page(folder: Path) -> Path:
         write_atomically(folder / "newcomers.csv", study.newcomers.to_csv(index=False))
     path = folder / "report.html"
     write_atomically(path, page_text(study, rows))
+    for line in study.problems:
+        log.warning("%s", line)
     return path
 
 

@@ -171,9 +171,8 @@ class Study:
 
     @property
     def problems(self) -> list[str]:
-        """Files that could not be read, each once; complete only after all else has been read."""
-        named = [(run.path.name, problem) for run in self.runs.values() for problem in run.problems]
-        return list(dict.fromkeys(f"{name}/{problem}" for name, problem in named))
+        """Files that could not be read, and what to do; complete only after all else has been read."""
+        return list(dict.fromkeys(line for run in self.runs.values() for line in run.remedies))
 
     def failed_seeds(self, label: str) -> list[int]:
         """Seeds whose final run failed or whose score at the last evaluated round is not finite."""

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pandas as pd
 
+from fedbench.errors import ConfigError
 from fedbench.report.leaderboard import LeaderboardRow, leaderboard
 from fedbench.report.study import Study
 from fedbench.results.matrix import Matrix, Setting
 from fedbench.results.over_settings import OverSettings, Ranking, over_settings, ranking
-from fedbench.results.plan import is_study
+from fedbench.results.plan import PLAN_FILE, is_study
 from fedbench.results.tables import REFERENCES
 
 
@@ -32,6 +33,8 @@ class Survey:
         found = {setting.name: Study.load(folder / setting.path, first) for setting in begun}
         boards = {name: {row.label: row for row in leaderboard(study)} for name, study in found.items()}
         known = {name: board for name, board in boards.items() if board}
+        if not begun and matrix.settings:
+            raise ConfigError(f"{folder}: no setting has a {PLAN_FILE}; bring them back, or repeat the command")
         return cls(folder, matrix, {name: found[name] for name in known}, known)
 
     @property

@@ -4,10 +4,12 @@ import errno
 import io
 import json
 import os
+import struct
 import tempfile
 import time
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
@@ -17,29 +19,55 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from filelock import lock_descriptor
 from pydantic import TypeAdapter, ValidationError
+from safetensors import SafetensorError, safe_open
 
+from fedbench.checksums import CHANGED, is_changed, others_in, sealed
 from fedbench.errors import ConfigError, first_line
 
 T = TypeVar("T")
 
 
+UNREADABLE = (
+    *(OSError, ValueError, TypeError, EOFError, KeyError, SyntaxError, NotImplementedError),
+    *(zipfile.BadZipFile, zlib.error, struct.error),
+)
+"""What NumPy raises for damaged files."""
 PART_SUFFIX = ".part"
 """The suffix of incomplete files, whose names begin with a dot."""
 
 
+OCCUPIED = (errno.EEXIST, errno.EISDIR, errno.ENOTDIR, errno.ELOOP, errno.ENOTEMPTY)
+"""Errors of a file or folder in whose place stands something else."""
+
+
 @contextmanager
 def name_file_in_errors(path: Path) -> Iterator[None]:
-    """Adds the file name to errors in this block, also for a full disk."""
+    """Adds the file name to errors in this block, also for a full disk.
+
+    Raises ConfigError if something else stands in the file's place.
+    """
     try:
         yield
     except OSError as error:
+        if line := occupied_line(path, error):
+            raise ConfigError(line) from error
         raise OSError(error.errno, error.strerror or str(error), str(path)) from error
+
+
+def occupied_line(path: Path, error: OSError) -> str | None:
+    """What to do if something else stands in the place of a file or folder; None if that is not the error."""
+    if error.errno not in OCCUPIED:
+        return None
+    place = next((p for p in (*reversed(path.parents), path) if os.path.lexists(p) and not p.is_dir()), path)
+    kind = "a link that leads nowhere" if not place.exists() else "a folder" if place.is_dir() else "a file"
+    return f"{path}: cannot be written, because {place} is {kind}; move it away and repeat the command"
 
 
 LOCK_POLL = 0.1
 """Seconds between two tries of a lock."""
 PIECES = Path("checkpoint", "rows")
 """Where a running run stores the rows of its tables."""
+CHECKPOINTS = "checkpoint/round-*.safetensors"
 GROUP = 1 << 20
 """Rows per row group of a parquet file."""
 
@@ -101,9 +129,9 @@ def write_atomically(path: Path, content: str | bytes) -> None:
         file.write(content.encode() if isinstance(content, str) else content)
 
 
-def write_json_atomically(path: Path, value: Any) -> None:
-    """Writes indented JSON with keys in order."""
-    write_atomically(path, json.dumps(value, indent=2) + "\n")
+def write_json_atomically(path: Path, value: Any, own_checksum: bool = False) -> None:
+    """Writes indented JSON with keys in order. own_checksum: of an object, so that readers notice changes."""
+    write_atomically(path, json.dumps(sealed(value, path.name) if own_checksum else value, indent=2) + "\n")
 
 
 def write_parquet_atomically(path: Path, columns: Mapping[str, Any] | pa.Table, schema: pa.Schema) -> None:
@@ -133,8 +161,13 @@ def write_arrays_atomically(path: Path, arrays: Mapping[str, np.ndarray]) -> Non
 
 
 def rerun_hint(folder: Path) -> str:
-    """How to fix a missing or damaged file of a run."""
-    return f"restore it, or delete {folder} to run it again"
+    """What to do about a missing or damaged file of a run."""
+    return f"bring the file back, or delete {folder} to run it again"
+
+
+def damage_error(path: Path, what: str, folder: Path | None = None) -> ConfigError:
+    """The error for a missing or damaged file of a run. folder: of the run, by default that of the file."""
+    return ConfigError(f"{path}: {what}; {rerun_hint(folder or path.parent)}")
 
 
 def flush(path: Path) -> None:
@@ -188,10 +221,13 @@ def read_json(path: Path, problems: list[str]) -> dict[str, Any]:
     if not (text := _read_text(path, problems)) and not path.is_file():
         return {}
     try:
-        return dict(json.loads(text))
-    except (ValueError, TypeError):
+        value = dict(json.loads(text))
+        if not is_changed(value, path.name):
+            return value
+        problems.append(f"{path.name}: {CHANGED}, and is left out")
+    except (ValueError, TypeError, RecursionError):
         problems.append(f"{path.name} cannot be read and is left out")
-        return {}
+    return {}
 
 
 def _read_text(path: Path, problems: list[str]) -> str:
@@ -210,11 +246,16 @@ def _refuse_pipe(path: Path) -> None:
         raise OSError(errno.ESPIPE, "it is a pipe")
 
 
-def read_as(kind: type[T], path: Path) -> T:
-    """Reads a JSON file as a dataclass. Raises ConfigError if it has another structure."""
+def read_as(kind: type[T], path: Path, faults: Callable[[T], Iterable[str]] = lambda value: ()) -> T:
+    """Reads a JSON file as a dataclass. Raises ConfigError if it has another structure, or one of these faults."""
     try:
         _refuse_pipe(path)
-        return TypeAdapter(kind).validate_json(path.read_bytes())
+        content = path.read_bytes()
+        value = TypeAdapter(kind).validate_json(content)
+        fault = CHANGED if is_changed(dict(json.loads(content)), path.name) else next(iter(faults(value)), None)
+        if fault is None:
+            return value
+        what = f"({fault})"
     except ValidationError as error:
         first = error.errors()[0]
         why = first["msg"].removeprefix("Value error, ")
@@ -222,7 +263,11 @@ def read_as(kind: type[T], path: Path) -> T:
         what = f"({where}), or written by another version of fedbench"
     except OSError as error:
         what = f"({error.strerror})"
-    raise ConfigError(f"{path}: damaged {what}; restore it, or repeat the command that wrote it")
+    except RecursionError:
+        what = "(nested too deep)"
+    raise ConfigError(
+        f"{path}: damaged {what}; bring the file back, or move it away and repeat the command that wrote it"
+    )
 
 
 def read_arrays(path: Path, problems: list[str]) -> dict[str, np.ndarray]:
@@ -230,9 +275,10 @@ def read_arrays(path: Path, problems: list[str]) -> dict[str, np.ndarray]:
     if not path.exists():
         return {}
     try:
+        _refuse_pipe(path)
         with np.load(path) as file:
             return dict(file)
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile):
+    except UNREADABLE:
         problems.append(f"{path.name} cannot be read and is left out")
         return {}
 
@@ -250,16 +296,21 @@ def read_table(path: Path, schema: pa.Schema, problems: list[str]) -> pa.Table:
         return schema.empty_table()
 
 
-def read_rows(folder: Path, name: str, schema: pa.Schema, problems: list[str]) -> pa.Table:
-    """A table of a run, or the pieces so far if the run is not finished."""
-    parts = [folder / name] if (folder / name).exists() else table_pieces(folder, name)
-    return concatenate_tables([read_table(path, schema, problems) for path in parts], schema)
+def known_checksums(folder: Path) -> dict[str, str]:
+    """The checksums of the files of a run: of a finished one in its summary, else in description and checkpoint."""
+    if (folder / "summary.json").exists():
+        return others_in(read_json(folder / "summary.json", []), "summary.json")
+    known = others_in(read_json(folder / "environment.json", []), "environment.json")
+    for path in sorted(folder.glob(CHECKPOINTS))[-1:]:
+        with suppress(OSError, SafetensorError, ValueError, TypeError), safe_open(path, "np") as file:
+            known |= json.loads((file.metadata() or {}).get("files", "{}"))
+    return known
 
 
-def table_pieces(folder: Path, name: str) -> list[Path]:
-    """The pieces of a table that a run has stored with its checkpoints, in order."""
+def table_pieces(name: str) -> str:
+    """The pattern of the pieces of a table that a run has stored with its checkpoints."""
     stem, dot, suffix = name.partition(".")
-    return sorted((folder / PIECES).glob(f"{stem}-*{dot}{suffix}"))
+    return f"{PIECES}/{stem}-*{dot}{suffix}"
 
 
 def concatenate_tables(tables: Sequence[pa.Table], schema: pa.Schema) -> pa.Table:

@@ -1,13 +1,14 @@
 """matrix.json: the same methods compared in several settings, each a comparison in a folder of its own."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import product
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from fedbench.results.files import read_as, write_json_atomically
 from fedbench.results.plan import point_name, text_of
+from fedbench.results.reader import config_faults
 
 MATRIX_FILE = "matrix.json"
 
@@ -32,10 +33,25 @@ class Matrix:
     @classmethod
     def read(cls, folder: Path) -> "Matrix":
         """Raises ConfigError where it is damaged."""
-        return read_as(cls, folder / MATRIX_FILE)
+        return read_as(cls, folder / MATRIX_FILE, cls.faults)
 
     def write(self, folder: Path) -> None:
-        write_json_atomically(folder / MATRIX_FILE, asdict(self))
+        write_json_atomically(folder / MATRIX_FILE, asdict(self), own_checksum=True)
+
+    def faults(self) -> Iterator[str]:
+        """What a report could not make sense of, in a matrix that was written by hand."""
+        yield from config_faults(self.config)
+        if not self.settings:
+            yield "settings: there are none"
+        for key in ("name", "path"):
+            if len({getattr(setting, key) for setting in self.settings}) < len(self.settings):
+                yield f"settings: two have the same {key}"
+        for setting in self.settings:
+            path = PurePath(setting.path)
+            if path.is_absolute() or ".." in path.parts or not path.parts:
+                yield f"settings: {setting.path} is no folder inside that of the matrix"
+            if setting.values.keys() != self.over.keys():
+                yield f"settings: {setting.name} has not exactly one value for each key of over"
 
 
 def settings_of(over: Mapping[str, Sequence[Any]]) -> list[Setting]:

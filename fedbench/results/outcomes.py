@@ -1,6 +1,6 @@
 """Outcomes of a run: one number per evaluation point, client, test sample and metric (docs/reference.md)."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from fedbench.tasks.outcomes import block_of
 
 OUTCOMES_FOLDER = "outcomes"
 """A run's folder for these files, one per seed."""
+OUTCOMES = f"{OUTCOMES_FOLDER}/seed-*.npz"
 EACH, SHARED = "each/", "shared/"
 """How the arrays of outcomes begin: those of single samples, and those that the samples of a block share."""
 
@@ -97,10 +98,10 @@ def read_points(path: Path, problems: list[str]) -> dict[str, dict[str, np.ndarr
     return whole
 
 
-def read_outcomes(folder: Path, problems: list[str]) -> dict[tuple[int, str], PointOutcomes]:
-    """The outcomes of a run by seed and point, if it kept any."""
+def read_outcomes(paths: Iterable[Path], problems: list[str]) -> dict[tuple[int, str], PointOutcomes]:
+    """The outcomes in a run's files by seed and point."""
     found = {}
-    for path in sorted((folder / OUTCOMES_FOLDER).glob("seed-*.npz")):
+    for path in paths:
         seed = int(path.stem.removeprefix("seed-"))
         for point, arrays in read_points(path, problems).items():
             values = {name: array for name, array in arrays.items() if name.startswith((EACH, SHARED))}

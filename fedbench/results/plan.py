@@ -1,5 +1,6 @@
 """plan.json: the jobs of a study and their status."""
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
@@ -8,7 +9,8 @@ from typing import Any, Literal
 from fedbench.config.words import plural
 from fedbench.errors import ConfigError
 from fedbench.results.files import read_as, write_json_atomically
-from fedbench.results.reader import Records, is_run
+from fedbench.results.reader import Records, config_faults, is_run
+from fedbench.results.schema import POINTS
 
 EntryRole = Literal["candidate", "final"]
 PLAN_FILE = "plan.json"
@@ -89,7 +91,7 @@ class Plan:
         Raises ConfigError if there is neither, or if the plan is damaged.
         """
         if is_study(folder):
-            return read_as(cls, folder / PLAN_FILE)
+            return read_as(cls, folder / PLAN_FILE, cls.faults)
         if not folder.is_dir():
             raise ConfigError(f"{folder}: no such folder; give the folder of a run or of a study")
         config = Records(folder).config()
@@ -98,7 +100,23 @@ class Plan:
         return cls("run", label, config, entries)
 
     def write(self, folder: Path) -> None:
-        write_json_atomically(folder / PLAN_FILE, asdict(self))
+        write_json_atomically(folder / PLAN_FILE, asdict(self), own_checksum=True)
+
+    def faults(self) -> Iterator[str]:
+        """What a report could not make sense of, in a plan that was written by hand."""
+        yield from config_faults(self.config)
+        if self.point not in POINTS:
+            yield f"point: {self.point}; one of {', '.join(POINTS)} is legal"
+        if self.subject is not None and self.entries and self.subject not in {entry.label for entry in self.entries}:
+            yield f"subject: no entry has the label {self.subject}"
+        if any(len(refusal) != 3 for refusal in self.refused):
+            yield "refused: a label, a point and a reason are expected"
+        if self.race is not None and not {"margin", "most"} <= self.race.keys():
+            yield "race: margin and most are expected"
+        for label, chosen in self.choices.items():
+            tuned = [key for key, tried in self.spaces.get(label, {}).items() if len(tried) > 1]
+            if lacks := [key for key in (*tuned, *self.open_keys(label)) if key not in chosen]:
+                yield f"choices: that of {label} lacks {lacks[0]}"
 
     def labels(self) -> list[str]:
         """The labels of final jobs, the subject first."""

@@ -1,8 +1,10 @@
 """Reads the files of runs."""
 
+import os
+from collections.abc import Iterator
 from functools import cached_property
 from math import nan
-from pathlib import Path
+from pathlib import Path, PurePath
 from re import DOTALL
 from typing import Any
 
@@ -13,10 +15,22 @@ import yaml
 from pydantic import TypeAdapter, ValidationError
 
 from fedbench import tasks
+from fedbench.checksums import CHANGED, KEY, change_of, is_text_changed
 from fedbench.errors import ConfigError
 from fedbench.results.estimators import SAMPLES, estimator
-from fedbench.results.files import concatenate_tables, ends_whole, read_arrays, read_json, read_lines, read_rows
-from fedbench.results.outcomes import MetricOutcomes, read_outcomes
+from fedbench.results.files import (
+    CHECKPOINTS,
+    concatenate_tables,
+    ends_whole,
+    known_checksums,
+    read_arrays,
+    read_json,
+    read_lines,
+    read_table,
+    rerun_hint,
+    table_pieces,
+)
+from fedbench.results.outcomes import OUTCOMES, MetricOutcomes, read_outcomes
 from fedbench.results.remarks import with_levels
 from fedbench.results.schema import (
     CLIENTS_SCHEMA,
@@ -46,15 +60,27 @@ LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 class Records:
     """The records of one configuration, in one folder per seed or one for all.
 
-    Missing files give empty frames and dicts; damaged ones are named in `problems`. Raises ConfigError if the first
-    folder holds no run.
+    Missing files give empty frames and dicts; damaged ones, and those that have changed since they were written, are
+    left out and named in `problems`. Raises ConfigError if the first folder holds no run.
     """
 
     def __init__(self, path: str | Path, *more: str | Path) -> None:
         self.path, self.folders = Path(path), [Path(path), *map(Path, more)]
-        self.problems: list[str] = []
-        if not any((self.path / name).exists() for name in ("metrics.jsonl", "config.yaml")):
+        self._problems: dict[Path, list[str]] = {folder: [] for folder in self.folders}
+        self._checksums: dict[Path, dict[str, str]] = {}
+        if not (is_run(self.path) or (self.path / "config.yaml").exists()):
             raise ConfigError(f"{self.path}: no run here (neither metrics.jsonl nor config.yaml); give a run's folder")
+
+    @property
+    def problems(self) -> list[str]:
+        """What could not be read so far."""
+        return [line for lines in self._problems.values() for line in lines]
+
+    @property
+    def remedies(self) -> list[str]:
+        """The same with the names of the folders, and what to do, each once."""
+        named = self._problems.items()
+        return list(dict.fromkeys(f"{own.name}/{line}; {rerun_hint(own)}" for own, lines in named for line in lines))
 
     def task(self) -> Task:
         """The task of the models."""
@@ -82,8 +108,8 @@ class Records:
 
     @cached_property
     def _metrics(self) -> pd.DataFrame:
-        lines, key = self._lines("metrics.jsonl"), ["seed", "round", "point"]
-        known = {name for line in lines for name in line}
+        found, key = self._lines("metrics.jsonl"), ["seed", "round", "point"]
+        known = {name for _, line in found for name in line}
         more = [
             *(f"{begin}_{metric.name}" for begin in (COMMON, POOLED) for metric in self.task().metrics),
             *(count_key(split, metric.name) for metric in self.task().metrics for split in SPLITS),
@@ -93,8 +119,8 @@ class Records:
         order = {point: place for place, point in enumerate(POINTS)}
         last = {
             (line["seed"], line["round"], order.get(point := line["point"], len(order)), point): line
-            for line in lines
-            if self._is_sound(line, shape)
+            for folder, line in found
+            if self._is_sound(folder, line, shape)
         }
         rows = [last[place] for place in sorted(last)]
         columns = {name: [row.get(name) for row in rows] for name in (*key, *numbers, "clients", "failed")}
@@ -158,7 +184,7 @@ class Records:
         found = {
             place: own
             for folder in self.folders
-            for place, points in read_outcomes(folder, self.problems).items()
+            for place, points in read_outcomes(self._whole(folder, OUTCOMES), self._problems[folder]).items()
             if (own := points.of(self.metric().name)) is not None
         }
         return found
@@ -176,7 +202,7 @@ class Records:
     @cached_property
     def _timings(self) -> pd.DataFrame:
         key = ["seed", "exchange"]
-        lines = [line for line in self._lines("timings.jsonl") if all(isinstance(line.get(k), int) for k in key)]
+        lines = [line for _, line in self._lines("timings.jsonl") if all(isinstance(line.get(k), int) for k in key)]
         frame = pd.DataFrame(lines, columns=list(TIMINGS)).drop_duplicates(key, keep="last")
         return frame.sort_values(key, ignore_index=True)
 
@@ -193,20 +219,20 @@ class Records:
 
     def finished(self) -> bool:
         """Whether every run is marked as finished."""
-        found = [read_json(folder / "summary.json", self.problems) for folder in self.folders]
+        found = [self._json(folder, "summary.json") for folder in self.folders]
         return all(summary.get("complete") for summary in found)
 
     def summary(self) -> dict[str, Any]:
         """summary.json; empty until the run is finished."""
-        return read_json(self.path / "summary.json", self.problems)
+        return self._json(self.path, "summary.json")
 
     def warnings(self) -> list[str]:
         """The runs' warnings, each once; those that concern the numbers are of type Doubt."""
-        summaries = [read_json(folder / "summary.json", self.problems) for folder in self.folders]
+        summaries = [self._json(folder, "summary.json") for folder in self.folders]
         found = [summary.get("warnings") or [] for summary in summaries]
         said = [line for lines in found if isinstance(lines, list) for line in lines if isinstance(line, str)]
         if any(not isinstance(lines, list) for lines in found) or len(said) < sum(map(len, found)):
-            self.problems.append("summary.json: warnings that are no text are left out")
+            self._problems[self.path].append("summary.json: warnings that are no text are left out")
         lists = [own for summary in summaries if isinstance(own := summary.get("doubts"), list)]
         return with_levels(dict.fromkeys(said), [line for own in lists for line in own if isinstance(line, str)])
 
@@ -225,12 +251,12 @@ class Records:
 
     @cached_property
     def _environment(self) -> dict[str, Any]:
-        found = read_json(self.path / "environment.json", self.problems)
+        found = self._json(self.path, "environment.json")
         try:
             ENVIRONMENT.validate_python(found)
         except ValidationError as error:
             for key in dict.fromkeys(str(part["loc"][0]) for part in error.errors()):
-                self.problems.append(f"environment.json: {key} is damaged and is left out")
+                self._problems[self.path].append(f"environment.json: {key} is damaged and is left out")
                 del found[key]
         return found
 
@@ -239,35 +265,55 @@ class Records:
 
         From partition.npz, which replaces it if there are many clients, only the class counts.
         """
-        found = [read_json(folder / "partition.json", self.problems) for folder in self.folders]
-        whole = {seed: dealt for tree in found for seed, dealt in tree.items() if self._is_dealt(seed, dealt)}
+        found = [(folder, self._json(folder, "partition.json")) for folder in self.folders]
+        whole = {s: dealt for folder, tree in found for s, dealt in tree.items() if self._is_dealt(folder, s, dealt)}
         counts = {name: array.tolist() for name, array in self.arrays().items() if name.endswith("/class_counts")}
         return whole | {name.partition("/")[0]: {"class_counts": rows} for name, rows in counts.items()}
 
     def arrays(self) -> dict[str, np.ndarray]:
         """partition.npz: arrays by `seed/name`."""
-        found = [read_arrays(folder / "partition.npz", self.problems) for folder in self.folders]
+        paths = [folder / "partition.npz" for folder in self.folders]
+        found = [read_arrays(path, self._problems[path.parent]) for path in paths if self._is_whole(path)]
         return {name: array for arrays in found for name, array in arrays.items()}
 
-    def _is_dealt(self, seed: str, dealt: Any) -> bool:
+    def _is_dealt(self, folder: Path, seed: str, dealt: Any) -> bool:
         try:
             DEALT.validate_python(dealt)
         except ValidationError:
-            self.problems.append(f"partition.json: the partition of seed {seed} is damaged and is left out")
+            self._problems[folder].append(f"partition.json: the partition of seed {seed} is damaged and is left out")
             return False
         return True
 
-    def _lines(self, name: str) -> list[dict[str, Any]]:
-        return [row for folder in self.folders for row in read_lines(folder / name, self.problems)]
+    def _is_whole(self, path: Path) -> bool:
+        """Whether a file is as it was written, if its checksum is known; if not, adds it to `problems`."""
+        folder = next(own for own in self.folders if path.is_relative_to(own))
+        known = self._listed(folder).get(name := path.relative_to(folder).as_posix())
+        grows = name == "metrics.jsonl" and not (folder / "summary.json").exists()
+        why = change_of(path, known, grows) if known else None
+        if why:
+            self._problems[folder].append(f"{name}: {why}, and is left out")
+        return not why
 
-    def _is_sound(self, line: dict[str, Any], shape: TypeAdapter[dict[str, Any]]) -> bool:
+    def _listed(self, folder: Path) -> dict[str, str]:
+        if folder not in self._checksums:
+            self._checksums[folder] = known_checksums(folder)
+        return self._checksums[folder]
+
+    def _json(self, folder: Path, name: str) -> dict[str, Any]:
+        return read_json(folder / name, self._problems[folder]) if self._is_whole(folder / name) else {}
+
+    def _lines(self, name: str) -> list[tuple[Path, dict[str, Any]]]:
+        whole = [folder for folder in self.folders if self._is_whole(folder / name)]
+        return [(folder, row) for folder in whole for row in read_lines(folder / name, self._problems[folder])]
+
+    def _is_sound(self, folder: Path, line: dict[str, Any], shape: TypeAdapter[dict[str, Any]]) -> bool:
         """Whether a line of metrics.jsonl has valid values; if not, adds it to `problems`."""
         try:
             shape.validate_python(line, strict=True)
         except ValidationError as error:
             where = f"seed {line.get('seed')}, round {line.get('round')}"
             wrong = error.errors()[0]["loc"][-1]
-            self.problems.append(f"metrics.jsonl: the line of {where} is damaged ({wrong}) and is left out")
+            self._problems[folder].append(f"metrics.jsonl: the line of {where} is damaged ({wrong}) and is left out")
             return False
         return True
 
@@ -276,25 +322,52 @@ class Records:
         return self._table("clients.parquet", CLIENTS_SCHEMA).drop_duplicates(key, keep="last")
 
     def _table(self, name: str, schema: pa.Schema) -> pd.DataFrame:
-        tables = [read_rows(folder, name, schema, self.problems) for folder in self.folders]
+        tables = [
+            read_table(path, schema, self._problems[folder])
+            for folder in self.folders
+            for path in self._parts(folder, name)
+        ]
         return concatenate_tables(tables, schema).to_pandas()
 
+    def _parts(self, folder: Path, name: str) -> list[Path]:
+        """The file of a table, or its pieces so far if the run is not finished."""
+        pieces = [] if (folder / name).exists() else self._whole(folder, table_pieces(name))
+        return pieces or [path for path in [folder / name] if self._is_whole(path)]
+
+    def _whole(self, folder: Path, pattern: str) -> list[Path]:
+        """The files of a run that match a pattern and are as they were written."""
+        listed = {folder / name for name in self._listed(folder) if PurePath(name).match(pattern)}
+        return sorted(filter(self._is_whole, listed.union(folder.glob(pattern))))
+
     def _config(self, folder: Path) -> dict[str, Any]:
-        path = folder / "config.yaml"
-        if not path.exists():
+        path, has_checksum = folder / "config.yaml", KEY in read_json(folder / "environment.json", [])
+        if not self._is_whole(path) or not (path.exists() or has_checksum):
             return {}
         try:
-            tree = yaml.load(path.read_text(), LOADER)
+            tree = yaml.load(text := path.read_text(), LOADER)
+            if is_text_changed(text, has_checksum):
+                self._problems[folder].append(f"config.yaml: {CHANGED}, and is left out")
+                return {}
             CONFIG.validate_python(tree)
             return dict(tree)
-        except (yaml.YAMLError, OSError, ValueError):
-            self.problems.append("config.yaml cannot be read and is left out")
+        except (yaml.YAMLError, OSError, ValueError, RecursionError):
+            self._problems[folder].append("config.yaml cannot be read and is left out")
             return {}
+
+
+def config_faults(tree: Any) -> Iterator[str]:
+    """What is wrong with a configuration, as far as it is read here."""
+    try:
+        CONFIG.validate_python(tree)
+    except ValidationError as error:
+        yield f"config.{'.'.join(map(str, error.errors()[0]['loc']))}: {error.errors()[0]['msg']}"
 
 
 def is_run(path: Path) -> bool:
-    """Whether the folder holds a run."""
-    return (path / "metrics.jsonl").exists()
+    """Whether the folder holds a run that has begun, also if it has lost its metrics."""
+    return any(os.path.lexists(path / name) for name in ("metrics.jsonl", "summary.json")) or any(
+        path.glob(CHECKPOINTS)
+    )
 
 
 def at_last_round(metrics: pd.DataFrame, metric: Metric) -> pd.DataFrame:

@@ -1,6 +1,5 @@
 """summary.json: the summary of a run's records."""
 
-import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from math import nan
@@ -9,9 +8,12 @@ from typing import Any
 
 import pandas as pd
 
+from fedbench.checksums import KEY, changes, checksums, others_in
 from fedbench.config.counts import count_of, newcomer_count
 from fedbench.results.files import write_json_atomically
 from fedbench.results.newcomers import newcomer_summary
+from fedbench.results.outcomes import OUTCOMES_FOLDER
+from fedbench.results.predictions import PREDICTIONS_FOLDER
 from fedbench.results.reader import Records, at_best_round, at_last_round
 from fedbench.results.remarks import doubts_in
 from fedbench.results.sample_error import SampleError
@@ -23,39 +25,29 @@ from fedbench.tasks import Metric
 
 RECORDS = (
     *("metrics.jsonl", "timings.jsonl", "clients.parquet", "traces.parquet", "newcomers.parquet"),
-    *("partition.json", "partition.npz"),
+    *("partition.json", "partition.npz", "environment.json", "config.yaml"),
 )
 """Files of a finished run that never change again."""
 
 
 def write_summary(run: Records, warnings: Sequence[str]) -> None:
-    """Writes summary.json, which marks a run as finished, with the hashes of its records."""
-    known = {name: _digest(run.path / name) for name in RECORDS if (run.path / name).exists()}
-    write_json_atomically(run.path / "summary.json", {**summarise(run, warnings), "sha256": known})
+    """Writes summary.json, which marks a run as finished, with the checksums of its files."""
+    kept = [path for name in (OUTCOMES_FOLDER, PREDICTIONS_FOLDER) for path in sorted((run.path / name).glob("*.npz"))]
+    known = checksums(run.path, [*RECORDS, *(path.relative_to(run.path).as_posix() for path in kept)])
+    write_json_atomically(run.path / "summary.json", {**summarise(run, warnings), KEY: known}, own_checksum=True)
 
 
 def damages_in(folder: Path, summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Records of a finished run that have changed, and why.
+    """Files of a finished run that have changed, and what is wrong with them.
 
-    For a run without hashes, tables that cannot be read.
+    For a run without checksums, tables that cannot be read.
     """
-    if (known := summary.get("sha256")) is None:
+    if not (known := others_in(summary, "summary.json")):
         run = Records(folder)
         for name, table in (("clients.parquet", run.clients), ("traces.parquet", run.traces)):
             table()
             yield from ((name, problem) for problem in run.problems)
-        return
-    for name, before in known.items():
-        path = folder / name
-        if not path.is_file():
-            yield name, "missing"
-        elif _digest(path) != before:
-            yield name, "changed since the run ended"
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    yield from changes(folder, known)
 
 
 def summarise(run: Records, warnings: Sequence[str] = (), scores: bool = True) -> dict[str, Any]:

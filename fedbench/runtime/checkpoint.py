@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fedbench.errors import ConfigError, first_line
-from fedbench.results.files import PART_SUFFIX, flush, rerun_hint
+from fedbench.results.files import PART_SUFFIX, damage_error, flush
 from fedbench.runtime import trees
 from fedbench.runtime.shards import Shards, Snapshot
 from fedbench.runtime.store import Versions
@@ -73,7 +73,8 @@ def save(folder: Path, round: int, content: dict[str, Any]) -> None:
     unfinished = folder / f".{finished.name}{PART_SUFFIX}"
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        trees.write({**content, "format": FORMAT}, unfinished, checked=True)
+        files = content.get("recorder", {}).get("files", {})  # beside the tree too, where readers of records see it
+        trees.write({**content, "format": FORMAT}, unfinished, checked=True, files=files)
         flush(unfinished)
         unfinished.rename(finished)
     except OSError:
@@ -95,11 +96,11 @@ def load(folder: Path) -> dict[str, Any] | None:
         except OSError:
             continue
         if content.pop("format", None) != FORMAT:
-            line = "written by another version of fedbench; continue with that version"
+            line = "damaged, or written by another version of fedbench: continue with that one"
             raise ConfigError(f"{path}: {line}, or delete {folder.parent} to run it again")
         return content
     if found:
-        raise ConfigError(f"{found[-1]}: damaged; {rerun_hint(folder.parent)}")
+        raise damage_error(found[-1], "damaged", folder.parent)
     return None
 
 

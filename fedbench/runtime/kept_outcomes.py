@@ -7,9 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedbench.errors import ConfigError
 from fedbench.methods.messages import Message
-from fedbench.results.files import rerun_hint
+from fedbench.results.files import damage_error
 from fedbench.results.outcomes import EACH, SHARED, join, read_points, seed_file, split, write_outcomes
 from fedbench.runtime.exchange import Report
 from fedbench.runtime.kept_points import KeptPoints
@@ -86,5 +85,5 @@ class KeptOutcomes:
             for point, arrays in read_points(path, problems).items():
                 parts.setdefault(point, {}).update(split(arrays))
             if problems:
-                raise ConfigError(f"{path}: damaged; {rerun_hint(self.folder)}")
+                raise damage_error(path, "damaged", self.folder)
         return parts

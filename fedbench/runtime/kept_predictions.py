@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from fedbench.config import Config
-from fedbench.errors import ConfigError
-from fedbench.results.files import read_arrays, rerun_hint, write_arrays_atomically
+from fedbench.results.files import damage_error, read_arrays, write_arrays_atomically
 from fedbench.results.predictions import join, seed_file, write_predictions
 from fedbench.runtime.exchange import Report
 from fedbench.runtime.kept_points import KeptPoints
@@ -59,7 +58,7 @@ class KeptPredictions:
                 point, client, key = name.split("/")
                 parts.setdefault(point, {}).setdefault(int(client), {})[key] = array
             if problems:
-                raise ConfigError(f"{path}: damaged; {rerun_hint(self.folder)}")
+                raise damage_error(path, "damaged", self.folder)
         whole = {point: join(parts[point]) for point in sorted(parts)}
         if self.task.primary.pooled:
             values = {p: pooled_value(self.task, found.outputs, found.targets) for p, found in whole.items()}

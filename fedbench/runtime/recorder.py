@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fedbench.errors import ConfigError
+from fedbench.checksums import changes, checksums
 from fedbench.results import files, schema
 from fedbench.results.logged import LoggedRow, client_curves
 from fedbench.results.remarks import doubts_in, with_levels
@@ -27,6 +27,8 @@ from fedbench.runtime.exchange import Joining, Scores
 from fedbench.tasks import Score, Task, mean_of
 
 NEWCOMERS = "newcomers.parquet"
+KEPT = "checkpoint/*/exchange-*.npz"
+"""The outcomes and predictions of earlier exchanges."""
 LINE_FILES = ("metrics.jsonl", "timings.jsonl")
 CODES = {pa.int32(): "i", pa.string(): "i", pa.float64(): "d", pa.bool_(): "B"}
 """The type codes of `array` for columns; strings are kept as numbers."""
@@ -76,12 +78,14 @@ class Recorder:
         self.newcomers = Columns(schema.NEWCOMERS_SCHEMA)
         self.kept = 0
         self.pieces: dict[str, list[str]] = {name: [] for name in self.tables}
+        self.checksums: dict[str, str] = {}
         self.warnings: list[str] = []
 
     def start(self) -> None:
         """Delete what an earlier attempt wrote before its first checkpoint."""
         for name in LINE_FILES:
-            (self.folder / name).unlink(missing_ok=True)
+            with files.name_file_in_errors(self.folder / name):
+                (self.folder / name).unlink(missing_ok=True)
         self._forget_rows()
 
     def line(
@@ -153,6 +157,7 @@ class Recorder:
             files.write_tables_atomically(path, [rows.table()], rows.layout)
         for name, path, rows in filled:
             self.pieces[name].append(path.name)
+            self.checksums |= checksums(self.folder, [(files.PIECES / path.name).as_posix()])
             rows.clear()
         self.kept += 1
 
@@ -166,21 +171,27 @@ class Recorder:
             files.write_tables_atomically(self.folder / name, chain(parts, [rows.table()]), rows.layout)
 
     def state(self) -> dict[str, Any]:
-        """The recorder's part of a checkpoint: names of the pieces, and the length of metrics.jsonl."""
+        """The recorder's part of a checkpoint: names of the pieces, length of metrics.jsonl, checksums of all."""
+        kept = {path.relative_to(self.folder).as_posix() for path in self.folder.glob(KEPT)}
+        self.checksums |= checksums(self.folder, sorted(kept - self.checksums.keys()))
+        lines = checksums(self.folder, ["metrics.jsonl"])
         length = _length(self.folder / "metrics.jsonl")
         pieces = {name: list(own) for name, own in self.pieces.items()}
         warnings, doubts = [*map(str, self.warnings)], doubts_in(self.warnings)
-        return {"kept": self.kept, "pieces": pieces, "warnings": warnings, "doubts": doubts, "length": length}
+        known = {"kept": self.kept, "pieces": pieces, "warnings": warnings, "doubts": doubts, "length": length}
+        return {**known, "files": {**self.checksums, **lines}}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Return to a checkpoint: later rows and lines are cut off, except for timings, of which the last count.
 
-        Raises ConfigError if a file that the checkpoint needs is missing or cut.
+        Raises ConfigError if a file that the checkpoint needs is missing, cut or changed.
         """
-        path = self.folder / "metrics.jsonl"
+        path, known = self.folder / "metrics.jsonl", dict(state.get("files", {}))
+        for name, why in changes(self.folder, known, grow=[path.name]):
+            raise files.damage_error(self.folder / name, f"{why}, and the checkpoint needs it", self.folder)
+        self.checksums = {name: own for name, own in known.items() if name != path.name}
         if _length(path) < state["length"]:
-            known = f"the checkpoint needs {state['length']} bytes of it"
-            raise ConfigError(f"{path}: missing or cut, {known}; {files.rerun_hint(self.folder)}")
+            raise files.damage_error(path, f"missing or cut, the checkpoint needs {state['length']} bytes of it")
         self.kept, self.warnings = state["kept"], with_levels(state["warnings"], state.get("doubts", ()))
         self.pieces = {name: list(own) for name, own in state["pieces"].items()}
         for piece in chain.from_iterable(map(self._piece_paths, self.tables)):
@@ -195,7 +206,7 @@ class Recorder:
         (self.folder / NEWCOMERS).unlink(missing_ok=True)
         for name in self.tables:
             (self.folder / name).unlink(missing_ok=True)
-            for path in set(files.table_pieces(self.folder, name)).difference(self._piece_paths(name)):
+            for path in set(self.folder.glob(files.table_pieces(name))).difference(self._piece_paths(name)):
                 path.unlink()
 
     def _piece_paths(self, name: str) -> list[Path]:
@@ -223,7 +234,7 @@ def _check_whole(piece: Path, folder: Path) -> None:
     try:
         pq.read_metadata(piece)
     except (OSError, pa.ArrowException):
-        raise ConfigError(f"{piece}: missing or damaged, the checkpoint needs it; {files.rerun_hint(folder)}") from None
+        raise files.damage_error(piece, "missing or damaged, and the checkpoint needs it", folder) from None
 
 
 def _length(path: Path) -> int:

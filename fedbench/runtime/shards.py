@@ -3,8 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from fedbench.errors import ConfigError
-from fedbench.results.files import flush, rerun_hint
+from fedbench.results.files import damage_error, flush
 from fedbench.runtime.store import Versions
 
 SHARDS_FOLDER = "states"
@@ -60,5 +59,5 @@ class Shards:
         paths = [self.folder / name for name in names]
         for path in paths:
             if not path.is_file():
-                raise ConfigError(f"{path}: missing, the checkpoint needs it; {rerun_hint(self.folder.parents[1])}")
+                raise damage_error(path, "missing, and the checkpoint needs it", self.folder.parents[1])
         return paths

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fedbench.errors import ConfigError
-from fedbench.results.files import rerun_hint
+from fedbench.results.files import damage_error
 from fedbench.runtime import trees
 
 StateFields = dict[str, Any]
@@ -214,7 +214,7 @@ def _select_versions(versions: Versions, shards: Sequence[Path]) -> Iterator[tup
         try:
             held = trees.read(shard)
         except OSError:
-            raise ConfigError(f"{shard}: damaged; {rerun_hint(shard.parents[2])}") from None
+            raise damage_error(shard, "damaged", shard.parents[2]) from None
         for client, (round, state) in held.items():
             if versions.get(client) == round:
                 missing.discard(client)

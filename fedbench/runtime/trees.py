@@ -18,8 +18,8 @@ PLAIN_TYPES = (bool, int, float, str, type(None))
 TENSOR, WEIGHTS, PAIRS, TUPLE = "tensor", "weights", "pairs", "tuple"
 ALIGNMENT = 64
 """Bytes to whose multiples PyTorch allocates memory on a CPU."""
-REST, CHECKSUM = "rest", "crc32"
-"""Keys of the JSON, and of a checksum, in the metadata of a file."""
+REST, CHECKSUM, FILES = "rest", "crc32", "files"
+"""Keys of the JSON, of a checksum, and of a list with those of other files, in the metadata of a file."""
 
 
 class Packing:
@@ -105,8 +105,8 @@ def pack_tree(tree: Any) -> tuple[dict[str, Tensor], dict[str, str]]:
 
 
 def checksum(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:
-    """CRC-32 of the JSON and of the tensors' bytes, in the order of their names."""
-    found = zlib.crc32(metadata[REST].encode())
+    """CRC-32 of the texts and of the tensors' bytes, in the order of their names."""
+    found = zlib.crc32((metadata[REST] + metadata.get(FILES, "")).encode())
     for name in sorted(tensors):
         found = zlib.crc32(tensors[name].reshape(-1).view(torch.uint8).numpy().data, found)
     return f"{found:08x}"
@@ -153,12 +153,14 @@ def decode(content: np.ndarray) -> Any:
     return unpack_tree(load(whole), header["__metadata__"])
 
 
-def write(tree: Any, path: Path, checked: bool = False) -> None:
+def write(tree: Any, path: Path, checked: bool = False, files: Mapping[str, str] | None = None) -> None:
     """Write a tree to a file atomically. Raises OSError if there is no room.
 
-    checked: with a checksum of its tensors, for files that are kept.
+    checked: with a checksum of its tensors, for files that are kept. files: the checksums of files that belong to it.
     """
     tensors, metadata = pack_tree(tree)
+    if files is not None:
+        metadata[FILES] = json.dumps(files)
     if checked:
         metadata[CHECKSUM] = checksum(tensors, metadata)
     try:

@@ -65,22 +65,30 @@ class Result(StudyResult):
     @cached_property
     def metrics(self) -> pd.DataFrame:
         """One row per seed, round and evaluation point."""
-        return Records(self.folder).metrics()
+        return self._read("metrics")
 
     @cached_property
     def clients(self) -> pd.DataFrame:
         """One row per seed, round, client and evaluation point."""
-        return Records(self.folder).clients()
+        return self._read("clients")
 
     @cached_property
     def newcomers(self) -> pd.DataFrame:
         """One row per seed, newcomer, local epochs, images (0: all) and metric."""
-        return Records(self.folder).newcomers()
+        return self._read("newcomers")
 
     @cached_property
     def traces(self) -> pd.DataFrame:
         """One row per seed, round, client and traced scalar."""
-        return Records(self.folder).traces()
+        return self._read("traces")
+
+    def _read(self, name: str) -> pd.DataFrame:
+        """A table of the records; says which files are left out."""
+        records = Records(self.folder)
+        table: pd.DataFrame = getattr(records, name)()
+        for line in records.remedies:
+            log.warning("%s", line)
+        return table
 
 
 def run(

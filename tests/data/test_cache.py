@@ -3,6 +3,8 @@
 import multiprocessing
 import os
 import resource
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -91,16 +93,52 @@ def test_a_cut_off_file_is_made_again(name: str):
 def test_opening_a_damaged_folder_says_what_to_do():
     folder = cache.prepare(source([]))
     (folder / "targets.npy").unlink()
-    with pytest.raises(ConfigError, match=r"incomplete prepared data set .* delete it"):
+    with pytest.raises(ConfigError, match=r"damaged data set .* delete it"):
         Dataset.open(folder)
 
 
-def test_the_checksum_notices_a_changed_pixel():
-    folder = cache.prepare(source([]))
+@pytest.mark.parametrize("name", ["samples.npy", "targets.npy", "groups.npy", "meta.json"])
+@pytest.mark.parametrize("place", [-1, 70, 130])
+def test_a_changed_byte_is_noticed_and_mended(name: str, place: int, caplog: pytest.LogCaptureFixture):
+    groups = {"groups": np.arange(8)}
+    made = Source("toy", lambda: replace(source([]).read(), beside=lambda: groups))
+    folder = cache.prepare(made)
     assert cache.is_intact(folder)
-    file = folder / "samples.npy"
-    file.write_bytes(file.read_bytes()[:-1] + b"\0")
+    file = folder / name
+    whole = bytearray(file.read_bytes())
+    changed = whole.copy()
+    changed[place] ^= 1
+    file.write_bytes(changed)
     assert not cache.is_intact(folder)
+    with pytest.raises(ConfigError, match=rf"{folder}: damaged data set \({name}: .*\); delete it and start again"):
+        Dataset.open(folder)
+    assert cache.prepare(made) == folder
+    assert file.read_bytes() == whole
+    assert caplog.messages[0] == f"{folder}: damaged, decoding it again"
+
+
+@pytest.mark.parametrize("kind", ["file", "link to itself"])
+def test_what_stands_in_the_place_of_the_folder_goes(kind: str):
+    folder = cache.prepare(source([]))
+    shutil.rmtree(folder)
+    folder.write_text("") if kind == "file" else folder.symlink_to(folder)
+    assert Dataset.open(cache.prepare(source([]))).labels.tolist() == [0, 1, 2, 0, 1, 2, 0, 1]
+
+
+def test_processes_of_a_machine_read_the_files_once_an_hour(monkeypatch: pytest.MonkeyPatch):
+    folder, read = cache.prepare(source([])), []
+    Dataset.open(folder)
+    monkeypatch.setattr(cache, "changes", lambda folder, known: read.extend(known) or iter(()))
+    Dataset.open(folder)
+    Dataset.open(folder)
+    assert read == []
+    monkeypatch.setattr(cache, "CHECKED_FOR", 0)
+    Dataset.open(folder)
+    assert read == ["samples.npy", "targets.npy"]
+    monkeypatch.setattr(cache, "CHECKED_FOR", 3600)
+    (folder / "targets.npy").touch()
+    Dataset.open(folder)
+    assert len(read) == 4
 
 
 def test_domains_are_kept_and_checked():
@@ -114,7 +152,7 @@ def test_domains_are_kept_and_checked():
     np.save(folder / "domains.npy", np.array([0, 1, 1, 1]))
     assert not cache.is_intact(folder)
     (folder / "domains.npy").unlink()
-    with pytest.raises(ConfigError, match="the domains do not fit"):
+    with pytest.raises(ConfigError, match=r"damaged data set \(.*domains.npy.*\); delete it"):
         Dataset.open(folder)
 
 

@@ -19,7 +19,9 @@ def test_a_seed_that_was_damaged_meanwhile_is_not_merged(tmp_path):
     kept = seeds_below(tmp_path)["s0"]
     table = kept / "clients.parquet"
     table.write_bytes(table.read_bytes()[:500])
-    with pytest.raises(ConfigError, match=r"s0/clients.parquet: changed since the run ended; restore it, or delete"):
+    with pytest.raises(
+        ConfigError, match=r"s0/clients.parquet: cut from \d+ to 500 bytes; bring the file back, or delete"
+    ):
         gather(tmp_path, asked, [kept, seeds_below(tmp_path)["s1"]])
 
 

@@ -69,8 +69,8 @@ def test_a_finished_run_whose_records_are_cut_short_is_not_taken_for_whole(tmp_p
     with pytest.raises(ConfigError) as error:
         run(small(rounds=2, out=str(tmp_path)))
     assert str(error.value) == (
-        f"{path}: ends before the last round of a finished run; bring the file back, delete {tmp_path} to run "
-        "it again, or give another --out"
+        f"{path}: ends before the last round of a finished run; bring the file back, or delete {tmp_path} to run "
+        "it again"
     )
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()} == left
 
@@ -102,14 +102,14 @@ def test_a_finished_seed_whose_records_are_damaged_is_taken_by_no_command(tmp_pa
         with pytest.raises(ConfigError) as error:
             again()
         assert str(error.value).startswith(f"{folder / name}: ")
-        assert f"; bring the file back, delete {folder} to run it again" in str(error.value)
+        assert f"; bring the file back, or delete {folder} to run it again" in str(error.value)
 
 
 @pytest.mark.parametrize("name", ["clients.parquet", "traces.parquet"])
-def test_a_finished_run_that_kept_no_hashes_is_taken_where_it_can_be_read(tmp_path, name):
+def test_a_finished_run_without_checksums_is_taken_where_it_can_be_read(tmp_path, name):
     run(small("fedobp", rounds=2, out=str(tmp_path)), report=False)
     summary = json.loads((tmp_path / "summary.json").read_text())
-    del summary["sha256"]
+    del summary["crc32"]
     (tmp_path / "summary.json").write_text(json.dumps(summary))
     run(small("fedobp", rounds=2, out=str(tmp_path)), report=False)
     cut(tmp_path / name)
@@ -128,8 +128,8 @@ def test_a_finished_run_that_kept_no_hashes_is_taken_where_it_can_be_read(tmp_pa
         ("environment.json", "{", "missing or damaged"),
         ("environment.json", "{}", "without the partition_fingerprint of every seed"),
         ("environment.json", '{"partition_fingerprint": [1]}', "without the partition_fingerprint of every seed"),
-        ("partition.json", '{"0": {"clients": [', "missing or damaged"),
-        ("partition.json", "{}", "without the partition of every seed"),
+        ("partition.json", '{"0": {"clients": [', "cut from "),
+        ("partition.json", "{}", "cut from "),
     ],
 )
 def test_a_damaged_file_of_a_run_is_named(tmp_path, name, content, told):
@@ -138,7 +138,7 @@ def test_a_damaged_file_of_a_run_is_named(tmp_path, name, content, told):
     with pytest.raises(ConfigError) as error:
         run(small(out=str(tmp_path / "a")))
     assert str(error.value).startswith(f"{tmp_path / 'a' / name}: {told}")
-    assert "; bring the file back, delete " in str(error.value)
+    assert "; bring the file back, or delete " in str(error.value)
     assert "\n" not in str(error.value)
     assert (tmp_path / "a" / "partition.json").exists()
 
@@ -178,7 +178,7 @@ def test_an_unfinished_run_does_not_go_on_with_other_rows(tmp_path):
     assert "\n" not in str(error.value)
     environment = tmp_path / "a" / "environment.json"
     known = json.loads(environment.read_text())
-    del known["partition_file_fingerprint"]
+    del known["partition_file_fingerprint"], known["crc32"]
     environment.write_text(json.dumps(known))
     with pytest.raises(ConfigError, match=r"began with another partition \(seed 0\).*; bring it back"):
         run(config, report=False)
@@ -212,11 +212,26 @@ def test_a_configuration_that_another_version_may_have_written_is_said_to_be_so(
         run(small(out=str(tmp_path / "a")))
 
 
-@pytest.mark.parametrize("name", ["environment.json", "partition.json"])
-def test_a_missing_file_of_a_run_is_named(tmp_path, name):
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [('{"0": {"clients": [', "missing or damaged"), ("{}", "without the partition of every seed")],
+)
+def test_a_damaged_partition_is_named_in_a_run_without_checksums(tmp_path, content, told):
+    described(small(), tmp_path / "a")
+    environment = tmp_path / "a" / "environment.json"
+    tree = json.loads(environment.read_text())
+    del tree["crc32"]
+    environment.write_text(json.dumps(tree))
+    (tmp_path / "a" / "partition.json").write_text(content)
+    with pytest.raises(ConfigError, match=f"partition.json: {told}"):
+        run(small(out=str(tmp_path / "a")))
+
+
+@pytest.mark.parametrize(("name", "told"), [("environment.json", "missing or damaged"), ("partition.json", "missing")])
+def test_a_missing_file_of_a_run_is_named(tmp_path, name, told):
     described(small(), tmp_path / "a")
     (tmp_path / "a" / name).unlink()
-    with pytest.raises(ConfigError, match=f"{name}: missing or damaged; bring the file back"):
+    with pytest.raises(ConfigError, match=f"{name}: {told}; bring the file back"):
         run(small(out=str(tmp_path / "a")))
 
 
@@ -245,5 +260,5 @@ def test_a_partition_kept_as_arrays_is_whole_or_said_to_be_damaged(tmp_path, mon
     run(config, report=False)
     path = tmp_path / "a" / "partition.npz"
     path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(ConfigError, match=r"partition\.npz: damaged; bring the file back"):
+    with pytest.raises(ConfigError, match=r"partition\.npz: cut from \d+ to \d+ bytes; bring the file back"):
         run(config, report=False)

@@ -1,7 +1,11 @@
 """The settings of a study over settings are read once, without those that have no numbers."""
 
 import json
+import shutil
 
+import pytest
+
+from fedbench.errors import ConfigError
 from fedbench.report.survey import Survey
 from tests.report.test_matrix import write_matrix
 
@@ -16,5 +20,12 @@ def test_methods_and_settings_with_numbers(tmp_path):
     first = found.settings[0]
     plan = folder / first.path / "plan.json"
     tree = json.loads(plan.read_text())
-    plan.write_text(json.dumps({**tree, "entries": []}))
+    plan.write_text(json.dumps({**tree, "entries": [], "crc32": {}}))
     assert first.name not in Survey.load(folder).studies
+
+
+def test_settings_that_are_all_gone_are_one_line(tmp_path):
+    folder = write_matrix(tmp_path, LEVELS)
+    shutil.rmtree(folder / "settings")
+    with pytest.raises(ConfigError, match=r"no setting has a plan.json; bring them back, or repeat the command"):
+        Survey.load(folder)

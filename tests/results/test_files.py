@@ -25,7 +25,7 @@ def test_appending_after_a_kill_cuts_the_half_line_off(folder: Path) -> None:
 def test_writing_that_fails_leaves_no_trace(tmp_path: Path) -> None:
     path = tmp_path / "summary.json"
     path.mkdir()
-    with pytest.raises(OSError):
+    with pytest.raises(ConfigError, match=f"{path}: cannot be written, because {path} is a folder; move it away"):
         files.write_atomically(path, "text")
     assert list(tmp_path.iterdir()) == [path]
 
@@ -68,7 +68,7 @@ def test_a_json_file_of_another_shape_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as error:
         files.read_as(Entry, path)
     assert str(error.value).startswith(f"{path}: damaged (values: ")
-    assert "), or written by another version of fedbench; restore it" in str(error.value)
+    assert "), or written by another version of fedbench; bring the file back" in str(error.value)
     assert "\n" not in str(error.value)
     path.unlink()
     path.mkdir()
@@ -98,5 +98,5 @@ def test_a_pipe_is_no_file_of_records(tmp_path):
         f"{name} cannot be read and is left out (it is a pipe)" for name in ("metrics.jsonl", "clients.parquet")
     ]
     os.mkfifo(tmp_path / "plan.json")
-    with pytest.raises(ConfigError, match=r"plan\.json: damaged \(it is a pipe\); restore it"):
+    with pytest.raises(ConfigError, match=r"plan\.json: damaged \(it is a pipe\); bring the file back"):
         files.read_as(dict, tmp_path / "plan.json")

@@ -1,7 +1,10 @@
 """Settings by name, and as a file."""
 
+import json
+
 import pytest
 
+from fedbench.errors import ConfigError
 from fedbench.results.matrix import Matrix, is_matrix, settings_of
 
 OVER = {"data": ["parquet:/sets/cifar10", "digits"], "partition.alpha": [0.1, 0.5]}
@@ -41,3 +44,26 @@ def test_it_is_read_as_it_was_written(tmp_path):
     matrix.write(tmp_path)
     assert is_matrix(tmp_path)
     assert Matrix.read(tmp_path) == matrix
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"path": "."}, "settings: . is no folder inside that of the matrix"),
+        ({"path": "../elsewhere"}, "settings: ../elsewhere is no folder inside that of the matrix"),
+        ({"path": "/etc"}, "settings: /etc is no folder inside that of the matrix"),
+        ({"values": {}}, "settings: alpha=0.1 has not exactly one value for each key of over"),
+        ({"name": "alpha=1"}, "settings: two have the same name"),
+        ({"path": "settings/alpha=1"}, "settings: two have the same path"),
+    ],
+)
+def test_a_matrix_by_hand_that_makes_no_sense_is_one_line(tmp_path, change, said):
+    over = {"partition.alpha": [0.1, 1]}
+    Matrix({}, over, settings_of(over)).write(tmp_path)
+    path = tmp_path / "matrix.json"
+    tree = json.loads(path.read_text()) | {"crc32": {}}
+    tree["settings"][0] |= change
+    path.write_text(json.dumps(tree))
+    with pytest.raises(ConfigError) as error:
+        Matrix.read(tmp_path)
+    assert str(error.value).startswith(f"{path}: damaged ({said}); bring the file back, or move it away and repeat")

@@ -63,7 +63,7 @@ def test_points_that_were_left_behind_are_no_finalists():
 def test_what_it_does_not_know_it_leaves_aside(tmp_path):
     plan().write(tmp_path)
     path = tmp_path / "plan.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"split": "val"}))  # as in plans of before
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"split": "val", "crc32": {}}))  # as in plans of before
     assert Plan.read(tmp_path) == plan()
 
 
@@ -181,6 +181,12 @@ def test_trials_that_needed_more_of_a_gpu_are_told_in_a_sentence(tmp_path):
         ({"entries": [{"role": "final"}]}, "entries.0.label: "),
         ({"spaces": {"a": 3}}, "spaces.a: "),
         ({"choices": []}, "choices: "),
+        ({"crc32": {}, "config": {"seeds": 3}}, "config.seeds: "),
+        ({"crc32": {}, "point": "nowhere"}, "point: nowhere; one of after_fit, after_agg, global is legal"),
+        ({"crc32": {}, "subject": "nobody"}, "subject: no entry has the label nobody"),
+        ({"crc32": {}, "refused": [["fedcac"]]}, "refused: a label, a point and a reason are expected"),
+        ({"crc32": {}, "race": {"margin": 1}}, "race: margin and most are expected"),
+        ({"point": "after_fit"}, "changed since it was written"),
     ],
 )
 def test_a_plan_of_another_shape_is_one_line(tmp_path, damage, said):
@@ -191,6 +197,14 @@ def test_a_plan_of_another_shape_is_one_line(tmp_path, damage, said):
         Plan.read(tmp_path)
     assert str(error.value).startswith(f"{path}: damaged ({said}")
     assert "\n" not in str(error.value)
+
+
+def test_a_plan_that_is_nested_deep_is_one_line(tmp_path):
+    plan().write(tmp_path)
+    path, deep = tmp_path / "plan.json", '{"a": ' * 3000 + "1" + "}" * 3000
+    path.write_text(path.read_text().replace('"config": {', f'"config": {{"deep": {deep}, ', 1))
+    with pytest.raises(ConfigError, match=f"{path}: damaged .*bring the file back, or move it away and repeat"):
+        Plan.read(tmp_path)
 
 
 def test_a_section_s_name_stands_for_the_section():

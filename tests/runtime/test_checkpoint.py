@@ -64,13 +64,13 @@ def test_a_damaged_one_is_passed_over(damage, tmp_path):
 
 def test_one_of_another_version_is_refused_in_one_line(tmp_path):
     trees.write(CONTENT, tmp_path / FIRST)
-    with pytest.raises(ConfigError, match=f"{FIRST}: written by another version of fedbench"):
+    with pytest.raises(ConfigError, match=f"{FIRST}: damaged, or written by another version of fedbench"):
         checkpoint.load(tmp_path)
 
 
 def test_one_in_a_folder_of_its_own_is_of_another_version_too(tmp_path):
     (tmp_path / "round-000001").mkdir()
-    with pytest.raises(ConfigError, match="round-000001: written by another version of fedbench"):
+    with pytest.raises(ConfigError, match="round-000001: damaged, or written by another version of fedbench"):
         checkpoint.load(tmp_path)
 
 

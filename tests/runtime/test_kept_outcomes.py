@@ -20,7 +20,7 @@ def test_their_means_are_the_scores_of_the_last_round(method, participation, tmp
     asked = small(method, out=str(tmp_path), participation=participation, evaluate={"every": 3}, **more)
     result = run(asked, report=False)
     last = result.clients[result.clients["round"] == 4]
-    found = read_outcomes(tmp_path, [])
+    found = read_outcomes([*(tmp_path / "outcomes").iterdir()], [])
     assert {point for _, point in found} == set(last["point"])
     rows = [
         row

@@ -140,6 +140,9 @@ def test_rows_that_a_checkpoint_knows_and_that_are_gone_are_said(damage, tmp_pat
     piece.unlink()
     if damage is not None:
         piece.write_bytes(whole[:-20] if damage == "cut" else damage)
+    with pytest.raises(ConfigError, match=f"{piece}: (missing|cut|changed).* delete {tmp_path} to run it again"):
+        Recorder(tmp_path, TASK).restore(state)
+    del state["files"]
     with pytest.raises(ConfigError, match=f"{piece}: missing or damaged, .* delete {tmp_path} to run it again"):
         Recorder(tmp_path, TASK).restore(state)
 
@@ -181,5 +184,8 @@ def test_a_new_start_forgets_the_lines_of_an_attempt_without_a_checkpoint(tmp_pa
 def test_lines_that_a_checkpoint_knows_and_that_are_gone_are_said(tmp_path):
     state = filled(tmp_path).state()
     (tmp_path / "metrics.jsonl").write_text("")
+    with pytest.raises(ConfigError, match=r"metrics\.jsonl: cut from \d+ to 0 bytes, and the checkpoint needs it"):
+        Recorder(tmp_path, TASK).restore(state)
+    del state["files"]
     with pytest.raises(ConfigError, match=r"metrics\.jsonl: missing or cut"):
         Recorder(tmp_path, TASK).restore(state)

@@ -28,7 +28,7 @@ def test_a_row_that_tables_could_not_show_is_one_line(tmp_path, change):
     (row, *_) = ClaimsRecord.read(RECORDED).rows
     (tmp_path / "claims.json").write_text(json.dumps({"rows": [{**row, **change}]}))
     with pytest.raises(
-        ConfigError, match=r"claims.json: damaged \(rows.0: \w+ is missing or of another kind\).*restore"
+        ConfigError, match=r"claims.json: damaged \(rows.0: \w+ is missing or of another kind\).*bring the file back"
     ):
         ClaimsRecord.read(tmp_path / "claims.json")
 
