@@ -83,7 +83,7 @@ def test_every_section_is_told_in_a_line(study):
 
 def test_without_traces_there_is_no_section_of_them(tmp_path):
     plain = WandbStudy.load(write_comparison(tmp_path / "cmp", {"fedper": 0.8}, seeds=[0]))
-    assert list(panels(plain)) == ["Curves by method", "Worst tenth", "Cost", "Tables"]
+    assert list(panels(plain)) == ["Curves by method", "Worst clients", "Cost", "Tables"]
 
 
 def test_a_study_in_a_setting_has_a_workspace_that_finds_its_runs(tmp_path):
