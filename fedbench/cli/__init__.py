@@ -19,7 +19,7 @@ from fedbench.user_code import exit_text
 
 COMMANDS = {
     "run": "run one method on one data set and partition, with one or more seeds",
-    "grid": "search a method's tune space, then run its best point and the baselines over the seeds",
+    "grid": "search a method's tune space, then run its best candidate and the baselines over the seeds",
     "compare": "compare methods under one protocol and equal tuning budgets, with statistics",
     "data": "download or import a data set, check it and say how it is read",
     "report": "write the report of a run, grid or comparison again",

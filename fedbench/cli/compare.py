@@ -47,12 +47,12 @@ FLAGS = (
     ),
     Flag(
         "tune",
-        "number of points of each method's space to try [whole number >= 0; default: the size of the smallest]",
+        "number of candidates of each method's space to try [whole number >= 0; default: the size of the smallest]",
         "N",
     ),
     Flag(
         "budget-steps",
-        "give methods with more gradient steps fewer points, so that points times steps are about equal",
+        "give methods with more gradient steps fewer candidates, so that candidates times steps are about equal",
     ),
     SPACE,
     *TUNING,

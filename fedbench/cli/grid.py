@@ -1,4 +1,4 @@
-"""`fedbench grid`: searches a method's tune space, then runs its best point and the baselines."""
+"""`fedbench grid`: searches a method's tune space, then runs its best candidate and the baselines."""
 
 from argparse import Namespace
 from collections.abc import Iterable
@@ -24,7 +24,7 @@ from fedbench.config import Config
 FLAGS = (
     SPACE,
     side_by_side("trials"),
-    Flag("tune", "maximum number of points of each method's space [whole number >= 1; default: all]", "N"),
+    Flag("tune", "maximum number of candidates of each method's space [whole number >= 1; default: all]", "N"),
     *TUNING,
     Flag("baselines", "baselines to run, or none [default local,centralized,fedavg-ft]", "NAME", many=True),
 )

@@ -35,7 +35,7 @@ def main(argv: list[str]) -> int:
     table = rescore(folder, names)
     clients = table[table["client"] >= 0].dropna(subset="value")
     worst = worst_label(clients.groupby(["metric", "method", "point", "seed"]).size().tolist())
-    heads = ["metric", "method", "point", "seeds", "mean", worst, "pooled"]
+    heads = ["metric", "method", "evaluated", "seeds", "mean", worst, "pooled"]
     rows = [heads, *([*map(_format_value, row)] for row in summary(folder, table).itertuples(index=False))]
     widths = [max(len(row[place]) for row in rows) for place in range(len(heads))]
     for row in rows:

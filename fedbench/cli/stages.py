@@ -28,11 +28,11 @@ TUNING = (
     Flag("tune-seeds", "seeds for tuning, different from the final ones [default 90 91 92]", "SEED", many=True),
     Flag(
         "search",
-        "search method: a grid, random points, or Optuna's proposals [grid, random or optuna; default grid]",
+        "search method: a grid, random candidates, or Optuna's proposals [grid, random or optuna; default grid]",
         "KIND",
         choices=("grid", "random", "optuna"),
     ),
-    Flag("samples", "number of points of each method's space for random or optuna [whole number >= 1]", "N"),
+    Flag("samples", "number of candidates of each method's space for random or optuna [whole number >= 1]", "N"),
     Flag(
         "scheduler",
         "asha stops trials that fall behind at a ninth and a third of the rounds [asha or none; default none]",
@@ -41,7 +41,7 @@ TUNING = (
     ),
     Flag(
         "point",
-        "evaluation point for choosing points and for the answer [after_agg or after_fit; default after_agg]",
+        "evaluation point for choosing candidates and for the answer [after_agg or after_fit; default after_agg]",
         "NAME",
         choices=POINTS,
     ),
@@ -109,7 +109,7 @@ MOST_JOBS_NAMED = 5
 
 
 def trial_remarks(plan: "Plan") -> Iterator[str]:
-    """Lines about failed, stopped and repeated trials and points left out."""
+    """Lines about failed, stopped and repeated trials and candidates left out."""
     failed: dict[tuple[str, str], list[str]] = {}
     for entry in plan.failed():
         name = f"{entry.label} {entry.name} seed {entry.seed}"

@@ -313,7 +313,7 @@ class EvaluateConfig(Section):
         "function or a class of torchmetrics",
     )
     metric: str | None = Field(
-        None, description="primary metric, for choosing points, tables and reports; none: the task's first"
+        None, description="primary metric, for choosing candidates, tables and reports; none: the task's first"
     )
     module_metrics: bool = Field(
         False,
@@ -393,17 +393,17 @@ class Config(Section):
     )
     save_models: bool = Field(
         False,
-        description="save the last personal model of every evaluated client, at both points, and the global or shared "
-        "one, as safetensors",
+        description="save the last personal model of every evaluated client, at both evaluation points, and the global "
+        "or shared one, as safetensors",
     )
     save_predictions: bool = Field(
         False,
-        description="save the outputs of every evaluated client's model on its test samples, at both points, for "
-        "`fedbench metrics`",
+        description="save the outputs of every evaluated client's model on its test samples, at both evaluation "
+        "points, for `fedbench metrics`",
     )
     loggers: list[str] = Field([], description="wandb, csv, tensorboard, or package.module:Class of a Lightning Logger")
     log_clients: bool = Field(
-        False, description="also give loggers a curve per client: its primary metric on test, at every point"
+        False, description="also give loggers a curve per client: its primary metric on test, at every evaluation point"
     )
     wandb: WandbConfig = WandbConfig()
     name: str | None = Field(None, description="name of the run; none: generated from the configuration")

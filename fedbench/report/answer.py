@@ -67,7 +67,7 @@ def subtitle(study: Study) -> str:
     if tried := study.plan.points():
         space = " × ".join(key.removeprefix("method.") for key in study.plan.spaces[study.method])
         where = f"chosen on validation {study.metric.label} {POINT_NAMES[study.point]}{seeds_remark(study)}"
-        parts.append(f"{plural(len(tried), 'point')} of {space}, {where}")
+        parts.append(f"{plural(len(tried), 'candidate')} of {space}, {where}")
     parts += [study.remark] if len(set(study.estimators.values())) == 1 else []
     return "; ".join(part for part in parts if part)
 
@@ -137,18 +137,19 @@ def compared_answer(study: Study) -> str:
     chosen = plan.choices.get(study.method)
     if tried and chosen is None:
         failed = sum(entry.status == "failed" for entry in tried)
-        return f"No point finished: {failed} of {len(tried)} failed, so there is no answer."
+        return f"No candidate finished: {failed} of {len(tried)} failed, so there is no answer."
     winner = f"{study.method} with {settings(chosen)}" if chosen else study.method
     if study.method not in study.metrics or study.last_rows(study.method).empty:
         value = next((entry.scores.get("val") for entry in tried if entry.values == chosen), None)
         found = study.metric.with_unit(value) if value is not None else f"{study.metric.label} unknown"
         lack = "failed" if study.method in study.failed_methods else "are not finished yet"
         ties = len(plan.as_good(study.method))
-        led = f"is the first of {ties + 1} points with the same score on validation" if ties else "won on validation"
+        tied = f"is the first of {ties + 1} candidates with the same score on validation"
+        led = tied if ties else "won on validation"
         return f"{winner} {led} ({found}); its final runs {lack}."
     reached = study.metric.with_unit(study.last_rows(study.method)[study.test].mean())
     ties = len(plan.as_good(study.method))
-    first = f"is the first of {ties + 1} points with the same validation score and reached"
+    first = f"is the first of {ties + 1} candidates with the same validation score and reached"
     won = first if ties else f"won the {'grid' if plan.search == 'grid' else 'search'} with" if tried else "reached"
     begin = f"{so_far(study)}{winner} {won} {reached} {POINT_NAMES[study.point]}"
     if study.method == BASELINE:
@@ -171,7 +172,8 @@ def doubts(study: Study, method: str, other: str, gain: float) -> str:
     if gaps := next((found for label in (method, other) if (found := gaps_of(study, label))), ""):
         return gaps
     if not plan.even(method, other):
-        return f"{method} was tuned over {plural(plan.budget(method), 'point')} and {other} over {plan.budget(other)}"
+        count = plural(plan.budget(method), "candidate")
+        return f"{method} was tuned over {count} and {other} over {plan.budget(other)}"
     loser = other if gain >= 0 else method
     return not_bracketed(plan, loser)
 
@@ -183,8 +185,8 @@ def not_bracketed(plan: Plan, label: str) -> str:
         return ""
     chosen = settings({key: plan.choices[label][key] for key in keys})
     if plan.ends.get(label):
-        return f"the best point of {label} is at the edge of its search range ({chosen})"
-    return f"not all neighbours of the best point of {label} were tried ({chosen})"
+        return f"the best candidate of {label} is at the edge of its search range ({chosen})"
+    return f"not all neighbours of the best candidate of {label} were tried ({chosen})"
 
 
 def doubts_of_lead(study: Study, first: str, rivals: Sequence[str]) -> str:
@@ -266,7 +268,7 @@ def equal_points(study: Study) -> list[str]:
         for label, names in found.items()
         if names
     ]
-    return [f"Chosen as the first of points with equal validation scores: {join_words(said)}."] if said else []
+    return [f"Chosen as the first of candidates with equal validation scores: {join_words(said)}."] if said else []
 
 
 def few_seeds(count: int) -> list[str]:

@@ -327,7 +327,7 @@ def cost_table(rows: Sequence[LeaderboardRow]) -> tuple[list[str], list[list[Cel
     texts = [
         {
             "method": row.label,
-            "points": str(row.points),
+            "candidates": str(row.points),
             "parameters": row.parameters,
             "shared": row.shared,
             "steps": _if_known("{:.0f}".format, row.steps),
@@ -339,7 +339,7 @@ def cost_table(rows: Sequence[LeaderboardRow]) -> tuple[list[str], list[list[Cel
         }
         for row in rows
     ]
-    heads = [*texts[0]] if texts else ["method", "points"]
+    heads = [*texts[0]] if texts else ["method", "candidates"]
     return typeset.without_empty_columns(heads, [[*map(Cell, own.values())] for own in texts], 2)
 
 
@@ -408,9 +408,9 @@ def race_leaderboard_note(worst: str) -> str:
 
 NEWCOMERS_NOTE = "newcomers: clients that joined after the last round, after their most local epochs"
 SPENT = (
-    "tuned points; parameters of a client's model, and those that clients share; steps (the pooled model's own) and MB "
-    "per client, both ways, and seconds of a whole run by the clock, which depend on what else the machine does, and "
-    "of all processors; rounds and MB per client until the mean curve first reaches local's last score"
+    "candidates of tuning; parameters of a client's model, and those that clients share; steps (the pooled model's "
+    "own) and MB per client, both ways, and seconds of a whole run by the clock, which depend on what else the machine "
+    "does, and of all processors; rounds and MB per client until the mean curve first reaches local's last score"
 )
 
 

@@ -169,7 +169,7 @@ def _difference_part(study: Study, rows: Sequence[LeaderboardRow]) -> ChartSecti
 def _tuning_part(study: Study, rows: Sequence[LeaderboardRow]) -> ChartSection:
     spent = sum(len(study.plan.points(row.label)) for row in rows)
     intro = (
-        f"{spent} points in total, chosen on validation {POINT_NAMES[study.point]}{answer.seeds_remark(study)}; "
+        f"{spent} candidates in total, chosen on validation {POINT_NAMES[study.point]}{answer.seeds_remark(study)}; "
         "filled: the chosen ones. "
         "A wide spread means that the method is sensitive to its tuning."
     )
@@ -180,12 +180,12 @@ def _tuning_part(study: Study, rows: Sequence[LeaderboardRow]) -> ChartSection:
 def _choice_part(study: Study) -> ChartSection:
     panels = list(grids.grid_panels(study))
     made = charts(*((f"grid-{i}", title, fig, "") for i, (title, fig) in enumerate(panels)), wide=len(panels) == 1)
-    over = "Every point over rounds; hover over a grey curve to see its name."
+    over = "Every candidate over rounds; hover over a grey curve to see its name."
     made += charts(("tried", "Scores over rounds", curves.tried_curves(study), over), wide=len(panels) == 1)
     made += budget_charts(study)
-    intro = f"Validation {study.metric.title} {POINT_NAMES[study.point]}; the chosen point is marked."
+    intro = f"Validation {study.metric.title} {POINT_NAMES[study.point]}; the chosen candidate is marked."
     if study.plan.as_good(study.method):
-        intro += " Dotted frames, or the same colour: points with exactly the same score."
+        intro += " Dotted frames, or the same colour: candidates with exactly the same score."
     return ChartSection("grid", "The grid", made, intro)
 
 
@@ -229,7 +229,7 @@ def _client_part(study: Study) -> ChartSection:
         made = ((f"clients-{i}", *_slope(study, m, paired[m], limits)) for i, m in enumerate(paired))
         part.charts = [replace(chart, method=m) for m, chart in zip(paired, charts(*made), strict=True)]
     elif study.method in study.metrics:
-        part.intro = "Each point is one client of one seed at the last round; the worst tenth is shaded."
+        part.intro = "Each dot is one client of one seed at the last round; the worst tenth is shaded."
         part.charts = charts(("clients", "", figures.client_strip(study), ""), wide=True)
     return part
 
@@ -333,7 +333,7 @@ def study_warnings(study: Study) -> list[str]:
 def failure_lines(study: Study) -> list[str]:
     """Failed points and clients in words."""
     found = [
-        f"{'Point' if entry.role == 'candidate' else entry.label} {entry.name} failed: "
+        f"{'Candidate' if entry.role == 'candidate' else entry.label} {entry.name} failed: "
         f"{entry.error or 'no reason recorded'}"
         for entry in study.plan.failed()
     ]

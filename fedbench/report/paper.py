@@ -347,7 +347,7 @@ def key_rows(study: Study, label: str) -> list[dict[str, Any]]:
 
 def _hyperparameters(rows: Sequence[dict[str, Any]], study: Study, choice: Choice) -> PaperTable:
     """study: one of those whose rows these are, which were tuned alike."""
-    heads = [*(["setting"] if rows and "setting" in rows[0] else []), "method", "key", "tried", "chosen", "points"]
+    heads = [*(["setting"] if rows and "setting" in rows[0] else []), "method", "key", "tried", "chosen", "candidates"]
     lines, before = [], dict[str, Any]()
     for row in rows:
         shown = {
@@ -356,17 +356,17 @@ def _hyperparameters(rows: Sequence[dict[str, Any]], study: Study, choice: Choic
             "key": row["key"].removeprefix("method.").removeprefix("train."),
             "tried": tried_text(row["tried"]),
             "chosen": text_of(row["chosen"]),
-            "points": str(row["points"] or ""),
+            "candidates": str(row["points"] or ""),
         }
         if row.get("setting") == before.get("setting"):
-            repeated = ["setting", *(["method", "points"] if row["method"] == before.get("method") else [])]
+            repeated = ["setting", *(["method", "candidates"] if row["method"] == before.get("method") else [])]
             shown |= dict.fromkeys(repeated, "")
         lines.append([Cell(shown[head]) for head in heads])
         before = row
     seeds = seed_range(sorted({entry.seed for entry in study.plan.entries if entry.role == "candidate"}))
     how = {"grid": "of its space", "random": "drawn at random from its space", "optuna": "proposed by Optuna"}
     notes = [
-        f"Points: number of points {how[study.plan.search]} that were tried; chosen is the best mean validation "
+        f"Candidates: number {how[study.plan.search]} that were tried; chosen is the best mean validation "
         f"{study.metric.label} {POINT_NAMES[study.point]} over tuning {seeds}"
     ]
     tuned = [bool(row["tried"]) for row in rows]

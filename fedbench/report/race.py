@@ -97,8 +97,8 @@ def guarantee(study: Study) -> str:
 
 def premises(study: Study) -> str:
     """What an error probability takes as given."""
-    points = "the tuned points and " if any(study.plan.points(label) for label in study.plan.labels()) else ""
-    return f"given {points}the clients, and if differences over seeds are normal"
+    chosen = "the chosen candidates and " if any(study.plan.points(label) for label in study.plan.labels()) else ""
+    return f"given {chosen}the clients, and if differences over seeds are normal"
 
 
 def race_next(race: Race) -> str:

@@ -116,7 +116,7 @@ def final_table_text(
         estimator_remark(metric, table["estimator"].tolist()),
         *(f"[{number}] {doubt}" for doubt, number in numbers.items()),
     ]
-    return f"{typeset.plain_table(['method', 'point', *shown], rows, left=2)}\n{'; '.join(filter(None, notes))}"
+    return f"{typeset.plain_table(['method', 'evaluated', *shown], rows, left=2)}\n{'; '.join(filter(None, notes))}"
 
 
 def over_text(found: Sequence[str]) -> str:
@@ -192,7 +192,7 @@ def without_validation(study: Study) -> str:
         return ""
     if tuned and any(entry.role == "candidate" for entry in study.plan.entries):
         return (
-            "Final runs train on all training samples, so there is no best-val round; points were tuned with "
+            "Final runs train on all training samples, so there is no best-val round; candidates were tried with "
             f"{100 * tuned:g} % of them held out."
         )
     return "No samples are held out for validation, so there is no best-val round."

@@ -33,7 +33,7 @@ def search_charts(study: Study) -> Iterator[tuple[str, str, go.Figure, str]]:
         if len(points) < 2 or len(keys) < (3 if study.plan.search == "grid" else 2):
             continue
         chosen = point_name(study.plan.choices.get(label, {"": None}))
-        told = "Each line is a point; orange: the chosen one, blue: the best third."
+        told = "Each line is a candidate; orange: the chosen one, blue: the best third."
         if len(points) >= LEAST_POINTS and missing("tune"):
             told += f" The importance of each key needs Optuna: {install('tune')}."
         yield f"lines-{number}", label, parallel_coordinates(study.metric, points, keys, chosen), told
@@ -46,7 +46,7 @@ def search_charts(study: Study) -> Iterator[tuple[str, str, go.Figure, str]]:
 def intro(plan: Plan) -> str:
     """How points were chosen."""
     how = {"grid": "of a grid", "random": "drawn at random", "optuna": "proposed by Optuna from earlier results"}
-    return f"Points {how[plan.search]}, on validation."
+    return f"Candidates {how[plan.search]}, on validation."
 
 
 def rates_note(plan: Plan) -> list[str]:

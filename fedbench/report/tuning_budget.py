@@ -60,14 +60,14 @@ def budget_charts(study: Study) -> list[Chart]:
             "budget",
             "Validation score by tuning budget",
             budget_curves(study, {label: budget.validation for label, budget in known.items()}, "validation"),
-            "Mean score of the best of so many points, drawn at random from those that finished. Choosing the best of "
-            "noisy scores makes it optimistic.",
+            "Mean score of the best of so many candidates, drawn at random from those that finished. Choosing the best "
+            "of noisy scores makes it optimistic.",
         ),
         (
             "budget-test",
             "Test score by tuning budget",
             budget_curves(study, tested, "test"),
-            "Mean test score, in tuning, of the point that is best on validation among so many.",
+            "Mean test score, in tuning, of the candidate that is best on validation among so many.",
         ),
     )
 
@@ -91,13 +91,13 @@ def budget_curves(study: Study, scores: Mapping[str, np.ndarray], split: str) ->
         return None
     metric, shown = study.metric, {label: study.metric.factor * own for label, own in scores.items()}
     most = max(map(len, shown.values()))
-    xaxis = axis("tuned points", showgrid=False, dtick=1 if most <= 12 else None)
+    xaxis = axis("candidates", showgrid=False, dtick=1 if most <= 12 else None)
     limits = [float(value) for own in shown.values() for value in (own.min(), own.max())]
     fig = figure(340, xaxis=xaxis, yaxis=score_axis(metric, limits, split))
     fig.update_layout(hovermode="closest")
     colours = {label: study.colours.get(label, LIGHT["quiet"]) for label in shown}
     for label in sorted(shown, key=lambda label: is_loud(colours[label])):
-        told = f"{escape(label)}<br>%{{x}} points: {hover(metric)}<extra></extra>"
+        told = f"{escape(label)}<br>%{{x}} candidates: {hover(metric)}<extra></extra>"
         numbers = range(1, len(shown[label]) + 1)
         add_line(fig, label, numbers, shown[label], colours[label], mode="lines+markers", hovertemplate=told)
     label_ends(

@@ -134,8 +134,11 @@ def _at_ends(study: Study, rows: Sequence[LeaderboardRow]) -> list[str]:
     plan, known = study.plan, [row.label for row in rows if row.label not in REFERENCES]
     ends = [label for label in known if plan.ends.get(label)]
     inside = [label for label in known if plan.untried.get(label) and label not in ends]
-    lines = [f"Best point at the edge of the search range, so perhaps not optimal: {join_words(ends)}."] if ends else []
-    return [*lines, f"Best point beside points that were not tried: {join_words(inside)}."] if inside else lines
+    groups = {
+        "Best candidate at the edge of the search range, so perhaps not optimal": ends,
+        "Best candidate beside candidates that were not tried": inside,
+    }
+    return [f"{what}: {join_words(labels)}." for what, labels in groups.items() if labels]
 
 
 def _over_local(study: Study, rows: Sequence[LeaderboardRow]) -> list[str]:

@@ -193,7 +193,7 @@ class Plan:
             own = [f"{label} {point}: {why}" for named, point, why in self.refused if named == label]
             lines += own[:MOST_NAMED]
             if len(own) > MOST_NAMED:
-                lines.append(f"{label}: {plural(len(own) - MOST_NAMED, 'more invalid point')}")
+                lines.append(f"{label}: {plural(len(own) - MOST_NAMED, 'more invalid candidate')}")
         return lines
 
     def gpu_notes(self) -> list[str]:

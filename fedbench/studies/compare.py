@@ -89,12 +89,12 @@ def compare(
     combination; values of `data`, `partition`, `model` and `aggregator` may be objects. An option,
     `{"method.tau": [0.1, 0.5]}`, is that of the one compared method that has it, or of all.
     space: values or distributions of Ray Tune by key for all methods, or for one, `{"fedper:train.lr": [0.01, 0.1]}`;
-    `paper` for the grids of the methods' papers, if they name one; by default each method's own. tune: number of points
-    tried of each method's space, 0 for its defaults, by default as many as the smallest space has. budget_steps:
-    methods with more gradient steps get fewer points, so that points times steps are about equal. search, samples,
-    scheduler, point, final_val: as for a grid. Final runs have the seeds of the configuration, by default 0 to 9.
-    until_told: add seeds until it is decided who is best and who is better than local training, up to a margin that
-    is too small to matter (of accuracies in points), with at most `max_seeds` and for about `max_hours`.
+    `paper` for the grids of the methods' papers, if they name one; by default each method's own. tune: number of
+    candidates tried of each method's space, 0 for its defaults, by default as many as the smallest space has.
+    budget_steps: methods with more gradient steps get fewer candidates, so that candidates times steps are about equal.
+    search, samples, scheduler, point, final_val: as for a grid. Final runs have the seeds of the configuration, by
+    default 0 to 9. until_told: add seeds until it is decided who is best and who is better than local training, up to a
+    margin that is too small to matter (of accuracies in points), with at most `max_seeds` and for about `max_hours`.
 
     >>> small = {"rounds": 1, "seeds": [0], "resources": {"hosts": 0}}
     >>> result = compare(small, ["fedper"], tune=0, at_once=1)
@@ -138,7 +138,7 @@ def plan_comparisons(
         check_word(space)
     if space is not None and tuning.most == 0:
         raise ConfigError(
-            f"space = {space}: without effect with tune = 0, which tries no points; leave one of them out"
+            f"space = {space}: without effect with tune = 0, which tries no candidates; leave one of them out"
         )
     root = (config.out or Path("results")).absolute()
     asked = ComparisonSpec([ComparedMethod.parse(text) for text in methods], tuning, root, space)
@@ -204,7 +204,7 @@ class ComparisonSpec:
         compared = [*self.compared, *(ComparedMethod.baseline(name) for name in BASELINES if name not in named)]
         counts: dict[str, int] = {}
         if self.tuning.most != 0:
-            require_validation(config, "a comparison", ", or try no points with --tune 0")
+            require_validation(config, "a comparison", ", or try no candidates with --tune 0")
             tune = self.tuner(compared, config)
             counts = self.counts(compared, config, tune)
             compared = [tune(method, counts[method.label]) for method in compared]

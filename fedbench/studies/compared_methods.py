@@ -223,7 +223,8 @@ class ComparedMethod:
         points = search.points(own, most, takes)
         left_out = tuple(refused.values())
         if not points:
-            raise ConfigError(left_out[0][1] if left_out else f"space: no point of {self.label} meets its constraint")
+            unmet = f"space: no candidate of {self.label} meets its constraint"
+            raise ConfigError(left_out[0][1] if left_out else unmet)
         samples = (most or search.samples or 1) if search.kind == "optuna" and own.axes else 0
         return replace(
             self,

@@ -32,7 +32,7 @@ from fedbench.user_code.files import hash_of
 
 @dataclass(frozen=True)
 class GridResult(StudyResult):
-    """The result of a grid. best: the chosen point of the method, by dotted key.
+    """The result of a grid. best: the chosen candidate of the method, by dotted key.
 
     `table` has a row per method, evaluation point and choice of the round.
     """
@@ -64,11 +64,11 @@ def grid(
 
     Final runs have the seeds of the configuration, by default 0 to 9. space: values or distributions of Ray Tune by
     key, for the baselines too as far as they have the key, or for one method, `{"local:train.lr": [0.01, 0.1]}`;
-    `paper` for the grid of the method's paper; by default each method's own. tune: maximum number of points of each
-    space. search: `grid`, or `random` or `optuna` with `samples` points of each space. scheduler: `asha` stops trials
-    that fall behind. point: the evaluation point by which points are chosen, and which the answer is about. final_val:
-    share of training images that final runs hold out, if not `data.val`: with 0 they train on all. until_told, margin,
-    max_seeds, max_hours: as for a comparison.
+    `paper` for the grid of the method's paper; by default each method's own. tune: maximum number of candidates of each
+    space. search: `grid`, or `random` or `optuna` with `samples` candidates of each space. scheduler: `asha` stops
+    trials that fall behind. point: the evaluation point by which candidates are chosen, and which the answer is about.
+    final_val: share of training images that final runs hold out, if not `data.val`: with 0 they train on all.
+    until_told, margin, max_seeds, max_hours: as for a comparison.
 
     >>> small = {"method": "fedprox", "rounds": 1, "seeds": [0], "resources": {"hosts": 0}}
     >>> result = grid(small, space={"method.mu": [0.01, 0.1]}, baselines=[], tune_seeds=[90], at_once=1)

@@ -79,7 +79,8 @@ def kept_learner(folder: Path, client: int | str, seed: int | None, point: str) 
     name = GLOBAL if client == GLOBAL else client_folder(int(client))
     file, before = kept / name / f"{point}.safetensors", kept / f"{name}-{point}.pt"  # .pt: of earlier versions
     if not file.exists() and not before.exists():
-        raise ConfigError(f"{file}: no model was kept for this client, seed and point; {_kept_beside(kept, config)}")
+        beside = _kept_beside(kept, config)
+        raise ConfigError(f"{file}: no model was kept for this client, seed and evaluation point; {beside}")
     config.resources.hosts = config.resources.gpus_per_host = 0
     whole = resolve(config)
     names = whole.config.model.names

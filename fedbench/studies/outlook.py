@@ -42,7 +42,7 @@ def outlook(
             keys = ", ".join(study.points[method.label][0]) or ("what is set" if method.held else "its defaults")
             lent = method.space.lent if method.space else ""
             whose = f", the space of its base method {lent}" if lent else ""
-            yield f"{inside}{method.label}: {plural(method.tries, 'point')} of {keys}{whose}"
+            yield f"{inside}{method.label}: {plural(method.tries, 'candidate')} of {keys}{whose}"
             points = [point for point in study.points[method.label] if point]
             yield from (f"  {point_name(point)}" for point in points[:MOST_LISTED])
             if len(points) > MOST_LISTED:

@@ -30,8 +30,8 @@ from fedbench.studies.tuning_study import TuningStudy
 log = logging.getLogger("fedbench")
 
 TUNING, FINALS = "tuning", "final runs over the seeds"
-BETTER_HALF = "tuning on {} seeds, the better half of the points"
-NEIGHBOURS = ("neighbours of the best points", "neighbours of the new best points")
+BETTER_HALF = "tuning on {} seeds, the better half of the candidates"
+NEIGHBOURS = ("neighbours of the best candidates", "neighbours of the new best candidates")
 """Names of stages; how often a study tries the points beside a method's best one."""
 StudyWatch = Callable[[str, dict[str, Outcome], JobProgress], None]
 """Gets the name of a stage, the outcome of each of its jobs so far, and the progress of running jobs."""

@@ -36,13 +36,13 @@ class Search:
                 raise ConfigError(f"{name} = {value}: {nearest(str(value), get_args(legal))}")
         if kind == "grid" and samples is not None:
             raise ConfigError(
-                f"samples = {samples}: a grid has the points that its space lists; give --search random or optuna, or "
-                "--tune N for some of a grid"
+                f"samples = {samples}: a grid has the candidates that its space lists; give --search random or optuna, "
+                "or --tune N for some of a grid"
             )
         if kind != "grid" and samples is None:
-            raise ConfigError(f"search = {kind}: how many points? give --samples N, for example --samples 12")
+            raise ConfigError(f"search = {kind}: how many candidates? give --samples N, for example --samples 12")
         if kind != "grid" and tune is not None:
-            raise ConfigError(f"tune = {tune}: limits the points of a grid; with --search {kind} give --samples alone")
+            raise ConfigError(f"tune = {tune}: limits a grid's candidates; with --search {kind} give --samples alone")
         if samples is not None and not (is_count(samples) and samples >= 1):
             raise ConfigError(f"samples = {samples}: must be a whole number >= 1")
         return cls(kind, samples, scheduler)  # type: ignore[arg-type]

@@ -245,7 +245,7 @@ def check_space(axes: Mapping[str, Any], method: str) -> None:
         if not key.startswith(SEARCHED) or key in FIXED:
             raise ConfigError(
                 f"space: {key}: keys of method.*, train.* and arguments of the model's constructor, model.*, are "
-                f"searched; all else is the same for all points; leave it out, or set one value with --{key}"
+                f"searched; all else is the same for all candidates; leave it out, or set one value with --{key}"
             )
         if isinstance(values, list) and (not values or len(set(map(text_of, values))) < len(values)):
             raise ConfigError(f"space: {key} = {values}: must be one or more different values; give each once")

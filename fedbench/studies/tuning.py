@@ -56,13 +56,14 @@ class Tuning:
     ) -> "Tuning":
         """From the options of commands and calls. Raises ConfigError."""
         if tune is not None and not (is_count(tune) and tune >= 0):
-            raise ConfigError(f"tune = {tune!r}: must be a whole number >= 0, or None for all points")
+            raise ConfigError(f"tune = {tune!r}: must be a whole number >= 0, or None for all candidates")
         asked, seeds = Search.parse(search, samples, scheduler, tune), legal_seeds(tune_seeds)
         if tune == 0:
             of_tuning = {"scheduler": scheduler != "none", "tune_seeds": seeds != list(TUNE_SEEDS)}
             given = {"budget_steps": budget_steps, **of_tuning}
             for name in filter(given.get, given):
-                raise ConfigError(f"{name}: without effect with tune = 0, which tries no points; leave one of them out")
+                why = "without effect with tune = 0, which tries no candidates"
+                raise ConfigError(f"{name}: {why}; leave one of them out")
         race = legal_race(until_told, margin, max_seeds, max_hours)
         if point not in POINTS:
             raise ConfigError(f"point = {point}: must be {' or '.join(POINTS)}")

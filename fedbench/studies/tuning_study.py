@@ -310,8 +310,8 @@ class TuningStudy:
         tried = [e for e in self.plan.entries if e.role == "candidate" and subject in (None, e.label)]
         if tried and all(entry.status == "done" for entry in tried):
             raise ConfigError(
-                f"{self.metric.label} on validation has no finite mean over clients in any trial, so that no point can "
-                "be chosen"
+                f"{self.metric.label} on validation has no finite mean over clients in any trial, so that no candidate "
+                "can be chosen"
             )
         if subject is not None:
             failed = next((o.error for o in (job.outcome() for job in self.jobs) if o.error), "no trial finished")

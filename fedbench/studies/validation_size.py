@@ -35,8 +35,8 @@ def doubts_of_validation(run: ResolvedRun, partition: Partition, points: int) ->
         words = f"{what} among {words}"
     if count < ENOUGH_PER_POINT * points:
         yield (
-            f"{words} of all clients {'chooses' if count == 1 else 'choose'} between {points} points, so that the "
-            "choice is mostly luck: raise --data.val, or try fewer points"
+            f"{words} of all clients {'chooses' if count == 1 else 'choose'} between {points} candidates, so that the "
+            "choice is mostly luck: raise --data.val, or try fewer candidates"
         )
 
 

@@ -14,7 +14,7 @@ def test_the_table_is_printed_and_every_clients_value_is_written(tmp_path, capsy
     run(small(rounds=1, save_predictions=True, out=str(tmp_path)), report=False)
     assert main([str(tmp_path), "--metrics", "f1_macro", OWN]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].split() == ["metric", "method", "point", "seeds", "mean", "worst", "client", "pooled"]
+    assert lines[0].split() == ["metric", "method", "evaluated", "seeds", "mean", "worst", "client", "pooled"]
     assert [line.split()[:4] for line in lines[1:5]] == [
         [name, "fedavg", point, "1"] for name in ("f1_macro", OWN) for point in ("after_fit", "after_agg")
     ]

@@ -112,14 +112,14 @@ def test_methods_points_and_runs_are_those_that_are_run(words, capsys, tmp_path,
     progress = capsys.readouterr().err
     plans = [json.loads(file.read_text()) for file in (tmp_path / "out").rglob("plan.json")]
     entries = [entry for plan in plans for entry in plan["entries"]]
-    points = {line.partition(": ")[0]: line for line in lines if " point of " in line or " points of " in line}
+    points = {line.partition(": ")[0]: line for line in lines if " candidate of " in line or " candidates of " in line}
     labels = {name.rpartition(": ")[2].removesuffix(":") for name in points}
     assert {entry["label"] for entry in entries} == labels or len(plans) > 1
     for label, line in points.items():
         tried = {json.dumps(e["values"]) for e in entries if e["label"] == label and e["role"] == "candidate"}
         if len(plans) == 1:
             extra = plans[0]["beside_best"].get(label, 0)
-            assert f"{label}: {max(1, len(tried) - extra)} point" in line
+            assert f"{label}: {max(1, len(tried) - extra)} candidate" in line
     runs = len([*(tmp_path / "out" / "run").iterdir()])
     (numbers,) = [line.partition(" runs")[0].split(" to ") for line in lines if " gradient steps" in line]
     assert int(numbers[0]) <= runs <= int(numbers[-1])

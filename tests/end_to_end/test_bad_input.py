@@ -416,8 +416,8 @@ def test_a_configuration_file_that_is_none(refused, tmp_path):
         ),
         ("grid --method fedcac --space train.lr=uniform(0.1)", "uniform() missing 1 required positional argument"),
         ("grid --method perfed-ckt --public.size 50 --space paper", "the paper of perfed-ckt names no grid"),
-        ("grid --method fedcac --samples 3", "a grid has the points that its space lists; give --search random"),
-        ("grid --method fedcac --search optuna", "search = optuna: how many points? give --samples N"),
+        ("grid --method fedcac --samples 3", "a grid has the candidates that its space lists; give --search random"),
+        ("grid --method fedcac --search optuna", "search = optuna: how many candidates? give --samples N"),
         ("grid --method fedcac --search optunna --samples 3", "did you mean optuna"),
         ("compare --methods fedcac --scheduler ahsa", "scheduler = ahsa: did you mean asha"),
         (

@@ -51,7 +51,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_what_a_run_prints(finished):
     said = (finished / "said.txt").read_text().splitlines()
-    assert said[0].startswith("method  point")
+    assert said[0].startswith("method  evaluated")
     assert " ".join(said[0].split()).endswith("last round sd pooled worst client best-val round best on test*")
     assert [line.split()[:2] for line in said if line.startswith("fedcac")] == [
         ["fedcac", "after_fit"],

@@ -57,7 +57,7 @@ def test_two_seeds_decide_nothing(make_grid: Make) -> None:
 
 def test_a_grid_whose_cells_all_failed_says_so(make_grid: Make) -> None:
     page = page_of(make_grid(space={"method.tau": [0.1, 0.3], "method.beta": [5]}, fail=(0, 1)))
-    assert page.answer == "No point finished: 2 of 2 failed, so there is no answer."
+    assert page.answer == "No candidate finished: 2 of 2 failed, so there is no answer."
     assert "table" not in page.sections
     assert "RuntimeError: client 3: loss is nan" in page.text
 
@@ -69,10 +69,10 @@ def test_points_that_tie_on_validation_are_said(make_grid: Make) -> None:
     plan.entries = [replace(e, scores={"val": 0.8}) if tied(e) else e for e in plan.entries]
     plan.choices["fedcac"] = {"method.tau": 0.1}
     plan.write(folder)
-    line = "Chosen as the first of points with equal validation scores: fedcac (tau=0.1; also tau=0.3), "
+    line = "Chosen as the first of candidates with equal validation scores: fedcac (tau=0.1; also tau=0.3), "
     page = page_of(folder)
     assert line in page.text
-    assert page.answer.startswith("fedcac with tau = 0.1 is the first of 2 points with the same validation ")
+    assert page.answer.startswith("fedcac with tau = 0.1 is the first of 2 candidates with the same validation ")
     assert "won the grid" not in page.text
     assert page.charts["grid-0"]["data"][0]["marker"]["color"] == [LIGHT["c1"]] * 2
 

@@ -66,7 +66,7 @@ def test_parameters_and_those_that_are_shared_stand_beside_the_other_costs(study
     rows = leaderboard(study)
     assert "parameters" not in cost_table(rows)[0]
     heads, lines = cost_table([replace(row, parameters="30", shared="10") for row in rows])
-    assert heads[:4] == ["method", "points", "parameters", "shared"]
+    assert heads[:4] == ["method", "candidates", "parameters", "shared"]
     assert [cell.text for cell in lines[0][2:4]] == ["30", "10"]
 
 

@@ -89,7 +89,7 @@ def test_a_winner_is_named_where_it_leads_often_enough(tmp_path):
     [
         (
             {"ends": {"local": ["train.lr"]}},
-            "the best point of local is at the edge of its search range (train.lr = 0.01)",
+            "the best candidate of local is at the edge of its search range (train.lr = 0.01)",
         ),
         (
             {"asked": {"local": BATCHES}},

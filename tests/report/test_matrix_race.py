@@ -145,7 +145,7 @@ def test_before_the_first_look_nothing_is_said(survey):
 def test_no_winner_where_a_rival_may_not_be_at_its_best(survey):
     changed = judged(survey, FIRST, ends={"fedper": ["train.lr"]})
     said = matrix_answer(changed)
-    assert said.startswith("In alpha=0.1 fedcac beats all others, but the best point of fedper is at the edge")
+    assert said.startswith("In alpha=0.1 fedcac beats all others, but the best candidate of fedper is at the edge")
     assert [cell.place for cell in cells(changed, SCORES)["fedcac"]] == [0, 1]
     assert cells(changed, WHO_IS_BEST)["fedcac"][0].text == "ahead of all, but in doubt"
 
@@ -154,4 +154,4 @@ def test_a_doubt_about_a_gain_over_local_stands_beside_it(survey):
     changed = judged(survey, *survey.studies, ends={"local": ["train.lr"]})
     notes = " ".join(matrix_notes(changed))
     assert "Better than local training" not in notes
-    assert "fedper in alpha=0.1: better than local training, but the best point of local is at the edge" in notes
+    assert "fedper in alpha=0.1: better than local training, but the best candidate of local is at the edge" in notes

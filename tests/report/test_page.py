@@ -6,6 +6,7 @@ import re
 import pandas as pd
 import pytest
 
+from fedbench.cli.compare import outcome
 from tests.report.conftest import add_newcomers
 from tests.report.reading import Make, Page, page_of
 
@@ -20,6 +21,27 @@ def test_the_page_of_a_run_has_every_section_with_data(make_run: Make) -> None:
 def test_the_page_of_a_grid_has_every_section_with_data(grid_page: Page) -> None:
     assert set(grid_page.sections) == {*EVERYWHERE, "grid", "search", "inside", "warnings"}
     assert {"grid-0", "grid-1", "curve-after_agg", "curve-after_fit", "mask-share", "overlap"} <= set(grid_page.charts)
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        {},
+        {"ends": {"fedper": ["train.lr"]}},
+        {"untried": {"fedper": ["train.lr"]}},
+        {"race": {"margin": 1.0, "most": 5}},
+        {"search": "random", "refused": [["fedper", "train.lr=-1", "must be > 0"]]},
+    ],
+    ids=lambda plan: next(iter(plan), "told"),
+)
+def test_points_are_differences_and_what_was_tuned_is_a_candidate(make_comparison, plan) -> None:
+    folder = make_comparison({"local": 0.7, "fedper": 0.8, "fedcac": 0.85, "centralized": 0.95}, **plan)
+    page = page_of(folder)
+    said = "\n".join([page.text, json.dumps(page.charts), outcome(folder)[0], (folder / "table.md").read_text()])
+    assert "candidates" in page.text
+    assert not re.findall(r".{0,30}\btuned points?\b.{0,30}|.{0,30}\bpoints? of\b.{0,30}", said)
+    others = re.sub(r"(?i)\bevaluation points?\b|[0-9] points?\b|, points\b", "", said)
+    assert not re.findall(r"(?i).{0,30}\bpoints?\b.{0,30}", others)
 
 
 def test_where_fedbench_decides_is_said(make_run: Make) -> None:

@@ -49,7 +49,7 @@ def test_a_winner_is_named_with_the_seeds_that_it_took(raced):
 
 def test_tuned_points_are_a_premise_only_where_something_was_tuned(raced):
     study = raced()
-    assert "given the tuned points and the clients, and if differences" in guarantee(study)
+    assert "given the chosen candidates and the clients, and if differences" in guarantee(study)
     study.plan.entries = [entry for entry in study.plan.entries if entry.role == "final"]
     assert "given the clients, and if differences" in guarantee(study)
 

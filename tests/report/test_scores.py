@@ -137,7 +137,10 @@ def test_without_such_records_there_is_no_section_and_no_file(make_run: Make) ->
     ("share", "said"),
     [
         (0.1, ""),
-        (0.0, "Final runs train on all training samples, so there is no best-val round; points were tuned with 10 %"),
+        (
+            0.0,
+            "Final runs train on all training samples, so there is no best-val round; candidates were tried with 10 %",
+        ),
     ],
 )
 def test_a_missing_best_val_round_is_explained(make_comparison: Make, share: float, said: str) -> None:

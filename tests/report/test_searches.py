@@ -23,7 +23,7 @@ def test_more_than_two_keys_are_drawn_as_lines_and_shares(make_grid: Make) -> No
     chart = page.charts["lines-0"]
     assert chart["layout"]["xaxis"]["ticktext"] == ["tau", "beta", "train.lr", "validation"]
     widths = [line["line"]["width"] for line in chart["data"]]
-    assert max(widths) == widths[-1] > widths[0], "the chosen point lies on top"
+    assert max(widths) == widths[-1] > widths[0], "the chosen candidate lies on top"
     assert {round(height, 6) for line in chart["data"] for height in line["y"][:3]} == {0, 0.5, 1}
     table = chart["layout"]["meta"]["table"]
     assert table["heads"] == ["tau", "beta", "train.lr", "validation"]
@@ -75,7 +75,7 @@ def test_places_on_an_axis() -> None:
 def test_what_was_stopped_or_left_out_is_said() -> None:
     entries = [entry({"train.lr": 0.1}, 0.5), entry({"train.lr": 9}, None, "stopped")]
     plan = Plan("grid", "fedcac", {}, entries, search="optuna", refused=[["fedcac", "lr=-1", "must be > 0"]])
-    assert intro(plan) == "Points proposed by Optuna from earlier results, on validation."
+    assert intro(plan) == "Candidates proposed by Optuna from earlier results, on validation."
     assert search_notes(plan) == [
         "Left out as invalid: fedcac lr=-1: must be > 0.",
         "1 of 2 trials were stopped early and are never chosen: fedcac lr=9.",

@@ -81,7 +81,7 @@ def test_who_is_within_the_margin_is_called_equal(make_comparison):
 def test_no_winner_where_a_rival_may_not_be_at_its_best(said):
     answer, _ = said(ends={"fedper": ["train.lr"]})
     assert answer.endswith(
-        "but the best point of fedper is at the edge of its search range (train.lr = 0.01), so no winner is named."
+        "but the best candidate of fedper is at the edge of its search range (train.lr = 0.01), so no winner is named."
     )
     assert said(ends={"fedcac": ["train.lr"]})[0].endswith("it is the best of them on this data.")
 
@@ -89,13 +89,13 @@ def test_no_winner_where_a_rival_may_not_be_at_its_best(said):
 def test_no_winner_over_local_where_local_lies_at_an_end(said):
     _, notes = said(ends={"local": ["train.lr"]})
     assert not any("Better than" in note for note in notes)
-    assert "fedcac and fedper: ahead or behind, but the best point of local is at the edge" in " ".join(notes)
+    assert "fedcac and fedper: ahead or behind, but the best candidate of local is at the edge" in " ".join(notes)
 
 
 def test_no_winner_where_budgets_differ(make_comparison):
     study = Study.load(make_comparison(CLEAR, spread=0.0))
     study.plan.entries = [e for e in study.plan.entries if not (e.label == "fedper" and e.values == {"train.lr": 1.0})]
-    assert "fedcac was tuned over 3 points and fedper over 2" in comparison_answer(study, leaderboard(study))
+    assert "fedcac was tuned over 3 candidates and fedper over 2" in comparison_answer(study, leaderboard(study))
 
 
 def test_no_winner_over_a_rival_that_failed(said):

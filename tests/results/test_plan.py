@@ -151,7 +151,7 @@ def test_invalid_points_are_named_a_few_of_each_method():
     made = Plan("compare", None, {}, [], refused=[*points, ["local", "lr=-1", "must be > 0"]])
     assert made.left_out() == [
         *(f"fedcac tau={number}: too large" for number in range(2, 7)),
-        "fedcac: 2 more invalid points",
+        "fedcac: 2 more invalid candidates",
         "local lr=-1: must be > 0",
     ]
     assert Plan("compare", None, {}, []).left_out() == []

@@ -213,7 +213,7 @@ def test_what_was_set_after_construction_is_compared():
 
 @pytest.mark.parametrize("more", [{"budget_steps": True}, {"scheduler": "asha"}, {"tune_seeds": [90]}])
 def test_without_tuning_its_options_are_refused(more):
-    with pytest.raises(ConfigError, match="without effect with tune = 0, which tries no points"):
+    with pytest.raises(ConfigError, match="without effect with tune = 0, which tries no candidates"):
         Tuning.parse(0, **more)
 
 
@@ -279,7 +279,7 @@ def test_other_tuning_seeds_are_named_where_a_default_one_is_a_final_one(final, 
 
 
 def test_validation_is_needed_unless_nothing_is_tuned():
-    with pytest.raises(ConfigError, match=r"a comparison chooses .* or try no points with --tune 0$"):
+    with pytest.raises(ConfigError, match=r"a comparison chooses .* or try no candidates with --tune 0$"):
         plan_comparisons(Config(data={"val": 0}), ["fedper"], Tuning(2))
 
 

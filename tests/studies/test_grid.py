@@ -180,7 +180,8 @@ def test_final_runs_train_on_all_images_and_the_page_says_so(retrained):
     page = (retrained / "report.html").read_text()
     assert "chosen on validation accuracy after local training" in page
     assert (
-        "Final runs train on all training samples, so there is no best-val round; points were tuned with 10 %" in page
+        "Final runs train on all training samples, so there is no best-val round; candidates were tried with 10 %"
+        in page
     )
     assert "best-val round</th>" not in page
 

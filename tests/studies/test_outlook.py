@@ -30,15 +30,15 @@ def test_the_runs_of_a_race_are_those_of_its_first_look_and_what_it_adds_is_said
 def test_a_single_point_is_listed_too_unless_it_is_the_defaults():
     studies, _, _ = plan_comparisons(Config(rounds=1, seeds=[0]), ["fedper"], Tuning(1))
     lines = list(outlook(studies))
-    assert lines[:2] == ["fedper: 1 point of train.lr, train.epochs", "  lr=0.01,epochs=5"]
+    assert lines[:2] == ["fedper: 1 candidate of train.lr, train.epochs", "  lr=0.01,epochs=5"]
     studies, _, _ = plan_comparisons(Config(rounds=1, seeds=[0]), ["fedper"], Tuning(0))
-    assert list(outlook(studies))[:2] == ["fedper: 1 point of its defaults", "local: 1 point of its defaults"]
+    assert list(outlook(studies))[:2] == ["fedper: 1 candidate of its defaults", "local: 1 candidate of its defaults"]
 
 
 def test_what_is_not_tuned_because_it_is_set_is_said():
     config = Config(rounds=1, seeds=[0], train={"lr": 0.1, "epochs": 2})
     studies, _, _ = plan_comparisons(config, ["fedper", "fedcac:tau=0.5"], Tuning(1))
     lines = list(outlook(studies))
-    assert lines[0] == "fedper: 1 point of what is set"
+    assert lines[0] == "fedper: 1 candidate of what is set"
     assert lines[-3] == "not tuned, because set: train.epochs, train.lr"
     assert lines[-2].startswith("one learning rate each: for any method no other one is tried")

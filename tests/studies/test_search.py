@@ -67,8 +67,8 @@ def test_the_points_of_each_kind():
     [
         (dict(kind="bayes"), "search = bayes: "),
         (dict(scheduler="median"), "scheduler = median: "),
-        (dict(samples=3), "samples = 3: a grid has the points that its space lists"),
-        (dict(kind="random"), "search = random: how many points"),
+        (dict(samples=3), "samples = 3: a grid has the candidates that its space lists"),
+        (dict(kind="random"), "search = random: how many candidates"),
         (dict(kind="optuna", samples=3, tune=2), "tune = 2: .* give --samples alone"),
         (dict(kind="random", samples=0), "samples = 0: must be a whole number >= 1"),
         (dict(kind="random", samples=True), "samples = True: must be a whole number >= 1"),

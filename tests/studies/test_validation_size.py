@@ -22,8 +22,8 @@ def said(rare: int, points: int, **config) -> list[str]:
 def test_few_positives_between_many_points_are_said():
     (line,) = said(40, 7)
     assert line.split(" among ")[0] in {f"{count} positives" for count in (5, 6, 7)}
-    assert "validation samples of all clients choose between 7 points" in line
-    assert "raise --data.val, or try fewer points" in line
+    assert "validation samples of all clients choose between 7 candidates" in line
+    assert "raise --data.val, or try fewer candidates" in line
     assert said(200, 2) == []
     assert said(40, 1) == []
 

@@ -68,7 +68,7 @@ def test_only_some_methods_are_planned(capsys):
     words = ["co-pfl/main", "--cells", "cifar10", "--seeds", "0", "--print-config"]
     assert main([*words, "--methods", "local,fedavg"]) == 0
     text = capsys.readouterr().out
-    assert "local: 3 points" in text
+    assert "local: 3 candidates" in text
     assert "fedper" not in text
     assert "# 8 runs, " in text
     assert main([*words, "--methods", "fedavgg"]) == 2
@@ -82,9 +82,9 @@ def test_what_it_would_run_is_shown_without_running_it(capsys, tmp_path):
     text = capsys.readouterr().out
     assert "name: resnet18" in text
     assert "rounds: 7" in text
-    assert "# cifar10, clients=10 s=2 m_bound=50: local: 3 points of train.lr" in text
+    assert "# cifar10, clients=10 s=2 m_bound=50: local: 3 candidates of train.lr" in text
     assert "# 33 runs, " in text
     assert not (tmp_path / "out").exists()
     assert main([*words, "--print-config", "--train.lr", "0.01"]) == 0
-    assert "local: 1 point of its defaults" in capsys.readouterr().out
+    assert "local: 1 candidate of its defaults" in capsys.readouterr().out
     assert main(["co-pfl/main", "--cells", "svhn", "--print-config"]) == 2
