@@ -1,4 +1,4 @@
-"""Local training: a baseline without a paper, with as many points as the methods that it is compared with.
+"""Local training: a baseline without a paper, with as many candidates as the methods that it is compared with.
 
 A wide range of rates, because a baseline whose best rate lies at an end of what was tried proves nothing.
 """
