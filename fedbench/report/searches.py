@@ -53,7 +53,7 @@ def rates_note(plan: Plan) -> list[str]:
     """Which learning rate every tuned method has, among which it was chosen, and whether its neighbours were worse."""
     said = []
     for label, point in plan.choices.items():
-        for key in (key for key in RATES if len(plan.spaces.get(label, {}).get(key, ())) > 1):
+        for key in (key for key in RATES if key in point and len(plan.spaces.get(label, {}).get(key, ())) > 1):
             tried = plan.spaces[label][key]
             beside = (
                 "" if plan.search != "grid" or key in plan.open_keys(label) else ", the neighbours tried and no better"

@@ -114,8 +114,7 @@ class Plan:
         if self.race is not None and not {"margin", "most"} <= self.race.keys():
             yield "race: margin and most are expected"
         for label, chosen in self.choices.items():
-            tuned = [key for key, tried in self.spaces.get(label, {}).items() if len(tried) > 1]
-            if lacks := [key for key in (*tuned, *self.open_keys(label)) if key not in chosen]:
+            if lacks := [key for key in self.open_keys(label) if key not in chosen]:
                 yield f"choices: that of {label} lacks {lacks[0]}"
 
     def labels(self) -> list[str]:

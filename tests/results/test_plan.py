@@ -181,6 +181,7 @@ def test_trials_that_needed_more_of_a_gpu_are_told_in_a_sentence(tmp_path):
         ({"entries": [{"role": "final"}]}, "entries.0.label: "),
         ({"spaces": {"a": 3}}, "spaces.a: "),
         ({"choices": []}, "choices: "),
+        ({"crc32": {}, "ends": {"fedcac": ["train.lr"]}}, "choices: that of fedcac lacks train.lr"),
         ({"crc32": {}, "config": {"seeds": 3}}, "config.seeds: "),
         ({"crc32": {}, "point": "nowhere"}, "point: nowhere; one of after_fit, after_agg, global is legal"),
         ({"crc32": {}, "subject": "nobody"}, "subject: no entry has the label nobody"),
