@@ -60,12 +60,16 @@ def test_a_file_that_cannot_be_written_is_one_line(capsys):
     assert "/dev/null/x: cannot be written" in capsys.readouterr().err
 
 
-def test_check_fails_for_a_damaged_cache(capsys, cache_folder):
+def test_a_damaged_cache_is_said_and_decoded_again(capsys, cache_folder):
     main(["digits"])
     file = next((cache_folder / "decoded").glob("digits-*/samples.npy"))
-    file.write_bytes(file.read_bytes()[:-1] + b"\x07")
-    assert main(["digits", "--check"]) == 1
-    assert "damaged" in capsys.readouterr().out
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-1] + b"\x07")
+    assert main(["digits", "--check"]) == 0
+    said = capsys.readouterr()
+    assert "damaged, decoding it again" in said.err
+    assert "decoded images: intact" in said.out
+    assert file.read_bytes() == whole
 
 
 def test_check_names_files_that_are_not_the_published_ones(capsys, mnist_folder):
