@@ -21,12 +21,26 @@ def test_import_then_options(capsys, mnist_folder):
     assert "20 train, 10 test" in capsys.readouterr().out
 
 
-def test_check_fails_for_a_damaged_cache(capsys, cache_folder):
+def test_a_damaged_cache_is_made_again(capsys, cache_folder):
     main(["digits"])
     file = next((cache_folder / "decoded").glob("digits-*/samples.npy"))
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-1] + b"\x07")
+    assert main(["digits", "--check"]) == 0
+    said = capsys.readouterr()
+    assert f"{file.parent}: damaged, decoding it again" in said.err
+    assert "decoded images: intact" in said.out
+    assert file.read_bytes() == whole
+
+
+def test_check_reads_data_that_nothing_seems_to_have_touched(capsys, cache_folder, monkeypatch):
+    main(["digits"])
+    file = next((cache_folder / "decoded").glob("digits-*/samples.npy"))
+    monkeypatch.setattr("fedbench.data.cache.times", lambda folder, names: {})
+    main(["digits"])
     file.write_bytes(file.read_bytes()[:-1] + b"\x07")
     assert main(["digits", "--check"]) == 1
-    assert "damaged" in capsys.readouterr().out
+    assert "damaged: delete the folder" in capsys.readouterr().out
 
 
 def test_check_names_files_that_are_not_the_published_ones(capsys, mnist_folder):
