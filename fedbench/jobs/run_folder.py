@@ -140,7 +140,7 @@ def writable(folder: Path) -> Iterator[None]:
     except OSError as error:
         _remove_empty(missing)
         if line := occupied_line(folder, error):
-            raise ConfigError(line) from None
+            raise ConfigError(f"{line}, or choose another folder with --out") from None
         raise ConfigError(
             f"out = {folder}: cannot be written to ({error.strerror}); choose another folder with --out"
         ) from None

@@ -67,9 +67,19 @@ def test_a_damaged_cache_is_said_and_decoded_again(capsys, cache_folder):
     file.write_bytes(whole[:-1] + b"\x07")
     assert main(["digits", "--check"]) == 0
     said = capsys.readouterr()
-    assert "damaged, decoding it again" in said.err
+    assert f"{file.parent}: damaged, decoding it again" in said.err
     assert "decoded images: intact" in said.out
     assert file.read_bytes() == whole
+
+
+def test_check_reads_data_that_nothing_seems_to_have_touched(capsys, cache_folder, monkeypatch):
+    main(["digits"])
+    file = next((cache_folder / "decoded").glob("digits-*/samples.npy"))
+    monkeypatch.setattr("fedbench.data.cache.times", lambda folder, names: {})
+    main(["digits"])
+    file.write_bytes(file.read_bytes()[:-1] + b"\x07")
+    assert main(["digits", "--check"]) == 1
+    assert "damaged: delete the folder" in capsys.readouterr().out
 
 
 def test_check_names_files_that_are_not_the_published_ones(capsys, mnist_folder):

@@ -365,7 +365,9 @@ def test_a_damaged_image_file_is_named(refused, tmp_path):
 def test_an_output_folder_that_cannot_be_written(refused, tmp_path, command):
     (tmp_path / "file").write_text("")
     told = refused([command, "--method", "fedcac", "--out", str(tmp_path / "file" / "x"), *QUICK])
-    assert f"x: cannot be written, because {tmp_path / 'file'} is a file; move it away and repeat the command" in told
+    where = tmp_path / "file"
+    assert f"{where / 'x'}: cannot be written, because {where} is a file; move it away and repeat the command" in told
+    assert "or choose another folder with --out" in told
 
 
 def test_going_on_where_nothing_is(refused):

@@ -189,9 +189,10 @@ def test_a_run_that_does_not_say_with_which_code_it_was_made_is_not_taken_for_do
     old = folder.rename(
         folder.with_name(folder.name.replace(f"-{provenance.short_fingerprint(resolve(config).config)}", ""))
     )
-    environment = json.loads((old / "environment.json").read_text())
-    del environment["code"]
-    (old / "environment.json").write_text(json.dumps(environment))
+    for name, lacks in (("environment.json", "code"), ("summary.json", "crc32")):
+        tree = json.loads((old / name).read_text()) | {"crc32": {}}
+        del tree[lacks]
+        (old / name).write_text(json.dumps(tree))
     assert run_of(asked("method", 1.0, rounds=1, keep_results=True)) == (old, [])
     with pytest.raises(ConfigError) as error:
         run(asked("method", 1.0, rounds=1, out=str(old)), report=False)

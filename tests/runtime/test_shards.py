@@ -100,5 +100,7 @@ def test_a_shard_that_is_gone_is_named(tmp_path, hosts):
     shards = Shards(tmp_path / "run" / "checkpoint")
     names = kept(shards, 1, [{0: 1}, {1: 1}], hosts)
     (shards.folder / names[1]).unlink()
-    with pytest.raises(ConfigError, match=f"{names[1]}: missing, the checkpoint needs it; .* delete .*/run to run it"):
+    with pytest.raises(
+        ConfigError, match=f"{names[1]}: missing, and the checkpoint needs it; .* delete .*/run to run it"
+    ):
         shards.paths_of(names)
