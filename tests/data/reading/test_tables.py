@@ -189,7 +189,7 @@ def test_decisions_say_what_every_column_is():
         "column label is the target",
         "column user is the user",
         "column n holds numbers",
-        "column job holds categories",
+        "column job (2) holds categories",
         "column Unnamed: 0 is left out, as an index without a name",
         "column id is left out",
     ]
