@@ -160,7 +160,7 @@ def test_other_resources_are_no_other_configuration(tmp_path):
 
 def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(ConfigError, match="file/sub: cannot be written, because .*/file is a file; move it"):
+    with pytest.raises(ConfigError, match=r"file/sub: cannot be written, because .*/file is a file; move it"):
         run(small(out=str(tmp_path / "file" / "sub")))
 
 
