@@ -1,9 +1,10 @@
 """Damages every file of a finished run, an unfinished one, a run of several seeds and the cache, in every way.
 
-    python benchmarks/damage.py [WORDS]
+    PLACES=3 python benchmarks/damage.py [WORDS]
 
 Counts, by kind of result: damages after which the numbers are the same, those that are named in one line with a remedy,
-and those that are answered wrongly, which are listed. WORDS: only damages whose line contains them.
+and those that are answered wrongly, which are listed. WORDS: only damages whose line contains them. PLACES: flipped
+bits of a file.
 """
 
 import logging
