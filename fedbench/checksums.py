@@ -66,7 +66,7 @@ def changes(folder: Path, known: Mapping[str, str], grow: Iterable[str] = ()) ->
             yield name, why
 
 
-def sealed(value: Mapping[str, Any], name: str) -> dict[str, Any]:
+def with_own_checksum(value: Mapping[str, Any], name: str) -> dict[str, Any]:
     """A JSON object with its own checksum, under the name of its file in its list."""
     others = {file: known for file, known in value.get(KEY, {}).items() if file != name}
     plain = {**value, KEY: others}
@@ -76,7 +76,7 @@ def sealed(value: Mapping[str, Any], name: str) -> dict[str, Any]:
 def is_changed(value: Mapping[str, Any], name: str) -> bool:
     """Whether a JSON object with its own checksum has changed since it was written."""
     listed = value.get(KEY)
-    return isinstance(listed, dict) and name in listed and sealed(value, name)[KEY] != listed
+    return isinstance(listed, dict) and name in listed and with_own_checksum(value, name)[KEY] != listed
 
 
 def with_checksum(text: str) -> str:

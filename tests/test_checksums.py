@@ -14,7 +14,7 @@ from fedbench.checksums import (
     checksums,
     is_changed,
     others_in,
-    sealed,
+    with_own_checksum,
 )
 
 CONTENT = bytes(range(256)) * 20
@@ -68,11 +68,11 @@ def test_what_is_no_file_is_said(tmp_path):
 
 def test_a_json_object_knows_its_own_checksum():
     value = {"score": 0.1 + 0.2, "name": "é", "seeds": [0, 1], "crc32": {"other": "0-0"}}
-    text = json.dumps(sealed(value, "own.json"), indent=2)
+    text = json.dumps(with_own_checksum(value, "own.json"), indent=2)
     read = json.loads(text)
     assert not is_changed(read, "own.json")
     assert others_in(read, "own.json") == {"other": "0-0"}
-    assert not is_changed(json.loads(json.dumps(sealed(read, "own.json"))), "own.json")
+    assert not is_changed(json.loads(json.dumps(with_own_checksum(read, "own.json"))), "own.json")
     for before, after in (("0.30", "0.31"), ("0-0", "0-1"), ('"seeds"', '"sEeds"')):
         assert is_changed(json.loads(text.replace(before, after)), "own.json")
     assert not is_changed({"score": 1}, "own.json"), "an earlier version, or by hand"

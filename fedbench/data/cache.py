@@ -22,7 +22,7 @@ from typing import Any, BinaryIO, Literal
 import numpy as np
 from filelock import FileLock
 
-from fedbench.checksums import CHANGED, KEY, changes, checksums, is_changed, others_in, sealed
+from fedbench.checksums import CHANGED, KEY, changes, checksums, is_changed, others_in, with_own_checksum
 from fedbench.data.copies import Copies
 from fedbench.data.description import Decision
 from fedbench.data.fields import Fields
@@ -67,15 +67,13 @@ class Content:
     train, test: numbers of samples. val: how many of the last training samples are the source's own validation part.
     blocks: the training samples, then the test samples, each read once. kind: image, feature, token or fields (samples
     of several arrays, which are not normalised); by default bytes are images, other integers tokens and floats
-    features. fields: the structure of batches that are not (samples, targets).
-    categories: whether columns of rows may hold category codes. columns: the names of these columns, if they have any.
-    numbers: the names of those that hold none.
+    features. fields: the structure of batches that are not (samples, targets). categories: whether columns of rows may
+    hold category codes. columns: the names of these columns, if they have any; numbers: of those that hold none.
     targets: converts the targets of all rows; by default they are class numbers, of `classes` named `class_names`.
     domains: the numbers and names of the blocks' domains; by default they are numbers, of `domain_names`. mean, std:
     None to measure them on the train part. remarks: lines to print after all blocks have been read. one_part: the
     source has no parts, and partitions hold test samples out. channels: the dimension of features along which constants
-    are measured, None to find it. decisions: on how the source was read, after all
-    blocks, given the targets.
+    are measured, None to find it. decisions: on how the source was read, after all blocks, given the targets.
     """
 
     train: int
@@ -267,7 +265,7 @@ def write_decoded(source: Source, content: Content, folder: Path, progress: OnPr
         tally.digest.update(values.tobytes())
     meta = {**describe_cache(source, tally, targets, names), KEY: checksums(folder, ARRAYS)}
     with (folder / META).open("w") as text:
-        json.dump(sealed(meta, META), text, indent=1)
+        json.dump(with_own_checksum(meta, META), text, indent=1)
         flush_to_disk(text)
 
 

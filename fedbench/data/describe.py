@@ -17,7 +17,7 @@ from fedbench.data.description import (
     Parts,
     Samples,
     TargetForm,
-    shortened,
+    first_names,
 )
 from fedbench.data.partitions import Partition, partition, resolved_options
 from fedbench.data.partitions.rows import PARTITION_PARTS
@@ -117,7 +117,7 @@ def clients_of(dataset: Dataset) -> ClientSizes:
     if dataset.domains is None:
         return ClientSizes("none in the data; a partition deals the samples to clients")
     counts = np.bincount(dataset.domains, minlength=len(dataset.domain_names))
-    return sizes_of(f"in the data ({shortened(dataset.domain_names)}), for --partition natural", counts)
+    return sizes_of(f"in the data ({first_names(dataset.domain_names)}), for --partition natural", counts)
 
 
 def dealt_clients(dataset: Dataset, config: Config, dealt: Partition) -> ClientSizes:
@@ -125,9 +125,9 @@ def dealt_clients(dataset: Dataset, config: Config, dealt: Partition) -> ClientS
     name, names = config.partition.name, dataset.domain_names
     source = f"by partition {name}"
     if name == "natural":
-        source = f"{'' if len(dealt.clients) == len(names) else f'of {len(names)} '}in the data ({shortened(names)})"
+        source = f"{'' if len(dealt.clients) == len(names) else f'of {len(names)} '}in the data ({first_names(names)})"
     elif names and not dataset.is_known and "domain" not in name:
-        source += f", not the {len(names)} in the data ({shortened(names)}), which --partition natural takes"
+        source += f", not the {len(names)} in the data ({first_names(names)}), which --partition natural takes"
     if dealt.newcomers:
         source += f", {len(dealt.newcomers)} of them join after the last round"
     sizes = [sum(own.parts[use][1] for use in own.parts) for own in (dealt.clients, dealt.newcomers)]
@@ -148,7 +148,7 @@ def decisions_of(dataset: Dataset, config: Config) -> Iterator[Decision]:
     for key, value in sorted(others.items()):
         if key not in known:
             about = "parts" if key.startswith("partition.") else ABOUT.get(key, "samples")
-            said = SAID.get(key, f"{key.rpartition('.')[2]} set to {{}}").format(in_words(value))
+            said = SAID.get(key, f"{key.rpartition('.')[2]} set to {{}}").format(value_text(value))
             yield Decision(about, said, "given" if key in given else "certain", key, value)
 
 
@@ -162,7 +162,7 @@ def given_keys(config: Config) -> dict[str, Any]:
     return found | {key: value for key, value in columns.items() if value}
 
 
-def in_words(value: Any) -> str:
+def value_text(value: Any) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 

@@ -18,8 +18,8 @@ __all__ = [
     "Parts",
     "Samples",
     "TargetForm",
+    "first_names",
     "open_decision",
-    "shortened",
 ]
 
 MOST_SHOWN = 6
@@ -142,7 +142,7 @@ class Samples:
         if self.kind == "token":
             return f"tokens (whole numbers) {[*self.shape]}"
         if len(self.shape) == 1:
-            names = f": {shortened(self.columns)}" if self.columns else ""
+            names = f": {first_names(self.columns)}" if self.columns else ""
             return f"rows of {plural(self.shape[0], 'feature')}, {self.type}{names}"
         count, numbers = len(self.mean), prod(self.shape) // max(1, len(self.mean))
         said = f": {count} channels of {numbers} numbers, the {self.channels} dimension" if count > 1 else ""
@@ -162,7 +162,7 @@ class Samples:
         if self.is_picture and len(self.mean) <= MOST_CONSTANTS:
             mean, std = (", ".join(f"{value:.4g}" for value in values) for values in (self.mean, self.std))
             found += f" (mean {mean}; deviation {std})"
-        return found + (f"; left as they are: {shortened(self.kept)}" if self.kept else "")
+        return found + (f"; left as they are: {first_names(self.kept)}" if self.kept else "")
 
     def __str__(self) -> str:
         return f"{self.form}; {self.scale}"
@@ -189,7 +189,7 @@ class TargetForm:
         found = f"{TASK} {self.task}, {self.outputs} {NOUNS[self.noun] if self.outputs != 1 else self.noun}"
         if self.counts:
             named = [f"{name} ({count:,})" for name, count in zip(self.names, self.counts, strict=True)]
-            found += f": {shortened(named)}"
+            found += f": {first_names(named)}"
         if self.low is not None and self.high is not None:
             found += f", from {self.low:.6g} to {self.high:.6g}"
         void = " and ".join(f"{value} ({count:,})" for value, count in self.void)
@@ -274,7 +274,7 @@ class Description:
     __repr__ = __str__
 
 
-def shortened(names: Sequence[str]) -> str:
+def first_names(names: Sequence[str]) -> str:
     """The first names, and how many more there are."""
     shown = ", ".join(names[:MOST_SHOWN])
     return f"{shown}, and {len(names) - MOST_SHOWN:,} more" if len(names) > MOST_SHOWN else shown

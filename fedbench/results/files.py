@@ -21,7 +21,7 @@ from filelock import lock_descriptor
 from pydantic import TypeAdapter, ValidationError
 from safetensors import SafetensorError, safe_open
 
-from fedbench.checksums import CHANGED, is_changed, others_in, sealed
+from fedbench.checksums import CHANGED, is_changed, others_in, with_own_checksum
 from fedbench.errors import ConfigError, first_line
 
 T = TypeVar("T")
@@ -131,7 +131,7 @@ def write_atomically(path: Path, content: str | bytes) -> None:
 
 def write_json_atomically(path: Path, value: Any, own_checksum: bool = False) -> None:
     """Writes indented JSON with keys in order. own_checksum: of an object, so that readers notice changes."""
-    write_atomically(path, json.dumps(sealed(value, path.name) if own_checksum else value, indent=2) + "\n")
+    write_atomically(path, json.dumps(with_own_checksum(value, path.name) if own_checksum else value, indent=2) + "\n")
 
 
 def write_parquet_atomically(path: Path, columns: Mapping[str, Any] | pa.Table, schema: pa.Schema) -> None:

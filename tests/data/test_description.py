@@ -11,8 +11,8 @@ from fedbench.data.description import (
     Parts,
     Samples,
     TargetForm,
+    first_names,
     open_decision,
-    shortened,
 )
 
 ROWS = Samples("feature", (3,), "float32", ("age", "bmi", "ward"), "", 1, (50.0, 25.0, 0.0), (20.0, 3.0, 1.0))
@@ -132,5 +132,5 @@ def test_equal_clients_are_said_to_be_equal():
 
 
 def test_long_lists_are_cut():
-    assert shortened([*"abcdef"]) == "a, b, c, d, e, f"
-    assert shortened([*"abcdefgh"]) == "a, b, c, d, e, f, and 2 more"
+    assert first_names([*"abcdef"]) == "a, b, c, d, e, f"
+    assert first_names([*"abcdefgh"]) == "a, b, c, d, e, f, and 2 more"

@@ -207,7 +207,7 @@ class TableReader:
             check_resolution(rows.where, vectors, [f"column {name}, place {place}" for place in places])
             return Features(vectors.astype(np.float32), [f"{name}[{place}]" for place in places])
         if name in self.options.categories or self.is_category(rows, column):
-            texts = merged(rows.where, column.astype(TEXT), self.options.spelling)
+            texts = with_one_spelling(rows.where, column.astype(TEXT), self.options.spelling)
             values = sorted(texts.unique())
             bits = texts.to_numpy("U")[:, None] == np.array(values)
             return Features(bits.astype(np.float32), [f"{name}={value}" for value in values], category=True)
@@ -245,7 +245,7 @@ class TableReader:
             return stacked_lists(rows, column)
         if not holds_texts(column):
             return column.to_numpy() if pd.api.types.is_numeric_dtype(column) else column.astype(TEXT).to_numpy("U")
-        texts = merged(rows.where, column, self.options.spelling)
+        texts = with_one_spelling(rows.where, column, self.options.spelling)
         counts = counts_of(texts)
         return numbers_of(texts) if self.has_number_target(rows.where, column, counts) else texts.to_numpy("U")
 
@@ -274,14 +274,14 @@ class TableReader:
         """The user of each row as text, and the users in order. Raises ConfigError."""
         if user is None:
             return None, ()
-        texts = merged(rows.where, table[user].astype(TEXT), self.options.spelling)
+        texts = with_one_spelling(rows.where, table[user].astype(TEXT), self.options.spelling)
         if plain_numbers(texts.unique()) is not None:
             texts = texts.str.removesuffix(".0")
         return texts.to_numpy("U"), tuple(in_order(texts.unique()))
 
     def groups_and_order(self, where: str, table: pd.DataFrame, beside: Beside) -> dict[str, np.ndarray]:
         """Numbers of groups and places in time. Raises ConfigError."""
-        groups = None if not beside.group else [*merged(where, table[beside.group], self.options.spelling)]
+        groups = None if not beside.group else [*with_one_spelling(where, table[beside.group], self.options.spelling)]
         order = None if not beside.order else table[beside.order]
         if order is not None and holds_texts(order) and are_numbers(order):
             order = pd.Series(numbers_of(order))
@@ -347,7 +347,7 @@ def with_clean_texts(column: pd.Series) -> pd.Series:
     return texts.mask(marked) if marked.any() and all_match(left, NUMBER) else texts
 
 
-def merged(where: str, texts: pd.Series, spelling: str | None) -> pd.Series:
+def with_one_spelling(where: str, texts: pd.Series, spelling: str | None) -> pd.Series:
     """The texts, in which those that differ in case or blanks alone are one if asked. Raises ConfigError.
 
     The most frequent one stands for all.
@@ -483,30 +483,36 @@ def decisions_on(
         names = [name for name, own in read.items() if own.category == (key == "categories")]
         given = [name for name in names if name in getattr(options, key)]
         if given:
-            said = f"{listed(shown(given, read), 'holds', 'hold')} {key}"
+            said = f"{columns_text(with_category_counts(given, read), 'holds', 'hold')} {key}"
             yield Decision("samples", said, "given", f"data.{key}", given)
         if others := [name for name in names if name not in given]:  # no key: it would say that these are no codes
-            yield Decision("samples", f"{listed(shown(others, read), 'holds', 'hold')} {key}")
+            yield Decision("samples", f"{columns_text(with_category_counts(others, read), 'holds', 'hold')} {key}")
     if not read:
         yield Decision("samples", f"column {roles.features[0]} is the sample")
     if out := [name for name in roles.out if name not in options.drop]:
         yield Decision(
-            "samples", f"{listed(out, 'is', 'are')} left out, as an index without a name", "certain", "data.drop", out
+            "samples",
+            f"{columns_text(out, 'is', 'are')} left out, as an index without a name",
+            "certain",
+            "data.drop",
+            out,
         )
     if options.drop:
-        yield Decision("samples", f"{listed(options.drop, 'is', 'are')} left out", "given", "data.drop", options.drop)
+        yield Decision(
+            "samples", f"{columns_text(options.drop, 'is', 'are')} left out", "given", "data.drop", options.drop
+        )
     if options.spelling:
         same = "are one" if options.spelling == "merged" else "are different"
         said = f"texts that differ in case or blanks alone {same}"
         yield Decision("samples", said, "given", "data.spelling", options.spelling)
 
 
-def shown(names: Sequence[str], read: dict[str, Features]) -> list[str]:
+def with_category_counts(names: Sequence[str], read: dict[str, Features]) -> list[str]:
     """The names of columns, with the number of their categories."""
     return [f"{name} ({len(read[name].names)})" if read[name].category else name for name in names]
 
 
-def listed(names: Sequence[str], one: str, several: str) -> str:
+def columns_text(names: Sequence[str], one: str, several: str) -> str:
     """`column a is`, or `columns a, b are`, with these verbs."""
     shown = ", ".join(names[:NAMES_SHOWN]) + (", ..." if len(names) > NAMES_SHOWN else "")
     return f"column {shown} {one}" if len(names) == 1 else f"columns {shown} {several}"

@@ -129,7 +129,10 @@ def table_content(
     no_features = [*options.drop, *beside]
     files = [file for own in parts.values() for file in own]
     in_folders = [columns_in_folders(file.relative_to(path)) if path.is_dir() else {} for file in files]
-    tables = {file: load_columns(file, no_features, own) for file, own in zip(files, typed(in_folders), strict=True)}
+    tables = {
+        file: load_columns(file, no_features, own)
+        for file, own in zip(files, with_number_columns(in_folders), strict=True)
+    }
     first = next(iter(tables))
     for file, table in tables.items():
         if table.dtypes.to_dict() != tables[first].dtypes.to_dict():
@@ -153,7 +156,7 @@ def columns_in_folders(relative: Path) -> dict[str, str]:
     return {unquote(own[1]): unquote(own[2]) for own in found if own}
 
 
-def typed(columns: list[dict[str, str]]) -> list[dict[str, Any]]:
+def with_number_columns(columns: list[dict[str, str]]) -> list[dict[str, Any]]:
     """The same columns, as numbers where all texts are plain whole numbers."""
     found: list[dict[str, Any]] = [dict(own) for own in columns]
     for name in columns[0]:
