@@ -96,6 +96,9 @@ def targets_of(dataset: Dataset) -> TargetForm:
     task, values, outputs = dataset.task, np.asarray(dataset.targets), dataset.outputs
     if task == "multilabel":
         return TargetForm(task, outputs, "label", names_of(dataset), tuple(values.sum(axis=0).astype(int).tolist()))
+    if task == "binary":
+        positive = int((values > 0.5).sum())
+        return TargetForm(task, 2, "class", dataset.class_names or ("0", "1"), (len(values) - positive, positive))
     if not dataset.classes and not dataset.scores:
         return TargetForm(task, outputs, "number", low=float(values.min()), high=float(values.max()))
     noun = "class" if dataset.classes else "class at each position" if task == "segmentation" else "score"

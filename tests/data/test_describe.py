@@ -43,6 +43,12 @@ def test_a_table_of_hospitals(table):
     assert found.files == 1
 
 
+def test_the_positives_of_a_binary_task_are_counted(table):
+    found = describe(Config(data={"name": table, "label": "died", "user": "hospital", "task": "binary"}))
+    assert (found.targets.names, found.targets.counts) == (("no", "yes"), (45, 15))
+    assert str(found.targets) == "task binary, 2 classes: no (45), yes (15)"
+
+
 def test_clients_that_are_not_those_of_the_data_are_named(table):
     keys = {"name": table, "label": "died", "user": "hospital"}
     found = describe(Config(data=keys, partition={"name": "iid", "clients": 4}))
