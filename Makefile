@@ -11,7 +11,7 @@ PYTHONS ?= python3.11 python3.13
 # What `make check` compares with.
 SINCE ?= HEAD
 
-.PHONY: demo check test test-fast test-night test-pythons mutants cluster-test slurm-test lint docs install clean
+.PHONY: demo check test test-fast test-night test-pythons mutants cluster-test slurm-test lint docs dist install clean
 
 demo: $(STAMP)
 	$(BIN)/python experiments/grid.py --method fedcac --until-told --margin 2
@@ -66,6 +66,12 @@ docs: $(STAMP)
 	$(BIN)/python docs/make_pages.py
 	$(BIN)/zensical build --clean --strict
 
+# Both forms of the package, as they are uploaded, in dist/.
+dist: $(STAMP)
+	rm -rf dist
+	$(BIN)/python -m build
+	$(BIN)/twine check --strict dist/*
+
 install: $(STAMP)
 
 $(STAMP): pyproject.toml constraints.txt
@@ -78,4 +84,4 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $@
 
 clean:
-	rm -rf .venv site build/docs .cache *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv site dist build/docs .cache *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
