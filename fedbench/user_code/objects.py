@@ -241,7 +241,7 @@ DYNAMIC = {"setattr", "globals", "vars", "locals", "exec"}
 """Functions that may give a value to any name."""
 
 
-class Source(NamedTuple):
+class ModuleSource(NamedTuple):
     """What the source of a module says.
 
     names: its own. functions: the fingerprints of functions by qualified name. plain: those without decorators.
@@ -286,7 +286,7 @@ def loaded_differences(modules: Mapping[str, Module]) -> dict[str, dict[str, str
     return {name: own for name, own in found.items() if own}
 
 
-def _other_functions(module: ModuleType, sources: Mapping[str, Source]) -> dict[str, str]:
+def _other_functions(module: ModuleType, sources: Mapping[str, ModuleSource]) -> dict[str, str]:
     """The fingerprints of functions that a module holds, but that are not in the source of their module."""
     files = {sys.modules[name].__file__: source.functions for name, source in sources.items()}
     found = {}
@@ -306,13 +306,13 @@ def _is_loaded(name: str) -> bool:
 
 
 @cache
-def _parse(source: bytes | None) -> Source | None:
+def _parse(source: bytes | None) -> ModuleSource | None:
     """None if it cannot be compiled."""
     try:
         codes = [*codes_in(compile(source or b"", "", "exec", dont_inherit=True))]
     except (SyntaxError, ValueError, RecursionError):
         return None
-    found = Source(set(), {}, set(), {}, set(), set())
+    found = ModuleSource(set(), {}, set(), {}, set(), set())
     for code in codes:
         found.functions.setdefault(code.co_qualname, set()).add(code_fingerprint(code))
         steps, scope = [*dis.get_instructions(code)], "" if code.co_name == "<module>" else code.co_qualname

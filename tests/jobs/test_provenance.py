@@ -20,7 +20,7 @@ from fedbench.jobs.run_job import run_job
 from fedbench.results.plan import Plan
 from fedbench.results.wandb_log import run_arguments
 from fedbench.studies.compare import compare
-from fedbench.studies.compared_methods import ComparedMethod, names_of
+from fedbench.studies.compared_methods import ComparedMethod, method_names
 from fedbench.studies.run import run
 from fedbench.user_code import name_of
 from tests.runtime.rounds import read, small
@@ -327,7 +327,7 @@ def test_two_methods_of_one_function_are_compared(here):
         f"def make(by):{METHOD.format(by='by')}".replace("\n", "\n    ") + "return Scaled\n"
     )
     make = importlib.import_module("own_factory").make
-    names = names_of([make(1.0), make(0.25)])
+    names = method_names([make(1.0), make(0.25)])
     assert len({*names}) == 2
     assert [ComparedMethod.parse(name).label for name in names] == names
     assert ComparedMethod.parse(f"{names[0]}:train.lr=0.5").name == names[0]
