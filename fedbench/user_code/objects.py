@@ -239,21 +239,19 @@ CONSTANTS = {*LITERAL_TYPES, bytes, tuple}
 WRAPPERS = (staticmethod, classmethod, property, cached_property, partial, partialmethod)
 DYNAMIC = {"setattr", "globals", "vars", "locals", "exec"}
 """Functions that may give a value to any name."""
+FUNCTION, IMPORT = object(), object()
 
 
 class ModuleSource(NamedTuple):
     """What the source of a module says.
 
-    names: its own. functions: the fingerprints of functions by qualified name. plain: those without decorators.
-    constants: by the scope, empty or a class, and the name. imported: names from other modules. written: names that
-    functions set.
+    names: of the module. functions: fingerprints by qualified name. values: what the module or a class, by its name,
+    gives to a name once: a constant, FUNCTION without decorators, or IMPORT. written: names that functions set.
     """
 
     names: set[str]
     functions: dict[str, set[str]]
-    plain: set[str]
-    constants: dict[tuple[str, str], Any]
-    imported: set[str]
+    values: dict[tuple[str, str], Any]
     written: set[str]
 
 
@@ -263,38 +261,29 @@ def loaded_differences(modules: Mapping[str, Module]) -> dict[str, dict[str, str
     Compared are functions, and constants that no function sets; not defaults, lists, and what is computed.
     """
     sources = {name: own for name, module in modules.items() if _is_loaded(name) and (own := _parse(module.source))}
+    files = {sys.modules[name].__file__: source.functions for name, source in sources.items()}
     written = set[str]().union(*(source.written for source in sources.values()))
-    found = {}
+    found: dict[str, dict[str, str]] = {name: {} for name in sources}
     for name, source in sources.items():
         module = sys.modules[name]
-        values = dict(source.constants)
-        for home, _, key in (dotted.rpartition(".") for dotted in modules[name].imports):
-            if home in sources and key in source.imported:
-                values["", key] = attribute(sys.modules[home], key)
-        differences = _other_functions(module, sources)
-        for path in (path for path in source.plain if path.rpartition(".")[2] not in written):
-            held = attribute(module, path)
-            if not any(one.__code__.co_filename == module.__file__ for one in _functions([held], sources)):
-                differences[path] = Walk(held).fingerprint
-        for (scope, key), value in values.items():
+        for function in _functions([vars(module).get(key) for key in source.names], sources):
+            code, digest = function.__code__, code_fingerprint(function.__code__)
+            if code.co_filename in files and digest not in files[code.co_filename].get(code.co_qualname, ()):
+                found[name][function.__qualname__] = digest
+        for (scope, key), value in source.values.items():
             owner: Any = attribute(module, scope) if scope else module
-            is_plain = type(owner) in (ModuleType, type, ABCMeta) and key not in written
-            held = vars(owner).get(key, value) if is_plain else value
-            if {type(held), type(value)} <= CONSTANTS and Walk(held).fingerprint != Walk(value).fingerprint:
-                differences[f"{scope}.{key}".strip(".")] = Walk(held).fingerprint
-        found[name] = differences
+            if key in written or type(owner) not in (ModuleType, type, ABCMeta) or key not in vars(owner):
+                continue
+            held = vars(owner)[key]
+            if value is IMPORT:
+                homes = (sys.modules[home] for home in sources if f"{home}.{key}" in modules[name].imports)
+                value = next((attribute(home, key) for home in homes), held)
+            differs = {type(held), type(value)} <= CONSTANTS and Walk(held).fingerprint != Walk(value).fingerprint
+            if value is FUNCTION:
+                differs = all(one.__code__.co_filename != module.__file__ for one in _functions([held], sources))
+            if differs:
+                found[name][f"{scope}.{key}".strip(".")] = Walk(held).fingerprint
     return {name: own for name, own in found.items() if own}
-
-
-def _other_functions(module: ModuleType, sources: Mapping[str, ModuleSource]) -> dict[str, str]:
-    """The fingerprints of functions that a module holds, but that are not in the source of their module."""
-    files = {sys.modules[name].__file__: source.functions for name, source in sources.items()}
-    found = {}
-    for function in _functions([vars(module).get(key) for key in sources[module.__name__].names], sources):
-        code, digest = function.__code__, code_fingerprint(function.__code__)
-        if code.co_filename in files and digest not in files[code.co_filename].get(code.co_qualname, ()):
-            found[function.__qualname__] = digest
-    return found
 
 
 def _is_loaded(name: str) -> bool:
@@ -312,7 +301,7 @@ def _parse(source: bytes | None) -> ModuleSource | None:
         codes = [*codes_in(compile(source or b"", "", "exec", dont_inherit=True))]
     except (SyntaxError, ValueError, RecursionError):
         return None
-    found = ModuleSource(set(), {}, set(), {}, set(), set())
+    found = ModuleSource(set(), {}, {}, set())
     for code in codes:
         found.functions.setdefault(code.co_qualname, set()).add(code_fingerprint(code))
         steps, scope = [*dis.get_instructions(code)], "" if code.co_name == "<module>" else code.co_qualname
@@ -321,16 +310,14 @@ def _parse(source: bytes | None) -> ModuleSource | None:
         for before, step in pairwise(steps):
             if step.opname in ("STORE_GLOBAL", "STORE_ATTR") and before.argval != "self":
                 found.written.add(step.argval)
-            if step.opname != "STORE_NAME" or times[step.argval] > 1 or "__" in step.argval:
-                continue
-            if before.opname in ("LOAD_CONST", "LOAD_SMALL_INT"):
-                found.constants[scope, step.argval] = before.argval
-            elif before.opname in ("MAKE_FUNCTION", "SET_FUNCTION_ATTRIBUTE"):
-                found.plain.add(f"{scope}.{step.argval}".strip("."))
-            elif before.opname == "IMPORT_FROM" and not scope:
-                found.imported.add(step.argval)
-    is_dynamic = any(DYNAMIC & {*code.co_names} or ("*",) in code.co_consts for code in codes)
-    return found._replace(plain=set(), constants={}, imported=set()) if is_dynamic else found
+            elif step.opname == "STORE_NAME" and times[step.argval] == 1 and "__" not in step.argval:
+                if before.opname in ("LOAD_CONST", "LOAD_SMALL_INT"):
+                    found.values[scope, step.argval] = before.argval
+                elif before.opname in ("MAKE_FUNCTION", "SET_FUNCTION_ATTRIBUTE", "IMPORT_FROM"):
+                    found.values[scope, step.argval] = IMPORT if before.opname == "IMPORT_FROM" else FUNCTION
+    if any(DYNAMIC & {*code.co_names} or ("*",) in code.co_consts for code in codes):
+        found.values.clear()
+    return found
 
 
 def code_fingerprint(code: CodeType) -> str:
