@@ -145,7 +145,7 @@ def split_hands(
     """
     rows, owners = hands
     if options.test == "pooled":
-        held = draw_held_out(hands, options.test_share, rng)
+        held = random_ranks(owners, rng) < (np.bincount(owners) * options.test_share).astype(np.int64)[owners]
     elif options.test == "last":
         held, overlapping = last_of_each(
             owners, places_in_order(source)[rows], source.extent, options.test_share, least
@@ -180,12 +180,6 @@ def draw_total(source: SamplePool, options: PartitionConfig, rng: np.random.Gene
     sizes = np.bincount(cells)
     counts = apportion(sizes, np.zeros(len(sizes), np.int64), np.array([total]), rng)
     return replace(source, train=rows[random_ranks(cells, rng) < counts[cells]])
-
-
-def draw_held_out(holdings: Assignment, share: float, rng: np.random.Generator) -> np.ndarray:
-    """int(share * size) random images of every owner, bool [n]."""
-    sizes = np.bincount(holdings.owners)
-    return random_ranks(holdings.owners, rng) < (sizes * share).astype(np.int64)[holdings.owners]
 
 
 def draw_for_clients(source: SamplePool, rows: np.ndarray, counts: np.ndarray, rng: np.random.Generator) -> Assignment:
