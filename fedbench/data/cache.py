@@ -8,44 +8,42 @@ temporary folder, which is then renamed. Processes that open it compare the chec
 import errno
 import hashlib
 import json
-import logging
 import os
-import re
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Any, Literal
 
 import numpy as np
 from filelock import FileLock
 
-from fedbench.checksums import CHANGED, KEY, changes, checksums, is_changed, others_in, with_own_checksum
-from fedbench.data.copies import Copies
+from fedbench.checksums import CHANGED, changes, is_changed, others_in
 from fedbench.data.description import Decision
 from fedbench.data.fields import Fields
-from fedbench.data.normalisation import Channels, Statistics, moments_of
+from fedbench.data.normalisation import Channels
 from fedbench.errors import ConfigError
-from fedbench.tasks.class_numbers import NAMES_SHOWN
 from fedbench.tasks.targets import Targets
 
 OnProgress = Callable[[str, int, int], None]
 """Called with the current task, the amount done, and the total."""
 
-VERSION = 9
+VERSION = 10
 """Increased when the same source would be decoded differently."""
-IN_BOTH_PARTS = 5
-"""Number of samples of a class from which one is expected in the training part and in the test part."""
 BESIDE = ("groups", "order")
 """Arrays beside samples, targets and domains that a source may have."""
 META = "meta.json"
+FIELDS = (
+    *("name", "kind", "task", "classes", "scores", "class_names", "class_labels", "domain_names", "train_rows"),
+    *("val_rows", "extent", "columns", "mean", "std", "warnings", "scaling", "decisions", "channels", "fields"),
+    "file_count",
+)
+"""What meta.json says of a data set, by the names of its fields."""
 ARRAYS = tuple(f"{name}.npy" for name in ("samples", "targets", "domains", *BESIDE))
 CHECKED_FOR = 3600
 """Seconds for which the processes of a machine rely on each other's comparison of checksums."""
-FILES_NAMED = 20
-"""Maximum number of a source's files named in meta.json, which is read at every start."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +98,13 @@ class Content:
     decisions: Callable[[Targets], Iterable[Decision]] = lambda targets: ()
     channels: Channels | None = "first"
 
+    def read_targets(self, values: np.ndarray) -> Targets:
+        """The targets of all rows, by default class numbers."""
+        if self.targets:
+            return self.targets(values)
+        classes = self.classes or int(values.max()) + 1
+        return Targets(values.astype(np.int64), "classification", classes, self.class_names)
+
 
 @dataclass(frozen=True)
 class Source:
@@ -125,22 +130,6 @@ def root() -> Path:
 def size_on_disk(folder: Path) -> int:
     """Disk space of a prepared data set, in bytes."""
     return sum(path.stat().st_size for path in folder.iterdir())
-
-
-def prepare(source: Source, progress: OnProgress | None = None) -> Path:
-    """The folder of the decoded data set, decoded now if missing. Raises ConfigError.
-
-    If several processes ask at once, one decodes and the others wait.
-    """
-    slug = re.sub(r"[^\w.-]+", "-", source.name).strip("-")[-60:]
-    folder = root() / "decoded" / f"{slug}-{source.key()}"
-    if not is_usable(folder):
-        with hold_lock(folder.with_name(f"{folder.name}.lock")):
-            if not is_usable(folder):
-                if os.path.lexists(folder):
-                    logging.getLogger("fedbench").warning("%s: damaged, decoding it again", folder)
-                build_folder(source, folder, progress)
-    return folder
 
 
 @contextmanager
@@ -184,191 +173,6 @@ def refuse_disk_errors(folder: Path) -> Iterator[None]:
         ) from error
 
 
-def build_folder(source: Source, folder: Path, progress: OnProgress | None) -> None:
-    """Decodes a source into its folder."""
-    if progress is None:
-        logging.getLogger("fedbench").info("decoding data %s", source.name)
-    content = source.read()
-    if not content.train or not (content.test or content.one_part):
-        raise ConfigError(
-            f"data {source.name}: {content.train} training and {content.test} test samples; both are needed: bring a "
-            "test part, or data of one part, of which samples are then held out"
-        )
-    with refuse_disk_errors(folder.parent), replace_folder(folder) as part:
-        write_decoded(source, content, part, progress)
-
-
-@dataclass
-class Tally:
-    """What is known of the samples of a content written so far."""
-
-    content: Content
-    shape: tuple[int, ...] = ()
-    dtype: np.dtype = field(default_factory=lambda: np.dtype(np.uint8))
-    kind: str = ""
-    rows: int = 0
-    moments: Statistics = field(default_factory=Statistics)
-    targets: list[np.ndarray] = field(default_factory=list)
-    domains: list[np.ndarray] = field(default_factory=list)
-    digest: Any = field(default_factory=hashlib.sha256)
-    copies: Copies | None = None
-
-    def begin(self, samples: np.ndarray) -> None:
-        """Takes shape and type from the first samples."""
-        content = self.content
-        self.shape, self.dtype = (content.train + content.test, *samples.shape[1:]), samples.dtype
-        usual = "image" if samples.dtype == np.uint8 else "token" if samples.dtype.kind in "iu" else "feature"
-        self.kind = content.kind or usual
-        self.copies = Copies(content.train) if content.test else None
-        if content.kind != "fields":
-            self.moments = moments_of(samples, content.categories, content.columns, content.numbers, content.channels)
-
-    def add(self, block: Block, samples: np.ndarray) -> None:
-        self.moments.add(samples[: max(0, self.content.train - self.rows)])
-        self.digest.update(samples.data)
-        if self.copies:
-            self.copies.add(samples)
-        self.targets.append(block.targets)
-        if block.domains is not None:
-            self.domains.append(block.domains)
-        self.rows += len(samples)
-
-
-def write_decoded(source: Source, content: Content, folder: Path, progress: OnProgress | None) -> None:
-    """Streams the samples, then writes targets, domains and metadata. Raises ConfigError."""
-    rows, tally = content.train + content.test, Tally(content)
-    with (folder / "samples.npy").open("wb") as file:
-        for block in content.blocks:
-            samples = np.ascontiguousarray(block.samples)
-            if not tally.shape:
-                tally.begin(samples)
-                write_header(file, tally.dtype, tally.shape)
-            check_block(source.name, block, samples, tally)
-            tally.add(block, samples)
-            file.write(samples.data)
-            if progress:
-                progress(f"decoding {source.name}", tally.rows, rows)
-        flush_to_disk(file)
-    if tally.rows != rows:
-        raise ConfigError(f"data {source.name}: {tally.rows} samples were read, {rows} were announced")
-    targets, names = targets_of(content, np.concatenate(tally.targets)), content.domain_names
-    save_array(folder / "targets.npy", targets.values)
-    tally.digest.update(targets.values.tobytes())
-    if tally.domains:
-        domains = np.concatenate(tally.domains)
-        if content.domains is not None:
-            domains, names = content.domains(domains)
-        save_array(folder / "domains.npy", domains.astype(np.int64))
-        tally.digest.update(domains.astype(np.int64).tobytes())
-    for name, values in sorted(content.beside().items()):
-        save_array(folder / f"{name}.npy", values)
-        tally.digest.update(values.tobytes())
-    meta = {**describe_cache(source, tally, targets, names), KEY: checksums(folder, ARRAYS)}
-    with (folder / META).open("w") as text:
-        json.dump(with_own_checksum(meta, META), text, indent=1)
-        flush_to_disk(text)
-
-
-def check_block(name: str, block: Block, samples: np.ndarray, tally: Tally) -> None:
-    """Raises ConfigError for a block that is unlike the first, or whose samples, targets and domains differ in number.
-
-    The file of samples has one shape and one type: other bytes would be read as other samples.
-    """
-    if (samples.shape[1:], samples.dtype) != (tally.shape[1:], tally.dtype):
-        raise ConfigError(
-            f"data {name}: samples of shape {[*samples.shape[1:]]} and type {samples.dtype} follow samples of shape "
-            f"{[*tally.shape[1:]]} and type {tally.dtype}; give all the same"
-        )
-    for what, values in (("targets", block.targets), ("domains", block.domains)):
-        if values is not None and len(values) != len(samples):
-            raise ConfigError(f"data {name}: {len(samples)} samples have {len(values)} {what}; give one for each")
-    if tally.rows and bool(tally.domains) != (block.domains is not None):
-        raise ConfigError(f"data {name}: some samples have a domain and others have none; give it for all, or for none")
-
-
-def targets_of(content: Content, values: np.ndarray) -> Targets:
-    """The targets of all rows as the source reads them: by default class numbers."""
-    if content.targets:
-        return content.targets(values)
-    classes = content.classes or int(values.max()) + 1
-    return Targets(values.astype(np.int64), "classification", classes, content.class_names)
-
-
-def absent_classes(targets: Targets, train: int) -> Iterator[str]:
-    """Names classes without samples, or with some in one of two parts only. train: the number of training samples."""
-    if not targets.classes:
-        return
-
-    def counts(values: np.ndarray) -> np.ndarray:
-        return np.bincount(values, minlength=targets.classes)
-
-    every = counts(targets.values)
-    cases = {"": every == 0}
-    if train < len(targets.values):
-        for name, values in (("training", targets.values[:train]), ("test", targets.values[train:])):
-            cases[f" in the {name} part"] = (counts(values) == 0) & (every >= IN_BOTH_PARTS)
-    for where, absent in cases.items():
-        names = [targets.names[number] if targets.names else str(number) for number in np.flatnonzero(absent)]
-        if names:
-            shown = ", ".join(names[:NAMES_SHOWN]) + (", ..." if len(names) > NAMES_SHOWN else "")
-            yield f"{len(names)} of {targets.classes} classes have no samples{where}: {shown}"
-
-
-def write_header(file: BinaryIO, dtype: np.dtype, shape: tuple[int, ...]) -> None:
-    # Written as a stream, not to a mapped file, so that a full disk raises OSError instead of a fatal signal.
-    described = np.lib.format.dtype_to_descr(dtype)
-    np.lib.format.write_array_header_1_0(file, {"descr": described, "fortran_order": False, "shape": shape})
-
-
-def flush_to_disk(file: Any) -> None:
-    """Flushes to disk before the folder is renamed, so that a power cut leaves no incomplete folder."""
-    file.flush()
-    os.fsync(file.fileno())
-
-
-def save_array(path: Path, values: np.ndarray) -> None:
-    with path.open("wb") as file:
-        np.save(file, values)
-        flush_to_disk(file)
-
-
-def describe_cache(source: Source, tally: Tally, targets: Targets, domain_names: tuple[str, ...]) -> dict[str, Any]:
-    """The content of meta.json."""
-    content = tally.content
-    decided = tally.moments.decide(f"data {source.name}")
-    mean, std = tally.moments.mean_and_std()
-    measured = content.mean is None and content.std is None
-    copies = tally.copies.remarks() if tally.copies else ()
-    warnings = [*content.warnings, *content.remarks(), *copies, *targets.remarks]
-    return {
-        "version": VERSION,
-        "name": source.name,
-        "shape": tally.shape,
-        "kind": tally.kind,
-        "task": targets.task,
-        "classes": targets.classes,
-        "scores": targets.outputs,
-        "class_names": targets.names,
-        "class_labels": targets.labels,
-        "domain_names": domain_names,
-        "train_rows": content.train,
-        "val_rows": content.val,
-        "extent": content.extent,
-        "columns": content.columns,
-        "mean": content.mean or mean,
-        "std": content.std or std,
-        "warnings": [*warnings, *absent_classes(targets, content.train)],
-        "scaling": list(tally.moments.remarks()) if measured else [],
-        "decisions": [decision.as_json() for decision in (*content.decisions(targets), *decided)],
-        **({"channels": "last"} if tally.moments.channels == "last" else {}),
-        "files": [str(path) for path in source.files[:FILES_NAMED]],
-        "file_count": len(source.files),
-        "options": {key: str(value) for key, value in source.options.items()},
-        "sha256": tally.digest.hexdigest(),
-        **({"fields": content.fields.as_json()} if content.fields else {}),
-    }
-
-
 def is_usable(folder: Path) -> bool:
     try:
         read_prepared(folder)
@@ -388,28 +192,19 @@ def read_prepared(folder: Path) -> dict[str, Any]:
         meta = read_meta(folder)
         refuse_changes(folder, others_in(meta, META))
         samples = np.load(folder / "samples.npy", mmap_mode=mmap_mode(folder / "samples.npy"))
-        targets = np.load(folder / "targets.npy")
-        domains, *beside = (load_if_there(folder / f"{name}.npy") for name in ("domains", *BESIDE))
-        if list(samples.shape) != meta["shape"] or len(targets) != len(samples):
-            raise ValueError(f"{len(samples)} samples, {len(targets)} targets")
-        if bool(meta["domain_names"]) != (domains is not None) or (
-            domains is not None and len(domains) != len(targets)
-        ):
-            raise ValueError("the domains do not fit")
-        if any(values is not None and len(values) != len(targets) for values in beside):
-            raise ValueError("the groups or the order do not fit")
-        listed = ("class_names", "class_labels", "domain_names", "mean", "std", "warnings", "scaling")
-        names = {key: tuple(meta[key]) for key in listed}
-        fixed = {key: meta[key] for key in ("name", "kind", "task", "classes", "train_rows", "val_rows")}
-        fixed["decisions"] = tuple(map(Decision.from_json, meta.get("decisions", ())))
-        fixed["channels"] = meta.get("channels", "first")
-        fixed["fields"] = Fields.from_json(meta.get("fields"))
-        fixed["columns"] = tuple(meta.get("columns", ()))
-        fixed |= {key: meta.get(key, 0) for key in ("scores", "extent", "file_count")}  # older folders lack them
+        arrays = {"targets": np.load(folder / "targets.npy")}
+        arrays |= {name: load_if_there(folder / f"{name}.npy") for name in ("domains", *BESIDE)}
+        if list(samples.shape) != meta["shape"] or bool(meta["domain_names"]) != (arrays["domains"] is not None):
+            raise ValueError("the samples or the domains do not fit")
+        for name, values in arrays.items():
+            if values is not None and len(values) != len(samples):
+                raise ValueError(f"{len(samples)} samples, {len(values)} {name}")
+        known: dict[str, Any] = {key: tuple(own) if isinstance(own := meta[key], list) else own for key in FIELDS}
+        known["decisions"] = tuple(map(Decision.from_json, known["decisions"]))
+        known["fields"] = Fields.from_json(known["fields"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ConfigError(f"{folder}: damaged data set ({error}); delete it and start again") from error
-    columns = dict(zip(BESIDE, beside, strict=True))
-    return {"samples": samples, "targets": targets, "domains": domains, **columns, **names, **fixed}
+    return {"samples": samples, **arrays, **known}
 
 
 def read_meta(folder: Path) -> dict[str, Any]:

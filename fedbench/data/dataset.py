@@ -11,6 +11,7 @@ import numpy as np
 from fedbench import tasks
 from fedbench.data import cache, sources
 from fedbench.data.cache import OnProgress
+from fedbench.data.decoding import prepare
 from fedbench.data.description import Decision
 from fedbench.data.fields import Fields
 from fedbench.data.reading.beside import NOTHING, Beside
@@ -78,7 +79,7 @@ class Dataset:
 
         beside: columns that are read as groups and order, and not as features.
         """
-        dataset = cls.open(cache.prepare(sources.find_source(config, progress, beside), progress))
+        dataset = cls.open(prepare(sources.find_source(config, progress, beside), progress))
         if config.task not in ("auto", dataset.task):
             raise ConfigError(f"data.task = {config.task}: data {config.name} is for {dataset.task}; leave it out")
         if config.content and config.content != dataset.content:

@@ -70,7 +70,7 @@ def engine_refusal(engine: Engine) -> str | None:
     )
 
 
-def kind_of(engine: Engine, fit: Fit) -> Kind:
+def fit_kind(engine: Engine, fit: Fit) -> Kind:
     """Raises UnsupportedFitError for a fit that cannot be done in rows."""
     refusal = _first_reason(
         {

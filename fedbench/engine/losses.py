@@ -57,11 +57,11 @@ def outputs_of(found: Any) -> Any:
         return found
     if isinstance(found, Mapping):
         return found.get("logits", found)
-    parts = parts_of(found)
+    parts = output_parts(found)
     return parts[0] if parts else getattr(found, "logits", found)
 
 
-def parts_of(found: Any) -> tuple[Any, ...]:
+def output_parts(found: Any) -> tuple[Any, ...]:
     """The results of a forward that returns several unnamed values; empty otherwise."""
     return tuple(found) if isinstance(found, tuple | list) and not hasattr(found, "logits") else ()
 

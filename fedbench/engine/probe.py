@@ -10,7 +10,7 @@ from fedbench import processor
 from fedbench.config.words import plural
 from fedbench.engine.fit import Amount, Batches, Fit
 from fedbench.engine.learner import Learner
-from fedbench.engine.losses import outputs_of, parts_of
+from fedbench.engine.losses import output_parts, outputs_of
 from fedbench.errors import ConfigError, as_config_error
 from fedbench.module import seeds
 from fedbench.module.hooks import misspelt_hooks, tested_by
@@ -46,7 +46,7 @@ def check_outputs(learner: Learner, output: object, count: int, outputs: int, ta
     """
     name, task, found = type(learner.module).__name__, learner.task, outputs_of(output)
     legal = [(count, *shape) for shape in task.output_shapes(target, outputs)]
-    fitting = [part for part in parts_of(output) if isinstance(part, Tensor) and legal and _fits(part, legal)]
+    fitting = [part for part in output_parts(output) if isinstance(part, Tensor) and legal and _fits(part, legal)]
     if len(fitting) > 1:
         raise ConfigError(
             f"model {name}: forward(x) returns {len(fitting)} tensors of shape {list(fitting[0].shape)}, and each "

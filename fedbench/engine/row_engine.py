@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from fedbench.engine.cursor import FitRequest
 from fedbench.engine.fit import Fit
-from fedbench.engine.group import Group, Kind, engine_refusal, kind_of
+from fedbench.engine.group import Group, Kind, engine_refusal, fit_kind
 from fedbench.engine.loop import Loop
 from fedbench.engine.row_step import UnsupportedFitError
 from fedbench.engine.rows import Rows
@@ -68,7 +68,7 @@ class RowEngine(Loop):
             try:
                 if refusal is not None:
                     raise UnsupportedFitError(refusal)
-                groups[kind_of(self, request.fit)].append(place)
+                groups[fit_kind(self, request.fit)].append(place)
             except UnsupportedFitError as error:
                 self._remark(error)
                 begun.answers[place] = self._fit_by_loop(request)

@@ -1,6 +1,7 @@
 """The user's code and data that a run is made with: method, model, aggregator, data factory, scheme, task, metrics."""
 
 import json
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
@@ -13,8 +14,9 @@ from fedbench.errors import ConfigError
 from fedbench.methods import METHODS
 from fedbench.models import MODELS, parts_in
 from fedbench.tasks import TASKS
-from fedbench.user_code import code_of, different_files, find_outdated, look_again
+from fedbench.user_code import code_of, different_files, look_again, outdated_files
 
+log = logging.getLogger("fedbench")
 SECTIONS: dict[str, Callable[[str], str]] = {
     "method": METHODS.path,
     "data": sources.path_of,
@@ -68,15 +70,18 @@ def changed_files(environment: Mapping[str, Any], config: Config) -> list[str] |
     return sorted(names, key=lambda name: (name.startswith("data "), name))
 
 
-def check_code_is_current(config: Config) -> None:
-    """Raises ConfigError if a file of the user has changed since this process imported it."""
+def check_code_is_current(config: Config, one_process: bool = True) -> None:
+    """Warns if this process has imported something else than what is in the user's files now, and runs that.
+
+    Raises ConfigError if other processes, which import the files, take part.
+    """
     for name in user_names(config).values():
-        if found := find_outdated(name):
-            values = f", or its {in_words(found.names)} was set" if found.names else ""
-            again = f", or import {in_words(found.modules)} again (importlib.reload)" if found.modules else ""
-            raise ConfigError(
-                f"{changed_since(found.files)} this process imported {name}{values}: restart Python{again}"
-            )
+        if files := outdated_files(name):
+            line = f"{in_words(files)}: this process has imported other code for {name}; "
+            remedy = "restart Python, or import what has changed again (importlib.reload)"
+            if config.resources.hosts or not one_process:
+                raise ConfigError(line + remedy)
+            log.warning("%sthat is what runs: to run the files, %s", line, remedy)
 
 
 def refresh_fingerprints(config: Config, *methods: str) -> None:

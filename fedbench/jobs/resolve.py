@@ -14,7 +14,7 @@ from fedbench.config.counts import count_of
 from fedbench.data import sources
 from fedbench.data.dataset import Dataset
 from fedbench.data.partitions import Partition, partition
-from fedbench.data.partitions.assignment import SamplePool
+from fedbench.data.partitions.pool import SamplePool
 from fedbench.data.partitions.scheme import check_keys, with_client_count
 from fedbench.engine.learner import Learner
 from fedbench.engine.probe import probe, probe_logged, probe_metrics

@@ -160,6 +160,17 @@ def write_arrays_atomically(path: Path, arrays: Mapping[str, np.ndarray]) -> Non
     write_atomically(path, sink.getvalue())
 
 
+def seed_file(folder: Path, kind: str, seed: int) -> Path:
+    """The file of a seed in a run's folder. kind: the folder in it, of predictions or outcomes."""
+    return folder / kind / f"seed-{seed}.npz"
+
+
+def write_points(path: Path, points: Mapping[str, Mapping[str, np.ndarray]]) -> None:
+    """Writes the arrays of all evaluation points as POINT/NAME."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_arrays_atomically(path, {f"{p}/{name}": own for p, found in points.items() for name, own in found.items()})
+
+
 def rerun_hint(folder: Path) -> str:
     """What to do about a missing or damaged file of a run."""
     return f"bring the file back, or delete {folder} to run it again"

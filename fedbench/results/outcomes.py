@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedbench.results.files import read_arrays, write_arrays_atomically
+from fedbench.results.files import read_arrays
 from fedbench.results.schema import POINTS
 from fedbench.tasks.outcomes import block_of
 
@@ -69,19 +69,6 @@ def split(arrays: Mapping[str, np.ndarray]) -> dict[int, dict[str, np.ndarray]]:
     clients, starts = np.unique(arrays["clients"], return_index=True)
     pieces = {name: np.split(array, starts[1:]) for name, array in arrays.items() if name != "clients"}
     return {int(client): {name: own[place] for name, own in pieces.items()} for place, client in enumerate(clients)}
-
-
-def seed_file(folder: Path, seed: int) -> Path:
-    """The file of a seed in a run's folder."""
-    return folder / OUTCOMES_FOLDER / f"seed-{seed}.npz"
-
-
-def write_outcomes(path: Path, points: Mapping[str, Mapping[str, np.ndarray]]) -> None:
-    """Writes the arrays of all points as POINT/NAME."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_arrays_atomically(
-        path, {f"{p}/{name}": array for p, found in points.items() for name, array in found.items()}
-    )
 
 
 def read_points(path: Path, problems: list[str]) -> dict[str, dict[str, np.ndarray]]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from fedbench.errors import ConfigError
-from fedbench.results.files import read_arrays, write_arrays_atomically
+from fedbench.results.files import read_arrays
 from fedbench.results.schema import POINTS, RecordPoint
 
 PREDICTIONS_FOLDER = "predictions"
@@ -41,19 +41,6 @@ def join(parts: Mapping[int, Mapping[str, np.ndarray]]) -> Predictions:
     names, order = ("rows", "outputs", "targets"), sorted(parts)
     clients = np.repeat(order, [len(parts[client]["rows"]) for client in order]).astype(np.int64)
     return Predictions(clients, *(np.concatenate([parts[client][name] for client in order]) for name in names))
-
-
-def seed_file(folder: Path, seed: int) -> Path:
-    """The file of a seed in a run's folder."""
-    return folder / PREDICTIONS_FOLDER / f"seed-{seed}.npz"
-
-
-def write_predictions(path: Path, points: Mapping[str, Predictions]) -> None:
-    """Writes the predictions of all points as arrays POINT/NAME."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_arrays_atomically(
-        path, {f"{p}/{name}": array for p, found in points.items() for name, array in vars(found).items()}
-    )
 
 
 def read_predictions(folder: Path) -> dict[tuple[int, RecordPoint], Predictions]:

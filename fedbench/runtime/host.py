@@ -33,7 +33,7 @@ from fedbench.runtime.finite import rate_name, what_diverged, what_is_not_finite
 from fedbench.runtime.gpu import GpuFullError, limit_memory, peak_mb, reporting_full_gpu
 from fedbench.runtime.kept_outcomes import outcomes_of
 from fedbench.runtime.kept_predictions import sends_outputs
-from fedbench.runtime.pooled_validation import needs_pooling, outputs_of
+from fedbench.runtime.pooled_validation import needs_pooling, pooled_message
 from fedbench.runtime.resolved import ResolvedRun
 from fedbench.runtime.store import ClientStore, StateLostError, open_store
 from fedbench.runtime.sums import Total
@@ -407,7 +407,7 @@ class Host:
             sent: list[tuple[Tensor, Tensor]] | None = [] if needs_pooling(learner.task) else None
             found["val"] = learner.evaluate(predictor, held["val"], kept=sent)
             if sent is not None:
-                report.validation[point] = on_cpu(outputs_of(sent))
+                report.validation[point] = on_cpu(pooled_message(sent))
         if "test" in held:
             groups = self.data.groups(held["test"]) if asked.by else {}
             batches: list[tuple[Tensor, Tensor]] | None = [] if saves_outputs or point in task.outcomes else None

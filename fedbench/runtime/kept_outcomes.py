@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from fedbench.methods.messages import Message
-from fedbench.results.files import damage_error
-from fedbench.results.outcomes import EACH, SHARED, join, read_points, seed_file, split, write_outcomes
+from fedbench.results.files import damage_error, seed_file, write_points
+from fedbench.results.outcomes import EACH, OUTCOMES_FOLDER, SHARED, join, read_points, split
 from fedbench.runtime.exchange import Report
 from fedbench.runtime.kept_points import KeptPoints
 from fedbench.tasks import Task
@@ -54,7 +54,7 @@ class KeptOutcomes:
     """
 
     def __init__(self, points: KeptPoints, seed: int, folder: Path) -> None:
-        self.points, self.folder, self.file = points, folder, seed_file(folder, seed)
+        self.points, self.folder, self.file = points, folder, seed_file(folder, OUTCOMES_FOLDER, seed)
 
     def take(self, number: int, reports: Sequence[Report]) -> None:
         """Store what was received in an exchange."""
@@ -65,7 +65,7 @@ class KeptOutcomes:
                 parts.setdefault(point, {})[report.client] = held
         if number < self.points.rounds:
             if parts:
-                write_outcomes(
+                write_points(
                     self.folder / PIECES / f"exchange-{number:06d}.npz", {p: join(own) for p, own in parts.items()}
                 )
             return
@@ -73,7 +73,7 @@ class KeptOutcomes:
         for point, own in parts.items():
             earlier.setdefault(point, {}).update(own)
         if earlier:
-            write_outcomes(self.file, {point: join(earlier[point]) for point in sorted(earlier)})
+            write_points(self.file, {point: join(earlier[point]) for point in sorted(earlier)})
 
     def _pieces(self) -> dict[str, dict[int, dict[str, np.ndarray]]]:
         """Those of earlier exchanges by point and client; later ones count. Raises ConfigError for a damaged file."""

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from fedbench.config import Config
-from fedbench.results.files import damage_error, read_arrays, write_arrays_atomically
-from fedbench.results.predictions import join, seed_file, write_predictions
+from fedbench.results.files import damage_error, read_arrays, seed_file, write_arrays_atomically, write_points
+from fedbench.results.predictions import PREDICTIONS_FOLDER, join
 from fedbench.runtime.exchange import Report
 from fedbench.runtime.kept_points import KeptPoints
 from fedbench.tasks import Task, pooled_value
@@ -28,7 +28,7 @@ class KeptPredictions:
 
     def __init__(self, config: Config, seed: int, points: KeptPoints, folder: Path, task: Task) -> None:
         self.points, self.saves, self.task = points, config.save_predictions, task
-        self.folder, self.file = folder, seed_file(folder, seed)
+        self.folder, self.file = folder, seed_file(folder, PREDICTIONS_FOLDER, seed)
         self.pooled: dict[str, float] = {}
 
     def take(self, number: int, reports: Sequence[Report]) -> Iterator[str]:
@@ -64,7 +64,7 @@ class KeptPredictions:
             values = {p: pooled_value(self.task, found.outputs, found.targets) for p, found in whole.items()}
             self.pooled = {point: value for point, value in values.items() if value is not None}
         if self.saves:
-            write_predictions(self.file, whole)
+            write_points(self.file, {point: vars(own) for point, own in whole.items()})
 
 
 def sends_outputs(saves: bool, task: Task) -> bool:

@@ -38,14 +38,14 @@ def about_model(run: ResolvedRun, learner: Learner) -> dict[str, Any]:
         if is_nested(dataset.fields):
             raise ConfigError(NESTED)
         if dataset.fields and dataset.fields.sample is not None:
-            about["call"] = form_of(learner.module, dataset.fields)
+            about["call"] = sample_call_form(learner.module, dataset.fields)
         found = make_recipe(config.model.name, sample_shapes(dataset), dataset.outputs, config.model.options)
     except ConfigError as error:
         return about | {"no_script": str(error)}
     return about | {"imports": [*found.imports], "build": found.build, "calls": [*calls_after(learner.module)]}
 
 
-def form_of(module: nn.Module, fields: Fields) -> str:
+def sample_call_form(module: nn.Module, fields: Fields) -> str:
     """How forward takes a sample of several arrays (`call_form`). Raises ConfigError if it does not."""
     tree = fields.sample
     assert isinstance(tree, dict | tuple)

@@ -104,7 +104,7 @@ def pack_tree(tree: Any) -> tuple[dict[str, Tensor], dict[str, str]]:
     return packing.tensors, {REST: rest}
 
 
-def checksum(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:
+def tensor_checksum(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:
     """CRC-32 of the texts and of the tensors' bytes, in the order of their names."""
     found = zlib.crc32((metadata[REST] + metadata.get(FILES, "")).encode())
     for name in sorted(tensors):
@@ -162,7 +162,7 @@ def write(tree: Any, path: Path, checked: bool = False, files: Mapping[str, str]
     if files is not None:
         metadata[FILES] = json.dumps(files)
     if checked:
-        metadata[CHECKSUM] = checksum(tensors, metadata)
+        metadata[CHECKSUM] = tensor_checksum(tensors, metadata)
     try:
         save_file(tensors, path, metadata)
     except SafetensorError as error:
@@ -181,6 +181,6 @@ def read(path: Path) -> Any:
         raise OSError(f"{path}: {error}") from None
     if not metadata or REST not in metadata:
         raise OSError(f"{path}: holds tensors but no tree")
-    if CHECKSUM in metadata and metadata[CHECKSUM] != checksum(tensors, metadata):
+    if CHECKSUM in metadata and metadata[CHECKSUM] != tensor_checksum(tensors, metadata):
         raise OSError(f"{path}: has changed since it was written")
     return unpack_tree(tensors, metadata)

@@ -26,7 +26,7 @@ from fedbench.studies.compared_methods import (
     TUNE_SEEDS,
     ComparedMethod,
     Methods,
-    names_of,
+    method_names,
     require_distinct,
 )
 from fedbench.studies.cost import steps_of
@@ -106,7 +106,7 @@ def compare(
     if isinstance(methods, Config):
         raise ConfigError("compare: the configuration comes first, then the methods: compare(config, methods)")
     config = Config.of(config)
-    studies, matrix, folder = plan_comparisons(config, names_of(methods), tuning, over, space)
+    studies, matrix, folder = plan_comparisons(config, method_names(methods), tuning, over, space)
     if tuning.race is None and (line := too_few(len(studies[0].config.seeds))):
         logging.getLogger("fedbench").warning(with_label(line))
     if matrix is None:

@@ -37,7 +37,7 @@ Methods = Sequence[str | type[Method]] | str | type[Method]
 """Methods as users pass them: names, variants, classes, or a single one of these."""
 
 
-def names_of(asked: Methods, key: str = "methods") -> list[str]:
+def method_names(asked: Methods, key: str = "methods") -> list[str]:
     """The names of methods. key: names them in errors. Raises ConfigError."""
     listed: Any = [asked] if isinstance(asked, str | type) else asked
     if isinstance(listed, Mapping) or not isinstance(listed, Iterable):

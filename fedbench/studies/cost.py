@@ -13,7 +13,7 @@ from fedbench.config import Config, DataConfig, PartitionConfig
 from fedbench.config.counts import count_of
 from fedbench.data.dataset import Dataset
 from fedbench.data.partitions import ClientRows, Clients, Partition
-from fedbench.data.partitions.assignment import MERGING, SamplePool
+from fedbench.data.partitions.pool import MERGING, SamplePool
 from fedbench.data.partitions.scheme import clients_by_data, ignored_keys, with_client_count
 from fedbench.data.reading import published
 from fedbench.data.reading.beside import NOTHING, Beside

@@ -18,7 +18,15 @@ from fedbench.models.state_dicts import encode_state_dict
 from fedbench.results.files import write_atomically
 from fedbench.runtime import predict_script
 from fedbench.runtime.kept_models import GLOBAL, client_folder
-from fedbench.runtime.model_folder import NESTED, SCRIPT, about_model, form_of, is_nested, write_adapters, write_beside
+from fedbench.runtime.model_folder import (
+    NESTED,
+    SCRIPT,
+    about_model,
+    is_nested,
+    sample_call_form,
+    write_adapters,
+    write_beside,
+)
 from fedbench.studies.load import kept_learner
 from fedbench.studies.tuning import POINTS
 
@@ -91,7 +99,7 @@ class Program(nn.Module):
             parameter.data = parameter.data.clone()
             parameter.requires_grad_(False)
         fields = dataset.fields
-        self.form = form_of(self.model, fields) if fields and fields.sample is not None else "whole"
+        self.form = sample_call_form(self.model, fields) if fields and fields.sample is not None else "whole"
         scale, shift = scale_and_shift(dataset, dtype=learner.dtype) or (None, None)
         self.register_buffer("scale", scale)
         self.register_buffer("shift", shift)

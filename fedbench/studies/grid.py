@@ -17,7 +17,7 @@ from fedbench.studies.compared_methods import (
     TUNE_SEEDS,
     ComparedMethod,
     Methods,
-    names_of,
+    method_names,
     require_distinct,
 )
 from fedbench.studies.listed_space import ListedSpace, check_word, with_alike_models
@@ -92,7 +92,7 @@ def plan_grid(
         raise ConfigError(f"tune = {tuning.most}: must be a whole number >= 1; a comparison can do without tuning")
     name, search = config.method.name, tuning.search
     subject = ComparedMethod(name, name)
-    others = [ComparedMethod.baseline(other) for other in names_of(baselines, "baselines") if other != name]
+    others = [ComparedMethod.baseline(other) for other in method_names(baselines, "baselines") if other != name]
     require_distinct([subject, *others])
     listed, spaces = spaces_of(subject, others, space, config)
     subject = subject.tuned_over(spaces[subject.label], config, tuning.most, search, listed[subject.label])

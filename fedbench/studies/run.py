@@ -172,10 +172,10 @@ def preview_run(config: Config, resume: bool = False) -> list[str]:
     done = [seed for seed in resolved.config.seeds if seed not in partitions]
     known = [f"{seed_range(done)}: already finished in {folder}"] if done else []
     lines = [line for seed, dealt in partitions.items() for line in first_lines(resolved, dealt, seed)]
-    return [*block_of(resolved, partitions), *dict.fromkeys(lines), *known]
+    return [*data_lines(resolved, partitions), *dict.fromkeys(lines), *known]
 
 
-def block_of(run: ResolvedRun, partitions: Mapping[int, Partition]) -> list[str]:
+def data_lines(run: ResolvedRun, partitions: Mapping[int, Partition]) -> list[str]:
     """The lines about what was read; none if all seeds are finished."""
     first = next(iter(partitions.values()), None)
     return description_of(run.dataset, run.config, first).block if first else []
@@ -215,7 +215,7 @@ def _run_missing_seeds(run: ResolvedRun, folder: Path, watch: Watcher, open_host
     jobs = jobs_of(config, folder)
     seeds = [job.seed for job in jobs if job.state != "done"]
     partitions = check_run(run, seeds)
-    for line in block_of(run, partitions):
+    for line in data_lines(run, partitions):
         log.info("%s", line)
     run_folder.warn_about_changes([(job.folder, job.config) for job in jobs])
     if open_hosts and seeds:

@@ -168,7 +168,7 @@ class TuningStudy:
         for point in self.points[method.label]:
             try:
                 run = resolve(method.config(self.config, point))
-                provenance.check_code_is_current(run.config)
+                provenance.check_code_is_current(run.config, one_process=False)
                 doubts = list[str]()
                 (dealt,) = check_run(run, [self.config.seeds[0]], doubts.append).values()
                 self._note_small_validation(run, dealt, max(other.tries for other in self.compared))

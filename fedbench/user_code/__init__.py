@@ -19,8 +19,7 @@ from fedbench.errors import ConfigError
 from fedbench.import_string import AT, is_held, keep, kept_name, only_here, own_object
 from fedbench.user_code.files import Module, hash_of, is_own, on_disk, with_imports
 from fedbench.user_code.given_data import GivenData
-from fedbench.user_code.loaded import code_differences
-from fedbench.user_code.objects import Walk
+from fedbench.user_code.objects import Walk, loaded_differences
 
 
 @dataclass(frozen=True)
@@ -33,18 +32,6 @@ class Code:
     def fingerprint(self) -> str:
         """Twelve hexadecimal digits."""
         return hash_of(sorted(self.files.items()))
-
-
-@dataclass(frozen=True)
-class OutdatedCode:
-    """Why the code of a class or function differs from its files.
-
-    files: those that differ. names: what differs. modules: to be imported again, in this order.
-    """
-
-    files: list[str]
-    names: list[str]
-    modules: list[str]
 
 
 @dataclass(frozen=True)
@@ -108,9 +95,8 @@ def code_of(path: str) -> Code:
     if only_here(path):
         module, _, name = path.partition(":")
         files = {f"{name.partition(AT)[0]} in {module}": _walk_object(path).fingerprint, **files}
-    for found in code_differences(modules):
-        for file in modules[found.module].files:
-            files[file] = hash_of((files[file], found.name, found.loaded))
+    for name, differences in loaded_differences(modules).items():
+        files |= {file: hash_of((files[file], sorted(differences.items()))) for file in modules[name].files}
     code = Code(files)
     _codes[path] = (loaded, {name: _spec(name) or module for name, module in modules.items()}, code)
     return code
@@ -124,15 +110,11 @@ def look_again(path: str) -> None:
         thing.look_again()
 
 
-def find_outdated(path: str) -> OutdatedCode | None:
-    """How `package.module:name` in this process differs from its files, or None."""
+def outdated_files(path: str) -> list[str]:
+    """The files that differ from what this process has of `package.module:name`."""
     modules, now = with_imports(_roots(path), _as_loaded), with_imports(_roots(path), on_disk)
-    found = code_differences(modules)
     written = {name for name, module in modules.items() if name not in now or module.files != now[name].files}
-    files = {file for name in {*written, *(one.source for one in found)} for file in modules[name].files}
-    again = _with_importers({*written, *(one.module for one in found)}, modules)
-    names = sorted({one.name for one in found if one.module not in written})
-    return OutdatedCode(sorted(files), names, _in_order(again, modules)) if files else None
+    return sorted(file for name in {*written, *loaded_differences(modules)} for file in modules[name].files)
 
 
 def different_files(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
@@ -173,28 +155,6 @@ def _as_loaded(name: str) -> Module | None:
     if known is None or known[0] is not spec:
         known = _noted[name] = (spec, on_disk(name))
     return known[1]
-
-
-def _with_importers(names: set[str], modules: Mapping[str, Module]) -> set[str]:
-    """Imported user modules, and those that hold objects from them."""
-    found = set(names)
-    while more := {name for name, module in modules.items() if not found.isdisjoint(module.imports)} - found:
-        found |= more
-    return {name for name in found if name in sys.modules and modules[name].source}
-
-
-def _in_order(names: set[str], modules: Mapping[str, Module]) -> list[str]:
-    """Sorted so that imported modules come before their importers."""
-    placed: dict[str, None] = {}
-
-    def place(name: str, above: frozenset[str] = frozenset()) -> None:
-        for imported in sorted({*modules[name].imports} & names - placed.keys() - above):
-            place(imported, above | {name})
-        placed[name] = None
-
-    for name in sorted(names):
-        place(name)
-    return list(placed)
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """Data that a user passes as Python objects, and a name that identifies their content."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -14,7 +14,8 @@ from fedbench.user_code.parts import (
     NO_KEYS,
     PARTS,
     ByClient,
-    Keys,
+    Collate,
+    SectionKeys,
     form_of,
     holds_parts,
     is_arrow,
@@ -40,7 +41,7 @@ class GivenData:
     name: str
     kind: str
     parts: Mapping[str, Any]
-    collate: Callable[[list[Any]], Any] | None = None
+    collate: Collate | None = None
     by_client: bool = False
     decided: dict[str, dict[str, Any]] = field(default_factory=dict)
     sources: dict[str, Any] = field(default_factory=dict)
@@ -68,7 +69,7 @@ def given_data(name: str) -> GivenData | None:
     return found if isinstance(found, GivenData) else None
 
 
-def with_data_name(value: Any, keys: Mapping[str, Any], beside: Keys = NO_KEYS) -> Any:
+def with_data_name(value: Any, keys: Mapping[str, Any], beside: SectionKeys = NO_KEYS) -> Any:
     """A data section in which objects are replaced by their name. keys: of the section. Raises ConfigError."""
     if isinstance(value, type) and hasattr(value, "train_dataloader"):
         raise ConfigError(f"data is the class {value.__name__}; pass an instance, {value.__name__}(...)")
@@ -77,7 +78,7 @@ def with_data_name(value: Any, keys: Mapping[str, Any], beside: Keys = NO_KEYS) 
     if value is None or isinstance(value, str | bool | int | float | type | FunctionType):
         return value
     if isinstance(value, Mapping) and "name" in value:
-        beside = Keys(value.get("task", "auto"), value.get("user"))
+        beside = SectionKeys(value.get("task", "auto"), value.get("user"))
         named = with_data_name(value["name"], keys, beside)
         return {**value, **(named if isinstance(named, dict) else {"name": named})}
     if isinstance(value, Mapping) and not _holds_data(value, keys):
@@ -96,7 +97,7 @@ def _holds_data(value: Mapping[Any, Any], keys: Mapping[str, Any]) -> bool:
     )
 
 
-def _name_of_data(value: Any, keys: Keys) -> str:
+def _name_of_data(value: Any, keys: SectionKeys) -> str:
     parts, collate = parts_of(value, keys)
     kind, by_client = form_of(pieces_in(parts["train"])[0]), isinstance(parts["train"], ByClient)
     name = f"{MEMORY}{kind}{AT}{_digest(parts, collate)}"

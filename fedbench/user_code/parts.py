@@ -31,30 +31,30 @@ class ByClient(dict[str, Any]):
     """A part that consists of a part for each client, by the clients' names."""
 
 
-class Parts(NamedTuple):
-    """found: train, and perhaps val and test, in this order. collate: the function of a data module's loaders."""
-
-    found: dict[str, Any]
-    collate: Callable[[list[Any]], Any] | None = None
+Collate = Callable[[list[Any]], Any]
+"""The function that makes batches of items."""
 
 
-class Keys(NamedTuple):
+class SectionKeys(NamedTuple):
     """The keys `data.task` and `data.user` that stand beside the object."""
 
     task: str = "auto"
     user: str | None = None
 
 
-NO_KEYS = Keys()
+NO_KEYS = SectionKeys()
 
 
-def parts_of(value: Any, keys: Keys = NO_KEYS) -> Parts:
-    """The parts of data that are an object. Raises ConfigError."""
+def parts_of(value: Any, keys: SectionKeys = NO_KEYS) -> tuple[dict[str, Any], Collate | None]:
+    """The parts of data that are an object: train, and perhaps val and test, in this order; and how to make batches.
+
+    Raises ConfigError.
+    """
     if hasattr(value, "prepare_data") and hasattr(value, "train_dataloader"):
         loaders = loaders_of(value)
         found = _in_order({part: loader.dataset for part, loader in loaders.items()}, keys)
-        return Parts(found, collate_of(value, loaders))
-    return Parts(_as_tables(_find_parts(_without_arrow(value), keys)))
+        return found, collate_of(value, loaders)
+    return _as_tables(_find_parts(_without_arrow(value), keys)), None
 
 
 def pieces_in(part: Any) -> list[Any]:
@@ -139,7 +139,7 @@ def _without_arrow(value: Any) -> Any:
     return value
 
 
-def _find_parts(value: Any, keys: Keys) -> dict[str, Any]:
+def _find_parts(value: Any, keys: SectionKeys) -> dict[str, Any]:
     """The parts by name, `train` and perhaps `val` and `test`, in this order. Raises ConfigError."""
     if isinstance(value, Mapping) and any(map(_is_part_name, value)):
         return _parts_by_name(value, keys)
@@ -171,7 +171,7 @@ def _entries_of(value: Any) -> dict[str, Any]:
     return found
 
 
-def _pieces_of(value: Any, entries: dict[str, Any], keys: Keys) -> dict[str, Any]:
+def _pieces_of(value: Any, entries: dict[str, Any], keys: SectionKeys) -> dict[str, Any]:
     """The entries if they are parts of one form, a part for each client; else none. Raises ConfigError."""
     form = form_of(next(iter(entries.values()), None))
     if not form or _are_columns(value) or not all(form_of(own) == form for own in entries.values()):
@@ -189,7 +189,7 @@ def _is_item(value: Any) -> bool:
     return isinstance(value, tuple | Mapping)
 
 
-def _are_rows(entries: list[Any], keys: Keys) -> bool:
+def _are_rows(entries: list[Any], keys: SectionKeys) -> bool:
     """Whether entries (X, y), or dicts of columns, hold rows of samples with a target each, and are no single samples.
 
     n rows in X and n values in y are never one sample with n targets, unless the task says so. Raises ConfigError.
@@ -223,7 +223,7 @@ def _shape(value: Any) -> tuple[int, ...]:
     return (len(value), *_shape(value[0])) if isinstance(value, list | tuple) and value else ()
 
 
-def _parts_in_order(pieces: dict[str, Any], keys: Keys) -> dict[str, Any]:
+def _parts_in_order(pieces: dict[str, Any], keys: SectionKeys) -> dict[str, Any]:
     """The parts of a pair or triple of one form, which could be clients, if it says so itself. Raises ConfigError."""
     declared = [_declared_part(own) for own in pieces.values()]
     if "" not in declared and len({*declared}) == len(declared):
@@ -250,7 +250,7 @@ def _declared_part(value: Any) -> str:
     return PARTS.get(str(split).lower(), "")
 
 
-def _parts_of_each(entries: dict[str, Any], keys: Keys) -> dict[str, Any]:
+def _parts_of_each(entries: dict[str, Any], keys: SectionKeys) -> dict[str, Any]:
     """The parts, if every entry is a client with parts of its own: a dict by part, or four arrays; else none."""
     values = [*entries.values()]
     by_name = bool(values) and all(isinstance(own, Mapping) and any(map(_is_part_name, own)) for own in values)
@@ -262,7 +262,7 @@ def _parts_of_each(entries: dict[str, Any], keys: Keys) -> dict[str, Any]:
     return {part: ByClient(own) for part, own in found.items() if own}
 
 
-def _parts_by_name(value: Mapping[Any, Any], keys: Keys) -> dict[str, Any]:
+def _parts_by_name(value: Mapping[Any, Any], keys: SectionKeys) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, part in value.items():
         own = PARTS.get(str(key).lower())
@@ -276,7 +276,7 @@ def _parts_by_name(value: Mapping[Any, Any], keys: Keys) -> dict[str, Any]:
     return _in_order(found, keys)
 
 
-def _in_order(found: Mapping[str, Any], keys: Keys) -> dict[str, Any]:
+def _in_order(found: Mapping[str, Any], keys: SectionKeys) -> dict[str, Any]:
     """The parts in their order, those of clients by client. Raises ConfigError."""
     if "train" not in found:
         there = f"{' and '.join(found)} alone" if found else "none"

@@ -21,6 +21,7 @@ from torchvision import datasets
 
 from fedbench.config import Config
 from fedbench.data import Dataset
+from fedbench.data.cache import Block, Content, Source
 from fedbench.errors import ConfigError
 from tests.data.reading.serving import NOWHERE, md5
 
@@ -196,3 +197,19 @@ def mnist(mnist_folder, monkeypatch) -> Path:
     monkeypatch.setattr(datasets.MNIST, "mirrors", [NOWHERE])
     monkeypatch.setenv("no_proxy", "*")
     return mnist_folder
+
+
+def toy_source(reads: list[int], fail: bool = False, side: int = 2, **options) -> Source:
+    """Six training images and two test images; appends to `reads` whenever it is read."""
+
+    def blocks():
+        yield Block(np.full((6, 1, side, side), 51, np.uint8), np.arange(6) % 3)
+        if fail:
+            raise ConfigError("row 6 is damaged")
+        yield Block(np.full((2, 1, side, side), 255, np.uint8), np.array([0, 1]))
+
+    def read() -> Content:
+        reads.append(1)
+        return Content(6, 2, blocks())
+
+    return Source("toy", read, options=options)

@@ -11,7 +11,7 @@ from torch import Tensor
 from fedbench.config import TrainConfig
 from fedbench.engine.engine import Engine
 from fedbench.engine.fit import Fit, Loss, Move, PairedBatches, Step
-from fedbench.engine.group import Kind, engine_refusal, is_constant, kind_of
+from fedbench.engine.group import Kind, engine_refusal, fit_kind, is_constant
 from fedbench.engine.learner import Learner
 from fedbench.engine.losses import task_loss
 from fedbench.engine.row_step import UnsupportedFitError
@@ -34,7 +34,7 @@ def test_what_differs_in_more_than_numbers_is_of_another_kind(stacking, blobs):
     fit = Fit(start, blobs(20))
     head = stacking.layout.mask("head")
     alike = [fit, Fit(start, blobs(9)), Fit(stacking.initial(), blobs(8), "other")]
-    assert len({kind_of(stacking.engine, other) for other in alike}) == 1
+    assert len({fit_kind(stacking.engine, other) for other in alike}) == 1
     different = [
         fit,
         Fit(start, blobs(1)),
@@ -50,26 +50,26 @@ def test_what_differs_in_more_than_numbers_is_of_another_kind(stacking, blobs):
         replace(fit, move=Move(~head)),
         replace(fit, move=Move(head, frozen="eval")),
     ]
-    kinds = [kind_of(stacking.engine, other) for other in different]
+    kinds = [fit_kind(stacking.engine, other) for other in different]
     assert len(set(kinds)) == len(different)
     told = [replace(fit, loss=Loss(partial(own_loss, net="a")), stream=f"{n}") for n in range(2)]
-    assert len({kind_of(stacking.engine, other) for other in told}) == 1
-    assert kind_of(stacking.engine, told[0]) != kind_of(
+    assert len({fit_kind(stacking.engine, other) for other in told}) == 1
+    assert fit_kind(stacking.engine, told[0]) != fit_kind(
         stacking.engine, replace(fit, loss=Loss(partial(own_loss, net="b")))
     )
-    sized = [kind_of(stacking.engine, replace(fit, step=Step(proximal_pull, of=anchor[:n]))) for n in (1, 2)]
+    sized = [fit_kind(stacking.engine, replace(fit, step=Step(proximal_pull, of=anchor[:n]))) for n in (1, 2)]
     assert sized[0] != sized[1]
     assert sized[0].step_key == sized[1].step_key, "what edits need changes no loss"
     pulled = [replace(fit, step=Step(proximal_pull, anchor=anchor * n, mu=n)) for n in (1, 2)]
-    assert len({kind_of(stacking.engine, other) for other in pulled}) == 1
+    assert len({fit_kind(stacking.engine, other) for other in pulled}) == 1
     scattered = [replace(fit, move=Move(torch.arange(len(anchor)) % 2 == n)) for n in range(2)]
-    assert len({kind_of(stacking.engine, other) for other in scattered}) == 1
+    assert len({fit_kind(stacking.engine, other) for other in scattered}) == 1
 
 
 def kind_on(engine: Engine, fit: Fit) -> Kind:
     if refusal := engine_refusal(engine):
         raise UnsupportedFitError(refusal)
-    return kind_of(engine, fit)
+    return fit_kind(engine, fit)
 
 
 def test_who_cannot_be_stacked(net, stacking, blobs):

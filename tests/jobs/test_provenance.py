@@ -20,7 +20,7 @@ from fedbench.jobs.run_job import run_job
 from fedbench.results.plan import Plan
 from fedbench.results.wandb_log import run_arguments
 from fedbench.studies.compare import compare
-from fedbench.studies.compared_methods import ComparedMethod, names_of
+from fedbench.studies.compared_methods import ComparedMethod, method_names
 from fedbench.studies.run import run
 from fedbench.user_code import name_of
 from tests.runtime.rounds import read, small
@@ -235,37 +235,49 @@ def test_a_process_that_has_other_code_does_not_do_the_job(here):
     )
 
 
-def test_a_file_that_has_changed_since_it_was_imported_is_refused(here):
-    run_of(asked("method", 1.0, rounds=1))
-    path = Path("own_method.py")
-    path.write_text(METHOD.format(by=0.123))
-    with pytest.raises(ConfigError, match=r"own_method.py has changed since this process imported own_method:Scaled: "):
-        run(small("own_method:Scaled", rounds=1))
+OTHER = (
+    "own_method.py: this process has imported other code for own_method:Scaled; that is what runs: to run the files, "
+    "restart Python, or import what has changed again (importlib.reload)"
+)
 
 
-def test_a_file_that_was_written_to_between_its_import_and_the_first_run_is_refused(here):
+def test_a_file_that_has_changed_since_it_was_imported_is_warned_of(here, caplog):
+    first, _ = run_of(asked("method", 1.0, rounds=1))
+    Path("own_method.py").write_text(METHOD.format(by=0.123))
+    assert run_of(small("own_method:Scaled", rounds=1)) == (first, [])
+    assert caplog.messages == [OTHER]
+
+
+def test_a_file_that_other_processes_would_import_otherwise_is_refused(here):
+    config = asked("method", 1.0, rounds=1)
+    importlib.import_module("own_method")
+    provenance.code_record(config)
+    Path("own_method.py").write_text(METHOD.format(by=0.123))
+    said = r"^own_method.py: this process has imported other code for own_method:Scaled; restart Python, or import "
+    with pytest.raises(ConfigError, match=said):
+        provenance.check_code_is_current(small("own_method:Scaled", resources={"hosts": 2}))
+    with pytest.raises(ConfigError, match=said.lstrip("^")):
+        compare(config, ["own_method:Scaled"], tune=0, at_once=1)
+
+
+def test_a_file_that_was_written_to_between_its_import_and_the_first_run_is_other_code(here, caplog):
     forget()
     Path("own_rate.py").write_text("BY = 1.0\n")
     Path("own_method.py").write_text("from own_rate import BY\n" + METHOD.format(by="BY"))
     method = importlib.import_module("own_method")
     Path("own_rate.py").write_text("BY = 0.25\n")
-    asked = small("own_method:Scaled", rounds=1)
-    said = (
-        "own_rate.py has changed since this process imported own_method:Scaled{}: restart Python, or import "
-        "own_rate and own_method again (importlib.reload)"
-    )
-    with pytest.raises(ConfigError) as error:
-        run(asked)
-    assert str(error.value) == said.format(", or its BY was set")
-    importlib.reload(method)
-    with pytest.raises(ConfigError) as error:
-        run(asked)
-    assert str(error.value) == said.format(", or its BY was set")
+    config = small("own_method:Scaled", rounds=1)
+    loaded, _ = run_of(config)
+    assert caplog.messages == [OTHER.replace("own_method.py", "own_rate.py")]
     importlib.reload(sys.modules["own_rate"])
-    with pytest.raises(ConfigError, match=r"or its BY was set: restart Python, or import own_method again"):
-        run(asked)
+    mixed, _ = run_of(config)
+    assert caplog.messages[1] == OTHER
     importlib.reload(method)
-    assert run_of(asked)[1] == [1]
+    caplog.clear()
+    written, _ = run_of(config)
+    assert len({loaded, mixed, written}) == 3
+    assert "imported other code" not in caplog.text
+    assert read(loaded)["metrics.jsonl"] == read(mixed)["metrics.jsonl"] != read(written)["metrics.jsonl"]
 
 
 def test_classes_that_a_function_makes_are_run_each_as_it_is(here):
@@ -315,7 +327,7 @@ def test_two_methods_of_one_function_are_compared(here):
         f"def make(by):{METHOD.format(by='by')}".replace("\n", "\n    ") + "return Scaled\n"
     )
     make = importlib.import_module("own_factory").make
-    names = names_of([make(1.0), make(0.25)])
+    names = method_names([make(1.0), make(0.25)])
     assert len({*names}) == 2
     assert [ComparedMethod.parse(name).label for name in names] == names
     assert ComparedMethod.parse(f"{names[0]}:train.lr=0.5").name == names[0]

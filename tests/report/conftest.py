@@ -16,8 +16,15 @@ import yaml
 
 from fedbench.config import Config
 from fedbench.data.partitions.scheme import SCHEMES
-from fedbench.results.files import append_lines, write_atomically, write_json_atomically, write_parquet_atomically
-from fedbench.results.outcomes import join, seed_file, write_outcomes
+from fedbench.results.files import (
+    append_lines,
+    seed_file,
+    write_atomically,
+    write_json_atomically,
+    write_parquet_atomically,
+    write_points,
+)
+from fedbench.results.outcomes import OUTCOMES_FOLDER, join
 from fedbench.results.plan import Entry, Plan
 from fedbench.results.reader import Records
 from fedbench.results.schema import CLIENTS_SCHEMA, NEWCOMERS_SCHEMA, POINTS, TRACES_SCHEMA, as_json, metrics_line
@@ -128,7 +135,9 @@ def write_run(
     write_json_atomically(path / "environment.json", environment(seeds, asked.partition.name))
     write_json_atomically(path / "partition.json", {str(seed): partition(seed, clients) for seed in seeds})
     for seed in seeds if outcomes else ():
-        write_outcomes(seed_file(path, seed), dict.fromkeys(POINTS, shared_outcomes(level, seed, clients)))
+        write_points(
+            seed_file(path, OUTCOMES_FOLDER, seed), dict.fromkeys(POINTS, shared_outcomes(level, seed, clients))
+        )
     if done is None:
         write_json_atomically(path / "summary.json", summarise(Records(path), warnings))
     return path

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from fedbench.errors import ConfigError
-from fedbench.results.predictions import join, read_predictions, seed_file, write_predictions
+from fedbench.results.files import seed_file, write_points
+from fedbench.results.predictions import PREDICTIONS_FOLDER, join, read_predictions
 
 PARTS = {
     4: {"rows": np.array([7]), "outputs": np.array([[0.5, 1]], np.float32), "targets": np.array([1])},
@@ -14,7 +15,10 @@ PARTS = {
 
 def test_clients_come_in_ascending_order_and_are_found_again(tmp_path):
     for seed in (2, 10):
-        write_predictions(seed_file(tmp_path, seed), {"after_agg": join(PARTS), "after_fit": join(PARTS)})
+        write_points(
+            seed_file(tmp_path, PREDICTIONS_FOLDER, seed),
+            {"after_agg": vars(join(PARTS)), "after_fit": vars(join(PARTS))},
+        )
     found = read_predictions(tmp_path)
     assert list(found) == [(2, "after_fit"), (2, "after_agg"), (10, "after_fit"), (10, "after_agg")]
     own = found[10, "after_agg"]
@@ -24,8 +28,8 @@ def test_clients_come_in_ascending_order_and_are_found_again(tmp_path):
 
 
 def test_a_damaged_file_is_one_line(tmp_path):
-    path = seed_file(tmp_path, 0)
-    write_predictions(path, {"after_agg": join(PARTS)})
+    path = seed_file(tmp_path, PREDICTIONS_FOLDER, 0)
+    write_points(path, {"after_agg": vars(join(PARTS))})
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(ConfigError, match=r"seed-0\.npz: damaged"):
         read_predictions(tmp_path)

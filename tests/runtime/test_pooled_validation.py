@@ -8,7 +8,7 @@ from sklearn.metrics import roc_auc_score
 from fedbench.config import Config
 from fedbench.results.reader import Records
 from fedbench.runtime.exchange import Report
-from fedbench.runtime.pooled_validation import PooledValidation, needs_pooling, outputs_of, pooled_score
+from fedbench.runtime.pooled_validation import PooledValidation, needs_pooling, pooled_message, pooled_score
 from fedbench.studies.run import run
 from fedbench.tasks import load
 
@@ -17,7 +17,7 @@ AUROC = load("classification").with_metrics([], "auroc")
 
 def part(scores: list[float], labels: list[int]) -> dict[str, torch.Tensor]:
     outputs = torch.tensor([[0.0, score] for score in scores])
-    return dict(outputs_of([(outputs, torch.tensor(labels))]).tensors)
+    return dict(pooled_message([(outputs, torch.tensor(labels))]).tensors)
 
 
 def test_the_value_is_that_of_all_samples_also_where_clients_have_one_class():
@@ -37,7 +37,7 @@ def test_a_client_that_sits_out_counts_by_its_last_fit():
     held = PooledValidation(AUROC)
     for client, own in enumerate([([0.1, 0.4], [0, 1]), ([0.3, 0.9], [1, 1])]):
         report = Report(client, trained=True)
-        report.validation["after_fit"] = outputs_of([(part(*own)["outputs"], part(*own)["targets"])])
+        report.validation["after_fit"] = pooled_message([(part(*own)["outputs"], part(*own)["targets"])])
         held.take([report])
     assert held.columns([], "fit", [0, 1]) == {"val_auroc": pooled_score(AUROC, [held.last_fit[0], held.last_fit[1]])}
     held.take([Report(1, trained=True)])  # a later fit whose scores are unknown

@@ -10,7 +10,7 @@ from pydantic import Field
 from fedbench.config import Config
 from fedbench.errors import ConfigError
 from fedbench.methods.fedper import FedPer
-from fedbench.studies.compared_methods import ComparedMethod, names_of, require_distinct
+from fedbench.studies.compared_methods import ComparedMethod, method_names, require_distinct
 from fedbench.studies.space import Space
 
 OWN = "tests.runtime.accidents:Clumsy"
@@ -190,7 +190,7 @@ class Mine(FedPer):
     ],
 )
 def test_methods_are_names_classes_or_one_of_them(given, names):
-    assert names_of(given) == names
+    assert method_names(given) == names
 
 
 @pytest.mark.parametrize(
@@ -205,10 +205,10 @@ def test_methods_are_names_classes_or_one_of_them(given, names):
 )
 def test_what_is_no_method_is_refused(given, line):
     with pytest.raises(ConfigError, match=re.escape(line)):
-        names_of(given, "baselines")
+        method_names(given, "baselines")
 
 
 def test_a_class_that_is_no_method_is_refused():
-    (name,) = names_of([Space])
+    (name,) = method_names([Space])
     with pytest.raises(ConfigError, match=r"Space' is not a subclass of fedbench.methods.base.Method"):
         ComparedMethod.parse(name)

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 import torch
 
-from fedbench.user_code.parts import ByClient, Keys, form_of, parts_of
+from fedbench.user_code.parts import ByClient, SectionKeys, form_of, parts_of
 
 X, Y = np.ones((5, 3)), np.arange(5) % 2
 FRAME = pd.DataFrame({"a": Y, "y": Y})
@@ -34,8 +34,8 @@ def test_the_form_of_a_part(value, form):
 
 
 def test_parts_of_one_form_are_clients_and_others_are_parts():
-    assert [*parts_of([FRAME] * 4).found["train"]] == ["0", "1", "2", "3"]
-    assert not isinstance(parts_of([(X[0], 1), (X[1], 0), (X[2], 1)]).found["train"], ByClient)
-    assert [*parts_of((ITEMS, FRAME)).found] == ["train", "test"]
-    assert [*parts_of((FRAME, FRAME), Keys(user="a")).found] == ["train", "test"]
-    assert [*parts_of({"b": FRAME, "a": FRAME}).found["train"]] == ["b", "a"]
+    assert [*parts_of([FRAME] * 4)[0]["train"]] == ["0", "1", "2", "3"]
+    assert not isinstance(parts_of([(X[0], 1), (X[1], 0), (X[2], 1)])[0]["train"], ByClient)
+    assert [*parts_of((ITEMS, FRAME))[0]] == ["train", "test"]
+    assert [*parts_of((FRAME, FRAME), SectionKeys(user="a"))[0]] == ["train", "test"]
+    assert [*parts_of({"b": FRAME, "a": FRAME})[0]["train"]] == ["b", "a"]

@@ -13,10 +13,10 @@ from fedbench.errors import ConfigError
 from fedbench.import_string import import_string
 from fedbench.user_code import (
     code_of,
-    find_outdated,
     look_again,
     name_of,
     objects_to_send,
+    outdated_files,
     receive_objects,
 )
 from tests.user_code.conftest import write
@@ -27,10 +27,10 @@ def test_a_module_stays_as_it_was_imported_until_it_is_imported_again(own):
     before = code_of("own_net:Net")
     write(own / "own_net.py", "class Net:\n    width = 22\n")
     assert code_of("own_net:Net") == before
-    assert find_outdated("own_net:Net") is not None
+    assert "own_net.py" in outdated_files("own_net:Net")
     importlib.reload(module)
     assert code_of("own_net:Net") != before
-    assert find_outdated("own_net:Net") is None
+    assert outdated_files("own_net:Net") == []
 
 
 def test_a_module_that_was_written_to_before_its_code_was_asked_for_is_other_code_than_its_file(own):
@@ -38,11 +38,10 @@ def test_a_module_that_was_written_to_before_its_code_was_asked_for_is_other_cod
     helper = importlib.import_module("own_helper")
     write(own / "own_helper.py", "RATE = 0.25\n")
     before = code_of("own_net:Net")
-    found = find_outdated("own_net:Net")
-    assert (found.files, found.names, found.modules) == (["own_helper.py"], ["RATE"], ["own_helper"])
+    assert outdated_files("own_net:Net") == ["own_helper.py"]
     importlib.reload(helper)
     assert code_of("own_net:Net") != before
-    assert find_outdated("own_net:Net") is None
+    assert outdated_files("own_net:Net") == []
 
 
 def test_a_module_that_was_not_imported_again_stays_as_it_was_when_another_is(own):
@@ -52,10 +51,9 @@ def test_a_module_that_was_not_imported_again_stays_as_it_was_when_another_is(ow
     write(own / "own_helper.py", "def scale():\n    return 1.5\n")
     importlib.reload(net)
     assert code_of("own_net:Net") == before
-    found = find_outdated("own_net:Net")
-    assert (found.files, found.names, found.modules) == (["own_helper.py"], [], ["own_helper", "own_net"])
+    assert outdated_files("own_net:Net") == ["own_helper.py"]
     importlib.reload(sys.modules["own_helper"])
-    assert find_outdated("own_net:Net") is None
+    assert outdated_files("own_net:Net") == []
     assert code_of("own_net:Net") != before
 
 
@@ -66,7 +64,7 @@ def test_what_is_set_from_outside_counts_when_it_is_looked_at_again(own):
     assert code_of("own_net:Net") == before  # in the same command
     look_again("own_net:Net")
     assert code_of("own_net:Net") != before
-    assert find_outdated("own_net:Net").names == ["width"]
+    assert outdated_files("own_net:Net") == ["own_net.py"]
 
 
 FACTORY = """

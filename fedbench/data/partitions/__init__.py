@@ -11,17 +11,15 @@ import numpy as np
 from fedbench.config import Config, PartitionConfig
 from fedbench.data.dataset import Dataset
 from fedbench.data.partitions.assignment import (
-    MERGING,
     Assignment,
     Deal,
-    SamplePool,
-    groups_of,
     random_stream,
     repeated_image_warnings,
     shared_image_warnings,
 )
 from fedbench.data.partitions.label_noise import check_noise_clients
 from fedbench.data.partitions.newcomers import with_newcomers
+from fedbench.data.partitions.pool import MERGING, SamplePool, groups_of
 from fedbench.data.partitions.public import draw_public
 from fedbench.data.partitions.rows import ClientRows, Clients, Partition, client_rows
 from fedbench.data.partitions.saved import partition_from_file

@@ -9,13 +9,13 @@ from fedbench.config.words import plural
 from fedbench.data.partitions.assignment import (
     Assignment,
     Deal,
-    SamplePool,
     check_enough,
     deal_again,
     deal_out,
     even_sizes,
     join_assignments,
 )
+from fedbench.data.partitions.pool import SamplePool
 from fedbench.errors import ConfigError
 
 PROBES = 64
@@ -76,6 +76,19 @@ def check_classes(classes: int, options: PartitionConfig) -> None:
     if options.classes > classes:
         raise ConfigError(
             f"partition.classes = {options.classes}: the data set has {classes} classes; at most that many per client"
+        )
+
+
+def check_class_sizes(
+    counts: np.ndarray, source: SamplePool, rows: np.ndarray, options: PartitionConfig, part: str, key: str
+) -> None:
+    """Raises ConfigError if a client wants more of a class than these rows have. counts: [clients, classes]."""
+    sizes, most = source.class_sizes(rows), counts.max(axis=0)
+    if (most > sizes).any():
+        label = int(np.argmax(most > sizes))
+        raise ConfigError(
+            f"partition {options.name}: class {source.numbers[label]} has {sizes[label]} {part} samples, a client "
+            f"needs {most[label]} of it; lower partition.{key}"
         )
 
 

@@ -3,22 +3,17 @@
 import numpy as np
 
 from fedbench.config import PartitionConfig
-from fedbench.data.partitions.assignment import (
-    Assignment,
-    Deal,
+from fedbench.data.partitions.assignment import Assignment, Deal, apportion, check_enough, deal_out, join_assignments
+from fedbench.data.partitions.held_out import held_out_sizes
+from fedbench.data.partitions.pool import (
     SamplePool,
-    apportion,
-    check_enough,
-    deal_out,
     draw_for_clients,
     draw_total,
     groups_of,
-    join_assignments,
     merges_parts,
     parts_to_deal,
     split_hands,
 )
-from fedbench.data.partitions.held_out import held_out_sizes
 from fedbench.errors import ConfigError
 
 DIRICHLET_KEYS = ("alpha", "min_images", "max_draws", "test_size")

@@ -3,7 +3,8 @@
 import numpy as np
 
 from fedbench.config import PublicConfig
-from fedbench.data.partitions.assignment import SamplePool, even_sizes, random_ranks, random_stream, round_to_total
+from fedbench.data.partitions.assignment import even_sizes, random_ranks, random_stream, round_to_total
+from fedbench.data.partitions.pool import SamplePool
 from fedbench.errors import ConfigError
 
 

@@ -22,14 +22,9 @@ import numpy as np
 
 from fedbench.config import Config, PartitionConfig
 from fedbench.config.words import plural
-from fedbench.data.partitions.assignment import (
-    Assignment,
-    SamplePool,
-    join_assignments,
-    random_stream,
-    repeated_image_warnings,
-)
+from fedbench.data.partitions.assignment import Assignment, join_assignments, random_stream, repeated_image_warnings
 from fedbench.data.partitions.newcomers import with_newcomers
+from fedbench.data.partitions.pool import SamplePool
 from fedbench.data.partitions.public import draw_public
 from fedbench.data.partitions.rows import NEWCOMERS, PARTITION_PARTS, Partition, client_rows
 from fedbench.data.partitions.scheme import unused_key_warnings
@@ -45,7 +40,7 @@ class SavedPartition(NamedTuple):
 
     bring_none: bool [clients], clients without their own validation part. newcomers: how many of these clients, the
     last ones, are newcomers according to the file. sizes: of the data's two parts according to the file, if it says
-    them. of_run: whether a run wrote it.
+    them.
     """
 
     parts: dict[str, Assignment]
@@ -53,7 +48,6 @@ class SavedPartition(NamedTuple):
     newcomers: int
     public: np.ndarray | None
     sizes: list[int] | None
-    of_run: bool
 
 
 def partition_from_file(source: SamplePool, config: Config, seed: int) -> Partition:
@@ -130,7 +124,7 @@ def from_arrays(path: Path, seed: int, options: PartitionConfig, rows: int) -> S
         held[part] = Assignment(own, np.repeat(np.arange(clients), sizes))
     public = np.sort(found["public"]) if "public" in found else None
     numbered: list[int] | None = found["parts"].tolist() if "parts" in found else None
-    return SavedPartition(held, np.zeros(clients, bool), newcomers, public, numbered, True)
+    return SavedPartition(held, np.zeros(clients, bool), newcomers, public, numbered)
 
 
 def _arrays_of_seed(path: Path, seed: int) -> dict[str, np.ndarray]:
@@ -151,7 +145,7 @@ def _arrays_of_seed(path: Path, seed: int) -> dict[str, np.ndarray]:
 
 def from_json(path: Path, seed: int, options: PartitionConfig, rows: int) -> SavedPartition:
     """The partition in a file, or its part for a seed. rows: images of the data set. Raises ConfigError."""
-    where, (tree, of_run) = f"partition.path = {path}", _json_of_seed(path, seed)
+    where, tree = f"partition.path = {path}", _json_of_seed(path, seed)
     listed, later = tree.get("clients"), tree.get("newcomers", []) if options.new_clients else []
     if not isinstance(listed, list) or not listed:
         raise ConfigError(f"{where}: `clients` must be a list of at least 1 object")
@@ -167,14 +161,11 @@ def from_json(path: Path, seed: int, options: PartitionConfig, rows: int) -> Sav
     public = tree.get("public")
     public = None if public is None else np.sort(_rows(public, rows, f"{where}: public"))
     bring_none = np.array(["val" not in client for client in found])
-    return SavedPartition(held, bring_none, len(later), public, tree.get("parts"), of_run)
+    return SavedPartition(held, bring_none, len(later), public, tree.get("parts"))
 
 
-def _json_of_seed(path: Path, seed: int) -> tuple[dict[str, Any], bool]:
-    """The whole file, or its part for a seed, and whether a run wrote it.
-
-    A file with one seed is used for every seed.
-    """
+def _json_of_seed(path: Path, seed: int) -> dict[str, Any]:
+    """The whole file, or its part for a seed; a file with one seed is used for every seed."""
     where = f"partition.path = {path}"
     try:
         tree = json.loads(path.read_bytes())
@@ -185,14 +176,14 @@ def _json_of_seed(path: Path, seed: int) -> tuple[dict[str, Any], bool]:
     if not isinstance(tree, dict):
         raise ConfigError(f"{where}: expected an object with a list `clients`")
     if "clients" in tree:
-        return tree, False
+        return tree
     found = tree.get(str(seed)) or (next(iter(tree.values())) if len(tree) == 1 else None)
     if not isinstance(found, dict):
         raise ConfigError(
             f"{where}: has neither a list `clients` nor an entry for seed {seed}; "
             f"keys: {', '.join(list(tree)[:8]) or 'none'}"
         )
-    return found, True
+    return found
 
 
 def _client(entry: Any, rows: int, where: str) -> dict[str, np.ndarray]:
@@ -229,20 +220,12 @@ def check_client_count(held: int, newcomers: int, options: PartitionConfig) -> N
 
 
 def _check_numbering(found: SavedPartition, options: PartitionConfig, source: SamplePool) -> None:
-    """Raises ConfigError if the file's numbers are those of other parts, and mean other rows.
-
-    Earlier versions made every fifth row of data of one part a test row and numbered these last.
-    """
-    where, now = f"partition.path = {options.path}", [len(source.train), len(source.test)]
-    if found.sizes is not None and found.sizes != now:
+    """Raises ConfigError if the file numbers the rows of other parts."""
+    now = [len(source.train), len(source.test)]
+    if found.sizes not in (None, now):
         raise ConfigError(
-            f"{where}: it numbers the rows of data with parts of {found.sizes} rows, and these have {now}; take the "
-            "data of the run that wrote it"
-        )
-    if found.sizes is None and found.of_run and source.one_part and not source.known:
-        raise ConfigError(
-            f"{where}: it was written when every fifth row of data of one part was numbered last, and has no `parts`; "
-            f"deal anew, or, if its numbers are those of the rows as they lie, add `parts`: {now} beside its clients"
+            f"partition.path = {options.path}: it numbers the rows of data with parts of {found.sizes} rows, and these "
+            f"have {now}; take the data of the run that wrote it"
         )
 
 

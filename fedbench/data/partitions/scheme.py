@@ -11,8 +11,9 @@ import numpy as np
 from fedbench.config import PartitionConfig
 from fedbench.config.section import make_section
 from fedbench.data.partitions import schemes
-from fedbench.data.partitions.assignment import MERGING, Deal, SamplePool
+from fedbench.data.partitions.assignment import Deal
 from fedbench.data.partitions.newcomers import check_newcomers
+from fedbench.data.partitions.pool import MERGING, SamplePool
 from fedbench.errors import ConfigError, nearest
 from fedbench.plugins import Table, modules
 

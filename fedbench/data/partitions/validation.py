@@ -3,17 +3,9 @@
 import numpy as np
 
 from fedbench.config import Config
-from fedbench.data.partitions.assignment import (
-    MERGING,
-    Assignment,
-    SamplePool,
-    apportion,
-    distinct_values,
-    groups_of,
-    places_in_order,
-    random_ranks,
-)
+from fedbench.data.partitions.assignment import Assignment, apportion, distinct_values, random_ranks
 from fedbench.data.partitions.held_out import draw_groups, last_of_each
+from fedbench.data.partitions.pool import MERGING, SamplePool, groups_of, places_in_order
 
 
 def hold_out_validation(

@@ -14,7 +14,7 @@ import numpy as np
 
 from fedbench.config import DataConfig, Section
 from fedbench.config.section import make_section
-from fedbench.data.cache import Content, OnProgress, Source, targets_of
+from fedbench.data.cache import Content, OnProgress, Source
 from fedbench.data.reading import published
 from fedbench.data.reading.beside import DOMAIN, NOTHING, Beside
 from fedbench.data.reading.published import PublishedSet
@@ -107,7 +107,7 @@ def read_by(task: str, source: Source) -> Source:
         content = source.read()
 
         def targets(values: np.ndarray) -> Targets:
-            found = targets_of(content, values)
+            found = content.read_targets(values)
             if found.task == task:
                 return found
             again = read_for_task(task, found.values, found.names, found.classes or None)

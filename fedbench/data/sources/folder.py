@@ -1,7 +1,7 @@
 """Folders of image files: CLASS or DOMAIN/CLASS, unsplit or below each part, or CLIENT/PART/CLASS."""
 
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -10,6 +10,7 @@ from pydantic import Field
 
 from fedbench.config import DataConfig, Section
 from fedbench.data.cache import Content, OnProgress, Source
+from fedbench.data.description import first_names
 from fedbench.data.reading.images import Item
 from fedbench.data.reading.listing import (
     MACOSX,
@@ -91,11 +92,7 @@ def one_part(path: Path, options: Options) -> tuple[Parts, list[str]]:
 
 
 def read_as_domains(train: Listing) -> str:
-    return f"read as DOMAIN/CLASS: {first_names(train)} are domains; data.domains false if they are classes"
-
-
-def first_names(names: Collection[str]) -> str:
-    return ", ".join([*names][:20]) + (", ..." if len(names) > 20 else "")
+    return f"read as DOMAIN/CLASS: {first_names([*train])} are domains; data.domains false if they are classes"
 
 
 def are_clients(below: dict[str, Path]) -> bool:
@@ -125,7 +122,10 @@ def of_clients(below: dict[str, Path], options: Options) -> tuple[Parts, list[st
             found[part][client] = by_class(place, empty=True)
     for part in ("test", "val"):
         check_known_classes(found["train"], found[part], Path(part))
-    return found, [f"read as CLIENT/PART/CLASS: {first_names(below)} are clients (--partition natural)", *sorted(lines)]
+    return found, [
+        f"read as CLIENT/PART/CLASS: {first_names([*below])} are clients (--partition natural)",
+        *sorted(lines),
+    ]
 
 
 def check_known_classes(train: Listing, other: Listing, place: Path) -> None:

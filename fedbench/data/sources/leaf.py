@@ -26,6 +26,7 @@ from fedbench.data.reading.listing import path_in_name
 from fedbench.data.reading.published import NOT_NORMALISED, Extent, PublishedSet
 from fedbench.data.reading.targets import read_targets_of
 from fedbench.errors import ConfigError, first_line
+from fedbench.tasks.targets import Targets
 
 CHARACTERS = "\n !\"&'(),-.0123456789:;>?ABCDEFGHIJKLMNOPQRSTUVWXYZ[]abcdefghijklmnopqrstuvwxyz}"
 """LEAF's character set; the place of a character is its token."""
@@ -102,7 +103,7 @@ def part_files(folder: Path) -> dict[str, list[Path]]:
     raise ConfigError(f"{folder}: no *.json files in both train and test, nor in all_data alone")
 
 
-def decisions(texts: bool) -> Iterator[Decision]:
+def leaf_decisions(texts: bool, targets: Targets) -> Iterator[Decision]:
     yield Decision("clients", "the users of the files are the clients")
     if texts:
         yield Decision("samples", f"characters are tokens 0 to {UNKNOWN - 1}: {CHARACTERS!r}")
@@ -131,7 +132,7 @@ def read(name: str, folder: Path, options: Options, task: str = "classification"
         categories=True,
         targets=partial(read_targets_of, [(where, count) for _, where, count in counted], task, named, None),
         one_part="test" not in parts,
-        decisions=lambda targets: decisions(texts),
+        decisions=partial(leaf_decisions, texts),
     )
 
 

@@ -74,9 +74,9 @@ def read(name: str, folder: Path, options: Options) -> Content:
     for file in files:
         readings, labels = read_recording(file, options.heart_rate)
         missing += np.isnan(readings[labels > 0]).mean() / len(files)
-        asked = labels, options.length, options.step or options.length, activities
-        samples, targets = windows(fill_gaps(readings), *asked)
-        order.append(begins[file.stem] + window_starts(*asked))
+        step = options.step or options.length
+        samples, targets, starts = windows(fill_gaps(readings), labels, options.length, step, activities)
+        order.append(begins[file.stem] + starts)
         begins[file.stem] += len(labels)
         blocks.append(Block(samples, targets, np.full(len(targets), persons.index(file.stem))))
     warnings = [f"{missing:.1%} of the readings are missing and take the value before them"]
@@ -120,16 +120,14 @@ def fill_gaps(readings: np.ndarray) -> np.ndarray:
 
 def windows(
     readings: np.ndarray, labels: np.ndarray, length: int, step: int, activities: dict[int, str]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Windows [n, channels, length] in which one activity goes on, and their classes int64 [n]."""
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Windows [n, channels, length] in which one activity goes on, their classes, and their first readings, int64 [n].
+
+    labels: the activity of every reading.
+    """
     numbers = {activity: number for number, activity in enumerate(activities)}
-    starts = window_starts(labels, length, step, activities)
-    found = np.lib.stride_tricks.sliding_window_view(readings, min(length, len(readings)), axis=0)[starts]
-    return np.ascontiguousarray(found), np.array([numbers[labels[start]] for start in starts], np.int64)
-
-
-def window_starts(labels: np.ndarray, length: int, step: int, activities: dict[int, str]) -> np.ndarray:
-    """The first readings of these windows, int64 [n]. labels: the activity of every reading."""
     ends = [*np.flatnonzero(np.diff(labels)) + 1, len(labels)]
     runs = [run for run in zip([0, *ends[:-1]], ends, strict=True) if labels[run[0]] in activities]
-    return np.array([start for first, end in runs for start in range(first, end - length + 1, step)], np.int64)
+    starts = np.array([start for first, end in runs for start in range(first, end - length + 1, step)], np.int64)
+    found = np.lib.stride_tricks.sliding_window_view(readings, min(length, len(readings)), axis=0)[starts]
+    return np.ascontiguousarray(found), np.array([numbers[labels[start]] for start in starts], np.int64), starts

@@ -6,6 +6,7 @@ progression after one year (Efron, Hastie, Johnstone and Tibshirani, "Least angl
 """
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -30,10 +31,8 @@ def read_digits() -> Content:
     from sklearn.datasets import load_digits
 
     digits = load_digits()
-    test = is_test_row(np.arange(len(digits.target)))
-    pixels, labels = (digits.images * 15).astype(np.uint8)[:, None], digits.target.astype(np.int64)
-    blocks = [Block(pixels[part], labels[part]) for part in (~test, test)]
-    return Content(int((~test).sum()), int(test.sum()), blocks, classes=10, class_names=tuple("0123456789"))
+    pixels = (digits.images * 15).astype(np.uint8)[:, None]
+    return fifth_for_testing(pixels, digits.target.astype(np.int64), classes=10, class_names=tuple("0123456789"))
 
 
 def read_diabetes() -> Content:
@@ -41,8 +40,12 @@ def read_diabetes() -> Content:
     from sklearn.datasets import load_diabetes
 
     features, progress = load_diabetes(return_X_y=True, scaled=False)
-    test = is_test_row(np.arange(len(features)))
-    targets = (progress - progress[~test].mean()) / progress[~test].std()
-    blocks = [Block(features[part].astype(np.float32), targets[part]) for part in (~test, test)]
-    learnt = partial(read_targets, task="regression")
-    return Content(int((~test).sum()), int(test.sum()), blocks, targets=learnt)
+    train = progress[~is_test_row(np.arange(len(progress)))]
+    targets = (progress - train.mean()) / train.std()
+    return fifth_for_testing(features.astype(np.float32), targets, targets=partial(read_targets, task="regression"))
+
+
+def fifth_for_testing(samples: np.ndarray, values: np.ndarray, **more: Any) -> Content:
+    test = is_test_row(np.arange(len(samples)))
+    blocks = [Block(samples[part], values[part]) for part in (~test, test)]
+    return Content(int((~test).sum()), int(test.sum()), blocks, **more)

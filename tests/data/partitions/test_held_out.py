@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from fedbench.config import Config
 from fedbench.data import Dataset, Partition, partition
-from fedbench.data.partitions.assignment import SamplePool
 from fedbench.data.partitions.held_out import draw_by_class, draw_groups, held_out_sizes, last_of_each
+from fedbench.data.partitions.pool import SamplePool
 from fedbench.data.partitions.scheme import with_client_count
 from fedbench.errors import ConfigError
 from tests.data.partitions.dealing import deal, refused

@@ -224,24 +224,19 @@ def test_incomplete_newcomers_of_arrays_are_one_line(tmp_path):
 
 @pytest.mark.parametrize("suffix", ["json", "npz"])
 def test_files_whose_numbers_mean_rows_of_other_parts_are_refused(tmp_path, suffix):
-    """Runs once numbered every fifth row of data of one part last: their numbers are other rows now."""
     table = replace(EVEN, train_rows=len(EVEN.targets))
     whole = partition(table, Config(partition={"name": "iid", "clients": 2}), 0)
 
-    def ask(parts: list[int] | None) -> Partition:
+    def ask(parts: list[int]) -> Partition:
         path = tmp_path / f"clients.{suffix}"
         if suffix == "json":
-            path.write_text(json.dumps({"0": {**whole.tree(), **({} if parts is None else {"parts": parts})}}))
+            path.write_text(json.dumps({"0": {**whole.tree(), "parts": parts}}))
         else:
-            arrays = whole.arrays() | ({} if parts is None else {"parts": np.array(parts)})
+            arrays = whole.arrays() | {"parts": np.array(parts)}
             np.savez(path, **{f"0/{name}": own for name, own in arrays.items()})
         return partition(table, Config(partition={"name": "file", "path": path, "clients": 2}), 0)
 
     assert ask([1200, 0]).fingerprint() == whole.fingerprint()
-    with pytest.raises(
-        ConfigError, match=r"written when every fifth row .* has no `parts`; deal anew, or, if its numbers"
-    ):
-        ask(None)
     with pytest.raises(ConfigError, match=r"parts of \[960, 240\] rows, and these have \[1200, 0\]; take the data of"):
         ask([960, 240])
 

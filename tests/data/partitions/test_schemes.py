@@ -78,7 +78,7 @@ def test_seed_and_partition_seed():
         ({"name": "shards", "clients": 200}, "has 20 test samples, and 40 are needed, 1 for each of 40 clients"),
         (
             {"name": "pathological", "train_size": 202},
-            "has 100 train samples, a client needs 101 of it (202 of 2 classes)",
+            "has 100 train samples, a client needs 101 of it; lower partition.train_size",
         ),
         ({"name": "pathological", "train_size": 2, "test_size": 1}, "partition.test_size = 1: a client has 2 classes"),
         ({"name": "dirichlet", "min_images": 121}, "10 clients with at least 121 training or test samples each: "),

@@ -62,9 +62,9 @@ def test_missing_values_take_the_one_before():
 
 def test_no_window_is_longer_than_its_activity():
     readings = np.arange(10, dtype=np.float32)[:, None]
-    found, classes = windows(readings, np.array([1] * 4 + [0] * 2 + [2] * 4), 3, 1, {1: "a", 2: "b"})
+    found, classes, starts = windows(readings, np.array([1] * 4 + [0] * 2 + [2] * 4), 3, 1, {1: "a", 2: "b"})
     assert found[:, 0].tolist() == [[0, 1, 2], [1, 2, 3], [6, 7, 8], [7, 8, 9]]
-    assert classes.tolist() == [0, 0, 1, 1]
+    assert (classes.tolist(), starts.tolist()) == ([0, 0, 1, 1], [0, 1, 6, 7])
     assert windows(readings, np.ones(10, int), 11, 1, {1: "a"})[0].shape[0] == 0
 
 

@@ -5,8 +5,9 @@ from dataclasses import replace
 import numpy as np
 
 from fedbench.config import PartitionConfig
-from fedbench.data.partitions.assignment import Assignment, Deal, SamplePool
+from fedbench.data.partitions.assignment import Assignment, Deal
 from fedbench.data.partitions.classes import SHARD_KEYS, check_domains
+from fedbench.data.partitions.pool import SamplePool
 from fedbench.data.partitions.scheme import Scheme
 from fedbench.data.partitions.schemes import shards
 from fedbench.errors import ConfigError

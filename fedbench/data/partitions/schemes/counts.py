@@ -6,7 +6,9 @@ import numpy as np
 from pydantic import Field
 
 from fedbench.config import PartitionConfig
-from fedbench.data.partitions.assignment import Deal, SamplePool, draw_for_clients, parts_to_deal, round_to_total
+from fedbench.data.partitions.assignment import Deal, round_to_total
+from fedbench.data.partitions.classes import check_class_sizes
+from fedbench.data.partitions.pool import SamplePool, draw_for_clients, parts_to_deal
 from fedbench.data.partitions.scheme import Scheme
 from fedbench.errors import ConfigError
 
@@ -26,10 +28,9 @@ def deal(source: SamplePool, options: Options, rng: np.random.Generator) -> Deal
     counts = counts_array(options, source.classes)
     source = parts_to_deal(source, options, rng)
     tests = round_to_total(counts * options.test_size / counts.sum(axis=1, keepdims=True), options.test_size)
-    return (
-        draw_for_clients(source, source.train, check_enough_of_classes(counts, source, source.train, "training"), rng),
-        draw_for_clients(source, source.test, check_enough_of_classes(tests, source, source.test, "test"), rng),
-    )
+    check_class_sizes(counts, source, source.train, options, "training", "counts")
+    check_class_sizes(tests, source, source.test, options, "test", "test_size")
+    return draw_for_clients(source, source.train, counts, rng), draw_for_clients(source, source.test, tests, rng)
 
 
 def counts_array(options: Options, classes: int) -> np.ndarray:
@@ -45,18 +46,6 @@ def counts_array(options: Options, classes: int) -> np.ndarray:
                 f"give {classes}, one per class, not all 0"
             )
     return np.array(options.counts, np.int64)
-
-
-def check_enough_of_classes(counts: np.ndarray, source: SamplePool, rows: np.ndarray, part: str) -> np.ndarray:
-    """Returns the counts. Raises ConfigError if a client wants more of a class than there is."""
-    sizes, most = source.class_sizes(rows), counts.max(axis=0)
-    if (most > sizes).any():
-        label = int(np.argmax(most > sizes))
-        raise ConfigError(
-            f"partition counts: class {source.numbers[label]} has {sizes[label]} {part} samples, a client wants "
-            f"{most[label]} of it; lower partition.counts or partition.test_size"
-        )
-    return counts
 
 
 SCHEME = Scheme(deal, reads=("test_size",), Options=Options, sizes={"test_size": 100}, headline=("test_size",))

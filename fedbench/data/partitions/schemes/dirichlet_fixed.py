@@ -3,7 +3,8 @@
 import numpy as np
 
 from fedbench.config import PartitionConfig
-from fedbench.data.partitions.assignment import Deal, SamplePool, draw_for_clients, parts_to_deal
+from fedbench.data.partitions.assignment import Deal
+from fedbench.data.partitions.pool import SamplePool, draw_for_clients, parts_to_deal
 from fedbench.data.partitions.proportions import check_no_class_empty
 from fedbench.data.partitions.scheme import Scheme
 

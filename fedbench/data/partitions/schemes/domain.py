@@ -4,8 +4,9 @@ import numpy as np
 
 from fedbench.config import PartitionConfig
 from fedbench.config.words import plural
-from fedbench.data.partitions.assignment import Deal, SamplePool, parts_to_deal
+from fedbench.data.partitions.assignment import Deal
 from fedbench.data.partitions.classes import clients_each, deal_in_domains, even_deal
+from fedbench.data.partitions.pool import SamplePool, parts_to_deal
 from fedbench.data.partitions.scheme import Scheme
 from fedbench.errors import ConfigError
 

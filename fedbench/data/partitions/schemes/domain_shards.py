@@ -3,8 +3,9 @@
 import numpy as np
 
 from fedbench.config import PartitionConfig
-from fedbench.data.partitions.assignment import Deal, SamplePool, parts_to_deal
+from fedbench.data.partitions.assignment import Deal
 from fedbench.data.partitions.classes import SHARD_KEYS, clients_each, deal_in_domains, shard_deal
+from fedbench.data.partitions.pool import SamplePool, parts_to_deal
 from fedbench.data.partitions.scheme import Scheme
 
 

@@ -7,17 +7,9 @@ from pydantic import Field
 
 from fedbench.config import PartitionConfig
 from fedbench.config.section import PositiveInt
-from fedbench.data.partitions.assignment import (
-    Assignment,
-    Deal,
-    SamplePool,
-    draw_total,
-    groups_of,
-    merges_parts,
-    places_in_order,
-    split_hands,
-)
+from fedbench.data.partitions.assignment import Assignment, Deal
 from fedbench.data.partitions.classes import check_domains
+from fedbench.data.partitions.pool import SamplePool, draw_total, groups_of, merges_parts, places_in_order, split_hands
 from fedbench.data.partitions.scheme import Scheme
 from fedbench.errors import ConfigError
 

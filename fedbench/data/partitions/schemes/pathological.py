@@ -3,15 +3,9 @@
 import numpy as np
 
 from fedbench.config import PartitionConfig
-from fedbench.data.partitions.assignment import (
-    Assignment,
-    Deal,
-    SamplePool,
-    draw_for_clients,
-    even_sizes,
-    parts_to_deal,
-)
-from fedbench.data.partitions.classes import check_classes, random_classes
+from fedbench.data.partitions.assignment import Assignment, Deal, even_sizes
+from fedbench.data.partitions.classes import check_class_sizes, check_classes, random_classes
+from fedbench.data.partitions.pool import SamplePool, draw_for_clients, parts_to_deal
 from fedbench.data.partitions.scheme import Scheme
 from fedbench.errors import ConfigError
 
@@ -28,15 +22,21 @@ def deal(source: SamplePool, options: PartitionConfig, rng: np.random.Generator)
     source = parts_to_deal(source, options, rng)
     held = random_classes(source.classes, options.clients, options.classes, rng)
     return (
-        choose_equally(source, source.train, held, options.train_size, "train", rng),
-        choose_equally(source, source.test, held, options.test_size, "test", rng),
+        choose_equally(source, source.train, held, options, "train", rng),
+        choose_equally(source, source.test, held, options, "test", rng),
     )
 
 
 def choose_equally(
-    source: SamplePool, rows: np.ndarray, held: np.ndarray, size: int, part: str, rng: np.random.Generator
+    source: SamplePool,
+    rows: np.ndarray,
+    held: np.ndarray,
+    options: PartitionConfig,
+    part: str,
+    rng: np.random.Generator,
 ) -> Assignment:
-    """size images per client in equal parts of its classes; the first classes give one more for the remainder."""
+    """`PART_size` images per client in equal parts of its classes; the first ones give one more for the remainder."""
+    size = getattr(options, f"{part}_size")
     each = even_sizes(size, held.shape[1])
     if not each[-1]:
         raise ConfigError(
@@ -44,13 +44,7 @@ def choose_equally(
         )
     counts = np.zeros((len(held), source.classes), np.int64)
     np.put_along_axis(counts, held, each, axis=1)
-    sizes, most = source.class_sizes(rows), counts.max(axis=0)
-    if (most > sizes).any():
-        label = int(np.argmax(most > sizes))
-        raise ConfigError(
-            f"partition pathological: class {source.numbers[label]} has {sizes[label]} {part} samples, a client needs "
-            f"{most[label]} of it ({size} of {len(each)} classes); lower partition.{part}_size"
-        )
+    check_class_sizes(counts, source, rows, options, part, f"{part}_size")
     return draw_for_clients(source, rows, counts, rng)
 
 

@@ -3,7 +3,8 @@
 import numpy as np
 
 from fedbench.config import PartitionConfig
-from fedbench.data.partitions.assignment import Deal, SamplePool
+from fedbench.data.partitions.assignment import Deal
+from fedbench.data.partitions.pool import SamplePool
 from fedbench.data.partitions.proportions import DIRICHLET_KEYS, cut_by_shares
 from fedbench.data.partitions.scheme import Scheme
 

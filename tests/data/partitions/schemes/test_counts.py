@@ -24,6 +24,6 @@ def test_what_cannot_be_dealt_is_told():
     assert "client 0 has 2 numbers with the sum 3" in refused(name="counts", clients=1, counts=[[1, 2]])
     assert "sum 0" in refused(name="counts", clients=1, counts=[[0] * 10])
     few = refused(name="counts", clients=1, counts=[[101] + [0] * 9], test_size=10)
-    assert "class 0 has 100 training samples, a client wants 101 of it" in few
-    assert "20 test samples, a client wants 50" in refused(name="counts", clients=1, counts=[[5, 5] + [0] * 8])
+    assert "class 0 has 100 training samples, a client needs 101 of it" in few
+    assert "20 test samples, a client needs 50" in refused(name="counts", clients=1, counts=[[5, 5] + [0] * 8])
     assert "partition.counts" in refused(name="counts", clients=1, counts=[[-1] + [1] * 9])
