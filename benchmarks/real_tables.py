@@ -232,9 +232,11 @@ def halves_of(seeds: Sequence[Seed]) -> tuple[bool, bool]:
     for half in (0, 1):
         means, moved = [], []
         for _, both, gains in seeds:
-            own = np.arange(len(both.rows)) % 2 == half
-            values = MetricOutcomes(both.clients[own], both.rows[own], both.units[own], both.values[own])
-            scores = {c: float(values.values[values.clients == c].mean()) for c in gains if (values.clients == c).any()}
+            side = np.arange(len(both.rows)) % 2 == half
+            values = MetricOutcomes(both.clients[side], both.rows[side], both.units[side], both.values[side])
+            known = ~np.isnan(values.values)
+            own = {c: values.values[known & (values.clients == c)] for c in gains}
+            scores = {c: float(given.mean()) for c, given in own.items() if len(given)}
             means.append(float(np.mean([*scores.values()])))
             moved.append(deviations(values, scores))
         signs.append((_sign(interval(means)), _sign(interval(means, samples=sample_error(moved)))))
