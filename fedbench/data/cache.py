@@ -73,7 +73,8 @@ class Content:
     domains: the numbers and names of the blocks' domains; by default they are numbers, of `domain_names`. mean, std:
     None to measure them on the train part. remarks: lines to print after all blocks have been read. one_part: the
     source has no parts, and partitions hold test samples out. channels: the dimension of features along which constants
-    are measured, None to find it. decisions: on how the source was read, after all blocks, given the targets.
+    are measured, None to find it. decisions: on how the source was read, after all blocks, given the targets. void:
+    columns of rows in which values are missing, NaN.
     """
 
     train: int
@@ -99,6 +100,7 @@ class Content:
     extent: int = 0
     decisions: Callable[[Targets], Iterable[Decision]] = lambda targets: ()
     channels: Channels | None = "first"
+    void: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -355,6 +357,7 @@ def describe_cache(source: Source, tally: Tally, targets: Targets, domain_names:
         "val_rows": content.val,
         "extent": content.extent,
         "columns": content.columns,
+        "void": content.void,
         "mean": content.mean or mean,
         "std": content.std or std,
         "warnings": [*warnings, *absent_classes(targets, content.train)],
@@ -404,7 +407,7 @@ def read_prepared(folder: Path) -> dict[str, Any]:
         fixed["decisions"] = tuple(map(Decision.from_json, meta.get("decisions", ())))
         fixed["channels"] = meta.get("channels", "first")
         fixed["fields"] = Fields.from_json(meta.get("fields"))
-        fixed["columns"] = tuple(meta.get("columns", ()))
+        fixed |= {key: tuple(meta.get(key, ())) for key in ("columns", "void")}
         fixed |= {key: meta.get(key, 0) for key in ("scores", "extent", "file_count")}  # older folders lack them
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ConfigError(f"{folder}: damaged data set ({error}); delete it and start again") from error
