@@ -45,11 +45,23 @@ class GivenData:
     decided: dict[str, dict[str, Any]] = field(default_factory=dict)
     sources: dict[str, Any] = field(default_factory=dict)
 
+    @classmethod
+    def of(cls, name: str, value: Any, keys: Keys) -> "GivenData":
+        """Data that are an object, under a name, or under that of their content if it is empty. Raises ConfigError."""
+        parts, collate = parts_of(value, keys)
+        pieces, by_client = pieces_in(parts["train"]), isinstance(parts["train"], ByClient)
+        kind = form_of(pieces[0])
+        return cls(name or f"{MEMORY}{kind}{AT}{_digest(parts, collate)}", kind, parts, collate, by_client)
+
+    @property
+    def digest(self) -> str:
+        return _digest(self.parts, self.collate)
+
     def look_again(self) -> None:
         """Checks before a new command that the objects are still those of the name. Raises ConfigError."""
         if self.parts:
             self.sources.clear()
-        if self.parts and not self.name.endswith(AT + _digest(self.parts, self.collate)):
+        if self.parts and not self.name.endswith(AT + self.digest):
             raise ConfigError(f"data {self.name}: the objects have changed since; pass them again, Config(data=...)")
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -97,11 +109,9 @@ def _holds_data(value: Mapping[Any, Any], keys: Mapping[str, Any]) -> bool:
 
 
 def _name_of_data(value: Any, keys: Keys) -> str:
-    parts, collate = parts_of(value, keys)
-    kind, by_client = form_of(pieces_in(parts["train"])[0]), isinstance(parts["train"], ByClient)
-    name = f"{MEMORY}{kind}{AT}{_digest(parts, collate)}"
-    keep(name, GivenData(name, kind, parts, collate, by_client))
-    return name
+    given = GivenData.of("", value, keys)
+    keep(given.name, given)
+    return given.name
 
 
 def _digest(parts: Mapping[str, Any], collate: Any) -> str:

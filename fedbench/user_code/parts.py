@@ -62,6 +62,11 @@ def pieces_in(part: Any) -> list[Any]:
     return [*part.values()] if isinstance(part, ByClient) else [part]
 
 
+def entries_by_client(value: Any, keys: Keys = NO_KEYS) -> dict[str, Any]:
+    """The entries of a list or dict that holds a part for each client; none of anything else. Raises ConfigError."""
+    return _pieces_of(value, _entries_of(value), keys)
+
+
 def form_of(value: Any) -> str:
     """What samples are read from: table, columns, arrays, items, or the class of a data set; empty if none can be."""
     if _is_table(value):

@@ -117,7 +117,8 @@ def test_the_choice_is_described_and_identifies_the_data():
     assert (said.how, said.value) == ("given", "median")
     assert said.said == (
         f"missing values of columns age ({counts['age']}), bmi ({counts['bmi']}) are the median of the client's "
-        f"training samples, missing values of column job ({counts['job']}) are a category, with a column of 0 and 1 each"
+        f"training samples, missing values of column job ({counts['job']}) are a category, with a column of 0 and 1 "
+        "each"
     )
     assert said.said in str(description_of(dataset, config))
     filled = table.fillna({"age": 50.0, "bmi": 25.0, "job": "none"})
