@@ -132,7 +132,10 @@ def factory_arguments(config: DataConfig, factory: Any) -> dict[str, Any]:
 
 
 def data_of(config: DataConfig, factory: Any, arguments: dict[str, Any]) -> Any:
-    """What a factory makes, with train and test by name if it is called for each or returns both. Raises ConfigError."""
+    """What a factory makes, with train and test by name if it is called for each or returns both.
+
+    Raises ConfigError.
+    """
     try:
         if "train" in inspect.signature(factory).parameters:
             return {name: factory(train=name == "train", **arguments) for name in ("train", "test")}

@@ -550,4 +550,4 @@ def test_a_factory_may_return_tables_of_clients_or_one_table(mine):
     assert load().content != before
     mine.make = lambda: tables["c0"]
     assert (load().columns, load().one_part) == (("a", "b", "c"), True)
-    assert "no column 'd'" in refused(label="d")
+    assert "has no such column" in refused(label="d")
