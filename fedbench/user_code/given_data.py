@@ -33,8 +33,9 @@ class GivenData:
 
     kind: arrays, columns, items, table, or the class of the data set. parts: by name, `train` and perhaps `val` and
     `test`; empty in other processes. collate: the function of the loaders of a LightningDataModule, if it has one of
-    its own. by_client: whether parts come as a part for each client. decided: what determines the copy, by the
-    configuration. sources: what this process reads, likewise.
+    its own. by_client: whether parts come as a part for each client. loading: the size of the batches of its training
+    loader, and whether their order is random. decided: what determines the copy, by the configuration. sources: what
+    this process reads, likewise.
     """
 
     name: str
@@ -42,16 +43,17 @@ class GivenData:
     parts: Mapping[str, Any]
     collate: Callable[[list[Any]], Any] | None = None
     by_client: bool = False
+    loading: tuple[int | None, bool] | None = None
     decided: dict[str, dict[str, Any]] = field(default_factory=dict)
     sources: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, name: str, value: Any, keys: Keys) -> "GivenData":
         """Data that are an object, under a name, or under that of their content if it is empty. Raises ConfigError."""
-        parts, collate = parts_of(value, keys)
+        parts, collate, loading = parts_of(value, keys)
         pieces, by_client = pieces_in(parts["train"]), isinstance(parts["train"], ByClient)
         kind = form_of(pieces[0])
-        return cls(name or f"{MEMORY}{kind}{AT}{_digest(parts, collate)}", kind, parts, collate, by_client)
+        return cls(name or f"{MEMORY}{kind}{AT}{_digest(parts, collate)}", kind, parts, collate, by_client, loading)
 
     @property
     def digest(self) -> str:
@@ -65,13 +67,13 @@ class GivenData:
             raise ConfigError(f"data {self.name}: the objects have changed since; pass them again, Config(data=...)")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _received, (self.name, self.kind, self.by_client, self.decided)
+        return _received, (self.name, self.kind, {}, None, self.by_client, self.loading, self.decided)
 
 
-def _received(name: str, kind: str, by_client: bool, decided: dict[str, dict[str, Any]]) -> GivenData:
+def _received(name: str, *others: Any) -> GivenData:
     """The data from another process, or this process's own."""
     here = own_object(name)
-    return here if isinstance(here, GivenData) else GivenData(name, kind, {}, by_client=by_client, decided=decided)
+    return here if isinstance(here, GivenData) else GivenData(name, *others)
 
 
 def given_data(name: str) -> GivenData | None:

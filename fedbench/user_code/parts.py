@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fedbench.errors import ConfigError, open_decision
-from fedbench.user_code.data_module import collate_of, is_loader, loaders_of
+from fedbench.user_code.data_module import collate_of, is_loader, loaders_of, loading_of
 
 PARTS = {
     **dict.fromkeys(("train", "training"), "train"),
@@ -32,10 +32,14 @@ class ByClient(dict[str, Any]):
 
 
 class Parts(NamedTuple):
-    """found: train, and perhaps val and test, in this order. collate: the function of a data module's loaders."""
+    """found: train, and perhaps val and test, in this order. collate: the function of a data module's loaders.
+
+    loading: the size of the batches of its training loader, and whether their order is random.
+    """
 
     found: dict[str, Any]
     collate: Callable[[list[Any]], Any] | None = None
+    loading: tuple[int | None, bool] | None = None
 
 
 class Keys(NamedTuple):
@@ -53,7 +57,7 @@ def parts_of(value: Any, keys: Keys = NO_KEYS) -> Parts:
     if hasattr(value, "prepare_data") and hasattr(value, "train_dataloader"):
         loaders = loaders_of(value)
         found = _in_order({part: loader.dataset for part, loader in loaders.items()}, keys)
-        return Parts(found, collate_of(value, loaders))
+        return Parts(found, collate_of(value, loaders), loading_of(loaders["train"]))
     return Parts(_as_tables(_find_parts(_without_arrow(value), keys)))
 
 
