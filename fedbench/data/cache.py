@@ -38,10 +38,12 @@ VERSION = 9
 """Increased when the same source would be decoded differently."""
 IN_BOTH_PARTS = 5
 """Number of samples of a class from which one is expected in the training part and in the test part."""
+EQUAL = "equal"
+"""The array of the samples that equal another, where there are any (`Copies.equal_rows`)."""
 BESIDE = ("groups", "order")
 """Arrays beside samples, targets and domains that a source may have."""
 META = "meta.json"
-ARRAYS = tuple(f"{name}.npy" for name in ("samples", "targets", "domains", *BESIDE))
+ARRAYS = tuple(f"{name}.npy" for name in ("samples", "targets", "domains", EQUAL, *BESIDE))
 CHECKED_FOR = 3600
 """Seconds for which the processes of a machine rely on each other's comparison of checksums."""
 FILES_NAMED = 20
@@ -213,7 +215,7 @@ class Tally:
     targets: list[np.ndarray] = field(default_factory=list)
     domains: list[np.ndarray] = field(default_factory=list)
     digest: Any = field(default_factory=hashlib.sha256)
-    copies: Copies | None = None
+    copies: Copies = field(default_factory=lambda: Copies(0))
 
     def begin(self, samples: np.ndarray) -> None:
         """Takes shape and type from the first samples."""
@@ -221,15 +223,14 @@ class Tally:
         self.shape, self.dtype = (content.train + content.test, *samples.shape[1:]), samples.dtype
         usual = "image" if samples.dtype == np.uint8 else "token" if samples.dtype.kind in "iu" else "feature"
         self.kind = content.kind or usual
-        self.copies = Copies(content.train) if content.test else None
+        self.copies = Copies(content.train)
         if content.kind != "fields":
             self.moments = moments_of(samples, content.categories, content.columns, content.numbers, content.channels)
 
     def add(self, block: Block, samples: np.ndarray) -> None:
         self.moments.add(samples[: max(0, self.content.train - self.rows)])
         self.digest.update(samples.data)
-        if self.copies:
-            self.copies.add(samples)
+        self.copies.add(samples)
         self.targets.append(block.targets)
         if block.domains is not None:
             self.domains.append(block.domains)
@@ -262,6 +263,8 @@ def write_decoded(source: Source, content: Content, folder: Path, progress: OnPr
             domains, names = content.domains(domains)
         save_array(folder / "domains.npy", domains.astype(np.int64))
         tally.digest.update(domains.astype(np.int64).tobytes())
+    if tally.copies.pairs:
+        save_array(folder / f"{EQUAL}.npy", tally.copies.equal_rows())
     for name, values in sorted(content.beside().items()):
         save_array(folder / f"{name}.npy", values)
         tally.digest.update(values.tobytes())
@@ -340,8 +343,7 @@ def describe_cache(source: Source, tally: Tally, targets: Targets, domain_names:
     decided = tally.moments.decide(f"data {source.name}")
     mean, std = tally.moments.mean_and_std()
     measured = content.mean is None and content.std is None
-    copies = tally.copies.remarks() if tally.copies else ()
-    warnings = [*content.warnings, *content.remarks(), *copies, *targets.remarks]
+    warnings = [*content.warnings, *content.remarks(), *tally.copies.remarks(), *targets.remarks]
     return {
         "version": VERSION,
         "name": source.name,
@@ -408,6 +410,7 @@ def read_prepared(folder: Path) -> dict[str, Any]:
         fixed["channels"] = meta.get("channels", "first")
         fixed["fields"] = Fields.from_json(meta.get("fields"))
         fixed |= {key: tuple(meta.get(key, ())) for key in ("columns", "void")}
+        fixed[EQUAL] = load_if_there(folder / f"{EQUAL}.npy")
         fixed |= {key: meta.get(key, 0) for key in ("scores", "extent", "file_count")}  # older folders lack them
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ConfigError(f"{folder}: damaged data set ({error}); delete it and start again") from error

@@ -34,11 +34,13 @@ from fedbench.data.reading.texts import (
     clean,
     counts_of,
     form_of,
+    has_codes,
     is_mostly_numbers,
     matches,
     numbers_of,
     variants,
 )
+from fedbench.data.unseen import unseen_features
 from fedbench.errors import ConfigError
 from fedbench.tasks.class_numbers import NAMES_SHOWN, in_order, plain_numbers
 from fedbench.tasks.targets import TargetError, Targets
@@ -159,7 +161,7 @@ class TableReader:
             numbers=tuple(self.options.numbers),
             columns=columns,
             kind=self.kind,
-            warnings=(*remarks, *unseen(samples, columns, train)),
+            warnings=(*remarks, *unseen_features(samples, columns, *np.split(np.arange(len(table)), [train]))),
             void=tuple(np.flatnonzero(np.isnan(samples).any(0)).tolist()) if read else (),
             val=sizes.get("val", 0),
             targets=partial(table_targets, rows, self),
@@ -247,7 +249,7 @@ class TableReader:
         if pd.api.types.is_numeric_dtype(column):
             return False
         numbers, said = holds_texts(column) and are_numbers(column), name in self.options.numbers
-        if numbers and (said or not (self.typed or matches(column, CODES.pattern).any())):
+        if numbers and (said or not (self.typed or has_codes(column))):
             return False
         counts = counts_of(column.astype(TEXT))
         if numbers and all_match(counts.index, NUMBER):
@@ -369,8 +371,7 @@ def with_clean_texts(column: pd.Series) -> pd.Series:
         return column
     texts = clean(column)
     marked = texts.isin(NO_NUMBER)
-    left = texts[~marked].dropna()
-    return texts.mask(marked) if marked.any() and all_match(left, NUMBER) else texts
+    return texts.mask(marked) if marked.any() and all_match(texts[~marked].dropna(), NUMBER) else texts
 
 
 def with_one_spelling(where: str, texts: pd.Series, spelling: str | None) -> pd.Series:
@@ -496,17 +497,6 @@ def remarks_on_samples(
 def counts_rows(numbers: np.ndarray) -> bool:
     """Whether numbers go up by one from 0 or 1, in more rows than do so by chance."""
     return len(numbers) > FEW_ROWS and numbers[0] in (0, 1) and bool((np.diff(numbers) == 1).all())
-
-
-def unseen(samples: np.ndarray, columns: tuple[str, ...], train: int) -> Iterator[str]:
-    """Names features that only the test rows tell apart. train: the number of rows before them."""
-    if not columns or not 0 < train < len(samples):
-        return
-    same = (samples == samples[0]) | (np.isnan(samples) & np.isnan(samples[0]))
-    names = [columns[place] for place in np.flatnonzero(same[:train].all(0) & ~same[train:].all(0))]
-    if names:
-        shown = ", ".join(names[:NAMES_SHOWN]) + (", ..." if len(names) > NAMES_SHOWN else "")
-        yield f"{len(names)} features have one value in the training part and others in the test part: {shown}"
 
 
 def decisions_on(
