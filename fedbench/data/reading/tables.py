@@ -415,7 +415,9 @@ def check_cells(rows: TableRows, column: pd.Series, remedy: str) -> None:
             f"{rows.where}: column {column.name} holds complex numbers; write a column of the real and one of the "
             f"imaginary parts{remedy}"
         )
-    cells = column.dropna() if pd.api.types.is_object_dtype(kind) else pd.Series(dtype=object)
+    if not pd.api.types.is_object_dtype(kind):
+        return
+    cells = column.dropna()
     for row, value in zip(np.flatnonzero(column.notna()).tolist(), cells, strict=False):
         if not isinstance(value, CELLS):
             raise ConfigError(
