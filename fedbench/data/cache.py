@@ -32,16 +32,18 @@ OnProgress = Callable[[str, int, int], None]
 
 VERSION = 10
 """Increased when the same source would be decoded differently."""
+EQUAL = "equal"
+"""The array of the samples that equal another, where there are any (`Copies.equal_rows`)."""
 BESIDE = ("groups", "order")
 """Arrays beside samples, targets and domains that a source may have."""
 META = "meta.json"
 FIELDS = (
     *("name", "kind", "task", "classes", "scores", "class_names", "class_labels", "domain_names", "train_rows"),
-    *("val_rows", "extent", "columns", "mean", "std", "warnings", "scaling", "decisions", "channels", "fields"),
+    *("val_rows", "extent", "columns", "void", "mean", "std", "warnings", "scaling", "decisions", "channels", "fields"),
     "file_count",
 )
 """What meta.json says of a data set, by the names of its fields."""
-ARRAYS = tuple(f"{name}.npy" for name in ("samples", "targets", "domains", *BESIDE))
+ARRAYS = tuple(f"{name}.npy" for name in ("samples", "targets", "domains", EQUAL, *BESIDE))
 CHECKED_FOR = 3600
 """Seconds for which the processes of a machine rely on each other's comparison of checksums."""
 
@@ -71,7 +73,8 @@ class Content:
     domains: the numbers and names of the blocks' domains; by default they are numbers, of `domain_names`. mean, std:
     None to measure them on the train part. remarks: lines to print after all blocks have been read. one_part: the
     source has no parts, and partitions hold test samples out. channels: the dimension of features along which constants
-    are measured, None to find it. decisions: on how the source was read, after all blocks, given the targets.
+    are measured, None to find it. decisions: on how the source was read, after all blocks, given the targets. void:
+    columns of rows in which values are missing, NaN.
     """
 
     train: int
@@ -97,6 +100,7 @@ class Content:
     extent: int = 0
     decisions: Callable[[Targets], Iterable[Decision]] = lambda targets: ()
     channels: Channels | None = "first"
+    void: tuple[int, ...] = ()
 
     def read_targets(self, values: np.ndarray) -> Targets:
         """The targets of all rows, by default class numbers."""
@@ -202,6 +206,7 @@ def read_prepared(folder: Path) -> dict[str, Any]:
         known: dict[str, Any] = {key: tuple(own) if isinstance(own := meta[key], list) else own for key in FIELDS}
         known["decisions"] = tuple(map(Decision.from_json, known["decisions"]))
         known["fields"] = Fields.from_json(known["fields"])
+        known[EQUAL] = load_if_there(folder / f"{EQUAL}.npy")
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ConfigError(f"{folder}: damaged data set ({error}); delete it and start again") from error
     return {"samples": samples, **arrays, **known}

@@ -1,4 +1,4 @@
-"""Test samples that are training samples too."""
+"""Samples that equal others, and test samples that are training samples too."""
 
 import hashlib
 from collections.abc import Iterator
@@ -10,20 +10,28 @@ MANY = 0.1
 
 
 class Copies:
-    """Counts test samples that equal a training sample in every number. train: the number of training samples."""
+    """Finds samples that equal an earlier one in every number. train: the number of training samples, the first ones.
+
+    pairs: each such sample, and the first that it equals. count: those of the test part that equal a training sample.
+    """
 
     def __init__(self, train: int) -> None:
-        self.train, self.rows, self.digests, self.count = train, 0, set[bytes](), 0
+        self.train, self.rows, self.first, self.count = train, 0, dict[bytes, int](), 0
+        self.pairs = list[tuple[int, int]]()
 
     def add(self, samples: np.ndarray) -> None:
         """Takes the next samples, contiguous [b, ...]."""
         for sample in samples:
             digest = hashlib.blake2b(sample.tobytes(), digest_size=8).digest()
-            if self.rows < self.train:
-                self.digests.add(digest)
-            else:
-                self.count += digest in self.digests
+            first = self.first.setdefault(digest, self.rows)
+            if first < self.rows:
+                self.pairs.append((self.rows, first))
+                self.count += first < self.train <= self.rows
             self.rows += 1
+
+    def equal_rows(self) -> np.ndarray:
+        """All samples that equal another, and the first one that they equal, int64 [k, 2]."""
+        return np.array([*self.pairs, *((first, first) for first in {first for _, first in self.pairs})], np.int64)
 
     def remarks(self) -> Iterator[str]:
         tests = self.rows - self.train

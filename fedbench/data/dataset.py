@@ -38,7 +38,9 @@ class Dataset:
     class number. scores: a network's scores for each position, 0 if they are the classes or the numbers of a target.
     decisions: how it was read. warnings: remarks for readers of results; scaling: remarks
     on mean and std. folder: its place in the cache; a Dataset pickles as this folder, so all processes of a machine map
-    one copy. columns: the names of the columns of rows, if they have any. file_count: the number of files read.
+    one copy. columns: the names of the columns of rows, if they have any. void: the numbers of columns in which values
+    are missing, NaN, which `imputation.py` fills. equal: the rows that equal another, and the first row that each
+    equals, int64 [k, 2], or None. file_count: the number of files read.
     """
 
     name: str
@@ -67,6 +69,8 @@ class Dataset:
     extent: int = 0
     decisions: tuple[Decision, ...] = ()
     channels: str = "first"
+    void: tuple[int, ...] = ()
+    equal: np.ndarray | None = None
 
     @classmethod
     def of_run(cls, config: "Config", progress: OnProgress | None = None) -> "Dataset":

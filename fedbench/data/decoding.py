@@ -15,6 +15,7 @@ import numpy as np
 from fedbench.checksums import KEY, checksums, with_own_checksum
 from fedbench.data.cache import (
     ARRAYS,
+    EQUAL,
     META,
     VERSION,
     Block,
@@ -82,7 +83,7 @@ class Tally:
     targets: list[np.ndarray] = field(default_factory=list)
     domains: list[np.ndarray] = field(default_factory=list)
     digest: Any = field(default_factory=hashlib.sha256)
-    copies: Copies | None = None
+    copies: Copies = field(default_factory=lambda: Copies(0))
 
     def begin(self, samples: np.ndarray) -> None:
         """Takes shape and type from the first samples."""
@@ -90,15 +91,14 @@ class Tally:
         self.shape, self.dtype = (content.train + content.test, *samples.shape[1:]), samples.dtype
         usual = "image" if samples.dtype == np.uint8 else "token" if samples.dtype.kind in "iu" else "feature"
         self.kind = content.kind or usual
-        self.copies = Copies(content.train) if content.test else None
+        self.copies = Copies(content.train)
         if content.kind != "fields":
             self.moments = moments_of(samples, content.categories, content.columns, content.numbers, content.channels)
 
     def add(self, block: Block, samples: np.ndarray) -> None:
         self.moments.add(samples[: max(0, self.content.train - self.rows)])
         self.digest.update(samples.data)
-        if self.copies:
-            self.copies.add(samples)
+        self.copies.add(samples)
         self.targets.append(block.targets)
         if block.domains is not None:
             self.domains.append(block.domains)
@@ -131,6 +131,8 @@ def write_decoded(source: Source, content: Content, folder: Path, progress: OnPr
             domains, names = content.domains(domains)
         save_array(folder / "domains.npy", domains.astype(np.int64))
         tally.digest.update(domains.astype(np.int64).tobytes())
+    if tally.copies.pairs:
+        save_array(folder / f"{EQUAL}.npy", tally.copies.equal_rows())
     for name, values in sorted(content.beside().items()):
         save_array(folder / f"{name}.npy", values)
         tally.digest.update(values.tobytes())
@@ -201,8 +203,7 @@ def describe_cache(source: Source, tally: Tally, targets: Targets, domain_names:
     decided = tally.moments.decide(f"data {source.name}")
     mean, std = tally.moments.mean_and_std()
     measured = content.mean is None and content.std is None
-    copies = tally.copies.remarks() if tally.copies else ()
-    warnings = [*content.warnings, *content.remarks(), *copies, *targets.remarks]
+    warnings = [*content.warnings, *content.remarks(), *tally.copies.remarks(), *targets.remarks]
     return {
         "version": VERSION,
         "name": source.name,
@@ -218,6 +219,7 @@ def describe_cache(source: Source, tally: Tally, targets: Targets, domain_names:
         "val_rows": content.val,
         "extent": content.extent,
         "columns": content.columns,
+        "void": content.void,
         "mean": content.mean or mean,
         "std": content.std or std,
         "warnings": [*warnings, *absent_classes(targets, content.train)],

@@ -21,6 +21,7 @@ from fedbench.data.description import (
 )
 from fedbench.data.partitions import Partition, partition, resolved_options
 from fedbench.data.partitions.rows import PARTITION_PARTS
+from fedbench.user_code.given_data import given_data
 
 TRAINING_KEYS = {"name", "root", "content", "val", "augment", "crop_padding", "rotate_degrees"}
 """Keys `data.*` that do not say how the data are read."""
@@ -147,12 +148,26 @@ def decisions_of(dataset: Dataset, config: Config) -> Iterator[Decision]:
     given, known = given_keys(config), {own.key for own in dataset.decisions}
     for decision in dataset.decisions:
         yield replace(decision, how="given") if decision.key in given else decision
+    if line := unused_loading(dataset, config):
+        yield Decision("parts", line)
     others = given if dataset.is_known else {TASK_KEY: dataset.task, **given}
     for key, value in sorted(others.items()):
         if key not in known:
             about = "parts" if key.startswith("partition.") else ABOUT.get(key, "samples")
             said = SAID.get(key, f"{key.rpartition('.')[2]} set to {{}}").format(value_text(value))
             yield Decision(about, said, "given" if key in given else "certain", key, value)
+
+
+def unused_loading(dataset: Dataset, config: Config) -> str:
+    """What the training loader of a data module sets of which fedbench does something else; empty if nothing."""
+    data = given_data(dataset.name)
+    if data is None or data.loading is None:
+        return ""
+    (size, random), used = data.loading, config.train.batch_size
+    unused = [f"batch_size {size}"] * (size != used) + ["shuffle=False"] * (not random)
+    instead = [f"train.batch_size {used} is"] * (size != used) + ["training draws a random order"] * (not random)
+    verb = "are" if len(unused) > 1 else "is"
+    return f"its loader's {' and '.join(unused)} {verb} not used: {' and '.join(instead)}" if unused else ""
 
 
 def given_keys(config: Config) -> dict[str, Any]:

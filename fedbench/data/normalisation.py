@@ -1,7 +1,7 @@
 """Mean and standard deviation per channel, measured while samples are read, and which dimension the channel is."""
 
 from collections.abc import Iterable, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -84,22 +84,27 @@ class PixelMoments(Statistics):
 
 
 class FeatureMoments(Statistics):
-    """Statistics of features in float64; the deviation of a constant feature counts as 1."""
+    """Statistics of the features that are not NaN in float64; the deviation of a constant feature counts as 1."""
 
     def __init__(self) -> None:
-        self.count, self.mean, self.squares = 0, np.zeros(1), np.zeros(1)  # squares: of the distances from the mean
+        self.count, self.mean = np.zeros(1, np.int64), np.zeros(1)
+        self.squares = np.zeros(1)  # of the distances from the mean
 
     def add(self, samples: np.ndarray) -> None:
         if not len(samples):
             return
         values = np.moveaxis(samples, 1, 0).reshape(samples.shape[1], -1).astype(np.float64)  # [C, b * ...]
-        count, mean = values.shape[1], values.mean(1)
+        void = np.isnan(values)
+        filled: Any = ~void if void.any() else True  # the order of summation, and so the last bit, depend on a mask
+        count = values.shape[1] - void.sum(1)
+        mean = values.sum(1, where=filled) / count.clip(1)
         gap, total = mean - self.mean, self.count + count
-        self.squares = self.squares + np.square(values - mean[:, None]).sum(1) + gap**2 * self.count * count / total
-        self.mean, self.count = self.mean + gap * count / total, total
+        squares = np.square(values - mean[:, None]).sum(1, where=filled)
+        self.squares = self.squares + squares + gap**2 * self.count * count / total.clip(1)
+        self.mean, self.count = self.mean + gap * count / total.clip(1), total
 
     def mean_and_std(self) -> tuple[list[float], list[float]]:
-        return self.mean.tolist(), [value or 1.0 for value in np.sqrt(self.squares / self.count).tolist()]
+        return self.mean.tolist(), [value or 1.0 for value in np.sqrt(self.squares / self.count.clip(1)).tolist()]
 
 
 class ChannelMoments(Statistics):
@@ -144,7 +149,7 @@ class ChannelMoments(Statistics):
         """Whether the constants along a dimension differ by more than noise."""
         moments, whole = self.known[name], self.known["single"]
         (mean, std), (centre, scale) = map(np.array, moments.mean_and_std()), map(np.array, whole.mean_and_std())
-        least = max(DIFFERENT, NOISE / np.sqrt(moments.count))
+        least = np.maximum(DIFFERENT, NOISE / np.sqrt(moments.count))
         return bool((abs(mean - centre) > least * scale).any() or (abs(np.log(std / scale)) > least).any())
 
     def mean_and_std(self) -> tuple[list[float], list[float]]:
@@ -169,10 +174,11 @@ class RowMoments(FeatureMoments):
         super().add(samples)
         if not len(samples):
             return
-        self.whole &= (samples == np.floor(samples)).all(axis=0)
-        self.small &= self.whole & ((samples >= 0) & (samples < CODES)).all(axis=0)
-        columns = np.flatnonzero(self.small)
-        self.occurs[columns[None], samples[:, columns].astype(np.int64)] = True
+        void = np.isnan(samples)
+        self.whole &= (void | (samples == np.floor(samples))).all(axis=0)
+        self.small &= self.whole & (void | ((samples >= 0) & (samples < CODES))).all(axis=0)
+        rows, columns = np.nonzero(self.small & ~void)
+        self.occurs[columns, samples[rows, columns].astype(np.int64)] = True
 
     @property
     def codes(self) -> np.ndarray:

@@ -33,6 +33,7 @@ class Split:
     [n, ...], which need not be those of the data set (flipped, or hidden). factors: scale and shift, if samples are
     normalised. key: names the random streams of whoever makes batches of it. All of them on one device, on which
     batches are made; samples that do not fit there may stay on the CPU. augmentation: what `augmented` does to a batch.
+    medians: [owners, columns], what stands for missing values by the owner of each sample, int64 [n].
     """
 
     def __init__(
@@ -45,8 +46,11 @@ class Split:
         memory_format: torch.memory_format = torch.contiguous_format,
         dtype: torch.dtype = torch.float32,
         augmentation: Augmentation | None = None,
+        owners: Tensor | None = None,
+        medians: Tensor | None = None,
     ) -> None:
         self._samples, self._rows, self.targets, self.key = samples, rows, targets, key
+        self._owners, self._medians = torch.zeros_like(rows) if owners is None else owners, medians
         self.augmentation = augmentation
         self.stream: torch.Generator | None = None
         self.factors = factors and (factors[0].to(dtype), factors[1].to(dtype))
@@ -68,7 +72,9 @@ class Split:
     def part(self, places: Tensor) -> "Split":
         """The samples at these places (int64 [n])."""
         twin = copy(self)
-        twin._rows, twin.targets = (of.index_select(0, places.to(of.device)) for of in (self._rows, self.targets))
+        twin._rows, twin.targets, twin._owners = (
+            of.index_select(0, places.to(of.device)) for of in (self._rows, self.targets, self._owners)
+        )
         return twin
 
     def with_augmentation(self, stream: torch.Generator) -> "Split":
@@ -88,6 +94,8 @@ class Split:
         """
         rows = self._rows.index_select(0, index)
         x = self._samples.index_select(0, rows.to(self._samples.device)).to(rows.device)
+        if self._medians is not None:
+            x = torch.where(x.isnan(), self._medians[self._owners.index_select(0, index)], x)
         if self.augmentation and (draws := self.draw(len(index)) if draws is None else draws):
             x = self.augmentation(x, draws)
         if self.factors:
@@ -108,5 +116,6 @@ def join_splits(splits: Sequence[Any]) -> Split | None:
     if len(splits) == 1:
         return first
     whole = copy(first)
-    whole._rows, whole.targets = (torch.cat([getattr(s, name) for s in splits]) for name in ("_rows", "targets"))
+    names = ("_rows", "targets", "_owners")
+    whole._rows, whole.targets, whole._owners = (torch.cat([getattr(s, name) for s in splits]) for name in names)
     return whole

@@ -24,7 +24,8 @@ def shown_samples(dataset: Dataset) -> dict[str, Any]:
     samples = np.asarray(dataset.samples[rows]).reshape(len(rows), -1)
     names = dataset.columns or tuple(map(str, range(samples.shape[1])))
     more = ["..."] * (len(names) > MOST_COLUMNS)
-    cells = [[f"{value:.6g}" for value in own[:MOST_COLUMNS]] + more for own in samples]
+    text = lambda value: "missing" if np.isnan(value) else f"{value:.6g}"  # noqa: E731
+    cells = [[*map(text, own[:MOST_COLUMNS]), *more] for own in samples]
     found = [[*own, target] for own, target in zip(cells, targets, strict=True)]
     return {"heads": [*names[:MOST_COLUMNS], *more, "target"], "rows": found}
 

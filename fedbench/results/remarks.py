@@ -31,9 +31,14 @@ def doubts_in(lines: Iterable[str]) -> list[str]:
     return [str(line) for line in dict.fromkeys(lines) if isinstance(line, Doubt)]
 
 
+def level_of(line: str) -> str:
+    """The word for a remark's level."""
+    return "warning" if isinstance(line, Doubt) else "note"
+
+
 def with_label(line: str) -> str:
     """The line with its level before it, for a terminal."""
-    return f"{'warning' if isinstance(line, Doubt) else 'note'}: {line}"
+    return f"{level_of(line)}: {line}"
 
 
 def beside_row(doubts: Sequence[str]) -> tuple[str, ...]:

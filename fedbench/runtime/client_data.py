@@ -11,6 +11,7 @@ from torch import Tensor
 from fedbench.config import Config
 from fedbench.data.augmentation import Augmentation
 from fedbench.data.dataset import Dataset
+from fedbench.data.imputation import medians_of
 from fedbench.data.partitions import Partition
 from fedbench.data.partitions.label_noise import client_targets
 from fedbench.data.split import Split, scale_and_shift
@@ -35,30 +36,32 @@ class ClientData:
             Augmentation(data.augment, data.crop_padding, data.rotate_degrees) if data.augment else None
         )
         self._factors = scale_and_shift(dataset, device, dtype)
-        self._on_gpu: dict[tuple[int, str], tuple[Tensor, Tensor]] = {}
+        medians = medians_of(dataset, partition)
+        self._medians = None if medians is None else torch.from_numpy(medians).to(device)
+        self._on_gpu: dict[tuple[int, str], tuple[Tensor, Tensor, Tensor]] = {}
 
     def split(self, clients: Sequence[int], part: str, key: Key) -> Split:
         """Part 'train', 'val' or 'test' of these clients, concatenated."""
         if self.device.type == "cpu" or len(clients) != 1:
-            rows, targets = map(self._on_device, self._rows_and_targets(clients, part))
-            return self._gatherer(rows, targets, key)
+            return self._gatherer(self._rows_of(clients, part), key)
         # Sending these few numbers in every round would take longer than training on a small model.
         own = clients[0], part
         if own not in self._on_gpu:
-            places = [self._rows_and_targets(clients, name) for name in PARTS]
-            both = [self._on_device(torch.cat(numbers)) for numbers in zip(*places, strict=True)]
-            sizes = [len(rows) for rows, _ in places]
-            split = zip(*(numbers.split(sizes) for numbers in both), strict=True)
+            places = [self._rows_of(clients, name) for name in PARTS]
+            whole = [self._on_device(torch.cat(own)) for own in zip(*places, strict=True)]
+            sizes = [len(rows) for rows, *_ in places]
+            split = zip(*(numbers.split(sizes) for numbers in whole), strict=True)
             self._on_gpu.update(((clients[0], name), found) for name, found in zip(PARTS, split, strict=True))
-        return self._gatherer(*self._on_gpu[own], key)
+        return self._gatherer(self._on_gpu[own], key)
 
-    def _rows_and_targets(self, clients: Sequence[int], part: str) -> tuple[Tensor, Tensor]:
-        """Rows and targets of these clients."""
+    def _rows_of(self, clients: Sequence[int], part: str) -> tuple[Tensor, Tensor, Tensor]:
+        """Rows, targets and owners of these clients' samples."""
         nothing = np.zeros(0, np.int64)
         rows = [nothing, *(getattr(self.partition.rows_of(n), part) for n in clients)]
         targets = [client_targets(self.dataset, self.partition, self.config, n, part) for n in clients]
         whole = np.concatenate([self.dataset.targets[nothing], *targets])
-        return torch.from_numpy(np.concatenate(rows)), torch.from_numpy(whole)
+        owners = np.repeat(np.array(clients, np.int64), [len(own) for own in rows[1:]])
+        return torch.from_numpy(np.concatenate(rows)), torch.from_numpy(whole), torch.from_numpy(owners)
 
     def _on_device(self, numbers: Tensor) -> Tensor:
         """Rows or targets on the device, in the run's precision."""
@@ -70,7 +73,8 @@ class ClientData:
             return None
         rows = self.partition.public
         unknown = np.zeros_like(self.dataset.targets, shape=(len(rows), *self.dataset.targets.shape[1:]))
-        return self._gatherer(self._on_device(torch.from_numpy(rows)), self._on_device(torch.from_numpy(unknown)), key)
+        owners = np.full(len(rows), len(self.partition.clients) + len(self.partition.newcomers))
+        return self._gatherer((torch.from_numpy(rows), torch.from_numpy(unknown), torch.from_numpy(owners)), key)
 
     def groups(self, split: Split) -> dict[str, Tensor]:
         """The groups of `evaluate.by` in a part, such as `class=3` or `domain=photo`: bool [n] each."""
@@ -86,7 +90,9 @@ class ClientData:
             for number in torch.unique(of).tolist()
         }
 
-    def _gatherer(self, rows: Tensor, targets: Tensor, key: Key) -> Split:
+    def _gatherer(self, numbers: Sequence[Tensor], key: Key) -> Split:
+        """A split of these rows, targets and owners."""
+        rows, targets, owners = map(self._on_device, numbers)
         channels_last = self.config.train.memory_format == "channels_last"
         return Split(
             self._samples,
@@ -97,6 +103,8 @@ class ClientData:
             memory_format=torch.channels_last if channels_last else torch.contiguous_format,
             dtype=self.dtype,
             augmentation=self._augmentation,
+            owners=owners,
+            medians=self._medians,
         )
 
 

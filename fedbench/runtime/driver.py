@@ -78,7 +78,7 @@ class Driver:
         self.malicious = attackers(self.seed, self.context.clients, self.config.attack)
         self.calendar = Calendar(self.config, self.seed, self.context.clients, self.method, self.malicious)
         self.warnings += warn_of_sample(len(self.calendar.evaluated), self.context.clients - len(self.malicious))
-        self.unscored = Unscored(parts.run, setup.partition, self.calendar.evaluated)
+        self.unscored = Unscored(parts.run, setup.partition, self.seed, self.calendar.evaluated)
         self.warnings += self.unscored.first_lines()
         if self.context.drawn == self.context.clients:
             self.warnings += warn_of_attack(self.config.attack, self.context.clients, len(self.malicious))

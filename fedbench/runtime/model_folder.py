@@ -20,6 +20,8 @@ from fedbench.runtime.resolved import ResolvedRun
 ABOUT, SCRIPT = "model.json", "predict.py"
 NESTED = "its samples are nested"
 """Why there is no script for some data: a file of arrays has no structure."""
+IMPUTED = "missing values are filled by client (data.impute)"
+"""Why there is no script or program for data with missing values."""
 
 
 def about_model(run: ResolvedRun, learner: Learner) -> dict[str, Any]:
@@ -37,6 +39,8 @@ def about_model(run: ResolvedRun, learner: Learner) -> dict[str, Any]:
             raise ConfigError(f"{config.method.name} adds layers to it")
         if is_nested(dataset.fields):
             raise ConfigError(NESTED)
+        if dataset.void:
+            raise ConfigError(IMPUTED)
         if dataset.fields and dataset.fields.sample is not None:
             about["call"] = sample_call_form(learner.module, dataset.fields)
         found = make_recipe(config.model.name, sample_shapes(dataset), dataset.outputs, config.model.options)

@@ -8,8 +8,10 @@ from fedbench.data.partitions.client_names import client_names
 from fedbench.data.partitions.label_noise import client_targets
 from fedbench.results.schema import SPLITS
 from fedbench.results.unscored import unknown_line
+from fedbench.runtime.attacks import attackers
 from fedbench.runtime.exchange import Scores
 from fedbench.runtime.resolved import ResolvedRun
+from fedbench.runtime.sampling import evaluated_clients
 from fedbench.tasks import Metric
 
 
@@ -27,11 +29,19 @@ def undefined_metrics(
     return found
 
 
+def unscored_before(run: ResolvedRun, dealt: Partition, seed: int) -> list[str]:
+    """What is known before round 1 of this seed, whose partition is given."""
+    clients = len(dealt.clients)
+    malicious = attackers(seed, clients, run.config.attack)
+    evaluated = evaluated_clients(seed, clients, run.config.evaluate.clients, malicious)
+    return [*Unscored(run, dealt, seed, evaluated).first_lines()]
+
+
 class Unscored:
     """Says which evaluated clients of a run of one seed have no score by a metric that is no mean over samples."""
 
-    def __init__(self, run: ResolvedRun, dealt: Partition, evaluated: Sequence[int]) -> None:
-        self.run, self.dealt, self.evaluated = run, dealt, evaluated
+    def __init__(self, run: ResolvedRun, dealt: Partition, seed: int, evaluated: Sequence[int]) -> None:
+        self.run, self.dealt, self.seed, self.evaluated = run, dealt, seed, evaluated
         self.undefined = undefined_metrics(run, dealt, evaluated)
 
     def first_lines(self) -> Iterator[str]:
@@ -53,7 +63,7 @@ class Unscored:
 
     def _line(self, split: str, metric: Metric, found: Mapping[int, str]) -> str:
         what = f"{'validation ' * (split == 'val')}{metric.label}"
-        return f"seed {self.run.seed}: {unknown_line(what, found, len(self.evaluated), self._name)}"
+        return f"seed {self.seed}: {unknown_line(what, found, len(self.evaluated), self._name)}"
 
     def _name(self, client: int) -> str:
         return self._names[client] or f"client {client}"

@@ -19,6 +19,7 @@ from fedbench.results.files import write_atomically
 from fedbench.runtime import predict_script
 from fedbench.runtime.kept_models import GLOBAL, client_folder
 from fedbench.runtime.model_folder import (
+    IMPUTED,
     NESTED,
     SCRIPT,
     about_model,
@@ -72,6 +73,8 @@ def export(
     folder = Path(folder)
     _check(format, point)
     run, learner = kept_learner(folder, client, seed, point)
+    if run.dataset.void and format != "safetensors":
+        raise ConfigError(f"--format {format}: of the data, {IMPUTED}; --format safetensors writes the weights")
     seed = run.config.seeds[0] if seed is None else seed
     name = GLOBAL if client == GLOBAL else client_folder(int(client))
     target = Path(out) if out else folder / "exported" / f"seed-{seed}-{name}-{point}-{format}"

@@ -29,6 +29,7 @@ from fedbench.runtime.build import build_parts
 from fedbench.runtime.kept_models import MODELS_FOLDER
 from fedbench.runtime.ray import cluster
 from fedbench.runtime.resolved import ResolvedRun
+from fedbench.runtime.unscored import unscored_before
 from fedbench.runtime.warnings import config_warnings, first_warnings
 from fedbench.studies.cost import Cost, not_here
 from fedbench.studies.stages import shown_in_notebook
@@ -183,7 +184,8 @@ def data_lines(run: ResolvedRun, partitions: Mapping[int, Partition]) -> list[st
 
 def first_lines(run: ResolvedRun, dealt: Partition, seed: int) -> list[str]:
     """The remarks and warnings about data, partition, model and method of one seed. Raises ConfigError."""
-    return [*run.dataset.remarks, *dealt.warnings, *first_warnings(build_parts(run, dealt, seed))]
+    before = [*run.dataset.remarks, *dealt.warnings, *unscored_before(run, dealt, seed)]
+    return [*before, *first_warnings(build_parts(run, dealt, seed))]
 
 
 def jobs_of(config: Config, folder: Path) -> list[Job]:

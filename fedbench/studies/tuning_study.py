@@ -24,6 +24,7 @@ from fedbench.results.race import race_of
 from fedbench.results.remarks import as_doubts, with_methods
 from fedbench.results.tables import FinalScores
 from fedbench.runtime.resolved import ResolvedRun
+from fedbench.runtime.unscored import unscored_before
 from fedbench.runtime.warnings import config_warnings
 from fedbench.studies.compared_methods import TUNE_SEEDS, ComparedMethod
 from fedbench.studies.search import TriedPoint, propose
@@ -173,7 +174,8 @@ class TuningStudy:
                 (dealt,) = check_run(run, [self.config.seeds[0]], doubts.append).values()
                 self._note_small_validation(run, dealt, max(other.tries for other in self.compared))
                 self.description = description_of(run.dataset, run.config, dealt)
-                return run, [*run.dataset.remarks, *dealt.warnings, *config_warnings(run.config), *doubts]
+                before = [*run.dataset.remarks, *dealt.warnings, *unscored_before(run, dealt, self.config.seeds[0])]
+                return run, [*before, *config_warnings(run.config), *doubts]
             except ConfigError as error:
                 if first is not None and str(first) == str(error):  # not the point's fault
                     break

@@ -42,6 +42,13 @@ def collate_of(module: Any, loaders: dict[str, Any]) -> Any:
     return own.pop() if own else None
 
 
+def loading_of(loader: Any) -> tuple[int | None, bool]:
+    """The size of a loader's batches, and whether their order is random."""
+    from torch.utils.data import RandomSampler
+
+    return getattr(loader, "batch_size", None), isinstance(getattr(loader, "sampler", None), RandomSampler)
+
+
 def is_loader(value: Any) -> bool:
     return hasattr(value, "dataset") and hasattr(value, "collate_fn")
 

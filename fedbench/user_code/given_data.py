@@ -34,8 +34,9 @@ class GivenData:
 
     kind: arrays, columns, items, table, or the class of the data set. parts: by name, `train` and perhaps `val` and
     `test`; empty in other processes. collate: the function of the loaders of a LightningDataModule, if it has one of
-    its own. by_client: whether parts come as a part for each client. decided: what determines the copy, by the
-    configuration. sources: what this process reads, likewise.
+    its own. by_client: whether parts come as a part for each client. loading: the size of the batches of its training
+    loader, and whether their order is random. decided: what determines the copy, by the configuration. sources: what
+    this process reads, likewise.
     """
 
     name: str
@@ -43,24 +44,37 @@ class GivenData:
     parts: Mapping[str, Any]
     collate: Collate | None = None
     by_client: bool = False
+    loading: tuple[int | None, bool] | None = None
     decided: dict[str, dict[str, Any]] = field(default_factory=dict)
     sources: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, name: str, value: Any, keys: SectionKeys) -> "GivenData":
+        """Data that are an object, under a name, or under that of their content if it is empty. Raises ConfigError."""
+        parts, collate, loading = parts_of(value, keys)
+        pieces, by_client = pieces_in(parts["train"]), isinstance(parts["train"], ByClient)
+        kind = form_of(pieces[0])
+        return cls(name or f"{MEMORY}{kind}{AT}{_digest(parts, collate)}", kind, parts, collate, by_client, loading)
+
+    @property
+    def digest(self) -> str:
+        return _digest(self.parts, self.collate)
 
     def look_again(self) -> None:
         """Checks before a new command that the objects are still those of the name. Raises ConfigError."""
         if self.parts:
             self.sources.clear()
-        if self.parts and not self.name.endswith(AT + _digest(self.parts, self.collate)):
+        if self.parts and not self.name.endswith(AT + self.digest):
             raise ConfigError(f"data {self.name}: the objects have changed since; pass them again, Config(data=...)")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _received, (self.name, self.kind, self.by_client, self.decided)
+        return _received, (self.name, self.kind, {}, None, self.by_client, self.loading, self.decided)
 
 
-def _received(name: str, kind: str, by_client: bool, decided: dict[str, dict[str, Any]]) -> GivenData:
+def _received(name: str, *others: Any) -> GivenData:
     """The data from another process, or this process's own."""
     here = own_object(name)
-    return here if isinstance(here, GivenData) else GivenData(name, kind, {}, by_client=by_client, decided=decided)
+    return here if isinstance(here, GivenData) else GivenData(name, *others)
 
 
 def given_data(name: str) -> GivenData | None:
@@ -98,11 +112,9 @@ def _holds_data(value: Mapping[Any, Any], keys: Mapping[str, Any]) -> bool:
 
 
 def _name_of_data(value: Any, keys: SectionKeys) -> str:
-    parts, collate = parts_of(value, keys)
-    kind, by_client = form_of(pieces_in(parts["train"])[0]), isinstance(parts["train"], ByClient)
-    name = f"{MEMORY}{kind}{AT}{_digest(parts, collate)}"
-    keep(name, GivenData(name, kind, parts, collate, by_client))
-    return name
+    given = GivenData.of("", value, keys)
+    keep(given.name, given)
+    return given.name
 
 
 def _digest(parts: Mapping[str, Any], collate: Any) -> str:

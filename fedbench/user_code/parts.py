@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fedbench.errors import ConfigError, open_decision
-from fedbench.user_code.data_module import collate_of, is_loader, loaders_of
+from fedbench.user_code.data_module import collate_of, is_loader, loaders_of, loading_of
 
 PARTS = {
     **dict.fromkeys(("train", "training"), "train"),
@@ -35,6 +35,17 @@ Collate = Callable[[list[Any]], Any]
 """The function that makes batches of items."""
 
 
+class ObjectParts(NamedTuple):
+    """parts: train, and perhaps val and test, in this order. collate: the function of a data module's loaders.
+
+    loading: the size of the batches of its training loader, and whether their order is random.
+    """
+
+    parts: dict[str, Any]
+    collate: Collate | None = None
+    loading: tuple[int | None, bool] | None = None
+
+
 class SectionKeys(NamedTuple):
     """The keys `data.task` and `data.user` that stand beside the object."""
 
@@ -45,7 +56,7 @@ class SectionKeys(NamedTuple):
 NO_KEYS = SectionKeys()
 
 
-def parts_of(value: Any, keys: SectionKeys = NO_KEYS) -> tuple[dict[str, Any], Collate | None]:
+def parts_of(value: Any, keys: SectionKeys = NO_KEYS) -> ObjectParts:
     """The parts of data that are an object: train, and perhaps val and test, in this order; and how to make batches.
 
     Raises ConfigError.
@@ -53,13 +64,18 @@ def parts_of(value: Any, keys: SectionKeys = NO_KEYS) -> tuple[dict[str, Any], C
     if hasattr(value, "prepare_data") and hasattr(value, "train_dataloader"):
         loaders = loaders_of(value)
         found = _in_order({part: loader.dataset for part, loader in loaders.items()}, keys)
-        return found, collate_of(value, loaders)
-    return _as_tables(_find_parts(_without_arrow(value), keys)), None
+        return ObjectParts(found, collate_of(value, loaders), loading_of(loaders["train"]))
+    return ObjectParts(_as_tables(_find_parts(_without_arrow(value), keys)))
 
 
 def pieces_in(part: Any) -> list[Any]:
     """The parts of the clients, or the part itself if it has none."""
     return [*part.values()] if isinstance(part, ByClient) else [part]
+
+
+def entries_by_client(value: Any, keys: SectionKeys = NO_KEYS) -> dict[str, Any]:
+    """The entries of a list or dict that holds a part for each client; none of anything else. Raises ConfigError."""
+    return _pieces_of(value, _entries_of(value), keys)
 
 
 def form_of(value: Any) -> str:

@@ -103,11 +103,11 @@ def test_processes_of_a_machine_read_the_files_once_an_hour(monkeypatch: pytest.
     assert read == []
     monkeypatch.setattr(cache, "CHECKED_FOR", 0)
     Dataset.open(folder)
-    assert read == ["samples.npy", "targets.npy"]
+    assert read == ["samples.npy", "targets.npy", "equal.npy"]
     monkeypatch.setattr(cache, "CHECKED_FOR", 3600)
     (folder / "targets.npy").touch()
     Dataset.open(folder)
-    assert len(read) == 4
+    assert len(read) == 6
 
 
 def test_domains_are_kept_and_checked():

@@ -20,3 +20,10 @@ def test_equal_samples_on_both_sides_are_counted_whatever_the_blocks():
         "2 of 32 test samples are training samples too, number for number"
     ]
     assert remarks(rows, rows[:5])[0].endswith("at random, draw the same ones every time")
+
+
+def test_equal_samples_have_the_number_of_the_first_of_them():
+    copies = Copies(6)
+    copies.add(np.array([[0, 1], [2, 3], [0, 1], [4, 5], [2, 3], [0, 1]]))
+    assert sorted(map(tuple, copies.equal_rows().tolist())) == [(0, 0), (1, 1), (2, 0), (4, 1), (5, 0)]
+    assert list(copies.remarks()) == []

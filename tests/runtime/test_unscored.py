@@ -9,10 +9,13 @@ from fedbench.config import Config
 from fedbench.report.leaderboard import leaderboard, leaderboard_frame, score_table
 from fedbench.report.scores import final_table_text
 from fedbench.report.study import Study
+from fedbench.results.plan import Plan
 from fedbench.results.predictions import read_predictions
 from fedbench.results.reader import Records
 from fedbench.results.unscored import scored_text, worst_label
-from fedbench.studies.run import run
+from fedbench.studies.compared_methods import ComparedMethod
+from fedbench.studies.run import preview_run, run
+from fedbench.studies.tuning_study import TuningStudy
 
 HOSPITALS = ("aalen", "bonn", "celle", "dessau", "emden", "fulda", "gera", "hof")
 LINE = "seed 0: AUROC is unknown at 1 of 8 clients (fulda: one class)"
@@ -112,3 +115,14 @@ def test_counts_in_words(counts, said):
 )
 def test_the_worst_tenth_of_few_clients_says_what_it_is(counts, said):
     assert worst_label(counts) == said
+
+
+def test_it_is_known_before_a_run_and_before_a_study(finished):
+    config = Config(**Records(finished.folder).config())
+    config.out = finished.folder.parent / "other"
+    assert preview_run(config).count(LINE) == 1
+    both = [ComparedMethod(name, name) for name in ("fedavg", "fedper")]
+    study = TuningStudy(Plan("compare", None, {}, []), config, both, config.out, config.out, [90])
+    said = list[str]()
+    study.check(say=said.append)
+    assert [line for line in said if LINE in line] == [LINE]

@@ -6,6 +6,8 @@ import torch
 from lightning import LightningDataModule
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler, TensorDataset, WeightedRandomSampler
 
+from fedbench.config import Config
+from fedbench.data.describe import describe
 from fedbench.errors import ConfigError
 from fedbench.user_code.data_module import loaders_of
 
@@ -53,3 +55,22 @@ def test_an_order_of_its_own_is_refused(options, line):
 @pytest.mark.parametrize("options", [{}, {"shuffle": True, "batch_size": 4}, {"num_workers": 2}])
 def test_usual_loaders_are_taken(options):
     assert loaders_of(Module(**options))["train"].dataset is ITEMS
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        ({"batch_size": 64, "shuffle": True}, "its loader's batch_size 64 is not used: train.batch_size 32 is"),
+        ({"batch_size": 32}, "its loader's shuffle=False is not used: training draws a random order"),
+        (
+            {"batch_size": 64},
+            "its loader's batch_size 64 and shuffle=False are not used: train.batch_size 32 is and training draws a "
+            "random order",
+        ),
+        ({"batch_size": 32, "shuffle": True}, ""),
+    ],
+)
+def test_what_training_does_in_place_of_the_loader_is_described(tmp_path, monkeypatch, options, line):
+    monkeypatch.setenv("FEDBENCH_CACHE", str(tmp_path))
+    config = Config(data=Module(**options), train={"batch_size": 32})
+    assert [own.said for own in describe(config).about("parts")] == [line] * bool(line)

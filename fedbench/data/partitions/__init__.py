@@ -33,6 +33,7 @@ from fedbench.data.partitions.scheme import (
     unused_key_warnings,
     with_client_count,
 )
+from fedbench.data.partitions.sides import side_lines
 from fedbench.data.partitions.validation import hold_out_validation, own_validation
 from fedbench.errors import ConfigError, first_line
 
@@ -67,6 +68,8 @@ def partition(dataset: Dataset, config: Config, seed: int) -> Partition:
     if source.val_rows:
         val, line = own_validation(train, val, source, config)
         lines.append(line)
+    if options.test not in ("auto", "part") and not source.known:
+        lines += side_lines(dataset, train.rows, test.rows)
     clients = client_rows(train, val, test, options.clients)
     warnings = tuple(deal_warnings(source, options, train, test, lines))
     return with_newcomers(Partition(clients, public, warnings, seed), options)

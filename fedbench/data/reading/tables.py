@@ -34,11 +34,13 @@ from fedbench.data.reading.texts import (
     clean,
     counts_of,
     form_of,
+    has_codes,
     is_mostly_numbers,
     matches,
     numbers_of,
     variants,
 )
+from fedbench.data.unseen import unseen_features
 from fedbench.errors import ConfigError
 from fedbench.tasks.class_numbers import NAMES_SHOWN, in_order, plain_numbers
 from fedbench.tasks.targets import TargetError, Targets
@@ -67,6 +69,11 @@ class TableOptions(Section):
         None,
         description="texts that differ in case or blanks alone: different, or one (default: you are asked)",
     )
+    impute: Literal["none", "median"] = Field(
+        "none",
+        description="missing values of features: refused, or the median of the client's training samples (of texts a "
+        "category of their own), with a column of 0 and 1 for what was missing",
+    )
 
 
 class Roles(NamedTuple):
@@ -84,11 +91,22 @@ class Roles(NamedTuple):
 
 
 class Features(NamedTuple):
-    """The features of one column, [rows, d], and their names. category: whether they are one per text."""
+    """The features of one column, [rows, d], and their names. category: whether they are one per text.
+
+    void: how many rows have none; the last feature tells them.
+    """
 
     values: np.ndarray
     names: list[str]
     category: bool = False
+    void: int = 0
+
+    def among(self, filled: np.ndarray, name: str) -> "Features":
+        """Those of a column with void rows too, NaN there, or 0 of a category. filled: bool [rows]; name: of it."""
+        values = np.full((len(filled), len(self.names) + 1), 0 if self.category else np.nan, np.float32)
+        values[filled, :-1] = self.values
+        values[:, -1] = ~filled
+        return Features(values, [*self.names, f"{name} missing"], self.category, int((~filled).sum()))
 
 
 @dataclass(frozen=True)
@@ -143,7 +161,8 @@ class TableReader:
             numbers=tuple(self.options.numbers),
             columns=columns,
             kind=self.kind,
-            warnings=(*remarks, *unseen(samples, columns, train)),
+            warnings=(*remarks, *unseen_features(samples, columns, *np.split(np.arange(len(table)), [train]))),
+            void=tuple(np.flatnonzero(np.isnan(samples).any(0)).tolist()) if read else (),
             val=sizes.get("val", 0),
             targets=partial(table_targets, rows, self),
             domains=partial(domain_numbers, owner_names),
@@ -177,7 +196,7 @@ class TableReader:
             if name in roles.features or name == roles.label:
                 check_cells(rows, table[name], remedy=f", or --data.drop {name}" if name in roles.features else "")
             found[name] = with_clean_texts(table[name])
-        check_missing(rows, found, roles.features)
+        check_missing(rows, found, roles.features, self.options.impute == "median")
         return pd.DataFrame(found)
 
     def samples(self, rows: TableRows, table: pd.DataFrame, roles: Roles) -> tuple[np.ndarray, dict[str, Features]]:
@@ -193,13 +212,22 @@ class TableReader:
             return as_kind(rows, self.kind or usual, vectors), {}
         read = {name: self.features(rows, table[name]) for name in roles.features}
         samples = np.concatenate([own.values for own in read.values()], axis=1)
-        wrong = np.argwhere(~np.isfinite(samples))
-        if len(wrong):
-            raise ConfigError(f"{rows.place(wrong[0][0])}: a value that is not finite; fill it in or leave the row out")
-        return (as_kind(rows, self.kind, samples) if self.kind else samples), read
+        return (as_kind(rows, self.kind, samples) if self.kind == "token" else samples), read
 
     def features(self, rows: TableRows, column: pd.Series) -> Features:
         """One column as features float32 [rows, d]. Raises ConfigError."""
+        filled = column.notna().to_numpy(bool)
+        read = self.filled_features(rows, column if filled.all() else column[filled])
+        wrong = np.argwhere(~np.isfinite(read.values))
+        if len(wrong):
+            raise ConfigError(
+                f"{rows.place(column.index[filled][wrong[0][0]])}: a value that is not finite in column {column.name}; "
+                "fill it in or leave the row out"
+            )
+        return read if filled.all() else read.among(filled, str(column.name))
+
+    def filled_features(self, rows: TableRows, column: pd.Series) -> Features:
+        """The rows of one column that have a value as features float32 [rows, d]. Raises ConfigError."""
         name = str(column.name)
         if holds_lists(column):
             vectors = stacked_lists(rows, column).reshape(len(column), -1)
@@ -221,7 +249,7 @@ class TableReader:
         if pd.api.types.is_numeric_dtype(column):
             return False
         numbers, said = holds_texts(column) and are_numbers(column), name in self.options.numbers
-        if numbers and (said or not (self.typed or matches(column, CODES.pattern).any())):
+        if numbers and (said or not (self.typed or has_codes(column))):
             return False
         counts = counts_of(column.astype(TEXT))
         if numbers and all_match(counts.index, NUMBER):
@@ -343,8 +371,7 @@ def with_clean_texts(column: pd.Series) -> pd.Series:
         return column
     texts = clean(column)
     marked = texts.isin(NO_NUMBER)
-    left = texts[~marked].dropna()
-    return texts.mask(marked) if marked.any() and all_match(left, NUMBER) else texts
+    return texts.mask(marked) if marked.any() and all_match(texts[~marked].dropna(), NUMBER) else texts
 
 
 def with_one_spelling(where: str, texts: pd.Series, spelling: str | None) -> pd.Series:
@@ -388,7 +415,9 @@ def check_cells(rows: TableRows, column: pd.Series, remedy: str) -> None:
             f"{rows.where}: column {column.name} holds complex numbers; write a column of the real and one of the "
             f"imaginary parts{remedy}"
         )
-    cells = column.dropna() if pd.api.types.is_object_dtype(kind) else pd.Series(dtype=object)
+    if not pd.api.types.is_object_dtype(kind):
+        return
+    cells = column.dropna()
     for row, value in zip(np.flatnonzero(column.notna()).tolist(), cells, strict=False):
         if not isinstance(value, CELLS):
             raise ConfigError(
@@ -401,9 +430,19 @@ def check_cells(rows: TableRows, column: pd.Series, remedy: str) -> None:
         raise ConfigError(f"{rows.where}: column {column.name} holds numbers and texts, {some}; write one kind{remedy}")
 
 
-def check_missing(rows: TableRows, columns: Mapping[str, pd.Series], features: list[str]) -> None:
-    """Raises ConfigError for missing values, with their number in every column."""
+def check_missing(rows: TableRows, columns: Mapping[str, pd.Series], features: list[str], imputed: bool) -> None:
+    """Raises ConfigError for missing values, with their number in every column.
+
+    imputed: whether features may lack some; columns of lists may not, and at least one row must have a value.
+    """
     counts = {name: int(missing.sum()) for name, own in columns.items() if (missing := own.isna()).any()}
+    fillable = [
+        name
+        for name, count in counts.items()
+        if name in features and count < len(columns[name]) and not holds_lists(columns[name].dropna())
+    ]
+    if imputed:
+        counts = {name: count for name, count in counts.items() if name not in fillable}
     if not counts:
         return
     first = int(columns[next(iter(counts))].isna().to_numpy().argmax())
@@ -411,6 +450,8 @@ def check_missing(rows: TableRows, columns: Mapping[str, pd.Series], features: l
     more = f" and {len(counts) - NAMES_SHOWN} more columns" if len(counts) > NAMES_SHOWN else ""
     drop = [name for name in counts if name in features]
     remedy = f", or --data.drop {','.join(drop[:NAMES_SHOWN])}" if drop else ""
+    if fillable and not imputed:
+        remedy += f", or --data.impute median{' for the features' * (len(drop) < len(counts))}"
     raise ConfigError(
         f"{rows.place(first)}: no value in column {several}{more}; fill them in or leave these rows out{remedy}"
     )
@@ -428,8 +469,8 @@ def refuse_faults(rows: TableRows, column: pd.Series, counts: pd.Series) -> None
         numbers = counts.index[matches(counts.index, NUMBER)]
         wrong = np.flatnonzero(~column.isin(numbers))
         raise ConfigError(
-            f"{rows.place(wrong[0])}: {column.iloc[wrong[0]]!r} in column {name}, which holds numbers otherwise "
-            f"({len(wrong)} such rows); fill them in or leave these rows out{otherwise}"
+            f"{rows.place(column.index[wrong[0]])}: {column.iloc[wrong[0]]!r} in column {name}, which holds numbers "
+            f"otherwise ({len(wrong)} such rows); fill them in or leave these rows out{otherwise}"
         )
 
 
@@ -458,17 +499,6 @@ def remarks_on_samples(
 def counts_rows(numbers: np.ndarray) -> bool:
     """Whether numbers go up by one from 0 or 1, in more rows than do so by chance."""
     return len(numbers) > FEW_ROWS and numbers[0] in (0, 1) and bool((np.diff(numbers) == 1).all())
-
-
-def unseen(samples: np.ndarray, columns: tuple[str, ...], train: int) -> Iterator[str]:
-    """Names features that only the test rows tell apart. train: the number of rows before them."""
-    if not columns or not 0 < train < len(samples):
-        return
-    same = samples == samples[0]
-    names = [columns[place] for place in np.flatnonzero(same[:train].all(0) & ~same[train:].all(0))]
-    if names:
-        shown = ", ".join(names[:NAMES_SHOWN]) + (", ..." if len(names) > NAMES_SHOWN else "")
-        yield f"{len(names)} features have one value in the training part and others in the test part: {shown}"
 
 
 def decisions_on(
@@ -501,10 +531,24 @@ def decisions_on(
         yield Decision(
             "samples", f"{columns_text(options.drop, 'is', 'are')} left out", "given", "data.drop", options.drop
         )
+    if void := {name: own for name, own in read.items() if own.void}:
+        yield imputing(void, options.impute)
     if options.spelling:
         same = "are one" if options.spelling == "merged" else "are different"
         said = f"texts that differ in case or blanks alone {same}"
         yield Decision("samples", said, "given", "data.spelling", options.spelling)
+
+
+def imputing(void: Mapping[str, Features], impute: str) -> Decision:
+    """How missing values are filled. void: the features of columns that lack some."""
+    numbers, texts = (
+        [f"{name} ({own.void})" for name, own in void.items() if own.category == category] for category in (False, True)
+    )
+    said = [f"missing values of {columns_text(numbers, 'are', 'are')} the median of the client's training samples"]
+    said = said * bool(numbers)
+    if texts:
+        said.append(f"missing values of {columns_text(texts, 'are', 'are')} a category")
+    return Decision("samples", ", ".join([*said, "with a column of 0 and 1 each"]), "given", "data.impute", impute)
 
 
 def with_category_counts(names: Sequence[str], read: dict[str, Features]) -> list[str]:

@@ -78,9 +78,9 @@ def find_source(config: DataConfig, progress: OnProgress | None = None, beside: 
         load_task(config.task)
     found, path = load(config.name), path_of(config.name)
     if not isinstance(found, ModuleType):
-        from fedbench.data.sources import factory
+        from fedbench.data.sources import memory
 
-        made = factory.source(config, found, beside)
+        made = memory.source_of_factory(config, found, beside)
     elif getattr(found, "HAS_COLUMNS", False):
         made = found.source(config, checked_data_options(config, found.Options), progress, beside)
     else:

@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
 from pandas.errors import ParserError
 from pandas.io.common import get_handle
+from pyarrow import csv as pa_csv
 
 from fedbench.config import DataConfig
 from fedbench.data.cache import Content, OnProgress, Source
@@ -64,7 +66,10 @@ def load_table(file: Path) -> pd.DataFrame:
         try:
             header, first = first_rows(file)
             names = column_names(file, header, first)
-            table = pd.read_csv(file, names=range(len(names)), na_values=[""], **AS_TEXT).iloc[1:]
+            table = read_even(file, len(names))
+            if table is None:
+                table = pd.read_csv(file, names=range(len(names)), na_values=[""], **AS_TEXT)
+            table = table.iloc[1:]
         except UnicodeDecodeError:
             raise ConfigError(f"{file}: not a table in UTF-8; save it as text in that encoding") from None
         except ParserError as error:
@@ -74,6 +79,26 @@ def load_table(file: Path) -> pd.DataFrame:
     if len(names) > len(header):
         check_row_names(file, table, len(header))
     return with_plain_names(str(file), table.set_axis(names, axis=1))
+
+
+def read_even(file: Path, columns: int) -> pd.DataFrame | None:
+    """The texts of a file that has so many values in every line, which Arrow reads in a tenth of the time; else None.
+
+    A file of one column may have lines of blanks, which are no rows.
+    """
+    if columns < 2:
+        return None
+    parsing = pa_csv.ParseOptions(newlines_in_values=True)
+    names = [*map(str, range(columns))]
+    texts = pa_csv.ConvertOptions(
+        column_types=dict.fromkeys(names, pa.large_string()), null_values=[""], strings_can_be_null=True
+    )
+    try:
+        with get_handle(file, "rb", compression="infer", is_text=False) as opened:
+            table = pa_csv.read_csv(opened.handle, pa_csv.ReadOptions(column_names=names), parsing, texts)
+    except pa.ArrowInvalid:
+        return None
+    return table.combine_chunks().to_pandas(types_mapper=lambda kind: TEXT)
 
 
 def first_rows(file: Path) -> tuple[list[str], list[str]]:

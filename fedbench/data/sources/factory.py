@@ -63,12 +63,11 @@ class Reading(Section):
     )
 
 
-def source(config: DataConfig, factory: Any, beside: Beside = NOTHING) -> Source:
-    """The data set that a factory makes. Raises ConfigError."""
-    own, reading = factory_arguments(config, factory)
+def source(config: DataConfig, made: Mapping[str, Any], beside: Beside = NOTHING) -> Source:
+    """The data set of the parts train and test that a factory made. Raises ConfigError."""
+    reading = make_section(Reading, config.options, "data.")
     keys = Keys(reading.sample, reading.label, reading.user, beside)
-    made = zip(("train", "test"), make_parts(config, factory, own), strict=True)
-    given = [GivenPart.of(config.name, part, data, keys) for part, data in made]
+    given = [GivenPart.of(config.name, part, data, keys) for part, data in made.items()]
     (train, test), reader, fields = prepare_parts(config.name, given, reading)
     return source_of_parts(config, {"train": train, "test": test}, reading, reader, fields)
 
@@ -119,36 +118,33 @@ def prepare_parts(
     return list(parts), replace(reader, remarks=(*reader.remarks, *remarks), decisions=decided), fields
 
 
-def factory_arguments(config: DataConfig, factory: Any) -> tuple[dict[str, Any], Reading]:
-    """The factory's arguments, and how to read its items. Raises ConfigError."""
+def factory_arguments(config: DataConfig, factory: Any) -> dict[str, Any]:
+    """The arguments of a factory. Raises ConfigError for a key that is neither one nor a key of readers."""
     accepted = inspect.signature(factory).parameters
     takes_any = any(p.kind is p.VAR_KEYWORD for p in accepted.values())
-    given = dict(config.options) | ({"root": config.root} if config.root else {})
-    own = {key: value for key, value in given.items() if key in accepted or key not in Reading.model_fields}
+    given, readers = dict(config.options) | ({"root": config.root} if config.root else {}), Reading.model_fields
+    own = {key: value for key, value in given.items() if key in accepted or key not in readers}
     for key in own:
         if key not in accepted and not takes_any:
-            known = {*accepted, *Reading.model_fields, "root", "val", "task"} - {"train"}
+            known = {*accepted, *readers, "root", "val", "task"} - {"train"}
             raise ConfigError(f"unknown key data.{key}: {config.name} takes no such argument; {nearest(key, known)}")
-    return own, make_section(Reading, {key: value for key, value in given.items() if key not in own}, "data.")
+    return own
 
 
-def make_parts(config: DataConfig, factory: Any, options: dict[str, Any]) -> tuple[Any, Any]:
-    """The two parts from the factory. Raises ConfigError."""
+def data_of(config: DataConfig, factory: Any, arguments: dict[str, Any]) -> Any:
+    """What a factory makes, with train and test by name if it is called for each or returns both.
+
+    Raises ConfigError.
+    """
     try:
         if "train" in inspect.signature(factory).parameters:
-            return factory(train=True, **options), factory(train=False, **options)
-        parts = factory(**options)
+            return {name: factory(train=name == "train", **arguments) for name in ("train", "test")}
+        made = factory(**arguments)
     except ConfigError:
         raise
     except Exception as error:
         raise ConfigError(f"data {config.name}: the factory failed: {RunError.of(error)}") from error
-    try:
-        train, test = parts
-    except (TypeError, ValueError):
-        raise ConfigError(
-            f"data {config.name}: expected factory(train: bool), or factory() that returns (train, test)"
-        ) from None
-    return train, test
+    return dict(zip(("train", "test"), made, strict=True)) if type(made) in (tuple, list) and len(made) == 2 else made
 
 
 def read(

@@ -25,7 +25,7 @@ from fedbench.errors import ConfigError
 from fedbench.tasks.class_numbers import NAMES_SHOWN
 from fedbench.tasks.targets import Targets
 from fedbench.user_code.given_data import GivenData, given_data
-from fedbench.user_code.parts import ByClient, form_of, pieces_in
+from fedbench.user_code.parts import ByClient, SectionKeys, entries_by_client, form_of, pieces_in
 
 TABLE = "table"
 HAS_COLUMNS = True
@@ -46,17 +46,45 @@ def source(config: DataConfig, options: Options, progress: OnProgress | None, be
     if key not in given.sources:
         if not given.parts:
             return Source(config.name, partial(refuse_reading, config.name), options=given.decided.get(key, {}))
-        if given.kind == TABLE:
-            table = checked_data_options(config, TableOptions)
-            decided = {**table.model_dump(), "task": config.task, **beside.decided}
-            reader = TableReader(table, config.task, beside=beside)
-            made = Source(config.name, partial(read_tables, config, given.parts, reader), options=decided)
-        else:
-            made = source_of_items(config, given, beside)
-        given.sources[key] = made
+        given.sources[key] = source_of_objects(config, given, beside)
         given.decided[key] = given.sources[key].options
     found: Source = given.sources[key]
     return found
+
+
+def source_of_objects(config: DataConfig, given: GivenData, beside: Beside) -> Source:
+    """Raises ConfigError."""
+    if given.kind != TABLE:
+        return source_of_items(config, given, beside)
+    table = checked_data_options(config, TableOptions)
+    decided = {**table.model_dump(), "task": config.task, **beside.decided}
+    reader = TableReader(table, config.task, beside=beside)
+    return Source(config.name, partial(read_tables, config, given.parts, reader), options=decided)
+
+
+def source_of_factory(config: DataConfig, function: Any, beside: Beside) -> Source:
+    """What a function package.module:factory makes: two parts, or data in another form that `parts_of` understands.
+
+    Raises ConfigError.
+    """
+    arguments = factory.factory_arguments(config, function)
+    made = factory.data_of(config, function, arguments)
+    options = {key: value for key, value in config.options.items() if key not in arguments}
+    reading = DataConfig(name=config.name, task=config.task, **options)
+    keys = SectionKeys(config.task, options.get("user"))
+    if isinstance(made, dict) and [*made] == ["train", "test"] and not entries_by_client(made["train"], keys):
+        source = factory.source(reading, made, beside)
+    else:
+        try:
+            given = GivenData.of(config.name, made, keys)
+        except ConfigError as error:
+            raise ConfigError(
+                f"data {config.name}: expected factory(train: bool), or factory() that returns (train, test) or other "
+                f"data; {error}"
+            ) from None
+        source = source_of_objects(reading, given, beside)
+        source = replace(source, options={**source.options, "digest": given.digest})
+    return replace(source, options={**source.options, "arguments": arguments})
 
 
 def lost_data_error(name: str) -> ConfigError:

@@ -51,7 +51,7 @@ from fedbench.tasks.class_numbers import plain_numbers
 PART_IN_NAME = re.compile(r"(?:^|[-_.=])(train|test|validation|valid|val)(?:[-_.]|$)", re.IGNORECASE)
 COLUMN_FOLDER = re.compile(r"([^=]+)=(.*)")
 """Folders `name=value`, which hold a column in their names."""
-TABLE_KEYS = ("drop", "numbers", "categories", "spelling")
+TABLE_KEYS = ("drop", "numbers", "categories", "spelling", "impute")
 SHARD = re.compile(r"-(\d{5})-of-(\d{5})")
 
 
@@ -103,7 +103,7 @@ def holds_images(file: Path, options: Options) -> bool:
     encoded = any(is_encoded(field.type) for field in schema if field.name not in others)
     images = options.kind is None and bool(options.image_column or declared or usual or encoded)
     for key in TABLE_KEYS if images else ("size", "image_column"):
-        if getattr(options, key):
+        if getattr(options, key) != Options.model_fields[key].default:
             other = "images: other columns are not read" if images else "no images"
             raise ConfigError(f"data.{key} = {getattr(options, key)}: {file} has {other}; leave it out")
     return images

@@ -170,7 +170,7 @@ def test_missing_values_are_listed_with_their_number():
     table.loc[3:5, "a"] = np.nan
     assert refused(table) == (
         "data t, row 2: no value in column label (1 such rows), a (3 such rows), b (2 such rows); fill them in or "
-        "leave these rows out, or --data.drop a,b"
+        "leave these rows out, or --data.drop a,b, or --data.impute median for the features"
     )
 
 

@@ -81,7 +81,8 @@ def test_what_cannot_be_read_is_named(refuse):
     table = frame()
     table.loc[3, "age"] = np.nan
     assert refuse(table).endswith(
-        "row 4: no value in column age (1 such rows); fill them in or leave these rows out, or --data.drop age"
+        "row 4: no value in column age (1 such rows); fill them in or leave these rows out, or --data.drop age, "
+        "or --data.impute median"
     )
     unlabelled = frame().assign(label=[None, *"ab" * 9, "a"])
     assert refuse(unlabelled).endswith("in column label (1 such rows); fill them in or leave these rows out")

@@ -518,3 +518,36 @@ def test_dicts_of_several_arrays_are_packed_and_said(mine):
     assert "data.sample = 'idd'" in refused(sample="ids,idd")
     assert "data.kind = feature" in refused(kind="feature")
     assert "data.mean = [0.0]: mine:make has samples of several arrays, which are not normalised" in refused(mean=[0.0])
+
+
+def by_client(count: int = 4) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    rng = np.random.default_rng(0)
+    return {f"c{n}": (rng.normal(size=(6 + n, 3)).astype(np.float32), np.arange(6 + n) % 2) for n in range(count)}
+
+
+@pytest.mark.parametrize("form", [dict, lambda clients: list(clients.values())], ids=["dict", "list"])
+def test_a_factory_may_return_clients_as_they_are_given_directly(mine, form):
+    direct = Dataset.load(Config(data={"name": form(by_client())}).data)
+    mine.make = lambda scale=1: form({name: (scale * x, y) for name, (x, y) in by_client().items()})
+    made = load()
+    np.testing.assert_array_equal(made.samples, direct.samples)
+    assert made.domains.tolist() == direct.domains.tolist() == [n for n in range(4) for _ in range(6 + n)]
+    assert (made.domain_names, made.one_part) == (direct.domain_names, True)
+    assert [own.said for own in made.decisions] == [own.said for own in direct.decisions]
+    np.testing.assert_array_equal(load(scale=2).samples, 2 * direct.samples)
+    mine.make = lambda train: form(
+        {name: (x[: 6 if train else 2], y[: 6 if train else 2]) for name, (x, y) in by_client().items()}
+    )
+    assert (load().train_rows, load().test_rows, load().domain_names) == (24, 8, direct.domain_names)
+
+
+def test_a_factory_may_return_tables_of_clients_or_one_table(mine):
+    tables = {name: pd.DataFrame(x, columns=[*"abc"]).assign(label=y) for name, (x, y) in by_client().items()}
+    mine.make = lambda: tables
+    assert (load().columns, load().domain_names) == (("a", "b", "c"), ("c0", "c1", "c2", "c3"))
+    before = load().content
+    tables["c0"].loc[0, "a"] = 9
+    assert load().content != before
+    mine.make = lambda: tables["c0"]
+    assert (load().columns, load().one_part) == (("a", "b", "c"), True)
+    assert "has no such column" in refused(label="d")

@@ -1,0 +1,27 @@
+"""What stands for missing values: medians of training samples, for each client its own."""
+
+import numpy as np
+import pandas as pd
+
+from fedbench.data.dataset import Dataset
+from fedbench.data.partitions.rows import Partition
+
+
+def medians_of(dataset: Dataset, partition: Partition) -> np.ndarray | None:
+    """The value of every column for each owner of samples, float32 [owners, columns]; None if no value is missing.
+
+    Owners are the clients, the newcomers after them, and the public set as the last one. The value is the median of the
+    client's training samples, or of the public ones; the mean of the constants, so 0 after standardisation, where all
+    of these are missing.
+    """
+    if not dataset.void:
+        return None
+    public = np.zeros(0, np.int64) if partition.public is None else partition.public
+    parts = [own.parts["train"] for own in (partition.clients, partition.newcomers)]
+    rows = np.concatenate([*(rows for rows, _ in parts), public])
+    sizes = np.concatenate([*(sizes for _, sizes in parts), [len(public)]])
+    void, owners = [*dataset.void], np.repeat(np.arange(len(sizes)), sizes)
+    medians = pd.DataFrame(dataset.samples[rows][:, void]).groupby(owners).median().reindex(range(len(sizes)))
+    found = np.tile(np.array(dataset.mean, np.float32), (len(sizes), 1))
+    found[:, void] = np.where(medians.isna(), found[:, void], medians)
+    return found

@@ -1,0 +1,34 @@
+"""Features whose values only test samples have."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from fedbench.tasks.class_numbers import NAMES_SHOWN
+
+FEW = 1000
+"""Training samples by which most features are seen to vary."""
+
+
+def unseen_features(samples: np.ndarray, columns: Sequence[str], train: np.ndarray, test: np.ndarray) -> Iterator[str]:
+    """Names features that only the test rows tell apart."""
+    if not columns or not len(train) or not len(test):
+        return
+    places = np.arange(len(columns))
+    for rows in (train[:FEW], train):  # most vary among few samples
+        places = places[_constant(samples, rows, places, samples[train[0]])]
+    names = [columns[place] for place in places[~_constant(samples, test, places, samples[train[0]])]]
+    if names:
+        shown = first_of(names)
+        yield f"{len(names)} features have one value in the training part and others in the test part: {shown}"
+
+
+def _constant(samples: np.ndarray, rows: np.ndarray, places: np.ndarray, first: np.ndarray) -> np.ndarray:
+    """Whether these rows have the values of `first` at these places, bool [places]; NaN is a value too."""
+    values = samples[np.ix_(rows, places)]
+    return np.asarray(((values == first[places]) | (np.isnan(values) & np.isnan(first[places]))).all(0))
+
+
+def first_of(names: Sequence[str]) -> str:
+    """The first names, for a line."""
+    return ", ".join(names[:NAMES_SHOWN]) + (", ..." if len(names) > NAMES_SHOWN else "")
