@@ -24,6 +24,7 @@ from fedbench.errors import ConfigError
 from fedbench.jobs.resolve import with_defaults
 from fedbench.methods.base import Method, ModelFacts
 from fedbench.methods.co_pfl import READINGS
+from fedbench.methods.cotraining import LEARNT
 from fedbench.methods.server import Context
 from fedbench.module.layout import Layout
 from fedbench.runtime.warnings import method_warnings
@@ -209,8 +210,8 @@ def test_the_first_vote_is_among_what_is_open_wherever_it_is_cast(name):
     lines = [line for line in experiment.open if line.startswith("first vote")]
     assert len(lines) == bool(labels)
     for method in labels & {"fedmosaic", "fedct", "perfed-ckt"}:
-        default = methods.load(method).Options().first_vote
-        assert f"(method.first_vote {default})" in lines[0]
+        assert methods.load(method).Options().first_vote is None
+        assert f"{LEARNT} gradient steps each, on average (method.first_vote none)" in lines[0]
 
 
 @pytest.mark.parametrize(
