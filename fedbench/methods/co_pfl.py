@@ -377,8 +377,8 @@ class CoPFL(Method["CoPFL.Options", "CoPFL.State", "CoPFL.Server"]):
         for client, alpha in server.alphas.items():
             server.trace("alpha", alpha, client)
         if live < LEAST_SHARED:
-            server.warn(
-                f"co-pfl: less than {LEAST_SHARED:.0%} of the parameters still move at the server, the rest is "
+            server.mark_degenerate(
+                f"less than {LEAST_SHARED:.0%} of the parameters still move at the server, the rest is "
                 "personal for somebody: from here on it is nearly local training; take the working reading "
                 "(`fedbench methods co-pfl`), or lower method.personalization_budget, to share more"
             )

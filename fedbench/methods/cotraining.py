@@ -200,12 +200,25 @@ class CoTraining(PublicExchange[VoteOptions, "CoTraining.Server"]):
         best = scores.topk(2, dim=1).values
         if self.context.grade:
             server.trace("consensus_accuracy", self.context.grade(server.labels))
+        if reason := self.collapse(server.labels):
+            server.mark_degenerate(reason)
         server.trace("margin", float((best[:, 0] - best[:, 1]).mean()))
         for u, ballot in zip(uploads, ballots, strict=True):
             server.trace("agreement", float(ballot.gather(1, server.labels[:, None]).double().mean()), u.client)
             server.uploads[u.client] = server.uploads.get(u.client, 0) + 1
         if server.labels_before is not None:
             server.trace("changed", float((server.labels_before != server.labels).sum()))
+
+    def collapse(self, labels: Tensor) -> str:
+        """Why voted labels `[U]` teach nothing: one class has most of them, wrongly, or they are worse than chance."""
+        classes, grade = self.context.classes, self.context.grade
+        right = None if grade is None else grade(labels)
+        if right is not None and right < 1 / classes:
+            return "the clients' vote on public samples agrees with their labels less than chance would"
+        most = int(labels.bincount(minlength=classes).max()) / len(labels)
+        if classes > 2 and most > 0.5 and (right is None or right <= 0.5):
+            return "the clients' vote names one class for most public samples; let them train alone first"
+        return ""
 
     def ballot(self, upload: Upload) -> Tensor:
         """A client's votes `[U, C]`: 1 at the classes that it votes for."""

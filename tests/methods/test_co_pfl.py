@@ -639,7 +639,8 @@ def test_what_still_moves_at_the_server_is_traced_and_its_end_is_said():
     ended = run(rounds=1, personalization_rate=1, personalization_budget=1)
     assert ended.log[0].traces[-1, "live_share"] == 0
     (line,) = ended.recorder.warnings
-    assert "less than 10% of the parameters still move" in line
+    assert line.startswith("degenerate: less than 10% of the parameters still move")
+    assert ended.log[0].traces[-1, "degenerate"] == 1
 
 
 @pytest.mark.parametrize(("live", "said"), [(2, False), (1, True)])
@@ -654,6 +655,7 @@ def test_it_says_so_where_less_than_a_tenth_moves(live, said):
     ]
     made.aggregate(server, uploads)
     assert server.traces[-1, "live_share"] == live / 20
+    assert ((-1, "degenerate") in server.traces) == said
     assert bool(server.remarks()) == said
 
 

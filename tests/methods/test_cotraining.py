@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+import torch
 
 from fedbench.methods.cotraining import public_batch
 from tests.methods.simulator import Mlp, Simulation, accuracy_of, assert_same, blobs, equal
@@ -102,3 +103,32 @@ def test_public_images_of_a_step(name, more, size, batch, expected):
     mine.learner.fit = lambda fit: seen.append(fit.data.size) or fit.start
     mine.round()
     assert seen == [expected] * 3
+
+
+@pytest.mark.parametrize(
+    ("labels", "right", "said"),
+    [
+        ([0] * 6 + [1, 2, 3, 1], 0.1, "less than chance"),
+        ([0] * 6 + [1, 2, 3, 1], 0.4, "names one class"),
+        ([0] * 6 + [1, 2, 3, 1], 0.9, ""),
+        ([0] * 6 + [1, 2, 3, 1], None, "names one class"),
+        ([0] * 5 + [1, 2, 3, 1, 1], 0.3, ""),
+        ([0] * 5 + [1, 2, 3, 1, 1], None, ""),
+    ],
+)
+@pytest.mark.parametrize("name", ["fedmosaic", "fedct"])
+def test_a_vote_that_teaches_nothing_is_degenerate(name, labels, right, said):
+    """Four classes: by chance a quarter of the labels is right."""
+    method = run(name, rounds=0, first_vote=1).method
+    own = type(method)(method.options, replace(method.context, grade=None if right is None else lambda _: right))
+    found = own.collapse(torch.tensor(labels))
+    assert said in found
+    assert bool(found) == bool(said)
+
+
+def test_a_degenerate_vote_is_traced_and_said():
+    mine = Simulation("fedct", blobs(SIZES), module=Mlp(), public=PUBLIC, first_vote=1)
+    mine.method.collapse = lambda labels: "why"
+    mine.run(2)
+    assert [seen.traces[-1, "degenerate"] for seen in mine.log] == [1, 1]
+    assert mine.recorder.warnings == ["degenerate: why"]
