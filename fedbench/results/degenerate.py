@@ -8,12 +8,11 @@ DEGENERATE = "degenerate"
 
 def degenerate_seeds(metrics: pd.DataFrame, traces: pd.DataFrame) -> list[int]:
     """The seeds that are degenerate at the last evaluated round after training, or in more than half of them."""
-    rounds = metrics[metrics["round"] > 0].groupby("seed")["round"].unique()
-    own = traces[(traces["name"] == DEGENERATE) & (traces["value"] == 1)].groupby("seed")["round"].unique()
+    marked = traces[(traces["name"] == DEGENERATE) & (traces["value"] == 1)]
     found = []
-    for seed, marked in own.items():
-        known = set(rounds.get(seed, ()))
-        count = len(known & set(marked))
-        if count and (max(known) in marked or count > len(known) / 2):
+    for seed in marked["seed"].unique().tolist():
+        known = set(metrics.loc[(metrics["seed"] == seed) & (metrics["round"] > 0), "round"].tolist())
+        own = known & set(marked.loc[marked["seed"] == seed, "round"].tolist())
+        if own and (max(known) in own or len(own) > len(known) / 2):
             found.append(int(seed))
-    return found
+    return sorted(found)
