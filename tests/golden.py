@@ -71,6 +71,7 @@ MORE: dict[str, dict[str, Any]] = {
     "feddpa private": {"method__clip": True, "method__noise_multiplier": 0.1, "train__keep_optimizer": False},
     "feddpa low": {"method__threshold": 0.02, "method__constraint_form": "squared", "train__keep_optimizer": False},
     "fedala layers": {"method__num_layers": 2, "method__start_max_epochs": 12},
+    "fedmosaic learnt": {"method__first_vote": None, "train__steps": 40},
     "fedmosaic krr": {"method__label_privacy": "krr", "method__label_epsilon": 1.0, "method__expertise_sigma": 0.1},
     "fedmosaic xor": {"method__label_privacy": "xor", "method__label_epsilon": 9.0},
     "fedmosaic fixed": {"method__lambda_mode": "fixed", "method__lambda_value": 0.5},

@@ -11,6 +11,8 @@ from fedbench.aggregation.means import normalise
 
 LEAST_SCORE = 1e-9
 """Sum of scores below which they are rounding errors of 0."""
+SOLE = 1 - 1e-4
+"""Weight in the mean of an entry from which nobody else is left in it."""
 
 
 def cut_alike(*vectors: Tensor) -> Iterator[tuple[Tensor, ...]]:
@@ -21,6 +23,18 @@ def cut_alike(*vectors: Tensor) -> Iterator[tuple[Tensor, ...]]:
 def leave_out(whole: Tensor, own: Tensor, share: float) -> Tensor:
     """Float64 `[N]`: a weighted mean without one vector that entered it with weight `share` < 1."""
     return whole.double().sub(own.double(), alpha=share).div_(1 - share)
+
+
+def leave_out_sent(whole: Tensor, own: Tensor, share: float, total: Tensor, sent: Tensor) -> Tensor:
+    """Float64 `[N]`: a mean over those who sent an entry, without one vector, where that is in it.
+
+    whole: the mean; own: the vector; share: its weight; total: the summed weight `[N]` of those who sent an entry;
+    sent: bool `[N]`, where the vector was sent. There it entered with weight share / total. Elsewhere, and where nobody
+    else sent an entry, the mean stays.
+    """
+    weight = torch.where(sent, share / total.double(), 0.0)
+    weight = torch.where(weight < SOLE, weight, 0.0)
+    return (whole.double() - weight * own.double()).div_(1 - weight)
 
 
 def deviation(pairs: Iterable[tuple[Tensor, Tensor]]) -> float:

@@ -80,6 +80,17 @@ def masked_mean(
     return out
 
 
+def mask_weights(masks: Sequence[Tensor], weights: Sequence[float], like: Tensor) -> Tensor:
+    """The summed weight `[N]` of the vectors whose mask is true, in the type of `like`; by `masked_mean`'s rules."""
+    out = torch.empty_like(like)
+
+    def part(columns: slice) -> None:
+        out[columns] = _weighted_sum([mask[columns] for mask in masks], weights).to(out.dtype)
+
+    by_columns(part, len(out))
+    return out
+
+
 def group_means(vectors: Sequence[Tensor], groups: Tensor) -> list[Tensor]:
     """The mean of the vectors marked in each row of `groups` (bool `[n, n]`): n vectors `[N]`."""
     out, group = [torch.empty_like(vector) for vector in vectors], Groups(groups)

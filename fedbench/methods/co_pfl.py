@@ -1,24 +1,27 @@
 """CO-PFL, Contribution-Oriented Personalized Federated Learning (Xing, Dong, Fan, Zeng, Leung, Deen, Hu; 2025).
 
 Private: a growing mask of personal parameters and their values, two pairs of Adam moments, the float buffers. Up: the
-other parameters, the mask and one score; down: the server's vector and mask, and the client's last weight (also the
-previous step for clients that missed it; never with `loo_update=same_round`, where the server scores steps from the
-uploads). Two versions of the paper: V1, an anonymous submission, and V2, a journal's.
+other parameters, the mask and one score; down: the server's vector and mask, the client's last weight, and for the
+prediction score the summed weight of those who sent a parameter (literal reading: none of that, but the previous step
+for clients that missed it). Two versions of the paper: V1, an anonymous submission, and V2, a journal's.
 
 Where we decide:
-- The defaults are the literal reading. With many clients nearly every parameter is then personal for somebody after a
-  few rounds: with ten clients of two digits each, less than a tenth moves at the server from round 2 on, 4 % at the
-  end. All weights are alike, and the run is local training; the trace `live_share` and a warning report it.
-- The working reading is `server_rule=per_index merge_mask=client loo_update=same_round`: a parameter is averaged over
-  clients for which it is not personal, a client keeps its personal ones, and its update is compared with the others'
-  in the same round, over the parameters that it sends and received from the server. There 99 % move.
+- A parameter is averaged over the clients for which it is not personal (`server_rule=per_index`), a client keeps its
+  personal ones (`merge_mask=client`), and its update is compared with the others' in the same round, over what it sends
+  and received from the server (`loo_update=same_round`): the working reading, in which 99 % of the parameters move. The
+  paper does not say which mask merges.
+- The literal reading is `server_rule=or_mask merge_mask=server loo_update=current`: what is personal for anybody never
+  moves again at the server, and the last step of the server stands for the others. With ten clients of two digits each,
+  less than a tenth moves from round 2 on, 4 % at the end; all weights are alike, and the run is local training.
+- The prediction score is the loss of the server's model without the client. With `per_index` it is taken out of the
+  parameters that it sent alone, with the weight that it had there; where nobody else sent one, the mean stays. In the
+  literal reading it is taken out of all of them (`loo_model`, `loo_update`), also out of those that it never sent.
+- The loss is on training images, as eq. 9 says. V2's introduction speaks of a held-out part: `score_data=held_out` sets
+  `val_fraction` of a client's training images aside, drawn once from its stream `validation`, and does not train on it.
 - Eq. 4b averages squares with beta1 while eq. 5a corrects with beta2, and 5a divides by 0 at the first step: beta2 in
   both, and moments are updated before they are used.
 - Algorithm 2 starts both phases from the received model, the text calls them alternating (`phase_coupling`).
-- The paper does not say which mask merges: we take the server's, because a coordinate personal for anybody never moves
-  again at the server (`merge_mask`, `server_rule`). Masks of this round apply at once, unlike FedSelect's.
-- The leave-one-out model takes the uploaded model out of the server's, the leave-one-out step this round's update out
-  of the last step of the server, on all coordinates (`loo_model`, `loo_update`). A score is taken on training images.
+- Masks of this round apply at once, unlike FedSelect's.
 - The budget is a share of all parameters and is filled with the largest changes.
 """
 
@@ -31,15 +34,22 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from fedbench.aggregation.leave_one_out import contribution_weights, cut_alike, deviation, deviations, leave_out
-from fedbench.aggregation.means import masked_mean
+from fedbench.aggregation.leave_one_out import (
+    contribution_weights,
+    cut_alike,
+    deviation,
+    deviations,
+    leave_out,
+    leave_out_sent,
+)
+from fedbench.aggregation.means import mask_weights, masked_mean
 from fedbench.aggregation.packed import bits_to_mask, mask_counts, mask_to_bits
 from fedbench.aggregation.ranks import floored_share, largest
 from fedbench.config import TrainConfig
 from fedbench.engine.fit import Step
 from fedbench.errors import ConfigError
 from fedbench.methods.base import About, Method
-from fedbench.methods.client import Client, PrivateState
+from fedbench.methods.client import Client, PrivateState, held_count
 from fedbench.methods.messages import Message, Upload, encoded, sparse, uncounted
 from fedbench.methods.server import UNSET, ServerState
 from fedbench.module.layout import shares_by_tensor
@@ -53,7 +63,7 @@ READINGS = {
     "literal": {"server_rule": "or_mask", "merge_mask": "server", "loo_update": "current"},
     "working": {"server_rule": "per_index", "merge_mask": "client", "loo_update": "same_round"},
 }
-"""The readings of the paper."""
+"""The readings of the paper, the second of which is the default."""
 
 ALONE = 1 - 1e-12
 """Weight in the last mean from which a client was alone in it."""
@@ -102,22 +112,26 @@ class CoPFL(Method["CoPFL.Options", "CoPFL.State", "CoPFL.Server"]):
             "parallel", description="the shared phase starts from the received model, or from the personal phase's"
         )
         server_rule: Literal["or_mask", "per_index"] = Field(
-            "or_mask", description="the server updates entries personal for nobody, or averages those that share"
+            "per_index", description="the server updates entries personal for nobody, or averages those that share"
         )
         merge_mask: Literal["server", "client"] = Field(
-            "server", description="a client keeps its values where anybody's mask is 1, or its own"
+            "client", description="a client keeps its values where anybody's mask is 1, or its own"
         )
         select_from: Literal["all", "unmasked"] = Field(
             "all", description="the selected share is of all parameters by change, or of those not yet personal"
         )
         loo_update: Literal["current", "previous", "same_round"] = Field(
-            "current",
+            "same_round",
             description="the others' step, eq. 8: the server's last one without this round's update or without the "
             "client's one before, or the mean update of the others in the same round",
         )
         loo_model: Literal["uploaded", "received"] = Field(
             "uploaded", description="model taken out of the server's: the one last uploaded, or the one received now"
         )
+        score_data: Literal["train", "held_out"] = Field(
+            "train", description="where the loss of eq. 9 is taken: all training samples, or those held out"
+        )
+        val_fraction: float = Field(0.2, gt=0, lt=1, description="share of samples held out with score_data=held_out")
         buffers: Literal["average", "private"] = Field(
             "private", description="running statistics: never leave the client, or averaged like the parameters"
         )
@@ -144,10 +158,14 @@ class CoPFL(Method["CoPFL.Options", "CoPFL.State", "CoPFL.Server"]):
 
     @dataclass
     class Server(ServerState):
-        """mask: parameters personal for anybody, packed; previous: last vector; alphas: weights in the last mean."""
+        """mask: parameters personal for anybody, packed; previous: last vector; alphas: weights in the last mean.
+
+        sharers: the summed weight of those who sent a parameter to the last mean `[N]`, for the prediction score.
+        """
 
         mask: Tensor = UNSET
         previous: Tensor = UNSET
+        sharers: Tensor = UNSET
         alphas: dict[int, float] = field(default_factory=dict)
 
     @classmethod
@@ -163,11 +181,15 @@ class CoPFL(Method["CoPFL.Options", "CoPFL.State", "CoPFL.Server"]):
 
     @classmethod
     def steps(cls, options: Options, train: TrainConfig, samples: int, public: int) -> int:
-        return 2 * super().steps(options, train, samples, public)
+        return 2 * super().steps(options, train, samples - held_out_count(options, samples), public)
 
     def check(self) -> Iterator[str]:
         self.refuse_changed_uploads()
-        train = self.context.train
+        train, options = self.context.train, self.options
+        if options.score_data == "held_out" and not options.pred_score:
+            raise ConfigError(
+                "method.score_data = held_out: only the prediction score uses it, set method.pred_score true"
+            )
         if not (train.steps or train.epochs):
             raise ConfigError("train.epochs = 0: co-pfl trains at least 1 epoch in each of its two phases")
         if train.optimizer != "sgd" or train.momentum or train.keep_optimizer:
@@ -188,9 +210,10 @@ class CoPFL(Method["CoPFL.Options", "CoPFL.State", "CoPFL.Server"]):
     def train(self, client: Client[State], received: Weights) -> Upload:
         state = client.state
         mask = torch.zeros_like(received.params, dtype=torch.bool) if state.mask is None else state.mask
-        trained = self._in_phases(client, received, mask)
+        kept, scored = self.parts(client)
+        trained = self._in_phases(client, received, mask, kept)
         delta = received.params - trained.params
-        scores = self._scores(client, received, trained, delta)
+        scores = self._scores(client, received, trained, delta, scored)
         mask = self.grow_mask(mask, delta.abs())
         state.trained, state.mask = trained.params, mask
         if self.options.loo_update == "previous":
@@ -205,7 +228,13 @@ class CoPFL(Method["CoPFL.Options", "CoPFL.State", "CoPFL.Server"]):
             score=encoded(torch.tensor(sum(scores.values()), dtype=torch.float64), bits=32 if scores else 0),
         )
 
-    def _in_phases(self, client: Client[State], received: Weights, mask: Tensor) -> Weights:
+    def parts(self, client: Client[State]) -> tuple[Any, Any]:
+        """The images to train on, and those on which the prediction score is taken."""
+        if self.options.score_data == "train" or client.samples == 1:
+            return client.train, client.train
+        return client.split(self.options.val_fraction, "validation")
+
+    def _in_phases(self, client: Client[State], received: Weights, mask: Tensor, data: Any) -> Weights:
         """The personal phase, the shared phase, and the model of their parts (Algorithm 2)."""
         options, pairs = self.options, client.state.moments if self.options.keep_moments else {}
         steps, ends, model = {}, {}, received
@@ -213,7 +242,7 @@ class CoPFL(Method["CoPFL.Options", "CoPFL.State", "CoPFL.Server"]):
             if options.phase_coupling == "parallel":
                 model = model.replace(params=received.params)
             if options.moments == "shared" or holds_one(part):
-                model, steps[phase] = train_part(client, model, phase, part, options, pairs)
+                model, steps[phase] = train_part(client, model, data, phase, part, options, pairs)
             ends[phase] = model.params
         for phase in ends.keys() - steps.keys():  # a phase without parameters: only its counter advances
             if options.moments != "none":
@@ -230,8 +259,10 @@ class CoPFL(Method["CoPFL.Options", "CoPFL.State", "CoPFL.Server"]):
             candidates = largest(change, room, candidates)
         return mask | candidates
 
-    def _scores(self, client: Client[State], received: Weights, trained: Weights, delta: Tensor) -> dict[str, float]:
-        """The enabled contribution scores that the client computes (eq. 8 and 9)."""
+    def _scores(
+        self, client: Client[State], received: Weights, trained: Weights, delta: Tensor, scored: Any
+    ) -> dict[str, float]:
+        """The enabled contribution scores that the client computes (eq. 8 and 9). scored: the images of eq. 9."""
         message, share, scores = client.message, float(client.message.alpha), {}
         if self.options.grad_score and not self.scores_steps:
             update = delta
@@ -243,13 +274,31 @@ class CoPFL(Method["CoPFL.Options", "CoPFL.State", "CoPFL.Server"]):
             )
             scores["score_gradient"] = deviation(steps) if share < ALONE else 1.0
         if self.options.pred_score:
-            entered = client.initial.params if client.state.trained is None else client.state.trained
-            own = entered if self.options.loo_model == "uploaded" else received.params
-            others = message.params
-            if share < ALONE:
-                others = torch.cat([leave_out(a, b, share).to(delta.dtype) for a, b in cut_alike(others, own)])
-            scores["score_prediction"] = client.learner.loss(trained.replace(params=others), client.train)
+            others = self._others(client, received)
+            scores["score_prediction"] = client.learner.loss(trained.replace(params=others), scored)
         return scores
+
+    def _others(self, client: Client[State], received: Weights) -> Tensor:
+        """The server's vector `[N]` without the client (eq. 9)."""
+        message, state, share = client.message, client.state, float(client.message.alpha)
+        entered = client.initial.params if state.trained is None else state.trained
+        own = entered if self.options.loo_model == "uploaded" else received.params
+        if self.weighs_entries:
+            sent = torch.ones_like(own, dtype=torch.bool) if state.mask is None else ~state.mask
+            pieces = (
+                leave_out_sent(w, o, share, s, m)
+                for w, o, s, m in cut_alike(message.params, own, message.sharers, sent)
+            )
+        elif share < ALONE:
+            pieces = (leave_out(w, o, share) for w, o in cut_alike(message.params, own))
+        else:
+            return message.params
+        return torch.cat([piece.to(own.dtype) for piece in pieces])
+
+    @property
+    def weighs_entries(self) -> bool:
+        """Whether a prediction score needs the weights of every entry, because not all clients are in its mean."""
+        return self.options.pred_score and self.options.server_rule == "per_index"
 
     @property
     def scores_steps(self) -> bool:
@@ -260,12 +309,16 @@ class CoPFL(Method["CoPFL.Options", "CoPFL.State", "CoPFL.Server"]):
         server = super().start(initial)
         server.previous = server.params
         server.mask = mask_to_bits(torch.zeros_like(server.params, dtype=torch.bool))
+        if self.weighs_entries:
+            server.sharers = torch.ones_like(server.params)
         server.alphas = dict.fromkeys(range(self.context.clients), 1 / self.context.clients)
         return server
 
     def send(self, server: Server, client: int) -> Message:
         alpha = torch.tensor(server.alphas.get(client, 0.0), dtype=torch.float64)
         message = super().send(server, client).add(mask=server.mask, alpha=encoded(alpha, bits=32))
+        if self.weighs_entries:
+            message.add(sharers=server.sharers)
         if self.options.grad_score and not self.scores_steps:  # a client of the last mean has the vector before it
             message.add(previous=uncounted(server.previous) if client in server.alphas else server.previous)
         return message
@@ -293,6 +346,8 @@ class CoPFL(Method["CoPFL.Options", "CoPFL.State", "CoPFL.Server"]):
         if per_index:
             live = reduce(torch.logical_or, sent)
             params = masked_mean([u.params for u in uploads], sent, self.weights(uploads), before)
+            if self.weighs_entries:
+                server.sharers = mask_weights(sent, self.weights(uploads), before)
         else:
             live = ~bits_to_mask(server.mask, size)
             params = choose(live, server.params, before)
@@ -322,15 +377,20 @@ class CoPFL(Method["CoPFL.Options", "CoPFL.State", "CoPFL.Server"]):
         for client, alpha in server.alphas.items():
             server.trace("alpha", alpha, client)
         if live < LEAST_SHARED:
-            server.warn(
-                f"co-pfl: less than {LEAST_SHARED:.0%} of the parameters still move at the server, the rest is "
+            server.mark_degenerate(
+                f"less than {LEAST_SHARED:.0%} of the parameters still move at the server, the rest is "
                 "personal for somebody: from here on it is nearly local training; take the working reading "
                 "(`fedbench methods co-pfl`), or lower method.personalization_budget, to share more"
             )
 
 
+def held_out_count(options: CoPFL.Options, samples: int) -> int:
+    """Training images that a client does not train on."""
+    return held_count(samples, options.val_fraction) if options.score_data == "held_out" and samples > 1 else 0
+
+
 def train_part(
-    client: Client, start: Weights, phase: str, part: Tensor, options: CoPFL.Options, pairs: Pairs
+    client: Client, start: Weights, data: Any, phase: str, part: Tensor, options: CoPFL.Options, pairs: Pairs
 ) -> tuple[Weights, int]:
     """Trains a part `[N]` of the parameters with its moments in `pairs`; returns the model and the steps."""
     decay, ledger = client.learner.train.weight_decay, client.learner.ledger
@@ -338,7 +398,7 @@ def train_part(
     edit = partial(masked_gradient, decay=decay)
     if options.moments == "none":
         step = Step(edit, rule=torch.optim.SGD, memory={}, part=part.to(dtype))
-        return client.fit(start, client.train, phase, step=step), ledger.steps - before
+        return client.fit(start, data, phase, step=step), ledger.steps - before
     adam = partial(torch.optim.Adam, betas=(options.beta1, options.beta2), eps=options.eps)
     pair = pairs.setdefault("both" if options.moments == "shared" else phase, new_moments(start.params))
     counter = start.params.new_tensor(pair["steps"], dtype=torch.float32)  # fused steps want it on the device
@@ -346,11 +406,11 @@ def train_part(
     if options.moments == "mask_aware":
         inside = part.to(dtype)
         memory["optimizer"]["exp_avg"] = pair["u"] * inside  # the others only lose weight, below
-        model = client.fit(start, client.train, phase, step=Step(edit, rule=adam, memory=memory, part=inside))
+        model = client.fit(start, data, phase, step=Step(edit, rule=adam, memory=memory, part=inside))
     else:
         bits = bitmask(part, start.params)
         step = Step(rule=partial(adam, weight_decay=decay), memory=memory)
-        with client.training(start, client.train, phase, step=step) as training:
+        with client.training(start, data, phase, step=step) as training:
             for batch in training:
                 training.step(batch)
                 choose(bits, training.w, start.params, in_place=True)

@@ -20,7 +20,7 @@ from typing_extensions import TypeVar
 
 from fedbench.aggregation.privacy import LabelNoise
 from fedbench.aggregation.votes import plurality, vote
-from fedbench.engine.fit import Batches
+from fedbench.engine.fit import AMOUNT, Batches
 from fedbench.engine.losses import task_loss
 from fedbench.errors import ConfigError
 from fedbench.methods.client import Client
@@ -30,6 +30,9 @@ from fedbench.methods.messages import Message, Upload, encoded
 from fedbench.methods.server import Context, ServerState, ServerT
 from fedbench.module.seeds import Key
 from fedbench.module.weights import Weights
+
+LEARNT = 80
+"""Gradient steps of local training after which a client's outputs are worth an exchange."""
 
 ExchangeOptions = TypeVar("ExchangeOptions", bound="PublicExchange.Options", default="PublicExchange.Options")
 VoteOptions = TypeVar("VoteOptions", bound="CoTraining.Options", default="CoTraining.Options")
@@ -42,20 +45,41 @@ class PublicExchange(Local[ExchangeOptions, ServerT]):
         public_batch_size: int | None = Field(
             None, ge=1, description="public samples per step; none: the batch size, or all if that is full"
         )
-        first_vote: int = Field(1, ge=1, description="rounds of local training before the first exchange")
+        first_vote: int | None = Field(
+            None,
+            ge=1,
+            description="rounds of local training before the first exchange; none: as many as 80 steps take a client",
+        )
 
     needs = frozenset({"public"})
 
     def check(self) -> Iterable[str]:
         public_batch(self.options.public_batch_size, self.context)
-        first, rounds = self.options.first_vote, self.context.rounds
+        first, rounds = self.first_vote, self.context.rounds
         if first >= rounds > 1:
-            return [f"method.first_vote = {first}: none of {rounds} rounds uses an exchange, so this is local training"]
+            why = "" if self.options.first_vote else f" (after {LEARNT} gradient steps of a client)"
+            line = (
+                f"method.first_vote = {first}{why}: none of {rounds} rounds uses an exchange, so this is local training"
+            )
+            return [line]
         return []
 
     def exchanges(self, round: int) -> bool:
         """Whether clients send their outputs on public images at the end of a round."""
-        return round >= self.options.first_vote
+        return round >= self.first_vote
+
+    @cached_property
+    def first_vote(self) -> int:
+        """The first round at whose end outputs are exchanged: the given one, or the one by which clients have learnt.
+
+        That is the first by which a client makes `LEARNT` gradient steps of local training, in the mean over clients
+        and draws of participants. It depends on nothing that is learnt, nor on the number of rounds.
+        """
+        context = self.context
+        if self.options.first_vote is not None:
+            return self.options.first_vote
+        steps = sum(AMOUNT.steps_on(size, context.train) for size in context.sizes) * context.drawn
+        return max(1, -(-LEARNT * context.clients**2 // steps)) if steps else 1
 
 
 class CoTraining(PublicExchange[VoteOptions, "CoTraining.Server"]):
@@ -176,12 +200,25 @@ class CoTraining(PublicExchange[VoteOptions, "CoTraining.Server"]):
         best = scores.topk(2, dim=1).values
         if self.context.grade:
             server.trace("consensus_accuracy", self.context.grade(server.labels))
+        if reason := self.collapse(server.labels):
+            server.mark_degenerate(reason)
         server.trace("margin", float((best[:, 0] - best[:, 1]).mean()))
         for u, ballot in zip(uploads, ballots, strict=True):
             server.trace("agreement", float(ballot.gather(1, server.labels[:, None]).double().mean()), u.client)
             server.uploads[u.client] = server.uploads.get(u.client, 0) + 1
         if server.labels_before is not None:
             server.trace("changed", float((server.labels_before != server.labels).sum()))
+
+    def collapse(self, labels: Tensor) -> str:
+        """Why voted labels `[U]` teach nothing: one class has most of them, wrongly, or they are worse than chance."""
+        classes, grade = self.context.classes, self.context.grade
+        right = None if grade is None else grade(labels)
+        if right is not None and right < 1 / classes:
+            return "the clients' vote on public samples agrees with their labels less than chance would"
+        most = int(labels.bincount(minlength=classes).max()) / len(labels)
+        if classes > 2 and most > 0.5 and (right is None or right <= 0.5):
+            return "the clients' vote names one class for most public samples; let them train alone first"
+        return ""
 
     def ballot(self, upload: Upload) -> Tensor:
         """A client's votes `[U, C]`: 1 at the classes that it votes for."""

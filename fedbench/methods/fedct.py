@@ -9,7 +9,8 @@ Where we decide:
   ceil((n_i + |U|) / B) steps. The authors' code draws a public batch for every private one (`paired`) and has a
   personalised variant with two losses (`sum`), the form that FedMosaic grew from.
 - There are no labels before the first vote, at the end of round `first_vote`: local training until then. Models that
-  cannot distinguish classes yet vote for one and learn it: with few steps per round let them train alone first.
+  cannot distinguish classes yet vote for one and learn it: the first vote is at the end of the round by which clients
+  have made 80 gradient steps each, on average. `first_vote=1` is literal.
 - Their code predicts in train mode, and reduces noisy rows to one label: here evaluation mode, and rows are votes.
   It keeps one optimiser for the whole run: that is `train.keep_optimizer`.
 - Budgets are for the sensitivity given as an option: the paper's bound by the stability of training needs constants

@@ -8,8 +8,10 @@ Where we decide:
 - lambda is computed once a round with full-data losses (`lambda_update=round`): the paper's equation, notation table
   and figures say so; its Algorithm 1 recomputes it at every local step (`step`), FedCT's code at every batch.
 - There are no labels before the first vote, at the end of round `first_vote`: local training until then, and lambda is
-  NaN, not e. The paper does not say when the first vote is; 1 is literal. Models that cannot distinguish classes yet
-  vote for one, which is easy to fit: lambda then exceeds 1 and all learn it. Let them train alone first.
+  NaN, not e. The paper does not say when that is. Models that cannot distinguish classes yet vote for one, which is
+  easy to fit: lambda then exceeds 1 and all learn it. So the first vote is at the end of the round by which clients
+  have made 80 gradient steps each, on average: round 1 with some thousand images a client, as in the paper, round 20
+  with 100 in batches of 50 and two epochs. `first_vote=1` is literal.
 - Expertise by entropy is log C - H: the printed H would trust the most uncertain. By class frequency it is the
   client's own class share. Both are at least `expertise_floor`, because the paper wants them positive.
 - The paper gives the budget of one upload and composes nothing. Each round we trace what a client has spent so far:

@@ -11,7 +11,8 @@ Where we decide:
 - k-means starts from the first participant and adds the farthest one, so runs are reproducible; a cluster's mean is
   uniform and includes the client's own signal; ties go to the lowest number.
 - Only the participants of a round are clustered. Other clients get the centre nearest to their last signal.
-- The first exchange is at the end of round 1, or of a later one (`first_vote`).
+- The first exchange is at the end of round `first_vote`: 1, or by default the one by which clients have made 80
+  gradient steps each, on average, because the outputs of models that have learnt nothing pull to nothing.
 - lam 0.1 and two clusters are ours. Logits grow while training goes on; `signal=probs` does not.
 """
 

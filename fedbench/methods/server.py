@@ -153,6 +153,11 @@ class ServerState(DeclaredFields):
         """Warns with a line; equal lines are shown once."""
         self.warnings.append(line)
 
+    def mark_degenerate(self, reason: str) -> None:
+        """Says that the method is not at work in this round, and why: a trace, and a line that is shown once."""
+        self.trace("degenerate", 1)
+        self.warn(f"degenerate: {reason}")
+
     def remarks(self) -> list[str]:
         """Returns the warnings since the last call."""
         remarks, self.warnings = self.warnings, []

@@ -171,6 +171,9 @@ def doubts(study: Study, method: str, other: str, gain: float) -> str:
         return f"{method} is scored by the mean over {ours} and {other} by the mean over {theirs}"
     if gaps := next((found for label in (method, other) if (found := gaps_of(study, label))), ""):
         return gaps
+    for label in (method, other):
+        if study.summaries[label].get("degenerate"):
+            return f"{label} is degenerate"
     if not plan.even(method, other):
         count = plural(plan.budget(method), "candidate")
         return f"{method} was tuned over {count} and {other} over {plan.budget(other)}"

@@ -10,6 +10,7 @@ import pandas as pd
 
 from fedbench.checksums import KEY, changes, checksums, others_in
 from fedbench.config.counts import count_of, newcomer_count
+from fedbench.results.degenerate import degenerate_seeds
 from fedbench.results.files import write_json_atomically
 from fedbench.results.newcomers import newcomer_summary
 from fedbench.results.outcomes import OUTCOMES_FOLDER
@@ -78,6 +79,7 @@ def summarise(run: Records, warnings: Sequence[str] = (), scores: bool = True) -
         **_cost(run, clients, config, metrics),
         "warnings": list(warnings),
         "doubts": doubts_in(warnings),
+        **({"degenerate": seeds} if (seeds := degenerate_seeds(metrics, run.traces())) else {}),
         "failed": failures(metrics),
         "complete": run.complete(),
     }

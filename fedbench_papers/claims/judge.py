@@ -115,10 +115,22 @@ def other_word(one: Verdict, other: Verdict) -> str:
 
 def verdict_of(part: Mapping[str, Any], terms: Terms) -> Verdict:
     """The verdict on one case at one point; undecided if runs are too short for its readings."""
+    if part["rule"] != "shown" and (
+        labels := [label for label in labels_of(part, terms.arms) if terms.arms[label].degenerate]
+    ):
+        return Verdict(verdicts.DEGENERATE, note=f"degenerate: {', '.join(labels)}")
     try:
         return apply_rule(part, terms)
     except NoValue:
         return Verdict("" if part["rule"] == "shown" else verdicts.UNDECIDED, note="too few rounds to read this")
+
+
+def labels_of(term: Any, arms: Arms) -> list[str]:
+    """The labels of the arms that a part or a term reads, each once."""
+    if isinstance(term, str):
+        return [term] if term in arms else []
+    inside = term.values() if isinstance(term, Mapping) else term if isinstance(term, list) else ()
+    return list(dict.fromkeys(label for own in inside for label in labels_of(own, arms)))
 
 
 def apply_rule(part: Mapping[str, Any], terms: Terms) -> Verdict:

@@ -15,6 +15,7 @@ from fedbench_papers.claims.conditions import Conditions
 from fedbench_papers.claims.record import CLAIMS_FILE, ClaimsRecord
 from fedbench_papers.claims.verdicts import (
     AGAINST,
+    DEGENERATE,
     FAILS,
     HOLDS,
     IDENTITY,
@@ -37,6 +38,7 @@ TALLY = {
     IDENTITY: IDENTITY,
     FAILS: FAILS,
     PREMISE: PREMISE,
+    DEGENERATE: DEGENERATE,
     TOWARDS: TOWARDS,
     AGAINST: AGAINST,
     UNDECIDED: UNDECIDED,
@@ -67,7 +69,8 @@ INTRO = (
     "corrected by Holm within the part) leave tau below that. A property has no p: it holds if it is true in every "
     "seed, or in as many as the row says. What is true by construction says that the implementation is right, nothing "
     "more. The premise of a theorem is not met if runs violate it; such a verdict is neither for nor against the "
-    "theorem. Fewer than three seeds give no verdict. A verdict is about this setting: what does not hold does not "
+    "theorem. What is not judged is degenerate: a method was not at work at the last round or in most rounds. Fewer "
+    "than three seeds give no verdict. A verdict is about this setting: what does not hold does not "
     "hold here."
 )
 ARMS = "arms: accuracy after aggregation and after the fit, gradient steps per client and round"
@@ -285,6 +288,7 @@ def tone(verdict: str) -> str:
         AGAINST: "leans against",
         TOWARDS: "leans",
         UNDECIDED: "open",
+        DEGENERATE: "none",
     }
     return next((name for start, name in known.items() if verdict.startswith(start)), "none")
 

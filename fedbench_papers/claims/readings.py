@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from fedbench.results.degenerate import degenerate_seeds
 from fedbench.results.reader import Records
 from fedbench.results.statistics import pooled_means
 from fedbench.results.tables import LAST, chosen_rows, clients_at
@@ -48,6 +49,11 @@ class Frames:
     @property
     def metric(self) -> Metric:
         return self.records.metric()
+
+    @cached_property
+    def degenerate(self) -> bool:
+        """Whether the method is not at work in one of the seeds."""
+        return bool(degenerate_seeds(self.metrics, self.traces))
 
     def at(self, point: str) -> pd.DataFrame:
         return self.metrics[self.metrics["point"] == RECORD_POINTS[point]]

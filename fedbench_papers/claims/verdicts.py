@@ -22,6 +22,8 @@ HOLDS, WEAKER, FAILS = "holds", "holds, weaker than published", "does not hold"
 IDENTITY = "true by construction"
 PREMISE = "premise not met"
 """Of a theorem, if runs show that what it presupposes is not so: neither for nor against it."""
+DEGENERATE = "not judged: degenerate"
+"""Of runs in which a method is not at work, at the last round or in most of them."""
 UNDECIDED, TOWARDS, AGAINST = "undecided", "leans towards the claim", "leans against the claim"
 LEVEL = 0.05
 """Significance level of one-sided tests of an order, and of all claims together."""
@@ -32,7 +34,7 @@ TOO_FEW = f"no verdict below {LEAST_SEEDS} seeds"
 
 @dataclass(frozen=True)
 class Verdict:
-    """word: one of the eight. estimate: of the difference, with its interval over seeds. p: one-sided, of the
+    """word: one of the nine. estimate: of the difference, with its interval over seeds. p: one-sided, of the
     hypothesis that the claim is wrong; None without a test. reverse: whether the opposite is established. note: further
     results.
     """
@@ -228,6 +230,8 @@ def all_of(parts: Sequence[Verdict]) -> str:
     words = [part.word for part in parts]
     if FAILS in words:
         return FAILS
+    if DEGENERATE in words:
+        return DEGENERATE
     if PREMISE in words:
         return PREMISE
     if all(part.holds for part in parts):
@@ -238,7 +242,10 @@ def all_of(parts: Sequence[Verdict]) -> str:
 
 
 def some_of(parts: Sequence[Verdict], count: int) -> str:
-    """`count` must hold, none be reversed."""
+    """`count` must hold, none be reversed; not judged if too few are."""
+    parts = [part for part in parts if part.word != DEGENERATE]
+    if len(parts) < count:
+        return DEGENERATE
     if all(part.word == PREMISE for part in parts):
         return PREMISE
     if any(part.reverse for part in parts) or sum(not part.fails for part in parts) < count:
@@ -251,7 +258,10 @@ def some_of(parts: Sequence[Verdict], count: int) -> str:
 
 
 def most_of(parts: Sequence[Verdict], count: int) -> str:
-    """`count` must hold; fails if `count` reverse."""
+    """`count` must hold; fails if `count` reverse; not judged if too few are."""
+    parts = [part for part in parts if part.word != DEGENERATE]
+    if len(parts) < count:
+        return DEGENERATE
     if all(part.word == PREMISE for part in parts):
         return PREMISE
     held, reverse = (sum(flags) for flags in ([p.holds for p in parts], [p.reverse for p in parts]))

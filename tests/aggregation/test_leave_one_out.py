@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedbench.aggregation.leave_one_out import deviation, deviations, leave_out
+from fedbench.aggregation.leave_one_out import deviation, deviations, leave_out, leave_out_sent
 from tests.methods.simulator import close
 
 
@@ -39,6 +39,21 @@ def test_the_gradient_score_of_vectors_that_are_zero():
 def test_the_model_without_a_client():
     found = leave_out(torch.tensor([1.0, 2, 3]), torch.tensor([2.0, 0, 3]), 0.25)
     assert close(found, [0.666667, 2.666667, 3])
+
+
+def test_the_model_without_a_client_of_entries_that_some_sent():
+    """Weights .5, .3, .2; client 1 sent all but entry 2, with .6 of the weight of entry 0 and .3 of the others."""
+    mean, total = torch.tensor([6.6, 4.8, 3, 6.8]), torch.tensor([0.5, 1, 0.5, 1])
+    found = leave_out_sent(mean, torch.tensor([5.0, 6, 7, 8]), 0.3, total, bits("1101"))
+    assert close(found, [9, 30 / 7, 3, 44 / 7])
+
+
+def test_an_entry_that_nobody_else_sent_stays_whatever_its_rounding():
+    for total in (0.3, 0.3 * (1 + 1e-6)):
+        found = leave_out_sent(torch.tensor([2.0]), torch.tensor([2.0]), 0.3, torch.tensor([total]), bits("1"))
+        assert found.tolist() == [2]
+    nobody = leave_out_sent(torch.tensor([2.0]), torch.tensor([5.0]), 0.3, torch.tensor([0.0]), bits("0"))
+    assert nobody.tolist() == [2]
 
 
 @given(st.lists(st.tuples(st.floats(-9, 9), st.floats(-9, 9)), min_size=1, max_size=6))

@@ -30,8 +30,8 @@ def test_methods_says_where_one_decides_and_how_its_paper_trains(capsys):
     assert "The paper's advice is .9995" in " ".join(capsys.readouterr().out.split())
     assert main(["methods", "co-pfl"]) == 0
     text = " ".join(capsys.readouterr().out.split())
-    assert "- Reading: literal (server_rule=or_mask merge_mask=server loo_update=current)." in text
-    assert "working reading is `server_rule=per_index merge_mask=client loo_update=same_round`" in text
+    assert "- Reading: working (server_rule=per_index merge_mask=client loo_update=same_round)." in text
+    assert "literal reading is `server_rule=or_mask merge_mask=server loo_update=current`" in text
     assert main(["methods", "fedprox"]) == 0
     assert "Where we decide" not in capsys.readouterr().out
 

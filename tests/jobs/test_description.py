@@ -36,10 +36,10 @@ def test_every_seed_is_described(tmp_path):
 
 
 def test_where_fedbench_decides_is_kept_and_stands_on_the_page(tmp_path):
-    reading = {"method__server_rule": "per_index", "method__merge_mask": "client", "method__loo_update": "same_round"}
+    reading = {"method__server_rule": "or_mask", "method__merge_mask": "server", "method__loo_update": "current"}
     folder = run(small("co-pfl", rounds=1, out=str(tmp_path / "a"), **reading)).folder
     first, *others = json.loads((folder / "environment.json").read_text())["decisions"]
-    assert first.startswith("Reading: working (server_rule=per_index")
+    assert first.startswith("Reading: literal (server_rule=or_mask")
     page = (folder / "report.html").read_text()
     assert len(others) > 5
     assert all(str(escape(line)) in page for line in [first, *others])
@@ -116,16 +116,16 @@ def test_the_sizes_of_models_are_noted(method, model, sizes, tmp_path):
 @pytest.mark.parametrize(
     ("options", "reading"),
     [
-        ({}, "literal"),
-        ({"server_rule": "per_index", "merge_mask": "client", "loo_update": "same_round"}, "working"),
-        ({"server_rule": "per_index"}, "neither literal nor working"),
+        ({}, "working"),
+        ({"server_rule": "or_mask", "merge_mask": "server", "loo_update": "current"}, "literal"),
+        ({"server_rule": "or_mask"}, "neither literal nor working"),
     ],
 )
 def test_a_run_of_co_pfl_names_its_reading_first(options, reading):
     chosen = methods.load("co-pfl").Options(**options)
     first, *others = decisions("co-pfl", chosen, TrainConfig())
     assert first.startswith(f"Reading: {reading} (server_rule=")
-    assert any(line.startswith("The working reading is `server_rule=per_index") for line in others)
+    assert any(line.startswith("The literal reading is `server_rule=or_mask") for line in others)
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedbench.aggregation.leave_one_out import leave_out
 from fedbench.aggregation.packed import bits_to_mask, mask_to_bits
 from fedbench.aggregation.ranks import floored_share
 from fedbench.config import MethodConfig, TrainConfig
 from fedbench.errors import ConfigError
 from fedbench.methods import checked_options, full_key
 from fedbench.methods.client import Client
-from fedbench.methods.co_pfl import CoPFL
+from fedbench.methods.co_pfl import READINGS, CoPFL
 from fedbench.methods.messages import Upload
 from fedbench.methods.server import Context
 from fedbench.module.layout import Layout, Slot
@@ -50,6 +51,7 @@ def run(rounds=4, norm=False, clients=SIZES, **options) -> Simulation:
     return simulation.run(rounds)
 
 
+LITERAL = READINGS["literal"]
 DELTA, STEP = torch.tensor([1.0, 2, 0, -1]), torch.tensor([0.5, 1, -0.5, 0])
 
 
@@ -60,10 +62,10 @@ def test_weights_are_shares_of_the_scores_and_uniform_without_any():
 
 
 def test_in_the_first_round_every_step_is_opposed_and_losses_decide():
-    seen = run(rounds=1, pred_score=False).log[0]
+    seen = run(rounds=1, pred_score=False, **LITERAL).log[0]
     assert all(close(seen.traces[i, "score_gradient"], [2]) for i in range(3))
     assert all(close(seen.traces[i, "alpha"], [1 / 3], digits=12) for i in range(3))
-    seen = run(rounds=1).log[0]
+    seen = run(rounds=1, **LITERAL).log[0]
     loss = {i: seen.traces[i, "score_prediction"] for i in range(3)}
     total = 6 + sum(loss.values())
     assert all(close(seen.traces[i, "alpha"], [(2 + loss[i]) / total], digits=9) for i in range(3))
@@ -78,9 +80,9 @@ def test_the_prediction_score_is_the_loss_of_the_start_model_at_the_start():
         assert "score_gradient" not in [name for _, name in simulation.log[0].traces]
 
 
-def test_scores_of_a_later_round():
+def test_literal_scores_of_a_later_round():
     """By hand: what is taken out of the server's model and of its last step, and with which weight."""
-    simulation = run(rounds=2)
+    simulation = run(rounds=2, **LITERAL)
     weights, sent = dict(simulation.server.alphas), {i: simulation.states[i].trained for i in range(3)}
     before, now = simulation.server.previous.double(), simulation.server.params.double()
     seen = simulation.round()
@@ -98,13 +100,95 @@ def test_scores_of_a_later_round():
 
 
 def test_what_is_left_out_can_be_chosen():
-    literal = run(rounds=3, clients=[20, 30], train={"epochs": 1})
+    literal = run(rounds=3, clients=[20, 30], train={"epochs": 1}, **LITERAL)
     for option, name in (({"loo_update": "previous"}, "gradient"), ({"loo_model": "received"}, "prediction")):
-        other = run(rounds=3, clients=[20, 30], train={"epochs": 1}, **option)
+        other = run(rounds=3, clients=[20, 30], train={"epochs": 1}, **{**LITERAL, **option})
         assert other.log[2].traces[0, f"score_{name}"] != literal.log[2].traces[0, f"score_{name}"]
 
 
 WORKING = {"server_rule": "per_index", "merge_mask": "client", "loo_update": "same_round"}
+
+
+def test_the_working_reading_is_the_default():
+    options = CoPFL.Options()
+    assert READINGS["working"] == WORKING == {key: getattr(options, key) for key in WORKING}
+
+
+def leave_out_models(simulation: Simulation) -> list[torch.Tensor]:
+    """What the others sent to the last mean, by hand: for each client the model without it, float64 `[N]`."""
+    uploads = simulation.log[-1].uploads
+    alphas = simulation.server.alphas
+    sent = {i: ~bits_to_mask(u.mask, simulation.context.layout.size) for i, u in uploads.items()}
+    found = []
+    for i in uploads:
+        others = [j for j in uploads if j != i]
+        weight = sum(alphas[j] * sent[j].double() for j in others)
+        total = sum(alphas[j] * (uploads[j].params.double() * sent[j]) for j in others)
+        found.append(torch.where((weight > 0) & sent[i], total / weight, simulation.server.params.double()))
+    return found
+
+
+def all_out(self, client, received):
+    """As a broken copy does it: the client's model leaves every entry, with its weight in all of them."""
+    share = float(client.message.alpha)
+    return leave_out(client.message.params, client.state.trained, share).float()
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_a_client_is_taken_out_of_the_mean_where_it_is_in_it(broken, monkeypatch):
+    """The model of the prediction score is the mean of what the others sent; a copy that takes more out is seen."""
+    half = {"personalization_rate": 0.25, "personalization_budget": 0.5}
+    simulation = run(rounds=3, grad_score=False, **half)
+    expected = leave_out_models(simulation)
+    if broken:
+        monkeypatch.setattr(CoPFL, "_others", all_out)
+    seen = simulation.round()
+    for i, others in enumerate(expected):
+        model = simulation.initial.replace(params=others.float())
+        loss = simulation.learner.loss(model, simulation.client(i, 4).train)
+        assert close(seen.traces[i, "score_prediction"], [loss], digits=4) != broken
+
+
+def test_the_model_without_a_client_of_a_mean_over_some():
+    """By hand, with alpha (.5, .3, .2); entry 0 is personal for client 0, entry 2 for the others."""
+    server, held = served(grad_score=False)
+    assert close(server.params, [6.6, 4.8, 3, 6.8])
+    assert close(server.sharers, [0.5, 1, 0.5, 1])
+    expected = [[6.6, 7.6, 3, 9.6], [9, 30 / 7, 3, 44 / 7], [5, 3.5, 3, 5.5]]
+    for i, others in enumerate(expected):
+        state = CoPFL.State(trained=torch.tensor(MODELS[i]), mask=bits(MASKS[i]))
+        message = method(4).send(server, i)
+        client = Client(i, 10, *[None] * 3, held[i], 0, 1, state, message)  # type: ignore[arg-type]
+        assert close(method(4)._others(client, held[i]), others)
+
+
+def test_who_sat_the_last_mean_out_is_in_nothing():
+    simulation = run(rounds=2, draw=lambda t: [0, 1] if t == 2 else [0, 1, 2], grad_score=False)
+    model = simulation.initial.replace(params=simulation.server.params)
+    loss = simulation.learner.loss(model, simulation.client(2, 3).train)
+    assert close(simulation.round().traces[2, "score_prediction"], [loss], digits=5)
+
+
+def test_the_prediction_score_may_be_taken_on_images_that_are_held_out():
+    simulation = run(rounds=2, score_data="held_out", grad_score=False)
+    expected = leave_out_models(simulation)
+    seen = simulation.round()
+    for i, others in enumerate(expected):
+        client = simulation.client(i, 3)
+        kept, held = client.split(0.2, "validation")
+        assert len(held) == round(0.2 * SIZES[i])
+        model = simulation.initial.replace(params=others.float())
+        assert close(seen.traces[i, "score_prediction"], [simulation.learner.loss(model, held)], digits=4)
+        phases = 2
+        assert seen.steps[i] == phases * 2 * ceil(len(kept) / 8)
+    options = CoPFL.Options(score_data="held_out")
+    assert [CoPFL.steps(options, simulation.learner.train, size, 0) for size in SIZES] == list(seen.steps.values())
+    with pytest.raises(ConfigError, match=r"method\.score_data = held_out: only the prediction score uses it"):
+        run(rounds=0, score_data="held_out", pred_score=False)
+
+
+def test_a_client_of_one_image_holds_none_out():
+    assert run(rounds=2, score_data="held_out", clients=[1, 9]).log[1].steps == {0: 4, 1: 4}
 
 
 @pytest.mark.parametrize("merge_mask", ["client", "server"])
@@ -112,7 +196,7 @@ def test_the_server_scores_updates_of_the_same_round(merge_mask):
     """By hand, from what the clients trained: nothing that was not sent takes part, and nothing else travels."""
     draw = lambda t: [0, 1] if t == 2 else [0, 1, 2]  # noqa: E731
     mine = run(rounds=2, draw=draw, **{**WORKING, "merge_mask": merge_mask})
-    literal = run(rounds=3, draw=draw)
+    literal = run(rounds=3, draw=draw, **LITERAL)
     server, frozen = mine.server.params, bits_to_mask(mine.server.mask, 59)
     seen = mine.round()
     sent = {i: ~mine.states[i].mask & ~(frozen & (merge_mask == "server")) for i in range(3)}
@@ -130,18 +214,20 @@ def test_the_server_scores_updates_of_the_same_round(merge_mask):
     assert seen.traces[1, "alpha"] == pytest.approx(alpha)
     size = mine.context.layout.size
     assert all(seen.up[i] == 4 * int((~mine.states[i].mask).sum()) + ceil(size / 8) + 4 for i in range(3))
-    assert set(seen.down.values()) == {4 * size + ceil(size / 8) + 4}
-    assert literal.log[2].down[2] == seen.down[2] + 4 * size, "who missed a step needs none"
+    assert set(seen.down.values()) == {(4 + 4) * size + ceil(size / 8) + 4}
+    unscored = run(rounds=3, draw=draw, pred_score=False, **{**WORKING, "merge_mask": merge_mask})
+    assert set(unscored.log[2].down.values()) == {4 * size + ceil(size / 8) + 4}
+    assert literal.log[2].down[2] == unscored.log[2].down[2] + 4 * size, "who missed a step needs none"
 
 
 def test_a_score_that_no_client_makes_does_not_travel():
-    scored, unscored = (run(rounds=1, pred_score=False, **more).log[0] for more in ({}, {"loo_update": "same_round"}))
+    scored, unscored = (run(rounds=1, pred_score=False, **more).log[0] for more in ({"loo_update": "current"}, {}))
     assert [scored.up[i] - unscored.up[i] for i in range(3)] == [4] * 3
 
 
 def test_in_the_working_reading_the_server_moves_and_weights_differ():
     half = {"personalization_rate": 0.25, "personalization_budget": 0.5, "clients": [9, 17, 12] * 3}
-    (literal, working) = (run(rounds=4, **half, **more) for more in ({}, WORKING))
+    (literal, working) = (run(rounds=4, **half, **more) for more in (LITERAL, WORKING))
     shares = [[seen.traces[-1, "live_share"] for seen in made.log[1:]] for made in (literal, working)]
     assert max(shares[0]) < 0.2
     assert min(shares[1]) > 0.9
@@ -380,7 +466,7 @@ def served(**options) -> tuple[CoPFL.Server, list[Weights]]:
 
 
 def test_the_server_moves_what_nobody_holds_personal():
-    server, held = served()
+    server, held = served(**LITERAL)
     assert text(bits_to_mask(server.mask, 4)) == "1010"
     assert close(server.params, [-1, 4.8, -3, 6.8])
     assert close(server.previous - server.params, [0, -6.8, 0, -10.8])
@@ -391,14 +477,14 @@ def test_the_server_moves_what_nobody_holds_personal():
 
 
 def test_clients_may_merge_with_their_own_mask():
-    _, held = served(merge_mask="client")
+    _, held = served(**{**LITERAL, "merge_mask": "client"})
     assert close(held[0].params, [1, 4.8, -3, 6.8])
     assert close(held[1].params, [-1, 4.8, 7, 6.8])
     assert close(held[2].params, [-1, 4.8, 11, 6.8])
 
 
 def test_the_server_may_average_those_who_do_not_hold_it_personal():
-    server, _ = served(server_rule="per_index")
+    server, _ = served(grad_score=False)
     assert close(server.params, [6.6, 4.8, 3, 6.8])
     assert server.traces[-1, "live_share"] == 1
 
@@ -416,7 +502,7 @@ def test_a_client_that_never_trained_takes_the_servers_vector():
 
 
 def test_absent_clients_keep_what_is_theirs_and_weigh_nothing():
-    simulation = run(rounds=3, draw=lambda t: [0, 1, 2] if t == 1 else [0, 1])
+    simulation = run(rounds=3, draw=lambda t: [0, 1, 2] if t == 1 else [0, 1], **LITERAL)
     kept = simulation.states[2]
     assert torch.equal(kept.trained, simulation.log[0].after_fit[2].params)
     mask = bits_to_mask(simulation.server.mask, 59)
@@ -452,7 +538,7 @@ def test_with_everything_personal_it_is_local_training(norm):
 @pytest.mark.parametrize("norm", [False, True])
 def test_invariants_of_a_run(norm):
     draw = lambda t: [0, 1, 2] if t % 2 else [0, 2]  # noqa: E731
-    simulation = run(rounds=0, norm=norm, draw=draw, personalization_rate=0.02)
+    simulation = run(rounds=0, norm=norm, draw=draw, personalization_rate=0.02, **LITERAL)
     size, server = simulation.context.layout.size, simulation.server
     before = {i: torch.zeros(size, dtype=torch.bool) for i in range(3)}
     common, params = torch.zeros(size, dtype=torch.bool), server.params
@@ -496,11 +582,12 @@ CHANGES = [
     {"grad_score": False},
     {"pred_score": False},
     {"phase_coupling": "sequential"},
-    {"server_rule": "per_index"},
-    {"merge_mask": "client"},
+    {"server_rule": "or_mask"},
+    {"merge_mask": "server"},
     {"select_from": "unmasked"},
     {"loo_update": "previous"},
-    {"loo_update": "same_round"},
+    {"loo_update": "current"},
+    {"score_data": "held_out"},
     {"loo_model": "received"},
     {"keep_moments": False},
     {"buffers": "average"},
@@ -520,7 +607,7 @@ def test_every_option_changes_the_result(change, standard):
 
 @pytest.mark.parametrize(("buffers", "sent"), [("private", 0), ("average", 1)])
 def test_bytes(buffers, sent):
-    simulation = run(norm=True, buffers=buffers, draw=lambda t: [0, 1] if t == 2 else [0, 1, 2])
+    simulation = run(norm=True, buffers=buffers, **LITERAL, draw=lambda t: [0, 1] if t == 2 else [0, 1, 2])
     size, statistics = simulation.context.layout.size, 4 * sent * simulation.context.layout.buffer_size
     for t, seen in enumerate(simulation.log, 1):
         for i, upload in seen.uploads.items():
@@ -532,12 +619,12 @@ def test_bytes(buffers, sent):
 
 
 def test_the_step_before_is_not_sent_to_who_needs_no_gradient_score():
-    simulation = run(grad_score=False, draw=lambda t: [0, 1] if t == 2 else [0, 1, 2])
+    simulation = run(grad_score=False, **LITERAL, draw=lambda t: [0, 1] if t == 2 else [0, 1, 2])
     assert len({down for seen in simulation.log for down in seen.down.values()}) == 1
 
 
 def test_what_still_moves_at_the_server_is_traced_and_its_end_is_said():
-    simulation = run(rounds=2)
+    simulation = run(rounds=2, **LITERAL)
     layers = [slot.name for slot in simulation.context.layout.params]
     traces = simulation.log[1].traces
     now = bits_to_mask(simulation.server.mask, 59)
@@ -552,12 +639,13 @@ def test_what_still_moves_at_the_server_is_traced_and_its_end_is_said():
     ended = run(rounds=1, personalization_rate=1, personalization_budget=1)
     assert ended.log[0].traces[-1, "live_share"] == 0
     (line,) = ended.recorder.warnings
-    assert "less than 10% of the parameters still move" in line
+    assert line.startswith("degenerate: less than 10% of the parameters still move")
+    assert ended.log[0].traces[-1, "degenerate"] == 1
 
 
 @pytest.mark.parametrize(("live", "said"), [(2, False), (1, True)])
 def test_it_says_so_where_less_than_a_tenth_moves(live, said):
-    made, none = method(20), torch.zeros(0)
+    made, none = method(20, **LITERAL), torch.zeros(0)
     server = made.start(Weights(torch.zeros(20), none, none.long()))
     masks = [torch.arange(20) >= live, torch.arange(20) >= live + 5]
     score = torch.tensor(1.0)
@@ -567,6 +655,7 @@ def test_it_says_so_where_less_than_a_tenth_moves(live, said):
     ]
     made.aggregate(server, uploads)
     assert server.traces[-1, "live_share"] == live / 20
+    assert ((-1, "degenerate") in server.traces) == said
     assert bool(server.remarks()) == said
 
 

@@ -22,13 +22,14 @@ FULL = {"batch_size": "full", "epochs": 1, "momentum": 0, "weight_decay": 0, "pr
 
 
 def run(name="fedct", rounds=3, norm=False, clients=None, public=PUBLIC, **options) -> Simulation:
+    options = ({} if name == "local" else {"first_vote": 1}) | options
     fixed = {k: options.pop(k) for k in ("draw", "train", "seed") if k in options}
     return Simulation(name, clients or blobs(SIZES), module=Mlp(norm), public=public, **fixed, **options).run(rounds)
 
 
 def method(classes=3, public=4, rounds=10, **options) -> FedCT:
     context = Context(Layout((), (), ()), TrainConfig(), 0, rounds, classes, (4, 4, 4), public)
-    made = FedCT(FedCT.Options(**options), context)
+    made = FedCT(FedCT.Options(**{"first_vote": 1, **options}), context)
     made.check()
     return made
 
@@ -109,7 +110,9 @@ OTHERS = Data(torch.tensor([[1.0, -1.0], [2.0, 0.0], [0.5, 0.5]]), torch.tensor(
 
 @pytest.mark.parametrize("combine", ["union", "paired"])
 def test_one_step(combine):
-    mine = Simulation("fedct", [PRIVATE], module=Linear(), public=OTHERS, train=FULL | {"lr": 0.5}, combine=combine)
+    mine = Simulation(
+        "fedct", [PRIVATE], module=Linear(), public=OTHERS, train=FULL | {"lr": 0.5}, combine=combine, first_vote=1
+    )
     mine.server.labels = OTHERS.labels
     seen = mine.round()
     assert close(seen.after_fit[0].params, [0.306511, 0.079815, -0.106511, 0.120185])
@@ -225,7 +228,7 @@ def test_both_points_are_the_same_vector():
 
 
 def test_evaluating_changes_nothing():
-    silent = Simulation("fedct", blobs(SIZES), module=Mlp(True), public=PUBLIC).run(3, evaluate=False)
+    silent = Simulation("fedct", blobs(SIZES), module=Mlp(True), public=PUBLIC, first_vote=1).run(3, evaluate=False)
     assert_same(run(norm=True), silent, ["after_fit"])
 
 

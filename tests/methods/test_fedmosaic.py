@@ -30,6 +30,7 @@ SIZES = [9, 17, 12]
 
 
 def run(name="fedmosaic", rounds=3, norm=False, clients=None, public=PUBLIC, **options) -> Simulation:
+    options = ({} if name == "local" else {"first_vote": 1}) | options
     fixed = {k: options.pop(k) for k in ("draw", "train", "seed") if k in options}
     made = Simulation(
         name, clients or blobs(SIZES), module=Mlp(norm), public=public, rounds=max(10, rounds), **fixed, **options
@@ -39,7 +40,7 @@ def run(name="fedmosaic", rounds=3, norm=False, clients=None, public=PUBLIC, **o
 
 def method(classes=3, public=4, rounds=10, **options) -> FedMosaic:
     context = Context(Layout((), (), ()), TrainConfig(), 0, rounds, classes, (4, 4, 4), public)
-    made = FedMosaic(FedMosaic.Options(**options), context)
+    made = FedMosaic(FedMosaic.Options(**{"first_vote": 1, **options}), context)
     made.check()
     return made
 
@@ -186,7 +187,9 @@ OTHERS = (torch.tensor([[1.0, -1.0], [2.0, 0.0], [0.5, 0.5]]), torch.tensor([1, 
 @pytest.mark.parametrize("update", ["round", "epoch", "step"])
 def test_one_step(update):
     train = {"lr": 0.5, "momentum": 0, "weight_decay": 0, "batch_size": "full", "epochs": 1, "precision": "64-true"}
-    mine = Simulation("fedmosaic", [PRIVATE], module=Linear(), public=Data(*OTHERS), train=train, lambda_update=update)
+    mine = Simulation(
+        "fedmosaic", [PRIVATE], module=Linear(), public=Data(*OTHERS), train=train, lambda_update=update, first_vote=1
+    )
     mine.server.labels = OTHERS[1]
     seen = mine.round()
     assert close(seen.after_fit[0].params, [0.432257, 0.275879, -0.232257, -0.075879])
@@ -348,7 +351,7 @@ def test_both_points_are_the_same_and_no_parameter_travels():
 
 def test_evaluating_changes_nothing():
     assert_same(run(norm=True), run(norm=True), ["after_fit"])
-    silent = Simulation("fedmosaic", blobs(SIZES), module=Mlp(True), public=PUBLIC).run(3, evaluate=False)
+    silent = Simulation("fedmosaic", blobs(SIZES), module=Mlp(True), public=PUBLIC, first_vote=1).run(3, evaluate=False)
     assert_same(run(norm=True), silent, ["after_fit"])
 
 

@@ -24,6 +24,7 @@ PLACES = [(0, 0), (4, 0), (1, 0), (4, 1), (0, 5)]
 
 
 def run(name="perfed-ckt", rounds=3, norm=False, clients=None, public=PUBLIC, **options) -> Simulation:
+    options = ({} if name == "local" else {"first_vote": 1}) | options
     fixed = {k: options.pop(k) for k in ("draw", "train", "module") if k in options}
     module = fixed.pop("module", None) or Mlp(norm)
     return Simulation(name, clients or blobs(SIZES), module=module, public=public, **fixed, **options).run(rounds)
@@ -230,7 +231,7 @@ def test_without_lam_public_images_are_not_forwarded():
     clients = [Data(torch.randn(5, 3), torch.arange(5) % 3), Data(torch.randn(4, 3), torch.arange(4) % 3)]
     public = Data(torch.randn(7, 3), torch.zeros(7).long())
     train = {"batch_size": "full", "epochs": 2}
-    mine = Simulation("perfed-ckt", clients, module=net, public=public, lam=0, train=train)
+    mine = Simulation("perfed-ckt", clients, module=net, public=public, lam=0, train=train, first_vote=1)
     mine.run(2, evaluate=False)
     assert asked == [5, 5, 7, 4, 4, 7] * 2
 
@@ -254,7 +255,9 @@ def test_both_points_are_the_same_and_no_parameter_travels():
 
 
 def test_evaluating_changes_nothing():
-    silent = Simulation("perfed-ckt", blobs(SIZES), module=Mlp(True), public=PUBLIC).run(3, evaluate=False)
+    silent = Simulation("perfed-ckt", blobs(SIZES), module=Mlp(True), public=PUBLIC, first_vote=1).run(
+        3, evaluate=False
+    )
     assert_same(run(norm=True), silent, ["after_fit"])
 
 

@@ -37,6 +37,9 @@ MORE: dict[str, dict[str, Any]] = {
     "fedavg-ft": {"ft_epochs": 1},
     "fedobp": {"quantile": 0.9, "score": "gradient", "score_ema": 0.5},
     "floco": {"endpoints": 3, "tau": 2, "personal_epochs": 1},
+    "fedmosaic": {"first_vote": 1},
+    "fedct": {"first_vote": 1},
+    "perfed-ckt": {"first_vote": 1},
 }
 """Options without which a method would rest for most of so few rounds."""
 

@@ -104,3 +104,16 @@ def test_runs_that_are_too_short_for_a_reading_leave_it_undecided():
 def test_best_rounds_are_for_accuracies_alone():
     assert only_accuracies(["a", {"best": ["b", "c"]}])
     assert not only_accuracies([{"decline": {"of": "a"}}, "b"])
+
+
+def test_a_part_whose_runs_are_degenerate_is_not_judged():
+    marked = [(seed, 1, -1, "degenerate", 1.0) for seed in (0, 1, 2)]
+    plain = {"a": frames(agg=level(0.9, 0.91, 0.92)), "b": frames(agg=level(0.5, 0.5, 0.51))}
+    ill = {**plain, "a": frames(agg=level(0.9, 0.91, 0.92), traces=marked)}
+    parts = {"p": {"rule": "B", "delta": 1.0, "of": ["a", "b"]}, "s": {"rule": "shown", "of": ["a", "b"]}}
+    words = [[line.verdict.word for line in judge_row(parts, arms, max)] for arms in (plain, ill)]
+    assert words == [["holds", ""], ["not judged: degenerate", ""]]
+    cases = {"rule": "B", "delta": 1.0, "cases": {"one": {"of": ["a", "b"]}, "other": {"of": ["b", "b"]}}}
+    assert judge_row({"p": cases}, ill, max)[1].verdict.word == "not judged: degenerate"
+    (whole, *_) = judge_row({"p": {**cases, "some": 1}}, ill, max)
+    assert whole.verdict.word != "holds", "the degenerate case does not count"

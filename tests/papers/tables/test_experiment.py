@@ -23,6 +23,8 @@ from fedbench.data import partition
 from fedbench.errors import ConfigError
 from fedbench.jobs.resolve import with_defaults
 from fedbench.methods.base import Method, ModelFacts
+from fedbench.methods.co_pfl import READINGS
+from fedbench.methods.cotraining import LEARNT
 from fedbench.methods.server import Context
 from fedbench.module.layout import Layout
 from fedbench.runtime.warnings import method_warnings
@@ -208,8 +210,8 @@ def test_the_first_vote_is_among_what_is_open_wherever_it_is_cast(name):
     lines = [line for line in experiment.open if line.startswith("first vote")]
     assert len(lines) == bool(labels)
     for method in labels & {"fedmosaic", "fedct", "perfed-ckt"}:
-        default = methods.load(method).Options().first_vote
-        assert f"(method.first_vote {default})" in lines[0]
+        assert methods.load(method).Options().first_vote is None
+        assert f"{LEARNT} gradient steps each, on average (method.first_vote none)" in lines[0]
 
 
 @pytest.mark.parametrize(
@@ -360,12 +362,14 @@ def test_every_experiment_of_co_pfl_exists_under_both_readings(name):
     )
     assert (literal.config, literal.cells, literal.numbers) == (working.config, working.cells, working.numbers)
     assert any("`fedbench methods co-pfl`" in line for line in literal.open)
-    reading = {"method.server_rule": "per_index", "method.merge_mask": "client", "method.loo_update": "same_round"}
+    readings = [{f"method.{key}": value for key, value in READINGS[kind].items()} for kind in ("literal", "working")]
     for scale, cell in product(SCALES, literal.cells):
         for one, other in zip(
             literal.compared_methods(cell, scale), working.compared_methods(cell, scale), strict=True
         ):
-            assert other.fixed == {**one.fixed, **(reading if one.name == "co-pfl" else {})}
+            first, second = readings if one.name == "co-pfl" else ({}, {})
+            assert one.fixed == {**one.fixed, **first}
+            assert other.fixed == {**one.fixed, **second}
             assert (one.label, one.points) == (other.label, other.points)
 
 
