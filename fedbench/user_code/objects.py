@@ -296,9 +296,11 @@ def _is_loaded(name: str) -> bool:
 
 @cache
 def _parse(source: bytes | None) -> ModuleSource | None:
-    """None if it cannot be compiled."""
+    """None without a source, as of installed packages, or if it cannot be compiled."""
+    if source is None:
+        return None
     try:
-        codes = [*codes_in(compile(source or b"", "", "exec", dont_inherit=True))]
+        codes = [*codes_in(compile(source, "", "exec", dont_inherit=True))]
     except (SyntaxError, ValueError, RecursionError):
         return None
     found = ModuleSource(set(), {}, {}, set())

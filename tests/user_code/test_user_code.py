@@ -44,6 +44,15 @@ def test_a_module_that_was_written_to_before_its_code_was_asked_for_is_other_cod
     assert outdated_files("own_net:Net") == []
 
 
+def test_functions_of_installed_packages_are_as_their_version_says(own):
+    write(
+        own / "own_net.py",
+        "from json import dumps\nfrom torch.nn.functional import cross_entropy\nclass Net:\n    pass\n",
+    )
+    importlib.import_module("own_net")
+    assert outdated_files("own_net:Net") == []
+
+
 def test_a_module_that_was_not_imported_again_stays_as_it_was_when_another_is(own):
     write(own / "own_net.py", "import own_pkg.part, own_helper\nclass Net:\n    pass\n")
     net = importlib.import_module("own_net")
