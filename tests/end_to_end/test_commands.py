@@ -159,6 +159,8 @@ def test_wandb_offline_from_the_command(tmp_path, monkeypatch):
     small = [
         "--method",
         "fedmosaic",
+        "--method.first_vote",
+        "1",
         "--public.size",
         "50",
         "--partition.clients",
