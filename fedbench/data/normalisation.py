@@ -1,19 +1,26 @@
 """Mean and standard deviation per channel, measured while samples are read, and which dimension the channel is."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 
+from fedbench.config.words import plural
 from fedbench.data.description import Decision, open_decision
 from fedbench.tasks.class_numbers import NAMES_SHOWN
 
 Channels = Literal["first", "last", "single"]
 """The dimension of a sample along which the constants go; single: one constant for all numbers."""
+CONSTANTS: dict[Channels, str] = {
+    "first": "a mean and deviation for each place along the first dimension",
+    "last": "a mean and deviation for each place along the last dimension",
+    "single": "one mean and deviation for all numbers",
+}
+"""What standardises samples with these channels."""
 DIFFERENT = 0.1
-"""Constants that differ from each other by less, in units of the deviation, are the same, as they are for noise."""
+"""Constants that differ from each other by less, in units of the deviation, do not differ clearly."""
 NOISE = 4
-"""The same in standard errors."""
+"""Constants that differ by less, in standard errors, may do so by chance."""
 CODES = 1000
 """Integers below this may be category codes; larger ones are amounts."""
 
@@ -110,13 +117,13 @@ class FeatureMoments(Statistics):
 class ChannelMoments(Statistics):
     """Features of several dimensions, of which the first, the last or neither may be the channel.
 
-    asked: which one it is, if that is known. It is certain if the constants differ along one of the two dimensions
-    alone, as those of sensors do and those of places in time do not. There is none if they differ along neither, and
-    if all numbers are from 0 to 1, as those of pictures are.
+    given: which one it is, if somebody says it. It is certain that there is none if no reading has other constants,
+    and in pictures of one height and width from 0 to 1; and which one it is if the constants differ clearly along the
+    shorter of the two alone, as those of sensors do and those of places in time do not. Otherwise it is open.
     """
 
-    def __init__(self, shape: tuple[int, ...], asked: Channels | None) -> None:
-        self.asked, self.shape, self.pixels = asked, shape, True
+    def __init__(self, shape: tuple[int, ...], given: Channels | None) -> None:
+        self.given, self.shape, self.shares = given, shape, True
         self.known: dict[Channels, FeatureMoments] = {name: FeatureMoments() for name in ("first", "last", "single")}
 
     def add(self, samples: np.ndarray) -> None:
@@ -125,32 +132,50 @@ class ChannelMoments(Statistics):
         self.known["first"].add(samples)
         self.known["last"].add(np.moveaxis(samples, -1, 1))
         self.known["single"].add(samples.reshape(len(samples), 1, -1))
-        self.pixels &= bool(samples.min() >= 0 and samples.max() <= 1)
+        self.shares &= bool(samples.min() >= 0 and samples.max() <= 1)
 
     def decide(self, where: str) -> list[Decision]:
-        different: list[Channels] = [name for name in ("first", "last") if self._differ(name)]
-        if self.asked is None and len(different) > 1 and not self.pixels:
-            raise open_decision(
-                where,
-                f"samples {[*self.shape]}, whose numbers differ in scale along the first and the last dimension",
-                {
-                    "--data.channels first": f"{self.shape[0]} channels",
-                    "--data.channels last": f"{self.shape[-1]} channels",
-                    "--data.channels single": "one scale, as in a picture",
-                },
-            )
-        self.channels = self.asked or ("single" if self.pixels or not different else different[0])
-        what = {"single": "one mean and deviation for all numbers"}
-        said = what.get(self.channels) or f"a mean and deviation for each place along the {self.channels} dimension"
-        said = f"samples {[*self.shape]} have {said}"
-        return [] if self.asked else [Decision("samples", said, "certain", "data.channels", self.channels)]
+        if self.given:
+            self.channels = self.given
+            return []
+        self.channels, reason = self._certain() or self._ask(where)
+        said = f"samples {[*self.shape]} have {CONSTANTS[self.channels]}: {reason}"
+        return [Decision("samples", said, "certain", "data.channels", self.channels)]
 
-    def _differ(self, name: Channels) -> bool:
-        """Whether the constants along a dimension differ by more than noise."""
-        moments, whole = self.known[name], self.known["single"]
-        (mean, std), (centre, scale) = map(np.array, moments.mean_and_std()), map(np.array, whole.mean_and_std())
-        least = np.maximum(DIFFERENT, NOISE / np.sqrt(moments.count))
-        return bool((abs(mean - centre) > least * scale).any() or (abs(np.log(std / scale)) > least).any())
+    def _certain(self) -> tuple[Channels, str] | None:
+        """The channels, and why no others make sense; None if others do."""
+        if self.shares and len({side for side in self.shape if side > 1}) <= 1:
+            return "single", "they are from 0 to 1 in dimensions of one length, as in pictures"
+        gaps = {name: self._gap(name) for name in self.known}
+        if all(gap <= min(DIFFERENT, self._chance(name)) for name, gap in gaps.items()):
+            return "single", "they do not differ along a dimension"
+        different = [name for name, gap in gaps.items() if gap > max(DIFFERENT, self._chance(name))]
+        shorter: Channels = "first" if self.shape[0] < self.shape[-1] else "last"
+        samples = float(self.known["single"].count[0]) / np.prod(self.shape)
+        clear = gaps[shorter] > NOISE / np.sqrt(samples)  # numbers of one sample go together
+        if different == [shorter] and clear and not self.shares and self.shape[0] != self.shape[-1]:
+            return shorter, "they differ along this one alone, the shorter one"
+        return None
+
+    def _ask(self, where: str) -> NoReturn:
+        raise open_decision(
+            where,
+            f"samples {[*self.shape]}, whose mean or deviation depends on the place along a dimension",
+            {
+                "--data.channels first": f"{plural(self.shape[0], 'channel')}",
+                "--data.channels last": f"{plural(self.shape[-1], 'channel')}",
+                "--data.channels single": "one scale, as in a picture",
+            },
+        )
+
+    def _gap(self, name: Channels) -> float:
+        """How far the constants along a dimension are from those of all numbers, in deviations."""
+        (mean, std), (centre, scale) = (map(np.array, self.known[own].mean_and_std()) for own in (name, "single"))
+        return float(max((abs(mean - centre) / scale).max(), abs(np.log(std / scale)).max()))
+
+    def _chance(self, name: Channels) -> float:
+        """What a gap may be by chance."""
+        return float(NOISE / np.sqrt(self.known[name].count.min()))
 
     def mean_and_std(self) -> tuple[list[float], list[float]]:
         return self.known[self.channels].mean_and_std()

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedbench.data.normalisation import moments_of
+from fedbench.data.normalisation import Statistics, moments_of
 from fedbench.errors import ConfigError
 
 RNG = np.random.default_rng(0)
@@ -72,44 +72,72 @@ def test_columns_that_are_said_to_be_numbers_are_no_codes():
     assert "columns room look like category codes and are not standardised" in next(iter(found.remarks()))
 
 
-WINDOWS = (RNG.normal(size=(400, 32, 3)) * [1.0, 40.0, 0.02] + [9.8, 0.0, 36.6]).astype(np.float32)
-PICTURES = RNG.random((400, 12, 12)) * np.hanning(12)[:, None] * np.hanning(12)
+WINDOWS = (RNG.normal(size=(800, 32, 3)) * [1.0, 40.0, 0.02] + [9.8, 0.0, 36.6]).astype(np.float32)
+STANDARDISED = (WINDOWS - WINDOWS.mean((0, 1))) / WINDOWS.std((0, 1))
+SHARES = (RNG.random((400, 128, 9)) * np.linspace(0.2, 1, 9)).astype(np.float32)
+PICTURES = (RNG.random((400, 28, 28)) * np.hanning(30)[1:-1, None] * np.hanning(30)[1:-1]).astype(np.float32)
+
+
+def measured(samples: np.ndarray, channels: str | None = None) -> Statistics:
+    constants = moments_of(samples, channels=channels)
+    for part in (samples[:300], samples[:0], samples[300:]):
+        constants.add(part)
+    return constants
 
 
 @pytest.mark.parametrize(
-    ("samples", "channels", "count"),
+    ("samples", "channels", "axes", "reason"),
     [
-        (WINDOWS, "last", 3),
-        (WINDOWS.transpose(0, 2, 1), "first", 3),
-        ((WINDOWS - WINDOWS.mean((0, 1))) / WINDOWS.std((0, 1)), "single", 1),
-        (PICTURES, "single", 1),
-        (WINDOWS[:, :, None], "last", 3),
+        (WINDOWS, "last", (0, 1), "they differ along this one alone, the shorter one"),
+        (WINDOWS.transpose(0, 2, 1), "first", (0, 2), "they differ along this one alone, the shorter one"),
+        (WINDOWS[:, :, None], "last", (0, 1, 2), "they differ along this one alone, the shorter one"),
+        (STANDARDISED, "single", None, "they do not differ along a dimension"),
+        (PICTURES, "single", None, "they are from 0 to 1 in dimensions of one length, as in pictures"),
+        (PICTURES[..., None], "single", None, "they are from 0 to 1 in dimensions of one length, as in pictures"),
+        (SHARES[:, :, :1], "single", None, "they are from 0 to 1 in dimensions of one length, as in pictures"),
     ],
 )
-def test_the_channel_is_the_dimension_along_which_scales_differ(samples, channels, count):
-    constants = moments_of(samples.astype(np.float32), channels=None)
-    for part in (samples[:300], samples[:0], samples[300:]):
-        constants.add(part.astype(np.float32))
+def test_channels_are_certain_if_no_others_make_sense(samples, channels, axes, reason):
+    constants = measured(samples)
     (decision,) = constants.decide("data mine")
-    assert (constants.channels, decision.value, decision.how) == (channels, channels, "certain")
+    assert (constants.channels, decision.value, decision.how, decision.key) == (
+        channels,
+        channels,
+        "certain",
+        "data.channels",
+    )
+    assert decision.said.endswith(f": {reason}")
     mean, std = constants.mean_and_std()
-    assert len(mean) == count
-    if count == 3:
-        np.testing.assert_allclose(mean, WINDOWS.astype(float).mean((0, 1)), rtol=1e-6)
-        np.testing.assert_allclose(std, WINDOWS.astype(float).std((0, 1)), rtol=1e-6)
+    np.testing.assert_allclose(mean, np.atleast_1d(samples.mean(axes, np.float64)), rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(std, np.atleast_1d(samples.std(axes, np.float64)), rtol=1e-6)
 
 
-def test_the_channel_is_asked_for_if_scales_differ_along_both():
-    samples = ((PICTURES - 0.13) / 0.3).astype(np.float32)
-    constants = moments_of(samples, channels=None)
-    constants.add(samples)
+@pytest.mark.parametrize(
+    "samples",
+    [
+        pytest.param(PICTURES - 0.5, id="both dimensions differ"),
+        pytest.param(SHARES, id="sensors from 0 to 1, last"),
+        pytest.param(SHARES.transpose(0, 2, 1), id="sensors from 0 to 1, first"),
+        pytest.param(STANDARDISED + np.float32([0, 0.05, 0]), id="a small difference that is none of chance"),
+        pytest.param(STANDARDISED[:20], id="too few samples to tell"),
+        pytest.param(STANDARDISED + np.sin(np.arange(32))[:, None], id="the longer dimension differs"),
+        pytest.param(WINDOWS[:, :3], id="no dimension is the shorter one"),
+        pytest.param(
+            STANDARDISED[:60] + RNG.normal(size=(60, 1, 3)), id="a difference that few samples make by chance"
+        ),
+    ],
+)
+def test_channels_are_asked_for_if_others_give_other_numbers(samples):
+    samples = samples.astype(np.float32)
     with pytest.raises(ConfigError) as caught:
-        constants.decide("data mine")
+        measured(samples).decide("data mine")
     line = str(caught.value)
-    assert line.startswith("data mine: samples [12, 12], whose numbers differ in scale along the first and the last ")
-    for key in ("first", "last", "single"):
+    assert line.startswith(f"data mine: samples {[*samples.shape[1:]]}, whose mean or deviation depends on the place")
+    assert "\n" not in line
+    for key, axes in {"first": (0, 2), "last": (0, 1), "single": None}.items():
         assert f"(--data.channels {key})" in line
-        known = moments_of(samples, channels=key)
-        known.add(samples)
-        known.decide("data mine")
-        assert len(known.mean_and_std()[0]) == {"single": 1}.get(key, 12)
+        given = measured(samples, key)
+        assert given.decide("data mine") == []
+        mean, std = given.mean_and_std()
+        np.testing.assert_allclose(mean, np.atleast_1d(samples.mean(axes, np.float64)), rtol=1e-5, atol=1e-7)
+        np.testing.assert_allclose(std, np.atleast_1d(samples.std(axes, np.float64)), rtol=1e-5)

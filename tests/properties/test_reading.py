@@ -136,7 +136,9 @@ def test_what_is_read_is_what_was_brought_or_there_is_a_line(bring, dtype, shape
 def test_whatever_holds_the_same_numbers_is_read_to_the_same_bits(bring, dtype, shape, seed):
     rng = np.random.default_rng(seed)
     samples, labels = samples_of(dtype, shape, rng), labels_of("whole", rng)
-    first, *others = [bring(samples, labels, holder) for holder in ("array", "tensor", "parts", "dict")]
+    windows = dtype.startswith("float") and len(shape) > 1 and not (len(shape) == 3 and shape[0] in (1, 3))
+    options = {"channels": "last"} if windows else {}
+    first, *others = [bring(samples, labels, holder, **options) for holder in ("array", "tensor", "parts", "dict")]
     for dataset in others:
         assert dataset.samples.dtype == first.samples.dtype
         np.testing.assert_array_equal(dataset.samples, first.samples)

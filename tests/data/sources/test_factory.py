@@ -151,7 +151,7 @@ def features(count: int, target=lambda row: row / 2) -> Numbers:
 
 def test_floats_are_features_and_float_targets_make_a_regression(mine):
     mine.make = lambda: (features(5), features(3))
-    dataset = load()
+    dataset = load(channels="single")
     assert (dataset.task, dataset.shape, dataset.outputs, dataset.classes) == ("regression", (2, 3), 1, 0)
     assert dataset.samples.dtype == dataset.targets.dtype == np.float32
     assert dataset.targets.tolist() == [0.0, 0.5, 1.0, 1.5, 2.0, 0.0, 0.5, 1.0]
@@ -163,7 +163,7 @@ def test_floats_are_features_and_float_targets_make_a_regression(mine):
 
 def test_a_target_may_be_several_numbers(mine):
     mine.make = lambda: (features(5, lambda row: torch.tensor([row, 1.0])), features(3, lambda row: [row, 0.5]))
-    dataset = load()
+    dataset = load(channels="single")
     assert (dataset.targets.shape, dataset.outputs) == ((8, 2), 2)
     mine.make = lambda: (features(5, lambda row: [0.5] * (1 + row // 4)), features(3, lambda row: [0.5]))
     assert "train item 4: a target of shape [2], the first is [1]" in refused()
@@ -216,7 +216,7 @@ def test_items_may_be_dicts(mine):
 
 def test_keys_that_the_factory_takes_are_its_own(mine):
     mine.make = lambda kind="a": (toy(4), toy(2)) if kind == "a" else (features(4), features(3))
-    assert load(kind="b").task == "regression"
+    assert load(kind="b", channels="single").task == "regression"
     mine.make = lambda: (toy(4), toy(2))
     assert "data.kind = 'b': must be image, feature, token or none" in refused(kind="b")
 
@@ -324,9 +324,9 @@ def test_one_changed_number_in_memory_is_noticed(mine):
 def test_the_same_bytes_in_another_shape_are_other_data(mine):
     rows = np.arange(60, dtype=np.float32)
     mine.make = lambda: ([(rows.reshape(4, 15), 0), (rows.reshape(4, 15), 1)],) * 2
-    assert load().shape == (4, 15)
+    assert load(channels="single").shape == (4, 15)
     mine.make = lambda: ([(rows.reshape(15, 4), 0), (rows.reshape(15, 4), 1)],) * 2
-    assert load().shape == (15, 4)
+    assert load(channels="single").shape == (15, 4)
 
 
 def test_transparent_pictures_are_counted_once(mine):

@@ -61,7 +61,7 @@ def test_texts_are_pairs_of_tokens_and_length(tmp_path, load):
 
 def test_signals_are_features_unless_named_otherwise(tmp_path, load):
     root = write(tmp_path, {"train": [client(3, 0, (9, 1, 8))], "test": [client(3, 1, (9, 1, 8))]})
-    assert load(f"pflib:{root}").kind == "feature"
+    assert load(f"pflib:{root}", channels="first").kind == "feature"
     assert load(f"pflib:{root}", kind="image").kind == "image"
 
 
