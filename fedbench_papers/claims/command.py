@@ -2,7 +2,7 @@
 
 import textwrap
 from argparse import Namespace
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +16,11 @@ from fedbench.errors import ConfigError
 
 if TYPE_CHECKING:
     from fedbench_papers.claims.conditions import Conditions
+    from fedbench_papers.claims.rows import Row
 
 FLAGS = (
     Flag("only", "ids of rows to run or continue, or all; without it all rows are listed", "ID,...", many=True),
+    Flag("readings", "also the other readings of these rows, such as C1-literal of C1", "all", choices=("all",)),
     Flag("scale", "factor on the training samples of every client [number > 0; default 1]", "S"),
     Flag("sources", "where the image sets are: see below", "DIR | NAME=WHERE ...", many=True),
     side_by_side("runs"),
@@ -27,13 +29,17 @@ KEY_FLAGS = (
     Flag("rounds", "rounds of every run [default: the row's own]", "N"),
     Flag("seeds", "seeds of every run [default: the row's own]", "SEED ..."),
 )
-USAGE = """usage: fedbench claims [--only ID,...] [--scale S] [--rounds N] [--seeds SEED ...]
+USAGE = """usage: fedbench claims [--only ID,...] [--readings all] [--scale S] [--rounds N] [--seeds SEED ...]
                        [--sources DIR | NAME=WHERE ...] [--trials N] [--out DIR]
 
 Without --only: lists every claim with its runs, gradient steps, minutes (estimated from one step on this machine) and
 verdict so far: your own, or the one shipped with fedbench. With --only: executes the missing runs of these rows, judges
 them, and rewrites OUT/claims/report.html, claims.md and claims.csv after each row. OUT is results by default
 (--out); rows share runs, stored in OUT/run. To continue from another machine, copy its claims.json to OUT/claims first.
+
+Where a paper can be read in several ways, the row has the reading that counts, and each other one is a row beside it,
+such as C1-literal of C1: --only C1-literal runs it, --only C1 --readings all runs both. Readings are not in the numbers
+of claims that hold, and --only all leaves them out.
 
 Each row has its own rounds and seeds and its own number of training images. --rounds and --seeds replace them, --scale
 multiplies the images. Such results lie in a folder named after these flags, such as OUT/claims-rounds-5, and are judged
@@ -53,7 +59,7 @@ CONDITIONS = {"rounds", "seeds"}
 def main(argv: list[str]) -> int:
     """list the papers' claims with their cost, or test them at small scale with a verdict for each"""
     if "-h" in argv or "--help" in argv:
-        own = [*FLAGS[:2], *KEY_FLAGS, *FLAGS[2:]]
+        own = [*FLAGS[:3], *KEY_FLAGS, *FLAGS[3:]]
         print("\n".join([USAGE, *(f"--{f'{f.name} {f.metavar}':<30}{f.description}" for f in own), "", SOURCES]))
         return OK
     config, asked = parse(argv, FLAGS, "fedbench claims", preview, check=check)
@@ -63,24 +69,23 @@ def main(argv: list[str]) -> int:
     from fedbench_papers.claims.page import tally
     from fedbench_papers.claims.record import CLAIMS_FILE, ClaimsRecord
     from fedbench_papers.claims.rows import DATA
-    from fedbench_papers.claims.study import claims, read_entries, rows_table, verdict_line
+    from fedbench_papers.claims.study import claims, rows_table
     from fedbench_papers.image_sources import read_sources
 
     sources = read_sources(split_words(asked.sources), list(DATA))
-    only = rows_named(asked)
+    chosen = [row.id for row in chosen_rows(config, asked)]
     if not asked.only:
         print("\n".join(text_lines(rows_table(sources, config.out, conditions).to_dict("records"), conditions)))
         return OK
     stages = Stages("claims", config)
     try:
         run: dict[str, Any] = {"at_once": at_once, "watch": stages.update, "on_row": stages.begin}
-        done = claims(only, sources=sources, out=config.out, keys=keys, conditions=conditions, **run)
+        done = claims(chosen, sources=sources, out=config.out, keys=keys, conditions=conditions, **run)
     finally:
         stages.stop()
-    for name, entry in read_entries(done.folder).items():
-        if name in only or only == ["all"]:
-            print(f"{name:<4} {verdict_line(entry)}")
-    print(tally(ClaimsRecord.read(done.folder / CLAIMS_FILE).rows))
+    rows = ClaimsRecord.read(done.folder / CLAIMS_FILE).rows
+    print("\n".join(verdict_lines(rows, chosen)))
+    print(tally(rows))
     print(f"conditions: {conditions.words}")
     print(f"results: {config.out or 'results'}/{conditions.folder}")
     print(f"report:  {done.report}")
@@ -103,11 +108,31 @@ def rows_named(asked: Namespace) -> list[str]:
 
 def preview(config: Config, asked: Namespace) -> tuple[Config, Iterable[str]]:
     """The output of --print-config for these rows. Raises ConfigError for an unknown row."""
+    harmless_keys(config)
+    return config, [f"{row.id}: {row.statement}" for row in chosen_rows(config, asked)]
+
+
+def chosen_rows(config: Config, asked: Namespace) -> "list[Row]":
+    """The rows that --only and --readings name, or all that count. Raises ConfigError."""
     from fedbench_papers.claims.rows import load_rows, select_rows
 
-    harmless_keys(config)
-    rows = select_rows(load_rows(conditions=conditions_of(config, asked)), rows_named(asked) or ["all"])
-    return config, [f"{row.id}: {row.statement}" for row in rows]
+    rows = load_rows(conditions=conditions_of(config, asked))
+    return select_rows(rows, rows_named(asked) or ["all"], asked.readings or "")
+
+
+def verdict_lines(rows: Sequence[Mapping[str, Any]], chosen: Collection[str]) -> Iterator[str]:
+    """The verdicts of the chosen rows, how they depend on the reading, and the readings that were not asked for."""
+    from fedbench_papers.claims.page import other_readings, shares_of_readings
+    from fedbench_papers.claims.study import verdict_line
+
+    for row in rows:
+        if row["id"] in chosen:
+            yield f"{row['id']:<4} {verdict_line(row)}"
+            if shares := shares_of_readings(row, rows):
+                yield f"     {shares}"
+            for own in other_readings(row, rows):
+                if own["id"] not in chosen:
+                    yield f"     another reading: --only {own['id']} ({verdict_line(own)})"
 
 
 def harmless_keys(config: Config) -> dict[str, object]:
@@ -135,13 +160,17 @@ def text_lines(rows: list[dict[Any, Any]], conditions: "Conditions") -> Iterator
     from fedbench_papers.claims.page import tally
     from fedbench_papers.claims.record import RECORDED, ClaimsRecord
 
-    yield f"{'row':<4} {'runs':>5} {'steps':>9} {'minutes':>8}  claim; published; verdict"
+    yield f"{'row':<11} {'runs':>5} {'steps':>9} {'minutes':>8}  claim; published; verdict"
     for row in rows:
-        yield f"{row['id']:<4} {row['runs']:>5} {row['steps']:>9,} {row['minutes']:>8.1f}  {row['statement']}"
-        for text in (f"published: {row['effect']}", f"{verdict_head(row)}: {row['verdict']}"):
-            yield from textwrap.wrap(text, 110, initial_indent=" " * 31, subsequent_indent=" " * 33)
-    total = [sum(row[key] for row in rows) for key in ("runs", "steps", "minutes")]
-    yield f"all  {total[0]:>5} {total[1]:>9,} {total[2]:>8.1f}  shared runs counted once; one run per core"
+        claim = f"another reading of {row['reading_of']}" if row["reading_of"] else row["statement"]
+        yield f"{row['id']:<11} {row['runs']:>5} {row['steps']:>9,} {row['minutes']:>8.1f}  {claim}"
+        published = [] if row["reading_of"] else [f"published: {row['effect']}"]
+        for text in (*published, f"{verdict_head(row)}: {row['verdict']}"):
+            yield from textwrap.wrap(text, 110, initial_indent=" " * 38, subsequent_indent=" " * 40)
+    for name, own in (("all", [row for row in rows if not row["reading_of"]]), ("readings", rows)):
+        total = [sum(row[key] for row in own) for key in ("runs", "steps", "minutes")]
+        more = "with all other readings" if name == "readings" else "shared runs counted once; one run per core"
+        yield f"{name:<11} {total[0]:>5} {total[1]:>9,} {total[2]:>8.1f}  {more}"
     yield f"conditions: {conditions.words}"
     if dates := sorted(row["made"] for row in rows if row["recorded"]):
         made = " to ".join(dict.fromkeys((dates[0], dates[-1])))

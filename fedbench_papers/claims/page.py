@@ -27,7 +27,22 @@ from fedbench_papers.claims.verdicts import (
 )
 
 CLAIM_COLUMNS = (
-    *("id", "part", "case", "judged", "rule", "point", "verdict", "mean", "low", "high", "delta", "p", "p_adjusted"),
+    *(
+        "id",
+        "reading_of",
+        "part",
+        "case",
+        "judged",
+        "rule",
+        "point",
+        "verdict",
+        "mean",
+        "low",
+        "high",
+        "delta",
+        "p",
+        "p_adjusted",
+    ),
     *("other", "best", "values", "note", "seeds", "minutes", "fingerprint", "command", "statement"),
 )
 PART_HEADS = ("part", "rule", "verdict", "estimate", "margin", "p (adjusted)", "per seed", "besides")
@@ -60,18 +75,19 @@ INTRO = (
     "never a level of accuracy. A difference is in points of test accuracy, paired by seed and client, at the last "
     "round; estimator: mean over a client's samples, plain mean over clients. Intervals: 95 % Student t with the seed "
     "as the unit. Minutes are those of the runs, one core each. Gradient steps are those of a client in a round; the "
-    "pooled model (centralized) makes its own, which count whole. p is one-sided, of the hypothesis that the claim is "
-    "wrong, and in brackets adjusted by Holm for all parts that were tested; a part holds only if it holds after this "
-    "correction. 'Does not hold' rests on the interval of the part alone, without a correction. A part that is not "
-    "decided leans towards the claim or against it if all seeds and an interval over clients say so, or if it holds "
-    "before the correction only. A published order holds if Kendall's tau of the means with it is as high as the row "
-    "says; it does not if tau is at most 0, or if pairs that are surely the other way round (t tests over seeds, "
+    "pooled model (centralized) makes its own, which count whole. Where a paper can be read in several ways, the row "
+    "has the reading that counts; every other reading is a row of its own, such as C1-literal, shown beside it and in "
+    "no number below. p is one-sided, of the hypothesis that the claim is wrong, and in brackets adjusted by Holm for "
+    "all tested parts of the rows that count, or for those of all other readings; a part holds only if it holds after "
+    "this correction. 'Does not hold' rests on the interval of the part alone, without a correction. A part that is "
+    "not decided leans towards the claim or against it if all seeds and an interval over clients say so, or if it "
+    "holds before the correction only. A published order holds if Kendall's tau of the means with it is as high as the "
+    "row says; it does not if tau is at most 0, or if pairs that are surely the other way round (t tests over seeds, "
     "corrected by Holm within the part) leave tau below that. A property has no p: it holds if it is true in every "
     "seed, or in as many as the row says. What is true by construction says that the implementation is right, nothing "
     "more. The premise of a theorem is not met if runs violate it; such a verdict is neither for nor against the "
     "theorem. What is not judged is degenerate: a method was not at work at the last round or in most rounds. Fewer "
-    "than three seeds give no verdict. A verdict is about this setting: what does not hold does not "
-    "hold here."
+    "than three seeds give no verdict. A verdict is about this setting: what does not hold does not hold here."
 )
 ARMS = "arms: accuracy after aggregation and after the fit, gradient steps per client and round"
 Tree = Mapping[str, Any]
@@ -107,12 +123,47 @@ def _summary(record: ClaimsRecord) -> Iterator[str]:
     rows = record.rows
     yield "# Claims of the papers"
     yield f"\n{INTRO}\n\n{tally(rows)} {conditions_words(record)}\n"
-    yield markdown_table(("row", "claim", "verdict here", "minutes"), map(_summary_line, rows))
+    counted, _ = families(rows)
+    heads = ("row", "claim", "verdict here", "other readings", "minutes")
+    yield markdown_table(heads, [_summary_line(row, rows) for row in counted])
 
 
-def _summary_line(row: Tree) -> list[str]:
+def _summary_line(row: Tree, rows: Sequence[Tree]) -> list[str]:
     minutes = f"{row['minutes']:.1f}" if row.get("minutes") is not None else ""
-    return [row["id"], row["statement"], "; ".join(row_verdicts(row)), minutes]
+    others = [f"{own['reading']}: {'; '.join(row_verdicts(own))}" for own in other_readings(row, rows)]
+    said = [*others, shares_of_readings(row, rows)]
+    return [row["id"], row["statement"], "; ".join(row_verdicts(row)), ". ".join(filter(None, said)), minutes]
+
+
+def families(rows: Sequence[Tree]) -> tuple[list[Tree], list[Tree]]:
+    """The rows that count, and the other readings of them."""
+    counted, others = ([row for row in rows if bool(row.get("reading_of")) is other] for other in (False, True))
+    return counted, others
+
+
+def other_readings(row: Tree, rows: Sequence[Tree]) -> list[Tree]:
+    """The rows that are other readings of a row."""
+    return [own for own in rows if own.get("reading_of") == row["id"]]
+
+
+def shares_of_readings(row: Tree, rows: Sequence[Tree]) -> str:
+    """In how many readings each part holds, if several were judged, and which ones differ from the one that counts."""
+    judged = [own for own in (row, *other_readings(row, rows)) if own["parts"]]
+    if len(judged) < 2 or not row["parts"]:
+        return ""
+    held = {own.get("reading") or "": parts_that_hold(own) for own in judged}
+    said = []
+    for name in [part["part"] for part in row["parts"] if part["judged"]]:
+        share = f"{name} holds in {sum(name in own for own in held.values())} of {len(held)} readings"
+        turned = [reading for reading, own in held.items() if (name in own) != (name in held[""])]
+        said.append(share + (f", turned by {' and '.join(turned)}" if turned else ""))
+    return "; ".join(said)
+
+
+def parts_that_hold(row: Tree) -> set[str]:
+    """The names of the judged parts that hold after the correction."""
+    judged = [part for part in row["parts"] if part["judged"]]
+    return {part["part"] for part in judged if corrected_verdict(part) in (HOLDS, WEAKER, IDENTITY)}
 
 
 def _details(row: Tree) -> Iterator[str]:
@@ -186,7 +237,9 @@ def row_facts(row: Tree) -> list[tuple[str, str]]:
     seeds = ranges(row["seeds"])
     runs = f"{row.get('runs', 0)} own runs, {row.get('minutes') or 0:.1f} minutes of work, seeds {seeds}"
     runs += f", judged on {row['made']}" if row.get("made") else ""
+    reading = f"{row['reading']}; {row['reading_of']} counts, not this row" if row.get("reading_of") else ""
     listed = [
+        ("reading", reading),
         ("published", f"{row['effect']} ({row['where']})"),
         ("setting", f"{row['setting']}: {row['setting_text']}"),
         ("runs", runs + (f"; uses the runs of {', '.join(row['uses'])}" if row["uses"] else "")),
@@ -230,7 +283,8 @@ def row_verdicts(row: Tree) -> list[str]:
 
 
 def tally(rows: Sequence[Tree]) -> str:
-    """The number of judged rows, and their parts by verdict and kind of evidence."""
+    """The number of judged rows that count, and their parts by verdict and kind of evidence."""
+    rows, _ = families(rows)
     parts = [part for row in rows for part in row["parts"] if part["judged"]]
     done = sum(bool(row["parts"]) for row in rows)
     if not done:
@@ -270,7 +324,11 @@ def as_page(record: ClaimsRecord, folder: Path) -> str:
         intro=INTRO,
         answer=tally(rows),
         conditions=conditions_words(record),
-        rows=[(row, row_verdicts(row)) for row in rows],
+        rows=[
+            (row, row_verdicts(row), other_readings(row, rows), shares_of_readings(row, rows))
+            for row in families(rows)[0]
+        ],
+        row_verdicts=row_verdicts,
         arms={row["id"]: (ARMS + shared_words(row), list(arms(row))) for row in run if row["arms"]},
         details=[(row, row_facts(row), [(p, cells(p), bar(p, row["parts"])) for p in row["parts"]]) for row in run],
         pages={row["id"] for row in run if (folder / row["id"] / "report.html").exists()},

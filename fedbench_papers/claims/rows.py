@@ -3,7 +3,11 @@
 A row: statement, where and effect as published; `setting` and `seeds`; `common` keys of all arms; `arms` by label, each
 a method with dotted keys, optionally in another setting (`in`), on its own seeds, or tuned over learning rates
 (`tune`); `uses`: rows whose runs it reads; `choose`: an extra seed that selects the best of several arms; `parts`:
-evaluated by `judge.py`; `open`: decisions that the claim leaves open; `reason`: why it cannot be run.
+evaluated by `judge.py`; `open`: decisions that the claim leaves open; `reason`: why it cannot be run; `readings`: by
+name, other ways to read the paper: keys for the arms of a method, or of `all`, and what is `open` in this reading.
+
+The row as written is the reading that counts. Each other one is a row `ID-READING` with the same statement, seeds and
+parts, which is shown beside it and not counted.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,7 +37,9 @@ ARM = ("method", "in", "seeds", "tune")
 
 @dataclass(frozen=True)
 class Row:
-    """A claim and its test. arm_keys: the keys that each arm adds to its setting."""
+    """A claim and its test. arm_keys: the keys that each arm adds to its setting. reading: its name, if another row
+    counts, and reading_of: the id of that row.
+    """
 
     id: str
     statement: str
@@ -48,6 +54,8 @@ class Row:
     open: tuple[str, ...] = ()
     reason: str = ""
     arm_keys: Mapping[str, Values] = field(default_factory=dict)
+    reading: str = ""
+    reading_of: str = ""
 
     def runs(self) -> Iterator[tuple[Config, int]]:
         """Its runs: configuration and seed."""
@@ -58,14 +66,18 @@ class Row:
 def load_rows(
     sources: Mapping[str, str] | None = None, keys: Values | None = None, conditions: Conditions | None = None
 ) -> dict[str, Row]:
-    """Every row by id, in the order of the papers. sources: of the sets; keys: set last, for all arms."""
+    """Every row by id, in the order of the papers, each before its other readings. sources: of the sets; keys: set
+    last, for all arms.
+    """
     conditions = conditions or Conditions()
     placed = {name: source_keys(known, {known: (sources or {}).get(name, known)}) for name, known in DATA.items()}
     found: dict[str, Row] = {}
     for file in CLAIM_FILES:
         for name, tree in load_file(file).items():
-            more = {"wandb.group": f"{conditions.folder}/{name}", **(keys or {})}
-            found[name] = row_of(name, tree, placed, more, conditions)
+            for reading in ("", *tree.get("readings", ())):
+                row = f"{name}-{reading}" if reading else name
+                more = {"wandb.group": f"{conditions.folder}/{row}", **(keys or {})}
+                found[row] = row_of(name, tree, placed, more, conditions, reading)
     return found
 
 
@@ -75,17 +87,27 @@ def load_file(name: str) -> dict[str, Any]:
 
 
 def row_of(
-    name: str, tree: Mapping[str, Any], placed: Mapping[str, Values], keys: Values, conditions: Conditions
+    name: str,
+    tree: Mapping[str, Any],
+    placed: Mapping[str, Values],
+    keys: Values,
+    conditions: Conditions,
+    reading: str = "",
 ) -> Row:
+    """The row, or one of its other readings."""
     seeds, choose = conditions.seeds or tuple(tree["seeds"]), tree.get("choose")
-    arms, told = [], {}
+    other = tree["readings"][reading] if reading else {}
+    arms, arm_keys = [], {}
     for label, own in (tree.get("arms") or {}).items():
-        asked = told[label] = {**(tree.get("common") or {}), **own}
-        wanted = (conditions.seeds or tuple(asked.get("seeds", seeds))) + ((choose,) if choose is not None else ())
-        arms.append(arm_of(label, asked, asked.get("in", tree["setting"]), wanted, placed, keys, conditions))
+        given = {**(tree.get("common") or {}), **own}
+        given = arm_keys[label] = {**given, **other.get("all", {}), **other.get(given["method"], {})}
+        wanted = (conditions.seeds or tuple(given.get("seeds", seeds))) + ((choose,) if choose is not None else ())
+        arms.append(arm_of(label, given, given.get("in", tree["setting"]), wanted, placed, keys, conditions))
     more = {key: tree[key] for key in ("statement", "where", "effect", "setting", "parts", "reason") if key in tree}
-    more |= {key: tuple(tree.get(key) or ()) for key in ("uses", "open")}
-    return Row(name, seeds=seeds, arms=tuple(arms), choose=choose, arm_keys=told, **more)
+    more |= {"uses": tuple(tree.get("uses") or ()), "open": (*(tree.get("open") or ()), *other.get("open", ()))}
+    more |= {"reading": reading, "reading_of": name} if reading else {}
+    row = f"{name}-{reading}" if reading else name
+    return Row(row, seeds=seeds, arms=tuple(arms), choose=choose, arm_keys=arm_keys, **more)
 
 
 def arm_of(
@@ -108,14 +130,21 @@ def arm_of(
     return ComparedMethod(label, method, given, points, trial, seeds)
 
 
-def select_rows(rows: Mapping[str, Row], only: Sequence[str]) -> list[Row]:
-    """The rows of these ids, or all. Raises ConfigError."""
-    if list(only) == ["all"]:
-        return list(rows.values())
-    for name in only:
+def select_rows(rows: Mapping[str, Row], only: Sequence[str], readings: str = "") -> list[Row]:
+    """The rows of these ids, or `all` that count; with readings `all`, each with its others. Raises ConfigError."""
+    if readings not in ("", "all"):
+        raise ConfigError(f"--readings {readings}: must be all; a single reading is a row, such as --only C1-literal")
+    names = [name for name, row in rows.items() if not row.reading_of] if list(only) == ["all"] else only
+    for name in names:
         if name not in rows:
             raise ConfigError(f"--only {name}: unknown row; {nearest(name, rows)}")
-    return [rows[name] for name in dict.fromkeys(only)]
+    chosen = [own for name in names for own in (name, *(readings_of(rows, name) if readings else ()))]
+    return [rows[name] for name in dict.fromkeys(chosen)]
+
+
+def readings_of(rows: Mapping[str, Row], name: str) -> list[str]:
+    """The ids of a row's other readings."""
+    return [own for own, row in rows.items() if row.reading_of == name]
 
 
 def new_runs(row: Row, known: set[tuple[str, int]]) -> list[Config]:

@@ -26,7 +26,7 @@ from fedbench.studies.tuning_study import TuningStudy
 from fedbench_papers import TUNE_SEEDS
 from fedbench_papers.claims.conditions import Conditions
 from fedbench_papers.claims.judge import PartVerdict, judge_row
-from fedbench_papers.claims.page import corrected_verdict, write_claims
+from fedbench_papers.claims.page import corrected_verdict, families, write_claims
 from fedbench_papers.claims.readings import RECORD_POINTS, Frames, accuracy
 from fedbench_papers.claims.record import CLAIMS_FILE, RECORDED, ClaimsRecord
 from fedbench_papers.claims.rows import SETTINGS, Row, load_file, load_rows, new_runs, select_rows
@@ -34,6 +34,8 @@ from fedbench_papers.claims.verdicts import of_seeds
 
 CLAIMS_KIND = "claims"
 NOT_RUN = "not run yet"
+ABOUT = ("id", "statement", "where", "effect", "setting", "reading", "reading_of")
+"""The texts of a row that its entry repeats."""
 
 
 class Claims(StudyResult):
@@ -52,17 +54,19 @@ def claims(
     at_once: int | None = None,
     watch: StudyWatch | None = None,
     on_row: Callable[[str], None] = lambda name: None,
+    readings: str = "",
 ) -> Claims:
     """Executes the missing runs of rows, judges the rows, and rewrites table and page after each.
 
-    only: ids, or `all`. sources: of the sets, by name (`rows.DATA`). out: the results folder, in whose `claims` each
-    row has a folder. keys: set for every run. conditions: other than the rows' own; their results have their own
-    folder. on_row: called with the id of each row before its runs, also of one that another uses. Raises ConfigError
-    before a row's first run, and before all rows if data are missing.
+    only: ids, or `all` that count. readings: `all` for other readings of these rows, too. sources: of the sets, by name
+    (`rows.DATA`). out: the results folder, in whose `claims` each row has a folder. keys: set for every run.
+    conditions: other than the rows' own; their results have their own folder. on_row: called with the id of each row
+    before its runs, also of one that another uses. Raises ConfigError before a row's first run, and before all rows if
+    data are missing.
     """
     conditions = conditions or Conditions()
     rows = load_rows(sources, keys, conditions)
-    chosen = select_rows(rows, only)
+    chosen = select_rows(rows, only, readings)
     folder = Path(out or "results").absolute() / conditions.folder
     check_record(folder, conditions)
     check_data([rows[name] for row in chosen for name in (*row.uses, row.id)])
@@ -246,15 +250,16 @@ def check_record(folder: Path, conditions: Conditions) -> None:
 def table_of(
     rows: Mapping[str, Row], found: Mapping[str, Mapping[str, Any]], conditions: Conditions
 ) -> list[dict[str, Any]]:
-    """Every row in order, with p values adjusted by Holm over all parts that were tested."""
+    """Every row in order, with p values adjusted by Holm over all parts that were tested, apart for other readings."""
     table, changed = [], "" if conditions == Conditions() else f"; here {conditions.words}"
     for name, row in rows.items():
         known = found.get(name) or {"status": row.reason or NOT_RUN, "parts": []}
-        about = {key: getattr(row, key) for key in ("id", "statement", "where", "effect", "setting")}
+        about = {key: getattr(row, key) for key in ABOUT}
         about |= {key: list(getattr(row, key)) for key in ("seeds", "uses", "open")}
         about |= {"arms": dict(row.arm_keys), "setting_text": load_file(SETTINGS)[row.setting]["text"] + changed}
         table.append({**known, **about, "command": f"fedbench claims --only {name}{conditions.flags}"})
-    adjust_p_values([part for row in table for part in row["parts"]])
+    for family in families(table):
+        adjust_p_values([part for row in family for part in row["parts"]])
     return table
 
 
@@ -271,23 +276,30 @@ def rows_table(
 ) -> pd.DataFrame:
     """Every row with its cost beyond the rows before it, and its verdict so far.
 
-    Columns: id, statement, effect, runs, steps, minutes (estimated), verdict, made (its date), recorded (whether it is
-    the one of the package, shown where there is none of one's own under the same conditions).
+    Columns: id, statement, effect, reading and reading_of (of rows that do not count, whose cost is that beyond all
+    that count), runs, steps, minutes (estimated), verdict, made (its date), recorded (whether it is the one of the
+    package, shown where there is none of one's own under the same conditions).
     """
     conditions = conditions or Conditions()
     rows, known, lines = load_rows(sources, conditions=conditions), set[tuple[str, int]](), []
-    stored = read_entries(Path(out or "results").absolute() / conditions.folder)
-    own = {name: entry for name, entry in stored.items() if entry["status"] != NOT_RUN}
+    own = results_of(read_entries(Path(out or "results").absolute() / conditions.folder))
     recorded = ClaimsRecord.read(RECORDED)
-    shipped = recorded.entries if recorded.conditions == conditions else {}
+    shipped = results_of(recorded.entries) if recorded.conditions == conditions else {}
+    new = {name: new_runs(rows[name], known) for name in sorted(rows, key=lambda name: bool(rows[name].reading_of))}
     for name, row in rows.items():
-        configs = new_runs(row, known)
+        configs = new[name]
         entry = own.get(name) or shipped.get(name)
         costs = dict(runs=len(configs), steps=sum(map(steps_of, configs)), minutes=60 * hours_of(configs))
         verdict = verdict_line(entry) if entry else row.reason or NOT_RUN
         said = dict(verdict=verdict, made=(entry or {}).get("made", ""), recorded=bool(entry) and name not in own)
-        lines.append(dict(id=name, statement=row.statement, effect=row.effect, **costs, **said))
+        about = {key: getattr(row, key) for key in ("id", "statement", "effect", "reading", "reading_of")}
+        lines.append({**about, **costs, **said})
     return pd.DataFrame(lines)
+
+
+def results_of(entries: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    """The entries of rows that were run."""
+    return {name: entry for name, entry in entries.items() if entry["status"] != NOT_RUN}
 
 
 def verdict_line(entry: Mapping[str, Any]) -> str:

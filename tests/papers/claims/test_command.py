@@ -3,9 +3,13 @@
 import json
 from pathlib import Path
 
-from fedbench_papers.claims.command import main
+from fedbench_papers.claims.command import main, verdict_lines
 from fedbench_papers.claims.conditions import Conditions
 from fedbench_papers.claims.record import RECORDED, ClaimsRecord
+from fedbench_papers.claims.study import NOT_RUN
+
+NOT_YET = [*(f"C{number}" for number in range(1, 6)), "M2", "M3", "M4", "M6", "M7", "M8"]
+"""Rows whose recorded verdicts are those of another reading."""
 
 
 def test_without_rows_it_lists_them_with_their_cost_and_recorded_verdicts_with_their_date(capsys, tmp_path):
@@ -13,15 +17,25 @@ def test_without_rows_it_lists_them_with_their_cost_and_recorded_verdicts_with_t
     text = capsys.readouterr().out
     lines = text.splitlines()
     assert lines[0].split()[:4] == ["row", "runs", "steps", "minutes"]
-    assert sum(line.strip() == "verdict: not run yet" for line in lines) == 0
+    counted = ClaimsRecord.read(RECORDED).entries
+    assert [name for name, row in counted.items() if row["status"] == NOT_RUN] == NOT_YET
+    assert sum(line.strip() == "verdict: not run yet" for line in lines) == len(NOT_YET)
+    reading = lines.index(next(line for line in lines if line.startswith("C1-literal ")))
+    assert lines[reading].endswith("another reading of C1")
+    assert lines[reading + 1].strip() == "recorded verdict (2026-11-24): a: does not hold; b: does not hold"
+    assert lines[reading - 1].strip() == "verdict: not run yet"
+    everything, counted = (
+        next(line.split() for line in lines if line.startswith(word)) for word in ("readings", "all ")
+    )
+    assert int(everything[1]) > int(counted[1])
     assert next(line for line in lines if line.startswith("all "))
     row = next(line for line in lines if line.startswith("F4 ")).split()
     assert row[1:3] == ["40", "240,000"]
     assert not (tmp_path / "none").exists()
     assert "recorded verdict (2026-11-24): a: holds; b: does not hold" in text
-    dates = sorted(entry["made"] for entry in ClaimsRecord.read(RECORDED).entries.values())
+    dates = sorted(entry["made"] for entry in ClaimsRecord.read(RECORDED).entries.values() if "made" in entry)
     assert f"recorded verdicts: made on {dates[0]} to {dates[-1]} and shipped with fedbench ({RECORDED})" in text
-    assert "36 of 36 rows were run, with 67 parts" in text
+    assert "25 of 36 rows were run, with 46 parts" in text
 
 
 def list_with(folder: Path, capsys, *words: str) -> str:
@@ -36,13 +50,13 @@ def test_ones_own_verdicts_come_before_recorded_ones(capsys, tmp_path):
     (tmp_path / "claims" / "claims.json").write_text(json.dumps({"rows": rows}))
     text = list_with(tmp_path, capsys)
     assert "verdict (2030-01-01): failed: no memory" in text
-    assert text.count("recorded verdict (") == 35
+    assert text.count("recorded verdict (") == 35, "F4 is not among them"
 
 
 def test_other_conditions_show_other_results_only(capsys, tmp_path):
     text = list_with(tmp_path, capsys, "--rounds", "7", "--seeds", "0", "1", "2", "--scale", "0.5")
     assert "recorded" not in text
-    assert text.count("verdict: not run yet") == 36
+    assert text.count("verdict: not run yet") == 36 + 11
     assert "conditions: scale 0.5, rounds 7, seeds 0 1 2" in text
     row = next(line for line in text.splitlines() if line.startswith("F4 ")).split()
     assert row[1:3] == ["15", f"{15 * 7 * 20 * 3:,}"], "one batch of 30 images for 20 clients in 3 epochs"
@@ -91,3 +105,16 @@ def test_rows_that_there_are_none_of_are_one_line(capsys):
         assert "--only Z9: unknown row" in capsys.readouterr().err
     assert main(["--only", ","]) == 2
     assert "--only: name one or more rows such as C1,F3, or all" in capsys.readouterr().err
+
+
+def test_readings_are_named_and_all_of_them_asked_for(capsys):
+    assert main(["--only", "C1", "--readings", "all", "--print-config"]) == 0
+    said = [line for line in capsys.readouterr().out.splitlines() if line.startswith("# C1")]
+    assert [line.split(":")[0] for line in said] == ["# C1", "# C1-literal"]
+    assert main(["--only", "C1", "--readings", "literal"]) == 2
+    assert "--readings" in capsys.readouterr().err
+    rows = list(ClaimsRecord.read(RECORDED).entries.values())
+    assert list(verdict_lines(rows, ["C5"])) == [
+        "C5   not run yet",
+        "     another reading: --only C5-literal (a: does not hold; b: undecided)",
+    ]

@@ -34,8 +34,8 @@ def folder(tmp_path: Path) -> Path:
 
 def test_every_verdict_has_interval_minutes_and_command(folder):
     text = (folder / "claims.md").read_text()
-    assert "| C1 | A / B & <more> | holds | 2.0 |" in text
-    assert "| C2 | A / B & <more> | not run yet |  |" in text
+    assert "| C1 | A / B & <more> | holds |  | 2.0 |" in text
+    assert "| C2 | A / B & <more> | not run yet |  |  |" in text
     line = "| a | A better than B, after aggregation | holds | +1.25 (0.50 to 2.00) | 0.50 | 0.01 (0.02) | 1.00, 1.50 |"
     assert line in text
     assert "at the other point: undecided; best rounds on test +1.40" in text
@@ -130,3 +130,33 @@ def test_words():
     assert [tone(word) for word in words] == ["holds", "identity", "fails", "leans against", "none"]
     assert tone("undecided") == "open"
     assert tone("premise not met") == "premise"
+
+
+LITERAL = {**ROW, "id": "C1-literal", "reading": "literal", "reading_of": "C1"}
+LITERAL |= {"parts": [{**PART, "verdict": "does not hold", "p": 0.7, "p_adjusted": 0.7}, {**PART, "part": "b"}]}
+BOTH = {**ROW, "parts": [PART, {**PART, "part": "b"}]}
+
+
+def test_other_readings_stand_beside_the_row_and_do_not_count(tmp_path):
+    (tmp_path / "claims.json").write_text(json.dumps({"rows": [BOTH, LITERAL, OTHER]}))
+    page = Page(write_claims(tmp_path))
+    share = "a holds in 1 of 2 readings, turned by literal; b holds in 2 of 2 readings"
+    text = (tmp_path / "claims.md").read_text()
+    assert f"| a: holds; b: holds | literal: a: does not hold; b: holds. {share} | 2.0 |" in text
+    assert "| C1-literal |" not in text
+    assert "- reading: literal; C1 counts, not this row" in text
+    assert page.sections == ["answer", "rows", "row-C1", "row-C1-literal"]
+    assert share in page.text
+    counts = "1 of 2 rows were run, with 2 parts and 2 tests. Holds after Holm's correction: 2."
+    assert counts in page.text
+    assert counts in text
+    rows = list(csv.DictReader((tmp_path / "claims.csv").open()))
+    assert {(row["id"], row["reading_of"]) for row in rows} == {("C1", ""), ("C1-literal", "C1"), ("C2", "")}
+
+
+def test_a_row_that_was_not_run_shows_its_other_readings(tmp_path):
+    (tmp_path / "claims.json").write_text(json.dumps({"rows": [{**OTHER, "id": "C1"}, LITERAL]}))
+    write_claims(tmp_path)
+    text = (tmp_path / "claims.md").read_text()
+    assert "| C1 | A / B & <more> | not run yet | literal: a: does not hold; b: holds |  |" in text
+    assert "None of 1 rows was run yet." in text

@@ -6,16 +6,20 @@ from typing import Any
 import pytest
 
 from fedbench.config import Config
+from fedbench.engine.fit import AMOUNT
 from fedbench.errors import ConfigError
 from fedbench.methods import load
+from fedbench.methods.cotraining import LEARNT
 from fedbench.studies.cost import Cost, steps_of
 from fedbench_papers.claims.conditions import Conditions
 from fedbench_papers.claims.properties import PROPERTIES
 from fedbench_papers.claims.readings import READING_FUNCTIONS
-from fedbench_papers.claims.rows import DATA, SETTINGS, Row, load_file, load_rows, new_runs, select_rows
+from fedbench_papers.claims.rows import DATA, SETTINGS, Row, load_file, load_rows, new_runs, row_of, select_rows
 from fedbench_papers.image_sources import read_sources
 
 ROWS = load_rows()
+COLLAPSED = ("M2", "M3", "M4", "M6", "M7", "M8")
+"""Rows that were first judged with votes from round 1 on."""
 NAMES = ("ours", "theirs")
 """Keys of a check whose mappings have labels as keys."""
 
@@ -47,9 +51,63 @@ def known(row: Row) -> set[str]:
     return {a.label for a in row.arms} | {f"{name} {a.label}" for name in row.uses for a in ROWS[name].arms}
 
 
-def test_there_are_36_rows():
-    counts = {letter: sum(name.startswith(letter) for name in ROWS) for letter in "COFMX"}
+def test_there_are_36_rows_that_count():
+    counted = [name for name, row in ROWS.items() if not row.reading_of]
+    counts = {letter: sum(name.startswith(letter) for name in counted) for letter in "COFMX"}
     assert counts == {"C": 5, "O": 6, "F": 11, "M": 10, "X": 4}
+
+
+def test_readings_are_rows_after_their_own():
+    names = list(ROWS)
+    readings = {name: row for name, row in ROWS.items() if row.reading_of}
+    assert [row.reading_of for row in readings.values()] == [*(f"C{n}" for n in range(1, 6)), *COLLAPSED]
+    for name, row in readings.items():
+        counted = ROWS[row.reading_of]
+        assert name == f"{counted.id}-{row.reading}"
+        assert names.index(name) == names.index(counted.id) + 1
+        for key in ("statement", "where", "effect", "setting", "seeds", "parts", "uses"):
+            assert getattr(row, key) == getattr(counted, key)
+        assert [arm.label for arm in row.arms] == [arm.label for arm in counted.arms]
+        assert set(counted.open) <= set(row.open)
+
+
+def test_the_keys_of_a_reading_go_to_the_arms_of_its_methods():
+    for name, row in ROWS.items():
+        for arm in row.arms:
+            literal = row.reading == "literal" and arm.name == "co-pfl"
+            assert (arm.fixed.get("method.server_rule") == "or_mask") == literal, name
+            if row.reading_of or name in COLLAPSED:
+                first = row.reading == "round-1" and arm.name in ("fedmosaic", "fedct")
+                assert arm.fixed.get("method.first_vote") == (1 if first else None), name
+    rounds = {name: {arm.fixed["rounds"] for arm in ROWS[name].arms} for name in ("M3", "M3-round-1", "M4-round-1")}
+    assert rounds == {"M3": {42}, "M3-round-1": {18}, "M4-round-1": {15}}, "of all arms"
+
+
+def test_rows_that_count_leave_rounds_after_the_first_vote():
+    """By the rule of co-training: 80 gradient steps of local training come first."""
+    for name, images in (("M3", 200), ("M4", 80), ("M8", 200)):
+        config = first(name)
+        steps = AMOUNT.steps_on(images, config.train)
+        assert config.rounds >= 2 * -(-LEARNT // steps), name
+
+
+def test_other_readings_are_asked_for():
+    assert [row.id for row in select_rows(ROWS, ["C1", "M1"])] == ["C1", "M1"]
+    assert [row.id for row in select_rows(ROWS, ["C1-literal", "C1", "M1"], "all")] == ["C1-literal", "C1", "M1"]
+    assert len(select_rows(ROWS, ["all"], "all")) == len(ROWS) == 36 + 11
+    with pytest.raises(ConfigError, match="--readings literal: must be all; a single reading is a row"):
+        select_rows(ROWS, ["C1"], "literal")
+
+
+def test_what_all_arms_of_a_reading_take_comes_before_what_a_method_takes():
+    arms = {"ours": {"method": "fedper", "rounds": 4}, "theirs": {"method": "local"}}
+    tree = {**dict.fromkeys(("statement", "where", "effect"), "x"), "setting": "MC", "seeds": [0], "arms": arms}
+    tree |= {"parts": {}, "readings": {"short": {"all": {"rounds": 2}, "local": {"rounds": 3}, "open": ["why"]}}}
+    placed = {name: {} for name in DATA}
+    found = [row_of("A1", tree, placed, {}, Conditions(), reading) for reading in ("", "short")]
+    assert [[arm.fixed["rounds"] for arm in row.arms] for row in found] == [[4, 25], [2, 3]]
+    assert [(row.id, row.open) for row in found] == [("A1", ()), ("A1-short", ("why",))]
+    assert found[1].arm_keys["theirs"] == {"method": "local", "rounds": 3}, "as the page says it"
 
 
 @pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)

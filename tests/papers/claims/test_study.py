@@ -59,11 +59,12 @@ def test_page_and_tables_are_there_with_every_row(out):
     assert "related classes" in page
     assert (out / "claims" / "F6" / "report.html").exists()
     assert table.count(f"| {NOT_RUN} |") == 35
+    assert table.count(f"| {NOT_RUN} | literal: {NOT_RUN} |") == 5
 
 
 def test_runs_that_are_there_are_taken(out):
     before = {path: path.stat().st_mtime_ns for path in out.rglob("summary.json")}
-    assert claims(["F6"], out=out, keys=SMALL, at_once=1).table["id"].nunique() == 36
+    assert claims(["F6"], out=out, keys=SMALL, at_once=1).table["id"].nunique() == 36 + 11
     assert {path: path.stat().st_mtime_ns for path in out.rglob("summary.json")} == before
 
 
@@ -129,6 +130,27 @@ def test_a_row_that_is_new_does_not_lose_the_others():
     assert list(by_id) == list(rows)
     assert by_id["C1"]["parts"][0]["verdict"] == "holds"
     assert by_id["X4"]["status"] == NOT_RUN
+
+
+def test_other_readings_have_a_correction_of_their_own():
+    known = {name: {"status": "judged", "parts": [part("holds", 0.03)]} for name in ("C1", "C1-literal", "F6")}
+    table = {row["id"]: row for row in table_of(load_rows(), known, Conditions())}
+    adjusted = {name: table[name]["parts"][0]["p_adjusted"] for name in known}
+    assert adjusted == {"C1": pytest.approx(0.06), "F6": pytest.approx(0.06), "C1-literal": pytest.approx(0.03)}
+    assert [table[name]["reading_of"] for name in known] == ["", "C1", ""]
+    assert table["C1-literal"]["command"] == "fedbench claims --only C1-literal"
+
+
+def test_a_row_is_run_with_its_readings_if_they_are_asked_for(tmp_path, monkeypatch):
+    calls: list[str] = []
+    monkeypatch.setattr(study, "run_row", lambda row, *rest: calls.append(row.id))
+    monkeypatch.setattr(study, "row_entry", lambda row, folder: {"status": "judged", "parts": []})
+    monkeypatch.setattr(study, "check_data", lambda rows: None)
+    claims(["C1", "F6"], out=tmp_path / "one")
+    assert calls == ["C1", "F6"]
+    calls.clear()
+    claims(["C1", "F6"], out=tmp_path / "all", readings="all")
+    assert calls == ["C1", "C1-literal", "F6"]
 
 
 def test_recorded_verdicts_are_of_these_rows_and_in_their_words():
