@@ -106,7 +106,7 @@ def verdict_of_cases(part: Mapping[str, Any], found: Sequence[Verdict]) -> Verdi
         return Verdict(verdicts.most_of(found, part["most"]), note=f"{part['most']} of {len(found)} must hold")
     word, values = verdicts.all_of(found), [one.p for one in found if one.p is not None]
     p = max(values) if len(values) == len(found) else None
-    return Verdict(word, p=p, note="all must hold")
+    return Verdict(word, p=p, note="all must hold", p_fails=verdicts.first_of([one.p_fails for one in found]))
 
 
 def other_word(one: Verdict, other: Verdict) -> str:

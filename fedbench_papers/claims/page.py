@@ -43,7 +43,19 @@ CLAIM_COLUMNS = (
         "p",
         "p_adjusted",
     ),
-    *("other", "best", "values", "note", "seeds", "minutes", "fingerprint", "command", "statement"),
+    *(
+        "p_fails",
+        "p_fails_adjusted",
+        "other",
+        "best",
+        "values",
+        "note",
+        "seeds",
+        "minutes",
+        "fingerprint",
+        "command",
+        "statement",
+    ),
 )
 PART_HEADS = ("part", "rule", "verdict", "estimate", "margin", "p (adjusted)", "per seed", "besides")
 PROPERTY = "holds as a property"
@@ -79,15 +91,19 @@ INTRO = (
     "has the reading that counts; every other reading is a row of its own, such as C1-literal, shown beside it and in "
     "no number below. p is one-sided, of the hypothesis that the claim is wrong, and in brackets adjusted by Holm for "
     "all tested parts of the rows that count, or for those of all other readings; a part holds only if it holds after "
-    "this correction. 'Does not hold' rests on the interval of the part alone, without a correction. A part that is "
-    "not decided leans towards the claim or against it if all seeds and an interval over clients say so, or if it "
-    "holds before the correction only. A published order holds if Kendall's tau of the means with it is as high as the "
-    "row says; it does not if tau is at most 0, or if pairs that are surely the other way round (t tests over seeds, "
-    "corrected by Holm within the part) leave tau below that. A property has no p: it holds if it is true in every "
-    "seed, or in as many as the row says. What is true by construction says that the implementation is right, nothing "
-    "more. The premise of a theorem is not met if runs violate it; such a verdict is neither for nor against the "
-    "theorem. What is not judged is degenerate: a method was not at work at the last round or in most rounds. Fewer "
-    "than three seeds give no verdict. A verdict is about this setting: what does not hold does not hold here."
+    "this correction. 'Does not hold' has a p of its own, of the hypothesis that the difference reaches the margin (A "
+    "better than B), lies within it (alike) or is not below 0 (never below); of several flanks or cases that must all "
+    "hold, and of a trend and its ends, it is the smallest times their number. It is adjusted in the same way, apart. "
+    "Where there is none (a published order, a property, some of several cases, a rise and fall or a trend of earlier "
+    "records), 'does not hold' is not corrected. A part that is not decided leans towards the claim or against it if "
+    "all seeds and an interval over clients say so, or if it holds, or does not hold, before the correction only. A "
+    "published order holds if Kendall's tau of the means with it is as high as the row says; it does not if tau is at "
+    "most 0, or if pairs that are surely the other way round (t tests over seeds, corrected by Holm within the part) "
+    "leave tau below that. A property has no p: it holds if it is true in every seed, or in as many as the row says. "
+    "What is true by construction says that the implementation is right, nothing more. The premise of a theorem is not "
+    "met if runs violate it; such a verdict is neither for nor against the theorem. What is not judged is degenerate: "
+    "a method was not at work at the last round or in most rounds. Fewer than three seeds give no verdict. A verdict "
+    "is about this setting: what does not hold does not hold here."
 )
 ARMS = "arms: accuracy after aggregation and after the fit, gradient steps per client and round"
 Tree = Mapping[str, Any]
@@ -196,7 +212,9 @@ def estimate(part: Tree) -> str:
 def part_remarks(part: Tree) -> str:
     said = [part["note"]]
     if corrected_verdict(part) != part["verdict"]:
-        said.append("holds before the correction, not after it")
+        said.append(f"{FAILS if part['verdict'] == FAILS else HOLDS} before the correction, not after it")
+    if part["verdict"] == FAILS and part.get("p_fails_adjusted") is not None:
+        said.append(f"p of not holding {part['p_fails']:.2g} ({part['p_fails_adjusted']:.2g})")
     if part["other"]:
         said.append(f"at the other point: {part['other']}")
     if part["best"] is not None:
@@ -219,7 +237,7 @@ def adjusted_p(part: Tree) -> float | None:
 
 def corrected_verdict(part: Tree) -> str:
     """The verdict after the correction for the number of claims."""
-    return corrected_word(part["verdict"], adjusted_p(part))
+    return corrected_word(part["verdict"], adjusted_p(part), part.get("p_fails_adjusted"))
 
 
 def two_digits(value: float | None) -> str:

@@ -192,6 +192,7 @@ def part_tree(part: PartVerdict) -> dict[str, Any]:
         **{key: getattr(part, key) for key in ("part", "case", "rule", "point", "delta", "judged", "other", "best")},
         "verdict": verdict.word,
         "p": verdict.p,
+        "p_fails": verdict.p_fails,
         "note": verdict.note,
         **{key: getattr(found, key, None) for key in ("mean", "low", "high")},
         "values": list(found.values) if found else [],
@@ -264,11 +265,14 @@ def table_of(
 
 
 def adjust_p_values(parts: Sequence[dict[str, Any]]) -> None:
-    tested = [part["judged"] and part["p"] is not None for part in parts]
-    values = iter(holm([part["p"] for part, own in zip(parts, tested, strict=True) if own]))
-    for part, own in zip(parts, tested, strict=True):
+    """Adjusts the p values of what counts: those for the claims, and those against them, each among themselves."""
+    for part in parts:
         part.pop("p_holm", None)
-        part["p_adjusted"] = next(values) if own else None
+    for key in ("p", "p_fails"):
+        tested = [part["judged"] and part.get(key) is not None for part in parts]
+        values = iter(holm([part[key] for part, own in zip(parts, tested, strict=True) if own]))
+        for part, own in zip(parts, tested, strict=True):
+            part[f"{key}_adjusted"] = next(values) if own else None
 
 
 def rows_table(

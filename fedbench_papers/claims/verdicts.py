@@ -36,7 +36,7 @@ TOO_FEW = f"no verdict below {LEAST_SEEDS} seeds"
 class Verdict:
     """word: one of the nine. estimate: of the difference, with its interval over seeds. p: one-sided, of the
     hypothesis that the claim is wrong; None without a test. reverse: whether the opposite is established. note: further
-    results.
+    results. p_fails: one-sided, of the hypothesis that the claim is right; None where no single test says so.
     """
 
     word: str
@@ -44,6 +44,7 @@ class Verdict:
     p: float | None = None
     reverse: bool = False
     note: str = ""
+    p_fails: float | None = None
 
     @property
     def holds(self) -> bool:
@@ -54,9 +55,17 @@ class Verdict:
         return self.word == FAILS
 
 
-def corrected_word(word: str, p_adjusted: float | None) -> str:
-    """The word of a verdict after the correction for the number of claims: one that no longer holds only leans."""
-    return TOWARDS if word in (HOLDS, WEAKER) and p_adjusted is not None and p_adjusted >= LEVEL else word
+def corrected_word(word: str, p_adjusted: float | None, p_fails_adjusted: float | None = None) -> str:
+    """The word of a verdict after the correction for the number of claims: what is no longer sure only leans."""
+    if word in (HOLDS, WEAKER) and p_adjusted is not None and p_adjusted >= LEVEL:
+        return TOWARDS
+    return AGAINST if word == FAILS and p_fails_adjusted is not None and p_fails_adjusted >= LEVEL else word
+
+
+def first_of(values: Sequence[float | None]) -> float | None:
+    """The p that any of several tests rejects (Bonferroni); None if one of them is missing."""
+    known = [value for value in values if value is not None]
+    return min(1.0, len(known) * min(known)) if known and len(known) == len(values) else None
 
 
 def better(difference: pd.Series, delta: float) -> Verdict:
@@ -64,10 +73,11 @@ def better(difference: pd.Series, delta: float) -> Verdict:
     found = of_seeds(difference)
     if has_too_few(found):
         return Verdict(UNDECIDED, found, note=TOO_FEW)
-    p, small = p_above(found, 0.0), below(found, delta)
+    p, p_small = p_above(found, 0.0), p_below(found, delta)
     if p < TAIL:
-        return Verdict(WEAKER if small else HOLDS, found, p)
-    return Verdict(FAILS if small else open_word(difference, found, 0.0, inf), found, p, reverse=below(found, 0.0))
+        return Verdict(WEAKER if p_small < TAIL else HOLDS, found, p, p_fails=p_small)
+    word = FAILS if p_small < TAIL else open_word(difference, found, 0.0, inf)
+    return Verdict(word, found, p, reverse=below(found, 0.0), p_fails=p_small)
 
 
 def alike(difference: pd.Series, delta: float) -> Verdict:
@@ -76,10 +86,11 @@ def alike(difference: pd.Series, delta: float) -> Verdict:
     if has_too_few(found):
         return Verdict(UNDECIDED, found, note=TOO_FEW)
     p = max(p_above(found, -delta), p_below(found, delta))
+    ends = p_above(found, delta), p_below(found, -delta)
     if p < TAIL:
-        return Verdict(HOLDS, found, p)
-    outside = above(found, delta) or below(found, -delta)
-    return Verdict(FAILS if outside else open_word(difference, found, -delta, delta), found, p)
+        return Verdict(HOLDS, found, p, p_fails=first_of(ends))
+    word = FAILS if min(ends) < TAIL else open_word(difference, found, -delta, delta)
+    return Verdict(word, found, p, p_fails=first_of(ends))
 
 
 def never_below(difference: pd.Series, delta: float) -> Verdict:
@@ -87,10 +98,12 @@ def never_below(difference: pd.Series, delta: float) -> Verdict:
     found = of_seeds(difference)
     if has_too_few(found):
         return Verdict(UNDECIDED, found, note=TOO_FEW)
-    p, reverse = p_above(found, -delta), below(found, 0.0)
+    p, p_fails = p_above(found, -delta), p_below(found, 0.0)
     if p < TAIL:
-        return Verdict(HOLDS, found, p)
-    return Verdict(FAILS if reverse else open_word(difference, found, -delta, inf), found, p, reverse)
+        return Verdict(HOLDS, found, p, p_fails=p_fails)
+    reverse = p_fails < TAIL
+    word = FAILS if reverse else open_word(difference, found, -delta, inf)
+    return Verdict(word, found, p, reverse, p_fails=p_fails)
 
 
 def peaked(low: pd.Series, middle: pd.Series, high: pd.Series, delta: float) -> Verdict:
@@ -105,6 +118,7 @@ def peaked(low: pd.Series, middle: pd.Series, high: pd.Series, delta: float) -> 
     return replace(
         least,
         p=max(values) if len(values) == len(flanks) else None,
+        p_fails=first_of([found.p_fails for found in flanks]),
         note="; ".join(f"{name} flank {found.word}" for name, found in zip(("lower", "upper"), flanks, strict=True)),
     )
 
@@ -119,8 +133,8 @@ def monotone(options: Sequence[pd.Series], delta: float) -> Verdict:
     note = "means " + ", ".join(f"{mean:.2f}" for mean in table.mean(axis=0))
     if up <= LEVEL:
         return Verdict(HOLDS, ends.estimate, up, note=note)
-    fails = down <= LEVEL or ends.fails
-    return Verdict(FAILS if fails else UNDECIDED, ends.estimate, up, down <= LEVEL, note)
+    fails, p_fails = down <= LEVEL or ends.fails, first_of([down, ends.p_fails])
+    return Verdict(FAILS if fails else UNDECIDED, ends.estimate, up, down <= LEVEL, note, p_fails)
 
 
 def difference(first: pd.Series, second: pd.Series) -> pd.Series:

@@ -116,5 +116,5 @@ def test_readings_are_named_and_all_of_them_asked_for(capsys):
     rows = list(ClaimsRecord.read(RECORDED).entries.values())
     assert list(verdict_lines(rows, ["C5"])) == [
         "C5   not run yet",
-        "     another reading: --only C5-literal (a: does not hold; b: undecided)",
+        "     another reading: --only C5-literal (a: leans against the claim; b: undecided)",
     ]

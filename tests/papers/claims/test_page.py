@@ -160,3 +160,11 @@ def test_a_row_that_was_not_run_shows_its_other_readings(tmp_path):
     text = (tmp_path / "claims.md").read_text()
     assert "| C1 | A / B & <more> | not run yet | literal: a: does not hold; b: holds |  |" in text
     assert "None of 1 rows was run yet." in text
+
+
+def test_what_fails_before_the_correction_only_leans_against(tmp_path):
+    by_chance = {**PART, "verdict": "does not hold", "p": 0.9, "p_fails": 0.01, "p_fails_adjusted": 0.2}
+    (tmp_path / "claims.json").write_text(json.dumps({"rows": [{**ROW, "parts": [by_chance]}]}))
+    page = Page(write_claims(tmp_path))
+    assert "Leans against the claim: 1." in page.text
+    assert "does not hold before the correction, not after it; p of not holding 0.01 (0.2)" in page.text

@@ -110,7 +110,9 @@ def test_p_values_are_adjusted_for_all_that_was_tested():
     parts = [part("holds", 0.01), part("undecided", 0.2), part("does not hold", 0.9), part("holds", 0.02)]
     parts += [part("holds", 0.001, False), part("holds", None)]
     parts[0]["p_holm"] = 0.03  # of an older table
+    parts[1]["p_fails"], parts[2]["p_fails"] = 0.5, 0.02
     adjust_p_values(parts)
+    assert [p["p_fails_adjusted"] for p in parts] == [None, pytest.approx(0.5), pytest.approx(0.04), None, None, None]
     assert "p_holm" not in parts[0]
     assert [p["p_adjusted"] for p in parts] == [
         pytest.approx(0.04),

@@ -98,6 +98,21 @@ def test_what_holds_before_the_correction_only_leans():
     assert [corrected_word(word, 0.2) for word in (HOLDS, WEAKER, FAILS, AGAINST)] == [TOWARDS, TOWARDS, FAILS, AGAINST]
     assert corrected_word(HOLDS, 0.04) == HOLDS
     assert corrected_word(HOLDS, None) == HOLDS
+    assert [corrected_word(FAILS, 0.9, p) for p in (None, 0.04, 0.06)] == [FAILS, FAILS, AGAINST]
+    assert corrected_word(HOLDS, 0.04, 1.0) == HOLDS
+
+
+def test_what_fails_by_a_test_has_its_p():
+    worse, same = series(-2.0, -2.2, -1.9), series(0.1, -0.1, 0.0)
+    for found in (better(worse, 1.0), alike(worse, 1.0), never_below(worse, 0.5)):
+        assert found.word == FAILS
+        assert found.p_fails is not None
+        assert found.p_fails < 0.05
+    assert better(worse, 1.0).p_fails == pytest.approx(p_below(interval([-2.0, -2.2, -1.9]), 1.0))
+    assert alike(same, 1.0).p_fails > 0.5
+    flank = better(difference(same, same + 2), 1.0).p_fails
+    assert peaked(same + 2, same, same - 2, 1.0).p_fails == pytest.approx(2 * flank), "of the lower of two flanks"
+    assert property_of({0: False, 1: False, 2: False}).p_fails is None
 
 
 def test_an_identity_needs_one_seed_and_allows_no_exception():
