@@ -48,7 +48,7 @@ class PublicExchange(Local[ExchangeOptions, ServerT]):
         first_vote: int | None = Field(
             None,
             ge=1,
-            description="rounds of local training before the first exchange; none: as many as 80 steps take a client",
+            description="rounds of local training before the first exchange; none: until clients have made 80 steps",
         )
 
     needs = frozenset({"public"})

@@ -104,11 +104,17 @@ def comparison_notes(study: Study, rows: Sequence[LeaderboardRow]) -> list[str]:
     lines += equal_points(study)
     rivals = [row for row in rows[1:] if row.behind is not None and row.label not in REFERENCES]
     if rivals and (found := rivals[0].behind) is not None and found.resolves is not None:
-        smallest = study.metric.difference(found.resolves).lstrip("+")
-        these = "these seeds" if found.gain.samples is None else "these seeds and test samples"
-        line = f"Between the first two, {these} can detect differences of {smallest}{points(study.metric)} or more"
-        lines.append(f"{line}{left_open(found)}.")
+        lines.append(detectable_line(study.metric, found))
     return [*lines, *evidence_lines(study), *few_seeds(len(rows[0].score.values) if rows else 0)]
+
+
+def detectable_line(metric: Metric, found: Contrast) -> str:
+    """Which difference between the first two methods would be seen."""
+    if not any(found.gain.values):
+        return f"{found.method} and {found.other} have the same score in every seed."
+    smallest = metric.difference(found.resolves or 0.0).lstrip("+") + points(metric)
+    these = "these seeds" if found.gain.samples is None else "these seeds and test samples"
+    return f"Between the first two, {these} can detect differences of {smallest} or more{left_open(found)}."
 
 
 def left_open(found: Contrast) -> str:

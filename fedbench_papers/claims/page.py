@@ -27,35 +27,9 @@ from fedbench_papers.claims.verdicts import (
 )
 
 CLAIM_COLUMNS = (
-    *(
-        "id",
-        "reading_of",
-        "part",
-        "case",
-        "judged",
-        "rule",
-        "point",
-        "verdict",
-        "mean",
-        "low",
-        "high",
-        "delta",
-        "p",
-        "p_adjusted",
-    ),
-    *(
-        "p_fails",
-        "p_fails_adjusted",
-        "other",
-        "best",
-        "values",
-        "note",
-        "seeds",
-        "minutes",
-        "fingerprint",
-        "command",
-        "statement",
-    ),
+    *("id", "reading_of", "part", "case", "judged", "rule", "point", "verdict", "mean", "low", "high", "delta"),
+    *("p", "p_adjusted", "p_fails", "p_fails_adjusted", "other", "best", "values", "note", "seeds", "minutes"),
+    *("fingerprint", "command", "statement"),
 )
 PART_HEADS = ("part", "rule", "verdict", "estimate", "margin", "p (adjusted)", "per seed", "besides")
 PROPERTY = "holds as a property"
@@ -84,27 +58,34 @@ RULE_WORDS = {
 }
 INTRO = (
     "Claims of the papers, tested at small scale: only the sign, the order and the shape of an effect are compared, "
-    "never a level of accuracy. A difference is in points of test accuracy, paired by seed and client, at the last "
-    "round; estimator: mean over a client's samples, plain mean over clients. Intervals: 95 % Student t with the seed "
-    "as the unit. Minutes are those of the runs, one core each. Gradient steps are those of a client in a round; the "
-    "pooled model (centralized) makes its own, which count whole. Where a paper can be read in several ways, the row "
-    "has the reading that counts; every other reading is a row of its own, such as C1-literal, shown beside it and in "
-    "no number below. p is one-sided, of the hypothesis that the claim is wrong, and in brackets adjusted by Holm for "
-    "all tested parts of the rows that count, or for those of all other readings; a part holds only if it holds after "
-    "this correction. 'Does not hold' has a p of its own, of the hypothesis that the difference reaches the margin (A "
-    "better than B), lies within it (alike) or is not below 0 (never below); of several flanks or cases that must all "
-    "hold, and of a trend and its ends, it is the smallest times their number. It is adjusted in the same way, apart. "
-    "Where there is none (a published order, a property, some of several cases, a rise and fall or a trend of earlier "
-    "records), 'does not hold' is not corrected. A part that is not decided leans towards the claim or against it if "
-    "all seeds and an interval over clients say so, or if it holds, or does not hold, before the correction only. A "
-    "published order holds if Kendall's tau of the means with it is as high as the row says; it does not if tau is at "
-    "most 0, or if pairs that are surely the other way round (t tests over seeds, corrected by Holm within the part) "
-    "leave tau below that. A property has no p: it holds if it is true in every seed, or in as many as the row says. "
-    "What is true by construction says that the implementation is right, nothing more. The premise of a theorem is not "
-    "met if runs violate it; such a verdict is neither for nor against the theorem. What is not judged is degenerate: "
-    "a method was not at work at the last round or in most rounds. Fewer than three seeds give no verdict. A verdict "
-    "is about this setting: what does not hold does not hold here."
+    "never a level of accuracy. A verdict is about this setting: what does not hold does not hold here."
 )
+RULES = (
+    "A difference is in points of test accuracy, paired by seed and client, at the last round; estimator: mean over a "
+    "client's samples, plain mean over clients. Intervals: 95 % Student t with the seed as the unit. Fewer than three "
+    "seeds give no verdict.",
+    "Where a paper can be read in several ways, the row has the reading that counts; every other reading is a row of "
+    "its own, such as C1-literal, shown beside it and in no number of the summary.",
+    "p is one-sided, of the hypothesis that the claim is wrong, and in brackets adjusted by Holm for all tested parts "
+    "of the rows that count, or for those of all other readings; a part holds only if it holds after this correction.",
+    "'Does not hold' has a p of its own, of the hypothesis that the difference reaches the margin (A better than B), "
+    "lies within it (alike) or is not below 0 (never below); of several flanks or cases that must all hold, and of a "
+    "trend and its ends, it is the smallest times their number. It is adjusted in the same way, apart. Where there is "
+    "none (a published order, a property, some of several cases, a rise and fall or a trend of earlier records), 'does "
+    "not hold' is not corrected.",
+    "A part that is not decided leans towards the claim or against it if all seeds and an interval over clients say "
+    "so, or if it holds, or does not hold, before the correction only.",
+    "A published order holds if Kendall's tau of the means with it is as high as the row says; it does not if tau is "
+    "at most 0, or if pairs that are surely the other way round (t tests over seeds, corrected by Holm within the "
+    "part) leave tau below that.",
+    "A property has no p: it holds if it is true in every seed, or in as many as the row says. What is true by "
+    "construction says that the implementation is right, nothing more. The premise of a theorem is not met if runs "
+    "violate it; such a verdict is neither for nor against the theorem.",
+    "A part is degenerate, and not judged, if a method was not at work at the last round or in most rounds.",
+    "Minutes are those of the runs, one core each. Gradient steps are those of a client in a round; the pooled model "
+    "(centralized) makes its own, which count whole.",
+)
+"""How verdicts come about, a paragraph each."""
 ARMS = "arms: accuracy after aggregation and after the fit, gradient steps per client and round"
 Tree = Mapping[str, Any]
 
@@ -142,6 +123,8 @@ def _summary(record: ClaimsRecord) -> Iterator[str]:
     counted, _ = families(rows)
     heads = ("row", "claim", "verdict here", "other readings", "minutes")
     yield markdown_table(heads, [_summary_line(row, rows) for row in counted])
+    yield "\n## How verdicts come about\n"
+    yield from (f"- {rule}" for rule in RULES)
 
 
 def _summary_line(row: Tree, rows: Sequence[Tree]) -> list[str]:
@@ -340,6 +323,7 @@ def as_page(record: ClaimsRecord, folder: Path) -> str:
         Path(__file__).with_name("claims.html.j2"),
         title="Claims of the papers",
         intro=INTRO,
+        rules=RULES,
         answer=tally(rows),
         conditions=conditions_words(record),
         rows=[

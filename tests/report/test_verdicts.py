@@ -6,7 +6,15 @@ import pytest
 
 from fedbench.report.leaderboard import leaderboard
 from fedbench.report.study import Study
-from fedbench.report.verdicts import best_for_sure, comparison_answer, comparison_notes, join_words, lead, left_open
+from fedbench.report.verdicts import (
+    best_for_sure,
+    comparison_answer,
+    comparison_notes,
+    detectable_line,
+    join_words,
+    lead,
+    left_open,
+)
 from fedbench.results.contrasts import Contrast
 from fedbench.results.statistics import interval
 from fedbench.tasks import load
@@ -158,3 +166,11 @@ def test_why_a_difference_is_left_open(values, p_adjusted, comparisons, words):
     found = Contrast("fedcac", "local", interval(values), None, 0.01, better, p_adjusted, comparisons=comparisons)
     assert words in left_open(found)
     assert bool(words) == bool(left_open(found))
+
+
+def test_two_methods_with_the_same_scores_are_said_to_be_so():
+    same = Contrast("a", "b", interval([0.0, 0.0, 0.0]), None, 1.0, interval([0.0, 0.0, 0.0]))
+    metric = load("classification").primary
+    assert detectable_line(metric, same) == "a and b have the same score in every seed."
+    apart = Contrast("a", "b", interval([0.01, 0.02, 0.03]), None, 0.07, interval([1.0, 1.0, 1.0]))
+    assert detectable_line(metric, apart).startswith("Between the first two, these seeds can detect differences of 2.5")

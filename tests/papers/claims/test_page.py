@@ -67,7 +67,7 @@ def test_the_table_as_a_file(folder):
 
 def test_the_page_opens_without_a_network_and_escapes(folder):
     page = Page(folder / "report.html")
-    assert page.sections == ["answer", "rows", "row-C1"]
+    assert page.sections == ["answer", "rows", "rules", "row-C1"]
     assert "<more>" in page.text
     assert "<more>" not in page.source
     assert not [where for where in page.references if where.startswith(("http", "//"))]
@@ -145,7 +145,7 @@ def test_other_readings_stand_beside_the_row_and_do_not_count(tmp_path):
     assert f"| a: holds; b: holds | literal: a: does not hold; b: holds. {share} | 2.0 |" in text
     assert "| C1-literal |" not in text
     assert "- reading: literal; C1 counts, not this row" in text
-    assert page.sections == ["answer", "rows", "row-C1", "row-C1-literal"]
+    assert page.sections == ["answer", "rows", "rules", "row-C1", "row-C1-literal"]
     assert share in page.text
     counts = "1 of 2 rows were run, with 2 parts and 2 tests. Holds after Holm's correction: 2."
     assert counts in page.text
