@@ -50,7 +50,7 @@ class Split:
         medians: Tensor | None = None,
     ) -> None:
         self._samples, self._rows, self.targets, self.key = samples, rows, targets, key
-        self._owners, self._medians = torch.zeros_like(rows) if owners is None else owners, medians
+        self._owners, self._medians = None if medians is None else owners, medians
         self.augmentation = augmentation
         self.stream: torch.Generator | None = None
         self.factors = factors and (factors[0].to(dtype), factors[1].to(dtype))
@@ -72,9 +72,9 @@ class Split:
     def part(self, places: Tensor) -> "Split":
         """The samples at these places (int64 [n])."""
         twin = copy(self)
-        twin._rows, twin.targets, twin._owners = (
-            of.index_select(0, places.to(of.device)) for of in (self._rows, self.targets, self._owners)
-        )
+        twin._rows, twin.targets = (of.index_select(0, places.to(of.device)) for of in (self._rows, self.targets))
+        if self._owners is not None:
+            twin._owners = self._owners.index_select(0, places.to(self._owners.device))
         return twin
 
     def with_augmentation(self, stream: torch.Generator) -> "Split":
@@ -94,7 +94,7 @@ class Split:
         """
         rows = self._rows.index_select(0, index)
         x = self._samples.index_select(0, rows.to(self._samples.device)).to(rows.device)
-        if self._medians is not None:
+        if self._owners is not None and self._medians is not None:
             x = torch.where(x.isnan(), self._medians[self._owners.index_select(0, index)], x)
         if self.augmentation and (draws := self.draw(len(index)) if draws is None else draws):
             x = self.augmentation(x, draws)
@@ -116,6 +116,7 @@ def join_splits(splits: Sequence[Any]) -> Split | None:
     if len(splits) == 1:
         return first
     whole = copy(first)
-    names = ("_rows", "targets", "_owners")
-    whole._rows, whole.targets, whole._owners = (torch.cat([getattr(s, name) for s in splits]) for name in names)
+    whole._rows, whole.targets = (torch.cat([getattr(s, name) for s in splits]) for name in ("_rows", "targets"))
+    if first._owners is not None:
+        whole._owners = torch.cat([s._owners for s in splits])
     return whole
