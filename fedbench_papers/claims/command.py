@@ -122,7 +122,7 @@ def chosen_rows(config: Config, asked: Namespace) -> "list[Row]":
 
 def verdict_lines(rows: Sequence[Mapping[str, Any]], chosen: Collection[str]) -> Iterator[str]:
     """The verdicts of the chosen rows, how they depend on the reading, and the readings that were not asked for."""
-    from fedbench_papers.claims.page import other_readings, shares_of_readings
+    from fedbench_papers.claims.page import named_readings, shares_of_readings
     from fedbench_papers.claims.study import verdict_line
 
     for row in rows:
@@ -130,7 +130,7 @@ def verdict_lines(rows: Sequence[Mapping[str, Any]], chosen: Collection[str]) ->
             yield f"{row['id']:<4} {verdict_line(row)}"
             if shares := shares_of_readings(row, rows):
                 yield f"     {shares}"
-            for own in other_readings(row, rows):
+            for own in named_readings(row, rows):
                 if own["id"] not in chosen:
                     yield f"     another reading: --only {own['id']} ({verdict_line(own)})"
 
@@ -156,27 +156,35 @@ def conditions_of(config: Config, asked: Namespace) -> "Conditions":
 
 
 def text_lines(rows: list[dict[Any, Any]], conditions: "Conditions") -> Iterator[str]:
-    """Two or more lines per row, the sum over all, and where the verdicts come from."""
+    """Two or more lines per row, one for all combinations of options, the sum, and where the verdicts come from."""
     from fedbench_papers.claims.page import tally
     from fedbench_papers.claims.record import RECORDED, ClaimsRecord
 
     yield f"{'row':<11} {'runs':>5} {'steps':>9} {'minutes':>8}  claim; published; verdict"
-    for row in rows:
+    for row in [row for row in rows if not row["combined"]]:
         claim = f"another reading of {row['reading_of']}" if row["reading_of"] else row["statement"]
-        yield f"{row['id']:<11} {row['runs']:>5} {row['steps']:>9,} {row['minutes']:>8.1f}  {claim}"
+        yield cost_line(row["id"], [row], claim)
         published = [] if row["reading_of"] else [f"published: {row['effect']}"]
         for text in (*published, f"{verdict_head(row)}: {row['verdict']}"):
             yield from textwrap.wrap(text, 110, initial_indent=" " * 38, subsequent_indent=" " * 40)
+        if combined := [own for own in rows if own["combined"] and own["reading_of"] == row["id"]]:
+            said = f"{len(combined)} other combinations of what the paper leaves open"
+            yield cost_line("", combined, f"{said}: --only {row['id']} --readings all")
     for name, own in (("all", [row for row in rows if not row["reading_of"]]), ("readings", rows)):
-        total = [sum(row[key] for row in own) for key in ("runs", "steps", "minutes")]
         more = "with all other readings" if name == "readings" else "shared runs counted once; one run per core"
-        yield f"{name:<11} {total[0]:>5} {total[1]:>9,} {total[2]:>8.1f}  {more}"
+        yield cost_line(name, own, more)
     yield f"conditions: {conditions.words}"
     if dates := sorted(row["made"] for row in rows if row["recorded"]):
         made = " to ".join(dict.fromkeys((dates[0], dates[-1])))
         yield f"recorded verdicts: made on {made} and shipped with fedbench ({RECORDED}); --only ID tests a row here"
         counts = tally(ClaimsRecord.read(RECORDED).rows)
         yield from textwrap.wrap(counts, 110, initial_indent="  ", subsequent_indent="  ")
+
+
+def cost_line(name: str, rows: list[dict[Any, Any]], text: str) -> str:
+    """What rows cost together, and a text."""
+    runs, steps, minutes = (sum(row[key] for row in rows) for key in ("runs", "steps", "minutes"))
+    return f"{name:<11} {runs:>5} {steps:>9,} {minutes:>8.1f}  {text}"
 
 
 def verdict_head(row: dict[Any, Any]) -> str:

@@ -12,6 +12,7 @@ from fedbench.report.template import render
 from fedbench.results.files import write_atomically
 from fedbench.results.quantities import ranges
 from fedbench_papers.claims.conditions import Conditions
+from fedbench_papers.claims.judge import OTHER_POINT_OF_CLAIM
 from fedbench_papers.claims.record import CLAIMS_FILE, ClaimsRecord
 from fedbench_papers.claims.verdicts import (
     AGAINST,
@@ -32,6 +33,7 @@ CLAIM_COLUMNS = (
     *("fingerprint", "command", "statement"),
 )
 PART_HEADS = ("part", "rule", "verdict", "estimate", "margin", "p (adjusted)", "per seed", "besides")
+COMBINATION_HEADS = ("what the paper leaves open", "verdict")
 PROPERTY = "holds as a property"
 TALLY = {
     HOLDS: "holds after Holm's correction",
@@ -68,6 +70,8 @@ RULES = (
     "its own, such as C1-literal, shown beside it and in no number of the summary.",
     "p is one-sided, of the hypothesis that the claim is wrong, and in brackets adjusted by Holm for all tested parts "
     "of the rows that count, or for those of all other readings; a part holds only if it holds after this correction.",
+    "A row that a first judgement had left open was judged again on other seeds, and those runs alone count. Each "
+    "attempt could have given a verdict, so p is multiplied by their number before Holm's correction.",
     "'Does not hold' has a p of its own, of the hypothesis that the difference reaches the margin (A better than B), "
     "lies within it (alike) or is not below 0 (never below); of several flanks or cases that must all hold, and of a "
     "trend and its ends, it is the smallest times their number. It is adjusted in the same way, apart. Where there is "
@@ -82,6 +86,8 @@ RULES = (
     "construction says that the implementation is right, nothing more. The premise of a theorem is not met if runs "
     "violate it; such a verdict is neither for nor against the theorem.",
     "A part is degenerate, and not judged, if a method was not at work at the last round or in most rounds.",
+    "Where the other evaluation point gives another verdict, before the correction, it stands in brackets.",
+    "Where a setting is far from the paper's protocol, the summary says in what.",
     "Minutes are those of the runs, one core each. Gradient steps are those of a client in a round; the pooled model "
     "(centralized) makes its own, which count whole.",
 )
@@ -112,7 +118,7 @@ def as_csv(rows: Sequence[Tree]) -> str:
 
 
 def as_markdown(record: ClaimsRecord) -> str:
-    details = (line for row in record.rows if row["parts"] for line in _details(row))
+    details = (line for row in record.rows if has_section(row) for line in _details(row, record.rows))
     return "\n".join([*_summary(record), *details]) + "\n"
 
 
@@ -129,9 +135,10 @@ def _summary(record: ClaimsRecord) -> Iterator[str]:
 
 def _summary_line(row: Tree, rows: Sequence[Tree]) -> list[str]:
     minutes = f"{row['minutes']:.1f}" if row.get("minutes") is not None else ""
-    others = [f"{own['reading']}: {'; '.join(row_verdicts(own))}" for own in other_readings(row, rows)]
+    others = [f"{own['reading']}: {'; '.join(row_verdicts(own))}" for own in named_readings(row, rows)]
     said = [*others, shares_of_readings(row, rows)]
-    return [row["id"], row["statement"], "; ".join(row_verdicts(row)), ". ".join(filter(None, said)), minutes]
+    verdicts = "; ".join([*row_verdicts(row), *far_words(row)])
+    return [row["id"], row["statement"], verdicts, ". ".join(filter(None, said)), minutes]
 
 
 def families(rows: Sequence[Tree]) -> tuple[list[Tree], list[Tree]]:
@@ -145,18 +152,51 @@ def other_readings(row: Tree, rows: Sequence[Tree]) -> list[Tree]:
     return [own for own in rows if own.get("reading_of") == row["id"]]
 
 
+def named_readings(row: Tree, rows: Sequence[Tree]) -> list[Tree]:
+    """The other readings that have a name and a section of their own, which combinations of options do not."""
+    return [own for own in other_readings(row, rows) if not own.get("combination")]
+
+
+def has_section(row: Tree) -> bool:
+    """Whether a row has a section: it was run, and is no combination of options, which is a line of another row's."""
+    return bool(row["parts"]) and not (row.get("reading_of") and row.get("combination"))
+
+
+def combination_lines(row: Tree, rows: Sequence[Tree]) -> list[tuple[list[str], Tree]]:
+    """The judged combinations of what the paper leaves open, first the one that counts: their values, and their row."""
+    others = [own for own in other_readings(row, rows) if own.get("combination") and own["parts"]]
+    return [([f"{key} {value}" for key, value in own["combination"].items()], own) for own in (row, *others) if others]
+
+
 def shares_of_readings(row: Tree, rows: Sequence[Tree]) -> str:
     """In how many readings each part holds, if several were judged, and which ones differ from the one that counts."""
     judged = [own for own in (row, *other_readings(row, rows)) if own["parts"]]
     if len(judged) < 2 or not row["parts"]:
         return ""
-    held = {own.get("reading") or "": parts_that_hold(own) for own in judged}
     said = []
     for name in [part["part"] for part in row["parts"] if part["judged"]]:
-        share = f"{name} holds in {sum(name in own for own in held.values())} of {len(held)} readings"
-        turned = [reading for reading, own in held.items() if (name in own) != (name in held[""])]
+        held = [name in parts_that_hold(own) for own in judged]
+        share = f"{name} holds in {sum(held)} of {len(held)} readings"
+        turned = list(turning_choices(judged, held))
         said.append(share + (f", turned by {' and '.join(turned)}" if turned else ""))
     return "; ".join(said)
+
+
+def turning_choices(judged: Sequence[Tree], held: Sequence[bool]) -> Iterator[str]:
+    """The readings with a name in which a part does not do what it does in the first, and the options that matter.
+
+    held: whether the part holds in each of the judged readings.
+    """
+    for own, holds in zip(judged, held, strict=True):
+        if not own.get("combination") and holds != held[0]:
+            yield own["reading"]
+    for key in judged[0].get("combination", {}):
+        shares: dict[str, list[bool]] = {}
+        for own, holds in zip(judged, held, strict=True):
+            if key in own.get("combination", {}):
+                shares.setdefault(str(own["combination"][key]), []).append(holds)
+        if len({sum(own) / len(own) for own in shares.values()}) > 1:
+            yield f"{key} ({', '.join(f'{value}: {sum(own)} of {len(own)}' for value, own in shares.items())})"
 
 
 def parts_that_hold(row: Tree) -> set[str]:
@@ -165,13 +205,16 @@ def parts_that_hold(row: Tree) -> set[str]:
     return {part["part"] for part in judged if corrected_verdict(part) in (HOLDS, WEAKER, IDENTITY)}
 
 
-def _details(row: Tree) -> Iterator[str]:
+def _details(row: Tree, rows: Sequence[Tree]) -> Iterator[str]:
     yield f"\n## {row['id']}: {row['statement']}\n"
     yield from (f"- {name}: {text}" for name, text in row_facts(row))
     if row["arms"]:
         yield f"- {ARMS}{shared_words(row)}"
         yield from (f"  - {line}" for line in arms(row))
     yield f"\n{markdown_table(PART_HEADS, map(cells, row['parts']))}"
+    if combined := combination_lines(row, rows):
+        lines = [[", ".join(values), "; ".join(row_verdicts(own))] for values, own in combined]
+        yield f"\n{markdown_table(COMBINATION_HEADS, lines)}"
 
 
 def cells(part: Tree) -> list[str]:
@@ -213,8 +256,8 @@ def p_words(part: Tree) -> str:
 
 
 def adjusted_p(part: Tree) -> float | None:
-    """p after the correction, which older tables call p_holm."""
-    found: float | None = part.get("p_adjusted", part.get("p_holm"))
+    """p after the correction."""
+    found: float | None = part.get("p_adjusted")
     return found
 
 
@@ -238,6 +281,7 @@ def row_facts(row: Tree) -> list[tuple[str, str]]:
     seeds = ranges(row["seeds"])
     runs = f"{row.get('runs', 0)} own runs, {row.get('minutes') or 0:.1f} minutes of work, seeds {seeds}"
     runs += f", judged on {row['made']}" if row.get("made") else ""
+    runs += f" at attempt {row['attempts']}" if row.get("attempts", 1) > 1 and row["parts"] else ""
     reading = f"{row['reading']}; {row['reading_of']} counts, not this row" if row.get("reading_of") else ""
     listed = [
         ("reading", reading),
@@ -245,6 +289,7 @@ def row_facts(row: Tree) -> list[tuple[str, str]]:
         ("setting", f"{row['setting']}: {row['setting_text']}"),
         ("runs", runs + (f"; uses the runs of {', '.join(row['uses'])}" if row["uses"] else "")),
         ("chosen on validation", chosen),
+        ("far from the paper's protocol", row.get("far", "")),
         ("what the claim leaves open", "; ".join(row["open"])),
         ("partitions", row.get("fingerprint", "")),
         ("command", f"`{row['command']}`"),
@@ -277,10 +322,28 @@ def arms(row: Tree) -> Iterator[str]:
 
 def row_verdicts(row: Tree) -> list[str]:
     """The verdicts of a row, or why there are none."""
+    return [text for text, _ in verdict_marks(row)]
+
+
+def verdict_marks(row: Tree) -> list[tuple[str, str]]:
+    """The verdicts of a row, or why there are none, each with its CSS class."""
     judged = [part for part in row["parts"] if part["judged"]]
-    alone = len(judged) == 1
-    said = [(part["part"], corrected_verdict(part)) for part in judged]
-    return [verdict if alone else f"{name}: {verdict}" for name, verdict in said] or [row["status"]]
+    names = [f"{part['part']}: " if len(judged) > 1 else "" for part in judged]
+    said = [name + verdict_words(part) for name, part in zip(names, judged, strict=True)]
+    return [*zip(said, map(tone, map(corrected_verdict, judged)), strict=True)] or [
+        (row["status"], tone(row["status"]))
+    ]
+
+
+def verdict_words(part: Tree) -> str:
+    """The verdict of a part, with that at the other evaluation point if it is another one."""
+    said, point = corrected_verdict(part), OTHER_POINT_OF_CLAIM.get(part["point"], "")
+    return f"{said} ({POINT_WORDS[point]}: {part['other']})" if part["other"] else said
+
+
+def far_words(row: Tree) -> list[str]:
+    """In what the setting of a row that was run is far from the paper's protocol, if it is."""
+    return [f"far from the paper's protocol: {row['far']}"] if row.get("far") and row["parts"] else []
 
 
 def tally(rows: Sequence[Tree]) -> str:
@@ -318,7 +381,7 @@ def conditions_words(record: ClaimsRecord) -> str:
 def as_page(record: ClaimsRecord, folder: Path) -> str:
     """The whole page as text; every row that was run links to its page."""
     rows = record.rows
-    run = [row for row in rows if row["parts"]]
+    run = [row for row in rows if has_section(row)]
     return render(
         Path(__file__).with_name("claims.html.j2"),
         title="Claims of the papers",
@@ -327,12 +390,20 @@ def as_page(record: ClaimsRecord, folder: Path) -> str:
         answer=tally(rows),
         conditions=conditions_words(record),
         rows=[
-            (row, row_verdicts(row), other_readings(row, rows), shares_of_readings(row, rows))
+            (row, verdict_marks(row), far_words(row), named_readings(row, rows), shares_of_readings(row, rows))
             for row in families(rows)[0]
         ],
-        row_verdicts=row_verdicts,
+        verdict_marks=verdict_marks,
         arms={row["id"]: (ARMS + shared_words(row), list(arms(row))) for row in run if row["arms"]},
-        details=[(row, row_facts(row), [(p, cells(p), bar(p, row["parts"])) for p in row["parts"]]) for row in run],
+        details=[
+            (
+                row,
+                row_facts(row),
+                [(p, cells(p), bar(p, row["parts"])) for p in row["parts"]],
+                [(values, verdict_marks(own)) for values, own in combination_lines(row, rows)],
+            )
+            for row in run
+        ],
         pages={row["id"] for row in run if (folder / row["id"] / "report.html").exists()},
         tone=tone,
     )

@@ -3,8 +3,11 @@
 A row: statement, where and effect as published; `setting` and `seeds`; `common` keys of all arms; `arms` by label, each
 a method with dotted keys, optionally in another setting (`in`), on its own seeds, or tuned over learning rates
 (`tune`); `uses`: rows whose runs it reads; `choose`: an extra seed that selects the best of several arms; `parts`:
-evaluated by `judge.py`; `open`: decisions that the claim leaves open; `reason`: why it cannot be run; `readings`: by
-name, other ways to read the paper: keys for the arms of a method, or of `all`, and what is `open` in this reading.
+evaluated by `judge.py`; `open`: decisions that the claim leaves open; `far`: in what the setting is far from the
+paper's protocol; `attempts`: how often it was judged, each time on other seeds, because the time before had left it
+open; `reason`: why it cannot be run; `readings`: by name, other ways to read the paper: keys for the arms of a method,
+or of `all`, and what is `open` in this reading and its `attempts`; `combinations`: by method, options on which the
+paper leaves a choice, each with its values, first the one that counts: every combination is a reading.
 
 The row as written is the reading that counts. Each other one is a row `ID-READING` with the same statement, seeds and
 parts, which is shown beside it and not counted.
@@ -13,6 +16,7 @@ parts, which is shown beside it and not counted.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +42,8 @@ ARM = ("method", "in", "seeds", "tune")
 @dataclass(frozen=True)
 class Row:
     """A claim and its test. arm_keys: the keys that each arm adds to its setting. reading: its name, if another row
-    counts, and reading_of: the id of that row.
+    counts, and reading_of: the id of that row. combination: the value of every option on which the paper leaves a
+    choice, by its name without `method.`; none if the reading is no combination.
     """
 
     id: str
@@ -52,10 +57,13 @@ class Row:
     uses: tuple[str, ...] = ()
     choose: int | None = None
     open: tuple[str, ...] = ()
+    far: str = ""
+    attempts: int = 1
     reason: str = ""
     arm_keys: Mapping[str, Values] = field(default_factory=dict)
     reading: str = ""
     reading_of: str = ""
+    combination: Mapping[str, Any] = field(default_factory=dict)
 
     def runs(self) -> Iterator[tuple[Config, int]]:
         """Its runs: configuration and seed."""
@@ -74,7 +82,7 @@ def load_rows(
     found: dict[str, Row] = {}
     for file in CLAIM_FILES:
         for name, tree in load_file(file).items():
-            for reading in ("", *tree.get("readings", ())):
+            for reading in ("", *readings_in(tree)):
                 row = f"{name}-{reading}" if reading else name
                 more = {"wandb.group": f"{conditions.folder}/{row}", **(keys or {})}
                 found[row] = row_of(name, tree, placed, more, conditions, reading)
@@ -96,18 +104,49 @@ def row_of(
 ) -> Row:
     """The row, or one of its other readings."""
     seeds, choose = conditions.seeds or tuple(tree["seeds"]), tree.get("choose")
-    other = tree["readings"][reading] if reading else {}
+    other = readings_in(tree)[reading] if reading else {}
     arms, arm_keys = [], {}
     for label, own in (tree.get("arms") or {}).items():
         given = {**(tree.get("common") or {}), **own}
         given = arm_keys[label] = {**given, **other.get("all", {}), **other.get(given["method"], {})}
         wanted = (conditions.seeds or tuple(given.get("seeds", seeds))) + ((choose,) if choose is not None else ())
         arms.append(arm_of(label, given, given.get("in", tree["setting"]), wanted, placed, keys, conditions))
-    more = {key: tree[key] for key in ("statement", "where", "effect", "setting", "parts", "reason") if key in tree}
+    more = {
+        key: tree[key] for key in ("statement", "where", "effect", "setting", "parts", "far", "reason") if key in tree
+    }
     more |= {"uses": tuple(tree.get("uses") or ()), "open": (*(tree.get("open") or ()), *other.get("open", ()))}
+    more |= {"attempts": (other if reading else tree).get("attempts", 1)}
     more |= {"reading": reading, "reading_of": name} if reading else {}
+    combined = other.get("combination", {}) if reading else next(combinations_in(tree), {})
+    more |= {"combination": {short(key): value for own in combined.values() for key, value in own.items()}}
     row = f"{name}-{reading}" if reading else name
     return Row(row, seeds=seeds, arms=tuple(arms), choose=choose, arm_keys=arm_keys, **more)
+
+
+def readings_in(tree: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """The other readings of a row by name: those with a name of their own, then all combinations but the first."""
+    found = dict(tree.get("readings", {}))
+    for combined in [*combinations_in(tree)][1:]:
+        keys = {short(key): value for own in combined.values() for key, value in own.items()}
+        found["+".join(f"{key}={value}" for key, value in keys.items())] = {**combined, "combination": combined}
+    return found
+
+
+def combinations_in(tree: Mapping[str, Any]) -> Iterator[dict[str, Values]]:
+    """Every combination of what the paper leaves open, as keys by method, first the one that counts."""
+    options = [
+        (method, key, values) for method, own in tree.get("combinations", {}).items() for key, values in own.items()
+    ]
+    for chosen in product(*(values for _, _, values in options)) if options else ():
+        combined: dict[str, dict[str, Any]] = {}
+        for (method, key, _), value in zip(options, chosen, strict=True):
+            combined.setdefault(method, {})[key] = value
+        yield combined
+
+
+def short(key: str) -> str:
+    """An option without the word before it."""
+    return key.removeprefix("method.")
 
 
 def arm_of(

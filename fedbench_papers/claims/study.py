@@ -34,7 +34,7 @@ from fedbench_papers.claims.verdicts import of_seeds
 
 CLAIMS_KIND = "claims"
 NOT_RUN = "not run yet"
-ABOUT = ("id", "statement", "where", "effect", "setting", "reading", "reading_of")
+ABOUT = ("id", "statement", "where", "effect", "setting", "far", "attempts", "reading", "reading_of")
 """The texts of a row that its entry repeats."""
 
 
@@ -251,28 +251,32 @@ def check_record(folder: Path, conditions: Conditions) -> None:
 def table_of(
     rows: Mapping[str, Row], found: Mapping[str, Mapping[str, Any]], conditions: Conditions
 ) -> list[dict[str, Any]]:
-    """Every row in order, with p values adjusted by Holm over all parts that were tested, apart for other readings."""
+    """Every row in order, with p values adjusted over all parts that were tested, apart for other readings."""
     table, changed = [], "" if conditions == Conditions() else f"; here {conditions.words}"
     for name, row in rows.items():
         known = found.get(name) or {"status": row.reason or NOT_RUN, "parts": []}
         about = {key: getattr(row, key) for key in ABOUT}
         about |= {key: list(getattr(row, key)) for key in ("seeds", "uses", "open")}
+        about |= {"combination": dict(row.combination)}
         about |= {"arms": dict(row.arm_keys), "setting_text": load_file(SETTINGS)[row.setting]["text"] + changed}
         table.append({**known, **about, "command": f"fedbench claims --only {name}{conditions.flags}"})
     for family in families(table):
-        adjust_p_values([part for row in family for part in row["parts"]])
+        adjust_p_values([(part, row["attempts"]) for row in family for part in row["parts"]])
     return table
 
 
-def adjust_p_values(parts: Sequence[dict[str, Any]]) -> None:
-    """Adjusts the p values of what counts: those for the claims, and those against them, each among themselves."""
-    for part in parts:
-        part.pop("p_holm", None)
+def adjust_p_values(parts: Sequence[tuple[dict[str, Any], int]]) -> None:
+    """Adjusts the p values of what counts by Holm: those for the claims, and those against them, each among themselves.
+
+    parts: each with its attempts, by whose number p is multiplied before: any of them could have given a verdict.
+    """
     for key in ("p", "p_fails"):
-        tested = [part["judged"] and part.get(key) is not None for part in parts]
-        values = iter(holm([part[key] for part, own in zip(parts, tested, strict=True) if own]))
-        for part, own in zip(parts, tested, strict=True):
-            part[f"{key}_adjusted"] = next(values) if own else None
+        tested = [(part, attempts) for part, attempts in parts if part["judged"] and part.get(key) is not None]
+        values = holm([min(1.0, part[key] * attempts) for part, attempts in tested])
+        for part, _ in parts:
+            part[f"{key}_adjusted"] = None
+        for (part, _), value in zip(tested, values, strict=True):
+            part[f"{key}_adjusted"] = value
 
 
 def rows_table(
@@ -281,8 +285,9 @@ def rows_table(
     """Every row with its cost beyond the rows before it, and its verdict so far.
 
     Columns: id, statement, effect, reading and reading_of (of rows that do not count, whose cost is that beyond all
-    that count), runs, steps, minutes (estimated), verdict, made (its date), recorded (whether it is the one of the
-    package, shown where there is none of one's own under the same conditions).
+    that count), combined (whether the reading is a combination of options), runs, steps, minutes (estimated), verdict,
+    made (its date), recorded (whether it is the one of the package, shown where there is none of one's own under the
+    same conditions).
     """
     conditions = conditions or Conditions()
     rows, known, lines = load_rows(sources, conditions=conditions), set[tuple[str, int]](), []
@@ -297,6 +302,7 @@ def rows_table(
         verdict = verdict_line(entry) if entry else row.reason or NOT_RUN
         said = dict(verdict=verdict, made=(entry or {}).get("made", ""), recorded=bool(entry) and name not in own)
         about = {key: getattr(row, key) for key in ("id", "statement", "effect", "reading", "reading_of")}
+        about["combined"] = bool(row.reading_of and row.combination)
         lines.append({**about, **costs, **said})
     return pd.DataFrame(lines)
 

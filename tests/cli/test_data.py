@@ -51,6 +51,8 @@ def test_what_is_written_reads_the_same(capsys, tmp_path):
     expected = [line for line in given if not line.startswith(skipped)]
     assert sorted(expected) == sorted(line for line in again if not line.startswith(skipped))
     assert any(line.startswith("certain") for line in first)
+    assert any(line.startswith("note       column age counts the rows") for line in first)
+    assert not any(line.startswith("warning") for line in first)
     known = [Config(data={"name": name, "label": "on", "user": "1e3"}), Config(data=load_yaml(file)["data"])]
     assert len({Dataset.load(config.data).content for config in known}) == 1
 

@@ -15,7 +15,6 @@ import numpy as np
 import pandas as pd
 from pydantic import Field
 
-from fedbench.config import Section
 from fedbench.data.cache import Block, Content
 from fedbench.data.description import Decision, open_decision
 from fedbench.data.reading.beside import NOTHING, Beside
@@ -23,6 +22,7 @@ from fedbench.data.reading.images import Item
 from fedbench.data.reading.items import DOMAIN_KEYS, TARGETS, check_channels, domain_numbers, find_key, key_of
 from fedbench.data.reading.resolution import check_resolution
 from fedbench.data.reading.samples import SampleKind, SampleReader
+from fedbench.data.reading.spelling import SpellingOption, spelling_decision, with_one_spelling
 from fedbench.data.reading.targets import FEW_VALUES, piece_of, read_targets
 from fedbench.data.reading.texts import (
     CODES,
@@ -38,7 +38,6 @@ from fedbench.data.reading.texts import (
     is_mostly_numbers,
     matches,
     numbers_of,
-    variants,
 )
 from fedbench.data.unseen import unseen_features
 from fedbench.errors import ConfigError
@@ -57,7 +56,7 @@ AXES = ("x", "z")
 """Names beside which `y` may be a measurement."""
 
 
-class TableOptions(Section):
+class TableOptions(SpellingOption):
     label: str | None = Field(None, description="target column (default: the one that looks like it)")
     user: str | None = Field(
         None, description="column with the user of each row (default: the one that looks like it, if any)"
@@ -65,10 +64,6 @@ class TableOptions(Section):
     drop: list[str] = Field([], description="columns to omit")
     numbers: list[str] = Field([], description="columns that are numbers, whatever they look like")
     categories: list[str] = Field([], description="columns that are categories, whatever they look like")
-    spelling: Literal["exact", "merged"] | None = Field(
-        None,
-        description="texts that differ in case or blanks alone: different, or one (default: you are asked)",
-    )
     impute: Literal["none", "median"] = Field(
         "none",
         description="missing values of features: refused, or the median of the client's training samples (of texts a "
@@ -235,9 +230,9 @@ class TableReader:
             check_resolution(rows.where, vectors, [f"column {name}, place {place}" for place in places])
             return Features(vectors.astype(np.float32), [f"{name}[{place}]" for place in places])
         if name in self.options.categories or self.is_category(rows, column):
-            texts = with_one_spelling(rows.where, column.astype(TEXT), self.options.spelling)
-            values = sorted(texts.unique())
-            bits = texts.to_numpy("U")[:, None] == np.array(values)
+            texts = self.with_one_spelling(rows.where, column.astype(TEXT))
+            values = np.unique(texts)
+            bits = texts[:, None] == values
             return Features(bits.astype(np.float32), [f"{name}={value}" for value in values], category=True)
         numbers = (numbers_of(column) if holds_texts(column) else column.to_numpy())[:, None]
         check_resolution(rows.where, numbers, [f"column {name}"])
@@ -273,9 +268,8 @@ class TableReader:
             return stacked_lists(rows, column)
         if not holds_texts(column):
             return column.to_numpy() if pd.api.types.is_numeric_dtype(column) else column.astype(TEXT).to_numpy("U")
-        texts = with_one_spelling(rows.where, column, self.options.spelling)
-        counts = counts_of(texts)
-        return numbers_of(texts) if self.has_number_target(rows.where, column, counts) else texts.to_numpy("U")
+        texts = self.with_one_spelling(rows.where, column)
+        return numbers_of(texts) if self.has_number_target(rows.where, column, counts_of(texts)) else texts
 
     def has_number_target(self, where: str, column: pd.Series, counts: pd.Series) -> bool:
         """Whether texts of the target are read as numbers. Raises ConfigError if only the user knows."""
@@ -302,14 +296,20 @@ class TableReader:
         """The user of each row as text, and the users in order. Raises ConfigError."""
         if user is None:
             return None, ()
-        texts = with_one_spelling(rows.where, table[user].astype(TEXT), self.options.spelling)
-        if plain_numbers(texts.unique()) is not None:
-            texts = texts.str.removesuffix(".0")
-        return texts.to_numpy("U"), tuple(in_order(texts.unique()))
+        column = table[user].astype(TEXT)
+        if plain_numbers(column.unique()) is not None:
+            column = column.str.removesuffix(".0")
+        texts = self.with_one_spelling(rows.where, column)
+        return texts, tuple(in_order(np.unique(texts).tolist()))
+
+    def with_one_spelling(self, where: str, column: pd.Series) -> np.ndarray:
+        """The values of a column, of texts each in one spelling. Raises ConfigError if only the user knows."""
+        values = column.to_numpy("U") if holds_texts(column) else column.to_numpy()
+        return with_one_spelling(where, f"column {column.name}", values, self.options.spelling)
 
     def groups_and_order(self, where: str, table: pd.DataFrame, beside: Beside) -> dict[str, np.ndarray]:
         """Numbers of groups and places in time. Raises ConfigError."""
-        groups = None if not beside.group else [*with_one_spelling(where, table[beside.group], self.options.spelling)]
+        groups = self.with_one_spelling(where, table[beside.group]).tolist() if beside.group else None
         order = None if not beside.order else table[beside.order]
         if order is not None and holds_texts(order) and are_numbers(order):
             order = pd.Series(numbers_of(order))
@@ -372,24 +372,6 @@ def with_clean_texts(column: pd.Series) -> pd.Series:
     texts = clean(column)
     marked = texts.isin(NO_NUMBER)
     return texts.mask(marked) if marked.any() and all_match(texts[~marked].dropna(), NUMBER) else texts
-
-
-def with_one_spelling(where: str, texts: pd.Series, spelling: str | None) -> pd.Series:
-    """The texts, in which those that differ in case or blanks alone are one if asked. Raises ConfigError.
-
-    The most frequent one stands for all.
-    """
-    if not holds_texts(texts) or spelling == "exact":
-        return texts
-    found = variants(counts_of(texts))
-    if found and spelling is None:
-        one, other, *_ = next(iter(found.values()))
-        raise open_decision(
-            where,
-            f"column {texts.name}: {one!r} and {other!r} differ in case or blanks alone",
-            {"--data.spelling merged": "one", "--data.spelling exact": "two"},
-        )
-    return texts.replace({text: same[0] for same in found.values() for text in same[1:]})
 
 
 def with_float_columns(table: pd.DataFrame) -> pd.DataFrame:
@@ -534,9 +516,7 @@ def decisions_on(
     if void := {name: own for name, own in read.items() if own.void}:
         yield imputing(void, options.impute)
     if options.spelling:
-        same = "are one" if options.spelling == "merged" else "are different"
-        said = f"texts that differ in case or blanks alone {same}"
-        yield Decision("samples", said, "given", "data.spelling", options.spelling)
+        yield spelling_decision(options.spelling)
 
 
 def imputing(void: Mapping[str, Features], impute: str) -> Decision:

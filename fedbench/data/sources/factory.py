@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-from fedbench.config import DataConfig, Section
+from fedbench.config import DataConfig
 from fedbench.config.section import make_section
 from fedbench.data.cache import Content, Source
 from fedbench.data.description import Decision
@@ -29,13 +29,14 @@ from fedbench.data.reading.beside import NOTHING, Beside
 from fedbench.data.reading.images import Item, decoded_blocks, remarks_on
 from fedbench.data.reading.items import GivenPart, Keys, checked_target, domain_numbers
 from fedbench.data.reading.samples import SampleKind, SampleReader
+from fedbench.data.reading.spelling import SpellingOption, spelling_decision, with_one_spelling
 from fedbench.data.reading.structure import PAD, StructureReader, collated_parts
 from fedbench.data.reading.targets import piece_of, read_targets
 from fedbench.errors import ConfigError, RunError, nearest
 from fedbench.tasks.targets import TargetError, Targets
 
 
-class Reading(Section):
+class Reading(SpellingOption):
     """Keys `data.*` for reading items, unless the factory has an argument of that name."""
 
     collate: str | None = Field(
@@ -98,7 +99,7 @@ def source_of_parts(
     }
     every = (*reader.remarks, *remarks, *(() if prints else dict.fromkeys(lines)))
     fresh = replace(reader, transparent=[], remarks=every)
-    return Source(config.name, partial(read, config, parts, reading.classes, fresh, fields), options=decided)
+    return Source(config.name, partial(read, config, parts, reading, fresh, fields), options=decided)
 
 
 def prepare_parts(
@@ -114,7 +115,8 @@ def prepare_parts(
         parts = [replace(part, data=own) for part, own in zip(parts, items, strict=True)]
     reader = parts[0].reader(reading.kind, reading.channels)
     fields, remarks = parts[0].fields(reader)
-    decided = (*reader.decisions, *(Decision("samples", line) for line in remarks))
+    spelling = (spelling_decision(reading.spelling),) if reading.spelling else ()
+    decided = (*reader.decisions, *(Decision("samples", line) for line in remarks), *spelling)
     return list(parts), replace(reader, remarks=(*reader.remarks, *remarks), decisions=decided), fields
 
 
@@ -150,7 +152,7 @@ def data_of(config: DataConfig, factory: Any, arguments: dict[str, Any]) -> Any:
 def read(
     config: DataConfig,
     parts: dict[str, GivenPart],
-    count: int | None,
+    reading: Reading,
     reader: SampleReader | StructureReader,
     fields: Fields | None,
 ) -> Content:
@@ -200,23 +202,35 @@ def read(
         categories=True,
         warnings=reader.remarks,
         val=len(val or ()),
-        targets=partial(targets_of_parts, config, ordered, count),
-        domains=partial(domain_numbers, (*train.domains, *(n for n in test.domains if n not in train.domains))),
+        targets=partial(targets_of_parts, config, ordered, reading),
+        domains=partial(
+            users_of_parts, config, (*train.domains, *(n for n in test.domains if n not in train.domains)), reading
+        ),
         remarks=partial(remarks_on, reader.transparent),
         one_part=whole,
         beside=arrays,
     )
 
 
-def targets_of_parts(config: DataConfig, parts: Sequence[GivenPart], asked: int | None, values: np.ndarray) -> Targets:
+def users_of_parts(
+    config: DataConfig, names: tuple[str, ...], reading: Reading, values: np.ndarray
+) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Numbers of domains [rows] and their names. names: those that the parts declare. Raises ConfigError."""
+    if not names:
+        values = with_one_spelling(f"data {config.name}", "the users", values, reading.spelling)
+    return domain_numbers(names, values)
+
+
+def targets_of_parts(config: DataConfig, parts: Sequence[GivenPart], reading: Reading, values: np.ndarray) -> Targets:
     """The targets of these parts, of which the first is for training and the last, if another, for testing.
 
-    asked: the number of classes, if set. Classes that the two parts name in different orders are matched by name.
-    Raises ConfigError.
+    Classes that the two parts name in different orders are matched by name. Raises ConfigError.
     """
     train, test, rows = parts[0], parts[-1], sum(map(len, parts[:-1]))
     names = (*train.classes, *(name for name in test.classes if name not in train.classes))
-    count = asked or (None if names else train.count or test.count)
+    if not names and config.task != "regression":
+        values = with_one_spelling(f"data {config.name}", "the labels", values, reading.spelling)
+    count = reading.classes or (None if names else train.count or test.count)
     try:
         if train.classes and test.classes and test.classes != train.classes:
             numbers = np.array([names.index(name) for name in test.classes])

@@ -18,7 +18,8 @@ def test_without_rows_it_lists_them_with_their_cost_and_recorded_verdicts_with_t
     lines = text.splitlines()
     assert lines[0].split()[:4] == ["row", "runs", "steps", "minutes"]
     counted = ClaimsRecord.read(RECORDED).entries
-    assert [name for name, row in counted.items() if row["status"] == NOT_RUN] == NOT_YET
+    left = [name for name, row in counted.items() if row["status"] == NOT_RUN and not row["reading_of"]]
+    assert left == NOT_YET
     assert sum(line.strip() == "verdict: not run yet" for line in lines) == len(NOT_YET)
     reading = lines.index(next(line for line in lines if line.startswith("C1-literal ")))
     assert lines[reading].endswith("another reading of C1")

@@ -34,7 +34,7 @@ def folder(tmp_path: Path) -> Path:
 
 def test_every_verdict_has_interval_minutes_and_command(folder):
     text = (folder / "claims.md").read_text()
-    assert "| C1 | A / B & <more> | holds |  | 2.0 |" in text
+    assert "| C1 | A / B & <more> | holds (after the fit: undecided) |  | 2.0 |" in text
     assert "| C2 | A / B & <more> | not run yet |  |  |" in text
     line = "| a | A better than B, after aggregation | holds | +1.25 (0.50 to 2.00) | 0.50 | 0.01 (0.02) | 1.00, 1.50 |"
     assert line in text
@@ -94,7 +94,10 @@ def test_what_holds_by_its_own_test_only_leans_wherever_it_is_shown(tmp_path):
     assert "holds before the correction, not after it" in page.text
     assert page.source.count('class="mark holds"') == 1  # the legend
     assert page.source.count('class="mark leans">leans towards the claim') == 3  # with the legend
-    assert "| C1 | A / B & <more> | leans towards the claim |" in (tmp_path / "claims.md").read_text()
+    assert (
+        "| C1 | A / B & <more> | leans towards the claim (after the fit: undecided) |"
+        in (tmp_path / "claims.md").read_text()
+    )
     assert next(csv.DictReader((tmp_path / "claims.csv").open()))["verdict"] == "leans towards the claim"
 
 
@@ -114,16 +117,10 @@ def test_kinds_of_evidence_count_apart():
     )
 
 
-def test_a_table_of_an_earlier_version_is_read(tmp_path):
-    old = {key: value for key, value in PART.items() if key != "p_adjusted"} | {"p_holm": 0.03}
-    (tmp_path / "claims.json").write_text(json.dumps({"rows": [{**ROW, "parts": [old]}]}))
-    write_claims(tmp_path)
-    assert "| 0.01 (0.03) |" in (tmp_path / "claims.md").read_text()
-
-
 def test_words():
-    assert row_verdicts(ROW) == ["holds"]
-    assert row_verdicts({"parts": [PART, {**PART, "part": "b"}], "status": ""}) == ["a: holds", "b: holds"]
+    assert row_verdicts(ROW) == ["holds (after the fit: undecided)"]
+    both = {"parts": [{**PART, "other": ""}, {**PART, "part": "b"}], "status": ""}
+    assert row_verdicts(both) == ["a: holds", "b: holds (after the fit: undecided)"]
     assert row_verdicts(OTHER) == ["not run yet"]
     assert tally([OTHER]) == "None of 1 rows was run yet."
     words = ("holds, weaker than published", "true by construction", "does not hold", "leans against the claim", "x")
@@ -133,8 +130,9 @@ def test_words():
 
 
 LITERAL = {**ROW, "id": "C1-literal", "reading": "literal", "reading_of": "C1"}
-LITERAL |= {"parts": [{**PART, "verdict": "does not hold", "p": 0.7, "p_adjusted": 0.7}, {**PART, "part": "b"}]}
-BOTH = {**ROW, "parts": [PART, {**PART, "part": "b"}]}
+ALIKE = {**PART, "other": ""}
+LITERAL |= {"parts": [{**ALIKE, "verdict": "does not hold", "p": 0.7, "p_adjusted": 0.7}, {**ALIKE, "part": "b"}]}
+BOTH = {**ROW, "parts": [ALIKE, {**ALIKE, "part": "b"}]}
 
 
 def test_other_readings_stand_beside_the_row_and_do_not_count(tmp_path):
@@ -168,3 +166,33 @@ def test_what_fails_before_the_correction_only_leans_against(tmp_path):
     page = Page(write_claims(tmp_path))
     assert "Leans against the claim: 1." in page.text
     assert "does not hold before the correction, not after it; p of not holding 0.01 (0.2)" in page.text
+
+
+def test_a_far_setting_and_earlier_attempts_are_said_with_the_verdict(folder):
+    (folder / "claims.json").write_text(json.dumps({"rows": [{**ROW, "far": "60 images", "attempts": 2}, OTHER]}))
+
+    page = write_claims(folder).read_text()
+
+    text = (folder / "claims.md").read_text()
+    assert "| holds (after the fit: undecided); far from the paper's protocol: 60 images |" in text
+    assert "2.0 minutes of work, seeds 0 to 2 at attempt 2;" in text
+    assert "far from the paper&#39;s protocol: 60 images" in page
+
+
+def test_the_choice_that_turns_a_claim_is_named(folder):
+    """Of the combinations of what a paper leaves open, which are lines in the section of the row that counts."""
+    turned = {**PART, "verdict": "does not hold", "p_fails_adjusted": 0.01, "other": ""}
+    counted = {**ROW, "combination": {"ties": "exact", "overlap": "critical"}}
+    rows = [counted]
+    for ties, overlap in (("exact", "all"), ("threshold", "critical"), ("threshold", "all")):
+        own = {"reading": f"{ties}+{overlap}", "reading_of": "C1", "combination": {"ties": ties, "overlap": overlap}}
+        rows.append({**ROW, "id": f"C1-{ties}", **own, "parts": [turned if overlap == "all" else PART]})
+    (folder / "claims.json").write_text(json.dumps({"rows": rows}))
+
+    page = write_claims(folder).read_text()
+
+    text = (folder / "claims.md").read_text()
+    assert "a holds in 2 of 4 readings, turned by overlap (critical: 2 of 2, all: 0 of 2) |" in text
+    assert "| ties threshold, overlap all | does not hold |" in text
+    assert "## C1-" not in text
+    assert "ties threshold, overlap all" in page

@@ -14,7 +14,17 @@ from fedbench.studies.cost import Cost, steps_of
 from fedbench_papers.claims.conditions import Conditions
 from fedbench_papers.claims.properties import PROPERTIES
 from fedbench_papers.claims.readings import READING_FUNCTIONS
-from fedbench_papers.claims.rows import DATA, SETTINGS, Row, load_file, load_rows, new_runs, row_of, select_rows
+from fedbench_papers.claims.rows import (
+    DATA,
+    SETTINGS,
+    Row,
+    load_file,
+    load_rows,
+    new_runs,
+    readings_in,
+    row_of,
+    select_rows,
+)
 from fedbench_papers.image_sources import read_sources
 
 ROWS = load_rows()
@@ -59,7 +69,7 @@ def test_there_are_36_rows_that_count():
 
 def test_readings_are_rows_after_their_own():
     names = list(ROWS)
-    readings = {name: row for name, row in ROWS.items() if row.reading_of}
+    readings = {name: row for name, row in ROWS.items() if row.reading_of and not row.combination}
     assert [row.reading_of for row in readings.values()] == [*(f"C{n}" for n in range(1, 6)), *COLLAPSED]
     for name, row in readings.items():
         counted = ROWS[row.reading_of]
@@ -94,7 +104,7 @@ def test_rows_that_count_leave_rounds_after_the_first_vote():
 def test_other_readings_are_asked_for():
     assert [row.id for row in select_rows(ROWS, ["C1", "M1"])] == ["C1", "M1"]
     assert [row.id for row in select_rows(ROWS, ["C1-literal", "C1", "M1"], "all")] == ["C1-literal", "C1", "M1"]
-    assert len(select_rows(ROWS, ["all"], "all")) == len(ROWS) == 36 + 11
+    assert len(select_rows(ROWS, ["all"], "all")) == len(ROWS) == 36 + 11 + 10
     with pytest.raises(ConfigError, match="--readings literal: must be all; a single reading is a row"):
         select_rows(ROWS, ["C1"], "literal")
 
@@ -241,3 +251,25 @@ def test_shared_runs_count_once():
     known: set = set()
     counts = [len(new_runs(ROWS[name], known)) for name in ("F4", "F5", "F4", "X2")]
     assert counts == [5 * 8, 5 * 8 - 8, 0, 0]
+
+
+def test_every_combination_of_what_the_paper_leaves_open_is_a_reading():
+    """The first one is the row that counts."""
+    tree = {"combinations": {"fedcac": {"method.ties": ["exact", "threshold"], "method.overlap": ["critical", "all"]}}}
+
+    found = readings_in(tree)
+
+    assert [*found] == ["ties=exact+overlap=all", "ties=threshold+overlap=critical", "ties=threshold+overlap=all"]
+    assert found["ties=threshold+overlap=all"]["fedcac"] == {"method.ties": "threshold", "method.overlap": "all"}
+
+
+def test_combinations_change_the_arms_of_their_method_alone():
+    rows = load_rows()
+    row = rows["M6-lambda_update=step"]
+
+    assert row.combination == {"lambda_update": "step"}
+    assert rows["M6"].combination == {"lambda_update": "round"}
+    assert row.reading_of == "M6"
+    changed = {label: keys.get("method.lambda_update") for label, keys in row.arm_keys.items()}
+    methods = {label: keys["method"] for label, keys in row.arm_keys.items()}
+    assert all((value == "step") == (methods[label] == "fedmosaic") for label, value in changed.items())

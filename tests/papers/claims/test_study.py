@@ -64,7 +64,7 @@ def test_page_and_tables_are_there_with_every_row(out):
 
 def test_runs_that_are_there_are_taken(out):
     before = {path: path.stat().st_mtime_ns for path in out.rglob("summary.json")}
-    assert claims(["F6"], out=out, keys=SMALL, at_once=1).table["id"].nunique() == 36 + 11
+    assert claims(["F6"], out=out, keys=SMALL, at_once=1).table["id"].nunique() == 36 + 11 + 10
     assert {path: path.stat().st_mtime_ns for path in out.rglob("summary.json")} == before
 
 
@@ -109,11 +109,9 @@ def part(verdict: str, p: float | None, counts: bool = True) -> dict:
 def test_p_values_are_adjusted_for_all_that_was_tested():
     parts = [part("holds", 0.01), part("undecided", 0.2), part("does not hold", 0.9), part("holds", 0.02)]
     parts += [part("holds", 0.001, False), part("holds", None)]
-    parts[0]["p_holm"] = 0.03  # of an older table
     parts[1]["p_fails"], parts[2]["p_fails"] = 0.5, 0.02
-    adjust_p_values(parts)
+    adjust_p_values([(own, 1) for own in parts])
     assert [p["p_fails_adjusted"] for p in parts] == [None, pytest.approx(0.5), pytest.approx(0.04), None, None, None]
-    assert "p_holm" not in parts[0]
     assert [p["p_adjusted"] for p in parts] == [
         pytest.approx(0.04),
         pytest.approx(0.4),
@@ -122,6 +120,15 @@ def test_p_values_are_adjusted_for_all_that_was_tested():
         None,
         None,
     ]
+
+
+def test_every_attempt_is_paid_for():
+    """Three looks at other seeds could each have given a verdict."""
+    parts = [part("holds", 0.01), part("undecided", 0.4)]
+
+    adjust_p_values([(parts[0], 3), (parts[1], 3)])
+
+    assert [own["p_adjusted"] for own in parts] == [pytest.approx(0.06), 1.0]
 
 
 def test_a_row_that_is_new_does_not_lose_the_others():

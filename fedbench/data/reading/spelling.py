@@ -1,0 +1,46 @@
+"""Texts that differ in case or blanks alone: labels, users, groups and categories of any data."""
+
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from fedbench.config import Section
+from fedbench.data.description import Decision, open_decision
+
+Spelling = Literal["exact", "merged"]
+
+
+class SpellingOption(Section):
+    spelling: Spelling | None = Field(
+        None,
+        description="texts that differ in case or blanks alone: different, or one (default: you are asked)",
+    )
+
+
+def with_one_spelling(where: str, called: str, texts: np.ndarray, spelling: Spelling | None) -> np.ndarray:
+    """The texts [n], in which those that differ in case or blanks alone are one if they shall be merged.
+
+    called: what they are, `column state`. The most frequent one stands for all. Values of other types stay. Raises
+    ConfigError if there are such texts and only the user knows.
+    """
+    if texts.dtype.kind != "U" or texts.ndim > 1 or spelling == "exact":
+        return texts
+    from fedbench.data.reading.texts import counts_of, variants  # pandas takes half a second
+
+    alike = variants(counts_of(texts))
+    if alike and spelling is None:
+        one, other, *_ = next(iter(alike.values()))
+        raise open_decision(
+            where,
+            f"{called}: {one!r} and {other!r} differ in case or blanks alone",
+            {"--data.spelling merged": "one", "--data.spelling exact": "two"},
+        )
+    chosen = {text: same[0] for same in alike.values() for text in same[1:]}
+    return np.array([chosen.get(text, text) for text in texts.tolist()]) if chosen else texts
+
+
+def spelling_decision(spelling: Spelling) -> Decision:
+    """The decision that a key has made."""
+    same = "are one" if spelling == "merged" else "are different"
+    return Decision("samples", f"texts that differ in case or blanks alone {same}", "given", "data.spelling", spelling)
