@@ -135,8 +135,8 @@ def test_one_switch_tells_the_files_apart(name):
     commands = re.findall(
         r"^#   ((?:ray|fedbench) [^#]*?)(?:   .*)?$", text[: text.index("cluster_name")], re.MULTILINE
     )
-    assert [command.split()[1] for command in commands] == ["up", "dashboard", "grid", "down"]
-    assert all(name in command for command in commands if command.startswith("ray"))
+    assert [command.split()[1] for command in commands] == ["up", "dashboard", "job", "rsync-down", "down"]
+    assert all(name in command for command in commands if not command.startswith("ray job"))
 
 
 def test_own_machines_all_start():

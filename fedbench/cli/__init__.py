@@ -181,6 +181,4 @@ def main(argv: list[str]) -> int:
         return OK
     name, *rest = argv
     run: Main = TABLE.load(name)
-    from fedbench.cli import submit
-
-    return submit.main(argv) if submit.dashboard_in(rest) else run(rest)
+    return run(rest)

@@ -480,6 +480,7 @@ def test_the_lines_are_all_that_a_fresh_process_prints(tmp_path):
         "run --hosts 1 --address=": "resources.address = '': must be",
         "run --hosts 1 --address host:port": "resources.address = 'host:port': must be",
         "run --hosts 1 --address host:66000": "resources.address = 'host:66000': must be",
+        "run --hosts 1 --address http://host:8265": "resources.address = 'http://host:8265': must be",
     }
     code = "import sys; from fedbench.cli import main; sys.exit(sum(main(line.split()) for line in sys.argv[1:]))"
     done = subprocess.run([sys.executable, "-c", code, *lines], cwd=tmp_path, capture_output=True, text=True)

@@ -207,10 +207,10 @@ def _logs() -> Path:
 
 def _check_address(address: str) -> None:
     host, _, port = address.removeprefix("ray://").rpartition(":")
-    if address != "auto" and not (host and port.isdecimal() and int(port) < 2**16):
+    if address != "auto" and not (host and "/" not in host and port.isdecimal() and int(port) < 2**16):
         raise ConfigError(
             f"resources.address = {address!r}: must be local, auto or host:port, for example --address 10.0.0.1:6379; "
-            "the command fedbench also takes the http:// address of a dashboard"
+            "behind a dashboard, `ray job submit` runs the command on the cluster (docs/cluster.md)"
         )
 
 
