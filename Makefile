@@ -14,7 +14,7 @@ SINCE ?= HEAD
 .PHONY: demo check test test-fast test-night test-pythons mutants cluster-test slurm-test lint docs dist install clean
 
 demo: $(STAMP)
-	$(BIN)/python experiments/grid.py --method fedcac --until-told --margin 2
+	$(BIN)/python experiments/grid.py --method fedcac --until-decided --margin 2
 
 # What the change since the last commit touches; `make check SINCE=main`: the whole branch.
 check: lint

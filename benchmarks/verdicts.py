@@ -1,4 +1,4 @@
-"""Whether the verdicts of `fedbench compare --until-told` hold, by simulation of studies with a known truth.
+"""Whether the verdicts of `fedbench compare --until-decided` hold, by simulation of studies with a known truth.
 
     python benchmarks/verdicts.py [--studies 2000] [--methods 7 12 20] [--bar 1 2 3 4 5 6 7] [--json FILE]
 

@@ -51,16 +51,16 @@ TUNING = (
         "SHARE",
     ),
     Flag(
-        "until-told",
+        "until-decided",
         "add seeds until it is decided who is best and who is better than local training; needs --margin",
     ),
     Flag(
         "margin",
-        "difference that is too small to matter, for --until-told [number >= 0; points, or the metric's unit]",
+        "difference that is too small to matter, for --until-decided [number >= 0; points, or the metric's unit]",
         "M",
     ),
-    Flag("max-seeds", "maximum number of seeds for --until-told [5, 8, 12, 18, 27, 40, 60 or 90; default 40]", "N"),
-    Flag("max-hours", "time after which --until-told adds no seeds [number > 0]", "H"),
+    Flag("max-seeds", "maximum number of seeds for --until-decided [5, 8, 12, 18, 27, 40, 60 or 90; default 40]", "N"),
+    Flag("max-hours", "time after which --until-decided adds no seeds [number > 0]", "H"),
 )
 
 
@@ -91,7 +91,7 @@ def tuning_of(asked: Namespace, least: int = 1, **more: Any) -> dict[str, Any]:
         tune_seeds=read_seeds(asked.tune_seeds),
         point=asked.point,
         final_val=asked.final_val and parse_value(asked.final_val),
-        until_told=asked.until_told or None,
+        until_decided=asked.until_decided or None,
         margin=read_number("margin", asked.margin),
         max_seeds=read_count("max-seeds", asked.max_seeds),
         max_hours=read_number("max-hours", asked.max_hours),

@@ -116,7 +116,7 @@ class Marks:
 
     def __post_init__(self) -> None:
         if self.study.race is not None and self.reference != BASELINE:
-            told = f"a comparison with --until-told tests against {BASELINE} only"
+            told = f"a comparison with --until-decided tests against {BASELINE} only"
             raise ConfigError(f"reference = {self.reference}: {told}")
 
     @cached_property

@@ -75,7 +75,7 @@ def compare(
     tune_seeds: Sequence[int] = TUNE_SEEDS,
     point: str = "after_agg",
     final_val: float | None = None,
-    until_told: bool = False,
+    until_decided: bool = False,
     margin: float | None = None,
     max_seeds: int | None = None,
     max_hours: float | None = None,
@@ -93,8 +93,9 @@ def compare(
     candidates tried of each method's space, 0 for its defaults, by default as many as the smallest space has.
     budget_steps: methods with more gradient steps get fewer candidates, so that candidates times steps are about equal.
     search, samples, scheduler, point, final_val: as for a grid. Final runs have the seeds of the configuration, by
-    default 0 to 9. until_told: add seeds until it is decided who is best and who is better than local training, up to a
-    margin that is too small to matter (of accuracies in points), with at most `max_seeds` and for about `max_hours`.
+    default 0 to 9. until_decided: add seeds until it is decided who is best and who is better than local training, up
+    to a margin that is too small to matter (of accuracies in points), with at most `max_seeds` and for about
+    `max_hours`.
 
     >>> small = {"rounds": 1, "seeds": [0], "resources": {"hosts": 0}}
     >>> result = compare(small, ["fedper"], tune=0, at_once=1)
@@ -102,7 +103,7 @@ def compare(
     ['centralized', 'fedavg-ft', 'fedper', 'local']
     """
     chosen = tune_seeds, point, final_val, budget_steps
-    tuning = Tuning.parse(tune, search, samples, scheduler, *chosen, until_told, margin, max_seeds, max_hours)
+    tuning = Tuning.parse(tune, search, samples, scheduler, *chosen, until_decided, margin, max_seeds, max_hours)
     if isinstance(methods, Config):
         raise ConfigError("compare: the configuration comes first, then the methods: compare(config, methods)")
     config = Config.of(config)

@@ -53,7 +53,7 @@ def grid(
     tune_seeds: Sequence[int] = TUNE_SEEDS,
     point: str = "after_agg",
     final_val: float | None = None,
-    until_told: bool = False,
+    until_decided: bool = False,
     margin: float | None = None,
     max_seeds: int | None = None,
     max_hours: float | None = None,
@@ -68,7 +68,7 @@ def grid(
     space. search: `grid`, or `random` or `optuna` with `samples` candidates of each space. scheduler: `asha` stops
     trials that fall behind. point: the evaluation point by which candidates are chosen, and which the answer is about.
     final_val: share of training images that final runs hold out, if not `data.val`: with 0 they train on all.
-    until_told, margin, max_seeds, max_hours: as for a comparison.
+    until_decided, margin, max_seeds, max_hours: as for a comparison.
 
     >>> small = {"method": "fedprox", "rounds": 1, "seeds": [0], "resources": {"hosts": 0}}
     >>> result = grid(small, space={"method.mu": [0.01, 0.1]}, baselines=[], tune_seeds=[90], at_once=1)
@@ -76,7 +76,7 @@ def grid(
     ['method.mu']
     """
     chosen = tune_seeds, point, final_val, False
-    tuning = Tuning.parse(tune, search, samples, scheduler, *chosen, until_told, margin, max_seeds, max_hours)
+    tuning = Tuning.parse(tune, search, samples, scheduler, *chosen, until_decided, margin, max_seeds, max_hours)
     study = plan_grid(Config.of(config), tuning, space, baselines)
     run_studies([study], at_once, watch, tuning.hours)
     return GridResult(study.folder, study.plan.choices[study.plan.subject or ""])
@@ -100,7 +100,7 @@ def plan_grid(
     others = [other.tuned_over(spaces[other.label], config, most, search, listed[other.label]) for other in others]
     own = spaces[subject.label]
     if tuning.race is not None and not others:
-        raise ConfigError("baselines = none: until_told needs methods to compare with; leave --baselines none out")
+        raise ConfigError("baselines = none: until_decided needs methods to compare with; leave --baselines none out")
     root = (config.out or Path("results")).absolute()
     told = _name(config, tuning, [(c.label, c.points) for c in (subject, *others)], own)
     folder = config.out or root / "grid" / (config.name or told)

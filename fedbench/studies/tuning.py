@@ -49,7 +49,7 @@ class Tuning:
         point: str = "after_agg",
         final_val: float | None = None,
         budget_steps: bool = False,
-        until_told: bool = False,
+        until_decided: bool = False,
         margin: float | None = None,
         max_seeds: int | None = None,
         max_hours: float | None = None,
@@ -64,7 +64,7 @@ class Tuning:
             for name in filter(given.get, given):
                 why = "without effect with tune = 0, which tries no candidates"
                 raise ConfigError(f"{name}: {why}; leave one of them out")
-        race = legal_race(until_told, margin, max_seeds, max_hours)
+        race = legal_race(until_decided, margin, max_seeds, max_hours)
         if point not in POINTS:
             raise ConfigError(f"point = {point}: must be {' or '.join(POINTS)}")
         return cls(tune, asked, seeds, point, legal_share(final_val), budget_steps, race, max_hours)
@@ -84,7 +84,9 @@ class Tuning:
             return config if asked else config.model_copy(update={"seeds": list(SEEDS)})
         first = list(range(LOOKS[0]))
         if asked and config.seeds != first:
-            raise ConfigError("seeds: until_told takes seeds 0, 1, 2, ... by itself; leave them out, or set max_seeds")
+            raise ConfigError(
+                "seeds: until_decided takes seeds 0, 1, 2, ... by itself; leave them out, or set max_seeds"
+            )
         clash = [seed for seed in self.seeds if seed < self.race["most"]]
         if clash:
             raise ConfigError(f"tune_seeds: {clash[0]} is among the final seeds 0 to {self.race['most'] - 1:.0f}")
@@ -92,19 +94,19 @@ class Tuning:
 
 
 def legal_race(
-    until_told: bool, margin: float | None, max_seeds: int | None, max_hours: float | None
+    until_decided: bool, margin: float | None, max_seeds: int | None, max_hours: float | None
 ) -> dict[str, float] | None:
     """Margin and maximum number of seeds of a study that adds seeds until it is decided. Raises ConfigError."""
-    if not until_told:
+    if not until_decided:
         given = [("margin", margin), ("max_seeds", max_seeds), ("max_hours", max_hours)]
         for name, value in given:
             if value is not None:
-                raise ConfigError(f"{name} = {value}: without effect unless until_told; add --until-told")
+                raise ConfigError(f"{name} = {value}: without effect unless until_decided; add --until-decided")
         return None
     if margin is None or not (is_real(margin) and 0 <= margin < inf):
         raise ConfigError(
-            f"margin{'' if margin is None else f' = {margin}'}: until_told needs the difference that is too small to "
-            "matter, a number >= 0; of accuracies in points, for example --margin 1"
+            f"margin{'' if margin is None else f' = {margin}'}: until_decided needs the difference that is too small "
+            "to matter, a number >= 0; of accuracies in points, for example --margin 1"
         )
     most = 40 if max_seeds is None else max_seeds
     if most not in LOOKS:

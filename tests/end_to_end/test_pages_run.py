@@ -83,7 +83,7 @@ def smaller(line: str) -> list[str]:
             skipping = word.partition("=")[0] in {*fixed, *DROPPED}
         if not skipping:
             words.append(word)
-    if "--until-told" in words:
+    if "--until-decided" in words:
         fixed = {key: value for key, value in fixed.items() if key != "--seeds"}
         words[words.index("--max-seeds") + 1] = "5"
     if "--tune 0" in line:

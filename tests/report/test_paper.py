@@ -147,7 +147,7 @@ def test_a_race_tests_against_local_alone_and_shows_its_own_intervals_of_differe
     numbers = table.numbers.set_index("method").loc["fedcac"]
     assert numbers["over_local_low"] == numbers["race_over_local_low"] == bound.low
     with pytest.raises(
-        ConfigError, match="reference = fedper: a comparison with --until-told tests against local only"
+        ConfigError, match="reference = fedper: a comparison with --until-decided tests against local only"
     ):
         paper_table(folder, "scores", Choice(reference="fedper"))
 

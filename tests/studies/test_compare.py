@@ -317,7 +317,7 @@ def test_too_few_seeds_are_said_before_anything_is_tried(caplog):
 
 
 def test_seeds_are_added_until_it_is_decided_and_the_same_command_goes_on(tmp_path):
-    given = dict(tune=0, until_told=True, at_once=1)
+    given = dict(tune=0, until_decided=True, at_once=1)
     config = {**asked(tmp_path).model_dump(exclude_unset=True)}
     config.pop("seeds")
     compare(config, METHODS, **given, margin=10_000, max_seeds=8)

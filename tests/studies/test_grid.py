@@ -247,8 +247,8 @@ def test_keys_listed_in_a_space_are_tuned_for_the_baselines_too_although_a_prese
 
 
 def test_a_race_needs_somebody_to_compare_with(tmp_path):
-    with pytest.raises(ConfigError, match="until_told needs methods to compare with"):
-        grid(Config(out=str(tmp_path / "out")), baselines=[], until_told=True, margin=1)
+    with pytest.raises(ConfigError, match="until_decided needs methods to compare with"):
+        grid(Config(out=str(tmp_path / "out")), baselines=[], until_decided=True, margin=1)
 
 
 def test_the_number_of_runs_at_once_is_a_count():

@@ -140,7 +140,7 @@ def test_the_time_left_is_said_when_a_further_stage_begins(tmp_path, caplog):
 def test_each_look_of_a_race_says_how_long_it_takes(tmp_path, caplog):
     caplog.set_level("INFO", logger="fedbench")
     asked = small("fedper", rounds=1, out=str(tmp_path))
-    compare(asked, ["fedper"], tune=0, at_once=1, until_told=True, margin=0.0, max_seeds=8)
+    compare(asked, ["fedper"], tune=0, at_once=1, until_decided=True, margin=0.0, max_seeds=8)
     (said,) = [line for line in caplog.messages if " left for " in line]
     assert said.endswith(" runs up to this look")
     assert " left for 0 runs" not in said

@@ -39,25 +39,25 @@ def test_ten_seeds_unless_others_are_asked_for():
 
 
 def test_a_race_starts_with_the_seeds_of_its_first_look():
-    asked = Tuning.parse(until_told=True, margin=1, max_hours=2.0)
+    asked = Tuning.parse(until_decided=True, margin=1, max_hours=2.0)
     assert (asked.race, asked.hours) == ({"margin": 1.0, "most": 40}, 2.0)
     assert asked.as_plan()["race"] == asked.race
     assert asked.with_final_seeds(Config()).seeds == [0, 1, 2, 3, 4]
-    with pytest.raises(ConfigError, match="until_told takes seeds 0, 1, 2"):
+    with pytest.raises(ConfigError, match="until_decided takes seeds 0, 1, 2"):
         asked.with_final_seeds(Config(seeds=[7]))
     with pytest.raises(ConfigError, match="tune_seeds: 3 is among the final seeds 0 to 39"):
-        Tuning.parse(until_told=True, margin=1, tune_seeds=[3]).with_final_seeds(Config())
+        Tuning.parse(until_decided=True, margin=1, tune_seeds=[3]).with_final_seeds(Config())
 
 
 @pytest.mark.parametrize(
     ("given", "line"),
     [
-        ({"margin": 1}, "margin = 1: without effect unless until_told"),
-        ({"max_seeds": 40}, "max_seeds = 40: without effect unless until_told"),
-        ({"until_told": True}, "margin: until_told needs the difference that is too small to matter"),
-        ({"until_told": True, "margin": -1}, "margin = -1: until_told needs"),
-        ({"until_told": True, "margin": 1, "max_seeds": 7}, "max_seeds = 7: must be one of the looks, 5, 8, 12"),
-        ({"until_told": True, "margin": 1, "max_hours": 0}, "max_hours = 0: must be a number > 0"),
+        ({"margin": 1}, "margin = 1: without effect unless until_decided"),
+        ({"max_seeds": 40}, "max_seeds = 40: without effect unless until_decided"),
+        ({"until_decided": True}, "margin: until_decided needs the difference that is too small to matter"),
+        ({"until_decided": True, "margin": -1}, "margin = -1: until_decided needs"),
+        ({"until_decided": True, "margin": 1, "max_seeds": 7}, "max_seeds = 7: must be one of the looks, 5, 8, 12"),
+        ({"until_decided": True, "margin": 1, "max_hours": 0}, "max_hours = 0: must be a number > 0"),
     ],
 )
 def test_what_a_race_refuses(given, line):
@@ -72,8 +72,8 @@ def test_what_a_race_refuses(given, line):
         ({"tune": -3}, "tune = -3: must be a whole number >= 0"),
         ({"tune": True}, "tune = True: must be a whole number >= 0"),
         ({"tune_seeds": 90}, "tune_seeds = 90: must be a list of whole numbers"),
-        ({"until_told": True, "margin": "1"}, "margin = 1: until_told needs the difference"),
-        ({"until_told": True, "margin": 1, "max_hours": "8"}, "max_hours = 8: must be a number > 0"),
+        ({"until_decided": True, "margin": "1"}, "margin = 1: until_decided needs the difference"),
+        ({"until_decided": True, "margin": 1, "max_hours": "8"}, "max_hours = 8: must be a number > 0"),
     ],
 )
 def test_arguments_of_another_type_are_refused(given, line):
@@ -82,5 +82,5 @@ def test_arguments_of_another_type_are_refused(given, line):
 
 
 def test_numbers_of_numpy_are_numbers():
-    found = Tuning.parse(tune=np.int64(3), tune_seeds=np.arange(2), until_told=True, margin=np.float64(1))
+    found = Tuning.parse(tune=np.int64(3), tune_seeds=np.arange(2), until_decided=True, margin=np.float64(1))
     assert (found.most, found.seeds, found.race) == (3, [0, 1], {"margin": 1.0, "most": 40})
