@@ -14,7 +14,7 @@ from fedbench.config.counts import count_of
 from fedbench.data.dataset import Dataset
 from fedbench.data.partitions import ClientRows, Clients, Partition
 from fedbench.data.partitions.pool import MERGING, SamplePool
-from fedbench.data.partitions.scheme import clients_by_data, ignored_keys, with_client_count
+from fedbench.data.partitions.scheme import client_size, clients_by_data, ignored_keys, with_client_count
 from fedbench.data.reading import published
 from fedbench.data.reading.beside import NOTHING, Beside
 from fedbench.data.reading.published import Extent
@@ -90,12 +90,8 @@ class Cost:
     def images(self) -> float:
         """Training images of a client, including validation: the requested number, or an even share."""
         asked, merged = self.effective_partition, self.effective_partition.test in MERGING
-        if counts := asked.options.get("counts"):
-            return sum(map(sum, counts)) / len(counts)
-        if asked.images is not None:
-            return asked.images * asked.classes
-        if asked.train_size is not None:
-            return asked.train_size
+        if (size := client_size(asked, "train")) is not None:
+            return size
         there = len(self.dataset.targets) if merged else self.dataset.train_rows
         total = asked.total or there - self.config.public.size
         return total / asked.clients * (1 - asked.test_share if merged else 1)
@@ -104,10 +100,8 @@ class Cost:
     def tests(self) -> float:
         """Test images of a client: the requested number, or its share of the test part."""
         asked = self.effective_partition
-        if asked.test_images is not None:
-            return asked.test_images * asked.classes
-        if asked.test_size is not None:
-            return asked.test_size
+        if (size := client_size(asked, "test")) is not None:
+            return size
         if asked.test in MERGING:
             return self.images * asked.test_share / (1 - asked.test_share)
         return self.images * self.dataset.test_rows / self.dataset.train_rows

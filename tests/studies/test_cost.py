@@ -5,6 +5,7 @@ import torch
 from torch.utils.data import TensorDataset
 
 from fedbench.config import Config, DataConfig
+from fedbench.data.partitions.scheme import Scheme, load
 from fedbench.data.sources import published_names, published_of
 from fedbench.errors import ConfigError
 from fedbench.methods.base import Method
@@ -25,6 +26,8 @@ ASKED = {"partition": {"name": "shards", "clients": 10, "classes": 2, "images": 
         ({"partition": {"name": "dirichlet", "clients": 100, "test": "part", "train_size": 7}}, 500),
         ({"partition": {"name": "dirichlet-fixed", "clients": 100}}, 500),
         ({"partition": {"name": "iid", "clients": 10, "total": 2000}}, 200),
+        ({"partition": {"name": "counts", "clients": 2, "counts": [[30] * 10, [50] * 10], "images": 3}}, 400),
+        ({"partition": {"name": "tests.studies.test_cost:DOUBLE", "clients": 2, "train_size": 40}}, 80),
     ],
 )
 def test_images_of_a_client(more, images):
@@ -58,6 +61,10 @@ def test_newcomers_cost_time_and_no_steps_of_the_training():
 )
 def test_a_method_says_how_many_steps_it_makes(method, steps):
     assert steps_of(Config(**ASKED, method=method, train={"batch_size": 32}, participation=0.5, rounds=7)) == 7 * steps
+
+
+DOUBLE = Scheme(load("iid").deal, reads=("train_size",), size=lambda options, part: 2 * (options.train_size or 0))
+"""A scheme of a user, which says by itself how many samples a client has."""
 
 
 class Twice(Method):

@@ -46,6 +46,12 @@ def shard_deal(
     )
 
 
+def shard_size(options: PartitionConfig, part: str) -> int | None:
+    """Number of samples of a client in a part, `train` or `test`; None: all of its pieces."""
+    each = options.images if part == "train" else options.test_images
+    return each and each * options.classes
+
+
 def deal_classes(classes: int, clients: int, options: PartitionConfig, rng: np.random.Generator) -> np.ndarray:
     """The classes of each client, int64 [clients, classes per client].
 

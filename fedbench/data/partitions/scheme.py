@@ -36,7 +36,8 @@ class Scheme:
     default number of clients; none: that of `partition.clients`. own_parts: whether the parts of the data can be the
     parts of clients; if not, `partition.test = auto` merges the parts. remarks: lines about the clients. headline: the
     keys that a report names with the scheme. splits_clients: whether merged parts are split client by client, if no
-    groups stay together, and not before samples are dealt.
+    groups stay together, and not before samples are dealt. size: how many samples of a part, `train` or `test`, the
+    keys give each client; None: an even share.
     """
 
     deal: Callable[[SamplePool, Any, np.random.Generator], Deal]
@@ -52,6 +53,7 @@ class Scheme:
     remarks: Callable[[SamplePool, Any], Iterable[str]] = lambda stock, options: ()
     headline: tuple[str, ...] = ()
     splits_clients: bool = False
+    size: Callable[[Any, str], float | None] = lambda options, part: getattr(options, f"{part}_size")
 
 
 def _check(name: str, thing: Any) -> None:
@@ -152,6 +154,11 @@ def with_client_count(asked: PartitionConfig, source: SamplePool) -> PartitionCo
     found = options.model_copy(update={"clients": count(source, check_keys(options))}) if count else options
     check_newcomers(found)
     return found
+
+
+def client_size(options: PartitionConfig, part: str) -> float | None:
+    """The number of samples that resolved keys give a client in a part, `train` or `test`; None: an even share."""
+    return load(options.name).size(check_keys(options), part)
 
 
 def clients_by_data(asked: PartitionConfig) -> bool:

@@ -6,7 +6,7 @@ import numpy as np
 
 from fedbench.config import PartitionConfig
 from fedbench.data.partitions.assignment import Assignment, Deal
-from fedbench.data.partitions.classes import SHARD_KEYS, check_domains
+from fedbench.data.partitions.classes import SHARD_KEYS, check_domains, shard_size
 from fedbench.data.partitions.pool import SamplePool
 from fedbench.data.partitions.scheme import Scheme
 from fedbench.data.partitions.schemes import shards
@@ -78,4 +78,4 @@ def photograph(source: SamplePool) -> np.ndarray:
     return found
 
 
-SCHEME = Scheme(deal, reads=SHARD_KEYS, image=photograph, headline=("classes", "images"))
+SCHEME = Scheme(deal, reads=SHARD_KEYS, size=shard_size, image=photograph, headline=("classes", "images"))

@@ -48,4 +48,11 @@ def counts_array(options: Options, classes: int) -> np.ndarray:
     return np.array(options.counts, np.int64)
 
 
-SCHEME = Scheme(deal, reads=("test_size",), Options=Options, sizes={"test_size": 100}, headline=("test_size",))
+def mean_size(options: Options, part: str) -> float | None:
+    """Mean number of samples of a client in a part, `train` or `test`."""
+    return options.test_size if part == "test" else sum(map(sum, options.counts)) / max(1, len(options.counts))
+
+
+SCHEME = Scheme(
+    deal, ("test_size",), Options=Options, sizes={"test_size": 100}, headline=("test_size",), size=mean_size
+)

@@ -4,7 +4,7 @@ import numpy as np
 
 from fedbench.config import PartitionConfig
 from fedbench.data.partitions.assignment import Deal
-from fedbench.data.partitions.classes import SHARD_KEYS, shard_deal
+from fedbench.data.partitions.classes import SHARD_KEYS, shard_deal, shard_size
 from fedbench.data.partitions.pool import SamplePool, parts_to_deal
 from fedbench.data.partitions.scheme import Scheme
 
@@ -19,4 +19,4 @@ def deal(source: SamplePool, options: PartitionConfig, rng: np.random.Generator)
     return shard_deal(parts_to_deal(source, options, rng), options, options.clients, rng)
 
 
-SCHEME = Scheme(deal, reads=SHARD_KEYS, headline=("classes", "images"))
+SCHEME = Scheme(deal, reads=SHARD_KEYS, size=shard_size, headline=("classes", "images"))
