@@ -18,10 +18,11 @@ from typing import Any
 from pydantic.fields import FieldInfo
 
 from fedbench import methods, tune_space
-from fedbench.cli.flags import CONFIG_KEYS, SHORT, sections, yaml_value
+from fedbench.cli.flags import flag_of, keys_of_command, sections, yaml_value
 from fedbench.cli.help import SECTION_TEXTS
 from fedbench.cli.methods import about_of
 from fedbench.config import TrainConfig
+from fedbench.config.tuning import ComparisonTuning
 from fedbench.config.words import legal_of
 from fedbench.jobs.description import decisions
 from fedbench.methods.base import DECISIONS_HEADING, NEEDS, About, Method
@@ -101,25 +102,21 @@ def _anchor(heading: str) -> str:
 
 def keys_page() -> str:
     """Every key of the configuration with its meaning, legal values and default, a table per section."""
-    own = {"run": [key for key in CONFIG_KEYS if "." not in key]}
-    found = own | {name: [key for key in CONFIG_KEYS if key.startswith(f"{name}.")] for name in sections()}
-    short = {key: name for name, key in SHORT.items()}
+    known = keys_of_command(ComparisonTuning)
+    found = {"run": [key for key in known if "." not in key]}
+    found |= {name: [key for key in known if key.startswith(f"{name}.")] for name in (*sections(), "tuning")}
     lines = [
         "# Keys",
         "",
         "Each key is a flag, a line of a YAML file and a key of `fedbench.Config` (there with `_` in place of `-`).",
+        "Those of tuning are flags of the commands `grid` and `compare`, and keywords of both functions.",
         "",
     ]
     for title, keys in found.items():
         lines += [f"## {title}", "", "| flag | meaning | legal | default |", "| --- | --- | --- | --- |"]
-        lines += [_row(f"`--{_flag(short.get(key, key))}`", CONFIG_KEYS[key]) for key in keys]
+        lines += [_row(f"`--{flag_of(key)}`", known[key]) for key in keys]
         lines += ["", SECTION_TEXTS.get(title, ""), ""]
     return "\n".join(lines)
-
-
-def _flag(key: str) -> str:
-    """As `--help` writes it: keys without a section have hyphens."""
-    return key if "." in key else key.replace("_", "-")
 
 
 def methods_page(every: dict[str, About]) -> str:

@@ -12,17 +12,16 @@ from fedbench.cli.flags import Flag, split_words
 from fedbench.cli.parse import parse
 from fedbench.cli.stages import (
     SPACE,
-    TUNING,
     check_trials,
     read_count,
     read_space,
     read_values,
     side_by_side,
     trial_remarks,
-    tuning_of,
     without_none,
 )
 from fedbench.config import Config
+from fedbench.config.tuning import ComparisonTuning
 from fedbench.errors import ConfigError
 from fedbench.methods import split_names
 
@@ -45,25 +44,16 @@ FLAGS = (
         "KEY=V1,V2",
         many=True,
     ),
-    Flag(
-        "tune",
-        "number of candidates of each method's space to try [whole number >= 0; default: the size of the smallest]",
-        "N",
-    ),
-    Flag(
-        "budget-steps",
-        "give methods with more gradient steps fewer candidates, so that candidates times steps are about equal",
-    ),
     SPACE,
-    *TUNING,
     side_by_side("trials"),
 )
+TUNING = ComparisonTuning
 
 
 @partial(command, continues=True)
 def main(argv: list[str]) -> int:
     """Runs or continues a comparison; prints its table, the answer and the paths of the results."""
-    config, asked = parse(argv, FLAGS, prog="fedbench compare", preview=preview, check=check_trials)
+    config, asked = parse(argv, FLAGS, prog="fedbench compare", preview=preview, check=check_trials, tuning=TUNING)
     names = read_methods(asked.methods)
     config, note = without_preset_method(config, asked, names)
     if note:
@@ -74,8 +64,7 @@ def main(argv: list[str]) -> int:
     stages = Stages(f"comparison on {config.data.name}", config)
     try:
         room = without_none(at_once=read_count("trials", asked.trials))
-        budget = tuning_of(asked, least=0, budget_steps=asked.budget_steps)
-        result = compare(config, names, watch=stages.update, **compare_options(asked), **budget, **room)
+        result = compare(config, names, watch=stages.update, **compare_options(asked), **dict(asked.tuning), **room)
     finally:
         stages.stop()
     text, code = outcome(result.folder)
@@ -94,14 +83,12 @@ def preview(config: Config, asked: Namespace) -> tuple[Config, Iterable[str]]:
     from fedbench.results.remarks import with_label
     from fedbench.studies.compare import plan_comparisons
     from fedbench.studies.run_studies import preview_studies
-    from fedbench.studies.tuning import Tuning
 
-    tuning = Tuning.parse(**tuning_of(asked, least=0, budget_steps=asked.budget_steps))
-    names = read_methods(asked.methods)
+    tuning, names = asked.tuning, read_methods(asked.methods)
     config, note = without_preset_method(config, asked, names)
     studies, _, _ = plan_comparisons(config, names, tuning, **compare_options(asked))
     few = None if tuning.race else too_few(len(studies[0].config.seeds))
-    lines = preview_studies(studies, read_count("trials", asked.trials), tuning.hours)
+    lines = preview_studies(studies, read_count("trials", asked.trials), tuning.max_hours)
     notes = [*([note] if note else []), *([with_label(few)] if few else [])]
     return tuning.with_final_seeds(config), [*notes, *lines]
 

@@ -9,12 +9,12 @@ from types import ModuleType
 from typing import Any, Literal, get_args, get_origin
 
 import shtab
+from pydantic.fields import FieldInfo
 
 from fedbench import tasks
 from fedbench.aggregation import rules
 from fedbench.cli import COMMANDS, OK, TABLE, command, line_of
-from fedbench.cli.flags import COMMON, CONFIG_KEYS, Flag
-from fedbench.cli.help import flag_of
+from fedbench.cli.flags import COMMON, Flag, flag_of, keys_of_command
 from fedbench.cli.parse import parse
 from fedbench.data import sources
 from fedbench.data.partitions import scheme
@@ -101,9 +101,9 @@ def _flags(command: str, module: ModuleType) -> dict[str, dict[str, Any]]:
     takes_keys = getattr(module, "parse", None) is parse
     given: Iterable[Flag] = (*getattr(module, "FLAGS", ()), *(COMMON if takes_keys else ()))
     flags = {flag.name: _of_flag(flag) for flag in given}
-    for key in CONFIG_KEYS if takes_keys else ():
+    for key, field in keys_of_command(getattr(module, "TUNING", None)).items() if takes_keys else ():
         if command != "wandb" or key.startswith("wandb."):
-            flags.setdefault(flag_of(key), _of_key(key))
+            flags.setdefault(flag_of(key), _of_key(key, field))
     return flags
 
 
@@ -113,8 +113,7 @@ def _of_flag(flag: Flag) -> dict[str, Any]:
     return dict(help=flag.description, nargs=nargs, choices=choices, place=PLACES.get(flag.metavar))
 
 
-def _of_key(key: str) -> dict[str, Any]:
-    field = CONFIG_KEYS[key]
+def _of_key(key: str, field: FieldInfo) -> dict[str, Any]:
     choices = NAMES[key]() if key in NAMES else list(_literals(field.annotation))
     nargs = "*" if get_origin(field.annotation) is list else "?" if field.annotation is bool else None
     place = shtab.FILE if Path in (field.annotation, *get_args(field.annotation)) else None

@@ -6,6 +6,7 @@ from fedbench.cli import OK, command
 from fedbench.cli.flags import Flag
 from fedbench.cli.lines import loading
 from fedbench.cli.parse import read_flags
+from fedbench.config.tuning import POINTS
 from fedbench.errors import ConfigError
 
 USAGE = """usage: fedbench export RUN --client N [--point POINT] [--seed S] [--format FORMAT] [--out DIR]
@@ -24,7 +25,7 @@ names of the classes) and predict.py, which prints predictions for a file of sam
 Programs take samples as they lie in the data set: the normalisation is inside."""
 FLAGS = (
     Flag("client", "client", "N"),
-    Flag("point", "point", "POINT", choices=("after_agg", "after_fit")),
+    Flag("point", "point", "POINT", choices=POINTS),
     Flag("seed", "seed", "S"),
     Flag("format", "format", "FORMAT", choices=("safetensors", "torch.export", "onnx")),
     Flag("out", "folder", "DIR"),

@@ -1,7 +1,7 @@
 """Flags: every configuration key by its dotted name, taken from the pydantic models."""
 
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args, get_origin
@@ -15,6 +15,7 @@ from fedbench.config import Config, ResourcesConfig
 from fedbench.config.files import load_yaml, parse_value
 from fedbench.config.keys import flat
 from fedbench.config.section import OpenSection
+from fedbench.config.tuning import ComparisonTuning, Tuning
 from fedbench.config.words import legal_of, plural_of, section_of
 from fedbench.errors import ConfigError, nearest
 
@@ -71,15 +72,25 @@ def config_keys() -> dict[str, FieldInfo]:
     return found
 
 
+def keys_of_command(tuning: type[Tuning] | None = None) -> dict[str, FieldInfo]:
+    """The keys that a command takes: those of the configuration, and those of tuning, if it tunes."""
+    own = tuning.model_fields if tuning else {}
+    return CONFIG_KEYS | {f"{TUNING_PREFIX}{key}": field for key, field in own.items()}
+
+
 CONFIG_KEYS = config_keys()
+TUNING_PREFIX = "tuning."
 OPEN = [name for name, kind in sections().items() if issubclass(kind, OpenSection)]
 SHORT = {key: f"resources.{key}" for key in ResourcesConfig.model_fields}
 SHORT |= {"task": "data.task", "metrics": "evaluate.metrics", "metric": "evaluate.metric"}
 SHORT |= {name: f"{name}.name" for name in sections() if f"{name}.name" in CONFIG_KEYS}
+SHORT |= {key: f"{TUNING_PREFIX}{key}" for key in ComparisonTuning.model_fields}
 
 
-def read(argv: Sequence[str], flags: dict[str, Flag]) -> tuple[Namespace, KeyValues]:
-    """Reads the command's own flags and the configuration keys with their values. Raises ConfigError.
+def read(
+    argv: Sequence[str], flags: dict[str, Flag], keys: Mapping[str, FieldInfo] = CONFIG_KEYS
+) -> tuple[Namespace, KeyValues]:
+    """Reads the command's own flags and the keys with their values. Raises ConfigError.
 
     Only flags that collect several values may be given more than once.
     """
@@ -91,14 +102,14 @@ def read(argv: Sequence[str], flags: dict[str, Flag]) -> tuple[Namespace, KeyVal
     for name, values in _tokens(argv):
         text = " ".join([f"--{name}", *values])
         name = name if name in flags else next(iter(plural_of(name, flags)), name)
-        key = name if name in flags else _key(name, flags)
+        key = name if name in flags else _key(name, flags, keys)
         if key in written and not (key in flags and flags[key].many):
             raise ConfigError(f"--{name} is given twice, as {written[key]} and as {text}: give it once")
         written[key] = text
         if name in flags:
             _set_flag(asked, flags[name], values)
         else:
-            pairs[key] = _value(name, key, values)
+            pairs[key] = _value(name, keys.get(key), values)
     return asked, pairs
 
 
@@ -158,30 +169,37 @@ def _set_flag(asked: Namespace, flag: Flag, values: list[str]) -> None:
         setattr(asked, flag.attribute, values[0] if flag.metavar else True)
 
 
-def _key(name: str, flags: dict[str, Flag]) -> str:
+def _key(name: str, flags: dict[str, Flag], keys: Mapping[str, FieldInfo]) -> str:
     """The dotted key that a flag sets."""
     key = name.replace("-", "_")
-    key = SHORT.get(key, key)
-    section, dot, option = key.partition(".")
-    if key in CONFIG_KEYS or (section in OPEN and dot and option):
-        return key
-    if plural := plural_of(key, CONFIG_KEYS):  # --seed 3 means --seeds 3
-        return plural[0]
-    raise ConfigError(f"unknown flag --{name}: {_nearest_flag(name, flags)}")
+    for known in (key, *plural_of(key, {*keys, *SHORT})):  # --seed 3 means --seeds 3
+        whole = SHORT.get(known, known)
+        section, dot, option = whole.partition(".")
+        if whole in keys or (section in OPEN and dot and option):
+            return whole
+    raise ConfigError(f"unknown flag --{name}: {_nearest_flag(name, flags, keys)}")
 
 
-def _nearest_flag(name: str, flags: dict[str, Flag]) -> str:
+def _nearest_flag(name: str, flags: dict[str, Flag], keys: Mapping[str, FieldInfo]) -> str:
     """Suggests `--train.lr` for `--lr`, otherwise the most similar flag."""
     last = name.rpartition(".")[2].replace("-", "_")
+    if last in ComparisonTuning.model_fields:
+        return f"{'grid and compare take' if last in Tuning.model_fields else 'compare takes'} it"
     same = [f"--{key}" for key in CONFIG_KEYS if key.rpartition(".")[2] == last]
-    known = [f"--{key}" for key in (*CONFIG_KEYS, *flags, *SHORT)]
+    short = [flag_of(key) for key in keys if key in SHORT.values()]
+    known = [f"--{key}" for key in (*keys, *flags, *short)]
     hint = nearest(f"--{name}", same or known) if not same else f"did you mean {' or '.join(same)}?"
     return hint if hint.startswith("did you mean") else "see --help-all"
 
 
-def _value(name: str, key: str, values: list[str]) -> Any:
-    """The value of a key, from the words after its flag."""
-    field = CONFIG_KEYS.get(key)
+def flag_of(key: str) -> str:
+    """The flag of a key as --help shows it: `hosts` for resources.hosts, `save-models` for save_models."""
+    short = {long: short for short, long in SHORT.items()}.get(key, key)
+    return short if "." in short else short.replace("_", "-")
+
+
+def _value(name: str, field: FieldInfo | None, values: list[str]) -> Any:
+    """The value of a key, from the words after its flag. field: of the key; an option of a method has none here."""
     if not values and (field is None or field.annotation is bool):
         return True
     if not values:

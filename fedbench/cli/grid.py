@@ -10,30 +10,28 @@ from fedbench.cli.flags import Flag, split_words, yaml_value
 from fedbench.cli.parse import parse
 from fedbench.cli.stages import (
     SPACE,
-    TUNING,
     check_trials,
     read_count,
     read_space,
     side_by_side,
     trial_remarks,
-    tuning_of,
     without_none,
 )
 from fedbench.config import Config
+from fedbench.config.tuning import Tuning
 
 FLAGS = (
     SPACE,
     side_by_side("trials"),
-    Flag("tune", "maximum number of candidates of each method's space [whole number >= 1; default: all]", "N"),
-    *TUNING,
     Flag("baselines", "baselines to run, or none [default local,centralized,fedavg-ft]", "NAME", many=True),
 )
+TUNING = Tuning
 
 
 @partial(command, continues=True)
 def main(argv: list[str]) -> int:
     """Runs or continues a grid; prints the final table, failed and stopped trials, and the paths of the results."""
-    config, asked = parse(argv, FLAGS, prog="fedbench grid", preview=preview, check=check_trials)
+    config, asked = parse(argv, FLAGS, prog="fedbench grid", preview=preview, check=check_trials, tuning=TUNING)
     from fedbench.report.leaderboard import leaderboard
     from fedbench.report.scores import final_table_text, newcomers_text
     from fedbench.report.study import Study
@@ -45,7 +43,7 @@ def main(argv: list[str]) -> int:
     stages = Stages(f"grid of {config.method.name} on {config.data.name}", config)
     try:
         room = without_none(at_once=read_count("trials", asked.trials))
-        result = grid(config, watch=stages.update, **grid_options(asked), **tuning_of(asked), **room)
+        result = grid(config, watch=stages.update, **grid_options(asked), **dict(asked.tuning), **room)
     finally:
         stages.stop()
     study = Study.load(result.folder)
@@ -67,12 +65,10 @@ def preview(config: Config, asked: Namespace) -> tuple[Config, Iterable[str]]:
     """The output of --print-config for a grid. Raises ConfigError."""
     from fedbench.studies.grid import plan_grid
     from fedbench.studies.run_studies import preview_studies
-    from fedbench.studies.tuning import Tuning
 
-    tuning = Tuning.parse(**tuning_of(asked))
-    studies = [plan_grid(config, tuning, **grid_options(asked))]
-    said = preview_studies(studies, read_count("trials", asked.trials), tuning.hours)
-    return tuning.with_final_seeds(config), said
+    studies = [plan_grid(config, asked.tuning, **grid_options(asked))]
+    said = preview_studies(studies, read_count("trials", asked.trials), asked.tuning.max_hours)
+    return asked.tuning.with_final_seeds(config), said
 
 
 def grid_options(asked: Namespace) -> dict[str, Any]:

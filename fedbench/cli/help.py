@@ -11,9 +11,10 @@ from pydantic.fields import FieldInfo
 
 from fedbench import methods, models, tasks
 from fedbench.aggregation import rules
-from fedbench.cli.flags import COMMON, CONFIG_KEYS, SHORT, Flag, sections, yaml_value
+from fedbench.cli.flags import COMMON, TUNING_PREFIX, Flag, flag_of, keys_of_command, sections, yaml_value
 from fedbench.config import Config
 from fedbench.config.keys import flat
+from fedbench.config.tuning import Tuning
 from fedbench.config.words import legal_of
 
 HelpRow = tuple[str, str]
@@ -37,19 +38,25 @@ USUAL = (
 
 
 def help_text(
-    prog: str, extra: Sequence[Flag], named: Mapping[str, str | None], about: str = "", in_full: bool = True
+    prog: str,
+    extra: Sequence[Flag],
+    named: Mapping[str, str | None],
+    about: str = "",
+    in_full: bool = True,
+    tuning: type[Tuning] | None = None,
 ) -> str:
     """Flags by section with description, default and range, and the options of what is named.
 
     named: names of method, aggregator and data set, if given. in_full: all flags, else the usual ones. Raises
     ConfigError for unknown names.
     """
-    keys = [key for key in CONFIG_KEYS if in_full or key in USUAL]
+    known = keys_of_command(tuning)
+    keys = [key for key in known if in_full or key in USUAL or key.startswith(TUNING_PREFIX)]
     lines = [f"usage: {prog} [--KEY VALUE ...]", "", *([about, ""] if about else [])]
     lines += [*_table("options", [_flag_row(flag) for flag in (*extra, *COMMON)])]
-    lines += [*_table("run", [_key_row(key, CONFIG_KEYS[key]) for key in keys if "." not in key])]
-    for name in sections():
-        rows = [_key_row(key, CONFIG_KEYS[key]) for key in keys if key.startswith(f"{name}.")]
+    lines += [*_table("run", [_key_row(key, known[key]) for key in keys if "." not in key])]
+    for name in (TUNING_PREFIX.removesuffix("."), *sections()):
+        rows = [_key_row(key, known[key]) for key in keys if key.startswith(f"{name}.")]
         given = named.get(name)
         rows += aggregator_rows(given) if name == "aggregator" and given else []
         lines += [*_table(name, rows, SECTION_TEXTS.get(name, ""))] if rows else []
@@ -57,7 +64,7 @@ def help_text(
         if given and options and options(given).model_fields:
             lines += [*_table(f"options of {given}", option_rows(options(given), f"--{name}."))]
     if not in_full:
-        lines.append(f"These are {len(keys)} of {len(CONFIG_KEYS)} keys; --help-all lists all.")
+        lines.append(f"These are {len(keys)} of {len(known)} keys; --help-all lists all.")
     return "\n".join(lines).rstrip()
 
 
@@ -128,12 +135,6 @@ def _key_row(key: str, field: FieldInfo) -> HelpRow:
     return f"--{flag_of(key)}", said
 
 
-def flag_of(key: str) -> str:
-    """The flag of a key as --help shows it: `hosts` for resources.hosts, `save-models` for save_models."""
-    short = {long: short for short, long in SHORT.items()}.get(key, key)
-    return short if "." in short else short.replace("_", "-")
-
-
 def _describe_key(field: FieldInfo, schemes: Sequence[str] = ()) -> str:
     """schemes: those of partitioning that read the key."""
     default = field.get_default(call_default_factory=True)
@@ -142,7 +143,7 @@ def _describe_key(field: FieldInfo, schemes: Sequence[str] = ()) -> str:
     return f"{about} [{legal_of(field)}; default {shown}]".strip()
 
 
-def config_text(config: Config) -> str:
+def config_text(config: Config, tuning: Tuning | None = None) -> str:
     """The configuration with the method's defaults, as YAML that --config reads; comments mark changed values.
 
     Values that depend on data or machine stay `auto`; a run writes the resolved values next to its results.
@@ -160,12 +161,15 @@ def config_text(config: Config) -> str:
     tree["aggregator"] |= chosen.model_dump(mode="json")
     defaults |= {f"aggregator.{key}": field.get_default() for key, field in type(chosen).model_fields.items()}
     defaults |= {f"train.{key}": value for key, value in own.items()}
+    if tuning is not None:
+        tree["tuning"] = tuning.model_dump()
+        defaults |= flat({"tuning": type(tuning)().model_dump()})
     return "\n".join(_config_lines(tree, defaults))
 
 
 def _config_lines(tree: dict[str, Any], defaults: dict[str, Any]) -> Iterator[str]:
     for name, value in tree.items():
-        if name not in sections():
+        if not isinstance(value, dict):
             yield _value_line(name, name, value, defaults)
             continue
         yield f"{name}:"

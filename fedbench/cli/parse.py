@@ -3,15 +3,17 @@
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from fedbench.aggregation.rules import AGGREGATORS
 from fedbench.cli import OK, PrintedExit
-from fedbench.cli.flags import COMMON, Flag, merge_layers, read
+from fedbench.cli.flags import COMMON, TUNING_PREFIX, Flag, keys_of_command, merge_layers, read
 from fedbench.cli.help import config_text, help_text
 from fedbench.cli.lines import loading
 from fedbench.cli.pipes import keep_piped_files
 from fedbench.config import Config
 from fedbench.config.keys import nest
+from fedbench.config.tuning import Tuning
 from fedbench.data import sources
 from fedbench.data.partitions.scheme import SCHEMES
 from fedbench.errors import ConfigError, nearest
@@ -28,20 +30,25 @@ def parse(
     preview: Callable[[Config, Namespace], tuple[Config, Iterable[str]]] = lambda config, asked: (config, ()),
     about: str = "",
     check: Callable[[Config, Namespace], None] = lambda config, asked: None,
+    tuning: type[Tuning] | None = None,
 ) -> tuple[Config, Namespace]:
-    """The configuration from the flags, and the flags that are not part of it; `given` has the keys set without preset.
+    """The configuration from the flags, and the flags that are not part of it.
+
+    Of these, `given` has the keys that are set without the preset, and `tuning` the section of a command that tunes.
 
     Prints and exits for --help, --help-all and --print-config. preview: returns the configuration to print, and extra
     lines. about: the command's description in --help. check: raises ConfigError for what the command cannot do, before
-    PyTorch is loaded. Raises ConfigError.
+    PyTorch is loaded. tuning: the section of a command that tunes. Raises ConfigError.
     """
     flags = {flag.name: flag for flag in (*extra_flags, *COMMON)}
-    asked, pairs = read(argv, flags)
+    asked, pairs = read(argv, flags, keys_of_command(tuning))
     if asked.help or asked.help_all:
         named = {section: pairs.get(f"{section}.name") for section in ("method", "aggregator", "data")}
-        print(help_text(prog, extra_flags, named, about, asked.help_all))
+        print(help_text(prog, extra_flags, named, about, asked.help_all, tuning))
         raise PrintedExit(OK)
-    config = Config(**nest(merge_layers(asked.preset, asked.config, pairs)))
+    pairs_of_all = merge_layers(asked.preset, asked.config, pairs)
+    asked.tuning = _take_tuning(pairs_of_all, tuning)
+    config = Config(**nest(pairs_of_all))
     asked.given = {*merge_layers(None, asked.config, pairs)}
     check_known_names(config)
     keep_piped_files(config)
@@ -50,9 +57,17 @@ def parse(
     loading()
     if asked.print_config:
         shown, lines = preview(config, asked)
-        print("\n".join([config_text(shown), *(f"# {line}" for line in lines)]))
+        print("\n".join([config_text(shown, asked.tuning), *(f"# {line}" for line in lines)]))
         raise PrintedExit(OK)
     return config, asked
+
+
+def _take_tuning(pairs: dict[str, Any], kind: type[Tuning] | None) -> Tuning | None:
+    """Takes the keys of tuning out of others; None of a command that does not tune. Raises ConfigError."""
+    own = {key.removeprefix(TUNING_PREFIX): pairs.pop(key) for key in [*pairs] if key.startswith(TUNING_PREFIX)}
+    if own and kind is None:
+        raise ConfigError("tuning: a section of grid and compare; leave it out of the file")
+    return None if kind is None else kind(**own)
 
 
 def check_known_names(config: Config) -> None:

@@ -5,7 +5,7 @@ from argparse import Namespace
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from fedbench.cli.flags import Flag, split_words
+from fedbench.cli.flags import Flag
 from fedbench.config import Config
 from fedbench.config.files import parse_value
 from fedbench.config.words import plural
@@ -15,7 +15,6 @@ from fedbench.installation import require
 if TYPE_CHECKING:
     from fedbench.results.plan import Plan
 
-POINTS = ("after_agg", "after_fit")
 SPACE = Flag(
     "space",
     "values of a key of method, train or model (an argument of the model's constructor) to try, or a distribution such "
@@ -23,44 +22,6 @@ SPACE = Flag(
     "repeated; paper: the grids of the methods' papers",
     "KEY=V1,V2",
     many=True,
-)
-TUNING = (
-    Flag("tune-seeds", "seeds for tuning, different from the final ones [default 90 91 92]", "SEED", many=True),
-    Flag(
-        "search",
-        "search method: a grid, random candidates, or Optuna's proposals [grid, random or optuna; default grid]",
-        "KIND",
-        choices=("grid", "random", "optuna"),
-    ),
-    Flag("samples", "number of candidates of each method's space for random or optuna [whole number >= 1]", "N"),
-    Flag(
-        "scheduler",
-        "asha stops trials that fall behind at a ninth and a third of the rounds [asha or none; default none]",
-        "NAME",
-        choices=("asha", "none"),
-    ),
-    Flag(
-        "point",
-        "evaluation point for choosing candidates and for the answer [after_agg or after_fit; default after_agg]",
-        "NAME",
-        choices=POINTS,
-    ),
-    Flag(
-        "final-val",
-        "share of training samples held out in final runs; 0: train on all [number in [0, 1); default data.val]",
-        "SHARE",
-    ),
-    Flag(
-        "until-decided",
-        "add seeds until it is decided who is best and who is better than local training; needs --margin",
-    ),
-    Flag(
-        "margin",
-        "difference that is too small to matter, for --until-decided [number >= 0; points, or the metric's unit]",
-        "M",
-    ),
-    Flag("max-seeds", "maximum number of seeds for --until-decided [5, 8, 12, 18, 27, 40, 60 or 90; default 40]", "N"),
-    Flag("max-hours", "time after which --until-decided adds no seeds [number > 0]", "H"),
 )
 
 
@@ -73,30 +34,12 @@ def side_by_side(what: str) -> Flag:
 
 def check_trials(config: Config, asked: Namespace) -> None:
     """Raises ConfigError if libraries are not installed by which a study searches and runs. Imports none of them."""
-    if getattr(asked, "search", None) == "optuna":
+    if asked.tuning is not None and asked.tuning.search == "optuna":
         require("tune", "use --search random")
-    if getattr(asked, "scheduler", None) == "asha":
+    if asked.tuning is not None and asked.tuning.scheduler == "asha":
         require("ray", "leave --scheduler asha out")
     if config.resources.hosts != 0 or asked.trials != "1":
         require("ray", "use --hosts 0 --trials 1")
-
-
-def tuning_of(asked: Namespace, least: int = 1, **more: Any) -> dict[str, Any]:
-    """The tuning flags as keyword arguments. least: minimum of --tune. Raises ConfigError."""
-    return without_none(
-        search=asked.search,
-        samples=read_count("samples", asked.samples),
-        scheduler=asked.scheduler,
-        tune=read_count("tune", asked.tune, least),
-        tune_seeds=read_seeds(asked.tune_seeds),
-        point=asked.point,
-        final_val=asked.final_val and parse_value(asked.final_val),
-        until_decided=asked.until_decided or None,
-        margin=read_number("margin", asked.margin),
-        max_seeds=read_count("max-seeds", asked.max_seeds),
-        max_hours=read_number("max-hours", asked.max_hours),
-        **more,
-    )
 
 
 def without_none(**keywords: Any) -> dict[str, Any]:
@@ -143,17 +86,6 @@ def read_number(flag: str, text: str | None) -> float | None:
     if not isinstance(value, int | float) or isinstance(value, bool):
         raise ConfigError(f"--{flag} {text}: must be a number")
     return float(value)
-
-
-def read_seeds(texts: list[str]) -> list[int] | None:
-    """Reads `0 1 2` or `0,1,2`; None if not given."""
-    values = [parse_value(word) for word in split_words(texts)]
-    if not texts:
-        return None
-    try:
-        return Config(seeds=values).seeds
-    except ConfigError as error:
-        raise ConfigError(f"--tune-{error}") from None
 
 
 METHOD_AND_KEY = re.compile(r"(?:.*?:)?\w+\.\w+(?==)")

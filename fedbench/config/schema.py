@@ -12,13 +12,12 @@ from types import FunctionType
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from fedbench.config.counts import newcomer_count
 from fedbench.config.execution import CheckpointConfig, ResourcesConfig, WandbConfig, make_absolute
 from fedbench.config.fleet import AttackConfig, CompressionConfig, PrivacyConfig, StragglersConfig
-from fedbench.config.section import OpenSection, PositiveInt, Section, Seed
-from fedbench.config.words import refuse_values
+from fedbench.config.section import OpenSection, PositiveInt, RootSection, Section, Seed, distinct
 from fedbench.errors import ConfigError
 from fedbench.user_code import name_of, objects_to_send, receive_objects
 from fedbench.user_code.given_data import given_data, with_data_name
@@ -351,7 +350,7 @@ class EvaluateConfig(Section):
         return value
 
 
-class Config(Section):
+class Config(RootSection):
     """A validated configuration, which the commands build from their flags.
 
     >>> config = Config(method="fedprox", rounds=50, train={"lr": 0.05})
@@ -425,24 +424,12 @@ class Config(Section):
             raise ValueError("must be a share in (0, 1] or a whole count >= 2")
         return value
 
-    @field_validator("seeds", "loggers")
-    @classmethod
-    def _distinct(cls, value: list[Any], info: ValidationInfo) -> list[Any]:
-        if len(set(value)) != len(value):
-            raise ValueError(f"give each {str(info.field_name).removesuffix('s')} once")
-        return value
+    _distinct = field_validator("seeds", "loggers")(distinct)
 
     @field_validator("name")
     @classmethod
     def _one_folder(cls, value: str | None) -> str | None:
         return value if value is None else folder_name(value)
-
-    def __init__(self, **values: Any) -> None:
-        """Raises ConfigError with a one-line message for unknown keys, wrong types and values out of range."""
-        try:
-            super().__init__(**values)
-        except ValidationError as error:
-            refuse_values(error, type(self))
 
     @classmethod
     def of(cls, asked: "Config | Mapping[str, Any]") -> "Config":

@@ -86,6 +86,24 @@ class Section(BaseModel):
         return value
 
 
+class RootSection(Section):
+    """A section that is made by itself."""
+
+    def __init__(self, **values: Any) -> None:
+        """Raises ConfigError with a one-line message for unknown keys, wrong types and values out of range."""
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            refuse_values(error, type(self))
+
+
+def distinct(value: list[Any], info: ValidationInfo) -> list[Any]:
+    """Checks that a list has no value twice. Raises ValueError."""
+    if len(set(value)) != len(value):
+        raise ValueError(f"give each {str(info.field_name).removesuffix('s')} once")
+    return value
+
+
 def plain(value: Any) -> Any:
     """The value with Python's numbers and lists in place of those of NumPy, also inside lists, tuples and dicts."""
     if hasattr(value, "tolist") and not isinstance(value, type):

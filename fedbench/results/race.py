@@ -19,13 +19,12 @@ from typing import Literal
 import numpy as np
 from scipy import special
 
+from fedbench.config.tuning import LOOKS
 from fedbench.results.plan import Plan
 from fedbench.results.rotations import DIGITS, ROTATIONS, RotatedScores
 from fedbench.results.sample_error import Deviations, sample_variances
 from fedbench.results.tables import BASELINE, LAST, REFERENCES, FinalScores
 
-LOOKS = (5, 8, 12, 18, 27, 40, 60, 90)
-"""Numbers of seeds after which a race is judged."""
 WEIGHTS = (0.05, 0.10, 0.20, 0.25, 0.20, 0.10, 0.05, 0.025)
 """Shares of the error levels that the looks spend; at most 1 in all, so that a maximum may be raised later."""
 LEVEL = 0.025

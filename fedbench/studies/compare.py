@@ -11,6 +11,7 @@ from fedbench import tune_space
 from fedbench.config import Config, MethodConfig
 from fedbench.config.keys import flat, nest
 from fedbench.config.section import OpenSection, Section, plain
+from fedbench.config.tuning import ComparisonTuning, keywords_of
 from fedbench.config.words import keys_called
 from fedbench.errors import ConfigError
 from fedbench.jobs import run_folder
@@ -23,7 +24,6 @@ from fedbench.results.plan import Plan, text_of
 from fedbench.results.remarks import with_label
 from fedbench.studies.compared_methods import (
     BASELINES,
-    TUNE_SEEDS,
     ComparedMethod,
     Methods,
     method_names,
@@ -33,11 +33,10 @@ from fedbench.studies.cost import steps_of
 from fedbench.studies.listed_space import ListedSpace, check_word, with_alike_models
 from fedbench.studies.run_studies import StudyWatch, run_studies
 from fedbench.studies.same_runs import refuse_same_methods, refuse_same_settings
-from fedbench.studies.search import Search
 from fedbench.studies.space import Space, distribution_text
 from fedbench.studies.study_result import StudyResult
-from fedbench.studies.tuning import Tuning, require_validation
 from fedbench.studies.tuning_study import TuningStudy
+from fedbench.studies.validation_size import require_validation
 from fedbench.user_code import name_of
 from fedbench.user_code.files import hash_of
 
@@ -61,26 +60,16 @@ class Comparison(StudyResult):
     """
 
 
+@keywords_of(ComparisonTuning)
 def compare(
     config: Config | Mapping[str, Any],
     methods: Methods,
     *,
     over: Mapping[str, Sequence[Any]] | None = None,
     space: Mapping[str, Any] | str | None = None,
-    tune: int | None = None,
-    budget_steps: bool = False,
-    search: str = "grid",
-    samples: int | None = None,
-    scheduler: str = "none",
-    tune_seeds: Sequence[int] = TUNE_SEEDS,
-    point: str = "after_agg",
-    final_val: float | None = None,
-    until_decided: bool = False,
-    margin: float | None = None,
-    max_seeds: int | None = None,
-    max_hours: float | None = None,
     at_once: int | None = None,
     watch: StudyWatch | None = None,
+    **tuning: Any,
 ) -> Comparison:
     """Run a comparison, or its missing part, and write its page and tables. Raises ConfigError before any run.
 
@@ -89,33 +78,28 @@ def compare(
     combination; values of `data`, `partition`, `model` and `aggregator` may be objects. An option,
     `{"method.tau": [0.1, 0.5]}`, is that of the one compared method that has it, or of all.
     space: values or distributions of Ray Tune by key for all methods, or for one, `{"fedper:train.lr": [0.01, 0.1]}`;
-    `paper` for the grids of the methods' papers, if they name one; by default each method's own. tune: number of
-    candidates tried of each method's space, 0 for its defaults, by default as many as the smallest space has.
-    budget_steps: methods with more gradient steps get fewer candidates, so that candidates times steps are about equal.
-    search, samples, scheduler, point, final_val: as for a grid. Final runs have the seeds of the configuration, by
-    default 0 to 9. until_decided: add seeds until it is decided who is best and who is better than local training, up
-    to a margin that is too small to matter (of accuracies in points), with at most `max_seeds` and for about
-    `max_hours`.
+    `paper` for the grids of the methods' papers, if they name one; by default each method's own. tuning: the keys of
+    `ComparisonTuning`, such as tune=6, budget_steps=True, or until_decided=True, margin=1. Final runs have the seeds of
+    the configuration, by default 0 to 9.
 
     >>> small = {"rounds": 1, "seeds": [0], "resources": {"hosts": 0}}
     >>> result = compare(small, ["fedper"], tune=0, at_once=1)
     >>> sorted(result.table["method"])
     ['centralized', 'fedavg-ft', 'fedper', 'local']
     """
-    chosen = tune_seeds, point, final_val, budget_steps
-    tuning = Tuning.parse(tune, search, samples, scheduler, *chosen, until_decided, margin, max_seeds, max_hours)
+    asked = ComparisonTuning(**tuning)
     if isinstance(methods, Config):
         raise ConfigError("compare: the configuration comes first, then the methods: compare(config, methods)")
     config = Config.of(config)
-    studies, matrix, folder = plan_comparisons(config, method_names(methods), tuning, over, space)
-    if tuning.race is None and (line := too_few(len(studies[0].config.seeds))):
+    studies, matrix, folder = plan_comparisons(config, method_names(methods), asked, over, space)
+    if asked.race is None and (line := too_few(len(studies[0].config.seeds))):
         logging.getLogger("fedbench").warning(with_label(line))
     if matrix is None:
-        run_studies(studies, at_once, watch, tuning.hours)
+        run_studies(studies, at_once, watch, asked.max_hours)
         return Comparison(folder)
     run_folder.refuse_other_results(folder, "compare --over")
     with run_folder.writable(folder):
-        new = run_studies(studies, at_once, watch, tuning.hours)
+        new = run_studies(studies, at_once, watch, asked.max_hours)
         matrix.write(folder)
     from fedbench.report import make_report
 
@@ -128,7 +112,7 @@ def compare(
 def plan_comparisons(
     config: Config,
     methods: Sequence[str],
-    tuning: Tuning,
+    tuning: ComparisonTuning,
     over: Mapping[str, Sequence[Any]] | None = None,
     space: Mapping[str, Any] | str | None = None,
 ) -> tuple[list[TuningStudy], Matrix | None, Path]:
@@ -137,7 +121,7 @@ def plan_comparisons(
     config = tuning.with_final_seeds(config)
     if not isinstance(space, Mapping):
         check_word(space)
-    if space is not None and tuning.most == 0:
+    if space is not None and tuning.tune == 0:
         raise ConfigError(
             f"space = {space}: without effect with tune = 0, which tries no candidates; leave one of them out"
         )
@@ -163,7 +147,7 @@ class ComparisonSpec:
     """The compared methods and their tuning in every setting. space: as given to `compare`."""
 
     compared: Sequence[ComparedMethod]
-    tuning: Tuning
+    tuning: ComparisonTuning
     root: Path
     space: Mapping[str, Any] | str | None = None
 
@@ -204,15 +188,14 @@ class ComparisonSpec:
         named = [method.label for method in self.compared]
         compared = [*self.compared, *(ComparedMethod.baseline(name) for name in BASELINES if name not in named)]
         counts: dict[str, int] = {}
-        if self.tuning.most != 0:
+        if self.tuning.tune != 0:
             require_validation(config, "a comparison", ", or try no candidates with --tune 0")
             tune = self.tuner(compared, config)
             counts = self.counts(compared, config, tune)
             compared = [tune(method, counts[method.label]) for method in compared]
-        budgets = counts if self.tuning.by_steps else {}
-        asked, tree = self.tuning, config.model_dump(mode="json")
-        plan = Plan("compare", None, tree, [], budgets=budgets, by_steps=asked.by_steps, **asked.as_plan())
-        return TuningStudy(plan, config, compared, folder, self.root, asked.seeds, asked.final_val, setting)
+        asked, budgets = self.tuning, counts if self.tuning.budget_steps else {}
+        plan = Plan("compare", None, config.model_dump(mode="json"), [], budgets=budgets, **asked.as_plan())
+        return TuningStudy(plan, config, compared, folder, self.root, asked.tune_seeds, asked.final_val, setting)
 
     def tuner(self, compared: Sequence[ComparedMethod], config: Config) -> Tune:
         """Gives a method so many points of its space, or all of them. Raises ConfigError."""
@@ -221,20 +204,20 @@ class ComparisonSpec:
             listed = ListedSpace.parse(self.space, compared, config)
             listed.refuse_useless(compared, config)
         spaces = {method.label: listed.of(method) if listed else self.own_space(method) for method in compared}
-        spaces, search = with_alike_models(spaces, config), self.tuning.search
+        spaces = with_alike_models(spaces, config)
 
         def tune(method: ComparedMethod, most: int | None) -> ComparedMethod:
             keys = listed.keys(method) if listed else ()
-            return method.tuned_over(spaces[method.label], config, most, search, keys)
+            return method.tuned_over(spaces[method.label], config, most, self.tuning, keys)
 
         return tune
 
     def counts(self, compared: Sequence[ComparedMethod], config: Config, tune: Tune) -> dict[str, int]:
         """Number of points of each method: equal, or fewer for methods whose runs make more gradient steps."""
-        most = self.tuning.most or self.tuning.search.samples
+        most = self.tuning.tune or self.tuning.samples
         if most is None:
             most = min(len(tune(method, None).points) for method in compared)
-        if not self.tuning.by_steps:
+        if not self.tuning.budget_steps:
             return {method.label: most for method in compared}
         steps = {method.label: steps_of(method.config(config)) for method in compared}
         # One model on pooled data makes few steps for many clients, so it sets no standard.
@@ -382,10 +365,10 @@ def has_option(method: ComparedMethod, key: str) -> bool:
 def _name(config: Config, asked: ComparisonSpec, over: Mapping[str, Sequence[Any]]) -> str:
     names = [(method.label, method.fixed) for method in asked.compared]
     tuning = asked.tuning
-    known: tuple[Any, ...] = (config.key(), names, tuning.most, tuning.point, tuning.final_val, dict(over))
-    if tuning.search != Search() or tuning.by_steps or asked.space:
+    known: tuple[Any, ...] = (config.key(), names, tuning.tune, tuning.point, tuning.final_val, dict(over))
+    if not tuning.is_plain or tuning.budget_steps or asked.space:
         # A search with more samples uses the same folder.
         space = Space(dict(asked.space)).as_text() if isinstance(asked.space, Mapping) else asked.space is not None
-        known += (tuning.search.kind, tuning.search.scheduler, tuning.by_steps, space)
+        known += (tuning.search, tuning.scheduler, tuning.budget_steps, space)
     where = f"{len(settings_of(over))}-settings" if over else config.data.name.rpartition("/")[2]
     return f"{len(names)}-methods-{where}-{hash_of(known)[:8]}"

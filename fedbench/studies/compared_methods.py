@@ -12,13 +12,14 @@ from fedbench.aggregation.aggregator import MEAN
 from fedbench.config import Config
 from fedbench.config.files import parse_value
 from fedbench.config.keys import flat, nest
+from fedbench.config.tuning import TUNE_SEEDS, Tuning
 from fedbench.errors import ConfigError
 from fedbench.jobs.resolve import with_defaults
 from fedbench.methods.base import Method, takes_aggregators
 from fedbench.results.plan import point_name
 from fedbench.runtime.warnings import unused_train_keys
 from fedbench.studies.rates import NOTHING, Remarks, for_optimizer, optimizer_of
-from fedbench.studies.search import Search
+from fedbench.studies.search import points_of
 from fedbench.studies.space import Space, Values, check_space, is_rate
 from fedbench.user_code import name_of
 
@@ -26,13 +27,6 @@ BASELINES = ("local", "centralized", "fedavg-ft")
 """Baselines without which a table says nothing about collaboration."""
 VARIED = ("method", "train", "aggregator")
 """Sections in which variants may differ: all else is the same for all methods, so that their runs form pairs."""
-TUNE_SEEDS = (90, 91, 92)
-"""Seeds for tuning, never among the final ones, so that nothing is chosen on reported results.
-
-With one, the chosen points of methods differ by luck as much as their scores over five final seeds.
-"""
-
-
 Methods = Sequence[str | type[Method]] | str | type[Method]
 """Methods as users pass them: names, variants, classes, or a single one of these."""
 
@@ -197,13 +191,13 @@ class ComparedMethod:
         space: Space,
         config: Config,
         most: int | None,
-        search: Search = Search(),  # noqa: B008 # frozen
+        tuning: Tuning | None = None,
         listed: Collection[str] = (),
     ) -> "ComparedMethod":
         """The method with the points of a space, without invalid ones, and without keys that are set already.
 
-        most: number of points, if not all. listed: keys whose values the user listed, which are tried although they are
-        set, perhaps by a preset. Raises ConfigError if no point is left.
+        most: number of points, if not all. tuning: how points are searched; None: a grid. listed: keys whose values the
+        user listed, which are tried although they are set, perhaps by a preset. Raises ConfigError if no point is left.
         """
         check_space(space.axes, self.name)
         asked = self.config(config)
@@ -220,12 +214,13 @@ class ComparedMethod:
                 refused[point_name(point)] = (point, why)
             return why is None
 
-        points = search.points(own, most, takes)
+        tuning = tuning or Tuning()
+        points = points_of(own, tuning, most, takes)
         left_out = tuple(refused.values())
         if not points:
             unmet = f"space: no candidate of {self.label} meets its constraint"
             raise ConfigError(left_out[0][1] if left_out else unmet)
-        samples = (most or search.samples or 1) if search.kind == "optuna" and own.axes else 0
+        samples = (most or tuning.samples or 1) if tuning.search == "optuna" and own.axes else 0
         return replace(
             self,
             points=tuple(points),

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
+from fedbench.config.tuning import POINTS
 from fedbench.data.dataset import Dataset
 from fedbench.data.split import Split, scale_and_shift
 from fedbench.engine.learner import Learner
@@ -29,7 +30,6 @@ from fedbench.runtime.model_folder import (
     write_beside,
 )
 from fedbench.studies.load import kept_learner
-from fedbench.studies.tuning import POINTS
 
 FORMATS = {"safetensors": "model.safetensors", "onnx": "model.onnx", "torch.export": "model.pt2"}
 """The file of a model in each format."""

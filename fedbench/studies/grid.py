@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from fedbench.config import Config
+from fedbench.config.tuning import Tuning, keywords_of
 from fedbench.errors import ConfigError
 from fedbench.results.plan import Plan
 from fedbench.studies.compared_methods import (
     BASELINES,
-    TUNE_SEEDS,
     ComparedMethod,
     Methods,
     method_names,
@@ -22,11 +22,10 @@ from fedbench.studies.compared_methods import (
 )
 from fedbench.studies.listed_space import ListedSpace, check_word, with_alike_models
 from fedbench.studies.run_studies import StudyWatch, run_studies
-from fedbench.studies.search import Search
 from fedbench.studies.space import Space, Values
 from fedbench.studies.study_result import StudyResult
-from fedbench.studies.tuning import Tuning, require_validation
 from fedbench.studies.tuning_study import TuningStudy
+from fedbench.studies.validation_size import require_validation
 from fedbench.user_code.files import hash_of
 
 
@@ -41,44 +40,31 @@ class GridResult(StudyResult):
     file: ClassVar[None] = None
 
 
+@keywords_of(Tuning)
 def grid(
     config: Config | Mapping[str, Any],
     *,
     space: Mapping[str, Any] | str | None = None,
     baselines: Methods = BASELINES,
-    tune: int | None = None,
-    search: str = "grid",
-    samples: int | None = None,
-    scheduler: str = "none",
-    tune_seeds: Sequence[int] = TUNE_SEEDS,
-    point: str = "after_agg",
-    final_val: float | None = None,
-    until_decided: bool = False,
-    margin: float | None = None,
-    max_seeds: int | None = None,
-    max_hours: float | None = None,
     at_once: int | None = None,
     watch: StudyWatch | None = None,
+    **tuning: Any,
 ) -> GridResult:
     """Run a grid, or its missing part, and write its page. Raises ConfigError before the first trial.
 
     Final runs have the seeds of the configuration, by default 0 to 9. space: values or distributions of Ray Tune by
     key, for the baselines too as far as they have the key, or for one method, `{"local:train.lr": [0.01, 0.1]}`;
-    `paper` for the grid of the method's paper; by default each method's own. tune: maximum number of candidates of each
-    space. search: `grid`, or `random` or `optuna` with `samples` candidates of each space. scheduler: `asha` stops
-    trials that fall behind. point: the evaluation point by which candidates are chosen, and which the answer is about.
-    final_val: share of training images that final runs hold out, if not `data.val`: with 0 they train on all.
-    until_decided, margin, max_seeds, max_hours: as for a comparison.
+    `paper` for the grid of the method's paper; by default each method's own. tuning: the keys of `Tuning`, such as
+    tune=6, search="random", samples=12, scheduler="asha", final_val=0, or until_decided=True, margin=1.
 
     >>> small = {"method": "fedprox", "rounds": 1, "seeds": [0], "resources": {"hosts": 0}}
     >>> result = grid(small, space={"method.mu": [0.01, 0.1]}, baselines=[], tune_seeds=[90], at_once=1)
     >>> list(result.best)
     ['method.mu']
     """
-    chosen = tune_seeds, point, final_val, False
-    tuning = Tuning.parse(tune, search, samples, scheduler, *chosen, until_decided, margin, max_seeds, max_hours)
-    study = plan_grid(Config.of(config), tuning, space, baselines)
-    run_studies([study], at_once, watch, tuning.hours)
+    asked = Tuning(**tuning)
+    study = plan_grid(Config.of(config), asked, space, baselines)
+    run_studies([study], at_once, watch, asked.max_hours)
     return GridResult(study.folder, study.plan.choices[study.plan.subject or ""])
 
 
@@ -88,24 +74,22 @@ def plan_grid(
     """The study of a grid, not run yet. Raises ConfigError."""
     config = tuning.with_final_seeds(config)
     require_validation(config)
-    if tuning.most is not None and tuning.most < 1:
-        raise ConfigError(f"tune = {tuning.most}: must be a whole number >= 1; a comparison can do without tuning")
-    name, search = config.method.name, tuning.search
+    name = config.method.name
     subject = ComparedMethod(name, name)
     others = [ComparedMethod.baseline(other) for other in method_names(baselines, "baselines") if other != name]
     require_distinct([subject, *others])
     listed, spaces = spaces_of(subject, others, space, config)
-    subject = subject.tuned_over(spaces[subject.label], config, tuning.most, search, listed[subject.label])
-    most = len(subject.points) if search.kind == "grid" else None
-    others = [other.tuned_over(spaces[other.label], config, most, search, listed[other.label]) for other in others]
+    subject = subject.tuned_over(spaces[subject.label], config, tuning.tune, tuning, listed[subject.label])
+    most = len(subject.points) if tuning.search == "grid" else None
+    others = [other.tuned_over(spaces[other.label], config, most, tuning, listed[other.label]) for other in others]
     own = spaces[subject.label]
     if tuning.race is not None and not others:
         raise ConfigError("baselines = none: until_decided needs methods to compare with; leave --baselines none out")
     root = (config.out or Path("results")).absolute()
-    told = _name(config, tuning, [(c.label, c.points) for c in (subject, *others)], own)
-    folder = config.out or root / "grid" / (config.name or told)
+    name = _name(config, tuning, [(c.label, c.points) for c in (subject, *others)], own)
+    folder = config.out or root / "grid" / (config.name or name)
     plan = Plan("grid", subject.label, config.model_dump(mode="json"), [], **tuning.as_plan())
-    return TuningStudy(plan, config, [subject, *others], folder, root, tuning.seeds, tuning.final_val)
+    return TuningStudy(plan, config, [subject, *others], folder, root, tuning.tune_seeds, tuning.final_val)
 
 
 def spaces_of(
@@ -129,6 +113,6 @@ def spaces_of(
 
 def _name(config: Config, tuning: Tuning, tried: Sequence[Any], own: Space) -> str:
     """The folder's name, equal for equal spaces: more samples of one go into the same folder."""
-    known = tried if tuning.search == Search() else (tuning.search.kind, tuning.search.scheduler, own.as_text())
+    known = tried if tuning.is_plain else (tuning.search, tuning.scheduler, own.as_text())
     digits = hash_of((config.key(), known, tuning.point, tuning.final_val))[:8]
     return f"{config.method.name.rpartition(':')[2]}-{config.data.name.rpartition('/')[2]}-{digits}"

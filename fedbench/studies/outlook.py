@@ -5,10 +5,11 @@ from statistics import fmean
 
 import numpy as np
 
+from fedbench.config.tuning import LOOKS
 from fedbench.config.words import plural
 from fedbench.results.plan import point_name
 from fedbench.results.quantities import duration
-from fedbench.results.race import LOOKS, Rules, judge
+from fedbench.results.race import Rules, judge
 from fedbench.results.tables import BASELINE, REFERENCES
 from fedbench.studies.timing import PROCESS, LeftRuns, Room, span_of
 from fedbench.studies.tuning_study import TuningStudy

@@ -4,56 +4,26 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from numbers import Integral
-from typing import Any, Literal, get_args
+from typing import Any
 
-from fedbench.errors import ConfigError, nearest
+from fedbench.config.tuning import Tuning
+from fedbench.errors import ConfigError
 from fedbench.installation import require
 from fedbench.results.plan import point_name
 from fedbench.silence import silence_logger
 from fedbench.studies.space import Space, Values, round_to_bounds
 
-SearchKind = Literal["grid", "random", "optuna"]
-Scheduler = Literal["none", "asha"]
 MOST_PROPOSALS = 100
 """Number of consecutive invalid or known proposals at which a space counts as exhausted."""
 
 
-@dataclass(frozen=True)
-class Search:
-    """samples: points of each space, except for a grid. scheduler: whether trials are stopped early."""
-
-    kind: SearchKind = "grid"
-    samples: int | None = None
-    scheduler: Scheduler = "none"
-
-    @classmethod
-    def parse(
-        cls, kind: str = "grid", samples: int | None = None, scheduler: str = "none", tune: Any = None
-    ) -> "Search":
-        """The search of a command or call; tune: points of each grid, if limited. Raises ConfigError."""
-        for name, value, legal in (("search", kind, SearchKind), ("scheduler", scheduler, Scheduler)):
-            if value not in get_args(legal):
-                raise ConfigError(f"{name} = {value}: {nearest(str(value), get_args(legal))}")
-        if kind == "grid" and samples is not None:
-            raise ConfigError(
-                f"samples = {samples}: a grid has the candidates that its space lists; give --search random or optuna, "
-                "or --tune N for some of a grid"
-            )
-        if kind != "grid" and samples is None:
-            raise ConfigError(f"search = {kind}: how many candidates? give --samples N, for example --samples 12")
-        if kind != "grid" and tune is not None:
-            raise ConfigError(f"tune = {tune}: limits a grid's candidates; with --search {kind} give --samples alone")
-        if samples is not None and not (is_count(samples) and samples >= 1):
-            raise ConfigError(f"samples = {samples}: must be a whole number >= 1")
-        return cls(kind, samples, scheduler)  # type: ignore[arg-type]
-
-    def points(self, space: Space, most: int | None, takes: Callable[[Values], bool]) -> list[Values]:
-        """The points known beforehand: all of them, or the first that Optuna proposes."""
-        if self.kind == "grid":
-            return space.points(most, takes)
-        if self.kind == "random":
-            return space.draws(most or self.samples or 1, takes)
-        return [first] if (first := propose(space, [], takes)) is not None else []
+def points_of(space: Space, tuning: Tuning, most: int | None, takes: Callable[[Values], bool]) -> list[Values]:
+    """The points of a space known beforehand: all, or as many as most, or the first that Optuna proposes."""
+    if tuning.search == "grid":
+        return space.points(most, takes)
+    if tuning.search == "random":
+        return space.draws(most or tuning.samples or 1, takes)
+    return [first] if (first := propose(space, [], takes)) is not None else []
 
 
 def is_count(value: Any) -> bool:

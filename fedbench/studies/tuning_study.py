@@ -10,6 +10,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 from fedbench.config import Config
+from fedbench.config.tuning import TUNE_SEEDS
 from fedbench.data.describe import description_of
 from fedbench.data.description import Description
 from fedbench.data.partitions import Partition
@@ -26,7 +27,7 @@ from fedbench.results.tables import FinalScores
 from fedbench.runtime.resolved import ResolvedRun
 from fedbench.runtime.unscored import unscored_before
 from fedbench.runtime.warnings import config_warnings
-from fedbench.studies.compared_methods import TUNE_SEEDS, ComparedMethod
+from fedbench.studies.compared_methods import ComparedMethod
 from fedbench.studies.search import TriedPoint, propose
 from fedbench.studies.space import Space, Values, at_an_end, beside, limits_of, next_past_end
 from fedbench.studies.validation_size import doubts_of_validation

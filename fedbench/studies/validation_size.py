@@ -4,8 +4,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from fedbench.config import Config
 from fedbench.config.words import plural
 from fedbench.data.partitions import Partition
+from fedbench.errors import ConfigError
 from fedbench.runtime.resolved import ResolvedRun
 
 ENOUGH_PER_POINT = 10
@@ -44,3 +46,11 @@ def decides_by_class(run: ResolvedRun) -> bool:
     """Whether the rarest class decides how exact the primary metric is: of two classes, or of a metric by class."""
     by_class = run.task.classes or run.task.name == "binary"
     return by_class and (run.dataset.outputs <= FEW_CLASSES or not run.task.primary.over_samples)
+
+
+def require_validation(config: Config, study: str = "a grid", instead: str = "") -> None:
+    """Raises ConfigError if there is no validation split. instead: an alternative for the message."""
+    if not config.data.val:
+        raise ConfigError(
+            f"data.val = 0: {study} chooses on the validation split; set one, for example --data.val 0.1{instead}"
+        )

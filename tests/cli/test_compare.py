@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedbench.cli.compare import FLAGS, preview, read_methods
+from fedbench.cli.compare import FLAGS, TUNING, preview, read_methods
 from fedbench.cli.parse import parse
 from fedbench.errors import ConfigError
 from fedbench.studies.compared_methods import BASELINES
@@ -36,6 +36,6 @@ def test_mistakes_in_them_are_refused(texts):
 def test_the_seeds_that_will_be_run_are_shown(capsys):
     for argv in (["--methods", "fedper"], ["--methods", "fedper", "--seeds", "7"]):
         with pytest.raises(SystemExit):
-            parse([*argv, "--tune", "0", "--print-config"], FLAGS, preview=preview)
+            parse([*argv, "--tune", "0", "--print-config"], FLAGS, preview=preview, tuning=TUNING)
     shown = [line.split("#")[0].strip() for line in capsys.readouterr().out.splitlines() if line.startswith("seeds:")]
     assert shown == ["seeds: [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]", "seeds: [7]"]

@@ -2,26 +2,15 @@
 
 import pytest
 
-from fedbench.cli.flags import Flag, read
-from fedbench.cli.stages import TUNING, read_count, read_seeds, read_space, read_values, trial_remarks, tuning_of
+from fedbench.cli.stages import read_count, read_space, read_values, trial_remarks
 from fedbench.errors import ConfigError
 from fedbench.results.plan import Entry, Plan
 
 
-def test_counts_and_seeds_are_read():
+def test_counts_are_read():
     assert read_count("trials", "3") == 3
-    assert read_count("trials", "auto") is read_count("trials", None) is read_seeds([]) is None
+    assert read_count("trials", "auto") is read_count("trials", None) is None
     assert read_count("tune", "0", least=0) == 0
-    assert read_seeds(["0,1", "2"]) == [0, 1, 2]
-    assert read_seeds(["90", "91"]) == [90, 91]
-
-
-def test_point_and_share_of_the_final_runs_are_read():
-    flags = {flag.name: flag for flag in (*TUNING, Flag("tune", "", "N"))}
-    given, _ = read(["--point", "after_fit", "--final-val", "0", "--search", "random", "--samples", "3"], flags)
-    assert tuning_of(given) == {"point": "after_fit", "final_val": 0, "search": "random", "samples": 3}
-    nothing, _ = read([], flags)
-    assert tuning_of(nothing, budget_steps=None) == {}
 
 
 def test_a_space_is_values_distributions_or_the_papers_grid():
@@ -53,12 +42,6 @@ def test_what_failed_was_stopped_or_left_out_is_named():
 def test_counts_that_are_none(text):
     with pytest.raises(ConfigError, match=f"--trials {text}: must be a whole number >= 1"):
         read_count("trials", text)
-
-
-@pytest.mark.parametrize("texts", [["a"], ["1", "1"], ["1.0"], [str(2**31)]])
-def test_seeds_that_are_none(texts):
-    with pytest.raises(ConfigError, match="--tune-seeds"):
-        read_seeds(texts)
 
 
 def test_keys_with_values_are_read():

@@ -141,9 +141,9 @@ def test_every_command_line_is_legal(page):
         name, *rest = shlex.split(line, comments=True)[1:]
         assert name in {*COMMANDS, "claims", "reproduce"}, line
         if name in {"run", "grid", "compare", "claims"}:
-            own = {"run": run_command, "grid": grid, "compare": compare, "claims": claims}[name].FLAGS
+            module = {"run": run_command, "grid": grid, "compare": compare, "claims": claims}[name]
             with suppress(PrintedExit):  # of --print-config and --help
-                parse(rest, own)
+                parse(rest, module.FLAGS, tuning=getattr(module, "TUNING", None))
         elif name == "data":
             with suppress(PrintedExit):
                 parse(["--data", *rest], data.FLAGS)

@@ -8,6 +8,7 @@ from lightning import LightningModule
 from ray import tune
 
 from fedbench.config import Config
+from fedbench.config.tuning import ComparisonTuning
 from fedbench.errors import ConfigError
 from fedbench.results.plan import Plan
 from fedbench.results.reader import Records
@@ -17,7 +18,6 @@ from fedbench.studies.outlook import cost, outlook
 from fedbench.studies.run import run
 from fedbench.studies.run_studies import run_studies
 from fedbench.studies.space import Space
-from fedbench.studies.tuning import Tuning
 from fedbench.studies.tuning_study import TuningStudy
 from tests.runtime.rounds import small
 
@@ -76,7 +76,9 @@ def test_its_files_are_there(folder):
 def test_another_seed_and_another_method_in_one_setting_add_only_what_is_missing(folder):
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("summary.json")}
     found = ComparisonSpec(
-        [*map(ComparedMethod.parse, METHODS), ComparedMethod.parse("ditto")], Tuning(2, seeds=[90]), folder.absolute()
+        [*map(ComparedMethod.parse, METHODS), ComparedMethod.parse("ditto")],
+        ComparisonTuning(tune=2, tune_seeds=[90]),
+        folder.absolute(),
     )
     study = found.study(asked(folder, seeds=[3, 4], participation=1), folder / "more")
     run_studies([study], at_once=1)
@@ -89,7 +91,7 @@ def test_another_seed_and_another_method_in_one_setting_add_only_what_is_missing
 
 
 def test_without_tuning_everybody_has_one_point_and_needs_no_validation(tmp_path):
-    study = ComparisonSpec([ComparedMethod.parse("fedper")], Tuning(0), tmp_path).study(
+    study = ComparisonSpec([ComparedMethod.parse("fedper")], ComparisonTuning(tune=0), tmp_path).study(
         asked(tmp_path, data={"name": "digits", "val": 0}), tmp_path
     )
     assert [method.points for method in study.compared] == [({},)] * 4
@@ -121,7 +123,7 @@ def test_what_makes_no_settings_is_refused_before_anything_runs(tmp_path, over, 
 
 def test_an_option_varies_at_the_one_method_that_has_it_or_at_all():
     def fixed(names, over):
-        studies, _, _ = plan_comparisons(Config(seeds=[0]), names, Tuning(0), over)
+        studies, _, _ = plan_comparisons(Config(seeds=[0]), names, ComparisonTuning(tune=0), over)
         return [{c.label: c.fixed for c in study.compared if c.label not in BASELINES and c.fixed} for study in studies]
 
     assert fixed(["fedcac", "fedper"], {"method.tau": [0.1, 0.5]}) == [
@@ -169,13 +171,13 @@ def test_an_option_varies_at_the_one_method_that_has_it_or_at_all():
 )
 def test_a_key_is_set_once(names, over, line):
     with pytest.raises(ConfigError, match=line):
-        plan_comparisons(Config(seeds=[0]), names, Tuning(0), over)
+        plan_comparisons(Config(seeds=[0]), names, ComparisonTuning(tune=0), over)
 
 
 def test_the_keys_of_a_dict_are_set_and_others_stay():
     config = Config(seeds=[0], data={"name": "digits", "val": 0.3}, aggregator={"name": "trimmed-mean", "share": 0.2})
     over = {"data": [{"name": "digits", "mean": [0.5]}, "digits"], "aggregator": ["trimmed-mean", {"name": "krum"}]}
-    studies, _, _ = plan_comparisons(config, ["fedavg"], Tuning(0), over)
+    studies, _, _ = plan_comparisons(config, ["fedavg"], ComparisonTuning(tune=0), over)
     assert {study.config.data.val for study in studies} == {0.3}
     assert [study.config.data.mean for study in studies] == [[0.5], [0.5], [], []]
     found = [study.config.aggregator for study in studies[:2]]
@@ -183,7 +185,9 @@ def test_the_keys_of_a_dict_are_set_and_others_stay():
 
 
 def test_sections_vary_by_name():
-    studies, _, _ = plan_comparisons(Config(seeds=[0]), ["fedper"], Tuning(0), {"compression": ["none", "topk"]})
+    studies, _, _ = plan_comparisons(
+        Config(seeds=[0]), ["fedper"], ComparisonTuning(tune=0), {"compression": ["none", "topk"]}
+    )
     assert [study.config.compression.name for study in studies] == ["none", "topk"]
 
 
@@ -207,24 +211,24 @@ def test_what_was_set_after_construction_is_compared():
     config = Config(seeds=[0])
     config.train.lr = 0.3
     for over in (None, OVER):
-        studies, _, _ = plan_comparisons(config, ["fedper"], Tuning(0), over)
+        studies, _, _ = plan_comparisons(config, ["fedper"], ComparisonTuning(tune=0), over)
         assert {c.config(study.config).train.lr for study in studies for c in study.compared} == {0.3}
 
 
 @pytest.mark.parametrize("more", [{"budget_steps": True}, {"scheduler": "asha"}, {"tune_seeds": [90]}])
 def test_without_tuning_its_options_are_refused(more):
     with pytest.raises(ConfigError, match="without effect with tune = 0, which tries no candidates"):
-        Tuning.parse(0, **more)
+        ComparisonTuning(tune=0, **more)
 
 
 def test_without_tuning_a_space_is_refused():
     with pytest.raises(ConfigError, match="space = paper: without effect with tune = 0"):
-        plan_comparisons(Config(), ["fedper"], Tuning(0), space="paper")
+        plan_comparisons(Config(), ["fedper"], ComparisonTuning(tune=0), space="paper")
 
 
 def planned(names: list[str], space: str | None = None, **more) -> TuningStudy:
     """The study of a comparison that is not run."""
-    (study,), _, _ = plan_comparisons(Config(), names, Tuning.parse(**more), space=space)
+    (study,), _, _ = plan_comparisons(Config(), names, ComparisonTuning(**more), space=space)
     return study
 
 
@@ -247,16 +251,18 @@ def test_budgets_in_steps_give_fewer_points_to_longer_runs():
 def test_options_hold_for_the_method_that_is_named_with_them():
     for options in ({"weighting": "uniform"}, {"buffers": "private"}):
         with pytest.raises(ConfigError, match=r"for which method\? write NAME:(weighting=uniform|buffers=private) in "):
-            plan_comparisons(Config(method=options), ["fedper", "fedavg"], Tuning())
+            plan_comparisons(Config(method=options), ["fedper", "fedavg"], ComparisonTuning())
     asked = Config(method={"name": "fedprox", "mu": 0.5})
-    (study,), _, _ = plan_comparisons(asked, ["fedprox", "fedper", "fedprox:mu=0.7"], Tuning(2))
+    (study,), _, _ = plan_comparisons(asked, ["fedprox", "fedper", "fedprox:mu=0.7"], ComparisonTuning(tune=2))
     given = [method.config(study.config).method.options for method in study.compared[:3]]
     assert given == [{"mu": 0.5}, {}, {"mu": 0.7}]
     assert "method.mu" not in study.points["fedprox"][0]
 
 
 def test_an_option_that_is_set_is_not_tuned_even_at_its_default():
-    (study,), _, _ = plan_comparisons(Config(method={"name": "fedprox", "mu": 0.01}), ["fedprox"], Tuning(2))
+    (study,), _, _ = plan_comparisons(
+        Config(method={"name": "fedprox", "mu": 0.01}), ["fedprox"], ComparisonTuning(tune=2)
+    )
     assert set(study.points["fedprox"][0]) == set(Space.of("fedprox").axes) - {"method.mu"}
 
 
@@ -275,12 +281,12 @@ def test_a_class_of_ones_own_is_tuned_over_the_space_of_what_it_derives_from():
 @pytest.mark.parametrize(("final", "free"), [([90], "91 92 93"), ([89, 90, 91, 92], "93 94 95")])
 def test_other_tuning_seeds_are_named_where_a_default_one_is_a_final_one(final, free):
     with pytest.raises(ConfigError, match=f"for example --tune-seeds {free}$"):
-        plan_comparisons(Config(seeds=final), ["fedper"], Tuning(2))
+        plan_comparisons(Config(seeds=final), ["fedper"], ComparisonTuning(tune=2))
 
 
 def test_validation_is_needed_unless_nothing_is_tuned():
     with pytest.raises(ConfigError, match=r"a comparison chooses .* or try no candidates with --tune 0$"):
-        plan_comparisons(Config(data={"val": 0}), ["fedper"], Tuning(2))
+        plan_comparisons(Config(data={"val": 0}), ["fedper"], ComparisonTuning(tune=2))
 
 
 def test_the_papers_grid_is_taken_where_there_is_one():

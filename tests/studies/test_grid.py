@@ -13,6 +13,7 @@ from ray import tune
 
 from fedbench.config import Config
 from fedbench.config.files import load_yaml
+from fedbench.config.tuning import Tuning
 from fedbench.errors import ConfigError
 from fedbench.jobs.job import Job
 from fedbench.jobs.resolve import resolve
@@ -21,7 +22,6 @@ from fedbench.results.plan import Plan
 from fedbench.results.reader import Records
 from fedbench.studies.grid import grid, plan_grid
 from fedbench.studies.space import Space
-from fedbench.studies.tuning import Tuning
 from tests.runtime.rounds import small
 
 # In one process where tests run side by side, so that the grid which most of them look at is run once.
@@ -189,7 +189,7 @@ def test_final_runs_train_on_all_images_and_the_page_says_so(retrained):
 @pytest.mark.parametrize(
     ("more", "line"),
     [
-        ({"point": "global"}, "point = global: must be after_agg or after_fit"),
+        ({"point": "global"}, "point = 'global': must be after_agg or after_fit"),
         ({"final_val": 1}, r"final_val = 1: must be a number in \[0, 1\)"),
     ],
 )
@@ -215,7 +215,7 @@ def test_a_space_with_distributions_is_searched_and_more_samples_add_only_what_i
 
 
 def test_seeds_are_refused_before_the_first_trial(tmp_path):
-    with pytest.raises(ConfigError, match=r"tune_seeds.*each seed once"):
+    with pytest.raises(ConfigError, match=r"tune_seeds.*each tune_seed once"):
         grid(asked(tmp_path / "out"), space=SPACE, tune_seeds=[1, 1])
     with pytest.raises(ConfigError, match="tune_seeds: 3 is also a final seed"):
         grid(asked(tmp_path / "out"), space=SPACE, tune_seeds=[3])
@@ -239,7 +239,7 @@ def test_keys_that_a_models_own_optimiser_does_not_read_are_refused(tmp_path):
 def test_keys_listed_in_a_space_are_tuned_for_the_baselines_too_although_a_preset_sets_them():
     config = Config(method={"name": "fedcac", "tau": 0.2}, train={"lr": 0.1, "momentum": 0.5}, seeds=[0])
     asked = {"train.lr": [0.01, 0.1], "method.tau": [0.2]}
-    fedcac, local = plan_grid(config, Tuning(None), asked, ["local"]).compared
+    fedcac, local = plan_grid(config, Tuning(), asked, ["local"]).compared
     assert fedcac.points == ({"train.lr": 0.01, "method.tau": 0.2}, {"train.lr": 0.1, "method.tau": 0.2})
     assert len(local.points) == 2
     assert {key for point in local.points for key in point} == {"train.lr"}

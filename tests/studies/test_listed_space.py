@@ -5,11 +5,11 @@ import re
 import pytest
 
 from fedbench.config import Config
+from fedbench.config.tuning import ComparisonTuning, Tuning
 from fedbench.errors import ConfigError
 from fedbench.methods.fedavg import FedAvg
 from fedbench.studies.compare import plan_comparisons
 from fedbench.studies.grid import plan_grid
-from fedbench.studies.tuning import Tuning
 
 OWN = {"name": "tests.runtime.networks:Awkward", "head": "classifier"}
 
@@ -21,7 +21,7 @@ class Wide(FedAvg):
 
 
 def axes(names, space, tune=None, **config):
-    (study,), _, _ = plan_comparisons(Config(**config), names, Tuning.parse(tune), None, space)
+    (study,), _, _ = plan_comparisons(Config(**config), names, ComparisonTuning(tune=tune), None, space)
     return {method.label: {key: [*values] for key, values in method.space.axes.items()} for method in study.compared}
 
 
@@ -48,7 +48,7 @@ def test_a_variant_is_named_by_its_label_or_with_all_others_by_the_method():
 
 def test_a_method_without_a_listed_option_keeps_the_rest_of_its_space_and_as_many_points():
     space = {"train.lr": [0.1, 0.3], "method.mu": [0.1, 1.0]}
-    (study,), _, _ = plan_comparisons(Config(), ["fedprox"], Tuning.parse(None), None, space)
+    (study,), _, _ = plan_comparisons(Config(), ["fedprox"], ComparisonTuning(), None, space)
     by_label = {method.label: method for method in study.compared}
     assert by_label["fedprox"].space.axes == {"train.lr": [0.1, 0.3], "method.mu": [0.1, 1.0]}
     assert by_label["local"].space.axes == {"train.lr": [0.1, 0.3], "train.momentum": [0.0, 0.9]}
@@ -57,8 +57,8 @@ def test_a_method_without_a_listed_option_keeps_the_rest_of_its_space_and_as_man
 
 def test_a_grid_and_a_comparison_mean_the_same_by_it():
     space = {"train.lr": [0.1, 0.3], "local:train.lr": [0.01, 0.03, 0.1]}
-    grid = plan_grid(Config(method="fedper"), Tuning.parse(None), space)
-    (comparison,), _, _ = plan_comparisons(Config(), ["fedper"], Tuning.parse(None), None, space)
+    grid = plan_grid(Config(method="fedper"), Tuning(), space)
+    (comparison,), _, _ = plan_comparisons(Config(), ["fedper"], ComparisonTuning(), None, space)
     assert [method.space.axes for method in grid.compared] == [method.space.axes for method in comparison.compared]
 
 

@@ -1,9 +1,9 @@
 """What a study costs is known before it starts."""
 
 from fedbench.config import Config
+from fedbench.config.tuning import ComparisonTuning
 from fedbench.studies.compare import plan_comparisons
 from fedbench.studies.outlook import cost, expected_runs, outlook
-from fedbench.studies.tuning import Tuning
 
 
 def test_a_race_of_few_methods_takes_fewer_runs_and_never_more_than_all():
@@ -17,7 +17,7 @@ def test_nothing_is_undecided_after_the_first_look_where_any_difference_is_too_s
 
 
 def test_the_runs_of_a_race_are_those_of_its_first_look_and_what_it_adds_is_said():
-    tuning = Tuning(0, race={"margin": 1.0, "most": 40})
+    tuning = ComparisonTuning(tune=0, until_decided=True, margin=1.0, max_seeds=40)
     config = tuning.with_final_seeds(Config(rounds=1))
     studies, _, _ = plan_comparisons(config, ["fedper"], tuning)
     runs, race = cost(studies)
@@ -28,16 +28,16 @@ def test_the_runs_of_a_race_are_those_of_its_first_look_and_what_it_adds_is_said
 
 
 def test_a_single_point_is_listed_too_unless_it_is_the_defaults():
-    studies, _, _ = plan_comparisons(Config(rounds=1, seeds=[0]), ["fedper"], Tuning(1))
+    studies, _, _ = plan_comparisons(Config(rounds=1, seeds=[0]), ["fedper"], ComparisonTuning(tune=1))
     lines = list(outlook(studies))
     assert lines[:2] == ["fedper: 1 candidate of train.lr, train.epochs", "  lr=0.01,epochs=5"]
-    studies, _, _ = plan_comparisons(Config(rounds=1, seeds=[0]), ["fedper"], Tuning(0))
+    studies, _, _ = plan_comparisons(Config(rounds=1, seeds=[0]), ["fedper"], ComparisonTuning(tune=0))
     assert list(outlook(studies))[:2] == ["fedper: 1 candidate of its defaults", "local: 1 candidate of its defaults"]
 
 
 def test_what_is_not_tuned_because_it_is_set_is_said():
     config = Config(rounds=1, seeds=[0], train={"lr": 0.1, "epochs": 2})
-    studies, _, _ = plan_comparisons(config, ["fedper", "fedcac:tau=0.5"], Tuning(1))
+    studies, _, _ = plan_comparisons(config, ["fedper", "fedcac:tau=0.5"], ComparisonTuning(tune=1))
     lines = list(outlook(studies))
     assert lines[0] == "fedper: 1 candidate of what is set"
     assert lines[-3] == "not tuned, because set: train.epochs, train.lr"

@@ -4,12 +4,12 @@ import pytest
 from ray import tune
 
 from fedbench.config import Config
+from fedbench.config.tuning import ComparisonTuning
 from fedbench.methods.fedavg import FedAvg
 from fedbench.studies.compare import plan_comparisons
 from fedbench.studies.compared_methods import ComparedMethod
 from fedbench.studies.rates import for_optimizer, optimizer_of, scale_values
 from fedbench.studies.space import Space
-from fedbench.studies.tuning import Tuning
 
 OWN = {"name": "tests.runtime.networks:Awkward", "head": "classifier"}
 LADDER = [0.003, 0.01, 0.03, 0.1, 0.3, 1.0]
@@ -78,14 +78,14 @@ def test_a_space_for_an_unknown_optimiser_is_a_doubt_and_a_turned_one_is_said():
 
 def test_the_doubt_is_in_the_plan_before_the_study_starts():
     names = [f"{__name__}:Silent"]
-    (study,), _, _ = plan_comparisons(Config(train={"optimizer": "adam"}), names, Tuning.parse(2))
+    (study,), _, _ = plan_comparisons(Config(train={"optimizer": "adam"}), names, ComparisonTuning(tune=2))
     (line,) = study.plan.tuning_doubts
     assert line.startswith(f"{__name__}:Silent: the values of train.lr do not say for which optimiser they are")
-    (study,), _, _ = plan_comparisons(Config(), ["fedper"], Tuning.parse(0))
+    (study,), _, _ = plan_comparisons(Config(), ["fedper"], ComparisonTuning(tune=0))
     assert study.plan.tuning_doubts == [
         "one learning rate each: for any method no other one is tried, so that a better one may be missed"
     ]
-    (study,), _, _ = plan_comparisons(Config(), ["fedper"], Tuning.parse(2))
+    (study,), _, _ = plan_comparisons(Config(), ["fedper"], ComparisonTuning(tune=2))
     assert study.plan.tuning_doubts == []
 
 

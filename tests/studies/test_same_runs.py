@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from fedbench.config import Config
+from fedbench.config.tuning import ComparisonTuning
 from fedbench.errors import ConfigError
 from fedbench.studies.compare import compare, plan_comparisons
 from fedbench.studies.run import run
 from fedbench.studies.same_runs import run_key
-from fedbench.studies.tuning import Tuning
 
 SMALL = {"model": "mlp", "rounds": 2, "train": {"epochs": 1}, "partition": {"name": "iid", "clients": 3}, "seeds": [0]}
 SHARDS = {"partition": {"name": "shards", "clients": 3, "classes": 4}}
@@ -97,7 +97,7 @@ def test_runs_that_count_as_the_same_have_the_same_scores(places, tmp_path):
 )
 def test_settings_that_run_the_same_are_refused_with_both_names(over, names):
     with pytest.raises(ConfigError, match=f"over: {names} run the same, and would count twice; give each once"):
-        plan_comparisons(asked(), ["fedper"], Tuning(0), over)
+        plan_comparisons(asked(), ["fedper"], ComparisonTuning(tune=0), over)
 
 
 def test_variants_that_run_the_same_are_refused_with_both_names(tmp_path):
@@ -105,10 +105,12 @@ def test_variants_that_run_the_same_are_refused_with_both_names(tmp_path):
     with pytest.raises(ConfigError, match=r"methods: fedprox and fedprox mu=0.01 run the same, and would count as two"):
         compare(config, ["fedprox", "fedprox:mu=0.01"], tune=0, at_once=1)
     assert not (tmp_path / "out").exists()
-    study = plan_comparisons(config, ["fedavg", "fedprox:mu=0", "fedprox:mu=0.1"], Tuning(0))[0][0]
+    study = plan_comparisons(config, ["fedavg", "fedprox:mu=0", "fedprox:mu=0.1"], ComparisonTuning(tune=0))[0][0]
     assert len(study.compared) == 6
 
 
 def test_a_variant_of_a_tuned_method_is_another_method():
-    study = plan_comparisons(asked({"data": {"val": 0.2}}), ["fedprox", "fedprox:mu=0.01"], Tuning(2))[0][0]
+    study = plan_comparisons(asked({"data": {"val": 0.2}}), ["fedprox", "fedprox:mu=0.01"], ComparisonTuning(tune=2))[
+        0
+    ][0]
     assert [method.label for method in study.compared[:2]] == ["fedprox", "fedprox mu=0.01"]

@@ -2,12 +2,12 @@
 
 import math
 
-import numpy as np
 import pytest
 from ray import tune
 
+from fedbench.config.tuning import Tuning
 from fedbench.errors import ConfigError
-from fedbench.studies.search import Search, TriedPoint, propose
+from fedbench.studies.search import TriedPoint, points_of, propose
 from fedbench.studies.space import Space
 
 RATES = Space({"train.lr": tune.loguniform(1e-4, 1e-1), "train.epochs": [1, 2, 5]}, lambda v: v["train.lr"] < 0.05)
@@ -56,28 +56,8 @@ def test_distributions_that_optuna_does_not_know_are_named():
 
 def test_the_points_of_each_kind():
     space = Space({"train.lr": [0.01, 0.1, 1.0], "train.epochs": [1, 5]})
-    assert Search().points(space, None, anything) == space.points()
-    assert Search("random", 4).points(space, None, anything) == space.draws(4)
-    assert len(Search("random", 4).points(space, 2, anything)) == 2
-    assert Search("optuna", 4).points(space, None, anything) == [propose(space, [], anything)]
-
-
-@pytest.mark.parametrize(
-    ("words", "line"),
-    [
-        (dict(kind="bayes"), "search = bayes: "),
-        (dict(scheduler="median"), "scheduler = median: "),
-        (dict(samples=3), "samples = 3: a grid has the candidates that its space lists"),
-        (dict(kind="random"), "search = random: how many candidates"),
-        (dict(kind="optuna", samples=3, tune=2), "tune = 2: .* give --samples alone"),
-        (dict(kind="random", samples=0), "samples = 0: must be a whole number >= 1"),
-        (dict(kind="random", samples=True), "samples = True: must be a whole number >= 1"),
-    ],
-)
-def test_mistakes_are_one_line(words, line):
-    with pytest.raises(ConfigError, match=line):
-        Search.parse(**words)
-
-
-def test_the_number_of_points_may_be_one_of_numpy():
-    assert Search.parse("random", np.int64(3)).samples == 3
+    drawn, proposed = (Tuning(search=search, samples=4) for search in ("random", "optuna"))
+    assert points_of(space, Tuning(), None, anything) == space.points()
+    assert points_of(space, drawn, None, anything) == space.draws(4)
+    assert len(points_of(space, drawn, 2, anything)) == 2
+    assert points_of(space, proposed, None, anything) == [propose(space, [], anything)]

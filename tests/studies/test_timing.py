@@ -3,6 +3,7 @@
 import pytest
 
 from fedbench.config import Config
+from fedbench.config.tuning import ComparisonTuning
 from fedbench.errors import ConfigError
 from fedbench.runtime.ray import cluster
 from fedbench.studies import timing
@@ -10,7 +11,6 @@ from fedbench.studies.compare import compare, plan_comparisons
 from fedbench.studies.cost import Cost
 from fedbench.studies.outlook import cost, duration_range, time_left_line
 from fedbench.studies.timing import PAGE, SLOWEST, LeftRuns, Room, span_of
-from fedbench.studies.tuning import Tuning
 from tests.runtime.rounds import small
 
 START = 6.0
@@ -19,7 +19,7 @@ ALONE = Room(1, 0, False, 4)
 
 def planned(methods=("fedper",), tuning=None, over=None, **more):
     asked = {"rounds": 3, "model": "mlp", "seeds": [0, 1], "resources": {"hosts": 0}} | more
-    return plan_comparisons(Config(**asked), list(methods), tuning or Tuning(0), over)[0]
+    return plan_comparisons(Config(**asked), list(methods), tuning or ComparisonTuning(tune=0), over)[0]
 
 
 def test_runs_side_by_side_share_the_time_and_every_process_has_to_start():
@@ -62,14 +62,14 @@ def test_words_for_how_runs_go():
 
 
 def test_tuning_seeds_count_with_the_points_that_are_tried_on_them():
-    (study,) = planned(tuning=Tuning(4))
+    (study,) = planned(tuning=ComparisonTuning(tune=4))
     first, second, third, past, finals = LeftRuns(study).stages()
     assert [len(certain) for certain, _ in (first, second, third, past, finals)] == [16, 8, 8, 0, 8]
     assert not past[0]
 
 
 def test_neighbours_of_the_best_points_may_be_added_where_a_study_tries_them():
-    race = Tuning(3, race={"margin": 1.0, "most": 12})
+    race = ComparisonTuning(tune=3, until_decided=True, margin=1.0, max_seeds=12)
     asked = race.with_final_seeds(Config(rounds=3, model="mlp", resources={"hosts": 0}))
     (study,), _, _ = plan_comparisons(asked, ["fedper"], race)
     left = LeftRuns(study)
@@ -109,13 +109,13 @@ def test_what_is_done_is_not_counted_again_and_tells_how_long_the_rest_takes(tmp
     asked = small("fedper", rounds=1, out=str(tmp_path / "out"), seeds=[0, 1])
     compare(asked, ["fedper"], tune=0, at_once=1)
     more = asked.model_copy(update={"seeds": [0, 1, 2]})
-    (study,), _, _ = plan_comparisons(more, ["fedper"], Tuning(0))
+    (study,), _, _ = plan_comparisons(more, ["fedper"], ComparisonTuning(tune=0))
     (line,) = cost([study], at_once=1)
     assert line.startswith("4 runs are left, 8 done, ")
     left = LeftRuns(study)
     run = left.run(study.compared[0], {})
     assert run.least == run.most  # measured
-    (study,), _, _ = plan_comparisons(more.model_copy(update={"rounds": 2}), ["fedper"], Tuning(0))
+    (study,), _, _ = plan_comparisons(more.model_copy(update={"rounds": 2}), ["fedper"], ComparisonTuning(tune=0))
     assert next(iter(cost([study], at_once=1))).startswith("12 runs, ")  # others than those that are done
 
 
@@ -123,7 +123,7 @@ def test_runs_of_other_studies_in_the_results_folder_are_not_counted_again(tmp_p
     monkeypatch.chdir(tmp_path)
     asked = small("fedper", rounds=1, seeds=[0])
     compare(asked, ["fedper"], tune=0, at_once=1)
-    (study,), _, _ = plan_comparisons(asked, ["fedper", "fedprox"], Tuning(0))
+    (study,), _, _ = plan_comparisons(asked, ["fedper", "fedprox"], ComparisonTuning(tune=0))
     (line,) = cost([study], at_once=1)
     assert line.startswith("1 run is left, 4 done, ")
 
@@ -147,7 +147,7 @@ def test_each_look_of_a_race_says_how_long_it_takes(tmp_path, caplog):
 
 
 def test_time_left_counts_what_is_still_to_be_tried(tmp_path):
-    (study,) = planned(tuning=Tuning(4), out=str(tmp_path))
+    (study,) = planned(tuning=ComparisonTuning(tune=4), out=str(tmp_path))
     assert time_left_line([study], 1).partition(" left for ")[2].startswith("40 to ")
 
 

@@ -9,13 +9,13 @@ import pytest
 from ray import tune
 
 from fedbench.config import Config
+from fedbench.config.tuning import Tuning
 from fedbench.errors import ConfigError
 from fedbench.jobs.job import Job
 from fedbench.jobs.run_folder import changed_keys
 from fedbench.results.files import write_json_atomically
 from fedbench.results.plan import Entry, Plan
 from fedbench.studies.compared_methods import BASELINES, ComparedMethod
-from fedbench.studies.search import Search
 from fedbench.studies.space import Space
 from fedbench.studies.tuning_study import TuningStudy
 from fedbench.tasks import load
@@ -185,7 +185,7 @@ def finished(job: Job, score: float) -> None:
 def proposing(folder: Path, samples: int) -> TuningStudy:
     """A study whose first points are random and whose further ones are proposed."""
     space = Space({"train.lr": tune.loguniform(1e-3, 1.0)})
-    own = ComparedMethod("local", "local").tuned_over(space, Config(), None, Search("optuna", samples))
+    own = ComparedMethod("local", "local").tuned_over(space, Config(), None, Tuning(search="optuna", samples=samples))
     plan = Plan("compare", None, Config(model="mlp").model_dump(mode="json"), [], search="optuna")
     made = TuningStudy(plan, Config(seeds=[0], model="mlp"), [own], folder / "study", folder, [90])
     made.metric = load("classification").primary

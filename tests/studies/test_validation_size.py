@@ -5,8 +5,9 @@ import pytest
 
 from fedbench.config import Config
 from fedbench.data.partitions import partition
+from fedbench.errors import ConfigError
 from fedbench.jobs.resolve import resolve
-from fedbench.studies.validation_size import doubts_of_validation
+from fedbench.studies.validation_size import doubts_of_validation, require_validation
 
 
 def said(rare: int, points: int, **config) -> list[str]:
@@ -34,3 +35,9 @@ def test_the_rarest_of_many_classes_counts_where_the_metric_is_by_class(metric, 
     lines = list(doubts_of_validation(run, partition(run.dataset, run.config, 0), 6))
     assert len(lines) == count
     assert all("of the rarest class among" in line for line in lines)
+
+
+def test_without_a_validation_split_there_is_nothing_to_choose_by():
+    require_validation(Config())
+    with pytest.raises(ConfigError, match=r"data\.val = 0"):
+        require_validation(Config(data={"val": 0}))
