@@ -42,7 +42,7 @@ def test_a_space_may_be_on_the_class():
     name = f"{__name__}:Spaced"
     assert tune_space.find(name) == (name, Spaced)
     assert tune_space.paper_axes(name) == {"train.lr": [0.3]}
-    assert Space.of(name).axes == {"train.lr": [0.1, 0.3]}
+    assert Space.of(name).values == {"train.lr": [0.1, 0.3]}
     assert tune_space.find(f"{__name__}:Heir") == (name, Spaced)
     assert list(tune_space.lineage(f"{__name__}:Heir")) == [f"{__name__}:Heir", name, "fedper", "fedavg"]
 
@@ -58,7 +58,7 @@ class FedRep(FedPer):
 
 
 def test_a_class_named_like_one_of_fedbenchs_methods_has_its_own_space():
-    assert Space.of(f"{__name__}:FedProx").axes == {"train.lr": [0.5]}
+    assert Space.of(f"{__name__}:FedProx").values == {"train.lr": [0.5]}
     assert tune_space.find(f"{__name__}:FedRep") == ("fedper", tune_space.module_of("fedper"))
 
 
@@ -88,8 +88,8 @@ def test_a_folder_of_the_users_stands_beside_that_of_fedbench(monkeypatch, tmp_p
     monkeypatch.delitem(sys.modules, "tune_spaces.ditto", raising=False)
     monkeypatch.syspath_prepend(tmp_path)
     try:
-        assert Space.of(NAME).axes == {"train.lr": [0.25]}
-        assert "method.lam" in Space.of("ditto").axes
+        assert Space.of(NAME).values == {"train.lr": [0.25]}
+        assert "method.lam" in Space.of("ditto").values
     finally:
         sys.modules.pop("tune_spaces.derived", None)
         sys.modules.pop("tune_spaces", None) if package else None

@@ -1,6 +1,5 @@
 """Flags and lines of the commands that tune."""
 
-import re
 from argparse import Namespace
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -88,36 +87,22 @@ def read_number(flag: str, text: str | None) -> float | None:
     return float(value)
 
 
-METHOD_AND_KEY = re.compile(r"(?:.*?:)?\w+\.\w+(?==)")
-"""`train.lr` or `METHOD:train.lr` before its values; the name of a variant has `=` in it too."""
+def read_values(flag: str, texts: list[str]) -> dict[str, Any] | None:
+    """`["method.tau=0.3,0.5"]` -> `{"method.tau": [0.3, 0.5]}`; None if there is none. Raises ConfigError."""
+    from fedbench.studies.axis import Axis
 
-
-def read_values(flag: str, texts: list[str], key_form: re.Pattern[str] | None = None) -> dict[str, list[Any]] | None:
-    """`["method.tau=0.3,0.5"]` -> `{"method.tau": [0.3, 0.5]}`; None if there is none.
-
-    A call such as `loguniform(1e-4, 1e-1)` is a distribution of Ray Tune. key_form: of keys that may contain `=`.
-    """
-    from fedbench.studies.space import distribution
-
-    found: dict[str, list[Any]] = {}
-    for text in texts:
-        start = match.end() if key_form is not None and (match := key_form.match(text)) else 0
-        _, equals, values = text[start:].partition("=")
-        key = text[: len(text) - len(equals) - len(values)]
-        if not (key and equals and values):
-            raise ConfigError(f"--{flag} {text}: give a key and its values, for example --{flag} train.epochs=1,5")
-        if key in found:
-            raise ConfigError(f"--{flag} {key}: given twice; give all its values at once, {key}=V1,V2")
-        found[key] = distribution(values, flag) or list(
-            parse_value(values if values.startswith("[") else f"[{values}]")
-        )
+    found = dict[str, Any]()
+    for axis in (Axis.parse(text, flag) for text in texts):
+        if axis.key in found:
+            raise ConfigError(f"--{flag} {axis.key}: given twice; give all its values at once, {axis.key}=V1,V2")
+        found[axis.key] = axis.values
     return found or None
 
 
 def read_space(texts: list[str]) -> dict[str, Any] | str | None:
     """Reads `paper`, or values and distributions by key; None if not given. Raises ConfigError."""
     if "paper" not in texts:
-        return read_values("space", texts, METHOD_AND_KEY)
+        return read_values("space", texts)
     if len(texts) > 1:
         raise ConfigError("--space paper: is the whole space; remove the other --space")
     return "paper"

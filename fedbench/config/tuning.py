@@ -3,8 +3,9 @@
 None of it is part of what a run is known by. Each field is a flag of both commands and a keyword of both functions.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from inspect import Parameter, signature
+from itertools import count, islice
 from typing import Annotated, Any, Literal, TypeVar, get_args
 
 from pydantic import Field, field_validator, model_validator
@@ -165,6 +166,16 @@ class ComparisonTuning(Tuning):
     def as_plan(self) -> dict[str, Any]:
         """The entries of plan.json."""
         return super().as_plan() | {"by_steps": self.budget_steps}
+
+
+def check_tune_seeds(tune_seeds: Sequence[int], seeds: Sequence[int]) -> None:
+    """Raises ConfigError for seeds of tuning that are also final ones."""
+    if clash := sorted(set(tune_seeds) & set(seeds)):
+        free = islice((seed for seed in count(TUNE_SEEDS[0]) if seed not in seeds), len(tune_seeds))
+        raise ConfigError(
+            f"tune_seeds: {', '.join(map(str, clash))} is also a final seed, so that the choice would use reported "
+            f"results; use others, for example --tune-seeds {' '.join(map(str, free))}"
+        )
 
 
 def keywords_of(section: type[RootSection]) -> Callable[[F], F]:

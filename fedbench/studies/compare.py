@@ -1,18 +1,13 @@
 """Compares methods under one protocol: the same partitions, start weights, batches and tuning budget for each."""
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import FunctionType
 from typing import Any
 
-from fedbench import tune_space
 from fedbench.config import Config, MethodConfig
-from fedbench.config.keys import flat, nest
-from fedbench.config.section import OpenSection, Section, plain
 from fedbench.config.tuning import ComparisonTuning, keywords_of
-from fedbench.config.words import keys_called
 from fedbench.errors import ConfigError
 from fedbench.jobs import run_folder
 from fedbench.methods import METHODS, checked_options, full_key, load, symbols
@@ -20,7 +15,7 @@ from fedbench.report.typeset import join_words
 from fedbench.results.contrasts import too_few
 from fedbench.results.loggers import log_page
 from fedbench.results.matrix import Matrix, Setting, settings_of
-from fedbench.results.plan import Plan, text_of
+from fedbench.results.plan import Plan
 from fedbench.results.remarks import with_label
 from fedbench.studies.compared_methods import (
     BASELINES,
@@ -33,24 +28,15 @@ from fedbench.studies.cost import steps_of
 from fedbench.studies.listed_space import ListedSpace, check_word, with_alike_models
 from fedbench.studies.run_studies import StudyWatch, run_studies
 from fedbench.studies.same_runs import refuse_same_methods, refuse_same_settings
-from fedbench.studies.space import Space, distribution_text
+from fedbench.studies.settings import OPTION, checked_settings, has_option, in_setting, is_option, pairs_of
+from fedbench.studies.space import Space
 from fedbench.studies.study_result import StudyResult
 from fedbench.studies.tuning_study import TuningStudy
 from fedbench.studies.validation_size import require_validation
-from fedbench.user_code import name_of
 from fedbench.user_code.files import hash_of
 
-SETTING_SECTIONS = (
-    *("data", "partition", "public", "model", "train", "rounds", "participation"),
-    *("dropout", "stragglers", "attack", "compression", "privacy", "aggregator"),
-)
-"""Sections and keys that may vary between settings, besides the options of methods."""
-NAMED = ("data", "partition", "model", "aggregator")
-"""Sections whose `name` may be an object in Python."""
-OPTION = "method."
 Tune = Callable[[ComparedMethod, int | None], ComparedMethod]
 """Gives a method points: so many of its space, or all."""
-OVER_EXPECTED = 'a dict of lists of values is expected, for example {"partition.alpha": [0.1, 0.5]}'
 
 
 class Comparison(StudyResult):
@@ -273,93 +259,6 @@ def without_method(config: Config, methods: Sequence[str]) -> tuple[Config, str 
     del tree["method"]
     options = "".join(f", {key} = {value}" for key, value in own.options.items())
     return Config(**tree), f"left out, because {own.name} is not compared: method = {own.name}{options} of the preset"
-
-
-def checked_settings(over: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
-    """Values by key with classes, functions and data by name. Raises ConfigError.
-
-    Keys must belong to settings, and have at least two different values each.
-    """
-    if not isinstance(over, Mapping) or not all(isinstance(key, str) for key in over):
-        raise ConfigError(f"over = {over!r:.80}: {OVER_EXPECTED}")
-    found = dict[str, list[Any]]()
-    for key, values in over.items():
-        if key not in SETTING_SECTIONS and (meant := [name for name in keys_called(key, Config) if is_setting(name)]):
-            raise ConfigError(f"over: {key}: names no section; write {' or '.join(meant)}")
-        if not is_setting(key):
-            raise ConfigError(
-                f"over: {key}: settings are combinations of data, partition, public, model, train, rounds, "
-                "participation, dropout, stragglers, attack, compression, privacy, aggregator and options of "
-                "methods (method.KEY); methods go into --methods, with variants as NAME:key=value"
-            )
-        if hasattr(values, "sample"):
-            raise ConfigError(
-                f"over: {key} = {distribution_text(values)}: settings are listed, not drawn; give values, for example "
-                f"--over {key}=0.1,0.5"
-            )
-        if isinstance(values, str | Mapping) or not isinstance(values, Iterable):
-            raise ConfigError(f"over: {key} = {values!r:.80}: {OVER_EXPECTED}")
-        found[key] = own = [plain(_by_name(key, value)) for value in tune_space.as_list(values)]
-        if len(set(map(text_of, own))) < max(2, len(own)):
-            raise ConfigError(f"over: {key} = {own}: must be two or more different values; give each once")
-    return found
-
-
-def _by_name(key: str, value: Any) -> Any:
-    section = key.removesuffix(".name")
-    if section not in NAMED or isinstance(value, str):
-        return name_of(value) if isinstance(value, type | FunctionType) else value
-    try:
-        own = getattr(Config(**{section: value}), section)
-    except ConfigError as error:
-        raise ConfigError(f"over: {error}") from None
-    tree = own.model_dump(mode="json", exclude_unset=True)
-    return tree["name"] if [*tree] == ["name"] else tree
-
-
-def in_setting(config: Config, setting: Setting) -> Config:
-    """The configuration in a setting, without options of methods. Raises ConfigError.
-
-    Options of a data set, partition, model or aggregator are dropped where the setting has another one.
-    """
-    asked = flat(config.given())
-    for key, value in setting.values.items():
-        if is_option(key):
-            continue
-        pairs, name = pairs_of(key, value), key.partition(".")[0]
-        section = getattr(config, name)
-        if isinstance(section, OpenSection) and pairs.get(f"{name}.name", section.name) != section.name:
-            for option in section.options:
-                asked.pop(f"{name}.{option}", None)
-        asked |= pairs
-    try:
-        return Config(**nest(asked))
-    except ConfigError as error:
-        raise ConfigError(f"over: {error}") from None
-
-
-def pairs_of(key: str, value: Any) -> dict[str, Any]:
-    """What a value sets by dotted key: of a section its name, or the keys of a dict, while others stay."""
-    section = getattr(Config(), key, None)
-    if not isinstance(section, Section):
-        return {key: value}
-    by_name = "name" in type(section).model_fields and not isinstance(value, Mapping)
-    return flat({key: {"name": value} if by_name else value})
-
-
-def is_setting(key: str) -> bool:
-    """Whether a key may vary between settings."""
-    return key.partition(".")[0] in SETTING_SECTIONS or is_option(key)
-
-
-def is_option(key: str) -> bool:
-    """Whether a key is an option of methods."""
-    return key.startswith(OPTION) and key != f"{OPTION}name"
-
-
-def has_option(method: ComparedMethod, key: str) -> bool:
-    """Whether a method has an option, `method.tau`."""
-    return full_key(method.name, key).removeprefix(OPTION) in load(method.name).Options.model_fields
 
 
 def _name(config: Config, asked: ComparisonSpec, over: Mapping[str, Sequence[Any]]) -> str:

@@ -18,15 +18,15 @@ from fedbench.jobs.resolve import with_defaults
 from fedbench.methods.base import Method, takes_aggregators
 from fedbench.results.plan import point_name
 from fedbench.runtime.warnings import unused_train_keys
+from fedbench.studies.axis import OF_VARIANT
+from fedbench.studies.neighbours import is_rate
 from fedbench.studies.rates import NOTHING, Remarks, for_optimizer, optimizer_of
 from fedbench.studies.search import points_of
-from fedbench.studies.space import Space, Values, check_space, is_rate
+from fedbench.studies.space import Space, Values
 from fedbench.user_code import name_of
 
 BASELINES = ("local", "centralized", "fedavg-ft")
 """Baselines without which a table says nothing about collaboration."""
-VARIED = ("method", "train", "aggregator")
-"""Sections in which variants may differ: all else is the same for all methods, so that their runs form pairs."""
 Methods = Sequence[str | type[Method]] | str | type[Method]
 """Methods as users pass them: names, variants, classes, or a single one of these."""
 
@@ -120,13 +120,9 @@ class ComparedMethod:
             key, equals, value = pair.partition("=")
             if not (key and equals and value):
                 raise ConfigError(f"methods: {text}: '{pair}' is no key=value; a variant is written NAME:key=value,...")
-            key = f"{key}.name" if key in VARIED else key  # a section stands for its name
+            key = f"{key}.name" if key in OF_VARIANT.sections else key  # a section stands for its name
             whole = methods.full_key(name, key if "." in key else f"method.{key}")
-            if whole.partition(".")[0] not in VARIED:
-                raise ConfigError(
-                    f"methods: {text}: {whole} must be the same for all that are compared; a variant sets keys of "
-                    f"method, train and aggregator, and --over compares in several settings, --over {whole}=V1,V2"
-                )
+            OF_VARIANT.check(whole, text=text)
             if whole == "method.name":
                 raise ConfigError(f"methods: {text}: {pair}: the method's name comes first, NAME:key=value,...")
             if whole in fixed:
@@ -199,7 +195,7 @@ class ComparedMethod:
         most: number of points, if not all. tuning: how points are searched; None: a grid. listed: keys whose values the
         user listed, which are tried although they are set, perhaps by a preset. Raises ConfigError if no point is left.
         """
-        check_space(space.axes, self.name)
+        space.check(self.name)
         asked = self.config(config)
         own = replace(space.with_own_names(self.name), given=self._given_values(asked))
         own, rates = for_optimizer(own, self.name, optimizer_of(self.name, self._with_defaults(asked)), listed)

@@ -1,15 +1,16 @@
 """The values that a user lists for a study, `--space` or `space=`: for all of its methods, or for one."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from fedbench import methods, models
 from fedbench.config import Config
 from fedbench.errors import ConfigError
-from fedbench.results.plan import text_of
+from fedbench.studies.axis import SEARCHED, Axis, check_values
 from fedbench.studies.compared_methods import ComparedMethod
-from fedbench.studies.space import FIXED, LR, Space, check_space, check_values, distribution_text
+from fedbench.studies.neighbours import LR
+from fedbench.studies.space import Space
 
 MODEL = "model."
 
@@ -50,13 +51,14 @@ class ListedSpace:
         found = cls(for_all, for_one)
         for key in for_all:
             if not any(_has(method, key) for method in compared):
-                check_space({key: for_all[key]}, compared[0].name)
+                Space({key: for_all[key]}).check(compared[0].name)
                 methods.checked_options(compared[0].config(config, {key: None}).method)
                 raise ConfigError(f"space: {key}: none of the methods of this study has this option")
         for method in compared:
             for axes in (for_all, for_one.get(method.label, {})):
-                check_space(axes, method.name)
-                Space(dict(axes)).with_own_names(method.name)
+                space = Space(axes)
+                space.check(method.name)
+                space.with_own_names(method.name)
         check_model_keys(for_all, config)
         return found
 
@@ -87,11 +89,6 @@ class ListedSpace:
                 instead = "; list train.lr_scale instead" if key == LR and "configure_optimizers" in why[0] else ""
                 raise ConfigError(f"space: {key}: without effect, leave it out: {why[0]}{instead}")
 
-    def as_text(self) -> dict[str, Any]:
-        """Values and distributions as text, by the names of `parse`."""
-        each = {f"{label}:{key}": values for label, own in self.for_one.items() for key, values in own.items()}
-        return Space({**self.for_all, **each}).as_text()
-
 
 def _has(method: ComparedMethod, key: str) -> bool:
     """Whether a method has a key; options that are refused later count as had by a method that takes any."""
@@ -106,7 +103,7 @@ def check_section(key: str, compared: Sequence[ComparedMethod]) -> None:
         for method in compared:
             options = methods.load(method.name).Options
             if key in {*options.model_fields, *methods.symbols(options)}:
-                check_space({key: [0]}, method.name)
+                SEARCHED.check(key, {key})
 
 
 def check_model_keys(keys: Collection[str], config: Config) -> None:
@@ -116,7 +113,7 @@ def check_model_keys(keys: Collection[str], config: Config) -> None:
     """
     for key in keys:
         name = key.removeprefix(MODEL)
-        if not key.startswith(MODEL) or key in FIXED:
+        if not key.startswith(MODEL) or not SEARCHED.takes(key):
             continue
         if name in models.SHAPE:
             raise ConfigError(f"space: {key}: decided by the data ({config.data.name}); leave it out")
@@ -139,25 +136,15 @@ def with_alike_models(spaces: Mapping[str, Space], config: Config) -> dict[str, 
 
     Raises ConfigError if two list different values.
     """
-    found = dict[str, tuple[str, Any]]()
-    for label, key, values in _model_axes(spaces):
-        first, known = found.setdefault(key, (label, values))
-        if _text(known) != _text(values):
-            raise ConfigError(
-                f"space: {key}: {first} lists {_text(known)} and {label} {_text(values)}, and the model is tuned alike "
-                "for all methods: list the same values"
-            )
-    check_model_keys(found, config)
-    shared = {key: values for key, (_, values) in found.items()}
-    return {label: replace(space, axes={**space.axes, **shared}) for label, space in spaces.items()}
-
-
-def _model_axes(spaces: Mapping[str, Space]) -> Iterator[tuple[str, str, Any]]:
+    found = dict[str, tuple[str, Axis]]()
     for label, space in spaces.items():
-        for key, values in space.axes.items():
-            if key.startswith(MODEL):
-                yield label, key, values
-
-
-def _text(values: Any) -> str:
-    return ", ".join(map(text_of, values)) if isinstance(values, list) else distribution_text(values)
+        for key, axis in space.axes.items():
+            first, known = found.setdefault(key, (label, axis)) if key.startswith(MODEL) else (label, axis)
+            if known.text() != axis.text():
+                raise ConfigError(
+                    f"space: {key}: {first} lists {known.text()} and {label} {axis.text()}, and the model is tuned "
+                    "alike for all methods: list the same values"
+                )
+    check_model_keys(found, config)
+    shared = {key: axis for key, (_, axis) in found.items()}
+    return {label: replace(space, axes={**space.axes, **shared}) for label, space in spaces.items()}

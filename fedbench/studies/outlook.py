@@ -12,6 +12,7 @@ from fedbench.results.quantities import duration
 from fedbench.results.race import Rules, judge
 from fedbench.results.tables import BASELINE, REFERENCES
 from fedbench.studies.timing import PROCESS, LeftRuns, Room, span_of
+from fedbench.studies.tuning_remarks import not_tuned, turned_rates
 from fedbench.studies.tuning_study import TuningStudy
 
 TYPICAL = 2.0
@@ -48,7 +49,7 @@ def outlook(
             yield from (f"  {point_name(point)}" for point in points[:MOST_LISTED])
             if len(points) > MOST_LISTED:
                 yield f"  and {len(points) - MOST_LISTED} more"
-    turned = [line for study in studies for line in study.turned_rates()]
+    turned = [line for study in studies for line in turned_rates(study.compared)]
     said = [line for study in studies for line in _lines(study)] if remarks is None else [*turned, *remarks]
     yield from dict.fromkeys(said)
     yield from left_out(studies)
@@ -56,7 +57,12 @@ def outlook(
 
 
 def _lines(study: TuningStudy) -> Iterator[str]:
-    yield from (*study.not_tuned(), *study.turned_rates(), *study.plan.tuning_doubts, *study.unused_values())
+    yield from (
+        *not_tuned(study.compared),
+        *turned_rates(study.compared),
+        *study.plan.tuning_doubts,
+        *study.unused_values(),
+    )
 
 
 def left_out(studies: Sequence[TuningStudy]) -> Iterator[str]:

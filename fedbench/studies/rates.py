@@ -7,8 +7,10 @@ from typing import Any
 
 from fedbench import methods, models
 from fedbench.config import Config
-from fedbench.results.plan import is_number, text_of
-from fedbench.studies.space import LR, LR_SCALE, Space, distribution_text, is_rate
+from fedbench.results.plan import is_number
+from fedbench.studies.axis import Axis
+from fedbench.studies.neighbours import LR, LR_SCALE, is_rate
+from fedbench.studies.space import Space
 
 USUAL = {"sgd": 0.03, "adam": 0.001, "adamw": 0.001, "module": 1.0}
 """A usual rate of each optimiser, of a model's own one as a factor of its rates. Rates of a space keep their ratio to
@@ -55,20 +57,20 @@ def for_optimizer(space: Space, method: str, used: str, listed: Collection[str] 
     # A factor of a model's rates says nothing of the rate of a part, which options name as it is.
     turned = [key for key in keys if key in (LR, LR_SCALE) or "module" not in (used, made)]
     left = [key for key in keys if key not in turned]
-    axes, words = dict[str, Any](), list[str]()
-    for key, values in space.axes.items():
-        name, found = _turned(key, values, made, used) if key in turned else (key, values)
-        axes[name] = found
-        if (name, found) != (key, values):
-            words.append(f"{name} {_text(found)} in place of {key} {_text(values)}")
+    axes, words = dict[str, Axis](), list[str]()
+    for key, axis in space.axes.items():
+        found = _turned(axis, made, used) if key in turned else axis
+        axes[found.key] = found
+        if found != axis:
+            words.append(f"{found.key} {found.text('/')} in place of {key} {axis.text('/')}")
     return replace(space, axes=axes), Remarks(", ".join(words), _doubt(left, made, used) if left else "")
 
 
-def _turned(key: str, values: Any, made: str | None, used: str) -> tuple[str, Any]:
-    """A key with its rates for the optimiser in use."""
-    factor = 1 / middle(values) if made is None else USUAL[used] / USUAL[made]
-    name = key if key not in (LR, LR_SCALE) else LR_SCALE if used == "module" else LR
-    return name, values if (name, factor) == (key, 1.0) else scale_values(values, factor)
+def _turned(axis: Axis, made: str | None, used: str) -> Axis:
+    """The axis with its rates for the optimiser in use."""
+    factor = 1 / middle(axis.values) if made is None else USUAL[used] / USUAL[made]
+    key = axis.key if axis.key not in (LR, LR_SCALE) else LR_SCALE if used == "module" else LR
+    return axis if (key, factor) == (axis.key, 1.0) else Axis(key, scale_values(axis.values, factor))
 
 
 def _doubt(keys: Sequence[str], made: str | None, used: str) -> str:
@@ -103,7 +105,3 @@ def _scaled_distribution(distribution: Any, factor: float) -> Any:
         found.sampler = copy(found.sampler)
         found.sampler.q *= factor
     return found
-
-
-def _text(values: Any) -> str:
-    return "/".join(map(text_of, values)) if isinstance(values, list) else distribution_text(values)

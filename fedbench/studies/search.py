@@ -11,7 +11,7 @@ from fedbench.errors import ConfigError
 from fedbench.installation import require
 from fedbench.results.plan import point_name
 from fedbench.silence import silence_logger
-from fedbench.studies.space import Space, Values, round_to_bounds
+from fedbench.studies.space import Space, Values
 
 MOST_PROPOSALS = 100
 """Number of consecutive invalid or known proposals at which a space counts as exhausted."""
@@ -47,10 +47,9 @@ def propose(space: Space, tried: Sequence[TriedPoint], takes: Callable[[Values],
     unchanged. Raises ConfigError for distributions that Optuna does not support.
     """
     require("tune", "use --search random")
-    from ray import tune
     from ray.tune.search.optuna import OptunaSearch  # first, because it sets its logger's level
 
-    domains = {key: tune.choice(values) if isinstance(values, list) else values for key, values in space.axes.items()}
+    domains = {key: axis.domain for key, axis in space.axes.items()}
     known = {point_name(point.values) for point in tried}
     with silence_logger("optuna"):
         try:
@@ -62,7 +61,7 @@ def propose(space: Space, tried: Sequence[TriedPoint], takes: Callable[[Values],
             _tell(search, point)
         for attempt in range(MOST_PROPOSALS):
             found = search.suggest(str(attempt))
-            values = {key: round_to_bounds(found[key], domains[key]) for key in space.axes}
+            values = {key: axis.rounded(found[key]) for key, axis in space.axes.items()}
             if point_name(values) not in known and space.allows(values) and takes(values):
                 return values
             search.on_trial_complete(str(attempt))  # pruned, which Optuna treats as a bad point

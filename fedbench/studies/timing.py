@@ -16,8 +16,9 @@ from fedbench.results.plan import Entry, Plan, is_study
 from fedbench.runtime.ray import cluster
 from fedbench.studies.compared_methods import ComparedMethod
 from fedbench.studies.cost import RUN, Cost, is_here
-from fedbench.studies.space import FEWEST_ON_A_SCALE, FEWEST_RATES, Values, is_rate, numbers_in
-from fedbench.studies.tuning_study import TIMES_BESIDE, TuningStudy
+from fedbench.studies.neighbours import FEWEST_ON_A_SCALE, FEWEST_RATES, TIMES_BESIDE, is_rate, numbers_in
+from fedbench.studies.space import Values
+from fedbench.studies.tuning_study import TuningStudy
 
 PROCESS = (6.0, 10.0)
 """Processor seconds until a process has loaded its libraries, at least and, on a busy machine, at most.

@@ -4,16 +4,13 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import count, islice
 from pathlib import Path
 from statistics import fmean
-from typing import NamedTuple
 
 from fedbench.config import Config
-from fedbench.config.tuning import TUNE_SEEDS
+from fedbench.config.tuning import check_tune_seeds
 from fedbench.data.describe import description_of
 from fedbench.data.description import Description
-from fedbench.data.partitions import Partition
 from fedbench.errors import ConfigError
 from fedbench.jobs import provenance
 from fedbench.jobs.gpu_shares import open_to_trial
@@ -28,35 +25,14 @@ from fedbench.runtime.resolved import ResolvedRun
 from fedbench.runtime.unscored import unscored_before
 from fedbench.runtime.warnings import config_warnings
 from fedbench.studies.compared_methods import ComparedMethod
+from fedbench.studies.neighbours import Neighbour, untried_neighbours
 from fedbench.studies.search import TriedPoint, propose
-from fedbench.studies.space import Space, Values, at_an_end, beside, limits_of, next_past_end
+from fedbench.studies.space import Space, Values
+from fedbench.studies.tuning_remarks import not_tuned, rate_doubts, turned_rates
 from fedbench.studies.validation_size import doubts_of_validation
 from fedbench.tasks import Metric
 
 log = logging.getLogger("fedbench")
-TIMES_BESIDE = 2
-"""How often neighbours of a method's best point are tried."""
-
-
-def _by_text(texts: Mapping[str, str]) -> dict[str, list[str]]:
-    """The labels by what is said of them, without those of which nothing is."""
-    found = dict[str, list[str]]()
-    for label, text in texts.items():
-        if text:
-            found.setdefault(text, []).append(label)
-    return found
-
-
-class Neighbour(NamedTuple):
-    """A point that differs from a best one in one key. is_past: whether its value lies past all tried and listed ones.
-
-    at_end: whether the best value is the lowest or highest of these.
-    """
-
-    key: str
-    point: Values
-    is_past: bool
-    at_end: bool
 
 
 @dataclass
@@ -85,46 +61,15 @@ class TuningStudy:
 
     def __post_init__(self) -> None:
         self.points = {method.label: list(method.points) for method in self.compared}
-        self.plan.tuning_doubts = list(self.rate_doubts())
+        self.plan.tuning_doubts = list(rate_doubts(self.compared))
         self.plan.refused = [[c.label, point_name(point), why] for c in self.compared for point, why in c.refused]
-        clash = sorted(set(self.tune_seeds) & set(self.config.seeds))
-        if clash and any(method.tuned for method in self.compared):
-            free = islice(
-                (seed for seed in count(TUNE_SEEDS[0]) if seed not in self.config.seeds), len(self.tune_seeds)
-            )
-            raise ConfigError(
-                f"tune_seeds: {', '.join(map(str, clash))} is also a final seed, so that the choice would use "
-                f"reported results; use others, for example --tune-seeds {' '.join(map(str, free))}"
-            )
+        if any(method.tuned for method in self.compared):
+            check_tune_seeds(self.tune_seeds, self.config.seeds)
 
     def first_job(self) -> Job:
         """The first job, which shows how much room a trial needs."""
         method = self.compared[0]
         return self._job(method, method.points[0], self.config.seeds[0])
-
-    def not_tuned(self) -> Iterator[str]:
-        """Lines about keys of the methods' spaces that are not tuned, and why."""
-        without_effect = dict[str, set[str]]()
-        for method in self.compared:
-            for key, why in method.untuned.items():
-                without_effect.setdefault(why, set()).add(key)
-        for why, keys in without_effect.items():
-            yield f"not tuned: {', '.join(sorted(keys))}: without effect: {why}"
-        if held := sorted({key for method in self.compared for key in method.held if key not in method.fixed}):
-            yield f"not tuned, because set: {', '.join(held)}"
-
-    def turned_rates(self) -> Iterator[str]:
-        """Lines about rates of spaces that are turned into those of the optimiser that makes the steps."""
-        for turned, labels in _by_text({method.label: method.rates.turned for method in self.compared}).items():
-            yield f"rates for the optimiser of the run: {turned}: {', '.join(labels)}"
-
-    def rate_doubts(self) -> Iterator[str]:
-        """Sentences about spaces whose rates may be for another optimiser, and methods without a choice of rates."""
-        for doubt, labels in _by_text({method.label: method.rates.doubt for method in self.compared}).items():
-            yield f"{', '.join(labels)}: {doubt}"
-        if lacking := [method.label for method in self.compared if not method.tries_rates]:
-            whom = "any method" if len(lacking) == len(self.compared) else ", ".join(lacking)
-            yield f"one learning rate each: for {whom} no other one is tried, so that a better one may be missed"
 
     def unused_values(self) -> Iterator[str]:
         """Lines about values that are set and have no effect on some method."""
@@ -138,8 +83,8 @@ class TuningStudy:
         called with each of the others.
         """
         told = set() if told is None else told
-        remarks, runs, own = [*self.not_tuned()], dict[str, ResolvedRun](), dict[str, list[str]]()
-        for line in self.turned_rates():
+        remarks, runs, own = [*not_tuned(self.compared)], dict[str, ResolvedRun](), dict[str, list[str]]()
+        for line in turned_rates(self.compared):
             if line not in told:
                 told.add(line)
                 log.info("%s", line)
@@ -173,7 +118,8 @@ class TuningStudy:
                 provenance.check_code_is_current(run.config, one_process=False)
                 doubts = list[str]()
                 (dealt,) = check_run(run, [self.config.seeds[0]], doubts.append).values()
-                self._note_small_validation(run, dealt, max(other.tries for other in self.compared))
+                lines = doubts_of_validation(run, dealt, max(other.tries for other in self.compared))
+                self.plan.tuning_doubts = list(dict.fromkeys([*self.plan.tuning_doubts, *lines]))
                 self.description = description_of(run.dataset, run.config, dealt)
                 before = [*run.dataset.remarks, *dealt.warnings, *unscored_before(run, dealt, self.config.seeds[0])]
                 return run, [*before, *config_warnings(run.config), *doubts]
@@ -183,11 +129,6 @@ class TuningStudy:
                 first = first or error
         assert first is not None
         raise first
-
-    def _note_small_validation(self, run: ResolvedRun, dealt: Partition, points: int) -> None:
-        """Note in the plan whether validation is too small for so many points."""
-        lines = doubts_of_validation(run, dealt, points)
-        self.plan.tuning_doubts = list(dict.fromkeys([*self.plan.tuning_doubts, *lines]))
 
     def _with_name(self, method: ComparedMethod, error: ConfigError) -> ConfigError:
         """The error of a method, with its name if the last of the compared methods, a baseline, has no error."""
@@ -326,21 +267,11 @@ class TuningStudy:
         return self.plan.search == "grid" and not self.listed_only
 
     def _untried_neighbours(self, method: ComparedMethod) -> Iterator[Neighbour]:
-        """The legal points next to a method's best one that were not tried.
-
-        Along a learning rate on both sides, along other scales past an end of what was tried.
-        """
-        space, best, points = method.space or Space(), self.plan.choices[method.label], self.points[method.label]
-        ends = at_an_end(method.name, space.axes, points, best)
-        for key in best:
-            tried, whole = [point[key] for point in points], space.axes.get(key)
-            values = beside(method.name, key, tried, whole, best[key]) if self.plan.search == "grid" else []
-            if key in ends and not values:
-                values = [(next_past_end(tried, whole, best[key], limits_of(method.name, key)), True)]
-            for value, is_past in values:
-                point = {**best, key: value}
-                if point not in points and space.allows(point) and method.refusal(self.config, point) is None:
-                    yield Neighbour(key, point, is_past, key in ends)
+        """The legal points next to a method's best one that were not tried."""
+        best, tried, is_grid = self.plan.choices[method.label], self.points[method.label], self.plan.search == "grid"
+        for one in untried_neighbours(method.name, method.space or Space(), tried, best, is_grid):
+            if method.refusal(self.config, one.point) is None:
+                yield one
 
     def trials_of_neighbours(self) -> list[Job]:
         """The trials of the points next to the best ones that were not tried.

@@ -48,7 +48,7 @@ def test_mistakes_are_one_line(text):
 
 @pytest.mark.parametrize("key", ["partition.alpha", "data.val", "model.name", "participation.x"])
 def test_a_variant_is_on_the_same_clients_as_all(key):
-    with pytest.raises(ConfigError, match=f"fedavg:{key}=2: {key} must be the same .* --over {key}=V1,V2$"):
+    with pytest.raises(ConfigError, match=f"fedavg:{key}=2: {key}: must be the same .* --over {key}=V1,V2$"):
         ComparedMethod.parse(f"fedavg:{key}=2")
 
 
@@ -88,7 +88,7 @@ def test_what_the_models_own_optimiser_does_not_read_is_not_tuned():
     own = Config(model="tests.runtime.networks:Awkward")
     found = ComparedMethod.parse("fedavg").tuned_over(space, own, None)
     assert [*found.untuned] == ["train.momentum"]
-    assert found.space.axes == {"train.lr_scale": [1.0, 3.0], "train.epochs": [1, 5]}  # its rates are scaled
+    assert found.space.values == {"train.lr_scale": [1.0, 3.0], "train.epochs": [1, 5]}  # its rates are scaled
     plain = ComparedMethod.parse("per-fedavg").tuned_over(space, own, None)
     assert (plain.untuned, len(plain.points)) == ({"train.momentum": "per-fedavg makes plain steps of its own"}, 4)
     assert len(ComparedMethod.parse("co-pfl").tuned_over(space, own, None).points) == 8  # takes Adam by default

@@ -101,7 +101,7 @@ def test_a_baseline_is_tuned_over_its_own_space_with_as_many_points(folder):
     assert found.budget("local") == found.budget("fedprox") == 3
     assert found.even("local", "fedprox")
     assert set(found.spaces["local"]) == {"train.lr", "train.momentum"}
-    own = Space.of("local").axes
+    own = Space.of("local").values
     assert all(entry.values[key] in own[key] for entry in found.points("local") for key in own)
     chosen = found.records(folder)["local"].config()["train"]
     assert {"train.lr": chosen["lr"], "train.momentum": chosen["momentum"]} == found.choices["local"]

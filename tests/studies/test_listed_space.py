@@ -22,7 +22,7 @@ class Wide(FedAvg):
 
 def axes(names, space, tune=None, **config):
     (study,), _, _ = plan_comparisons(Config(**config), names, ComparisonTuning(tune=tune), None, space)
-    return {method.label: {key: [*values] for key, values in method.space.axes.items()} for method in study.compared}
+    return {method.label: {key: [*values] for key, values in method.space.values.items()} for method in study.compared}
 
 
 def test_values_are_those_of_all_methods():
@@ -50,8 +50,8 @@ def test_a_method_without_a_listed_option_keeps_the_rest_of_its_space_and_as_man
     space = {"train.lr": [0.1, 0.3], "method.mu": [0.1, 1.0]}
     (study,), _, _ = plan_comparisons(Config(), ["fedprox"], ComparisonTuning(), None, space)
     by_label = {method.label: method for method in study.compared}
-    assert by_label["fedprox"].space.axes == {"train.lr": [0.1, 0.3], "method.mu": [0.1, 1.0]}
-    assert by_label["local"].space.axes == {"train.lr": [0.1, 0.3], "train.momentum": [0.0, 0.9]}
+    assert by_label["fedprox"].space.values == {"train.lr": [0.1, 0.3], "method.mu": [0.1, 1.0]}
+    assert by_label["local"].space.values == {"train.lr": [0.1, 0.3], "train.momentum": [0.0, 0.9]}
     assert {len(method.points) for method in study.compared} == {4}
 
 
@@ -59,7 +59,7 @@ def test_a_grid_and_a_comparison_mean_the_same_by_it():
     space = {"train.lr": [0.1, 0.3], "local:train.lr": [0.01, 0.03, 0.1]}
     grid = plan_grid(Config(method="fedper"), Tuning(), space)
     (comparison,), _, _ = plan_comparisons(Config(), ["fedper"], ComparisonTuning(), None, space)
-    assert [method.space.axes for method in grid.compared] == [method.space.axes for method in comparison.compared]
+    assert [method.space.values for method in grid.compared] == [method.space.values for method in comparison.compared]
 
 
 def test_arguments_of_the_model_are_tuned_alike_for_all_methods():

@@ -53,7 +53,7 @@ def tuned(method, **config) -> ComparedMethod:
 )
 def test_a_space_has_rates_for_the_optimiser_of_the_run_and_as_many_points(method, config, axis):
     found = tuned(method, **config)
-    assert found.space.axes[axis[0]] == axis[1]
+    assert found.space.values[axis[0]] == axis[1]
     assert {len(point) for point in found.points} == {len(found.space.axes)}
     assert len(found.points) == len(tuned(method).points) or "momentum" in str(found.untuned)
 
@@ -62,7 +62,7 @@ def test_rates_that_the_user_lists_are_tried_as_they_are():
     asked = ComparedMethod.parse("fedper")
     space = Space.given_for("fedper", {"train.lr": [0.1, 0.3]})
     found = asked.tuned_over(space, Config(train={"optimizer": "adam"}), None, listed=["train.lr"])
-    assert found.space.axes == {"train.lr": [0.1, 0.3]}
+    assert found.space.values == {"train.lr": [0.1, 0.3]}
 
 
 def test_a_space_for_an_unknown_optimiser_is_a_doubt_and_a_turned_one_is_said():
@@ -92,8 +92,9 @@ def test_the_doubt_is_in_the_plan_before_the_study_starts():
 def test_a_distribution_keeps_its_kind():
     space = Space({"train.lr": tune.loguniform(0.003, 0.3)}, optimizer="sgd")
     found, _ = for_optimizer(space, "fedavg", "adam")
-    assert (found.axes["train.lr"].lower, found.axes["train.lr"].upper) == (pytest.approx(1e-4), pytest.approx(1e-2))
-    assert space.axes["train.lr"].lower == 0.003
+    drawn = found.values["train.lr"]
+    assert (drawn.lower, drawn.upper) == (pytest.approx(1e-4), pytest.approx(1e-2))
+    assert space.values["train.lr"].lower == 0.003
 
 
 def test_values_stay_different_and_what_is_no_number_stays():
