@@ -18,7 +18,6 @@ from fedbench.cli.stages import (
     read_values,
     side_by_side,
     trial_remarks,
-    without_none,
 )
 from fedbench.config import Config
 from fedbench.config.tuning import ComparisonTuning
@@ -63,8 +62,8 @@ def main(argv: list[str]) -> int:
 
     stages = Stages(f"comparison on {config.data.name}", config)
     try:
-        room = without_none(at_once=read_count("trials", asked.trials))
-        result = compare(config, names, watch=stages.update, **compare_options(asked), **dict(asked.tuning), **room)
+        at_once, options = read_count("trials", asked.trials), compare_options(asked) | dict(asked.tuning)
+        result = compare(config, names, at_once=at_once, watch=stages.update, **options)
     finally:
         stages.stop()
     text, code = outcome(result.folder)
@@ -104,7 +103,7 @@ def without_preset_method(config: Config, asked: Namespace, names: list[str]) ->
 
 def compare_options(asked: Namespace) -> dict[str, Any]:
     """The flags that only compare has."""
-    return without_none(over=read_values("over", asked.over), space=read_space(asked.space))
+    return dict(over=read_values("over", asked.over), space=read_space(asked.space))
 
 
 def plans(folder: Path) -> "list[Plan]":

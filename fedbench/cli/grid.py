@@ -1,7 +1,7 @@
 """`fedbench grid`: searches a method's tune space, then runs its best candidate and the baselines."""
 
 from argparse import Namespace
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,7 +15,6 @@ from fedbench.cli.stages import (
     read_space,
     side_by_side,
     trial_remarks,
-    without_none,
 )
 from fedbench.config import Config
 from fedbench.config.tuning import Tuning
@@ -42,8 +41,8 @@ def main(argv: list[str]) -> int:
 
     stages = Stages(f"grid of {config.method.name} on {config.data.name}", config)
     try:
-        room = without_none(at_once=read_count("trials", asked.trials))
-        result = grid(config, watch=stages.update, **grid_options(asked), **dict(asked.tuning), **room)
+        at_once = read_count("trials", asked.trials)
+        result = grid(config, at_once=at_once, watch=stages.update, **grid_options(asked), **dict(asked.tuning))
     finally:
         stages.stop()
     study = Study.load(result.folder)
@@ -73,16 +72,17 @@ def preview(config: Config, asked: Namespace) -> tuple[Config, Iterable[str]]:
 
 def grid_options(asked: Namespace) -> dict[str, Any]:
     """The flags that only grid has."""
-    return without_none(space=read_space(asked.space), baselines=read_baselines(asked.baselines))
+    return dict(space=read_space(asked.space), baselines=read_baselines(asked.baselines))
 
 
-def read_baselines(texts: list[str]) -> list[str] | None:
-    """Reads the baselines; `none` means an empty list, None that the flag was not given. Raises ConfigError."""
+def read_baselines(texts: list[str]) -> Sequence[str]:
+    """Reads the baselines; `none` means none. Raises ConfigError."""
+    from fedbench.methods import load
+    from fedbench.studies.compared_methods import BASELINES
+
     names = split_words(texts)
     if names == ["none"]:
-        return []
-    from fedbench.methods import load
-
+        return ()
     for name in names:
         load(name)
-    return names or None
+    return names or BASELINES

@@ -41,11 +41,6 @@ def check_trials(config: Config, asked: Namespace) -> None:
         require("ray", "use --hosts 0 --trials 1")
 
 
-def without_none(**keywords: Any) -> dict[str, Any]:
-    """The keywords whose value is not None."""
-    return {name: value for name, value in keywords.items() if value is not None}
-
-
 MOST_JOBS_NAMED = 5
 """Maximum number of stopped trials to name."""
 

@@ -1,7 +1,7 @@
 """Compares methods under one protocol: the same partitions, start weights, batches and tuning budget for each."""
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from fedbench.studies.compared_methods import (
     require_distinct,
 )
 from fedbench.studies.cost import steps_of
-from fedbench.studies.listed_space import ListedSpace, check_word, with_alike_models
+from fedbench.studies.listed_space import spaces_of
 from fedbench.studies.run_studies import StudyWatch, run_studies
 from fedbench.studies.same_runs import refuse_same_methods, refuse_same_settings
 from fedbench.studies.settings import OPTION, checked_settings, has_option, in_setting, is_option, pairs_of
@@ -34,9 +34,6 @@ from fedbench.studies.study_result import StudyResult
 from fedbench.studies.tuning_study import TuningStudy
 from fedbench.studies.validation_size import require_validation
 from fedbench.user_code.files import hash_of
-
-Tune = Callable[[ComparedMethod, int | None], ComparedMethod]
-"""Gives a method points: so many of its space, or all."""
 
 
 class Comparison(StudyResult):
@@ -105,8 +102,6 @@ def plan_comparisons(
     """The comparison in every setting, not run yet, and its folder. Raises ConfigError."""
     over = checked_settings(over) if over else {}
     config = tuning.with_final_seeds(config)
-    if not isinstance(space, Mapping):
-        check_word(space)
     if space is not None and tuning.tune == 0:
         raise ConfigError(
             f"space = {space}: without effect with tune = 0, which tries no candidates; leave one of them out"
@@ -176,43 +171,28 @@ class ComparisonSpec:
         counts: dict[str, int] = {}
         if self.tuning.tune != 0:
             require_validation(config, "a comparison", ", or try no candidates with --tune 0")
-            tune = self.tuner(compared, config)
-            counts = self.counts(compared, config, tune)
-            compared = [tune(method, counts[method.label]) for method in compared]
+            spaces = spaces_of(compared, self.space, config)
+            counts = self.counts(compared, config, spaces)
+            compared = [
+                method.tuned_over(spaces[method.label], config, counts[method.label], self.tuning)
+                for method in compared
+            ]
         asked, budgets = self.tuning, counts if self.tuning.budget_steps else {}
         plan = Plan("compare", None, config.model_dump(mode="json"), [], budgets=budgets, **asked.as_plan())
         return TuningStudy(plan, config, compared, folder, self.root, asked.tune_seeds, asked.final_val, setting)
 
-    def tuner(self, compared: Sequence[ComparedMethod], config: Config) -> Tune:
-        """Gives a method so many points of its space, or all of them. Raises ConfigError."""
-        listed = None
-        if isinstance(self.space, Mapping):
-            listed = ListedSpace.parse(self.space, compared, config)
-            listed.refuse_useless(compared, config)
-        spaces = {method.label: listed.of(method) if listed else self.own_space(method) for method in compared}
-        spaces = with_alike_models(spaces, config)
-
-        def tune(method: ComparedMethod, most: int | None) -> ComparedMethod:
-            keys = listed.keys(method) if listed else ()
-            return method.tuned_over(spaces[method.label], config, most, self.tuning, keys)
-
-        return tune
-
-    def counts(self, compared: Sequence[ComparedMethod], config: Config, tune: Tune) -> dict[str, int]:
+    def counts(self, compared: Sequence[ComparedMethod], config: Config, spaces: Mapping[str, Space]) -> dict[str, int]:
         """Number of points of each method: equal, or fewer for methods whose runs make more gradient steps."""
         most = self.tuning.tune or self.tuning.samples
         if most is None:
-            most = min(len(tune(method, None).points) for method in compared)
+            every = [method.tuned_over(spaces[method.label], config, None, self.tuning) for method in compared]
+            most = min(len(method.points) for method in every)
         if not self.tuning.budget_steps:
             return {method.label: most for method in compared}
         steps = {method.label: steps_of(method.config(config)) for method in compared}
         # One model on pooled data makes few steps for many clients, so it sets no standard.
         least = min(steps[e.label] for e in compared if not is_pooled(e.config(config).method))
         return {label: max(1, round(most * min(1.0, least / max(1, own)))) for label, own in steps.items()}
-
-    def own_space(self, method: ComparedMethod) -> Space:
-        """Its paper's grid, if requested and the paper names one; else its own space."""
-        return (Space.paper(method.name) if self.space else None) or Space.of(method.name)
 
 
 def is_pooled(method: MethodConfig) -> bool:

@@ -183,23 +183,18 @@ class ComparedMethod:
         return None
 
     def tuned_over(
-        self,
-        space: Space,
-        config: Config,
-        most: int | None,
-        tuning: Tuning | None = None,
-        listed: Collection[str] = (),
+        self, space: Space, config: Config, most: int | None, tuning: Tuning | None = None
     ) -> "ComparedMethod":
         """The method with the points of a space, without invalid ones, and without keys that are set already.
 
-        most: number of points, if not all. tuning: how points are searched; None: a grid. listed: keys whose values the
-        user listed, which are tried although they are set, perhaps by a preset. Raises ConfigError if no point is left.
+        Keys that the user listed are tried although they are set, perhaps by a preset. most: number of points, if not
+        all. tuning: how points are searched; None: a grid. Raises ConfigError if no point is left.
         """
         space.check(self.name)
         asked = self.config(config)
         own = replace(space.with_own_names(self.name), given=self._given_values(asked))
-        own, rates = for_optimizer(own, self.name, optimizer_of(self.name, self._with_defaults(asked)), listed)
-        held = tuple(key for key in own.axes if key in set_keys(asked) and key not in listed)
+        own, rates = for_optimizer(own, self.name, optimizer_of(self.name, self._with_defaults(asked)))
+        held = tuple(key for key in own.axes if key in set_keys(asked) and key not in own.listed)
         own = own.without(held)
         untuned = self.without_effect(own.axes, config)
         own = own.without(untuned)

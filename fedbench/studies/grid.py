@@ -20,7 +20,7 @@ from fedbench.studies.compared_methods import (
     method_names,
     require_distinct,
 )
-from fedbench.studies.listed_space import ListedSpace, check_word, with_alike_models
+from fedbench.studies.listed_space import spaces_of
 from fedbench.studies.run_studies import StudyWatch, run_studies
 from fedbench.studies.space import Space, Values
 from fedbench.studies.study_result import StudyResult
@@ -74,41 +74,21 @@ def plan_grid(
     """The study of a grid, not run yet. Raises ConfigError."""
     config = tuning.with_final_seeds(config)
     require_validation(config)
-    name = config.method.name
-    subject = ComparedMethod(name, name)
-    others = [ComparedMethod.baseline(other) for other in method_names(baselines, "baselines") if other != name]
-    require_distinct([subject, *others])
-    listed, spaces = spaces_of(subject, others, space, config)
-    subject = subject.tuned_over(spaces[subject.label], config, tuning.tune, tuning, listed[subject.label])
+    subject = ComparedMethod(config.method.name, config.method.name)
+    names = [name for name in method_names(baselines, "baselines") if name != subject.name]
+    compared = [subject, *map(ComparedMethod.baseline, names)]
+    require_distinct(compared)
+    spaces = spaces_of(compared, space, config, subject.label)
+    subject = subject.tuned_over(spaces[subject.label], config, tuning.tune, tuning)
     most = len(subject.points) if tuning.search == "grid" else None
-    others = [other.tuned_over(spaces[other.label], config, most, tuning, listed[other.label]) for other in others]
-    own = spaces[subject.label]
+    others = [other.tuned_over(spaces[other.label], config, most, tuning) for other in compared[1:]]
     if tuning.race is not None and not others:
         raise ConfigError("baselines = none: until_decided needs methods to compare with; leave --baselines none out")
     root = (config.out or Path("results")).absolute()
-    name = _name(config, tuning, [(c.label, c.points) for c in (subject, *others)], own)
+    name = _name(config, tuning, [(c.label, c.points) for c in (subject, *others)], spaces[subject.label])
     folder = config.out or root / "grid" / (config.name or name)
     plan = Plan("grid", subject.label, config.model_dump(mode="json"), [], **tuning.as_plan())
     return TuningStudy(plan, config, [subject, *others], folder, root, tuning.tune_seeds, tuning.final_val)
-
-
-def spaces_of(
-    subject: ComparedMethod, others: Sequence[ComparedMethod], asked: Mapping[str, Any] | str | None, config: Config
-) -> tuple[dict[str, Sequence[str]], dict[str, Space]]:
-    """The keys with listed values and the spaces, by label. Raises ConfigError."""
-    compared = [subject, *others]
-    if isinstance(asked, Mapping):
-        listed = ListedSpace.parse(asked, compared, config)
-        listed.refuse_useless(compared, config)
-        spaces = {method.label: listed.of(method) for method in compared}
-        return {method.label: listed.keys(method) for method in compared}, with_alike_models(spaces, config)
-    check_word(asked)
-    spaces = {method.label: Space.of(method.name) for method in others}
-    own = Space.paper(subject.name) if asked else Space.of(subject.name)
-    if own is None:
-        raise ConfigError(f"space = paper: the paper of {subject.name} names no grid; leave it out")
-    spaces = with_alike_models({subject.label: own, **spaces}, config)
-    return dict.fromkeys(spaces, ()), spaces
 
 
 def _name(config: Config, tuning: Tuning, tried: Sequence[Any], own: Space) -> str:

@@ -35,9 +35,11 @@ class ListedSpace:
         """
         check_values(asked)
         for_all, for_one = dict[str, Any](), dict[str, dict[str, Any]]()
+        kinds = [methods.load(method.name).Options for method in compared]
+        options = {name for kind in kinds for name in (*kind.model_fields, *methods.symbols(kind))}
         for name, values in asked.items():
             whose, _, key = name.rpartition(":")
-            check_section(key, compared)
+            SEARCHED.check(key, options)
             takers = [method for method in compared if whose in (method.label, method.name)]
             if whose and not takers:
                 known = ", ".join(method.label for method in compared)
@@ -62,10 +64,6 @@ class ListedSpace:
         check_model_keys(for_all, config)
         return found
 
-    def keys(self, method: ComparedMethod) -> list[str]:
-        """The keys with listed values that a method has."""
-        return [*self._axes(method)]
-
     def _axes(self, method: ComparedMethod) -> dict[str, Any]:
         shared = {key: values for key, values in self.for_all.items() if _has(method, key)}
         return {methods.full_key(method.name, key): values for key, values in shared.items()} | {
@@ -76,9 +74,9 @@ class ListedSpace:
         """The space of a method. Raises ConfigError if it has none."""
         axes = self._axes(method)
         if axes and all(_has(method, key) for key in self.for_all):
-            return Space.given_for(method.name, axes)
+            return replace(Space.given_for(method.name, axes), listed=(*axes,))
         own = Space.of(method.name).with_own_names(method.name)
-        return replace(own, axes={**own.axes, **axes})
+        return replace(own, axes={**own.axes, **axes}, listed=(*axes,))
 
     def refuse_useless(self, compared: Sequence[ComparedMethod], config: Config) -> None:
         """Raises ConfigError for a listed key that has no effect on any of the methods for which it is listed."""
@@ -95,15 +93,6 @@ def _has(method: ComparedMethod, key: str) -> bool:
     section, _, name = methods.full_key(method.name, key).partition(".")
     options = methods.load(method.name).Options
     return section != "method" or name in options.model_fields or options.model_config.get("extra") == "allow"
-
-
-def check_section(key: str, compared: Sequence[ComparedMethod]) -> None:
-    """Raises ConfigError for an option without its section, with those that may be meant."""
-    if "." not in key:
-        for method in compared:
-            options = methods.load(method.name).Options
-            if key in {*options.model_fields, *methods.symbols(options)}:
-                SEARCHED.check(key, {key})
 
 
 def check_model_keys(keys: Collection[str], config: Config) -> None:
@@ -125,10 +114,23 @@ def check_model_keys(keys: Collection[str], config: Config) -> None:
                 raise ConfigError(f"space: {error}") from None
 
 
-def check_word(asked: Any) -> None:
-    """Raises ConfigError if a space that lists no values is neither `paper` nor None."""
+def spaces_of(
+    compared: Sequence[ComparedMethod], asked: Mapping[str, Any] | str | None, config: Config, subject: str = ""
+) -> dict[str, Space]:
+    """The space of each method, by label: what is listed, the grid of its paper or its own. Raises ConfigError.
+
+    asked: values by key, `paper` or None. subject: the only method to which `paper` applies, if not to all.
+    """
+    if isinstance(asked, Mapping):
+        listed = ListedSpace.parse(asked, compared, config)
+        listed.refuse_useless(compared, config)
+        return with_alike_models({method.label: listed.of(method) for method in compared}, config)
     if asked not in (None, "paper"):
         raise ConfigError(f"space = {asked}: must be paper, or values by key, for example --space train.lr=0.01,0.1")
+    if asked and subject and not Space.paper(subject):
+        raise ConfigError(f"space = paper: the paper of {subject} names no grid; leave it out")
+    of_papers = {m.label: Space.paper(m.name) for m in compared if asked and subject in ("", m.label)}
+    return with_alike_models({m.label: of_papers.get(m.label) or Space.of(m.name) for m in compared}, config)
 
 
 def with_alike_models(spaces: Mapping[str, Space], config: Config) -> dict[str, Space]:

@@ -1,6 +1,6 @@
 """Learning rates of a space, turned into rates for the optimiser that makes the steps of a run."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
@@ -40,12 +40,12 @@ def optimizer_of(method: str, config: Config) -> str:
     return "module" if all(map(models.MODELS.path, config.model.names)) else "sgd"
 
 
-def for_optimizer(space: Space, method: str, used: str, listed: Collection[str] = ()) -> tuple[Space, Remarks]:
+def for_optimizer(space: Space, method: str, used: str) -> tuple[Space, Remarks]:
     """The space with rates for the optimiser that makes the steps.
 
-    used: see `optimizer_of`. listed: keys whose values stay, because the user listed them for this study.
+    used: see `optimizer_of`. Values that the user listed stay.
     """
-    keys = [key for key in space.axes if key not in listed and is_rate(method, key, of_run=True)]
+    keys = [key for key in space.axes if key not in space.listed and is_rate(method, key, of_run=True)]
     if not (used and keys) or "train.optimizer" in space.axes or {LR, LR_SCALE} <= space.axes.keys():
         return space, NOTHING
     made = space.optimizer

@@ -26,7 +26,7 @@ class Space:
 
     given: values of further keys, the same for all points, which the constraint sees too. lent: the method that owns
     the space, if it is another one. optimizer: that for which its rates are; None: unknown. as_listed: whether they are
-    tried as they are, also with another one.
+    tried as they are, also with another one. listed: keys whose values the user listed for this study.
     """
 
     axes: Mapping[str, Any] = field(default_factory=dict)
@@ -35,6 +35,7 @@ class Space:
     lent: str = ""
     optimizer: str | None = None
     as_listed: bool = False
+    listed: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         axes = {key: own if isinstance(own, Axis) else Axis(key, own) for key, own in self.axes.items()}

@@ -9,8 +9,8 @@ from fedbench.studies.compared_methods import BASELINES
 
 def test_flags_of_the_grid_are_read():
     assert read_baselines(["local,fedavg"]) == ["local", "fedavg"]
-    assert read_baselines(["none"]) == []
-    assert read_baselines([]) is None
+    assert read_baselines(["none"]) == ()
+    assert read_baselines([]) == BASELINES
 
 
 def test_the_help_names_the_baselines():

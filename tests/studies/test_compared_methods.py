@@ -78,7 +78,7 @@ def test_what_is_set_is_not_tuned():
 def test_values_that_the_user_lists_are_tried_even_where_the_configuration_sets_their_key():
     config = Config(method={"name": "fedcac", "tau": 0.2}, train={"lr": 0.1})  # as a preset does
     space = Space({"method.tau": [0.1, 0.5], "train.lr": [0.2]})
-    found = ComparedMethod.parse("fedcac").tuned_over(space, config, 9, listed=["method.tau"])
+    found = ComparedMethod.parse("fedcac").tuned_over(replace(space, listed=("method.tau",)), config, 9)
     assert (found.points, found.held) == (({"method.tau": 0.1}, {"method.tau": 0.5}), ("train.lr",))
     assert [found.config(config, point).method.options["tau"] for point in found.points] == [0.1, 0.5]
 

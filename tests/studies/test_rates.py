@@ -1,5 +1,7 @@
 """Rates of a space for another optimiser."""
 
+from dataclasses import replace
+
 import pytest
 from ray import tune
 
@@ -61,7 +63,7 @@ def test_a_space_has_rates_for_the_optimiser_of_the_run_and_as_many_points(metho
 def test_rates_that_the_user_lists_are_tried_as_they_are():
     asked = ComparedMethod.parse("fedper")
     space = Space.given_for("fedper", {"train.lr": [0.1, 0.3]})
-    found = asked.tuned_over(space, Config(train={"optimizer": "adam"}), None, listed=["train.lr"])
+    found = asked.tuned_over(replace(space, listed=("train.lr",)), Config(train={"optimizer": "adam"}), None)
     assert found.space.values == {"train.lr": [0.1, 0.3]}
 
 
