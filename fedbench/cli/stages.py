@@ -62,13 +62,13 @@ def trial_remarks(plan: "Plan") -> Iterator[str]:
     yield from (f"again:   {line}" for line in plan.gpu_notes())
 
 
-def read_count(flag: str, text: str | None, least: int = 1) -> int | None:
+def read_count(flag: str, text: str | None) -> int | None:
     """Reads a count; None means as many as exist or fit."""
     if text is None or text == "auto":
         return None
     value = parse_value(text)
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise ConfigError(f"--{flag} {text}: must be a whole number >= {least}, or auto")
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ConfigError(f"--{flag} {text}: must be a whole number >= 1, or auto")
     return value
 
 

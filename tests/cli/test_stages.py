@@ -10,7 +10,6 @@ from fedbench.results.plan import Entry, Plan
 def test_counts_are_read():
     assert read_count("trials", "3") == 3
     assert read_count("trials", "auto") is read_count("trials", None) is None
-    assert read_count("tune", "0", least=0) == 0
 
 
 def test_a_space_is_values_distributions_or_the_papers_grid():
@@ -45,8 +44,7 @@ def test_counts_that_are_none(text):
 
 
 def test_keys_with_values_are_read():
-    space = read_values("space", ["method.tau=0.3,0.5", "train.lr=[1e-3,0.1]", "train.optimizer=sgd,adam"])
-    assert space == {"method.tau": [0.3, 0.5], "train.lr": [0.001, 0.1], "train.optimizer": ["sgd", "adam"]}
+    assert read_values("over", ["method.tau=0.3,0.5", "data=digits"]) == {"method.tau": [0.3, 0.5], "data": ["digits"]}
     assert read_values("over", []) is None
 
 
@@ -54,15 +52,3 @@ def test_keys_with_values_are_read():
 def test_mistakes_in_them_are_refused(texts):
     with pytest.raises(ConfigError, match="--over"):
         read_values("over", texts)
-
-
-def test_values_of_a_space_are_for_all_methods_or_for_one():
-    texts = ["train.lr=0.1,0.3", "fedper head_init=own:train.lr=0.01,0.03", "my.module:Mine:method.mu=1,2"]
-    assert read_space(texts) == {
-        "train.lr": [0.1, 0.3],
-        "fedper head_init=own:train.lr": [0.01, 0.03],
-        "my.module:Mine:method.mu": [1, 2],
-    }
-    assert read_space(["mu=1,2"]) == {"mu": [1, 2]}
-    assert read_space([]) is None
-    assert read_space(["paper"]) == "paper"

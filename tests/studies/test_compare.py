@@ -213,12 +213,6 @@ def test_what_was_set_after_construction_is_compared():
         assert {c.config(study.config).train.lr for study in studies for c in study.compared} == {0.3}
 
 
-@pytest.mark.parametrize("more", [{"budget_steps": True}, {"scheduler": "asha"}, {"tune_seeds": [90]}])
-def test_without_tuning_its_options_are_refused(more):
-    with pytest.raises(ConfigError, match="without effect with tune = 0, which tries no candidates"):
-        ComparisonTuning(tune=0, **more)
-
-
 def test_without_tuning_a_space_is_refused():
     with pytest.raises(ConfigError, match="space = paper: without effect with tune = 0"):
         plan_comparisons(Config(), ["fedper"], ComparisonTuning(tune=0), space="paper")

@@ -186,19 +186,6 @@ def test_final_runs_train_on_all_images_and_the_page_says_so(retrained):
     assert "best-val round</th>" not in page
 
 
-@pytest.mark.parametrize(
-    ("more", "line"),
-    [
-        ({"point": "global"}, "point = 'global': must be after_agg or after_fit"),
-        ({"final_val": 1}, r"final_val = 1: must be a number in \[0, 1\)"),
-    ],
-)
-def test_points_and_shares_that_are_none(more, line, tmp_path):
-    with pytest.raises(ConfigError, match=line):
-        grid(asked(tmp_path / "out"), space=SPACE, **more)
-    assert not (tmp_path / "out").exists()
-
-
 def test_a_space_with_distributions_is_searched_and_more_samples_add_only_what_is_missing(tmp_path):
     space = {"train.lr": tune.loguniform(0.001, 0.5), "train.momentum": [0.0, -1.0]}
     more: dict[str, Any] = dict(space=space, baselines=[], search="random", at_once=1)
