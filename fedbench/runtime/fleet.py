@@ -15,7 +15,7 @@ SERVER = -1
 
 
 def drawn_share(seed: int, round: int, clients: Sequence[int], share: float, purpose: str) -> set[int]:
-    """Those of the clients that an event hits in a round, each by itself with probability `share`."""
+    """The clients that an event hits in a round, drawn independently with probability `share`."""
     if not share:
         return set()
     draws = seeds.numpy_generator(seed, round, purpose).random(len(clients))
@@ -29,7 +29,7 @@ def lost_uploads(seed: int, round: int, participants: Sequence[int], dropout: fl
 
 def work_shares(seed: int, round: int, participants: Sequence[int], asked: StragglersConfig) -> dict[int, float]:
     """The share of its local steps that each straggler takes."""
-    late = drawn_share(seed, round, participants, asked.share, "stragglers")
+    late = drawn_share(seed, round, participants, asked.share, "early stops")
     return dict.fromkeys(late, asked.work)
 
 

@@ -227,7 +227,7 @@ class Simulation(Driver):
             layout=self.learner.layout,
             train=self.train,
             seed=seed,
-            rounds=rounds,
+            planned_rounds=rounds,
             classes=classes,
             sizes=tuple(len(d) for d in self.data),
             public=len(public) if public else 0,

@@ -16,7 +16,7 @@ from fedbench.methods import names
 from fedbench.results.reader import Records
 from fedbench.runtime import sums
 from fedbench.runtime.drive import drive
-from fedbench.runtime.fleet import lost_uploads, round_time, step_time, work_shares
+from fedbench.runtime.fleet import drawn_share, lost_uploads, round_time, step_time, work_shares
 from fedbench.runtime.hosts import InProcess
 from tests.runtime.rounds import driver, play, small
 
@@ -37,6 +37,13 @@ def test_stragglers_are_drawn_apart_from_lost_uploads():
     assert set(late.values()) == {0.25}
     both = len(set(late) & lost_uploads(0, 1, everyone, 0.2))
     assert 0.02 < both / 2000 < 0.06
+
+
+def test_stragglers_are_not_those_of_fedprox():
+    """Its own stragglers (sec. 5.2) come from the stream that is named after them."""
+    everyone = list(range(2000))
+    late = work_shares(0, 1, everyone, StragglersConfig(share=0.2))
+    assert set(late) != drawn_share(0, 1, everyone, 0.2, "stragglers")
 
 
 def test_times_per_step_are_log_normal_and_those_of_a_client_stay():
