@@ -12,6 +12,7 @@ from fedbench.errors import ConfigError, RunError, place_of_code
 from fedbench.methods.base import ExtraPass, Method
 from fedbench.methods.contract import call_hook, check_server, server_hook, shared_model
 from fedbench.methods.messages import Message
+from fedbench.results.events import Evaluation, Event, ModelsBuilt, NewcomersJoin, Remark
 from fedbench.results.logged import LoggedRow
 from fedbench.results.remarks import Doubt, as_doubts
 from fedbench.results.schema import COST_KEYS, MetricsLine
@@ -50,8 +51,6 @@ from fedbench.runtime.store import Versions
 from fedbench.runtime.sums import Total, merged_uploads, upload_shares
 from fedbench.runtime.unscored import Unscored
 from fedbench.runtime.warnings import first_warnings, warn_of_sample, warn_of_undefined_outputs
-
-Event = dict[str, Any]
 
 
 class Driver:
@@ -140,7 +139,7 @@ class Driver:
     def begin(self, kept: dict[str, Any] | None = None) -> None:
         """Set up hosts and server."""
         self.hosts.begin(self.setup, self.parts)
-        self.on_event({"models": {own.model: own.sizes for own in self.parts.models}})
+        self.on_event(ModelsBuilt({own.model: own.sizes for own in self.parts.models}))
         self._tell_remarks()
         self._give_first_warnings(kept)
         if kept:
@@ -234,7 +233,7 @@ class Driver:
             return
         joinings = [Joining(epochs) for epochs in sorted({*asked.new_clients_epochs})]
         joinings += [Joining(joinings[-1].epochs, images) for images in sorted({*asked.new_clients_samples})]
-        self.on_event({"seed": self.seed, "round": last, "joining": later})
+        self.on_event(NewcomersJoin(self.seed, last, later))
         # As in the messages of the round that would follow.
         self.server.participants = self.calendar.participants(last + 1)
         dealt: list[list[ClientTask]] = [[] for _ in range(self.hosts.count)]
@@ -550,13 +549,13 @@ class Driver:
                 dict(seed=self.seed, round=number, client=client, name=name, value=value)
                 for (client, name), value in traces.items()
             ] + self.curves
-            about = dict(seed=self.seed, round=number, rounds=self.config.rounds, metric=self.recorder.task.primary)
-            self.on_event({**about, "lines": lines, "traces": rows, "seconds": seconds["total"]})
+            metric = self.recorder.task.primary
+            self.on_event(Evaluation(self.seed, number, metric, lines, rows, seconds["total"]))
             self.curves = []
 
     def _tell_remarks(self) -> None:
         for text in self.hosts.remarks:
-            self.on_event({"warning": text})
+            self.on_event(Remark(text))
         self.hosts.remarks.clear()
 
     def warn(self, *lines: str) -> None:
@@ -564,4 +563,4 @@ class Driver:
         for text in lines:
             if text not in self.recorder.warnings:
                 self.recorder.warnings.append(text)
-                self.on_event({"warning": text})
+                self.on_event(Remark(text))
