@@ -6,9 +6,8 @@ round, the strongest case. `sign-flip` and `scaled` send a multiple of their own
 Xie, Koyejo and Gupta (UAI 2019, section 4.2).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from statistics import NormalDist
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,9 +15,10 @@ from torch import Tensor
 from fedbench.config.fleet import AttackConfig
 from fedbench.errors import ConfigError
 from fedbench.methods.base import Method
-from fedbench.methods.messages import Message, Upload
+from fedbench.methods.messages import Upload
 from fedbench.module import seeds
 from fedbench.results.remarks import Doubt
+from fedbench.runtime.uploads.step import Delivery, UploadStep
 
 
 def attackers(seed: int, clients: int, attack: AttackConfig) -> frozenset[int]:
@@ -55,28 +55,34 @@ def warn_of_attack(attack: AttackConfig, participants: int, malicious: int) -> l
     ]
 
 
-def replace_malicious(
-    uploads: Sequence[Upload], sent: Mapping[int, Message], malicious: frozenset[int], attack: AttackConfig, key: Any
-) -> list[Upload]:
-    """The uploads of a round with those of malicious clients replaced. sent: the messages that they received.
+class Attack(UploadStep):
+    """Replaces what malicious clients send. Without an honest upload, those that need one send nothing new."""
 
-    key: of the random draws. Without an honest upload, those that need one send nothing new.
-    """
-    found = {upload.client: upload for upload in uploads}
-    for field in {name for upload in uploads for name in upload.tensors if name.rpartition(".")[2] == "params"}:
-        own = {c: u.tensors[field] for c, u in found.items() if field in u.tensors and field in sent[c].tensors}
+    def __init__(self, attack: AttackConfig, seed: int, malicious: frozenset[int]) -> None:
+        self.attack, self.seed, self.malicious = attack, seed, malicious
+
+    def at_server(self, uploads: list[Upload], delivery: Delivery) -> list[Upload]:
+        if self.malicious:
+            for field in {name for upload in uploads for name in upload.tensors if name.rpartition(".")[2] == "params"}:
+                self._replace(field, {upload.client: upload for upload in uploads}, delivery)
+        return uploads
+
+    def _replace(self, field: str, uploads: dict[int, Upload], delivery: Delivery) -> None:
+        """Replace a field of the malicious clients' uploads, by client."""
+        received = {client: delivery.received[client].tensors.get(field) for client in uploads}
+        vectors = {client: upload.tensors[field] for client, upload in uploads.items() if field in upload.tensors}
         updates = {
-            client: vector.double() - sent[client].tensors[field].to(vector.device).double()
-            for client, vector in own.items()
-            if vector.numel() and vector.shape == sent[client].tensors[field].shape
+            client: vector.double() - start.to(vector.device).double()
+            for client, vector in vectors.items()
+            if (start := received[client]) is not None and vector.numel() and vector.shape == start.shape
         }
-        honest = [update for client, update in updates.items() if client not in malicious]
-        for client in sorted(malicious & updates.keys()):
-            draw = seeds.generator(*key, client, "attack")
-            bad = malicious_update(attack, updates[client], honest, len(updates), draw)
-            whole = sent[client].tensors[field].to(bad) + bad
-            found[client].tensors[field] = whole.to(own[client])
-    return [found[upload.client] for upload in uploads]
+        honest = [update for client, update in updates.items() if client not in self.malicious]
+        for client in sorted(self.malicious & updates.keys()):
+            draw = seeds.generator(self.seed, delivery.round, client, "attack")
+            bad = malicious_update(self.attack, updates[client], honest, len(updates), draw)
+            start = received[client]
+            assert start is not None
+            uploads[client].tensors[field] = (start.to(bad) + bad).to(vectors[client])
 
 
 def malicious_update(

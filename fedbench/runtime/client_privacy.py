@@ -22,6 +22,7 @@ from fedbench.methods.base import Method, needs_mean_only
 from fedbench.methods.client import Client
 from fedbench.methods.messages import Upload
 from fedbench.runtime.fleet import SERVER
+from fedbench.runtime.uploads.step import UploadStep
 
 ORDERS = [*(1 + tenth / 10 for tenth in range(1, 10)), *range(2, 33), 40, 48, 64, 96]
 """Orders of the divergences; more of them change the fifth digit and cost ten times as much."""
@@ -40,18 +41,24 @@ def check_client_privacy(config: Config, method: Method) -> None:
             raise ConfigError(f"{key} = {value}: the noise of clients that fail or cheat is missing; leave it out")
 
 
-def make_private(upload: Upload, client: Client, asked: PrivacyConfig, participants: int) -> None:
-    """Shorten the update of an upload, and add the client's part of the noise."""
-    params = upload.tensors.get("params")
-    if asked.clip is None or asked.level != "client" or params is None or not upload.sizes["params"]:
-        return
-    received = client.message.params
-    update = params.double() - received.double()
-    update *= min(1.0, asked.clip / max(float(update.norm()), 1e-300))
-    if asked.noise:
-        draw = torch.randn(len(update), dtype=torch.float64, generator=client.generator("privacy"))
-        update += draw.to(update.device) * (asked.noise * asked.clip / sqrt(participants))
-    upload.tensors["params"] = (received + update).to(params)
+class ClippedUpdates(UploadStep):
+    """Clients shorten their update to `privacy.clip`, and add their part of the noise of a round's participants."""
+
+    def __init__(self, asked: PrivacyConfig, participants: int) -> None:
+        self.clip = asked.clip if asked.level == "client" else None
+        self.noise, self.participants = asked.noise, participants
+
+    def at_client(self, upload: Upload, client: Client) -> None:
+        params = upload.tensors.get("params")
+        if self.clip is None or params is None or not upload.sizes["params"]:
+            return
+        received = client.message.params
+        update = params.double() - received.double()
+        update *= min(1.0, self.clip / max(float(update.norm()), 1e-300))
+        if self.noise:
+            draw = torch.randn(len(update), dtype=torch.float64, generator=client.generator("privacy"))
+            update += draw.to(update.device) * (self.noise * self.clip / sqrt(self.participants))
+        upload.tensors["params"] = (received + update).to(params)
 
 
 def client_budget(asked: PrivacyConfig, method: Method) -> "ClientBudget | None":

@@ -18,6 +18,7 @@ from fedbench.errors import ConfigError
 from fedbench.methods.base import Method
 from fedbench.methods.client import Client
 from fedbench.methods.messages import Encoded, Upload
+from fedbench.runtime.uploads.step import UploadStep
 
 INDEX_BYTES = 4
 
@@ -31,23 +32,27 @@ def check_compression(asked: CompressionConfig, method: Method, name: str) -> No
         )
 
 
-def compress_upload(upload: Upload, client: Client, asked: CompressionConfig) -> None:
-    """Replace the parameters of an upload by what arrives of them, and their bytes by those that are sent.
+class CompressedUpdates(UploadStep):
+    """The parameters of an upload become what arrives of them, and their bytes those that are sent.
 
     With error feedback the client keeps what was left out.
     """
-    params = upload.tensors.get("params")
-    if asked.name == "none" or params is None or not upload.sizes["params"]:
-        return
-    received = client.message.params
-    update = params - received
-    keeps = asked.name == "topk" and asked.feedback
-    if keeps and client.state.residual is not None:
-        update += client.state.residual
-    sent = compress(update, asked, client.generator("compression"))
-    if keeps:
-        client.state.residual = update - sent.tensor
-    upload.tensors["params"], upload.sizes["params"] = received + sent.tensor, sent.nbytes
+
+    def __init__(self, asked: CompressionConfig) -> None:
+        self.asked, self.keeps_residual = asked, asked.name == "topk" and asked.feedback
+
+    def at_client(self, upload: Upload, client: Client) -> None:
+        params = upload.tensors.get("params")
+        if self.asked.name == "none" or params is None or not upload.sizes["params"]:
+            return
+        received = client.message.params
+        update = params - received
+        if self.keeps_residual and client.state.residual is not None:
+            update += client.state.residual
+        sent = compress(update, self.asked, client.generator("compression"))
+        if self.keeps_residual:
+            client.state.residual = update - sent.tensor
+        upload.tensors["params"], upload.sizes["params"] = received + sent.tensor, sent.nbytes
 
 
 def compress(update: Tensor, asked: CompressionConfig, draw: torch.Generator) -> Encoded:

@@ -18,7 +18,7 @@ from fedbench.results.remarks import Doubt, as_doubts
 from fedbench.results.schema import COST_KEYS, MetricsLine
 from fedbench.runtime import trees
 from fedbench.runtime.allocator import release_freed_memory, resident_mb
-from fedbench.runtime.attacks import attackers, replace_malicious, warn_of_attack
+from fedbench.runtime.attacks import warn_of_attack
 from fedbench.runtime.build import RunParts, build_parts
 from fedbench.runtime.checkpoint import Checkpoints
 from fedbench.runtime.exchange import (
@@ -48,8 +48,10 @@ from fedbench.runtime.recorder import Recorder
 from fedbench.runtime.resolved import ResolvedRun
 from fedbench.runtime.sampling import Calendar, evaluated_clients
 from fedbench.runtime.store import Versions
-from fedbench.runtime.sums import Total, merged_uploads, upload_shares
+from fedbench.runtime.sums import Total
 from fedbench.runtime.unscored import Unscored
+from fedbench.runtime.uploads.chain import UploadChain
+from fedbench.runtime.uploads.step import Delivery
 from fedbench.runtime.warnings import first_warnings, warn_of_sample, warn_of_undefined_outputs
 
 
@@ -74,7 +76,8 @@ class Driver:
         self.warnings = [*warnings, *first_warnings(parts)]
         self.initial = parts.learner.initial()
         self.server = self._server_half("start", self.initial)
-        self.malicious = attackers(self.seed, self.context.clients, self.config.attack)
+        self.uploads = UploadChain(parts)
+        self.malicious = self.uploads.malicious
         self.calendar = Calendar(self.config, self.seed, self.context.clients, self.method, self.malicious)
         self.warnings += warn_of_sample(len(self.calendar.evaluated), self.context.clients - len(self.malicious))
         self.unscored = Unscored(parts.run, setup.partition, self.seed, self.calendar.evaluated)
@@ -268,9 +271,7 @@ class Driver:
         fleet = self.seed, number + 1, self.server.participants
         lost = lost_uploads(*fleet, self.config.dropout)
         work = work_shares(*fleet, self.config.stragglers)
-        with server_hook(self.method, "weights"):
-            arriving = [client for client in trainers if client not in lost]
-            shares = {} if self.malicious else upload_shares(self.method, arriving, self.hosts.device)
+        shares = self.uploads.sums.shares([c for c in trainers if c not in lost], self.hosts.device)
         return [
             ClientTask(
                 client,
@@ -348,11 +349,10 @@ class Driver:
         self.record.traces |= fleet_traces(self.config, self.seed, steps, lost)
         if uploads:
             self.server.traced = shown
+            received = {task.client: task.message for task in tasks}
             shares = {task.client: task.share for task in tasks if task.share is not None}
-            if self.malicious:
-                sent, key = {task.client: task.message for task in tasks}, (self.seed, self.record.number)
-                uploads = replace_malicious(uploads, sent, self.malicious, self.config.attack, key)
-            self._server_half("aggregate", self.server, merged_uploads(uploads, totals, shares))
+            delivery = Delivery(self.record.number, received, shares, totals)
+            self._server_half("aggregate", self.server, self.uploads.at_server(uploads, delivery))
             self.record.traces.update(self.server.traces if self.server.traced else {})
             self.server.traces = {}
             self.warn(*self.global_model.remarks())

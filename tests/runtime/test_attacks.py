@@ -14,9 +14,10 @@ from fedbench.methods import load, names
 from fedbench.methods.messages import Message, Upload
 from fedbench.module.weights import Weights
 from fedbench.results.reader import Records
-from fedbench.runtime.attacks import attackers, largest_deviation, malicious_update, replace_malicious
+from fedbench.runtime.attacks import Attack, attackers, largest_deviation, malicious_update
 from fedbench.runtime.drive import drive
 from fedbench.runtime.hosts import InProcess
+from fedbench.runtime.uploads.step import Delivery
 from tests.runtime.rounds import driver, play, small
 
 OWN = torch.tensor([1.0, -2.0, 2.0], dtype=torch.float64)
@@ -66,7 +67,8 @@ def test_only_malicious_uploads_change_and_the_reference_is_what_each_received()
     sent = {client: Message(params=torch.full((3,), float(client))) for client in range(4)}
     own = {client: torch.full((3,), client + 0.5) for client in range(4)}
     uploads = [Upload(client, 1, params=own[client].clone(), mask=torch.ones(2)) for client in range(4)]
-    found = replace_malicious(uploads, sent, frozenset({2}), AttackConfig(name="sign-flip"), (0, 1))
+    step = Attack(AttackConfig(name="sign-flip"), 0, frozenset({2}))
+    found = step.at_server(uploads, Delivery(1, sent, {}))
     assert [upload.params.tolist() for upload in found] == [[0.5] * 3, [1.5] * 3, [1.5] * 3, [3.5] * 3]
     assert all(upload.mask.tolist() == [1, 1] for upload in found)
 

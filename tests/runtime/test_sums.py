@@ -15,8 +15,8 @@ from fedbench.methods.messages import Upload
 from fedbench.module.weights import Weights
 from fedbench.runtime import sums
 from fedbench.runtime.exchange import Reply
-from fedbench.runtime.host import ADD_BYTES
 from fedbench.runtime.sums import FEW, Total, merged_uploads, upload_shares
+from fedbench.runtime.uploads.outbox import ADD_BYTES
 from tests.runtime.accidents import broken
 from tests.runtime.rounds import driver, play, small
 from tests.runtime.several_hosts import SeveralHosts
