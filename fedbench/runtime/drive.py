@@ -12,8 +12,9 @@ from fedbench.results.events import CheckpointRestored, Event, Remark, SeedBegun
 from fedbench.results.files import hold_file_lock
 from fedbench.runtime import checkpoint, retries
 from fedbench.runtime.driver import Driver
+from fedbench.runtime.failures import refuse_untrained
 from fedbench.runtime.hosts import Hosts
-from fedbench.runtime.recorder import Recorder
+from fedbench.runtime.observers.recorder import Recorder
 from fedbench.runtime.resolved import ResolvedRun
 from fedbench.runtime.store import StateLostError
 
@@ -74,7 +75,7 @@ def drive(
                 resume, lost = True, lost + 1
                 continue
             recorder.write_tables()
-            driver.refuse_untrained()
+            refuse_untrained(run.seed, driver.record.fits)
             return recorder.warnings
     raise RunError(f"private states were lost {lost} times in a row: do machines of the cluster come and go?")
 

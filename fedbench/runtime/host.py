@@ -246,9 +246,7 @@ class Host:
             if task.global_model and global_model is not None:
                 whole = weights_of(on_device(global_model, self.device, self._sent))
                 if "global" not in task.keep and isinstance(personal, Weights) and personal.is_same(whole):
-                    report.scores["global"] = report.scores["after_agg"]
-                    if "global" in task.outcomes and "after_agg" in report.outcomes:
-                        report.outcomes["global"] = report.outcomes["after_agg"]
+                    self.scorer.reuse("after_agg", "global", task, report)
                 else:
                     self._score(task, client, "global", whole, report)
             if task.idle_model:

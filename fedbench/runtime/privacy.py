@@ -53,6 +53,15 @@ def _refuse_what_is_sent_openly(config: Config, method: Method) -> None:
         )
 
 
+def refuse_answers(config: Config) -> None:
+    """Raises ConfigError for a method that asks all clients a question in an extra pass."""
+    if config.privacy.clip is not None:
+        name = config.method.name
+        raise ConfigError(
+            f"privacy.clip: {name} asks all clients a question, whose answers have no noise; leave it out"
+        )
+
+
 def privacy_budget(asked: PrivacyConfig, method: Method) -> PrivacyBudget | None:
     """The budget of a run; none without noise, or if clients send nothing."""
     if not asked.noise:

@@ -16,8 +16,8 @@ from fedbench.methods.messages import Message
 from fedbench.module.weights import Weights
 from fedbench.results.schema import COMMON
 from fedbench.runtime.exchange import ClientTask, Report, Scores
-from fedbench.runtime.kept_outcomes import outcomes_of
-from fedbench.runtime.kept_predictions import sends_outputs
+from fedbench.runtime.observers.kept_outcomes import outcomes_of
+from fedbench.runtime.observers.kept_predictions import sends_outputs
 from fedbench.runtime.pooled_validation import needs_pooling, pooled_message
 from fedbench.runtime.transfer import on_cpu
 from fedbench.tasks import Score
@@ -69,6 +69,12 @@ class Scorer:
             pooled = self.data.split(range(self.clients), "test", own.held["test"].key)
             scores[COMMON] = own.learner.evaluate(own.predictor, pooled)
         report.scores[own.point] = scores
+
+    def reuse(self, known: str, point: str, task: ClientTask, report: Report) -> None:
+        """Let the scores of another point, whose model is the same, count at this one too."""
+        report.scores[point] = report.scores[known]
+        if point in task.outcomes and known in report.outcomes:
+            report.outcomes[point] = report.outcomes[known]
 
     def _complete(self, score: Score, own: Evaluated, split: Any) -> None:
         """Add the loss of another model, and the metrics that the module logs itself."""

@@ -94,11 +94,12 @@ def test_sampling_counts_only_where_nobody_sees_who_took_part():
 )
 def test_what_the_server_sees_decides_the_budget(method, keys, mean_only, tmp_path):
     run = driver(resolve(small(method, privacy=NOISY, **keys)), tmp_path)
-    assert run.budget is not None
-    assert run.budget.mean_only == mean_only
-    assert run.budget.delta == 0.1
+    budget = privacy_budget(run.config.privacy, run.method)
+    assert isinstance(budget, ClientBudget)
+    assert budget.mean_only == mean_only
+    assert budget.delta == 0.1
     (line,) = [line for line in run.warnings if "differential privacy" in line]
-    assert f"after 4 rounds epsilon is {run.budget.epsilon(4):.3g}" in line
+    assert f"after 4 rounds epsilon is {budget.epsilon(4):.3g}" in line
 
 
 def test_epsilon_is_traced_and_grows(tmp_path):
@@ -108,13 +109,17 @@ def test_epsilon_is_traced_and_grows(tmp_path):
     for number in range(3):
         run.exchange(number)
         found.append(run.record.traces.get((-1, "epsilon")))
+    budget = privacy_budget(run.config.privacy, run.method)
+    assert isinstance(budget, ClientBudget)
     assert found[0] is None
-    assert found[1] == run.budget.epsilon(2) < found[2] == run.budget.epsilon(3)
+    assert found[1] == budget.epsilon(2) < found[2] == budget.epsilon(3)
 
 
 def test_without_noise_there_is_no_budget_and_local_training_needs_none(tmp_path):
-    assert driver(resolve(small("fedavg", privacy=CLIPPED)), tmp_path).budget is None
-    assert driver(resolve(small("local", privacy=NOISY)), tmp_path).budget is None
+    for method, asked in (("fedavg", CLIPPED), ("local", NOISY)):
+        run = driver(resolve(small(method, privacy=asked)), tmp_path)
+        assert privacy_budget(run.config.privacy, run.method) is None
+        assert not any("differential privacy" in line for line in run.warnings)
     assert privacy_budget(PrivacyConfig(), driver(resolve(small()), tmp_path).method) is None
 
 

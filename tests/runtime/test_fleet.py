@@ -94,7 +94,7 @@ def test_a_lost_upload_has_no_part_in_the_mean_and_the_client_keeps_what_it_has(
     total = sum(upload.samples for upload in kept)
     assert torch.equal(run.server.params, weighted_mean([u.params for u in kept], [u.samples / total for u in kept]))
     assert all(run.homes.round_saved(client) == 1 for client in range(10))
-    assert set(run.last_fit) == set(range(10))
+    assert set(run.scores.last_fit) == set(range(10))
     assert run.record.traces[-1, "lost_uploads"] == len(lost)
     assert run.record.bytes_up == sum(upload.nbytes for upload in kept)
     assert not run.record.failed

@@ -7,6 +7,7 @@ from dp_accounting.pld import PLDAccountant
 from fedbench.errors import ConfigError
 from fedbench.jobs.resolve import check_run, resolve
 from fedbench.methods import load, names
+from fedbench.runtime.privacy import privacy_budget
 from fedbench.runtime.sample_privacy import SampleBudget, epsilon_of, highest
 from tests.runtime.rounds import driver, play, small
 
@@ -59,9 +60,10 @@ def test_epsilon_is_traced_by_client_and_survives_a_round_without_the_client(tmp
             assert value == epsilon_of(1.0, rate, steps[client], 1 / max(run.context.sizes))
         assert traces[-1, "epsilon"] == max(known.values()) >= last
         last = traces[-1, "epsilon"]
-    assert isinstance(run.budget, SampleBudget)
+    budget = privacy_budget(run.config.privacy, run.method)
+    assert isinstance(budget, SampleBudget)
     (line,) = [line for line in run.warnings if "sample-level differential privacy" in line]
-    most = max(run.budget.epsilon(client, 3 * -(-size // 50)) for client, size in enumerate(run.context.sizes))
+    most = max(budget.epsilon(client, 3 * -(-size // 50)) for client, size in enumerate(run.context.sizes))
     assert f"after 3 rounds epsilon is {most:.3g}" in line
 
 

@@ -2,7 +2,7 @@
 
 from fedbench.methods.client import Client
 from fedbench.methods.messages import Upload
-from fedbench.runtime.attacks import Attack, attackers
+from fedbench.runtime.attacks import Attack, attackers, warn_of_attack
 from fedbench.runtime.build import RunParts
 from fedbench.runtime.client_privacy import ClippedUpdates
 from fedbench.runtime.compression import CompressedUpdates
@@ -15,6 +15,7 @@ class UploadChain:
 
     def __init__(self, parts: RunParts) -> None:
         config, context = parts.run.config, parts.context
+        self.attack, self.context = config.attack, context
         self.malicious = attackers(parts.seed, context.clients, config.attack)
         self.sums = HostSums(parts.method, is_open=not self.malicious)
         self.steps: list[UploadStep] = [
@@ -23,6 +24,11 @@ class UploadChain:
             Attack(config.attack, parts.seed, self.malicious),
             self.sums,
         ]
+
+    def first_remarks(self) -> list[str]:
+        """What is to be said before round 1 of an attack without strength, if all clients take part in every round."""
+        everyone = self.context.drawn == self.context.clients
+        return warn_of_attack(self.attack, self.context.clients, len(self.malicious)) if everyone else []
 
     def at_client(self, upload: Upload, client: Client) -> None:
         """Change the upload of a client before it leaves."""

@@ -12,14 +12,15 @@ from fedbench.config import Config
 from fedbench.results.files import damage_error, read_arrays, seed_file, write_arrays_atomically, write_points
 from fedbench.results.predictions import PREDICTIONS_FOLDER, join
 from fedbench.runtime.exchange import Report
-from fedbench.runtime.kept_points import KeptPoints
+from fedbench.runtime.observers.kept_points import KeptPoints
+from fedbench.runtime.observers.observer import Observer
 from fedbench.tasks import Task, pooled_value
 
 PIECES = Path("checkpoint", "predictions")
 """Where a running run stores the predictions of an exchange, because those of its last fits come before the end."""
 
 
-class KeptPredictions:
+class KeptPredictions(Observer):
     """Stores the predictions that hosts send; at the end it pools them, and writes them into one file.
 
     points: which they are. folder: of the run. pooled: the primary metric over the samples of all clients, by point,
@@ -31,7 +32,7 @@ class KeptPredictions:
         self.folder, self.file = folder, seed_file(folder, PREDICTIONS_FOLDER, seed)
         self.pooled: dict[str, float] = {}
 
-    def take(self, number: int, reports: Sequence[Report]) -> Iterator[str]:
+    def on_reports(self, number: int, reports: Sequence[Report]) -> Iterator[str]:
         """Store what was received; yields a warning for each client that has none at a point."""
         if not sends_outputs(self.saves, self.task):
             return

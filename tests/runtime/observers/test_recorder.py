@@ -11,7 +11,7 @@ from fedbench.errors import ConfigError
 from fedbench.results import files
 from fedbench.results.reader import Records
 from fedbench.results.schema import as_json
-from fedbench.runtime.recorder import Recorder
+from fedbench.runtime.observers.recorder import Recorder
 from fedbench.tasks import load
 from tests.runtime.rounds import largest_file
 

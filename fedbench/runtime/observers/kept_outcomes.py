@@ -11,7 +11,8 @@ from fedbench.methods.messages import Message
 from fedbench.results.files import damage_error, seed_file, write_points
 from fedbench.results.outcomes import EACH, OUTCOMES_FOLDER, SHARED, join, read_points, split
 from fedbench.runtime.exchange import Report
-from fedbench.runtime.kept_points import KeptPoints
+from fedbench.runtime.observers.kept_points import KeptPoints
+from fedbench.runtime.observers.observer import Observer
 from fedbench.tasks import Task
 from fedbench.tasks.outcomes import block_of
 
@@ -47,7 +48,7 @@ def outcomes_of(
     return message
 
 
-class KeptOutcomes:
+class KeptOutcomes(Observer):
     """Stores the outcomes that hosts send, and writes them into one file at the end.
 
     points: which they are. folder: of the run.
@@ -56,8 +57,8 @@ class KeptOutcomes:
     def __init__(self, points: KeptPoints, seed: int, folder: Path) -> None:
         self.points, self.folder, self.file = points, folder, seed_file(folder, OUTCOMES_FOLDER, seed)
 
-    def take(self, number: int, reports: Sequence[Report]) -> None:
-        """Store what was received in an exchange."""
+    def on_aggregation(self, number: int, reports: Sequence[Report]) -> None:
+        """Store what was received in an exchange; a run whose server half fails in round 1 leaves nothing."""
         parts: dict[str, dict[int, dict[str, np.ndarray]]] = {}
         for report, name, point in self.points.of_reports(number, reports):
             if name in report.outcomes:

@@ -7,7 +7,7 @@ with the next checkpoint or stays in memory until then.
 import json
 import os
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from math import isnan, nan
 from pathlib import Path
@@ -19,11 +19,11 @@ import pyarrow.parquet as pq
 
 from fedbench.checksums import changes, checksums
 from fedbench.results import files, schema
-from fedbench.results.logged import LoggedRow, client_curves
 from fedbench.results.remarks import doubts_in, with_levels
 from fedbench.results.schema import MetricsLine
 from fedbench.results.statistics import worst_tenth
 from fedbench.runtime.exchange import Joining, Scores
+from fedbench.runtime.observers.observer import EvaluatedRound, Observer
 from fedbench.tasks import Score, Task, mean_of
 
 NEWCOMERS = "newcomers.parquet"
@@ -67,7 +67,7 @@ class Columns:
         return pa.Table.from_arrays(made, schema=self.layout)
 
 
-class Recorder:
+class Recorder(Observer):
     """Collects and writes the records of a run folder; its state goes into checkpoints."""
 
     def __init__(self, folder: Path, task: Task) -> None:
@@ -104,24 +104,28 @@ class Recorder:
         columns, counts = dict[str, float](), dict[str, float]()
         for split in (*schema.SPLITS, schema.COMMON):
             for metric in self.task.metrics:
-                if values := [*_values(scores, split, metric.name).values()]:
+                if values := [*client_values(scores, split, metric.name).values()]:
                     columns[f"{split}_{metric.name}"] = sum(values) / len(values)
                     if len(values) < len(scores) and split != schema.COMMON:
                         counts[schema.count_key(split, metric.name)] = len(values)
         primary = self.task.primary
-        if tests := [*_values(scores, "test", primary.name).values()]:
+        if tests := [*client_values(scores, "test", primary.name).values()]:
             mean = sum(tests) / len(tests)
             columns["test_worst_tenth"] = worst_tenth(tests, primary.higher)
             columns["test_spread"] = (sum((a - mean) ** 2 for a in tests) / len(tests)) ** 0.5
         columns |= counts | ({} if pooled is None else {f"{schema.POOLED}_{primary.name}": pooled})
         return schema.metrics_line(self.task, seed, round, point, columns, len(scores), **more)
 
-    def curves(self, seed: int, round: int, point: str, scores: dict[int, Scores]) -> list[LoggedRow]:
-        """The clients' test scores at a point as rows for loggers."""
-        metric = self.task.primary.name
-        return client_curves(point, metric, _values(scores, "test", metric), seed, round)
+    def on_evaluation(self, evaluated: EvaluatedRound) -> Iterable[str]:
+        """Write the lines of a round and note its rows."""
+        record, took_part = evaluated.record, set(evaluated.record.took_part)
+        for own in evaluated.points:
+            self.add_clients(evaluated.seed, record.number, own.point, own.scores, took_part)
+        self.add_traces(evaluated.seed, record.number, record.traces)
+        self.write_lines([own.line for own in evaluated.points])
+        return ()
 
-    def add_clients(self, seed: int, round: int, point: str, scores: dict[int, Scores], took_part: set[int]) -> None:
+    def add_clients(self, seed: int, round: int, point: str, scores: Mapping[int, Scores], took_part: set[int]) -> None:
         for client, by_split in sorted(scores.items()):
             for split, score in by_split.items():
                 for row in _metric_rows(score):
@@ -223,7 +227,7 @@ def _metric_rows(score: Score) -> Iterator[tuple[str, float, int]]:
         yield metric, mean_of(score, metric), min(int(weight), MOST_COUNTED)  # of pixels there may be more
 
 
-def _values(scores: dict[int, Scores], split: str, metric: str) -> dict[int, float]:
+def client_values(scores: Mapping[int, Scores], split: str, metric: str) -> dict[int, float]:
     """The clients' means, ascending by client; those without the split or the metric are left out."""
     held = {client: by_split.get(split, {}) for client, by_split in sorted(scores.items())}
     return {client: mean_of(score, metric) for client, score in held.items() if metric in score}

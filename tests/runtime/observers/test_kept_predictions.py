@@ -11,8 +11,8 @@ from sklearn.metrics import f1_score
 from fedbench.config import Config
 from fedbench.results.predictions import Predictions, read_predictions
 from fedbench.runtime.exchange import Report
-from fedbench.runtime.kept_points import KeptPoints
-from fedbench.runtime.kept_predictions import KeptPredictions
+from fedbench.runtime.observers.kept_points import KeptPoints
+from fedbench.runtime.observers.kept_predictions import KeptPredictions
 from fedbench.studies.run import Result, run
 from fedbench.tasks import load
 from tests.runtime.rounds import play, read, small, stop
@@ -83,7 +83,7 @@ def test_a_run_without_them_keeps_its_identity():
 def test_a_client_whose_last_fit_failed_is_named(tmp_path):
     points = KeptPoints(True, 1, "fit", lambda round: [0])
     keeper = KeptPredictions(Config(rounds=1, save_predictions=True), 0, points, tmp_path, load("classification"))
-    (line,) = keeper.take(0, [Report(0, failure="it broke")])
+    (line,) = keeper.on_reports(0, [Report(0, failure="it broke")])
     assert line == "save_predictions: client 0 has none at after_fit: its last fit failed"
 
 

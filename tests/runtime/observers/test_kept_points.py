@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedbench.runtime.kept_points import KeptPoints
+from fedbench.runtime.observers.kept_points import KeptPoints
 
 DRAWN = {1: [0, 1], 2: [1], 3: [0]}
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedbench.results.outcomes import read_outcomes
-from fedbench.runtime.kept_points import KeptPoints
+from fedbench.runtime.observers.kept_points import KeptPoints
 from fedbench.studies.run import run
 from tests.runtime.rounds import play, read, small, stop
 
