@@ -10,13 +10,14 @@ from fedbench.config import Config
 from fedbench.errors import RunError
 from fedbench.results.events import CheckpointRestored, Event, Remark, SeedBegun, SeedEnded
 from fedbench.results.files import hold_file_lock
-from fedbench.runtime import checkpoint, retries
+from fedbench.runtime import retries
 from fedbench.runtime.driver import Driver
 from fedbench.runtime.failures import refuse_untrained
 from fedbench.runtime.hosts import Hosts
 from fedbench.runtime.observers.recorder import Recorder
 from fedbench.runtime.resolved import ResolvedRun
-from fedbench.runtime.store import StateLostError
+from fedbench.runtime.states import checkpoint
+from fedbench.runtime.states.store import StateLostError
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,8 @@ from fedbench.methods.base import ExtraPass
 from fedbench.methods.server import ServerState
 from fedbench.results.events import Event, ModelsBuilt, Remark
 from fedbench.results.remarks import Doubt, as_doubts
-from fedbench.runtime import trees
 from fedbench.runtime.allocator import release_freed_memory
 from fedbench.runtime.build import RunParts, build_parts
-from fedbench.runtime.checkpoint import Checkpoints
 from fedbench.runtime.exchange import ClientTask, Order, Relocation, Reply, Report, Setup
 from fedbench.runtime.failures import common_failure, refuse_failing_half
 from fedbench.runtime.fleet import RoundFleet
@@ -22,15 +20,17 @@ from fedbench.runtime.observers.observer import EndedExchange
 from fedbench.runtime.observers.recorder import Recorder
 from fedbench.runtime.observers.timings import Stopwatch
 from fedbench.runtime.placement import ClientCosts, Homes
-from fedbench.runtime.privacy import refuse_answers
 from fedbench.runtime.remark_log import RemarkLog
 from fedbench.runtime.resolved import ResolvedRun
 from fedbench.runtime.round_record import RoundRecord, Training
 from fedbench.runtime.sampling import Calendar
 from fedbench.runtime.scores import RunScores
 from fedbench.runtime.server_half import ServerHalf
-from fedbench.runtime.store import Versions
+from fedbench.runtime.states import trees
+from fedbench.runtime.states.checkpoint import Checkpoints
+from fedbench.runtime.states.store import Versions
 from fedbench.runtime.uploads.chain import UploadChain
+from fedbench.runtime.uploads.privacy import refuse_answers
 from fedbench.runtime.warnings import first_warnings
 
 

@@ -14,7 +14,7 @@ from fedbench.config import Config
 from fedbench.data.partitions import Partition
 from fedbench.data.prepared import PreparedDataset
 from fedbench.methods.messages import Message, Upload
-from fedbench.runtime.sums import Total
+from fedbench.runtime.uploads.sums import Total
 from fedbench.tasks import Score
 
 POOLED = -1

@@ -6,8 +6,8 @@ from functools import cached_property
 
 from fedbench.methods.messages import Upload
 from fedbench.runtime.exchange import POOLED, ClientTask, Report
-from fedbench.runtime.sums import Total
 from fedbench.runtime.uploads.step import Delivery
+from fedbench.runtime.uploads.sums import Total
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,10 @@ from fedbench.methods.messages import Message
 from fedbench.module.weights import Weights
 from fedbench.results.schema import COMMON
 from fedbench.runtime.exchange import ClientTask, Report, Scores
+from fedbench.runtime.messages.transfer import on_cpu
 from fedbench.runtime.observers.kept_outcomes import outcomes_of
 from fedbench.runtime.observers.kept_predictions import sends_outputs
 from fedbench.runtime.pooled_validation import needs_pooling, pooled_message
-from fedbench.runtime.transfer import on_cpu
 from fedbench.tasks import Score
 
 Outputs = list[tuple[Tensor, Tensor]]

@@ -9,8 +9,8 @@ from fedbench.methods.contract import call_hook, check_server, server_hook, shar
 from fedbench.methods.messages import Message
 from fedbench.methods.server import ServerState
 from fedbench.module.weights import Weights
-from fedbench.runtime import trees
 from fedbench.runtime.global_model import GlobalModel
+from fedbench.runtime.states import trees
 
 WRITING = ("aggregate", "conclude")
 """The hooks that may change the state."""

@@ -15,8 +15,8 @@ from fedbench.jobs.resolve import resolve
 from fedbench.jobs.run_folder import locked_folder
 from fedbench.jobs.run_job import open_job, run_seeds
 from fedbench.results.events import Evaluation, Remark
-from fedbench.runtime import checkpoint
 from fedbench.runtime.resolved import ResolvedRun
+from fedbench.runtime.states import checkpoint
 from fedbench.studies.run import run
 from tests.runtime.rounds import described, read, small, stop
 

@@ -32,7 +32,7 @@ from fedbench.runtime.observers.recorder import Recorder
 from fedbench.runtime.observers.upload_traces import UploadTraces
 from fedbench.runtime.placement import Home
 from fedbench.runtime.resolved import ResolvedRun
-from fedbench.runtime.store import MemoryStore
+from fedbench.runtime.states.store import MemoryStore
 from fedbench.tasks import mean_of
 
 

@@ -8,10 +8,11 @@ from fedbench.errors import ConfigError, RunError
 from fedbench.jobs.resolve import resolve
 from fedbench.results.events import CheckpointRestored, Evaluation, Event, ModelsBuilt, Remark, SeedBegun, SeedEnded
 from fedbench.results.reader import Records
-from fedbench.runtime import checkpoint, retries
+from fedbench.runtime import retries
 from fedbench.runtime.drive import SeedTask, drive, drive_seeds
 from fedbench.runtime.hosts import InProcess
-from fedbench.runtime.store import StateLostError
+from fedbench.runtime.states import checkpoint
+from fedbench.runtime.states.store import StateLostError
 from tests.runtime.rounds import described, play, read, small, stop
 
 

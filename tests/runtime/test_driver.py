@@ -14,10 +14,10 @@ from fedbench.methods.fedavg import FedAvg
 from fedbench.methods.messages import Message
 from fedbench.results.reader import Records
 from fedbench.results.remarks import doubts_in
-from fedbench.runtime import checkpoint, trees
 from fedbench.runtime.drive import drive
 from fedbench.runtime.driver import Driver
 from fedbench.runtime.hosts import InProcess
+from fedbench.runtime.states import checkpoint, trees
 from fedbench.studies.run import run
 from tests.runtime.accidents import CLASS, CLIENT, Mute, broken, clumsy
 from tests.runtime.rounds import described, driver, largest_file, play, small, stop

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from fedbench.runtime.observers.observer import Observer, Traces
-from fedbench.runtime.privacy import PrivacyBudget
 from fedbench.runtime.round_record import RoundRecord, Training
+from fedbench.runtime.uploads.privacy import PrivacyBudget
 
 
 class BudgetTraces(Observer):

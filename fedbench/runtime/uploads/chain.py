@@ -2,10 +2,10 @@
 
 from fedbench.methods.client import Client
 from fedbench.methods.messages import Upload
-from fedbench.runtime.attacks import Attack, attackers, warn_of_attack
 from fedbench.runtime.build import RunParts
-from fedbench.runtime.client_privacy import ClippedUpdates
-from fedbench.runtime.compression import CompressedUpdates
+from fedbench.runtime.uploads.attacks import Attack, attackers, warn_of_attack
+from fedbench.runtime.uploads.client_privacy import ClippedUpdates
+from fedbench.runtime.uploads.compression import CompressedUpdates
 from fedbench.runtime.uploads.host_sums import HostSums
 from fedbench.runtime.uploads.step import Delivery, UploadStep
 

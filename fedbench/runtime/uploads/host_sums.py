@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from fedbench.methods.base import Method
 from fedbench.methods.contract import server_hook
 from fedbench.methods.messages import Upload
-from fedbench.runtime.sums import merged_uploads, upload_shares
 from fedbench.runtime.uploads.step import Delivery, UploadStep
+from fedbench.runtime.uploads.sums import merged_uploads, upload_shares
 
 
 class HostSums(UploadStep):

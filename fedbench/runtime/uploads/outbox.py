@@ -8,8 +8,8 @@ from fedbench.errors import ConfigError, first_line
 from fedbench.methods.client import Client
 from fedbench.methods.messages import Message, Upload
 from fedbench.runtime.gpu import GpuFullError
-from fedbench.runtime.sums import Total
-from fedbench.runtime.transfer import on_cpu
+from fedbench.runtime.messages.transfer import on_cpu
+from fedbench.runtime.uploads.sums import Total
 
 ADD_BYTES = {"cpu": 0, "cuda": 32 << 20}
 """Bytes of uploads that are added up at once, by device."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from fedbench.methods.client import Client
 from fedbench.methods.messages import Message, Upload
-from fedbench.runtime.sums import Total
+from fedbench.runtime.uploads.sums import Total
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fedbench.jobs.resolve import resolve
-from fedbench.runtime.sums import FEW
+from fedbench.runtime.uploads.sums import FEW
 from tests.runtime.rounds import driver, small
 
 

@@ -7,9 +7,9 @@ from fedbench.errors import RunError
 from fedbench.jobs.resolve import resolve
 from fedbench.methods.fedavg import FedAvg
 from fedbench.methods.messages import Upload
-from fedbench.runtime.sums import FEW, Total
 from fedbench.runtime.uploads.host_sums import HostSums
 from fedbench.runtime.uploads.step import Delivery
+from fedbench.runtime.uploads.sums import FEW, Total
 from tests.runtime.rounds import driver, small
 
 MANY = {"partition": {"name": "iid", "clients": FEW["cpu"] + 6}}

@@ -8,8 +8,8 @@ import torch
 
 from fedbench.errors import ConfigError
 from fedbench.methods.messages import Message, Upload
-from fedbench.runtime.sums import merged_uploads
 from fedbench.runtime.uploads.outbox import Outbox
+from fedbench.runtime.uploads.sums import merged_uploads
 
 
 def client(number: int, samples: int = 5) -> Any:

@@ -13,10 +13,10 @@ from fedbench.methods.base import Method, needs_mean_only, takes_aggregators
 from fedbench.methods.fedavg import FedAvg
 from fedbench.methods.messages import Upload
 from fedbench.module.weights import Weights
-from fedbench.runtime import sums
 from fedbench.runtime.exchange import Reply
-from fedbench.runtime.sums import FEW, Total, merged_uploads, upload_shares
+from fedbench.runtime.uploads import sums
 from fedbench.runtime.uploads.outbox import ADD_BYTES
+from fedbench.runtime.uploads.sums import FEW, Total, merged_uploads, upload_shares
 from tests.runtime.accidents import broken
 from tests.runtime.rounds import driver, play, small
 from tests.runtime.several_hosts import SeveralHosts

@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 
 from fedbench.methods.messages import Message
-from fedbench.runtime.arena import SMALLEST_SHARED, Arena, Files, TensorPlace
 from fedbench.runtime.client_data import as_tensor
 from fedbench.runtime.exchange import Order, Reply
+from fedbench.runtime.messages.arena import SMALLEST_SHARED, Arena, Files, TensorPlace
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from fedbench.methods.messages import Message
-from fedbench.runtime import trees
+from fedbench.runtime.states import trees
 
 Sent = dict[tuple[Any, ...], tuple[Tensor, Tensor]]
 """Tensors of an order and their copies on the device, by their place in memory."""

@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 from fedbench.errors import ConfigError, first_line
 from fedbench.results.files import PART_SUFFIX, damage_error, flush
-from fedbench.runtime import trees
-from fedbench.runtime.shards import Shards, Snapshot
-from fedbench.runtime.store import Versions
+from fedbench.runtime.states import trees
+from fedbench.runtime.states.shards import Shards, Snapshot
+from fedbench.runtime.states.store import Versions
 
 FORMAT = 6
 """Incremented whenever the content of checkpoints changes."""

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from fedbench.errors import ConfigError
-from fedbench.runtime.shards import Shards
-from fedbench.runtime.store import Versions
+from fedbench.runtime.states.shards import Shards
+from fedbench.runtime.states.store import Versions
 
 
 class Writing:

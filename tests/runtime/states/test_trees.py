@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import save_file
 
 from fedbench.module.weights import Weights
-from fedbench.runtime import trees
+from fedbench.runtime.states import trees
 
 
 @pytest.fixture(params=["file", "bytes"])

@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from fedbench.methods.messages import Message, Upload, uncounted
-from fedbench.runtime.arena import SMALLEST_SHARED
-from fedbench.runtime.channel import DriverEnd, HostEnd, PackedOrder
 from fedbench.runtime.exchange import ClientTask, Order, Reply, Report
-from fedbench.runtime.sums import Total
+from fedbench.runtime.messages.arena import SMALLEST_SHARED
+from fedbench.runtime.messages.channel import DriverEnd, HostEnd, PackedOrder
+from fedbench.runtime.uploads.sums import Total
 
 LARGE = torch.arange(5000, dtype=torch.float32)
 SMALL = torch.arange(3)
@@ -23,13 +23,13 @@ def message(**more: torch.Tensor) -> Message:
 def near(request, monkeypatch):
     """Whether the host sees the arena; in the last two cases it has no memory, or no files, for everything."""
     if request.param == "crowded":
-        monkeypatch.setattr("fedbench.runtime.arena.MOST_FILES", 1)
+        monkeypatch.setattr("fedbench.runtime.messages.arena.MOST_FILES", 1)
     if request.param == "full":
 
         def full(*_):
             raise OSError(28, "No space left on device")
 
-        monkeypatch.setattr("fedbench.runtime.arena.Files._map", full)
+        monkeypatch.setattr("fedbench.runtime.messages.arena.Files._map", full)
     return request.param != "far"
 
 
@@ -147,7 +147,7 @@ def test_what_the_server_allocates_to_be_sent_is_in_memory_once(tmp_path):
 
 
 def test_small_tensors_and_those_without_room_are_allocated_in_ordinary_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr("fedbench.runtime.arena.MOST_FILES", 1)
+    monkeypatch.setattr("fedbench.runtime.messages.arena.MOST_FILES", 1)
     driver = DriverEnd(tmp_path, pytest.fail)
     made = [driver.empty_like(tensor) for tensor in (SMALL, LARGE, LARGE)]
     assert [tensor.shape for tensor in made] == [SMALL.shape, LARGE.shape, LARGE.shape]

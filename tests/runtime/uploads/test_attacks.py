@@ -14,9 +14,9 @@ from fedbench.methods import load, names
 from fedbench.methods.messages import Message, Upload
 from fedbench.module.weights import Weights
 from fedbench.results.reader import Records
-from fedbench.runtime.attacks import Attack, attackers, largest_deviation, malicious_update
 from fedbench.runtime.drive import drive
 from fedbench.runtime.hosts import InProcess
+from fedbench.runtime.uploads.attacks import Attack, attackers, largest_deviation, malicious_update
 from fedbench.runtime.uploads.step import Delivery
 from tests.runtime.rounds import driver, play, small
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from fedbench.results.files import damage_error, flush
-from fedbench.runtime.store import Versions
+from fedbench.runtime.states.store import Versions
 
 SHARDS_FOLDER = "states"
 MOST_OLD = 0.5

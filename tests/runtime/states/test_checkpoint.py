@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from fedbench.errors import ConfigError
-from fedbench.runtime import checkpoint, trees
-from fedbench.runtime.checkpoint import Checkpoints
-from fedbench.runtime.store import MemoryStore, Versions
+from fedbench.runtime.states import checkpoint, trees
+from fedbench.runtime.states.checkpoint import Checkpoints
+from fedbench.runtime.states.store import MemoryStore, Versions
 from tests.runtime.rounds import largest_file
 
 CONTENT = {"seed": 0, "states": {3: {"params": torch.arange(5.0)}}, "traces": {(1, "x"): 0.5}, "empty": torch.zeros(0)}

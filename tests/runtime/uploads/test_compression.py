@@ -12,7 +12,7 @@ from fedbench.methods.client import Client
 from fedbench.methods.messages import Encoded, Upload
 from fedbench.module.weights import Weights
 from fedbench.results.reader import Records
-from fedbench.runtime.compression import compress
+from fedbench.runtime.uploads.compression import compress
 from tests.runtime.rounds import driver, play, small
 
 ENCODES = {"co-pfl", "fedkd", "fedselect"}

@@ -11,8 +11,8 @@ from fedbench.config.fleet import PrivacyConfig
 from fedbench.errors import ConfigError
 from fedbench.jobs.resolve import check_run, resolve
 from fedbench.methods import load, names
-from fedbench.runtime.client_privacy import ClientBudget
-from fedbench.runtime.privacy import privacy_budget
+from fedbench.runtime.uploads.client_privacy import ClientBudget
+from fedbench.runtime.uploads.privacy import privacy_budget
 from tests.runtime.rounds import driver, play, small
 
 CLIPPED = {"clip": 0.1}

@@ -7,8 +7,8 @@ from fedbench.config import Config
 from fedbench.config.fleet import PrivacyConfig
 from fedbench.errors import ConfigError
 from fedbench.methods.base import Method
-from fedbench.runtime.client_privacy import check_client_privacy, client_budget
-from fedbench.runtime.sample_privacy import SampleBudget, check_sample_privacy
+from fedbench.runtime.uploads.client_privacy import check_client_privacy, client_budget
+from fedbench.runtime.uploads.sample_privacy import SampleBudget, check_sample_privacy
 
 
 class PrivacyBudget(Protocol):

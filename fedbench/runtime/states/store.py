@@ -12,7 +12,7 @@ import numpy as np
 
 from fedbench.errors import ConfigError
 from fedbench.results.files import damage_error
-from fedbench.runtime import trees
+from fedbench.runtime.states import trees
 
 StateFields = dict[str, Any]
 Versions = Mapping[int, int]

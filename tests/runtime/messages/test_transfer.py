@@ -3,7 +3,7 @@
 import torch
 
 from fedbench.methods.messages import Message
-from fedbench.runtime.transfer import Sent, on_cpu, on_device
+from fedbench.runtime.messages.transfer import Sent, on_cpu, on_device
 
 META = torch.device("meta")
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fedbench.errors import RunError
-from fedbench.runtime.arena import SMALLEST_SHARED, Arena, Files, TensorPlace
+from fedbench.runtime.messages.arena import SMALLEST_SHARED, Arena, Files, TensorPlace
 
 LARGE = torch.arange(5000, dtype=torch.float32)
 
@@ -37,7 +37,7 @@ def test_kept_tensors_hold_no_descriptors(tmp_path):
 
 
 def test_the_number_of_files_is_limited(tmp_path, monkeypatch):
-    monkeypatch.setattr("fedbench.runtime.arena.MOST_FILES", 2)
+    monkeypatch.setattr("fedbench.runtime.messages.arena.MOST_FILES", 2)
     arena = Arena(tmp_path)
     kept = [arena.store(LARGE)[1] for _ in range(2)]
     with pytest.raises(OSError, match="2 files in use"):

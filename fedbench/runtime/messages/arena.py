@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from fedbench.errors import RunError
-from fedbench.runtime.trees import ALIGNMENT
+from fedbench.runtime.states.trees import ALIGNMENT
 
 SMALLEST_SHARED = 4096
 """Bytes from which a tensor gets a place of its own; smaller tensors travel with their message."""

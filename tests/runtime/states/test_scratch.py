@@ -11,12 +11,12 @@ from types import SimpleNamespace
 import pytest
 
 from fedbench.errors import ConfigError
-from fedbench.runtime.scratch import LARGE, Scratch, shared_memory, sweep_all
+from fedbench.runtime.states.scratch import LARGE, Scratch, shared_memory, sweep_all
 
 OWNER = """
 import sys, time
 from pathlib import Path
-from fedbench.runtime.scratch import Scratch
+from fedbench.runtime.states.scratch import Scratch
 scratch = Scratch(Path(sys.argv[1]))
 (scratch.folder / "held").touch()
 print(scratch.folder, flush=True)
@@ -62,7 +62,7 @@ def test_what_is_not_ours_stays(tmp_path):
 
 
 def test_what_may_become_very_large_is_on_a_disk(tmp_path, monkeypatch):
-    monkeypatch.setattr("fedbench.runtime.scratch.shared_memory", lambda: tmp_path / "memory")
+    monkeypatch.setattr("fedbench.runtime.states.scratch.shared_memory", lambda: tmp_path / "memory")
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "disk"))
     for bytes, place in ((LARGE, "memory"), (LARGE + 1, "disk")):
         scratch = Scratch(bytes=bytes)

@@ -4,9 +4,9 @@ import pytest
 
 from fedbench.errors import ConfigError
 from fedbench.jobs.resolve import check_run, resolve
-from fedbench.runtime.client_privacy import ClientBudget
-from fedbench.runtime.privacy import privacy_budget
-from fedbench.runtime.sample_privacy import SampleBudget
+from fedbench.runtime.uploads.client_privacy import ClientBudget
+from fedbench.runtime.uploads.privacy import privacy_budget
+from fedbench.runtime.uploads.sample_privacy import SampleBudget
 from tests.runtime.rounds import driver, small
 
 

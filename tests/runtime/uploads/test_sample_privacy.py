@@ -7,8 +7,8 @@ from dp_accounting.pld import PLDAccountant
 from fedbench.errors import ConfigError
 from fedbench.jobs.resolve import check_run, resolve
 from fedbench.methods import load, names
-from fedbench.runtime.privacy import privacy_budget
-from fedbench.runtime.sample_privacy import SampleBudget, epsilon_of, highest
+from fedbench.runtime.uploads.privacy import privacy_budget
+from fedbench.runtime.uploads.sample_privacy import SampleBudget, epsilon_of, highest
 from tests.runtime.rounds import driver, play, small
 
 PRIVATE = {"level": "sample", "clip": 1.0, "noise": 1.0}

@@ -8,8 +8,8 @@ import torch
 from safetensors.torch import save
 
 from fedbench.errors import ConfigError
-from fedbench.runtime import trees
-from fedbench.runtime.store import ClientStore, DiskStore, MemoryStore, StateLostError, contents_of, open_store
+from fedbench.runtime.states import trees
+from fedbench.runtime.states.store import ClientStore, DiskStore, MemoryStore, StateLostError, contents_of, open_store
 
 
 def state(number: float) -> dict:
