@@ -53,13 +53,13 @@ class Driver:
         self.context, self.method = parts.context, parts.method
         self.setup, self.hosts, self.recorder, self.on_event = setup, hosts, recorder, on_event
         self.initial = parts.learner.initial()
-        self.half = ServerHalf(self.method, self.initial)
+        self.server_half = ServerHalf(self.method, self.initial)
         self.uploads = UploadChain(parts)
         self.calendar = Calendar(self.config, self.seed, self.context.clients, self.method, self.uploads.malicious)
         self.costs, self.homes = ClientCosts(self.context.sizes), Homes(hosts.count)
         self.record, self.uses_rounds = RoundRecord(), False
         self.scores = RunScores(self.method, self.calendar, recorder)
-        self.keeping = Keeping(parts, self.half, self.calendar, recorder.folder)
+        self.keeping = Keeping(parts, self.server_half, self.calendar, recorder.folder)
         self.observers = build_observers(parts, setup, self.calendar, self.keeping, recorder, on_event)
         self.remarks = RemarkLog(recorder, on_event)
         ours = [*self.observers.first_remarks(), *self.uploads.first_remarks()]
@@ -89,7 +89,7 @@ class Driver:
     @property
     def server(self) -> ServerState:
         """The state of the server half."""
-        return self.half.state
+        return self.server_half.state
 
     def run(self, kept: dict[str, Any] | None = None) -> None:
         """Make all exchanges, or those after a checkpoint. kept: the driver's part of the checkpoint."""
@@ -127,7 +127,7 @@ class Driver:
         trainers = self._trainers(number)
         evaluated = self.calendar.evaluated if self.calendar.is_evaluated(number) else []
         # 2. prepare the messages with the model
-        global_model = self.half.global_message() if evaluated else None
+        global_model = self.server_half.global_message() if evaluated else None
         tasks = self._tasks(number, trainers, evaluated, global_model is not None)
         dealt, moves = self.homes.deal(tasks, self.costs.of, self.costs.in_seconds)
         watch.lap("server")
@@ -180,7 +180,7 @@ class Driver:
         return [
             ClientTask(
                 client,
-                self.half.call("send", client),
+                self.server_half.call("send", client),
                 self.homes.round_saved(client),
                 idle_model=client in seen and fit_counts and client not in self.scores.last_fit,
                 after_agg=client in seen,
@@ -227,10 +227,10 @@ class Driver:
         self.record.traces |= self.observers.on_training(training, self.record)
         if training.uploads:
             server.traced = shown
-            self.half.call("aggregate", self.uploads.at_server(training.uploads, training.delivery))
+            self.server_half.call("aggregate", self.uploads.at_server(training.uploads, training.delivery))
             self.record.traces |= server.traces if server.traced else {}
             server.traces = {}
-            self.remarks.give(self.half.global_model.remarks())
+            self.remarks.give(self.server_half.global_model.remarks())
         self.remarks.give(as_doubts(server.remarks()))
 
     def _extra_pass(self, number: int) -> None:
@@ -238,7 +238,7 @@ class Driver:
         if not isinstance(self.method, ExtraPass):
             return
         self.server.round = number
-        question = self.half.call("question")
+        question = self.server_half.call("question")
         if question is None:
             return
         refuse_answers(self.config)
@@ -251,7 +251,7 @@ class Driver:
         self.record.bytes_down += question.nbytes * len(tasks)
         self.record.bytes_up += sum(answer.nbytes for answer in answers.values())
         if answers:
-            self.half.call("conclude", answers)
+            self.server_half.call("conclude", answers)
             self.record.extra_pass = True
         self.remarks.give(as_doubts(self.server.remarks()))
 
@@ -294,14 +294,14 @@ class Driver:
             "rounds": self.config.rounds,
             "uses_rounds": self.uses_rounds or self.context.uses_rounds,
             "first_warnings": self.remarks.first,
-            "writes_global_model": self.half.global_model.written,
+            "writes_global_model": self.server_half.global_model.written,
         }
 
     def _versions(self) -> list[Versions]:
         return [self.homes.versions(host) for host in range(self.hosts.count)]
 
     def _restore(self, kept: dict[str, Any]) -> None:
-        self.half.restore(kept["server"], kept["writes_global_model"])
+        self.server_half.restore(kept["server"], kept["writes_global_model"])
         self.record, self.uses_rounds = RoundRecord(**kept["record"]), kept["uses_rounds"]
         self.scores.last_fit, self.scores.validation.last_fit = kept["last_fit"], kept["validation"]
         if kept["rounds"] < self.config.rounds:

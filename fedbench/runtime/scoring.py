@@ -1,6 +1,6 @@
 """Scores of clients' models on a host, and what a run keeps of the evaluated ones."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -53,22 +53,22 @@ class Scorer:
     def __init__(self, config: Config, data: Any, clients: int) -> None:
         self.config, self.data, self.clients = config, data, clients
 
-    def score(self, task: ClientTask, own: Evaluated, report: Report) -> None:
+    def score(self, task: ClientTask, evaluated: Evaluated, report: Report) -> None:
         """Write the scores of a model into a report, with what the task keeps of it."""
         asked, scores = self.config.evaluate, Scores()
-        self._keep_model(task, own, report)
-        for part, split in own.held.items():
-            outputs: Outputs | None = [] if self._needs_outputs(task, own, part) else None
+        self._keep_model(task, evaluated, report)
+        for part, split in evaluated.held.items():
+            outputs: Outputs | None = [] if self._needs_outputs(task, evaluated, part) else None
             groups = self.data.groups(split) if asked.by and part == "test" else {}
-            scores[part] = own.learner.evaluate(own.predictor, split, groups, outputs)
+            scores[part] = evaluated.learner.evaluate(evaluated.predictor, split, groups, outputs)
             if outputs is not None:
-                self._keep_outputs(task, own, part, outputs, report)
+                self._keep_outputs(task, evaluated, part, outputs, report)
         for part, score in scores.items():
-            self._complete(score, own, own.held[part])
-        if asked.common_test and own.point != "new_clients" and "test" in own.held:
-            pooled = self.data.split(range(self.clients), "test", own.held["test"].key)
-            scores[COMMON] = own.learner.evaluate(own.predictor, pooled)
-        report.scores[own.point] = scores
+            self._complete(score, evaluated, evaluated.held[part])
+        if asked.common_test and evaluated.point != "new_clients" and "test" in evaluated.held:
+            pooled = self.data.split(range(self.clients), "test", evaluated.held["test"].key)
+            scores[COMMON] = evaluated.learner.evaluate(evaluated.predictor, pooled)
+        report.scores[evaluated.point] = scores
 
     def reuse(self, known: str, point: str, task: ClientTask, report: Report) -> None:
         """Let the scores of another point, whose model is the same, count at this one too."""
@@ -76,42 +76,45 @@ class Scorer:
         if point in task.outcomes and known in report.outcomes:
             report.outcomes[point] = report.outcomes[known]
 
-    def _complete(self, score: Score, own: Evaluated, split: Any) -> None:
+    def _complete(self, score: Score, evaluated: Evaluated, split: Any) -> None:
         """Add the loss of another model, and the metrics that the module logs itself."""
-        model, learner = own.model, own.learner
+        model, learner = evaluated.model, evaluated.learner
         if isinstance(model, Predictor) and model.loss_of is not None:
             name = learner.task.loss_metric
             score[name] = learner.evaluate(model.loss_of, split)[name]
         if self.config.evaluate.module_metrics and isinstance(model, Weights):
             score |= learner.module_metrics(model, split)
 
-    def _keep_model(self, task: ClientTask, own: Evaluated, report: Report) -> None:
-        saves = self.config.save_models and own.point in task.keep
-        if saves and isinstance(own.model, Weights) and (state := own.learner.flat.trained_state_dict(own.model)):
-            report.models[own.point] = Message(**state)
+    def _keep_model(self, task: ClientTask, evaluated: Evaluated, report: Report) -> None:
+        model, flat = evaluated.model, evaluated.learner.flat
+        saves = self.config.save_models and evaluated.point in task.keep
+        if saves and isinstance(model, Weights) and (state := flat.trained_state_dict(model)):
+            report.models[evaluated.point] = Message(**state)
 
-    def _keeps_predictions(self, task: ClientTask, own: Evaluated) -> bool:
-        return own.point in task.keep and sends_outputs(self.config.save_predictions, own.learner.task)
+    def _keeps_predictions(self, task: ClientTask, evaluated: Evaluated) -> bool:
+        return evaluated.point in task.keep and sends_outputs(self.config.save_predictions, evaluated.learner.task)
 
-    def _needs_outputs(self, task: ClientTask, own: Evaluated, part: str) -> bool:
+    def _needs_outputs(self, task: ClientTask, evaluated: Evaluated, part: str) -> bool:
         if part == "val":
-            return needs_pooling(own.learner.task)
-        return self._keeps_predictions(task, own) or own.point in task.outcomes
+            return needs_pooling(evaluated.learner.task)
+        return self._keeps_predictions(task, evaluated) or evaluated.point in task.outcomes
 
-    def _keep_outputs(self, task: ClientTask, own: Evaluated, part: str, outputs: Outputs, report: Report) -> None:
+    def _keep_outputs(
+        self, task: ClientTask, evaluated: Evaluated, part: str, outputs: Outputs, report: Report
+    ) -> None:
         """Note in the report what the run keeps of the outputs on a part."""
         if part == "val":
-            report.validation[own.point] = on_cpu(pooled_message(outputs))
+            report.validation[evaluated.point] = on_cpu(pooled_message(outputs))
             return
-        rows = own.held[part].rows
-        if self._keeps_predictions(task, own):
-            report.predictions[own.point] = on_cpu(pooled_message(outputs).add(rows=rows))
-        if own.point in task.outcomes:
-            report.outcomes[own.point] = self._outcomes(own, outputs, rows)
+        rows = evaluated.held[part].rows
+        if self._keeps_predictions(task, evaluated):
+            report.predictions[evaluated.point] = on_cpu(pooled_message(outputs).add(rows=rows))
+        if evaluated.point in task.outcomes:
+            report.outcomes[evaluated.point] = self._outcomes(evaluated, outputs, rows)
 
-    def _outcomes(self, own: Evaluated, outputs: Sequence[tuple[Tensor, Tensor]], rows: Tensor) -> Message:
+    def _outcomes(self, evaluated: Evaluated, outputs: Outputs, rows: Tensor) -> Message:
         """One number for each test sample and metric. rows: int64 [n], of the samples."""
-        learner = own.learner
+        learner = evaluated.learner
         return outcomes_of(
             learner.task,
             outputs,
@@ -119,5 +122,5 @@ class Scorer:
             self.data.row_groups,
             learner.flat.dtype,
             by_batches=self.config.evaluate.accuracy == "batches",
-            without=[learner.task.loss_metric] if own.has_own_loss else [],
+            without=[learner.task.loss_metric] if evaluated.has_own_loss else [],
         )

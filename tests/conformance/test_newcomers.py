@@ -98,7 +98,7 @@ def test_under_fedavg_a_newcomer_begins_with_the_score_of_the_global_model(tmp_p
     run.run()
     run.recorder.write_tables()
     host = run.hosts._host  # type: ignore[attr-defined]
-    model = run.half.global_weights()
+    model = run.server_half.global_weights()
     assert model is not None
     rows = newcomers(tmp_path).query("metric == 'accuracy' and epochs == 0").set_index("client")
     for number in (8, 9):

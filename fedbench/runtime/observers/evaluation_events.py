@@ -20,7 +20,7 @@ class EvaluationEvents(Observer):
     def on_evaluation(self, evaluated: EvaluatedRound) -> Iterable[str]:
         if evaluated.points:
             seed, round = evaluated.seed, evaluated.record.number
-            lines = [own.line for own in evaluated.points]
+            lines = [at.line for at in evaluated.points]
             rows = [*self._trace_rows(evaluated), *(self._curves(evaluated) if self.log_clients else ())]
             self._next = Evaluation(seed, round, self.metric, lines, rows)
         return ()
@@ -36,6 +36,6 @@ class EvaluationEvents(Observer):
 
     def _curves(self, evaluated: EvaluatedRound) -> Iterable[LoggedRow]:
         """The clients' test scores."""
-        for own in evaluated.points:
-            values = client_values(own.scores, "test", self.metric.name)
-            yield from client_curves(own.point, self.metric.name, values, evaluated.seed, evaluated.record.number)
+        for at in evaluated.points:
+            values = client_values(at.scores, "test", self.metric.name)
+            yield from client_curves(at.point, self.metric.name, values, evaluated.seed, evaluated.record.number)

@@ -25,12 +25,12 @@ from fedbench.runtime.server_half import ServerHalf
 class KeptModels(Observer):
     """Writes the models that hosts send, and the server's, below a run's folder.
 
-    parts, half: of the driver. points: which they are. In a folder for each client lie the trained tensors of each
-    point, as adapters too if the module is one of `peft`; what a module needs besides is written once for each model.
+    points: which they are. In a folder for each client lie the trained tensors of each point, as adapters too if the
+    module is one of `peft`; what a module needs besides is written once for each model.
     """
 
-    def __init__(self, parts: RunParts, half: ServerHalf, points: KeptPoints, folder: Path) -> None:
-        self.points, self.parts, self.half, config = points, parts, half, parts.run.config
+    def __init__(self, parts: RunParts, server_half: ServerHalf, points: KeptPoints, folder: Path) -> None:
+        self.points, self.parts, self.server_half, config = points, parts, server_half, parts.run.config
         self.saves, self.name = config.save_models, config.method.name
         self.folder = folder / MODELS_FOLDER / f"seed-{parts.seed}"
         self._known: dict[str, dict[str, Any]] = {}
@@ -41,8 +41,8 @@ class KeptModels(Observer):
             return
         yield from self._take(number, reports)
         if number == self.points.rounds:
-            whole, is_missing = self.half.global_weights(), self.half.global_model.is_missing
-            part = None if whole or is_missing else self.half.call("shared_part", self.half.initial)
+            whole, is_missing = self.server_half.global_weights(), self.server_half.global_model.is_missing
+            part = None if whole or is_missing else self.server_half.call("shared_part", self.server_half.initial)
             yield from self.take_from_server(whole, part)
 
     def _take(self, number: int, reports: Sequence[Report]) -> Iterator[str]:

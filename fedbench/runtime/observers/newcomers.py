@@ -23,8 +23,8 @@ class Newcomers(Observer):
     def on_begin(self, driver: RunInProgress) -> None:
         """Have a server half that has no message for them fail now, not at the end."""
         if self.count:
-            driver.half.state.round = driver.record.number + 1
-            driver.half.call("welcome", driver.context.clients)
+            driver.server_half.state.round = driver.record.number + 1
+            driver.server_half.call("welcome", driver.context.clients)
 
     def on_end(self, driver: RunInProgress) -> Iterable[str]:
         """Have them join; returns remarks."""
@@ -33,7 +33,7 @@ class Newcomers(Observer):
         last = driver.config.rounds
         self.on_event(NewcomersJoin(self.seed, last, self.count))
         # As in the messages of the round that would follow.
-        driver.half.state.participants = driver.calendar.participants(last + 1)
+        driver.server_half.state.participants = driver.calendar.participants(last + 1)
         dealt = self._tasks(driver)
         replies, reports = driver.ask(last, dealt)
         yield from (line for reply in replies for line in reply.remarks)
@@ -51,7 +51,7 @@ class Newcomers(Observer):
         dealt: list[list[ClientTask]] = [[] for _ in range(driver.homes.hosts)]
         for turn, place in enumerate(evaluated_clients(self.seed, self.count, self.asked.clients)):
             client = driver.context.clients + place
-            message = driver.half.call("welcome", client)
+            message = driver.server_half.call("welcome", client)
             dealt[turn % len(dealt)] += [ClientTask(client, message, joining=joining) for joining in self.joinings()]
         return dealt
 

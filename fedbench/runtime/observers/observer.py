@@ -50,7 +50,7 @@ class RunInProgress(Protocol):
     config: Config
     context: Context
     calendar: Calendar
-    half: ServerHalf
+    server_half: ServerHalf
     homes: Homes
     record: RoundRecord
 

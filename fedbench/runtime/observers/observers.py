@@ -15,32 +15,32 @@ class Observers(Observer):
         self.all = observers
 
     def first_remarks(self) -> Iterable[str]:
-        return chain.from_iterable(own.first_remarks() for own in self.all)
+        return chain.from_iterable(observer.first_remarks() for observer in self.all)
 
     def on_longer_run(self, round: int) -> None:
-        for own in self.all:
-            own.on_longer_run(round)
+        for observer in self.all:
+            observer.on_longer_run(round)
 
     def on_begin(self, driver: RunInProgress) -> None:
-        for own in self.all:
-            own.on_begin(driver)
+        for observer in self.all:
+            observer.on_begin(driver)
 
     def on_reports(self, number: int, reports: Sequence[Report]) -> Iterable[str]:
-        return chain.from_iterable(own.on_reports(number, reports) for own in self.all)
+        return chain.from_iterable(observer.on_reports(number, reports) for observer in self.all)
 
     def on_evaluation(self, evaluated: EvaluatedRound) -> Iterable[str]:
-        return chain.from_iterable(own.on_evaluation(evaluated) for own in self.all)
+        return chain.from_iterable(observer.on_evaluation(evaluated) for observer in self.all)
 
     def on_training(self, training: Training, record: RoundRecord) -> Traces:
-        return dict(chain.from_iterable(own.on_training(training, record).items() for own in self.all))
+        return dict(chain.from_iterable(observer.on_training(training, record).items() for observer in self.all))
 
     def on_aggregation(self, number: int, reports: Sequence[Report]) -> None:
-        for own in self.all:
-            own.on_aggregation(number, reports)
+        for observer in self.all:
+            observer.on_aggregation(number, reports)
 
     def on_exchange(self, ended: EndedExchange) -> None:
-        for own in self.all:
-            own.on_exchange(ended)
+        for observer in self.all:
+            observer.on_exchange(ended)
 
     def on_end(self, driver: RunInProgress) -> Iterable[str]:
-        return chain.from_iterable(own.on_end(driver) for own in self.all)
+        return chain.from_iterable(observer.on_end(driver) for observer in self.all)

@@ -119,10 +119,10 @@ class Recorder(Observer):
     def on_evaluation(self, evaluated: EvaluatedRound) -> Iterable[str]:
         """Write the lines of a round and note its rows."""
         record, took_part = evaluated.record, set(evaluated.record.took_part)
-        for own in evaluated.points:
-            self.add_clients(evaluated.seed, record.number, own.point, own.scores, took_part)
+        for at in evaluated.points:
+            self.add_clients(evaluated.seed, record.number, at.point, at.scores, took_part)
         self.add_traces(evaluated.seed, record.number, record.traces)
-        self.write_lines([own.line for own in evaluated.points])
+        self.write_lines([at.line for at in evaluated.points])
         return ()
 
     def add_clients(self, seed: int, round: int, point: str, scores: Mapping[int, Scores], took_part: set[int]) -> None:

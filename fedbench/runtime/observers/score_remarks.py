@@ -26,10 +26,10 @@ class ScoreRemarks(Observer):
     def on_evaluation(self, evaluated: EvaluatedRound) -> Iterator[str]:
         """Which outputs are not numbers and, in the first evaluated round, which clients have no score."""
         is_first = evaluated.record.number == min(self.config.evaluate.every, self.config.rounds)
-        for own in evaluated.points:
-            yield from warn_of_undefined_outputs(self.seed, own.point, own.scores, self.task)
+        for at in evaluated.points:
+            yield from warn_of_undefined_outputs(self.seed, at.point, at.scores, self.task)
             if is_first:
-                yield from self.unscored.lines(own.scores)
+                yield from self.unscored.lines(at.scores)
 
     def on_end(self, driver: RunInProgress) -> Iterator[str]:
         """In how many rounds nothing was trained."""

@@ -1,5 +1,6 @@
 """Places in shared memory: what was written there is read, and what lies there already is not copied."""
 
+import gc
 import os
 
 import pytest
@@ -30,6 +31,7 @@ def test_an_arena_knows_its_own_tensors_only(tmp_path):
 
 
 def test_kept_tensors_hold_no_descriptors(tmp_path):
+    gc.collect()  # closes what other tests have left open
     arena, before = Arena(tmp_path), len(os.listdir("/proc/self/fd"))
     kept = [arena.store(LARGE + number)[1] for number in range(100)]
     assert len(os.listdir("/proc/self/fd")) == before
