@@ -124,7 +124,7 @@ class Ours:
         from fedbench.jobs.resolve import resolve
         from fedbench.runtime.driver import Driver
         from fedbench.runtime.hosts import InProcess
-        from fedbench.runtime.recorder import Recorder
+        from fedbench.runtime.observers.recorder import Recorder
 
         resources = {"hosts": 0, "gpus_per_host": 1 if device == "cuda" else 0}
         resolved = resolve(asked(workload, train, resources))
@@ -251,7 +251,7 @@ class Several:
 def hosts(device: str, quick: bool) -> Iterator[dict[str, Any]]:
     from fedbench.jobs.resolve import resolve
     from fedbench.runtime.driver import Driver
-    from fedbench.runtime.recorder import Recorder
+    from fedbench.runtime.observers.recorder import Recorder
 
     for model in ("avgcnn", "resnet8"):
         found: dict[str, torch.Tensor] = {}

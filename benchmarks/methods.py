@@ -57,7 +57,7 @@ class Rounds:
         from fedbench.jobs.resolve import resolve
         from fedbench.runtime.driver import Driver
         from fedbench.runtime.hosts import InProcess
-        from fedbench.runtime.recorder import Recorder
+        from fedbench.runtime.observers.recorder import Recorder
 
         public = PUBLIC if "public" in methods.load(method).needs else 0
         resolved = resolve(

@@ -100,9 +100,9 @@ def serve(pipe: Any, config: dict[str, Any]) -> None:
     from fedbench.jobs.resolve import check_run, resolve
     from fedbench.runtime.driver import Driver
     from fedbench.runtime.hosts import InProcess
+    from fedbench.runtime.observers.recorder import Recorder
     from fedbench.runtime.ray import cluster
     from fedbench.runtime.ray.hosts import RayHosts
-    from fedbench.runtime.recorder import Recorder
 
     asked = Config(**config)
     Dataset.load(asked.data)  # decoded once per machine, which is no part of a start

@@ -54,7 +54,7 @@ def measure(method: str, participants: int, rounds: int, hosts: int) -> dict[str
     from fedbench.jobs.resolve import resolve
     from fedbench.runtime.allocator import keep_freed_memory, resident_mb
     from fedbench.runtime.build import build_parts, make_method
-    from fedbench.runtime.sums import Total, merged_uploads, upload_shares
+    from fedbench.runtime.uploads.sums import Total, merged_uploads, upload_shares
 
     torch.set_num_threads(1)
     keep_freed_memory()

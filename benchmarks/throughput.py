@@ -141,8 +141,8 @@ class Ours:
     def __init__(self, workload: Workload, hosts: int, precision: str) -> None:
         from fedbench.jobs.resolve import resolve
         from fedbench.runtime.driver import Driver
+        from fedbench.runtime.observers.recorder import Recorder
         from fedbench.runtime.ray.hosts import RayHosts
-        from fedbench.runtime.recorder import Recorder
 
         resolved = resolve(asked(workload, {"precision": precision}, {"hosts": hosts}))
         self.folder = Path(tempfile.mkdtemp(prefix="fedbench-throughput-"))

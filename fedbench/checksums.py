@@ -2,10 +2,9 @@
 
 A checksum is the CRC-32 of a file in hexadecimal and the number of its bytes, `1f3a9c02-5120`. JSON files hold the list
 of other files under `crc32`, and in it their own name, for all that stands beside it; a YAML file ends with its own. A
-file without a checksum, of an earlier version or made by hand, is read as it is.
+file without a checksum, made by hand, is read as it is.
 """
 
-import hashlib
 import json
 import os
 import zlib
@@ -19,8 +18,6 @@ BLOCK = 1 << 20
 """Bytes that are read at once."""
 LAST_LINE = f"# {KEY}: "
 CHANGED = "changed since it was written"
-SHA256 = 64
-"""Digits of the checksums in summaries of earlier versions."""
 
 
 def checksum(path: Path, size: int | None = None) -> str:
@@ -47,10 +44,6 @@ def change_of(path: Path, known: str, grows: bool = False) -> str | None:
     """What is wrong with a file that had this checksum; None if nothing is. grows: lines may have been added since."""
     if not path.is_file():
         return "no file" if os.path.lexists(path) else "missing"
-    if len(known) == SHA256:
-        with path.open("rb") as file:
-            same = hashlib.file_digest(file, "sha256").hexdigest() == known
-        return None if same else CHANGED
     size, now = int(known.rpartition("-")[2]), path.stat().st_size
     if now < size:
         return f"cut from {size} to {now} bytes"
@@ -92,5 +85,5 @@ def is_text_changed(text: str, has_checksum: bool = False) -> bool:
 
 def others_in(value: Mapping[str, Any], name: str) -> dict[str, str]:
     """The checksums of other files in the list of a JSON object."""
-    listed = value.get(KEY) or value.get("sha256") or {}
+    listed = value.get(KEY) or {}
     return {file: known for file, known in listed.items() if file != name} if isinstance(listed, dict) else {}

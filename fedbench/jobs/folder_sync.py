@@ -16,9 +16,9 @@ from fedbench.data.reading.beside import Beside
 from fedbench.jobs.job import Job
 from fedbench.results.files import write_atomically
 from fedbench.results.loggers import account_variables
-from fedbench.runtime import checkpoint
 from fedbench.runtime.ray.cluster import COMMAND
-from fedbench.runtime.scratch import Scratch
+from fedbench.runtime.states import checkpoint
+from fedbench.runtime.states.scratch import Scratch
 
 MARK = ".seen"
 

@@ -22,15 +22,15 @@ from fedbench.errors import ConfigError, as_config_error
 from fedbench.installation import install, missing, require
 from fedbench.methods.base import Method
 from fedbench.processor import cores
-from fedbench.runtime.attacks import attackers, check_attack
 from fedbench.runtime.build import build_learner, make_context, make_method
 from fedbench.runtime.client_data import ClientData
-from fedbench.runtime.compression import check_compression
-from fedbench.runtime.privacy import check_privacy
 from fedbench.runtime.ray import cluster
 from fedbench.runtime.ray.placement_groups import room_on_gpus, share_of_gpu
 from fedbench.runtime.resolved import ResolvedRun
-from fedbench.runtime.scratch import Scratch
+from fedbench.runtime.states.scratch import Scratch
+from fedbench.runtime.uploads.attacks import attackers, check_attack
+from fedbench.runtime.uploads.compression import check_compression
+from fedbench.runtime.uploads.privacy import check_privacy
 from fedbench.runtime.warnings import method_warnings
 from fedbench.user_code import refuse_exits
 

@@ -39,9 +39,10 @@ from fedbench.results.matrix import is_matrix
 from fedbench.results.plan import Plan, is_study
 from fedbench.results.reader import Records
 from fedbench.results.summary import damages_in
-from fedbench.runtime import checkpoint, retries
+from fedbench.runtime import retries
 from fedbench.runtime.drive import only_driver
 from fedbench.runtime.kept_models import MODELS_FOLDER
+from fedbench.runtime.states import checkpoint
 
 RESULTS = ("summary.json", "metrics.jsonl", "checkpoint")
 """Files that exist only if a run has begun, that is, if there is a config.yaml."""

@@ -13,23 +13,33 @@ from fedbench.jobs import description, provenance, run_folder
 from fedbench.jobs.folder_sync import Supplies, synced_copy
 from fedbench.jobs.job import ERROR, Job
 from fedbench.jobs.resolve import check_run
+from fedbench.results.events import (
+    CheckpointRestored,
+    Evaluation,
+    Event,
+    ModelsBuilt,
+    Remark,
+    SeedBegun,
+    SeedEnded,
+    WatchedEvent,
+)
 from fedbench.results.loggers import AttachedLogger, catch_up, log_records, make_loggers
 from fedbench.results.reader import Records
 from fedbench.results.summary import write_summary
-from fedbench.runtime import checkpoint
 from fedbench.runtime.drive import SeedTask, drive_seeds
-from fedbench.runtime.driver import Event
 from fedbench.runtime.gpu import GpuFullError
 from fedbench.runtime.hosts import Hosts, InProcess
 from fedbench.runtime.ray import cluster
 from fedbench.runtime.ray.driver_actor import drive_on_ray
 from fedbench.runtime.ray.hosts import RayHosts
 from fedbench.runtime.resolved import ResolvedRun
+from fedbench.runtime.states import checkpoint
 from fedbench.user_code import refuse_exits
 
 SYNC_EVERY = 5.0
 """Seconds between two copies of a job's folder from another machine to the results folder."""
-Watcher = Callable[[Event], None]
+Watcher = Callable[[Any], None]
+"""Gets the events of `results.events.WatchedEvent`."""
 
 
 def run_job(job: Job, supplies: Supplies | None = None, watch: Watcher = lambda event: None) -> Exception | None:
@@ -43,7 +53,7 @@ def run_job(job: Job, supplies: Supplies | None = None, watch: Watcher = lambda 
     with synced_copy(job, supplies) as (here, send):
         send_now_and_then = at_most_every(SYNC_EVERY, send)
 
-        def watch_and_send(event: Event) -> None:
+        def watch_and_send(event: WatchedEvent) -> None:
             send_now_and_then()
             watch(event)
 
@@ -73,8 +83,8 @@ def run_seeds(
         if not left:
             return
 
-        def tell(event: Event) -> None:
-            left[event["task"]].handle(event)
+        def tell(number: int, event: Event) -> None:
+            left[number].handle(event)
 
         tasks = {number: job.task for number, job in left.items()}
         with refuse_exits():
@@ -103,18 +113,19 @@ class OpenJob:
 
     def handle(self, event: Event) -> None:
         """Handle an event of the driver."""
-        if "begun" in event:
-            self._attach_loggers()
-        elif "ended" in event:
-            self._finish(event["ended"])
-        elif "models" in event:
-            description.note(self.job.folder, models=event["models"])
-        elif "restored" in event:
-            catch_up(self.loggers, self.job.folder)
-        else:
-            if "lines" in event:
-                log_records(self.loggers, event["lines"], event["traces"])
-            self.watch(event)
+        match event:
+            case SeedBegun():
+                self._attach_loggers()
+            case SeedEnded(warnings):
+                self._finish(warnings)
+            case ModelsBuilt(sizes):
+                description.note(self.job.folder, models=sizes)
+            case CheckpointRestored():
+                catch_up(self.loggers, self.job.folder)
+            case _:
+                if isinstance(event, Evaluation):
+                    log_records(self.loggers, event.lines, event.traces)
+                self.watch(event)
 
     def _attach_loggers(self) -> None:
         config, folder = self.job.config, self.job.folder
@@ -124,7 +135,7 @@ class OpenJob:
         for logger in self.loggers:
             logger.log_hyperparams(config.model_dump(mode="json"))
 
-    def _finish(self, warnings: list[str]) -> None:
+    def _finish(self, warnings: Sequence[str]) -> None:
         folder = self.job.folder
         catch_up(self.loggers, folder)
         for logger in self.loggers:
@@ -147,7 +158,7 @@ class OpenJob:
 @contextmanager
 def open_job(job: Job, run: ResolvedRun, partition: Partition, watch: Watcher) -> Iterator[OpenJob]:
     """A job whose folder is described and locked for this command; another command that wants it waits."""
-    say = lambda line: watch({"warning": line})  # noqa: E731
+    say = lambda line: watch(Remark(line))  # noqa: E731
     with run_folder.writable(job.folder), run_folder.folder_in_turn(job.folder, say):
         state = run_folder.state_of(job.folder, job.config)
         opened = OpenJob(job, state == "begun", watch)
@@ -190,10 +201,12 @@ def without_repeated_warnings(watch: Watcher) -> Watcher:
     """A watcher that gets each warning once, because seeds of a run have many in common."""
     seen = set[str]()
 
-    def watch_once(event: Event) -> None:
-        if event.get("warning") not in seen:
-            seen.update([event["warning"]] if "warning" in event else [])
-            watch(event)
+    def watch_once(event: WatchedEvent) -> None:
+        if isinstance(event, Remark):
+            if event.text in seen:
+                return
+            seen.add(event.text)
+        watch(event)
 
     return watch_once
 

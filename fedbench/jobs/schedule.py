@@ -32,8 +32,8 @@ from fedbench.jobs.tune_callbacks import (
     progress_callback,
     trial_name,
 )
+from fedbench.results.events import Evaluation, WatchedEvent
 from fedbench.runtime import retries
-from fedbench.runtime.driver import Event
 from fedbench.runtime.ray import cluster
 from fedbench.silence import silence_logger
 
@@ -181,9 +181,9 @@ def _require_room(trial: Config, total: Mapping[str, float]) -> None:
             )
 
 
-def _tell_round(on_progress: OnJobProgress, job: Job, event: Event) -> None:
-    if "lines" in event:
-        on_progress({job.name: event["round"] / job.config.rounds})
+def _tell_round(on_progress: OnJobProgress, job: Job, event: WatchedEvent) -> None:
+    if isinstance(event, Evaluation):
+        on_progress({job.name: event.round / job.config.rounds})
 
 
 def _outcomes(jobs: Sequence[Job]) -> dict[str, Outcome]:

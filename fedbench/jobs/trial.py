@@ -8,7 +8,7 @@ from typing import Any
 from fedbench.jobs.folder_sync import Supplies
 from fedbench.jobs.job import Job
 from fedbench.jobs.run_job import run_job
-from fedbench.runtime import driver
+from fedbench.results.events import Evaluation, WatchedEvent
 from fedbench.runtime.gpu import GpuFullError
 
 AHEAD = 1
@@ -19,15 +19,15 @@ class NotWantedError(BaseException):
     """Raised inside a job that is no longer wanted."""
 
 
-def tune_result(event: driver.Event, point: str) -> dict[str, Any]:
+def tune_result(event: Evaluation, point: str) -> dict[str, Any]:
     """An evaluation for Tune: round, scores at a point, and `score`, for which higher is always better."""
-    metric = event["metric"]
-    line: dict[str, Any] = next((line for line in event["lines"] if line["point"] == point), {})
+    metric = event.metric
+    line: dict[str, Any] = next((line for line in event.lines if line["point"] == point), {})
     scores = {f"{split}_{metric.name}": line.get(f"{split}_{metric.name}") for split in ("val", "test")}
     finite = {name: value for name, value in scores.items() if value is not None and isfinite(value)}
     if (value := finite.get(f"val_{metric.name}")) is not None:
         finite["score"] = value if metric.higher else -value
-    return {"round": event["round"], **finite}
+    return {"round": event.round, **finite}
 
 
 class BackgroundJob:
@@ -65,11 +65,11 @@ class BackgroundJob:
                 ended = {"complete": ending is None, "gpu_full": isinstance(ending, GpuFullError), "done": True}
                 self._results.put({**self._last, **ended})
 
-    def _watch(self, event: driver.Event) -> None:
-        if "lines" not in event:
+    def _watch(self, event: WatchedEvent) -> None:
+        if not isinstance(event, Evaluation):
             return
         self._last = tune_result(event, self.job.point)
-        if event["round"] < self.job.config.rounds:
+        if event.round < self.job.config.rounds:
             self._results.put(self._last)
             if self._stopped.is_set():
                 raise NotWantedError

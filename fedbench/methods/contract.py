@@ -52,24 +52,6 @@ TRAITS = {"after_fit": ("fit", "after_agg", "global"), "optimizer": ("run", "own
 SEARCHED = ("SPACE", "PAPER", "CONSTRAINT", "RATES_FOR")
 """What a search reads of a class (`tune_space`)."""
 TRAINERS = ("drawn", "all", "pooled")
-FORMER = {
-    **{f"needs_{what}": f'needs = frozenset({{"{what}"}})' for what in ("head", "public", "classes")},
-    "needs_numbers": "a check() of self.context.samples",
-    "looks_once": "a check() of self.context.looks_again",
-    "own_epochs": 'needs = frozenset({"epochs"})',
-    "own_steps": "the class method makes_steps(cls, options)",
-    "plain_steps": 'optimizer = "plain"',
-    "own_optimizer": 'optimizer = "own"',
-    "trains": "the class method trainers(cls, options)",
-    "encodes_params": "self.refuse_changed_uploads() in check()",
-    "also_learns": "self.refuse_private_steps(learns_by) in check()",
-    "has_global": "the hook global_model(self, server, initial)",
-    "averages": "@uses_aggregator of fedbench.methods.base above aggregate",
-    "mean_suffices": "@mean_suffices of fedbench.aggregation.aggregator above aggregate, and above weights",
-    "resting": "the hook idle_model(self, client)",
-    "refuses_newcomers": "self.refuse_newcomers(why) in check()",
-}
-"""Class attributes of earlier versions, and their replacements."""
 WEIGHTS_FIELDS = ("params", "buffers", "counters")
 
 
@@ -92,10 +74,7 @@ def check_class(kind: type[Method]) -> None:
 
 
 def _check_traits(kind: type[Method]) -> None:
-    """Raises ConfigError if a trait has an invalid value or the name of an earlier version."""
-    for part in kind.__mro__:
-        for name in vars(part).keys() & FORMER.keys():
-            raise _mistake(part, f"{kind.__name__}.{name} is no longer used: write {FORMER[name]}")
+    """Raises ConfigError if a trait has an invalid value."""
     for name, legal in TRAITS.items():
         if (value := getattr(kind, name)) not in legal:
             raise _mistake(kind, f"{kind.__name__}.{name} = {value!r}: must be one of {', '.join(legal)}")

@@ -28,20 +28,19 @@ UNSET = torch.empty(0)
 class Context:
     """Facts of a run that both halves know.
 
-    method: its name. sizes: training images per client; public: public images; rounds: T; a run that reads it cannot be
-    given more rounds later (`is_last` is better); drawn: participants of a round; newcomers: clients that join after
-    the last. samples: image, feature or token; looks_again: whether the model's optimiser evaluates a batch several
-    times per step; private_steps: whether gradients are made private (privacy.level = sample); changes_uploads: the
-    setting that changes uploads on their way, with its value. aggregator: used by methods that average. draw: another
-    initial model by the model's own initialisation with a seed; the run's is that of `seed`. grade: the share of the
-    given labels of the public images [U] that are true, for traces only, never for learning; None if the images have no
-    true labels.
+    method: its name. sizes: training images per client; public: public images; planned_rounds: T, which methods read
+    as `rounds`; drawn: participants of a round; newcomers: clients that join after the last. samples: image, feature or
+    token; looks_again: whether the model's optimiser evaluates a batch several times per step; private_steps: whether
+    gradients are made private (privacy.level = sample); changes_uploads: the setting that changes uploads on their way,
+    with its value. aggregator: used by methods that average. draw: another initial model by the model's own
+    initialisation with a seed; the run's is that of `seed`. grade: the share of the given labels of the public images
+    [U] that are true, for traces only, never for learning; None if the images have no true labels.
     """
 
     layout: Layout
     train: TrainConfig
     seed: int
-    rounds: int
+    planned_rounds: int
     classes: int
     sizes: tuple[int, ...]
     public: int = 0
@@ -55,6 +54,8 @@ class Context:
     aggregator: Aggregator = Mean()  # noqa: RUF009
     draw: Callable[[int], Weights] | None = None
     grade: Callable[[Tensor], float] | None = None
+    _reads: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
+    """`rounds`, once it was read."""
 
     def generator(self, round: int, client: int, purpose: str) -> torch.Generator:
         """A random generator for (seed, client, round, purpose); client -1 for draws that are nobody's own."""
@@ -85,35 +86,29 @@ class Context:
     def clients(self) -> int:
         return len(self.sizes)
 
+    @property
+    def rounds(self) -> int:
+        """T. A run that reads it cannot be given more rounds later; `is_last` is better."""
+        self._reads.add("rounds")
+        return self.planned_rounds
+
     def is_last(self, round: int) -> bool:
         """Whether a round is the last. If it is not, it would not be in a longer run either, so nothing is noted."""
-        return round >= vars(self)["_rounds"] and round >= self.rounds
+        return round >= self.planned_rounds and round >= self.rounds
 
     @property
     def uses_rounds(self) -> bool:
         """Whether results so far may depend on the number of rounds, because it was read."""
-        return bool(vars(self).get("_uses_rounds"))
+        return "rounds" in self._reads
 
     @contextmanager
     def allow_rounds(self) -> Iterator[None]:
         """A block in which the number of rounds may be read, because no result depends on it."""
-        before = self.uses_rounds
+        before = set(self._reads)
         try:
             yield
         finally:
-            vars(self)["_uses_rounds"] = before
-
-
-def _noted_rounds(context: Context) -> int:
-    vars(context)["_uses_rounds"] = True
-    return int(vars(context)["_rounds"])
-
-
-def _set_rounds(context: Context, value: int) -> None:
-    vars(context)["_rounds"] = value
-
-
-Context.rounds = property(_noted_rounds, _set_rounds)  # type: ignore[assignment]
+            self._reads.intersection_update(before)
 
 
 @dataclass

@@ -10,6 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 from rich.progress import Progress as Bar
 
 from fedbench.config.words import plural
+from fedbench.results.events import Evaluation, NewcomersJoin, Remark
 from fedbench.results.quantities import duration
 from fedbench.tasks import Metric
 
@@ -84,29 +85,21 @@ class Progress(Display):
         self._first: tuple[float, int] | None = None
         self._begin(title, rounds * len(self._seeds))
 
-    def update(self, event: Mapping[str, Any]) -> None:
-        """Takes an event after an evaluated round, a warning `{"warning": text}`, or that newcomers begin to join.
+    def update(self, event: object) -> None:
+        """Shows an event of a run (`results.events.WatchedEvent`)."""
+        match event:
+            case Remark(text):
+                self.warn(text)
+            case NewcomersJoin(seed, now, count):
+                self._now[seed] = now
+                self._show_round(seed, now, f"{plural(count, 'newcomer')} joining", "")
+            case Evaluation(seed, now):
+                self._now[seed] = now
+                self._first = self._first or (self._clock(), self._completed_rounds())
+                self._show_round(seed, now, _text(event), self._time_left(event))
 
-        An event is `{"seed", "round", "lines": [lines of metrics.jsonl], "metric": the primary one, "seconds"}`, or
-        `{"seed", "round", "joining": the number of newcomers}`.
-        """
-        if "warning" in event:
-            self.warn(event["warning"])
-            return
-        seed, now = event["seed"], event["round"]
-        self._now[seed] = now
-        if "joining" in event:
-            told = f"{plural(event['joining'], 'newcomer')} joining"
-            self._show(self._completed_rounds(), self._seed_and_round(seed, now), told, "", self._is_over())
-            return
-        self._first = self._first or (self._clock(), self._completed_rounds())
-        self._show(
-            self._completed_rounds(),
-            self._seed_and_round(seed, now),
-            _text(event),
-            self._time_left(event),
-            self._is_over(),
-        )
+    def _show_round(self, seed: int, now: int, text: str, left: str) -> None:
+        self._show(self._completed_rounds(), self._seed_and_round(seed, now), text, left, self._is_over())
 
     def _seed_and_round(self, seed: int, now: int) -> str:
         name = f"seed {seed}" if len(self._seeds) > 1 else ""
@@ -124,17 +117,17 @@ class Progress(Display):
     def _is_over(self) -> bool:
         return self._completed_rounds() >= self._rounds * len(self._seeds)
 
-    def _time_left(self, event: Mapping[str, Any]) -> str:
+    def _time_left(self, event: Evaluation) -> str:
         """Uses the pace since the first event, at first that event's own seconds."""
         since, before = self._first or (0.0, 0)
         done = self._completed_rounds() - before
-        pace = (self._clock() - since) / done if done else event.get("seconds") or 0.0
+        pace = (self._clock() - since) / done if done else event.seconds
         return time_left(pace, self._rounds * len(self._seeds) - self._completed_rounds())
 
 
-def _text(event: Mapping[str, Any]) -> str:
-    pace = f"{event['seconds']:.2g} s/round" if event.get("seconds") else ""
-    return "  ".join(part for part in (scores(event["lines"], event["metric"]), pace) if part)
+def _text(event: Evaluation) -> str:
+    pace = f"{event.seconds:.2g} s/round" if event.seconds else ""
+    return "  ".join(part for part in (scores(event.lines, event.metric), pace) if part)
 
 
 def scores(lines: Sequence[Mapping[str, Any]], metric: Metric) -> str:

@@ -182,7 +182,7 @@ def make_context(run: ResolvedRun, partition: Partition, seed: int, learner: Lea
         layout=learner.layout,
         train=config.train,
         seed=seed,
-        rounds=config.rounds,
+        planned_rounds=config.rounds,
         classes=run.dataset.classes,
         sizes=tuple(partition.sizes("train").tolist()),
         public=0 if partition.public is None else len(partition.public),

@@ -3,17 +3,21 @@
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from fedbench.config import Config
 from fedbench.errors import RunError
+from fedbench.results.events import CheckpointRestored, Event, Remark, SeedBegun, SeedEnded
 from fedbench.results.files import hold_file_lock
-from fedbench.runtime import checkpoint, retries
-from fedbench.runtime.driver import Driver, Event
+from fedbench.runtime import retries
+from fedbench.runtime.driver import Driver
+from fedbench.runtime.failures import refuse_untrained
 from fedbench.runtime.hosts import Hosts
-from fedbench.runtime.recorder import Recorder
+from fedbench.runtime.observers.recorder import Recorder
 from fedbench.runtime.resolved import ResolvedRun
-from fedbench.runtime.store import StateLostError
+from fedbench.runtime.states import checkpoint
+from fedbench.runtime.states.store import StateLostError
 
 
 @dataclass(frozen=True)
@@ -26,19 +30,16 @@ class SeedTask:
 
 
 def drive_seeds(
-    run: ResolvedRun, tasks: Mapping[int, SeedTask], hosts: Hosts, on_event: Callable[[Event], None]
+    run: ResolvedRun, tasks: Mapping[int, SeedTask], hosts: Hosts, on_event: Callable[[int, Event], None]
 ) -> None:
     """Drive the seeds of a run, one after another.
 
-    on_event: gets the events of `drive`, and one when a task begins and ends, each with the task's number.
+    on_event: gets the number of a task with each of its events: those of `drive`, and one when it begins and ends.
     """
     for number, task in tasks.items():
-
-        def tell(event: Event, number: int = number) -> None:
-            on_event({**event, "task": number})
-
-        tell({"begun": True})
-        tell({"ended": drive(run.of_seed(task.config), task.folder, hosts, tell, task.resume)})
+        on_event(number, SeedBegun())
+        warnings = drive(run.of_seed(task.config), task.folder, hosts, partial(on_event, number), task.resume)
+        on_event(number, SeedEnded(warnings))
 
 
 def drive(
@@ -60,7 +61,7 @@ def drive(
             kept = checkpoint.load(folder / "checkpoint") if resume else None
             if kept:
                 recorder.restore(kept["recorder"])
-                on_event({"restored": True})
+                on_event(CheckpointRestored())
             else:
                 checkpoint.remove(folder / "checkpoint")
                 recorder.start()
@@ -71,11 +72,11 @@ def drive(
                 driver.run(kept)
             except StateLostError as error:
                 where = "from the last checkpoint" if checkpoint.load(folder / "checkpoint") else "from the beginning"
-                on_event({"warning": f"{error} with its host: continuing {where}"})
+                on_event(Remark(f"{error} with its host: continuing {where}"))
                 resume, lost = True, lost + 1
                 continue
             recorder.write_tables()
-            driver.refuse_untrained()
+            refuse_untrained(run.seed, driver.record.fits)
             return recorder.warnings
     raise RunError(f"private states were lost {lost} times in a row: do machines of the cluster come and go?")
 

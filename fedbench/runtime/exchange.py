@@ -14,7 +14,7 @@ from fedbench.config import Config
 from fedbench.data.partitions import Partition
 from fedbench.data.prepared import PreparedDataset
 from fedbench.methods.messages import Message, Upload
-from fedbench.runtime.sums import Total
+from fedbench.runtime.uploads.sums import Total
 from fedbench.tasks import Score
 
 POOLED = -1
@@ -165,34 +165,3 @@ class Relocation:
     kept: int
     source: int
     target: int
-
-
-@dataclass
-class RoundRecord:
-    """The cost and messages of training a round. The exchange of the same number evaluates its models.
-
-    idle: number of rounds so far in which no client took a gradient step. failing: the cause for which all
-    participants failed, and the clients it has hit since a client last completed a fit. extra_pass: whether one
-    followed the round. private_steps: of every client, in all rounds so far, if epsilon depends on them. fits: of every
-    client that was to train, empty once it has completed a fit, before that why its last one failed.
-    """
-
-    number: int = 0
-    idle: int = 0
-    failing: tuple[str, list[int]] = ("", [])
-    took_part: list[int] = field(default_factory=list)
-    extra_pass: bool = False
-    train_loss: float | None = None
-    steps: int = 0
-    bytes_up: int = 0
-    bytes_down: int = 0
-    failed: list[tuple[int, str]] = field(default_factory=list)
-    traces: dict[tuple[int, str], float] = field(default_factory=dict)
-    private_steps: dict[int, int] = field(default_factory=dict)
-    fits: dict[int, str] = field(default_factory=dict)
-
-    def failures_with_round(self) -> list[tuple[int, str]]:
-        """The failures of a round that is not evaluated, to be reported with a later one."""
-        return [
-            (c, text if text.startswith("in round ") else f"in round {self.number}: {text}") for c, text in self.failed
-        ]

@@ -4,7 +4,9 @@ Each draw is a function of seed and round, or of the seed alone, and the same fo
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from math import exp
+from typing import Any
 
 from fedbench.config import Config
 from fedbench.config.fleet import StragglersConfig
@@ -15,7 +17,7 @@ SERVER = -1
 
 
 def drawn_share(seed: int, round: int, clients: Sequence[int], share: float, purpose: str) -> set[int]:
-    """Those of the clients that an event hits in a round, each by itself with probability `share`."""
+    """The clients that an event hits in a round, drawn independently with probability `share`."""
     if not share:
         return set()
     draws = seeds.numpy_generator(seed, round, purpose).random(len(clients))
@@ -29,8 +31,26 @@ def lost_uploads(seed: int, round: int, participants: Sequence[int], dropout: fl
 
 def work_shares(seed: int, round: int, participants: Sequence[int], asked: StragglersConfig) -> dict[int, float]:
     """The share of its local steps that each straggler takes."""
-    late = drawn_share(seed, round, participants, asked.share, "stragglers")
+    late = drawn_share(seed, round, participants, asked.share, "early stops")
     return dict.fromkeys(late, asked.work)
+
+
+@dataclass(frozen=True)
+class RoundFleet:
+    """What happens in a round. lost: whose upload does not arrive; work: the share of steps that a straggler takes."""
+
+    lost: set[int]
+    work: dict[int, float]
+
+    @classmethod
+    def of(cls, config: Config, seed: int, round: int, participants: Sequence[int]) -> "RoundFleet":
+        """The draws of a round."""
+        lost = lost_uploads(seed, round, participants, config.dropout)
+        return cls(lost, work_shares(seed, round, participants, config.stragglers))
+
+    def of_task(self, client: int) -> dict[str, Any]:
+        """The fields of a client's task."""
+        return {"work": self.work.get(client, 1.0), "is_lost": client in self.lost}
 
 
 def step_time(seed: int, client: int, spread: float) -> float:

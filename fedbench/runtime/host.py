@@ -10,40 +10,32 @@ from itertools import zip_longest
 from typing import Any
 
 import torch
-from torch import Tensor
 
-from fedbench.engine.learner import Learner
 from fedbench.errors import ConfigError, RunError, first_line, place_of_code
 from fedbench.methods.client import Client, Predictor, PrivateState
-from fedbench.methods.contract import call_hook, check_fit, check_shapes, guard_inputs, scores_of
+from fedbench.methods.contract import call_hook, check_fit, check_shapes, guard_inputs
 from fedbench.methods.messages import Message, weights_of
 from fedbench.module import seeds
 from fedbench.module.seeds import Key
 from fedbench.module.weights import Weights
-from fedbench.results.schema import COMMON
-from fedbench.runtime import trees
 from fedbench.runtime.allocator import resident_mb
 from fedbench.runtime.build import RunParts, build_parts
 from fedbench.runtime.client_data import ClientData
-from fedbench.runtime.client_privacy import make_private
-from fedbench.runtime.compression import compress_upload
 from fedbench.runtime.determinism import deterministic_kernels
-from fedbench.runtime.exchange import POOLED, ClientTask, Order, Reply, Report, Scores, Setup
+from fedbench.runtime.exchange import POOLED, ClientTask, Order, Reply, Report, Setup
 from fedbench.runtime.finite import rate_name, what_diverged, what_is_not_finite
 from fedbench.runtime.gpu import GpuFullError, limit_memory, peak_mb, reporting_full_gpu
-from fedbench.runtime.kept_outcomes import outcomes_of
-from fedbench.runtime.kept_predictions import sends_outputs
-from fedbench.runtime.pooled_validation import needs_pooling, pooled_message
+from fedbench.runtime.messages.transfer import Sent, on_cpu, on_device
 from fedbench.runtime.resolved import ResolvedRun
-from fedbench.runtime.store import ClientStore, StateLostError, open_store
-from fedbench.runtime.sums import Total
-from fedbench.runtime.transfer import Sent, on_cpu, on_device
+from fedbench.runtime.scoring import Evaluated, Scorer
+from fedbench.runtime.states import trees
+from fedbench.runtime.states.store import ClientStore, StateLostError, open_store
 from fedbench.runtime.turns import Turns
+from fedbench.runtime.uploads.chain import UploadChain
+from fedbench.runtime.uploads.outbox import Outbox
 
 WATCH_EVERY = 10
 """Orders after which hooks are checked exactly again, see `_guard_inputs`."""
-ADD_BYTES = {"cpu": 0, "cuda": 32 << 20}
-"""Bytes of uploads that are added up at once, by device."""
 
 
 class Model:
@@ -77,9 +69,7 @@ class Host:
         self._ship, self._debug = ship, debug
         self._watched: set[str] = set()
         self._sent: Sent = {}
-        self._pending: list[tuple[Report, float]] = []
-        """Reports whose uploads are not yet in the host's sum, and their shares."""
-        self._pending_bytes = 0
+        self.uploads, self.scorer = UploadChain(parts), Scorer(self.config, data, self.context.clients)
 
     def model(self, client: int) -> "Model":
         """The model of a client."""
@@ -163,20 +153,18 @@ class Host:
         self._sent.clear()
         for client in order.moved_away:
             self.store.drop(client)
-        self._total, self._pending, self._pending_bytes = Total(), [], 0
+        self._outbox = Outbox(self._ship, self.device)
         works = [partial(self._try_task, *both, order) for both in zip_longest(order.tasks, order.tasks[1:])]
         with reporting_full_gpu(), deterministic_kernels(self.device), seeds.preserved_streams():
             reports = self._do_all(works, [task.client for task in order.tasks])
-            self._add_pending()
-            if self._total.message.tensors:
-                self._ship(self._total.message)
+            total = self._outbox.close()
         busy, cpu = time.perf_counter() - begun, time.process_time() - cpu
         train, evaluate = (sum(getattr(r, f"{part}_seconds") for r in reports) for part in ("train", "eval"))
         remarks = [line for own in self.models if own.turns for line in own.turns.engine.remarks]
         remarks += [line for own in self.models for line in own.learner.remarks()]
         uses_rounds = any(own.method.context.uses_rounds or own.learner.engine.uses_rounds for own in self.models)
         spent = (train, evaluate, busy, cpu, os.getpid(), resident_mb())
-        return Reply(reports, *spent, remarks, self._total, uses_rounds, peak_mb(self.device))
+        return Reply(reports, *spent, remarks, total, uses_rounds, peak_mb(self.device))
 
     def _do_all(self, works: Sequence[Callable[[], Report]], clients: Sequence[int]) -> list[Report]:
         """The reports of pieces of work. Clients that share steps do so with those that have the same model."""
@@ -258,9 +246,7 @@ class Host:
             if task.global_model and global_model is not None:
                 whole = weights_of(on_device(global_model, self.device, self._sent))
                 if "global" not in task.keep and isinstance(personal, Weights) and personal.is_same(whole):
-                    report.scores["global"] = report.scores["after_agg"]
-                    if "global" in task.outcomes and "after_agg" in report.outcomes:
-                        report.outcomes["global"] = report.outcomes["after_agg"]
+                    self.scorer.reuse("after_agg", "global", task, report)
                 else:
                     self._score(task, client, "global", whole, report)
             if task.idle_model:
@@ -281,8 +267,7 @@ class Host:
                 upload = call_hook(method, "outgoing", client, received, upload)
             check_fit(upload, client, method)
             client.keeps_optimizers = False
-            make_private(upload, client, self.config.privacy, self.context.drawn)
-            compress_upload(upload, client, self.config.compression)
+            self.uploads.at_client(upload, client)
         if self._note_divergence(report, what_diverged(upload, learner, client.samples)):
             return
         ledger = learner.ledger
@@ -301,41 +286,7 @@ class Host:
             if task.is_lost:
                 return
             upload.trained, report.upload = None, upload
-            if task.share is None:
-                self._send(report)
-            else:
-                self._add(report, client, task.share)
-
-    def _add(self, report: Report, client: Client, share: float) -> None:
-        """Add an upload to the host's sum, on a GPU several at once."""
-        assert report.upload is not None
-        if report.upload.samples != client.samples:
-            raise ConfigError(
-                f"the upload of client {client.id} reports {report.upload.samples} samples of {client.samples}, but "
-                "hosts weight uploads before: override aggregate in the method's class, without @mean_suffices"
-            )
-        self._pending.append((report, share))
-        self._pending_bytes += sum(tensor.nbytes for tensor in report.upload.tensors.values())
-        if self._pending_bytes >= ADD_BYTES[self.device.type]:
-            self._add_pending()
-
-    def _add_pending(self) -> None:
-        """Add the uploads up that wait for it. An error ends the run: it is not that of the client whose turn it is."""
-        pending, self._pending, self._pending_bytes = self._pending, [], 0
-        if not pending:
-            return
-        self._total.take([report.upload for report, _ in pending if report.upload], [share for _, share in pending])
-        try:
-            for report, _ in pending:
-                self._send(report)
-        except Exception as error:
-            raise GpuFullError.behind(error) or ConfigError(f"uploads cannot be sent: {first_line(error)}") from error
-
-    def _send(self, report: Report) -> None:
-        """Send what is left of an upload."""
-        if report.upload is not None and report.upload.tensors:
-            self._ship(report.upload)
-            on_cpu(report.upload)
+            self._outbox.put(upload, client, task.share)
 
     def _save_state(self, client: Client) -> int:
         """Save the private state; returns its bytes.
@@ -393,54 +344,6 @@ class Host:
         self, task: ClientTask, client: Client, point: str, model: Weights | Predictor | None, report: Report
     ) -> None:
         """Evaluate a model on the client's data, if the point has one."""
-        if model is None:
-            return
-        learner, asked, kept = client.learner, self.config.evaluate, point in task.keep
-        held, method = self.held_out(task, client.round), self.model(client.id).method
-        saves_model = kept and self.config.save_models
-        saves_outputs = kept and sends_outputs(self.config.save_predictions, learner.task)
-        if saves_model and isinstance(model, Weights) and (state := learner.flat.trained_state_dict(model)):
-            report.models[point] = Message(**state)
-        predictor = partial(scores_of, method, model) if isinstance(model, Predictor) else model
-        found: Scores = {}
-        if "val" in held:
-            sent: list[tuple[Tensor, Tensor]] | None = [] if needs_pooling(learner.task) else None
-            found["val"] = learner.evaluate(predictor, held["val"], kept=sent)
-            if sent is not None:
-                report.validation[point] = on_cpu(pooled_message(sent))
-        if "test" in held:
-            groups = self.data.groups(held["test"]) if asked.by else {}
-            batches: list[tuple[Tensor, Tensor]] | None = [] if saves_outputs or point in task.outcomes else None
-            found["test"] = learner.evaluate(predictor, held["test"], groups, batches)
-            if batches is not None and saves_outputs:
-                outputs, targets = (torch.cat(parts) for parts in zip(*batches, strict=True))
-                whole = Message(outputs=outputs.float(), targets=targets, rows=held["test"].rows)
-                report.predictions[point] = on_cpu(whole)
-            if batches is not None and point in task.outcomes:
-                report.outcomes[point] = self._outcomes(learner, model, batches, held["test"].rows)
-        for part, score in found.items():
-            if isinstance(model, Predictor) and model.loss_of is not None:
-                name = learner.task.loss_metric
-                score[name] = learner.evaluate(model.loss_of, held[part])[name]
-            if asked.module_metrics and isinstance(model, Weights):
-                score |= learner.module_metrics(model, held[part])
-        if asked.common_test and point != "new_clients" and "test" in held:
-            pooled = self.data.split(range(self.context.clients), "test", held["test"].key)
-            found[COMMON] = learner.evaluate(predictor, pooled)
-        report.scores[point] = found
-
-    def _outcomes(
-        self, learner: Learner, model: Weights | Predictor, batches: Sequence[tuple[Tensor, Tensor]], rows: Tensor
-    ) -> Message:
-        """One number for each test sample and metric. rows: int64 [n], of the samples."""
-        asked = self.config.evaluate
-        elsewhere = isinstance(model, Predictor) and model.loss_of is not None
-        return outcomes_of(
-            learner.task,
-            batches,
-            rows,
-            self.data.row_groups,
-            learner.flat.dtype,
-            by_batches=asked.accuracy == "batches",
-            without=[learner.task.loss_metric] if elsewhere else [],
-        )
+        if model is not None:
+            method, held = self.model(client.id).method, self.held_out(task, client.round)
+            self.scorer.score(task, Evaluated(point, model, client.learner, method, held), report)

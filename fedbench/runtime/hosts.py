@@ -12,8 +12,8 @@ from torch import Tensor
 from fedbench.runtime.build import RunParts
 from fedbench.runtime.exchange import Order, Relocation, Reply, Setup
 from fedbench.runtime.host import Host
-from fedbench.runtime.scratch import LARGE, Scratch
-from fedbench.runtime.store import Versions
+from fedbench.runtime.states.scratch import LARGE, Scratch
+from fedbench.runtime.states.store import Versions
 
 
 class Hosts(Protocol):

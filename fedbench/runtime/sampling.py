@@ -18,12 +18,13 @@ from fedbench.runtime.exchange import POOLED
 class Calendar:
     """The rounds of a run: their participants, who of them trains, and which rounds are evaluated.
 
-    evaluated: the clients that are, fixed for the run.
+    evaluated: the clients that are, fixed for the run; honest: the number of those that could be.
     """
 
     def __init__(self, config: Config, seed: int, clients: int, method: Method, malicious: Collection[int]) -> None:
         self.config, self.seed, self.clients, self.method = config, seed, clients, method
         self.evaluated = evaluated_clients(seed, clients, config.evaluate.clients, malicious)
+        self.honest = clients - len(malicious)
         self._known: dict[int, list[int]] = {}
 
     def participants(self, round: int) -> list[int]:

@@ -8,10 +8,10 @@ from fedbench.data.partitions.client_names import client_names
 from fedbench.data.partitions.label_noise import client_targets
 from fedbench.results.schema import SPLITS
 from fedbench.results.unscored import unknown_line
-from fedbench.runtime.attacks import attackers
 from fedbench.runtime.exchange import Scores
 from fedbench.runtime.resolved import ResolvedRun
 from fedbench.runtime.sampling import evaluated_clients
+from fedbench.runtime.uploads.attacks import attackers
 from fedbench.tasks import Metric
 
 

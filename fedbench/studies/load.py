@@ -77,8 +77,8 @@ def kept_learner(folder: Path, client: int | str, seed: int | None, point: str) 
         raise ConfigError(f"seed = {seed}: {folder} has no run of this seed; choose among its seeds: {known}")
     kept = folder / MODELS_FOLDER / f"seed-{seed}"
     name = GLOBAL if client == GLOBAL else client_folder(int(client))
-    file, before = kept / name / f"{point}.safetensors", kept / f"{name}-{point}.pt"  # .pt: of earlier versions
-    if not file.exists() and not before.exists():
+    file = kept / name / f"{point}.safetensors"
+    if not file.exists():
         beside = _kept_beside(kept, config)
         raise ConfigError(f"{file}: no model was kept for this client, seed and evaluation point; {beside}")
     config.resources.hosts = config.resources.gpus_per_host = 0
@@ -86,8 +86,7 @@ def kept_learner(folder: Path, client: int | str, seed: int | None, point: str) 
     names = whole.config.model.names
     run = whole.with_model(names[0 if client == GLOBAL else int(client) % len(names)])
     learner, base = build_learner(run, seed), kept / base_file(whole.config, run.config.model.name)
-    parts = [base, file] if base.exists() else [file]
-    tensors = [read_state_dict(path) for path in (parts if file.exists() else [before])]
+    tensors = [read_state_dict(path) for path in ([base, file] if base.exists() else [file])]
     learner.flat.load_state_dict({key: tensor for own in tensors for key, tensor in own.items()})
     return run, learner
 
@@ -95,7 +94,6 @@ def kept_learner(folder: Path, client: int | str, seed: int | None, point: str) 
 def _kept_beside(kept: Path, config: Config) -> str:
     """What there is instead of a missing model."""
     known = sorted(f"{path.parent.name} {path.stem}" for path in kept.glob("*/after_*.safetensors"))
-    known += sorted(path.stem for path in kept.glob("*-after_*.pt") if not path.stem.endswith("-trained"))
     if known := [name for name in known if not name.startswith(SHARED)]:
         return f"there are {len(known)}, such as {known[0]}"
     if config.save_models and not Records(kept.parent.parent).summary().get("complete"):

@@ -13,6 +13,7 @@ from fedbench.methods.base import Method
 from fedbench.methods.client import Client
 from fedbench.methods.messages import Upload
 from fedbench.module.weights import Weights
+from fedbench.results.events import Evaluation
 from fedbench.studies.run import run
 from tests.methods import mistakes
 from tests.runtime.accidents import broken
@@ -62,7 +63,7 @@ def test_of_several_seeds_those_that_are_done_stay(tmp_path: Path) -> None:
         run(small("tests.cli.test_run:SecondSeed", seeds=[0, 1], **asked), report=False)
     begun: list = []
     run(small("tests.cli.test_run:SecondSeed", seeds=[0, 2], **asked), report=False, watch=begun.append)
-    assert {event["seed"] for event in begun if "lines" in event} == {2}
+    assert {event.seed for event in begun if isinstance(event, Evaluation)} == {2}
 
 
 class SecondSeed(Method):

@@ -22,11 +22,11 @@ from fedbench.methods import load, names
 from fedbench.methods.client import PrivateState
 from fedbench.module.weights import Weights
 from fedbench.results.reader import Records
-from fedbench.runtime import checkpoint
 from fedbench.runtime.drive import drive
 from fedbench.runtime.exchange import POOLED, ClientTask, Order, Relocation, Reply
 from fedbench.runtime.host import Host
 from fedbench.runtime.hosts import InProcess
+from fedbench.runtime.states import checkpoint
 from tests.runtime.rounds import play, read, small, stop
 from tests.runtime.several_hosts import SeveralHosts
 

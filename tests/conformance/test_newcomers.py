@@ -14,7 +14,7 @@ from fedbench.jobs.resolve import check_run, resolve
 from fedbench.methods import names
 from fedbench.methods.client import Client, Predictor
 from fedbench.methods.fedavg import FedAvg
-from fedbench.methods.messages import Message, weights_of
+from fedbench.methods.messages import Message
 from fedbench.methods.server import ServerState
 from fedbench.module.weights import Weights
 from fedbench.runtime.drive import drive
@@ -98,7 +98,8 @@ def test_under_fedavg_a_newcomer_begins_with_the_score_of_the_global_model(tmp_p
     run.run()
     run.recorder.write_tables()
     host = run.hosts._host  # type: ignore[attr-defined]
-    model = weights_of(run._global_model())
+    model = run.server_half.global_weights()
+    assert model is not None
     rows = newcomers(tmp_path).query("metric == 'accuracy' and epochs == 0").set_index("client")
     for number in (8, 9):
         data = host.data.split([number], "test", ("test",))

@@ -1,7 +1,7 @@
 """Damage to the files of results and of the cache, and what is said of it."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ from fedbench.config import Config
 from fedbench.errors import ConfigError
 from fedbench.report import write_report
 from fedbench.report.study import Study
+from fedbench.results.events import Evaluation, WatchedEvent
 from fedbench.studies.run import run
 from tests.runtime.rounds import Stopped
 
@@ -136,8 +137,8 @@ def write_page(folder: Path) -> Answer:
 def interrupted(config: Config, round: int) -> None:
     """Leave a run that was ended after a round."""
 
-    def watch(event: Mapping[str, Any]) -> None:
-        if event.get("round") == round:
+    def watch(event: WatchedEvent) -> None:
+        if isinstance(event, Evaluation) and event.round == round:
             raise Stopped
 
     try:

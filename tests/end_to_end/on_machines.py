@@ -12,6 +12,7 @@ from fedbench.data.prepared import PreparedDataset
 from fedbench.jobs.job import Job, Outcome
 from fedbench.jobs.resolve import resolve
 from fedbench.jobs.schedule import bundles, run_jobs
+from fedbench.results.events import Evaluation, Event, Remark
 from fedbench.runtime.drive import drive
 from fedbench.runtime.ray import cluster
 from fedbench.runtime.ray.placement_groups import reserve
@@ -101,10 +102,10 @@ def test_a_machine_that_is_lost_costs_the_rounds_since_the_checkpoint(ray, machi
     expected = play(config, tmp_path / "undisturbed")
     warnings: list[str] = []
 
-    def watch(event: dict[str, Any]) -> None:
-        if "warning" in event:
-            warnings.append(event["warning"])
-        elif event.get("round") == 5 and len(warnings) == 1:
+    def watch(event: Event) -> None:
+        if isinstance(event, Remark):
+            warnings.append(event.text)
+        elif isinstance(event, Evaluation) and event.round == 5 and len(warnings) == 1:
             machines.lose(0 if "worker-0" in warnings[0] else 1)
 
     resolved = resolve(config)

@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from fedbench.engine.fit import Amount, Fit, Loss, Move, PairedBatches, Step
 from fedbench.engine.losses import task_loss
 from fedbench.errors import ConfigError
-from fedbench.runtime import trees
+from fedbench.runtime.states import trees
 
 HOOKS = (
     "on_fit_start on_train_start on_train_epoch_start on_before_batch_transfer on_after_batch_transfer "

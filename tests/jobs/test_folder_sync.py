@@ -9,7 +9,7 @@ import pytest
 from fedbench.config import Config
 from fedbench.jobs.folder_sync import FileServer, Supplies, file_server, read_files, synced_copy
 from fedbench.jobs.job import Job
-from fedbench.runtime import checkpoint
+from fedbench.runtime.states import checkpoint
 
 
 def files(folder: Path) -> dict[str, str]:

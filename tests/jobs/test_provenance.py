@@ -17,6 +17,7 @@ from fedbench.jobs.job import Job
 from fedbench.jobs.resolve import resolve
 from fedbench.jobs.run_folder import default_name
 from fedbench.jobs.run_job import run_job
+from fedbench.results.events import Evaluation, WatchedEvent
 from fedbench.results.plan import Plan
 from fedbench.results.wandb_log import run_arguments
 from fedbench.studies.compare import compare
@@ -105,7 +106,9 @@ def asked(section: str, by: float, more: str = "", **pairs) -> Config:
 def run_of(config: Config, **more) -> tuple[Path, list[int]]:
     """The folder of a run, and the rounds that were made for it."""
     rounds: list[int] = []
-    result = run(config, report=False, watch=lambda e: rounds.append(e["round"]) if "round" in e else None, **more)
+    result = run(
+        config, report=False, watch=lambda e: rounds.append(e.round) if isinstance(e, Evaluation) else None, **more
+    )
     return result.folder, rounds
 
 
@@ -169,8 +172,8 @@ def test_a_run_that_was_begun_with_other_code_is_not_gone_on_with(here):
     class Ended(Exception):
         pass
 
-    def end(event: dict) -> None:
-        if event.get("round") == 2:
+    def end(event: WatchedEvent) -> None:
+        if isinstance(event, Evaluation) and event.round == 2:
             raise Ended
 
     with pytest.raises(Ended):

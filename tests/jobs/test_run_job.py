@@ -14,8 +14,9 @@ from fedbench.jobs.job import Job
 from fedbench.jobs.resolve import resolve
 from fedbench.jobs.run_folder import locked_folder
 from fedbench.jobs.run_job import open_job, run_seeds
-from fedbench.runtime import checkpoint
+from fedbench.results.events import Evaluation, Remark
 from fedbench.runtime.resolved import ResolvedRun
+from fedbench.runtime.states import checkpoint
 from fedbench.studies.run import run
 from tests.runtime.rounds import described, read, small, stop
 
@@ -25,7 +26,7 @@ def test_an_unfinished_run_is_gone_on_with_unasked(tmp_path):
     described(config, folder)
     stop(config, folder, 3)
     rounds: list[int] = []
-    run(config.model_copy(update={"out": folder}), watch=lambda e: rounds.append(e["round"]), report=False)
+    run(config.model_copy(update={"out": folder}), watch=lambda e: rounds.append(e.round), report=False)
     assert rounds == [2, 3, 4]
     run(config.model_copy(update={"out": tmp_path / "b"}), report=False)
     assert read(folder) == read(tmp_path / "b")
@@ -35,7 +36,7 @@ def test_the_same_warning_is_told_once(tmp_path):
     told: list = []
     asked = small(rounds=1, seeds=[0, 1], partition={"name": "dirichlet", "clients": 10, "train_size": 3})
     result = run(asked.model_copy(update={"out": tmp_path}), watch=told.append, report=False)
-    warnings = [event["warning"] for event in told if "warning" in event]
+    warnings = [event.text for event in told if isinstance(event, Remark)]
     assert len(warnings) == len(set(warnings)) > 0
     assert result.summary["warnings"] == warnings
 
@@ -44,8 +45,8 @@ def test_who_waits_for_another_command_says_so(tmp_path):
     job, resolved, dealt = asked(tmp_path / "a")
     told, waits = [], Event()
 
-    def watch(event: dict) -> None:
-        told.append(event["warning"])
+    def watch(event: Remark) -> None:
+        told.append(event.text)
         waits.set()
 
     def attempt() -> None:
@@ -110,7 +111,7 @@ def test_a_job_that_is_done_by_then_is_left_out(tmp_path):
     job, resolved, dealt = asked(tmp_path / "a")
     told: list = []
     run_seeds(resolved, [job], {0: dealt}, told.append)
-    assert [event["round"] for event in told if "lines" in event] == [1]
+    assert [event.round for event in told if isinstance(event, Evaluation)] == [1]
     assert json.loads((job.folder / "environment.json").read_text())["finished"]
     assert not (job.folder / "checkpoint").exists()
     told.clear()

@@ -511,15 +511,6 @@ class UnknownNeed(Method):  # UnknownNeed
     needs = frozenset({"labels"})
 
 
-class FormerTrait(Method):  # FormerTrait
-    needs_head = True
-
-
-class FormerHook(Method):  # FormerHook
-    def resting(self, client):
-        return client.initial
-
-
 class MisspeltHook(Method):
     def agregate(self, server, uploads):  # MisspeltHook
         server.params = uploads[0].params

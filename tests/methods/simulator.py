@@ -27,10 +27,12 @@ from fedbench.runtime.driver import Driver
 from fedbench.runtime.exchange import ClientTask, Joining, Order, Relocation, Reply, Report, Setup
 from fedbench.runtime.host import Host
 from fedbench.runtime.hosts import torch_threads
+from fedbench.runtime.observers.observers import Observers
+from fedbench.runtime.observers.recorder import Recorder
+from fedbench.runtime.observers.upload_traces import UploadTraces
 from fedbench.runtime.placement import Home
-from fedbench.runtime.recorder import Recorder
 from fedbench.runtime.resolved import ResolvedRun
-from fedbench.runtime.store import MemoryStore
+from fedbench.runtime.states.store import MemoryStore
 from fedbench.tasks import mean_of
 
 
@@ -227,7 +229,7 @@ class Simulation(Driver):
             layout=self.learner.layout,
             train=self.train,
             seed=seed,
-            rounds=rounds,
+            planned_rounds=rounds,
             classes=classes,
             sizes=tuple(len(d) for d in self.data),
             public=len(public) if public else 0,
@@ -241,6 +243,7 @@ class Simulation(Driver):
         self.host = RecordingHost(parts, HandMadeData(self.data, self.public), MemoryStore())
         setup, recorder = Setup(config, 0, Partition(Clients.of([]))), Recorder(Path("/nowhere"), self.learner.task)
         super().__init__(parts, setup, LocalHosts(self.host), recorder, lambda event: None, [])
+        self.observers = Observers([UploadTraces()])
         self.calendar.participants = lambda round: sorted(self.draw(round))  # type: ignore[method-assign]
         self.log: list[Round] = []
         self.host.seen = Round()
@@ -309,12 +312,6 @@ class Simulation(Driver):
     def _due(self, round: int) -> bool:
         """Traces are those of a round that is evaluated."""
         return True
-
-    def _record(self, reports: Any) -> list[Any]:
-        return []
-
-    def _finish(self, *_: Any) -> None:
-        pass
 
 
 def equal(a: Weights, b: Weights) -> bool:

@@ -87,8 +87,6 @@ EARLY = {
     "UnknownTrainers": "UnknownTrainers.trainers must return one of drawn, all, pooled; it returned 'some'",
     "UnknownOptimizer": "UnknownOptimizer.optimizer = 'mine': must be one of run, own, plain",
     "UnknownNeed": "UnknownNeed.needs = frozenset({'labels'}): must be a frozenset of head, public, classes, epochs",
-    "FormerTrait": 'FormerTrait.needs_head is no longer used: write needs = frozenset({"head"})',
-    "FormerHook": "FormerHook.resting is no longer used: write the hook idle_model(self, client)",
     "MisspeltHook": "MisspeltHook.agregate has no effect: did you mean aggregate? (if not, name it _agregate)",
     "MisspeltTrait": "MisspeltTrait.optimiser has no effect: did you mean optimizer? (if not, name it _optimiser)",
     "MisspeltSpace": "MisspeltSpace.SPACES has no effect: did you mean SPACE? (if not, name it _SPACES)",

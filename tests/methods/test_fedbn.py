@@ -197,7 +197,7 @@ def test_bytes(private, size):
 
 def test_the_norms_of_shortcuts_are_found():
     layout = Layout.of(models.build("resnet8", input_shape=(3, 32, 32), classes=10))
-    context = Context(layout=layout, train=TrainConfig(), seed=0, rounds=1, classes=10, sizes=(1,))
+    context = Context(layout=layout, train=TrainConfig(), seed=0, planned_rounds=1, classes=10, sizes=(1,))
     method = FedBN(FedBN.Options(), context)
     assert (method.private_params.size, method.private_buffers.size) == (2688, 2688)
     assert method.shared_params.size == layout.size - 2688

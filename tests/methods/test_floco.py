@@ -447,7 +447,7 @@ def test_a_projection_that_never_comes_is_warned_of_and_not_made():
     for tau, warned in ((9, False), (10, True), (None, False)):
         assert bool(list(run(tau=tau, rounds=0).method.check())) == warned
     late = run(tau=4, rounds=0)
-    late.method.context = replace(late.method.context, rounds=4)
+    late.method.context = replace(late.method.context, planned_rounds=4)
     late.server.round = 4
     assert late.method.question(late.server) is None
 

@@ -4,6 +4,7 @@ import io
 
 from rich.console import Console
 
+from fedbench.results.events import Evaluation, NewcomersJoin, Remark
 from fedbench.results.progress import GridProgress, Progress
 from fedbench.tasks import load
 
@@ -28,7 +29,7 @@ def event(round_, seed=0, accuracy=0.5, rounds=10, seconds=0.1):
         {"point": "after_fit", "test_accuracy": accuracy + 0.1},
         {"point": "after_agg", "test_accuracy": accuracy},
     ]
-    return {"seed": seed, "round": round_, "rounds": rounds, "lines": lines, "metric": ACCURACY, "seconds": seconds}
+    return Evaluation(seed, round_, ACCURACY, lines, seconds=seconds)
 
 
 def run(progress, clock, seconds, rounds=10, seeds=(0,), title="fedcac on digits"):
@@ -90,7 +91,7 @@ def test_time_left_of_a_resumed_run_counts_only_what_this_start_did():
 def test_newcomers_that_join_are_said():
     progress = Progress(plain(), Clock())
     progress.start("fedcac on digits", 10, [0, 1])
-    progress.update({"seed": 0, "round": 10, "joining": 20})
+    progress.update(NewcomersJoin(0, 10, 20))
     progress.stop()
     assert progress.console.file.getvalue().splitlines()[1:] == ["seed 0  round 10/10  20 newcomers joining"]
 
@@ -98,7 +99,7 @@ def test_newcomers_that_join_are_said():
 def test_notes_are_printed_whole():
     progress = Progress(plain(), Clock())
     progress.start("t", 10, [0])
-    progress.update({"warning": "client 3 left out in round 2: loss is not finite [nan]"})
+    progress.update(Remark("client 3 left out in round 2: loss is not finite [nan]"))
     assert "client 3 left out in round 2: loss is not finite [nan]" in progress.console.file.getvalue()
 
 

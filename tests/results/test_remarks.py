@@ -17,7 +17,7 @@ from fedbench.results.remarks import (
     with_methods,
 )
 from fedbench.results.summary import write_summary
-from fedbench.runtime.recorder import Recorder
+from fedbench.runtime.observers.recorder import Recorder
 from fedbench.tasks import load
 
 FEDBN = Doubt("fedbn: the model has no BatchNorm layer with numbers of its own, so this is fedavg")

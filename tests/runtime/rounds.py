@@ -19,7 +19,7 @@ from fedbench.runtime.drive import drive
 from fedbench.runtime.driver import Driver
 from fedbench.runtime.exchange import Order, Relocation, Reply
 from fedbench.runtime.hosts import Hosts, InProcess
-from fedbench.runtime.recorder import Recorder
+from fedbench.runtime.observers.recorder import Recorder
 from fedbench.runtime.resolved import ResolvedRun
 
 RECORDS = ("metrics.jsonl", "clients.parquet", "traces.parquet")

@@ -9,12 +9,12 @@ from typing import Any
 from torch import Tensor
 
 from fedbench.runtime.build import RunParts
-from fedbench.runtime.channel import DriverEnd, HostEnd
 from fedbench.runtime.exchange import Order, Relocation, Reply, Setup
 from fedbench.runtime.host import Host
+from fedbench.runtime.messages.channel import DriverEnd, HostEnd
 from fedbench.runtime.resolved import ResolvedRun
-from fedbench.runtime.scratch import Scratch
-from fedbench.runtime.store import Versions
+from fedbench.runtime.states.scratch import Scratch
+from fedbench.runtime.states.store import Versions
 
 
 class SeveralHosts:

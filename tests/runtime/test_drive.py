@@ -1,17 +1,18 @@
 """Runs in their folders: what is told of them, and where they go on."""
 
 import fcntl
-from typing import Any
 
 import pytest
 
 from fedbench.errors import ConfigError, RunError
 from fedbench.jobs.resolve import resolve
+from fedbench.results.events import CheckpointRestored, Evaluation, Event, ModelsBuilt, Remark, SeedBegun, SeedEnded
 from fedbench.results.reader import Records
-from fedbench.runtime import checkpoint, retries
+from fedbench.runtime import retries
 from fedbench.runtime.drive import SeedTask, drive, drive_seeds
 from fedbench.runtime.hosts import InProcess
-from fedbench.runtime.store import StateLostError
+from fedbench.runtime.states import checkpoint
+from fedbench.runtime.states.store import StateLostError
 from tests.runtime.rounds import described, play, read, small, stop
 
 
@@ -31,12 +32,10 @@ def test_runs_that_are_driven_one_after_another_are_told_apart_and_leave_what_th
     stop(configs[1], folders[1], 2)
     folders[0].mkdir()
     tasks = {n: SeedTask(*both, resume=True) for n, both in enumerate(zip(configs, folders, strict=True))}
-    drive_seeds(runs[0], tasks, InProcess(), told.append)
-    steps = [(event["task"], *(event.keys() & {"begun", "restored", "round", "ended"})) for event in told]
-    alone = [(0, "begun"), (0, "round"), (0, "round"), (0, "ended")]
-    assert [step for step in steps if len(step) > 1] == [
-        *alone,
-        *((1, name) for name in ("begun", "restored", "round", "round", "ended")),
+    drive_seeds(runs[0], tasks, InProcess(), lambda number, event: told.append((number, type(event))))
+    assert [step for step in told if step[1] not in (Remark, ModelsBuilt)] == [
+        *((0, kind) for kind in (SeedBegun, Evaluation, Evaluation, SeedEnded)),
+        *((1, kind) for kind in (SeedBegun, CheckpointRestored, Evaluation, Evaluation, SeedEnded)),
     ]
     for config, folder in zip(configs, folders, strict=True):
         assert read(folder) == play(config, tmp_path / f"alone {folder.name}")
@@ -61,10 +60,10 @@ def test_a_run_whose_states_were_lost_goes_on_and_leaves_the_same_numbers(every,
     resolved = resolve(small("fedper", checkpoint={"every": every}))
     config = resolved.config
     (tmp_path / "lost").mkdir()
-    told: list[dict[str, Any]] = []
+    told: list[Event] = []
     drive(resolved, tmp_path / "lost", Forgetful([3]), told.append)
     assert read(tmp_path / "lost") == play(config, tmp_path / "quiet")
-    said = [event["warning"] for event in told if "warning" in event]
+    said = [event.text for event in told if isinstance(event, Remark)]
     assert said == [f"the private state of client 3, saved in round 3, is lost with its host: continuing {where}"]
 
 

@@ -14,10 +14,10 @@ from fedbench.methods.fedavg import FedAvg
 from fedbench.methods.messages import Message
 from fedbench.results.reader import Records
 from fedbench.results.remarks import doubts_in
-from fedbench.runtime import checkpoint, trees
 from fedbench.runtime.drive import drive
 from fedbench.runtime.driver import Driver
 from fedbench.runtime.hosts import InProcess
+from fedbench.runtime.states import checkpoint, trees
 from fedbench.studies.run import run
 from tests.runtime.accidents import CLASS, CLIENT, Mute, broken, clumsy
 from tests.runtime.rounds import described, driver, largest_file, play, small, stop
@@ -364,10 +364,10 @@ def test_a_longer_run_has_no_score_of_a_fit_that_it_would_not_have_evaluated():
     """Round 5 was the last of a shorter run; of eight rounds, the fourth and the eighth are evaluated."""
     longer = driver(resolve(small(rounds=8, participation=0.4, evaluate={"every": 4})))
     score = {"test": {"accuracy": (1.0, 2.0)}}
-    longer.last_fit = {client: (5 if client < 9 else 0, score) for client in range(10)}
-    longer._lengthen()
+    longer.scores.last_fit = {client: (5 if client < 9 else 0, score) for client in range(10)}
+    longer.scores.forget_early_end()
     again = set().union(*map(longer.calendar.participants, (6, 7, 8)))
-    assert {client for client, (_, scores) in longer.last_fit.items() if not scores} == again - {9}
+    assert {client for client, (_, scores) in longer.scores.last_fit.items() if not scores} == again - {9}
     assert again - {9} < set(range(9))
 
 

@@ -14,10 +14,10 @@ from fedbench.engine.fit import Amount
 from fedbench.jobs.resolve import resolve
 from fedbench.methods import names
 from fedbench.results.reader import Records
-from fedbench.runtime import sums
 from fedbench.runtime.drive import drive
-from fedbench.runtime.fleet import lost_uploads, round_time, step_time, work_shares
+from fedbench.runtime.fleet import drawn_share, lost_uploads, round_time, step_time, work_shares
 from fedbench.runtime.hosts import InProcess
+from fedbench.runtime.uploads import sums
 from tests.runtime.rounds import driver, play, small
 
 
@@ -37,6 +37,13 @@ def test_stragglers_are_drawn_apart_from_lost_uploads():
     assert set(late.values()) == {0.25}
     both = len(set(late) & lost_uploads(0, 1, everyone, 0.2))
     assert 0.02 < both / 2000 < 0.06
+
+
+def test_stragglers_are_not_those_of_fedprox():
+    """Its own stragglers (sec. 5.2) come from the stream that is named after them."""
+    everyone = list(range(2000))
+    late = work_shares(0, 1, everyone, StragglersConfig(share=0.2))
+    assert set(late) != drawn_share(0, 1, everyone, 0.2, "stragglers")
 
 
 def test_times_per_step_are_log_normal_and_those_of_a_client_stay():
@@ -87,7 +94,7 @@ def test_a_lost_upload_has_no_part_in_the_mean_and_the_client_keeps_what_it_has(
     total = sum(upload.samples for upload in kept)
     assert torch.equal(run.server.params, weighted_mean([u.params for u in kept], [u.samples / total for u in kept]))
     assert all(run.homes.round_saved(client) == 1 for client in range(10))
-    assert set(run.last_fit) == set(range(10))
+    assert set(run.scores.last_fit) == set(range(10))
     assert run.record.traces[-1, "lost_uploads"] == len(lost)
     assert run.record.bytes_up == sum(upload.nbytes for upload in kept)
     assert not run.record.failed

@@ -10,8 +10,8 @@ from fedbench.jobs.resolve import resolve
 from fedbench.runtime.driver import Driver
 from fedbench.runtime.exchange import ClientTask, Order, Reply
 from fedbench.runtime.hosts import torch_threads
-from fedbench.runtime.scratch import LARGE
-from fedbench.runtime.store import StateLostError
+from fedbench.runtime.states.scratch import LARGE
+from fedbench.runtime.states.store import StateLostError
 from tests.runtime.rounds import driver, small
 
 

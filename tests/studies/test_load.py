@@ -1,7 +1,6 @@
 """Results and models are taken up again from their folders."""
 
 import re
-import shutil
 
 import numpy as np
 import pandas as pd
@@ -83,20 +82,6 @@ def test_a_client_may_be_a_number_of_numpy_or_its_text(kept):
         fedbench.load_model(kept.folder, client, seed=np.int64(4)).state_dict() for client in (np.int64(3), "3")
     )
     assert all(map(torch.equal, one.values(), other.values()))
-
-
-def test_a_model_of_an_earlier_version_is_loaded(kept, tmp_path):
-    """They lay in one folder, as state dicts of torch.save."""
-    shutil.copytree(kept.folder, tmp_path / "run")
-    folder = tmp_path / "run" / "models" / "seed-4"
-    torch.save(load_file(folder / "client-3" / "after_fit.safetensors"), tmp_path / "state.pt")
-    shutil.rmtree(folder)
-    folder.mkdir()
-    (tmp_path / "state.pt").rename(folder / "client-3-after_fit.pt")
-    now, before = (fedbench.load_model(at, 3, point="after_fit") for at in (kept.folder, tmp_path / "run"))
-    assert all(map(torch.equal, now.state_dict().values(), before.state_dict().values()))
-    with pytest.raises(ConfigError, match="there are 1, such as client-3-after_fit"):
-        fedbench.load_model(tmp_path / "run", 3)
 
 
 def test_the_version_is_that_of_the_package():

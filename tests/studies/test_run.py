@@ -10,6 +10,7 @@ from fedbench.config.files import load_yaml as read_yaml
 from fedbench.errors import ConfigError
 from fedbench.jobs.resolve import resolve
 from fedbench.jobs.run_folder import default_name
+from fedbench.results.events import Evaluation, WatchedEvent
 from fedbench.results.plan import Plan
 from fedbench.results.reader import Records
 from fedbench.runtime.ray import cluster
@@ -22,7 +23,9 @@ def test_a_seed_that_is_there_is_not_run_again(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     first = run(small("fedper", rounds=2), report=False).folder
     kept, begun = read(first), []
-    result = run(small("fedper", rounds=2, seeds=[0, 1]), watch=lambda e: begun.append(e.get("seed")), report=False)
+    result = run(
+        small("fedper", rounds=2, seeds=[0, 1]), watch=lambda e: begun.append(getattr(e, "seed", None)), report=False
+    )
     assert set(begun) - {None} == {1}
     assert read(first) == kept
     plan = Plan.read(result.folder)
@@ -37,8 +40,8 @@ class Ended(Exception):
 def test_it_goes_on_in_the_seed_that_it_was_ended_in(tmp_path):
     asked = dict(seeds=[0, 1, 2], checkpoint={"every": 1})
 
-    def end(event: dict) -> None:
-        if (event.get("seed"), event.get("round")) == (1, 3):
+    def end(event: WatchedEvent) -> None:
+        if isinstance(event, Evaluation) and (event.seed, event.round) == (1, 3):
             raise Ended
 
     with pytest.raises(Ended):
@@ -49,7 +52,7 @@ def test_it_goes_on_in_the_seed_that_it_was_ended_in(tmp_path):
         2: "missing",
     }
     begun: list = []
-    told = lambda e: begun.append((e["seed"], e["round"]))  # noqa: E731
+    told = lambda e: begun.append((e.seed, e.round))  # noqa: E731
     run(small("fedper", out=str(tmp_path / "a"), **asked), watch=told, resume=True)
     run(small("fedper", out=str(tmp_path / "b"), **asked), report=False)
     assert begun == [(1, 3), (1, 4), *((2, round) for round in range(1, 5))]
@@ -248,7 +251,7 @@ def test_more_rounds_continue_a_finished_run_and_leave_the_bits_of_a_longer_one(
     caplog.set_level("INFO", "fedbench")
     kept, seen = {"every": 0, "keep": True}, list[int]()
     run(small("fedper", rounds=5, out=tmp_path / "a", checkpoint=kept, **more), report=False)
-    watch = lambda event: seen.extend([event["round"]] if "round" in event else [])  # noqa: E731
+    watch = lambda event: seen.extend([event.round] if isinstance(event, Evaluation) else [])  # noqa: E731
     run(small("fedper", rounds=8, out=tmp_path / "a", **more), watch=watch, report=False, resume=True)
     run(small("fedper", rounds=8, out=tmp_path / "b", **more), report=False)
     assert min(seen) >= 5
@@ -264,14 +267,14 @@ def test_more_rounds_continue_a_finished_run_and_leave_the_bits_of_a_longer_one(
 def test_more_rounds_continue_a_run_that_was_ended(more, tmp_path):
     asked = dict(checkpoint={"every": 1}, out=tmp_path / "a", **more)
 
-    def end(event: dict) -> None:
-        if event.get("round") == 2:
+    def end(event: WatchedEvent) -> None:
+        if isinstance(event, Evaluation) and event.round == 2:
             raise Ended
 
     with pytest.raises(Ended):
         run(small("fedper", rounds=3, **asked), watch=end)
     seen: list = []
-    run(small("fedper", **asked), watch=lambda event: seen.append(event.get("round")), report=False)
+    run(small("fedper", **asked), watch=lambda event: seen.append(getattr(event, "round", None)), report=False)
     run(small("fedper", out=tmp_path / "b", **more), report=False)
     assert seen[0] == 2
     assert read(tmp_path / "a") == read(tmp_path / "b")

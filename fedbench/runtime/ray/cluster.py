@@ -23,7 +23,7 @@ from fedbench.runtime import retries
 from fedbench.runtime.ray.liveness import RayLostError, check_alive
 from fedbench.runtime.ray.placement_groups import check_resources
 from fedbench.runtime.ray.processes import MARK, end_processes, own_handlers, signals_ignored
-from fedbench.runtime.scratch import sweep_all
+from fedbench.runtime.states.scratch import sweep_all
 
 log = logging.getLogger("fedbench")
 

@@ -15,19 +15,20 @@ from typing import TYPE_CHECKING, Any
 from fedbench.runtime import retries
 
 if TYPE_CHECKING:
+    from fedbench.results.events import Event
     from fedbench.runtime.drive import SeedTask
-    from fedbench.runtime.driver import Event
 
 POLL_EVERY = 0.3
 """Seconds between two polls of the driver."""
-OnEvent = Callable[["Event"], None]
+OnEvent = Callable[[int, "Event"], None]
+"""Gets the number of a seed's task, and an event."""
 
 
 class DriverActor:
     """The driver in an actor; its watcher fetches the events."""
 
     def __init__(self) -> None:
-        self._events: list[Event] = []
+        self._events: list[tuple[int, Event]] = []
 
     def run(self, tasks: Mapping[int, SeedTask], group: Any) -> None:
         """Drive the seeds of a run. group: the placement group of its hosts."""
@@ -41,12 +42,12 @@ class DriverActor:
                 from fedbench.runtime.drive import drive_seeds
                 from fedbench.runtime.resolved import ResolvedRun
 
-                drive_seeds(ResolvedRun.of(config), tasks, hosts, self._events.append)
+                drive_seeds(ResolvedRun.of(config), tasks, hosts, lambda *event: self._events.append(event))
             finally:
                 hosts.close()
 
-    def events(self) -> list[Event]:
-        """The events since the last call."""
+    def events(self) -> list[tuple[int, Event]]:
+        """The events since the last call, each after the number of its task."""
         taken = self._events[:]
         del self._events[: len(taken)]  # the run may have added others meanwhile
         return taken
@@ -57,18 +58,19 @@ def drive_on_ray(tasks: Mapping[int, SeedTask], on_event: OnEvent) -> None:
 
     If the driver or a Ray of our own dies, it is started again and continues from the last checkpoints.
     """
+    from fedbench.results.events import Remark, SeedEnded
     from fedbench.runtime.ray import cluster
     from fedbench.runtime.ray.liveness import RayLostError, check_alive, ray_restarts
 
     left, first = dict(tasks), next(iter(tasks))
 
     def say(line: str) -> None:
-        on_event({"warning": line, "task": first})
+        on_event(first, Remark(line))
 
-    def tell(event: Event) -> None:
-        on_event(event)
-        if "ended" in event:
-            del left[event["task"]]
+    def tell(number: int, event: Event) -> None:
+        on_event(number, event)
+        if isinstance(event, SeedEnded):
+            del left[number]
 
     for attempt in ray_restarts(say):
         with attempt:
@@ -144,8 +146,8 @@ def _watch(ray: Any, actor: Any, done: Any, on_event: OnEvent, say: Callable[[st
     finished: list[Any] = []
     while not finished:
         finished, _ = ray.wait([done], timeout=POLL_EVERY)
-        for event in _answer(ray, actor.events.remote(), say):
-            on_event(event)
+        for number, event in _answer(ray, actor.events.remote(), say):
+            on_event(number, event)
     ray.get(done)
 
 

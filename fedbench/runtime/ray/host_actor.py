@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     import numpy as np
 
     from fedbench.data.dataset import Dataset
-    from fedbench.runtime.channel import PackedOrder
     from fedbench.runtime.exchange import Reply, Setup
-    from fedbench.runtime.scratch import Scratch
-    from fedbench.runtime.store import Versions
+    from fedbench.runtime.messages.channel import PackedOrder
+    from fedbench.runtime.states.scratch import Scratch
+    from fedbench.runtime.states.store import Versions
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class HostActor:
     """A host as a Ray actor: unpacks orders and packs replies."""
 
     def __init__(self) -> None:
-        import fedbench.runtime.channel  # noqa: F401  # takes seconds, while the driver does the same
+        import fedbench.runtime.messages.channel  # noqa: F401  # takes seconds, while the driver does the same
 
         self._scratch: Scratch | None = None
 
@@ -65,8 +65,8 @@ class HostActor:
         import torch
 
         from fedbench.runtime.allocator import keep_freed_memory
-        from fedbench.runtime.channel import HostEnd
         from fedbench.runtime.host import Host
+        from fedbench.runtime.messages.channel import HostEnd
         from fedbench.runtime.resolved import ResolvedRun
 
         status = HostStatus(ray.get_runtime_context().get_node_id(), socket.gethostname())
@@ -89,13 +89,13 @@ class HostActor:
 
     def _make_folder(self, address: HostAddress, bytes: int) -> Path:
         """A folder on this machine: that of the host that this one replaces, if it still exists."""
-        from fedbench.runtime.scratch import Scratch
+        from fedbench.runtime.states.scratch import Scratch
 
         self._scratch = Scratch(address.base, f"{address.folder.name}-{address.index}", bytes)
         return self._scratch.folder
 
     def work(self, packed: PackedOrder, *references: np.ndarray) -> tuple[Reply, list[np.ndarray]]:
-        from fedbench.runtime.transfer import on_cpu
+        from fedbench.runtime.messages.transfer import on_cpu
 
         reply = self._host.work(self._channel.open(packed, references))
         on_cpu(reply.total.message)

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
     from fedbench.config import ResourcesConfig
     from fedbench.runtime.build import RunParts
-    from fedbench.runtime.channel import PackedOrder
     from fedbench.runtime.exchange import Order, Relocation, Reply, Setup
-    from fedbench.runtime.store import Versions
+    from fedbench.runtime.messages.channel import PackedOrder
+    from fedbench.runtime.states.store import Versions
 
 
 class RayHosts:
@@ -73,8 +73,8 @@ class RayHosts:
         return actor.remote()
 
     def begin(self, setup: Setup, parts: RunParts | None = None) -> None:
-        from fedbench.runtime.channel import DriverEnd
-        from fedbench.runtime.scratch import Scratch, shared_memory
+        from fedbench.runtime.messages.channel import DriverEnd
+        from fedbench.runtime.states.scratch import Scratch, shared_memory
 
         self.end()
         resources = setup.config.resources
@@ -116,7 +116,7 @@ class RayHosts:
     def _value_of(self, reference: Any, seconds: float | None) -> Any:
         """The value of a reference. Raises GetTimeoutError if it takes more than this many seconds."""
         from fedbench.errors import ConfigError
-        from fedbench.runtime.store import StateLostError
+        from fedbench.runtime.states.store import StateLostError
 
         try:
             return self._ray.get(reference, timeout=seconds)
@@ -205,7 +205,7 @@ class RayHosts:
 
     def snapshot(self, versions: Sequence[Versions], paths: Sequence[Path]) -> None:
         """Hosts on this machine write their shards; other hosts send their states here to be written."""
-        from fedbench.runtime.store import write_shard
+        from fedbench.runtime.states.store import write_shard
 
         def request(index: int) -> Any:
             own, actor, path = versions[index], self._actors[index], paths[index].absolute()
@@ -219,7 +219,7 @@ class RayHosts:
 
     def restore(self, versions: Sequence[Versions], paths: Sequence[Path]) -> None:
         """Hosts on this machine read the shards; the others get the states of their clients."""
-        from fedbench.runtime.store import contents_of
+        from fedbench.runtime.states.store import contents_of
 
         whole = [path.absolute() for path in paths]
 

@@ -13,7 +13,7 @@ from fedbench.jobs.resolve import resolve
 from fedbench.runtime.exchange import ClientTask, Order, Relocation, Reply, Setup
 from fedbench.runtime.placement import Homes
 from fedbench.runtime.ray.hosts import RayHosts
-from fedbench.runtime.store import StateLostError
+from fedbench.runtime.states.store import StateLostError
 from tests.runtime.rounds import driver, play, small
 
 

@@ -1,0 +1,1 @@
+"""Private states of clients, checkpoints, and the files that hold them."""

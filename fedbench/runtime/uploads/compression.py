@@ -1,0 +1,74 @@
+"""Shorter uploads: only the update of the parameters is sent, and not all of it.
+
+An update is what a client sends minus what it received, which the server knows. `topk` is biased, and error feedback
+repays what it leaves out (Stich, Cordonnier, Jaggi; NeurIPS 2018, Algorithm 1). `quantised` rounds every entry up or
+down at random to a multiple of a step, without bias (Alistarh et al., NeurIPS 2017, section 3.1, relative to the
+largest entry instead of the norm). `mask` sends entries that a shared random stream chooses, divided by their share
+(Konecny et al., 2016, section 2).
+"""
+
+from math import ceil
+
+import torch
+from torch import Tensor
+
+from fedbench.aggregation.ranks import largest
+from fedbench.config.fleet import CompressionConfig
+from fedbench.errors import ConfigError
+from fedbench.methods.base import Method
+from fedbench.methods.client import Client
+from fedbench.methods.messages import Encoded, Upload
+from fedbench.runtime.uploads.step import UploadStep
+
+INDEX_BYTES = 4
+
+
+def check_compression(asked: CompressionConfig, method: Method, name: str) -> None:
+    """Raises ConfigError for a method whose clients send no parameters, but something else."""
+    if asked.name != "none" and not method.shared_params.size and method.also_sends:
+        raise ConfigError(
+            f"compression.name = {asked.name}: clients of {name} send {method.also_sends} and no parameters to "
+            "compress; leave it out, or compare other methods"
+        )
+
+
+class CompressedUpdates(UploadStep):
+    """The parameters of an upload become what arrives of them, and their bytes those that are sent.
+
+    With error feedback the client keeps what was left out.
+    """
+
+    def __init__(self, asked: CompressionConfig) -> None:
+        self.asked, self.keeps_residual = asked, asked.name == "topk" and asked.feedback
+
+    def at_client(self, upload: Upload, client: Client) -> None:
+        params = upload.tensors.get("params")
+        if self.asked.name == "none" or params is None or not upload.sizes["params"]:
+            return
+        received = client.message.params
+        update = params - received
+        if self.keeps_residual and client.state.residual is not None:
+            update += client.state.residual
+        sent = compress(update, self.asked, client.generator("compression"))
+        if self.keeps_residual:
+            client.state.residual = update - sent.tensor
+        upload.tensors["params"], upload.sizes["params"] = received + sent.tensor, sent.nbytes
+
+
+def compress(update: Tensor, asked: CompressionConfig, draw: torch.Generator) -> Encoded:
+    """What arrives of an update `[N]`, and its bytes."""
+    size = len(update)
+    count = min(size, max(1, int(asked.share * size + 0.5)))
+    if asked.name == "topk":
+        places = min(count * INDEX_BYTES, ceil(size / 8))  # a list of places, or a bit for every entry
+        return Encoded(update * largest(update.abs(), count), count * update.element_size() + places)
+    if asked.name == "mask":
+        chosen = torch.zeros(size, dtype=torch.bool)
+        chosen[torch.randperm(size, generator=draw)[:count]] = True
+        return Encoded(update * chosen.to(update.device) * (size / count), count * update.element_size())
+    levels = 2 ** (asked.bits - 1) - 1
+    step = update.abs().max() / levels
+    if not step > 0:
+        return Encoded(torch.zeros_like(update), ceil(size * asked.bits / 8) + update.element_size())
+    noise = torch.rand(size, dtype=update.dtype, generator=draw).to(update.device)
+    return Encoded((update / step + noise).floor_() * step, ceil(size * asked.bits / 8) + update.element_size())

@@ -1,0 +1,42 @@
+"""What a host keeps of the models that it evaluates."""
+
+import pytest
+import torch
+
+from fedbench.jobs.resolve import resolve
+from fedbench.runtime.exchange import ClientTask, Order, Report
+from fedbench.runtime.host import Host
+from tests.runtime.rounds import driver, small
+
+
+def report_of(config, **more) -> Report:
+    resolved = resolve(config)
+    run = driver(resolved)
+    task = ClientTask(3, run.method.send(run.server, 3), after_agg=True, **more)
+    (report,) = Host.of(run.setup, resolved).work(Order(0, [task])).reports
+    assert report.failure is None
+    return report
+
+
+@pytest.mark.parametrize("keep", [(), ("after_agg",)])
+@pytest.mark.parametrize("outcomes", [(), ("after_agg",)])
+def test_models_predictions_and_outcomes_are_those_that_the_task_names(keep, outcomes):
+    report = report_of(small(save_models=True, save_predictions=True), keep=keep, outcomes=outcomes)
+    assert report.scores.keys() == {"after_agg"}
+    assert tuple(report.models) == tuple(report.predictions) == keep
+    assert tuple(report.outcomes) == outcomes
+    assert not report.validation
+
+
+def test_outputs_are_those_of_the_tests_and_give_the_score():
+    report = report_of(small(save_predictions=True), keep=("after_agg",))
+    kept = report.predictions["after_agg"]
+    correct = int((kept.outputs.argmax(1) == kept.targets).sum())
+    assert report.scores["after_agg"]["test"]["accuracy"] == (correct, len(kept.rows))
+    assert len(torch.unique(kept.rows)) == len(kept.rows)
+
+
+def test_validation_outputs_are_sent_where_the_metric_is_no_mean_over_samples():
+    report = report_of(small(evaluate={"metric": "auroc"}))
+    assert len(report.validation["after_agg"].targets) > 0
+    assert "auroc" in report.scores["after_agg"]["test"]
