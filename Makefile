@@ -37,7 +37,7 @@ test-night: $(STAMP)
 test-pythons: $(STAMP)
 	for python in $(PYTHONS); do \
 		$$python -m venv build/$$python && \
-		build/$$python/bin/python -m pip install --disable-pip-version-check -q -c constraints.txt '.[all]' && \
+		build/$$python/bin/python -m pip install --disable-pip-version-check -q -c constraints.txt '.[all]' ./papers && \
 		build/$$python/bin/python -m pip uninstall --disable-pip-version-check -q -y fedbench-pfl || exit 1; \
 	done
 	FEDBENCH_PYTHONS=$$(for python in $(PYTHONS); do printf '%s:' build/$$python/bin/python; done) \
@@ -66,21 +66,22 @@ docs: $(STAMP)
 	$(BIN)/python docs/make_pages.py
 	$(BIN)/zensical build --clean --strict
 
-# Both forms of the package, as they are uploaded, in dist/.
+# Both forms of both packages, as they are uploaded, in dist/.
 dist: $(STAMP)
 	rm -rf dist
 	$(BIN)/python -m build
+	$(BIN)/python -m build --outdir dist papers
 	$(BIN)/twine check --strict dist/*
 
 install: $(STAMP)
 
-$(STAMP): pyproject.toml constraints.txt
+$(STAMP): pyproject.toml papers/pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("fedbench needs Python 3.11 or newer: make PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
 	@test -x $(BIN)/pip || $(PYTHON) -m venv .venv
 	@echo "installing into .venv (some minutes the first time)"
 	@# Its name was fedbench before, which would be a second distribution with the same commands.
 	@$(BIN)/python -m pip uninstall -q -y fedbench 2>/dev/null; rm -rf fedbench.egg-info
-	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e '.[test]'
+	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e '.[test]' -e ./papers
 	@touch $@
 
 clean:

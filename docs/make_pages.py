@@ -2,9 +2,10 @@
 
     python docs/make_pages.py [FOLDER]
 
-FOLDER is build/docs by default and is replaced. GitHub shows docs/ as it lies; the site needs three changes: links to
-files outside of docs/ become the paths of these files, links that show the name of a file show the title of its page,
-and a list that follows a line of text gets the empty line that Python-Markdown asks for.
+FOLDER is build/docs by default and is replaced. Pages of papers/docs/ stand beside those of docs/. GitHub shows both as
+they lie; the site needs three changes: links to files outside of them become the paths of these files, links that show
+the name of a file show the title of its page, and a list that follows a line of text gets the empty line that
+Python-Markdown asks for.
 """
 
 import inspect
@@ -30,6 +31,9 @@ from fedbench.studies.citations import entry_of
 
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
+FOLDERS = (DOCS, ROOT / "papers" / "docs")
+BETWEEN = re.compile(r"\]\((?:\.\./papers/docs|\.\./\.\./docs)/")
+"""Links from the pages of one folder to those of the other."""
 FENCE = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
 OUTSIDE = re.compile(r"\[([^\[\]\n]+)\]\(\.\./([^)#\n]+)[^)\n]*\)")
 NAMED = re.compile(r"\[([a-z]+\.md)\](?=\(\1[)#])")
@@ -41,10 +45,10 @@ def make_pages(folder: Path) -> None:
     """Writes all pages into a folder, which is emptied before."""
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "methods").mkdir(parents=True)
-    for file in (*DOCS.glob("*.png"), DOCS / "site.css"):
+    for file in (*(file for own in FOLDERS for file in own.glob("*.png")), DOCS / "site.css"):
         shutil.copy(file, folder)
-    for page in DOCS.glob("*.md"):
-        text = OUTSIDE.sub(_path_in_checkout, page.read_text(encoding="utf-8"))
+    for page in (page for own in FOLDERS for page in own.glob("*.md")):
+        text = OUTSIDE.sub(_path_in_checkout, BETWEEN.sub("](", page.read_text(encoding="utf-8")))
         (folder / page.name).write_text(with_empty_lines(with_titles(text)), encoding="utf-8")
     (folder / "keys.md").write_text(keys_page(), encoding="utf-8")
     kinds = {name: methods.load(name) for name in methods.names()}
@@ -58,10 +62,11 @@ def make_pages(folder: Path) -> None:
 
 def with_titles(text: str) -> str:
     """The page with the titles of other pages in place of the names of their files, which the site does not have."""
-    return NAMED.sub(lambda link: f"[{_title(DOCS / link[1])}]", text)
+    return NAMED.sub(lambda link: f"[{_title(link[1])}]", text)
 
 
-def _title(page: Path) -> str:
+def _title(name: str) -> str:
+    page = next(folder / name for folder in FOLDERS if (folder / name).exists())
     return page.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
 
 

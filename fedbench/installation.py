@@ -1,4 +1,4 @@
-"""What is installed: fedbench's version, its extras, and another project under the same import name."""
+"""What is installed: fedbench's version, its optional libraries, and another project under the same import name."""
 
 from importlib.util import find_spec
 
@@ -6,15 +6,15 @@ from fedbench.errors import ConfigError
 
 DISTRIBUTION = "fedbench-pfl"
 """The name that pip knows; `fedbench` on the package index is another project, which cannot be installed beside it."""
+DEPENDENCIES = {"ray": {"ray": "Ray"}, "wandb": {"wandb": "W&B", "wandb_workspaces": "W&B"}}
+"""Dependencies that are imported late, so that what does without them runs where they were left out."""
 EXTRAS = {
-    "ray": {"ray": "Ray"},
     "tune": {"optuna": "Optuna", "ray": "Ray"},
-    "wandb": {"wandb": "W&B", "wandb_workspaces": "W&B"},
     "plots": {"matplotlib": "matplotlib"},
     "tensorboard": {"tensorboardX": "TensorBoard"},
     "privacy": {"dp_accounting": "dp-accounting"},
 }
-"""The optional libraries of each extra of pyproject.toml: modules, and what they are called in messages."""
+"""The libraries of each extra of pyproject.toml: modules, and what they are called in messages."""
 
 
 def version() -> str | None:
@@ -32,9 +32,10 @@ def version_of(distribution: str) -> str | None:
         return None
 
 
-def missing(extra: str) -> list[str]:
-    """The libraries of an extra that are not installed. Imports none of them."""
-    return list(dict.fromkeys(name for module, name in EXTRAS[extra].items() if not _is_found(module)))
+def missing(needed: str) -> list[str]:
+    """The libraries of an extra, or of what is imported late, that are not installed. Imports none of them."""
+    libraries = (DEPENDENCIES | EXTRAS)[needed]
+    return list(dict.fromkeys(name for module, name in libraries.items() if not _is_found(module)))
 
 
 def _is_found(module: str) -> bool:
@@ -42,16 +43,16 @@ def _is_found(module: str) -> bool:
     return spec is not None and spec.origin is not None  # any folder of this name, such as W&B's, has no origin
 
 
-def install(extra: str) -> str:
-    """The command that installs an extra."""
-    return f"pip install '{DISTRIBUTION}[{extra}]'"
+def install(needed: str) -> str:
+    """The command that installs an extra, or dependencies that were left out."""
+    return f"pip install {DISTRIBUTION}" if needed in DEPENDENCIES else f"pip install '{DISTRIBUTION}[{needed}]'"
 
 
-def require(extra: str, instead: str = "") -> None:
-    """Raises ConfigError unless the libraries of an extra are installed. instead: what works without them."""
-    if names := missing(extra):
+def require(needed: str, instead: str = "") -> None:
+    """Raises ConfigError unless these libraries are installed. instead: what works without them."""
+    if names := missing(needed):
         verb = "is" if len(names) == 1 else "are"
-        said = f"{' and '.join(names)} {verb} not installed: {install(extra)}"
+        said = f"{' and '.join(names)} {verb} not installed: {install(needed)}"
         raise ConfigError(f"{said}, or {instead}" if instead else said)
 
 

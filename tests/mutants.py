@@ -29,7 +29,7 @@ import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
 METHODS = ROOT / "fedbench" / "methods"
-COPIED = ("fedbench", "fedbench_papers", "tests", "tune_spaces", "pyproject.toml")
+COPIED = ("fedbench", "papers", "tests", "tune_spaces", "pyproject.toml")
 COMMON = ("pytest", "hypothesis", "lightning", "torch", "scipy.optimize", "pandas", "pydantic")
 """What every trial needs: imported before its process is forked, because it takes longer than most trials."""
 KINDS = ("comparison", "sign", "statement", "constant", "argument", "exchange")

@@ -29,7 +29,7 @@ INSTALLED = (
     "README.md",
     "LICENSE",
     "fedbench",
-    "fedbench_papers",
+    "papers",
     "tune_spaces",
     "experiments",
 )

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-TESTS = {"fedbench": Path("tests"), "fedbench_papers": Path("tests", "papers")}
+TESTS = {Path("fedbench"): Path("tests"), Path("papers", "fedbench_papers"): Path("tests", "papers")}
 """Where the tests of a package are."""
 SLOW = ("tests/conformance", "tests/end_to_end")
 """Run only where one of their own files has changed."""
@@ -34,7 +34,7 @@ def changed(since: str = "HEAD", root: Path = ROOT) -> list[str]:
 def affected(files: Iterable[str], root: Path = ROOT) -> list[str]:
     """The test files of these files, each once."""
     tests = texts(root, "tests", "test_*.py")
-    modules = {name: text for package in TESTS for name, text in texts(root, package, "*.py").items()}
+    modules = {name: text for package in TESTS for name, text in texts(root, str(package), "*.py").items()}
     return sorted({test for file in files for test in _affected_by(Path(file), tests, modules)})
 
 
@@ -57,13 +57,13 @@ def _affected_by(file: Path, tests: Texts, modules: Texts) -> Iterable[str]:
 
 def mirror(module: Path) -> str:
     """Where the tests of a module are: `fedbench/a/b.py` has `tests/a/test_b.py`."""
-    top, *folders, name = module.parts if len(module.parts) > 1 else ("", module.name)
-    return str(Path(TESTS.get(top, Path(top)), *folders, f"test_{name}"))
+    package = next((package for package in TESTS if module.is_relative_to(package)), Path())
+    return str(TESTS.get(package, Path()) / module.relative_to(package).with_name(f"test_{module.name}"))
 
 
 def _naming(file: Path, texts: Texts) -> Iterator[str]:
     """Those that import a module, or in whose text the name of another file stands."""
-    package, name = (re.escape(part) for part in (".".join(file.parts[:-1]), file.stem))
+    package, name = (re.escape(part) for part in (".".join(file.parts[:-1]).removeprefix("papers."), file.stem))
     imports = rf"^ *(from {package}\.{name} import|import {package}\.{name}\b|from {package} import .*\b{name}\b)"
     pattern = re.compile(imports if file.suffix == ".py" else re.escape(file.name), re.MULTILINE)
     return (other for other, text in texts.items() if pattern.search(text))

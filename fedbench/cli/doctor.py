@@ -14,7 +14,16 @@ from fedbench import processor
 from fedbench.cli import FAILED, OK, command
 from fedbench.cli.lines import loading
 from fedbench.errors import ConfigError
-from fedbench.installation import DISTRIBUTION, EXTRAS, install, missing, other_fedbench, version, version_of
+from fedbench.installation import (
+    DEPENDENCIES,
+    DISTRIBUTION,
+    EXTRAS,
+    install,
+    missing,
+    other_fedbench,
+    version,
+    version_of,
+)
 
 USAGE = (
     "usage: fedbench doctor\n\n"
@@ -75,12 +84,15 @@ def check_packages() -> Iterator[Finding]:
     yield Finding("packages", ", ".join(f"{name} {found}" for name in SHOWN if (found := version_of(name))))
     present = [name for name in EXTRAS if not missing(name)]
     yield Finding("extras", ", ".join(present) or "none")
-    for name in EXTRAS:
-        if name not in present:
-            yield Finding("extras", f"without {' and '.join(missing(name))}", install(name))
+    for name in (*DEPENDENCIES, *EXTRAS):
+        if lacking := missing(name):
+            yield Finding("extras", f"without {' and '.join(lacking)}", install(name))
+    late = {module.replace("_", "-") for name in DEPENDENCIES for module in DEPENDENCIES[name] if missing(name)}
     for text in (metadata.requires(DISTRIBUTION) or ()) if known else ():
         needed = Requirement(text)
         if needed.marker and not any(needed.marker.evaluate({"extra": name}) for name in ("", *present)):
+            continue
+        if needed.name in late:
             continue
         have = version_of(needed.name) or "missing"
         if have == "missing" or not needed.specifier.contains(have, prereleases=True):

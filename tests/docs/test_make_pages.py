@@ -38,7 +38,7 @@ def pages(tmp_path_factory) -> Path:
     """A checkout with nothing but what the site is made of."""
     folder = tmp_path_factory.mktemp("site")
     (folder / "zensical.toml").write_text((ROOT / "zensical.toml").read_text())
-    for name in ("docs", "fedbench"):
+    for name in ("docs", "fedbench", "papers"):
         (folder / name).symlink_to(ROOT / name)
     make_pages.make_pages(folder / "build" / "docs")
     return folder / "build" / "docs"
@@ -48,6 +48,11 @@ def test_links_out_of_docs_become_paths():
     text = "See [`scaffold.py`](../fedbench/methods/scaffold.py), [this](../a.yaml#L1) and [data](data.md)."
     found = make_pages.OUTSIDE.sub(make_pages._path_in_checkout, text)
     assert found == "See `fedbench/methods/scaffold.py`, this (`a.yaml` in the checkout) and [data](data.md)."
+
+
+def test_pages_of_the_papers_link_to_others_as_if_they_lay_in_one_folder(pages):
+    assert "[Claims of the papers](claims.md)" in (pages / "guarantees.md").read_text()
+    assert "[you get yourself](data.md)" in (pages / "reproducing.md").read_text()
 
 
 def test_links_show_the_titles_of_pages():

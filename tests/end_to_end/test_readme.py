@@ -35,7 +35,11 @@ BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
 COMMAND_LINES = [
     line for kind, block in BLOCKS if kind == "sh" for line in block.splitlines() if line.startswith("fedbench")
 ]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md")),
+    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "papers" / "docs").glob("*.md")),
+]
 FOREIGN = {"--no-wait", "--num-cpus", "--working-dir", "--precision"}
 """Flags of Ray and of a benchmark that pages name."""
 QUICK = ["--hosts", "0", "--train.epochs", "1"]

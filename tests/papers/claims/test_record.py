@@ -44,7 +44,7 @@ def test_the_shipped_one_has_rows_of_today_under_their_own_conditions():
 
 
 def test_the_page_of_verdicts_in_the_docs_is_that_of_the_shipped_ones():
-    text = (Path(__file__).parents[3] / "docs" / "claims.md").read_text()
+    text = (Path(__file__).parents[3] / "papers" / "docs" / "claims.md").read_text()
     assert text.startswith(as_markdown(ClaimsRecord.read(RECORDED)))
 
 

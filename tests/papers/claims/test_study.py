@@ -163,7 +163,7 @@ def test_a_row_is_run_with_its_readings_if_they_are_asked_for(tmp_path, monkeypa
 
 
 def test_recorded_verdicts_are_of_these_rows_and_in_their_words():
-    docs, recorded = Path(__file__).parents[3] / "docs", ClaimsRecord.read(RECORDED)
+    docs, recorded = Path(__file__).parents[3] / "papers" / "docs", ClaimsRecord.read(RECORDED)
     again = table_of(load_rows(), recorded.entries, recorded.conditions)
     assert json.loads(json.dumps(again)) == recorded.rows
     assert (docs / "claims.md").read_text().startswith(as_markdown(recorded))

@@ -20,6 +20,7 @@ EVEN = {  # classes, and images of the training and of the test part: as many of
     "svhn": (10, 73_257, 26_032),
     "organamnist": (11, 41_052, 17_778),
     "organcmnist": (11, 15_367, 8_216),
+    "digits": (10, 1_438, 359),
 }
 OFFICE = {  # images by class
     "amazon": (92, 82, 94, 99, 100, 100, 99, 100, 94, 98),
@@ -31,6 +32,7 @@ DOMAINNET = dict.fromkeys(("clipart", "infograph", "painting", "quickdraw", "rea
 CORRUPTIONS = 15
 SHAPES = {
     **dict.fromkeys(("fmnist", "mnist", "emnist", "organamnist", "organcmnist"), (1, 28, 28)),
+    "digits": (1, 8, 8),
     "tiny-imagenet": (3, 64, 64),
     "mini-imagenet": (3, 84, 84),
     "domains": (3, 256, 256),

@@ -214,10 +214,15 @@ def names() -> list[str]:
 
 
 def figures() -> list[str]:
-    """The figures by paper, in order of their numbers, as `fedcac/figure-3`."""
+    """The figures by paper, as `fedcac/figure-3`, in order of their numbers; then those of what a paper leaves open."""
     found = [f"{file.parent.name}/{file.stem}" for file in EXPERIMENTS_FOLDER.glob("*/figure-*.yaml")]
     papers = list(dict.fromkeys(name.partition("/")[0] for name in names()))
-    return sorted(found, key=lambda name: (papers.index(name.partition("/")[0]), int(name.rpartition("-")[2])))
+    return sorted(found, key=lambda name: (papers.index(name.partition("/")[0]), _place(name.rpartition("-")[2])))
+
+
+def _place(own: str) -> tuple[bool, int, str]:
+    """The place of a figure among those of its paper."""
+    return (False, int(own), "") if own.isdigit() else (True, 0, own)
 
 
 @cache
