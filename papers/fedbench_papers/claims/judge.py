@@ -10,7 +10,8 @@ from typing import Any
 
 import pandas as pd
 
-from fedbench.results.statistics import NoValue
+from fedbench.results.quantities import ranges
+from fedbench.results.statistics import LEAST_SEEDS, NoValue
 from fedbench.results.tables import BEST_TEST, LAST
 from fedbench_papers.claims import verdicts
 from fedbench_papers.claims.properties import PROPERTIES
@@ -114,15 +115,29 @@ def other_word(one: Verdict, other: Verdict) -> str:
 
 
 def verdict_of(part: Mapping[str, Any], terms: Terms) -> Verdict:
-    """The verdict on one case at one point; undecided if runs are too short for its readings."""
-    if part["rule"] != "shown" and (
-        labels := [label for label in labels_of(part, terms.arms) if terms.arms[label].degenerate]
-    ):
-        return Verdict(verdicts.DEGENERATE, note=f"degenerate: {', '.join(labels)}")
+    """The verdict on one case at one point; undecided if runs are too short for its readings.
+
+    Seeds in which a method is not at work are left out; if these are half of all, or too few are left, there is none.
+    """
+    read = {label: terms.arms[label] for label in labels_of(terms_in(part), terms.arms)}
+    degenerate = frozenset[int]().union(*(arm.degenerate for arm in read.values()))
+    if degenerate and part["rule"] != "shown":
+        labels = ", ".join(label for label, arm in read.items() if arm.degenerate)
+        seeds = frozenset[int]().union(*(arm.seeds for arm in read.values()))
+        if len(seeds - degenerate) < LEAST_SEEDS or 2 * len(degenerate) >= len(seeds):
+            return Verdict(verdicts.DEGENERATE, note=f"degenerate: {labels}, seeds {ranges(sorted(degenerate))}")
+        terms = replace(terms, arms={label: arm.without(degenerate) for label, arm in terms.arms.items()})
+        left_out = f"seeds {ranges(sorted(degenerate))} left out, where {labels} is degenerate"
+        return with_note(verdict_of(part, terms), left_out)
     try:
         return apply_rule(part, terms)
     except NoValue:
         return Verdict("" if part["rule"] == "shown" else verdicts.UNDECIDED, note="too few rounds to read this")
+
+
+def terms_in(part: Mapping[str, Any]) -> dict[str, Any]:
+    """The entries of a part that name arms: those of its cases are entries of each case."""
+    return {key: inside for key, inside in part.items() if key not in PART_KEYS}
 
 
 def labels_of(term: Any, arms: Arms) -> list[str]:
@@ -137,8 +152,7 @@ def apply_rule(part: Mapping[str, Any], terms: Terms) -> Verdict:
     """The verdict on one case at one point. Raises NoValue."""
     rule, delta, value = part["rule"], part.get("delta", 0.0), terms.value
     if rule == "P":
-        more = {key: inside for key, inside in part.items() if key not in PART_KEYS}
-        return PROPERTIES[part["check"]](terms.arms, terms.point, **more)
+        return PROPERTIES[part["check"]](terms.arms, terms.point, **terms_in(part))
     if rule == "K":
         return verdicts.ordered({label: value(label) for label in part["order"]}, part["order"], part["least"])
     if rule == "M":

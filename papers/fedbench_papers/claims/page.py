@@ -85,7 +85,8 @@ RULES = (
     "A property has no p: it holds if it is true in every seed, or in as many as the row says. What is true by "
     "construction says that the implementation is right, nothing more. The premise of a theorem is not met if runs "
     "violate it; such a verdict is neither for nor against the theorem.",
-    "A part is degenerate, and not judged, if a method was not at work at the last round or in most rounds.",
+    "A run is degenerate if its method was not at work at the last round or in most rounds. Such seeds are left out of "
+    "a part; if they are half of all, or fewer than three are left, the part is degenerate, and not judged.",
     "Where the other evaluation point gives another verdict, before the correction, it stands in brackets.",
     "Where a setting is far from the paper's protocol, the summary says in what.",
     "Minutes are those of the runs, one core each. Gradient steps are those of a client in a round; the pooled model "

@@ -3,7 +3,7 @@
 A reading is a series over (seed, client); client -1 stands for all clients of a seed.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -51,9 +51,13 @@ class Frames:
         return self.records.metric()
 
     @cached_property
-    def degenerate(self) -> bool:
-        """Whether the method is not at work in one of the seeds."""
-        return bool(degenerate_seeds(self.metrics, self.traces))
+    def degenerate(self) -> frozenset[int]:
+        """The seeds in which the method is not at work."""
+        return frozenset(degenerate_seeds(self.metrics, self.traces))
+
+    def without(self, seeds: Collection[int]) -> "Frames":
+        """The same runs without these seeds."""
+        return Frames(self.records, [seed for seed in self.seeds if seed not in seeds])
 
     def at(self, point: str) -> pd.DataFrame:
         return self.metrics[self.metrics["point"] == RECORD_POINTS[point]]

@@ -106,6 +106,18 @@ def test_best_rounds_are_for_accuracies_alone():
     assert not only_accuracies([{"decline": {"of": "a"}}, "b"])
 
 
+def test_seeds_that_are_degenerate_are_left_out():
+    """One of five, whose difference is another one."""
+    first, second = level(0.9, 0.91, 0.92, 0.91, 0.1), level(0.5, 0.5, 0.51, 0.5, 0.5)
+    arms = {"a": frames(range(5), agg=first, traces=[(4, 1, -1, "degenerate", 1.0)]), "b": frames(range(5), agg=second)}
+
+    (found,) = judge_row({"p": {"rule": "B", "delta": 1.0, "of": ["a", "b"]}}, arms, max)
+
+    assert found.verdict.word == "holds"
+    assert found.verdict.estimate.mean == pytest.approx(40.75)
+    assert "seeds 4 left out, where a is degenerate" in found.verdict.note
+
+
 def test_a_part_whose_runs_are_degenerate_is_not_judged():
     marked = [(seed, 1, -1, "degenerate", 1.0) for seed in (0, 1, 2)]
     plain = {"a": frames(agg=level(0.9, 0.91, 0.92)), "b": frames(agg=level(0.5, 0.5, 0.51))}
@@ -114,6 +126,7 @@ def test_a_part_whose_runs_are_degenerate_is_not_judged():
     words = [[line.verdict.word for line in judge_row(parts, arms, max)] for arms in (plain, ill)]
     assert words == [["holds", ""], ["not judged: degenerate", ""]]
     cases = {"rule": "B", "delta": 1.0, "cases": {"one": {"of": ["a", "b"]}, "other": {"of": ["b", "b"]}}}
-    assert judge_row({"p": cases}, ill, max)[1].verdict.word == "not judged: degenerate"
+    words = [line.verdict.word for line in judge_row({"p": cases}, ill, max)]
+    assert words == ["not judged: degenerate", "not judged: degenerate", "undecided"], "the other case has no a"
     (whole, *_) = judge_row({"p": {**cases, "some": 1}}, ill, max)
     assert whole.verdict.word != "holds", "the degenerate case does not count"
