@@ -7,17 +7,16 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from fedbench.report.answer import doubts
 from fedbench.report.curves import round_values
 from fedbench.report.figures import paired_clients
 from fedbench.report.leaderboard import LeaderboardRow
 from fedbench.report.study import Study
 from fedbench.report.theme import LIGHT, axis, figure_of_rows, hover, with_opacity
-from fedbench.report.tones import markers
 from fedbench.report.typeset import p_text
+from fedbench.report.verdicts import markers
 from fedbench.results.contrasts import Contrast
-from fedbench.results.race import Bound
 from fedbench.results.tables import BASELINE
+from fedbench.results.verdict import Bound, Verdict
 from fedbench.tasks import Metric
 
 
@@ -33,76 +32,73 @@ VALUES = ("95 % interval", "over resampled seeds and clients", "p (adjusted)", "
 
 def forest(study: Study, rows: Sequence[LeaderboardRow]) -> go.Figure | None:
     """The difference of each method to local training."""
-    if study.race is not None:
-        over_local = {(row.label, BASELINE): row.verdicts.over_local for row in rows if row.verdicts}
-        return _race_forest(study, over_local, OVER_LOCAL, [method for method, _ in over_local])
-    found = {row.label: row.over_local for row in rows if row.over_local is not None}
-    return _forest(study, found, OVER_LOCAL)
+    return _forest(study, {row.label: row.over_local for row in rows if row.over_local is not None}, OVER_LOCAL)
 
 
 def behind_best(study: Study, rows: Sequence[LeaderboardRow]) -> go.Figure | None:
-    """The difference of the best method to every other; None if `forest` shows the same."""
-    if study.race is not None:
-        best = f"better than {escape(rows[0].label)}"
-        known = {(rows[0].label, row.label): row.verdicts.from_best for row in rows if row.verdicts}
-        return _race_forest(study, known, best, [method for _, method in known])
+    """The difference of the best method to every other, or in a sequential test of every other to the best.
+
+    None if `forest` shows the same.
+    """
     found = {row.label: row.behind for row in rows if row.behind is not None}
+    best = escape(rows[0].label)
+    if study.race is not None:
+        return _race_forest(study, found, f"better than {best}", sign=-1)
     if rows[0].label == BASELINE or not set(found) - {BASELINE}:
         return None
-    return _forest(study, found, f"{escape(rows[0].label)} is better")
+    return _forest(study, found, f"{best} is better")
 
 
-def _forest(study: Study, contrasts: Mapping[str, Contrast], what: str) -> go.Figure | None:
+def _forest(study: Study, verdicts: Mapping[str, Verdict], what: str) -> go.Figure | None:
     """Differences by label: intervals (thick), and over resampled seeds and clients (thin), both in the value table."""
-    if not contrasts:
+    if study.race is not None:
+        return _race_forest(study, verdicts, what)
+    found = [verdict for verdict in verdicts.values() if isinstance(verdict, Contrast)]
+    if not found:
         return None
-    metric, found, title = study.metric, [*contrasts.values()], difference_title(study.metric, what)
-    thick, thin = ([_intervals(c)[place] or (c.gain.mean, c.gain.mean) for c in found] for place in (0, 1))
+    metric, title = study.metric, difference_title(study.metric, what)
+    means = [(c.interval.mean, c.interval.mean) for c in found]
+    thick, thin = ([_intervals(c)[place] or mean for c, mean in zip(found, means, strict=True)] for place in (0, 1))
     fig = figure_of_intervals(
         axis(title, **ZERO_LINE),
-        [*contrasts],
-        [c.gain.mean * metric.factor for c in found],
+        [*verdicts],
+        [c.interval.mean * metric.factor for c in found],
         thick=[(low * metric.factor, high * metric.factor) for low, high in thick],
         thin=[(low * metric.factor, high * metric.factor) for low, high in thin],
         heads=["method", title, *VALUES],
         values=[_values(metric, contrast) for contrast in found],
     )
-    states = [_state(study, c.method, c.other, c.sign, c.sign_alone, c.gain.mean) for c in found]
-    fig.data[-1].update(marker=markers(states), text=[difference_text(metric, c) for c in found])
+    fig.data[-1].update(marker=markers(found), text=[difference_text(metric, c) for c in found])
     return fig
 
 
-def _race_forest(
-    study: Study, found: Mapping[tuple[str, str], Bound | None], what: str, labels: Sequence[str]
-) -> go.Figure | None:
-    """Differences of pairs with their simultaneous intervals; colours follow the verdicts. labels: of the pairs."""
-    known = {pair: (label, bound) for (pair, bound), label in zip(found.items(), labels, strict=True) if bound}
-    if not known:
+def _race_forest(study: Study, verdicts: Mapping[str, Verdict], what: str, sign: int = 1) -> go.Figure | None:
+    """Differences with their simultaneous intervals; colours follow the verdicts. sign: -1 for the others' view."""
+    found = {
+        label: (verdict, verdict.interval if sign > 0 else -verdict.interval)
+        for label, verdict in verdicts.items()
+        if isinstance(verdict.interval, Bound)
+    }
+    if not found:
         return None
-    metric, title, bounds = study.metric, difference_title(study.metric, what), [bound for _, bound in known.values()]
+    metric, title, bounds = study.metric, difference_title(study.metric, what), [bound for _, bound in found.values()]
     ends = [[b.low if isfinite(b.low) else b.mean, b.high if isfinite(b.high) else b.mean] for b in bounds]
     shown = [[*map(metric.difference, (b.mean, *e)), str(b.seeds)] for b, e in zip(bounds, ends, strict=True)]
     fig = figure_of_intervals(
         axis(title, **ZERO_LINE),
-        [label for label, _ in known.values()],
+        [*found],
         [b.mean * metric.factor for b in bounds],
         thick=[(low * metric.factor, high * metric.factor) for low, high in ends],
         heads=["method", title, "from", "to", "seeds"],
         values=shown,
     )
-    signs = [1 if b.low > 0 else -1 if b.high < 0 else 0 for b in bounds]
-    states = [_state(study, *pair, sign, 0, b.mean) for pair, b, sign in zip(known, bounds, signs, strict=True)]
-    fig.data[-1].update(marker=markers(states), text=[f"{m} ({a} to {b})" for m, a, b, _ in shown])
+    states = [verdict for verdict, _ in found.values()]
+    fig.data[-1].update(marker=markers(states, sign), text=[f"{m} ({a} to {b})" for m, a, b, _ in shown])
     return fig
 
 
 def difference_title(metric: Metric, what: str) -> str:
     return f"{what} by, {'points' if metric.share else metric.label}"
-
-
-def _state(study: Study, one: str, other: str, sign: int, alone: int, gain: float) -> tuple[int, int]:
-    """The sign of a difference and its sign before the correction; both 0 where there is a doubt."""
-    return (0, 0) if (sign or alone) and doubts(study, one, other, gain) else (sign, alone)
 
 
 Ends = Sequence[tuple[float, float]]
@@ -145,11 +141,7 @@ def client_gains(study: Study, rows: Sequence[LeaderboardRow]) -> go.Figure | No
     """Gains of each method's clients over local: range (thin), middle half (thick) and median."""
     metric, gains = study.metric, {}
     for row in rows:
-        if (
-            (row.over_local or row.verdicts)
-            and row.label != BASELINE
-            and len(paired := paired_clients(study, row.label))
-        ):
+        if (row.over_local or row.race) and row.label != BASELINE and len(paired := paired_clients(study, row.label)):
             gains[row.label] = metric.gain(paired[study.point], paired["local"])
     if not gains:
         return None
@@ -171,7 +163,7 @@ def client_gains(study: Study, rows: Sequence[LeaderboardRow]) -> go.Figure | No
 
 def _intervals(found: Contrast) -> list[tuple[float, float] | None]:
     """The interval of a difference, and the one over resampled seeds and clients."""
-    low, high = found.gain.low, found.gain.high
+    low, high = found.interval.low, found.interval.high
     return [None if low is None or high is None else (low, high), found.resampled]
 
 
@@ -187,7 +179,7 @@ def _values(metric: Metric, found: Contrast) -> list[str]:
     spans = [" to ".join(map(metric.difference, ends or ())) for ends in _intervals(found)]
     p = "" if found.p_adjusted is None else p_text(found.p_adjusted).removeprefix("= ")
     resolves = "" if found.resolves is None else metric.difference(found.resolves).lstrip("+")
-    return [metric.difference(found.gain.mean), *spans, p, resolves, str(found.seeds_needed or "")]
+    return [metric.difference(found.interval.mean), *spans, p, resolves, str(found.seeds_needed or "")]
 
 
 def tuning_strip(study: Study, rows: Sequence[LeaderboardRow]) -> go.Figure | None:

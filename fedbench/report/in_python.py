@@ -12,14 +12,14 @@ import plotly.io
 
 from fedbench.errors import ConfigError
 from fedbench.installation import require
+from fedbench.report.answer import answer, settings_answer
 from fedbench.report.leaderboard import leaderboard, score_table
-from fedbench.report.matrix import heads, matrix_answer, matrix_lines, matrix_parts
+from fedbench.report.matrix import heads, matrix_lines, matrix_parts
 from fedbench.report.page import chart_sections
 from fedbench.report.parts import Chart, ChartSection
 from fedbench.report.study import Study
 from fedbench.report.survey import Survey
 from fedbench.report.typeset import ShownMethods
-from fedbench.report.verdicts import said_of
 from fedbench.results.matrix import is_matrix
 
 if TYPE_CHECKING:
@@ -38,9 +38,9 @@ WRITTEN_WITH_RESULTS = ("plan.json", "matrix.json", "metrics.jsonl", "clients.pa
 def answer_of(folder: Path) -> str:
     """The answer in one sentence. Raises ConfigError if the folder holds no study."""
     if is_matrix(folder):
-        return matrix_answer(Survey.load(folder))
+        return settings_answer(Survey.load(folder))
     study = Study.load(folder)
-    return said_of(study, leaderboard(study))[0]
+    return answer(study, leaderboard(study))
 
 
 def shown_table(folder: Path) -> pd.DataFrame:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -10,23 +11,24 @@ from typing import Any
 import pandas as pd
 
 from fedbench.report import typeset
-from fedbench.report.answer import doubts
+from fedbench.report.doubts import with_doubt
 from fedbench.report.evidence import SEEDS, kind_of
-from fedbench.report.race import RACE_HEADS, RaceVerdicts, race_order, race_verdicts
 from fedbench.report.scores import COMMON_NOTE, WEIGHTED_NOTE, clients_note
 from fedbench.report.study import POINT_NAMES, Study
-from fedbench.report.tones import tone_of
 from fedbench.report.typeset import Cell, Number, p_text, sentence, share_text, with_half
+from fedbench.report.verdicts import RACE_HEADS, RaceStanding, bound_text, race_verdicts, tone_of
 from fedbench.results.contrasts import Contrast, block_ranks, family, stricter
 from fedbench.results.estimators import estimator_marks, estimator_remark
 from fedbench.results.files import write_atomically
 from fedbench.results.newcomers import after_most_epochs
 from fedbench.results.plan import point_name
+from fedbench.results.race import Race
 from fedbench.results.remarks import beside_row, footnote_numbers
 from fedbench.results.schema import COMMON
 from fedbench.results.statistics import Interval, ends_of, interval
 from fedbench.results.tables import BASELINE, LAST, REFERENCES, known_interval, pooled_scores, weighted_scores
 from fedbench.results.unscored import scored_counts, scored_text, worst_label
+from fedbench.results.verdict import Bound, Verdict
 from fedbench.tasks import Metric
 
 
@@ -37,15 +39,15 @@ class LeaderboardRow:
     failed, why: number of seeds without a score because their run failed or diverged, and the first reason.
     estimator: what a client's score is averaged over. pooled: the score over all test samples, if counted. worst,
     spread: mean of the worst tenth of clients, and standard deviation over clients, each of a seed and over seeds.
-    over_local, behind: against local training and against the best; None for these two themselves. points, chosen:
-    the number of tuned points and the best one. parameters, shared: `model_sizes`. steps, traffic (bytes, both
+    over_local, behind: it against local training and the best against it; None for these two themselves. points,
+    chosen: the number of tuned points and the best one. parameters, shared: `model_sizes`. steps, traffic (bytes, both
     ways), seconds of the clock and of all processors: of the whole run, per client except for seconds and the steps
     of a pooled model. newcomers: the score of clients that joined after the last round, after their most local
     epochs. common: the score of the clients' models on the test samples of all clients. target_round, target_bytes:
-    when the mean curve first reaches local's last score, if ever. verdicts: those of a race, in place of both
-    contrasts. tone: the colour of its score (`tones`). remarks: those of its runs that concern its numbers. weighted:
-    the mean weighted by test samples, if it differs from the pooled score. scored: how many of the evaluated clients
-    have a score, by seed.
+    when the mean curve first reaches local's last score, if ever. race: what a sequential test says of it in
+    words. tone: the colour of its score (`verdicts.TONES`). remarks: those of its runs that concern its numbers.
+    weighted: the mean weighted by test samples, if it differs from the pooled score. scored: how many of the evaluated
+    clients have a score, by seed.
     """
 
     label: str
@@ -59,8 +61,8 @@ class LeaderboardRow:
     worst: Interval | None
     spread: float | None
     rank: float | None
-    over_local: Contrast | None
-    behind: Contrast | None
+    over_local: Verdict | None
+    behind: Verdict | None
     points: int
     chosen: str
     parameters: str
@@ -72,7 +74,7 @@ class LeaderboardRow:
     target_round: int | None
     target_bytes: float | None
     tone: str
-    verdicts: RaceVerdicts | None = None
+    race: RaceStanding | None = None
     newcomers: Interval | None = None
     common: Interval | None = None
     weighted: float | None = None
@@ -83,8 +85,8 @@ class LeaderboardRow:
     @property
     def tied(self) -> bool:
         """Whether it cannot be told from the best."""
-        if self.verdicts is not None:
-            return self.verdicts.may_be_best
+        if self.race is not None:
+            return self.race.may_be_best
         return self.behind is not None and not self.behind.sign
 
     @property
@@ -93,12 +95,18 @@ class LeaderboardRow:
         count = len(self.score.values)
         return f" ({count} of {count + self.failed} seeds)" if self.failed else ""
 
+    @property
+    def from_best(self) -> Bound | None:
+        """The difference from the best in a sequential test."""
+        found = None if self.behind is None else self.behind.interval
+        return -found if isinstance(found, Bound) else None
+
     def shown(self, found: Interval | None, number: Number, half: Number | None = None) -> str:
         """A mean with half of its interval, if known; of a race the mean alone.
 
         A race stops by what it sees, so that intervals for a fixed number of seeds do not hold.
         """
-        if found is None or self.verdicts is None:
+        if found is None or self.race is None:
             return "" if found is None else with_half(found, number, half)
         return number(found.mean)
 
@@ -113,7 +121,7 @@ def leaderboard(study: Study, margin: float | None = None) -> list[LeaderboardRo
         return []
     if study.race is not None:
         labels = race_order(study, study.race)
-    local, behind = comparisons(study, labels, margin) if study.race is None else ({}, {})
+    local, behind = comparisons(study, labels, margin)
     order = block_ranks(study.scores, [label for label in labels if label not in REFERENCES], study.point)
     target = study.final_score(BASELINE) if BASELINE in labels else None
     return [_row(study, label, local.get(label), behind.get(label), order.get(label), target) for label in labels]
@@ -121,27 +129,33 @@ def leaderboard(study: Study, margin: float | None = None) -> list[LeaderboardRo
 
 def comparisons(
     study: Study, labels: Sequence[str], margin: float | None = None
-) -> tuple[dict[str, Contrast], dict[str, Contrast]]:
+) -> tuple[Mapping[str, Verdict], Mapping[str, Verdict]]:
     """Every method against local training, and the best against every other competing method, by label.
 
-    These are two families. A pair in both gets the stricter correction, so that a report states one value.
+    Without a sequential test these are two families. A pair in both gets the stricter correction, so that a report
+    states one value.
     """
+    if study.race is not None:
+        found = {label: race_verdicts(study, study.race, label) for label in labels}
+        over_local = {label: verdict for label, (verdict, _, _) in found.items() if verdict is not None}
+        return over_local, {label: verdict for label, (_, verdict, _) in found.items() if verdict is not None}
     best = labels[0]
     compared = partial(family, study.scores, point=study.point, margin=margin)
     others = [label for label in labels if label != BASELINE] if BASELINE in labels else []
     local = {c.method: c for c in compared([(label, BASELINE) for label in others])}
-    behind = {c.other: c for c in compared([(best, label) for label in labels[1:] if label not in REFERENCES])}
+    behind = {c.against: c for c in compared([(best, label) for label in labels[1:] if label not in REFERENCES])}
     for label in [label for label in behind if BASELINE in (best, label)]:
         own = label if best == BASELINE else best
         local[own], behind[label] = stricter(local[own], behind[label]), stricter(behind[label], local[own])
-    return local, behind
+    doubted = [{label: with_doubt(study, c) for label, c in family.items()} for family in (local, behind)]
+    return doubted[0], doubted[1]
 
 
 def _row(
     study: Study,
     label: str,
-    over_local: Contrast | None,
-    behind: Contrast | None,
+    over_local: Verdict | None,
+    behind: Verdict | None,
     rank: float | None,
     target: float | None,
 ) -> LeaderboardRow:
@@ -175,8 +189,8 @@ def _row(
         whole("cpu_seconds_per_round"),
         round,
         sent,
-        _tone(study, label, over_local),
-        verdicts=None if study.race is None else race_verdicts(study, study.race, label),
+        tone_of(label, over_local) if BASELINE in study.metrics or label in REFERENCES else "",
+        race=None if study.race is None else race_verdicts(study, study.race, label)[2],
         newcomers=after_most_epochs(study.metric, study.runs[label].newcomers()),
         weighted=interval(weighted).mean if weighted else None,
         scored=scored_counts(last, study.metric),
@@ -196,17 +210,20 @@ def model_sizes(environment: Mapping[str, Any]) -> tuple[str, str]:
     return whole, shared
 
 
-def _tone(study: Study, label: str, over_local: Contrast | None) -> str:
-    """The colour of what was decided against local training; none without it."""
-    if BASELINE not in study.metrics and label not in REFERENCES:
-        return ""
-    told = None if study.race is None else study.race.over_local.get(label)
-    sign, alone, mean = 0, 0, 0.0
-    if told is not None:
-        sign, mean = {"better": 1, "worse": -1, "equal": 0}[told.verdict], told.bound.mean
-    elif over_local is not None:
-        sign, alone, mean = over_local.sign, over_local.sign_alone, over_local.gain.mean
-    return tone_of(label, sign, alone, is_doubtful=bool((sign or alone) and doubts(study, label, BASELINE, mean)))
+def race_order(study: Study, race: Race) -> list[str]:
+    """Methods by their paired difference from the leader over the seeds that both have, references last."""
+    labels = [label for label in study.ordered if label not in REFERENCES]
+    leader = race.leader if race.leader in labels else None
+    if leader is None or not race.look:
+        return study.ordered
+
+    def behind(label: str) -> float:
+        paired = study.scores.paired_clients(label, leader, study.point, LAST)
+        return float(paired.groupby("seed")["difference"].mean().mean()) if len(paired) else -inf
+
+    candidates = [label for label in race.candidates if label in labels]
+    others = sorted((label for label in labels if label not in candidates), key=lambda label: -behind(label))
+    return [*candidates, *others, *(label for label in study.ordered if label in REFERENCES)]
 
 
 def first_reaching(study: Study, label: str, target: float) -> tuple[int, float | None] | None:
@@ -246,10 +263,10 @@ def leaderboard_frame(
                 **({} if row.common is None else ends_of("common", row.common)),
                 "rank": row.rank,
                 **_numbers("over_local", row.over_local),
-                **ends_of("better_off", row.over_local.better_off if row.over_local else None),
+                **ends_of("better_off", getattr(row.over_local, "better_off", None)),
                 **_numbers("best_ahead", row.behind),
                 "tied_with_best": row.tied,
-                **({} if row.verdicts is None else row.verdicts.as_columns() | row.verdicts.differences()),
+                **race_columns(row),
                 "tuned_points": row.points,
                 "chosen": row.chosen,
                 "parameters": row.parameters,
@@ -267,11 +284,36 @@ def leaderboard_frame(
     )
 
 
-def _numbers(name: str, found: Contrast | None) -> dict[str, float | None]:
-    """The intervals, p, and detectable size of a difference."""
-    low, high = (found and found.resampled) or (None, None)
+def race_columns(row: LeaderboardRow) -> dict[str, Any]:
+    """The verdicts of a sequential test as in table.csv; empty without one."""
+    if row.race is None:
+        return {}
     return {
-        **ends_of(name, found and found.gain),
+        "race_seeds": row.race.seeds,
+        **ends_of("race_over_local", row.over_local and row.over_local.interval),
+        "race_against_local": row.race.against_local,
+        **ends_of("race_from_best", row.from_best),
+        "race_who_is_best": row.race.who_is_best,
+    }
+
+
+def race_cells(row: LeaderboardRow, metric: Metric) -> dict[str, str]:
+    """The verdicts of a sequential test by column head."""
+    if row.race is None:
+        return {}
+    local, best = (
+        "" if found is None else bound_text(metric, found)
+        for found in (None if row.over_local is None else row.over_local.interval, row.from_best)
+    )
+    cells = str(row.race.seeds or ""), local, row.race.against_local, best, row.race.who_is_best
+    return dict(zip(RACE_HEADS, cells, strict=True))
+
+
+def _numbers(name: str, found: Verdict | None) -> dict[str, float | None]:
+    """The intervals, p, and detectable size of a difference."""
+    low, high = getattr(found, "resampled", None) or (None, None)
+    return {
+        **ends_of(name, found and found.interval),
         f"{name}_resampled_low": low,
         f"{name}_resampled_high": high,
         **{f"{name}_{part}": getattr(found, part, None) for part in ("p_adjusted", "resolves", "seeds_needed")},
@@ -313,12 +355,13 @@ def _score_texts(row: LeaderboardRow, metric: Metric, worst: str) -> dict[str, s
         "newcomers": row.shown(row.newcomers, number),
         "common test": row.shown(row.common, number),
     }
-    if row.verdicts is not None:
-        return texts | dict(zip(RACE_HEADS, row.verdicts.cells(), strict=True))
+    if row.race is not None:
+        return texts | race_cells(row, metric)
+    known = gain if isinstance(gain, Contrast) else None
     return texts | {
-        "over local": "" if gain is None else with_half(gain.gain, metric.difference, number),
-        "p (adjusted)": _if_known(p_text, None if gain is None else gain.p_adjusted).removeprefix("= "),
-        "better off": "" if gain is None else share_text(gain.better_off),
+        "over local": "" if known is None else with_half(known.interval, metric.difference, number),
+        "p (adjusted)": _if_known(p_text, None if known is None else known.p_adjusted).removeprefix("= "),
+        "better off": "" if known is None else share_text(known.better_off),
     }
 
 
@@ -361,7 +404,7 @@ def leaderboard_legend(rows: Sequence[LeaderboardRow], metric: Metric) -> str:
     said = estimator_remark(metric, [row.estimator for row in rows])
     over = kind_of([row.score for row in rows])
     worst = worst_label([count for row in rows for count in row.scored])
-    is_race = any(row.verdicts is not None for row in rows)
+    is_race = any(row.race is not None for row in rows)
     note = race_leaderboard_note(worst) if is_race else leaderboard_note(over, worst)
     later = NEWCOMERS_NOTE if any(row.newcomers is not None for row in rows) else ""
     common = COMMON_NOTE if any(row.common is not None for row in rows) else ""

@@ -10,27 +10,22 @@ import yaml
 
 from fedbench.config.words import plural
 from fedbench.report import typeset
-from fedbench.report.answer import doubts_of_lead
-from fedbench.report.leaderboard import NEWCOMERS_NOTE, LeaderboardRow
-from fedbench.report.matrix_race import (
-    MATRIX_RACE_NOTE,
-    race_matrix_answer,
-    race_matrix_notes,
-    race_subtitle,
-    race_tables,
-)
+from fedbench.report.answer import settings_answer
+from fedbench.report.doubts import doubt_of_winner
+from fedbench.report.leaderboard import NEWCOMERS_NOTE, LeaderboardRow, race_cells, race_columns
+from fedbench.report.notes import settings_notes
 from fedbench.report.over_settings import FILE, keys_part, summary_frame, summary_part
 from fedbench.report.parts import LEAST_CHOSEN, ChartSection, charts
-from fedbench.report.study import POINT_NAMES
+from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.survey import Survey
 from fedbench.report.template import page_of
 from fedbench.report.theme import LETTER, LIGHT, axis, figure
-from fedbench.report.tones import RACE_TONES, TONES
-from fedbench.report.typeset import Cell, join_words, p_text, sentence, with_half
-from fedbench.results.contrasts import ALPHA
+from fedbench.report.typeset import Cell, join_words, sentence, with_half
+from fedbench.report.verdicts import RACE_TONES, TONES, margin_text
 from fedbench.results.files import write_atomically
 from fedbench.results.plan import text_of
 from fedbench.results.quantities import seed_range
+from fedbench.results.race import Race
 from fedbench.results.remarks import as_doubts, beside_row, with_methods
 from fedbench.results.statistics import ends_of
 from fedbench.results.tables import BASELINE, REFERENCES
@@ -39,6 +34,14 @@ MATRIX_NOTE = (
     "± half of the 95 % interval over seeds, and over test samples where their outcomes were kept; = cannot be told "
     "from the best of its column, after the correction for "
     "the number of comparisons; rank: mean over settings and seeds, 1 the best"
+)
+
+SCORES, AGAINST_LOCAL, WHO_IS_BEST = "Scores", "Against local training", "Who is best"
+"""The tables, each with a column per setting."""
+MATRIX_RACE_NOTE = (
+    "scores with their number of seeds, which differ; bold: the best of its column, = may be the best, each by the "
+    "verdict; differences with their simultaneous intervals; given up: the maximum of seeds would hardly decide it; "
+    "withheld: it does not hold without an outlying seed, or there is a doubt, which the notes name"
 )
 
 
@@ -56,6 +59,44 @@ def matrix_tables(survey: Survey) -> list[Table]:
     if lines := newcomer_lines(survey):
         found.append(("Newcomers", names, lines))
     return found
+
+
+def race_tables(survey: Survey) -> dict[str, list[list[Cell]]]:
+    """The tables of sequential tests by name: one line per method, one column per setting."""
+    cells = {SCORES: _race_score, AGAINST_LOCAL: _against_local, WHO_IS_BEST: _who_is_best}
+    return {
+        name: [
+            [Cell(label), *(cell(study, race, survey.boards[setting][label]) for setting, study, race in survey.races)]
+            for label in survey.ordered
+            if name == SCORES or label not in (REFERENCES if name == WHO_IS_BEST else (BASELINE, *REFERENCES))
+        ]
+        for name, cell in cells.items()
+    }
+
+
+def _race_score(study: Study, race: Race, row: LeaderboardRow) -> Cell:
+    is_best = race.ending == "winner" and row.label == race.leader and not doubt_of_winner(study, race)
+    may_be_best = race.look > 0 and race.ending != "winner" and row.label in race.candidates
+    text = f"{study.metric.number(row.score.mean)} ({len(row.score.values)})"
+    return Cell(text, int(is_best), may_be_best, row.tone)
+
+
+def _against_local(study: Study, race: Race, row: LeaderboardRow) -> Cell:
+    _, interval, verdict, _, _ = race_cells(row, study.metric).values()
+    return Cell(", ".join(filter(None, (interval, verdict))), tone=row.tone)
+
+
+def _who_is_best(study: Study, race: Race, row: LeaderboardRow) -> Cell:
+    *_, interval, verdict = race_cells(row, study.metric).values()
+    if race.ending == "winner" and row.label == race.leader and doubt_of_winner(study, race):
+        verdict = "ahead of all, but in doubt"
+    return Cell(", ".join(filter(None, (interval, verdict))))
+
+
+def race_subtitle(survey: Survey) -> str:
+    """The rules of the sequential tests, fixed beforehand."""
+    rules = survey.first_study.plan.race or {}
+    return f"margin {margin_text(survey.first_study)}, at most {plural(int(rules['most']), 'seed')}"
 
 
 def newcomer_lines(survey: Survey) -> list[list[Cell]]:
@@ -143,8 +184,8 @@ def matrix_frame(survey: Survey) -> pd.DataFrame:
 def _numbers(survey: Survey, row: LeaderboardRow) -> dict[str, Any]:
     """The columns of a method in a setting."""
     later = {} if row.newcomers is None else ends_of("newcomers", row.newcomers)
-    if row.verdicts is not None:
-        return {"mean": row.score.mean, **later, **row.verdicts.as_columns()}
+    if row.race is not None:
+        return {"mean": row.score.mean, **later, **race_columns(row)}
     return {
         "mean": row.score.mean,
         "low": row.score.low,
@@ -153,46 +194,6 @@ def _numbers(survey: Survey, row: LeaderboardRow) -> dict[str, Any]:
         "tied_with_best": row.tied,
         "mean_rank": survey.ranking.ranks.get(row.label),
     }
-
-
-def matrix_answer(survey: Survey) -> str:
-    """The answer in one sentence; names a winner only if it is alone in its group and no setting has a doubt."""
-    if survey.is_race:
-        return race_matrix_answer(survey)
-    found = survey.ranking
-    if len(found.ranks) < 2 or not found.blocks:
-        return "There is nothing to compare yet."
-    first, second, *others = found.ranks
-    where = plural(len(survey.settings), "setting")
-    best = f"{first} has the best mean rank over {where}: {found.ranks[first]:.2f} of {len(found.ranks)}"
-    ties = next((group for group in found.groups if first in group), [])
-    if ties:
-        return f"{best}; it cannot be told from {join_words([label for label in ties if label != first])}."
-    doubts = {name: doubts_of_lead(study, first, [second, *others]) for name, study in survey.studies.items()}
-    if doubt := next(filter(None, doubts.values()), ""):
-        names = join_words([name for name, own in doubts.items() if own == doubt])
-        return f"{best}; but in {names} {doubt}, so no winner is named."
-    return f"{best}, ahead of {second} ({found.ranks[second]:.2f}, p {p_text(found.pairs[first, second])})."
-
-
-def matrix_notes(survey: Survey) -> list[str]:
-    """The lines under the answer: the tests, and their limits with few blocks."""
-    if survey.is_race:
-        return race_matrix_notes(survey)
-    found = survey.ranking
-    said = []
-    if found.friedman is not None:
-        said.append(
-            f"Friedman's test over {found.blocks} blocks (a block is a setting and a seed): "
-            f"p {p_text(found.friedman)}; pairs by Wilcoxon's signed-rank test with Holm's correction."
-        )
-    if found.finest >= ALPHA and len(found.ranks) > 1:
-        said.append(
-            f"With so few blocks no two of {len(found.ranks)} methods can be told apart; use more seeds or settings."
-        )
-    if found.blocks:
-        said.append("This holds for these settings only.")
-    return said
 
 
 def matrix_doubts(survey: Survey) -> list[str]:
@@ -272,8 +273,8 @@ def matrix_values(survey: Survey) -> dict[str, Any]:
         "kind": "compare",
         "title": " in ".join(counts),
         "asked": "; ".join(filter(None, [*over, seeds])),
-        "answer": matrix_answer(survey),
-        "besides": matrix_notes(survey),
+        "answer": settings_answer(survey),
+        "besides": settings_notes(survey),
         "tables": matrix_tables(survey),
         "links": {setting.name: f"{setting.path}/report.html" for setting in survey.settings},
         "tones": RACE_TONES if survey.is_race else TONES,

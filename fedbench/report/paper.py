@@ -15,7 +15,8 @@ import pandas as pd
 from fedbench.config.words import plural
 from fedbench.errors import ConfigError
 from fedbench.report import typeset
-from fedbench.report.answer import doubts, reached_round
+from fedbench.report.answer import ahead_of_all, answer, best_for_sure, reached_round
+from fedbench.report.doubts import with_doubt
 from fedbench.report.evidence import evidence_lines, kind_of
 from fedbench.report.in_python import require_known
 from fedbench.report.leaderboard import OTHER_POINT, LeaderboardRow, leaderboard, leaderboard_frame
@@ -24,8 +25,8 @@ from fedbench.report.scores import worst_note
 from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.survey import Survey
 from fedbench.report.typeset import Cell, ShownMethods, join_words, sentence, with_half
-from fedbench.report.verdicts import ahead_of_all, best_for_sure, comparison_answer
-from fedbench.results.contrasts import ALPHA, Contrast, family
+from fedbench.report.verdicts import BEST, BETTER, WORSE, bound_text, mark_of
+from fedbench.results.contrasts import Contrast, family
 from fedbench.results.estimators import estimator_remark
 from fedbench.results.matrix import Setting, is_matrix
 from fedbench.results.plan import is_number, key_name, text_of
@@ -33,10 +34,8 @@ from fedbench.results.quantities import seed_range
 from fedbench.results.statistics import LEAST_SEEDS
 from fedbench.results.tables import BASELINE, LAST, REFERENCES, FinalScores
 from fedbench.results.unscored import worst_label
+from fedbench.results.verdict import ALPHA, Verdict
 
-BETTER, WORSE, BEST = "*", "†", "‡"
-DOUBTFUL = "({})"
-"""The form of a mark whose verdict has a doubt."""
 MOST_VALUES = 6
 """Maximum number of tried values of a key that a table lists."""
 SHARED = ("partition", "data", "public", "participation")
@@ -120,36 +119,24 @@ class Marks:
             raise ConfigError(f"reference = {self.reference}: {told}")
 
     @cached_property
-    def contrasts(self) -> dict[str, Contrast]:
-        """Of every other method to the reference; none of a race."""
-        if self.study.race is not None:
-            return {}
+    def verdicts(self) -> Mapping[str, Verdict]:
+        """Of every other method against the reference."""
         if self.reference == BASELINE:
             return {label: row.over_local for label, row in self.rows.items() if row.over_local is not None}
         others = [(label, self.reference) for label in self.rows if label != self.reference]
-        return {found.method: found for found in family(self.study.scores, others, self.study.point)}
+        found = family(self.study.scores, others, self.study.point)
+        return {verdict.method: with_doubt(self.study, verdict) for verdict in found}
 
     @cached_property
     def doubts(self) -> dict[str, str]:
         """Why it is not certain that methods are better or worse than the reference, although tests say so."""
-        known = {label: doubts(self.study, label, self.reference, float(sign)) for label, sign in self.signs.items()}
-        return {label: doubt for label, doubt in known.items() if doubt}
-
-    @cached_property
-    def signs(self) -> dict[str, int]:
-        """1 for every method that is significantly better than the reference, -1 if it is worse."""
-        if self.study.race is not None:
-            words = {"better": 1, "worse": -1}
-            told = {label: words.get(found.verdict, 0) for label, found in self.study.race.over_local.items()}
-        else:
-            told = {label: found.sign for label, found in self.contrasts.items()}
-        return {label: sign for label, sign in told.items() if sign and label in self.rows and label not in REFERENCES}
+        known = {label: found.doubt for label, found in self.verdicts.items() if found.sign}
+        return {label: doubt for label, doubt in known.items() if doubt and label not in REFERENCES}
 
     @cached_property
     def marks(self) -> dict[str, str]:
         """The marks of the methods that are better or worse than the reference, in brackets where there is a doubt."""
-        plain = {label: BETTER if sign > 0 else WORSE for label, sign in self.signs.items()}
-        found = {label: DOUBTFUL.format(mark) if label in self.doubts else mark for label, mark in plain.items()}
+        found = {label: mark_of(verdict) for label, verdict in self.verdicts.items() if label not in REFERENCES}
         return found | ({self.ahead: found.get(self.ahead, "") + BEST} if self.ahead else {})
 
     @cached_property
@@ -172,12 +159,12 @@ class Marks:
         """By which tests methods are compared; empty if there are too few seeds for one."""
         if self.study.race is not None:
             return "sequential tests of paired differences that hold together with 95 %"
-        tested = [found for found in self.contrasts.values() if found.p is not None]
+        tested = [found for found in self.verdicts.values() if isinstance(found, Contrast) and found.p is not None]
         if not tested:
             return ""
         count = max(found.comparisons for found in tested)
         corrected = f" after correction for {count} comparisons" if count > 1 else ""
-        return f"paired t test {kind_of([found.gain for found in tested])}, p < {ALPHA:.2g}{corrected}"
+        return f"paired t test {kind_of([found.interval for found in tested])}, p < {ALPHA:.2g}{corrected}"
 
 
 def study_scores(study: Study, choice: Choice) -> PaperTable:
@@ -190,11 +177,11 @@ def study_scores(study: Study, choice: Choice) -> PaperTable:
     heads = ["method", metric.title, "sd", POINT_NAMES[OTHER_POINT[study.point]], worst, "client sd", over]
     lines = []
     for label in shown:
-        row, number, gain = rows[label], metric.number, marked.contrasts.get(label)
+        row, number, gain = rows[label], metric.number, marked.verdicts.get(label)
         spread = "" if row.spread is None else number(row.spread)
-        difference = "" if gain is None else with_half(gain.gain, metric.difference, number)
-        if row.verdicts is not None and row.verdicts.over_local is not None:
-            difference = row.verdicts.over_local_text()
+        difference = "" if gain is None else bound_text(metric, gain.interval)
+        if isinstance(gain, Contrast):
+            difference = with_half(gain.interval, metric.difference, number)
         sd = number(row.score.sd) if is_race and row.score.sd is not None else ""
         beside = ["" if found is None else with_half(found, number) for found in (row.other, row.worst)]
         rest = [sd, *beside, spread, difference]
@@ -231,7 +218,7 @@ def mean_note(rows: Sequence[LeaderboardRow]) -> str:
     counts = sorted({len(row.score.values) for row in rows})
     seeds = plural(counts[-1], "seed") if len(counts) == 1 else f"{counts[0]} to {counts[-1]} seeds"
     over = kind_of([row.score for row in rows])
-    alone = ", each by itself" if any(row.verdicts is not None for row in rows) else ""
+    alone = ", each by itself" if any(row.race is not None for row in rows) else ""
     half = f" ± half of the 95 % interval {over} (Student t{alone})" if counts[-1] > 1 else ""
     return f"Mean over clients and {seeds}{half}"
 
@@ -250,10 +237,10 @@ def bold_note(marked: Marks, choice: Choice) -> str:
     if len([row for row in rows if row.label not in REFERENCES]) < 2 or marked.study.plan.subject is not None:
         return ""
     if marked.ahead is not None:
-        said = choice.rename(comparison_answer(marked.study, rows))
+        said = choice.rename(answer(marked.study, rows))
         return f"{BEST} better than every other method, but in doubt: {said}"
     if marked.best is None:
-        return f"Nothing is in bold: {choice.rename(comparison_answer(marked.study, rows))}"
+        return f"Nothing is in bold: {choice.rename(answer(marked.study, rows))}"
     hidden = "" if marked.best in choice.of([*marked.rows]) else f"; {choice.name(marked.best)}, the best, is not shown"
     return f"Bold: better than every other method by the same tests{hidden}"
 

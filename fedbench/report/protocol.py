@@ -14,14 +14,14 @@ from typing import Any
 
 from fedbench.config.counts import count_of, newcomer_count
 from fedbench.config.words import plural
-from fedbench.report.answer import partition_words
 from fedbench.report.evidence import covers_samples
 from fedbench.report.evidence import over as chance
+from fedbench.report.headline import partition_words
 from fedbench.report.leaderboard import comparisons, model_sizes
 from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.survey import Survey
 from fedbench.report.typeset import escape_latex, join_words, sentence
-from fedbench.results.contrasts import correction_of
+from fedbench.results.contrasts import Contrast, correction_of
 from fedbench.results.estimators import SAMPLES
 from fedbench.results.matrix import is_matrix
 from fedbench.results.plan import key_name, text_of
@@ -465,8 +465,8 @@ def _tests(facts: Facts) -> str:
         return (
             f"{said} Differences are paired by seed and client; their intervals are not corrected." if alone else said
         )
-    families = [[*found.values()] for found in comparisons(study, study.ordered)] if study.ordered else []
-    tested = [[found for found in own if found.p is not None] for own in families]
+    families = comparisons(study, study.ordered) if study.ordered else ()
+    tested = [[c for c in own.values() if isinstance(c, Contrast) and c.p is not None] for own in families]
     if not any(tested):
         return said
     how = [CORRECTIONS[name] for name in dict.fromkeys(map(correction_of, filter(None, tested))) if name]

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fedbench.results.statistics import Interval
+from fedbench.tasks import Metric
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,11 @@ def share_text(found: Interval) -> str:
     low, high = found.low, found.high
     ends = "" if low is None or high is None or math.isclose(low, high) else f" ({100 * low:.0f} to {100 * high:.0f})"
     return f"{100 * found.mean:.0f} %{ends}"
+
+
+def points(metric: Metric) -> str:
+    """The unit of a difference."""
+    return " points" if metric.share else ""
 
 
 def p_text(p: float) -> str:

@@ -17,10 +17,11 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from fedbench.results.contrasts import ALPHA, DRAWS, holm
+from fedbench.results.contrasts import DRAWS, holm
 from fedbench.results.rotations import DIGITS
 from fedbench.results.statistics import CONFIDENCE
 from fedbench.results.tables import BASELINE
+from fedbench.results.verdict import is_clear
 from fedbench.tasks import Metric
 
 THRESHOLDS = 101
@@ -176,7 +177,7 @@ def ranking(scores: pd.DataFrame, higher: bool) -> Ranking:
     both = list(combinations(names, 2)) if len(whole) else []
     pairs = dict(zip(both, holm([signed_rank(whole[a], whole[b]) for a, b in both]), strict=True))
     finest = min(1.0, 2 * 0.5 ** len(whole) * max(1, len(both)))
-    apart = friedman is None or friedman < ALPHA
+    apart = friedman is None or is_clear(friedman)
     together = groups(names, pairs) if apart else [names]
     return Ranking(len(whole), dict(zip(names, map(float, ranks), strict=True)), friedman, pairs, together, finest)
 
@@ -194,7 +195,7 @@ def groups(names: Sequence[str], pairs: dict[tuple[str, str], float]) -> list[li
     ends = []
     for start in range(len(names)):
         end = start
-        while end + 1 < len(names) and all(pairs[name, names[end + 1]] >= ALPHA for name in names[start : end + 1]):
+        while end + 1 < len(names) and not any(is_clear(pairs[a, names[end + 1]]) for a in names[start : end + 1]):
             end += 1
         ends.append(end)
     longest = [(s, e) for s, e in enumerate(ends) if e > s and (s == 0 or ends[s - 1] < e)]

@@ -42,7 +42,7 @@ def test_the_best_comes_first_and_what_pools_the_data_last(study):
     assert rows[0].behind is None
     assert rows[2].over_local is None
     assert rows[3].behind is None
-    assert rows[1].over_local.gain.mean == pytest.approx(0.1, abs=0.02)
+    assert rows[1].over_local.interval.mean == pytest.approx(0.1, abs=0.02)
     assert (rows[0].points, rows[0].chosen) == (3, "lr=0.01")
 
 
@@ -50,9 +50,9 @@ def test_its_files_hold_the_same_numbers(study, tmp_path):
     rows = leaderboard(study)
     write_tables(rows, study.metric, tmp_path)
     table = pd.read_csv(tmp_path / "table.csv").set_index("method")
-    assert table.loc["fedper", "over_local"] == pytest.approx(rows[1].over_local.gain.mean)
-    assert table.loc["fedper", "best_ahead"] == pytest.approx(rows[1].behind.gain.mean)
-    assert table.loc["fedper", "over_local_resolves"] == pytest.approx(rows[1].over_local.gain.half)
+    assert table.loc["fedper", "over_local"] == pytest.approx(rows[1].over_local.interval.mean)
+    assert table.loc["fedper", "best_ahead"] == pytest.approx(rows[1].behind.interval.mean)
+    assert table.loc["fedper", "over_local_resolves"] == pytest.approx(rows[1].over_local.interval.half)
     assert table.loc["fedper", "better_off_high"] == pytest.approx(rows[1].over_local.better_off.high)
     assert table.loc["local", "tuned_points"] == 3
     assert (tmp_path / "table.md").read_text().splitlines()[2].startswith("| fedcac | **")
@@ -152,7 +152,7 @@ def test_what_failed_is_named_with_its_reason_and_who_lacks_seeds_is_marked(lost
     rows = leaderboard(study)
     left = [label for label in ("fedcac", "fedper", "local", "centralized") if label != lost]
     assert [row.label for row in rows] == left
-    assert len(rows[0].over_local.gain.values) == 2
+    assert len(rows[0].over_local.interval.values) == 2
     named = [line[0].text for line in score_table(rows, study.metric, study.failures)[1]]
     assert named == ["fedcac (2 of 3 seeds)", *left[1:], lost]
     write_page(folder)

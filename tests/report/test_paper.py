@@ -135,7 +135,7 @@ def test_a_race_tests_against_local_alone_and_shows_its_own_intervals_of_differe
     folder = write_comparison(tmp_path, LEVELS, seeds=range(5), race={"margin": 1.0, "most": 40})
     table, rows = paper_table(folder, "scores", Choice()), {r.label: r for r in leaderboard(Study.load(folder))}
     found = {line[0].text: dict(zip(table.heads, line, strict=True)) for line in table.lines}["fedcac"]
-    score, bound = rows["fedcac"].score, rows["fedcac"].verdicts.over_local
+    score, bound = rows["fedcac"].score, rows["fedcac"].over_local.interval
     assert found["accuracy, %"].text == f"{100 * score.mean:.1f} ± {100 * score.half:.1f}"
     assert found["sd"].text == f"{100 * score.sd:.1f}"
     assert (
