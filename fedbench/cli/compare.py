@@ -146,14 +146,15 @@ def outcome(folder: Path) -> tuple[str, int]:
         lines = [matrix_text(survey), settings_answer(survey), *settings_notes(survey)]
         return "\n".join([*lines, *map(with_label, matrix_doubts(survey))]), FAILED if failed else OK
     from fedbench.report.answer import answer
-    from fedbench.report.leaderboard import leaderboard, leaderboard_text
+    from fedbench.report.leaderboard import leaderboard
+    from fedbench.report.leaderboard_table import leaderboard_text
     from fedbench.report.notes import notes
     from fedbench.report.scores import newcomers_text
     from fedbench.report.study import Study
 
     study = Study.load(folder)
     rows = leaderboard(study)
-    lines = [leaderboard_text(rows, study.metric, study.failures)]
+    lines = [leaderboard_text(study, rows)]
     if later := newcomers_text(study.newcomers, study.metric):
         lines.append(f"\n{later}\n")
     lines += [answer(study, rows), *notes(study, rows)]

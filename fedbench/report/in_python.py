@@ -13,8 +13,9 @@ import plotly.io
 from fedbench.errors import ConfigError
 from fedbench.installation import require
 from fedbench.report.answer import answer, settings_answer
-from fedbench.report.leaderboard import leaderboard, score_table
-from fedbench.report.matrix import heads, matrix_lines, matrix_parts
+from fedbench.report.leaderboard import leaderboard
+from fedbench.report.leaderboard_table import score_table
+from fedbench.report.matrix import matrix_parts, matrix_tables
 from fedbench.report.page import chart_sections
 from fedbench.report.parts import Chart, ChartSection
 from fedbench.report.study import Study
@@ -46,12 +47,11 @@ def answer_of(folder: Path) -> str:
 def shown_table(folder: Path) -> pd.DataFrame:
     """The table of methods as text: rounded, with intervals. Raises ConfigError if the folder holds no study."""
     if is_matrix(folder):
-        survey = Survey.load(folder)
-        names, lines = heads(survey), matrix_lines(survey)
+        table = matrix_tables(Survey.load(folder))[0]
     else:
         study = Study.load(folder)
-        names, lines = score_table(leaderboard(study), study.metric, study.failures)
-    return pd.DataFrame([[cell.text for cell in line] for line in lines], columns=names)
+        table = score_table(study, leaderboard(study), study.failures)
+    return pd.DataFrame([[cell.text for cell in line] for line in table.lines], columns=list(table.heads))
 
 
 def figure_of(folder: Path, name: str) -> go.Figure:

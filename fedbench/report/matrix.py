@@ -12,12 +12,14 @@ from fedbench.config.words import plural
 from fedbench.report import typeset
 from fedbench.report.answer import settings_answer
 from fedbench.report.doubts import doubt_of_winner
-from fedbench.report.leaderboard import NEWCOMERS_NOTE, LeaderboardRow, race_cells, race_columns
+from fedbench.report.leaderboard import LeaderboardRow
+from fedbench.report.leaderboard_table import NEWCOMERS_NOTE, race_columns
 from fedbench.report.notes import settings_notes
 from fedbench.report.over_settings import FILE, keys_part, summary_frame, summary_part
 from fedbench.report.parts import LEAST_CHOSEN, ChartSection, charts
 from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.survey import Survey
+from fedbench.report.table import Table, numbers_of
 from fedbench.report.template import page_of
 from fedbench.report.theme import LETTER, LIGHT, axis, figure
 from fedbench.report.typeset import Cell, join_words, sentence, with_half
@@ -45,19 +47,15 @@ MATRIX_RACE_NOTE = (
 )
 
 
-Table = tuple[str, list[str], list[list[Cell]]]
-"""Its title, heads and lines."""
-
-
 def matrix_tables(survey: Survey) -> list[Table]:
     """One table with ranks; of races the scores and both verdicts; and that of newcomers, if any joined."""
     names = ["method", *(setting.name for setting in survey.settings)]
     if survey.is_race:
-        found: list[Table] = [(title, names, lines) for title, lines in race_tables(survey).items()]
+        found = [Table(names, lines, title=title) for title, lines in race_tables(survey).items()]
     else:
-        found = [("Scores", heads(survey), matrix_lines(survey))]
+        found = [Table([*names, "rank"], matrix_lines(survey), title="Scores")]
     if lines := newcomer_lines(survey):
-        found.append(("Newcomers", names, lines))
+        found.append(Table(names, lines, title="Newcomers"))
     return found
 
 
@@ -82,12 +80,12 @@ def _race_score(study: Study, race: Race, row: LeaderboardRow) -> Cell:
 
 
 def _against_local(study: Study, race: Race, row: LeaderboardRow) -> Cell:
-    _, interval, verdict, _, _ = race_cells(row, study.metric).values()
+    interval, verdict = (column.cell(row).text for column in race_columns(study.metric)[1:3])
     return Cell(", ".join(filter(None, (interval, verdict))), tone=row.tone)
 
 
 def _who_is_best(study: Study, race: Race, row: LeaderboardRow) -> Cell:
-    *_, interval, verdict = race_cells(row, study.metric).values()
+    interval, verdict = (column.cell(row).text for column in race_columns(study.metric)[3:])
     if race.ending == "winner" and row.label == race.leader and doubt_of_winner(study, race):
         verdict = "ahead of all, but in doubt"
     return Cell(", ".join(filter(None, (interval, verdict))))
@@ -137,19 +135,14 @@ def _column(survey: Survey, name: str) -> list[Cell]:
     ]
 
 
-def heads(survey: Survey) -> list[str]:
-    return ["method", *(setting.name for setting in survey.settings), "rank"]
-
-
 def matrix_text(survey: Survey) -> str:
     """The tables for a terminal."""
     if not survey.labels:
         return "nothing was evaluated yet"
     tables = matrix_tables(survey)
-    shown = [typeset.plain_table(names, lines) for _, names, lines in tables]
     if len(tables) == 1:
-        return f"{shown[0]}\n{matrix_note(survey)}"
-    titled = [f"{title}\n{table}" for (title, _, _), table in zip(tables, shown, strict=True)]
+        return f"{tables[0].plain()}\n{matrix_note(survey)}"
+    titled = [f"{table.title}\n{table.plain()}" for table in tables]
     return "\n\n".join([*titled, f"{matrix_note(survey)}\n"])
 
 
@@ -185,7 +178,7 @@ def _numbers(survey: Survey, row: LeaderboardRow) -> dict[str, Any]:
     """The columns of a method in a setting."""
     later = {} if row.newcomers is None else ends_of("newcomers", row.newcomers)
     if row.race is not None:
-        return {"mean": row.score.mean, **later, **race_columns(row)}
+        return {"mean": row.score.mean, **later, **numbers_of(race_columns(row.study.metric), row)}
     return {
         "mean": row.score.mean,
         "low": row.score.low,
@@ -248,10 +241,8 @@ def write_matrix(folder: Path) -> Path:
     survey = Survey.load(folder)
     tables, note = matrix_tables(survey), matrix_note(survey)
     several = len(tables) > 1
-    named = [f"**{title}**\n\n" if several else "" for title, _, _ in tables]
-    shown = [name + typeset.markdown(names, lines) for name, (_, names, lines) in zip(named, tables, strict=True)]
-    titles = [f"% {title}\n" if several else "" for title, _, _ in tables]
-    drawn = [title + typeset.latex(names, lines) for title, (_, names, lines) in zip(titles, tables, strict=True)]
+    shown = [f"**{table.title}**\n\n" * several + table.markdown() for table in tables]
+    drawn = [f"% {table.title}\n" * several + table.latex() for table in tables]
     write_atomically(folder / "table.csv", matrix_frame(survey).to_csv(index=False))
     write_atomically(folder / "table.md", "\n\n".join([*shown, f"{note}.\n"]))
     write_atomically(folder / "table.tex", f"% {note}\n" + "\n".join(drawn))

@@ -6,7 +6,8 @@ from fedbench.config.words import plural
 from fedbench.report.answer import span, within
 from fedbench.report.doubts import with_doubt
 from fedbench.report.evidence import evidence_lines
-from fedbench.report.leaderboard import LeaderboardRow, reasons
+from fedbench.report.leaderboard import LeaderboardRow
+from fedbench.report.leaderboard_table import reasons
 from fedbench.report.study import Study
 from fedbench.report.survey import Survey
 from fedbench.report.typeset import join_words, p_text, points, sentence

@@ -17,16 +17,8 @@ from fedbench.report import curves, figures, grids, headline, scores, searches, 
 from fedbench.report.answer import answer
 from fedbench.report.comparisons import behind_best, client_gains, forest, tuning_strip
 from fedbench.report.evidence import client_evidence
-from fedbench.report.leaderboard import (
-    SPENT,
-    LeaderboardRow,
-    cost_table,
-    leaderboard,
-    leaderboard_legend,
-    point_suffix,
-    score_table,
-    write_tables,
-)
+from fedbench.report.leaderboard import LeaderboardRow, leaderboard
+from fedbench.report.leaderboard_table import SPENT, cost_table, point_suffix, score_table, write_tables
 from fedbench.report.notes import notes
 from fedbench.report.parts import LEAST_CHOSEN, ChartSection, charts
 from fedbench.report.study import POINT_NAMES, Study
@@ -54,7 +46,7 @@ def write_page(folder: Path) -> Path:
     study = Study.load(folder)
     rows = leaderboard(study) if study.plan.subject is None else []
     if study.plan.subject is None and (rows or study.failures):
-        write_tables(rows, study.metric, folder, study.failures)
+        write_tables(study, rows)
     if rows and missing("plots"):
         for stale in (*_pictures(folder, "curves"), *_pictures(folder, "costs")):
             (folder / stale).unlink()
@@ -77,8 +69,7 @@ def write_page(folder: Path) -> Path:
 def page_text(study: Study, rows: Sequence[LeaderboardRow] = ()) -> str:
     """The HTML of the report. rows: the leaderboard, if there is no subject."""
     alike = study.plan.subject is None
-    heads, lines = score_table(rows, study.metric)
-    cost_heads, cost_lines = cost_table(rows)
+    leaders = score_table(study, rows)
     what = f"{len(study.plan.labels())} methods" if alike else study.method
     return page_of(
         "page.html.j2",
@@ -88,13 +79,12 @@ def page_text(study: Study, rows: Sequence[LeaderboardRow] = ()) -> str:
         answer=answer(study, rows),
         besides=notes(study, rows),
         tiles=[] if alike else headline.answer_tiles(study),
-        heads=heads,
-        leaders=list(zip(rows, lines, strict=True)),
+        rows=rows,
+        leaders=leaders,
         failures=study.failures if alike else {},
-        leaders_intro=f"Test {study.metric.title} at the last round,{point_suffix(rows)}. "
-        f"{leaderboard_legend(rows, study.metric)}.",
-        cost_heads=cost_heads,
-        cost_leaders=list(zip(rows, cost_lines, strict=True)),
+        leaders_intro=f"Test {study.metric.title} at the last round,{point_suffix(study, rows)}. "
+        f"{'; '.join(leaders.notes)}.",
+        costs=cost_table(rows),
         tones=TONES if study.race is None else RACE_TONES,
         cost_intro=f"{sentence(SPENT)}.",
         table=scores.final(study),

@@ -14,16 +14,17 @@ import pandas as pd
 
 from fedbench.config.words import plural
 from fedbench.errors import ConfigError
-from fedbench.report import typeset
 from fedbench.report.answer import ahead_of_all, answer, best_for_sure, reached_round
 from fedbench.report.doubts import with_doubt
 from fedbench.report.evidence import evidence_lines, kind_of
 from fedbench.report.in_python import require_known
-from fedbench.report.leaderboard import OTHER_POINT, LeaderboardRow, leaderboard, leaderboard_frame
+from fedbench.report.leaderboard import OTHER_POINT, LeaderboardRow, leaderboard
+from fedbench.report.leaderboard_table import leaderboard_frame
 from fedbench.report.matrix import matrix_frame
 from fedbench.report.scores import worst_note
 from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.survey import Survey
+from fedbench.report.table import Table
 from fedbench.report.typeset import Cell, ShownMethods, join_words, sentence, with_half
 from fedbench.report.verdicts import BEST, BETTER, WORSE, bound_text, mark_of
 from fedbench.results.contrasts import Contrast, family
@@ -59,33 +60,9 @@ class Choice(ShownMethods):
         return frame.assign(method=frame["method"].map(self.name))
 
 
-@dataclass(frozen=True)
-class PaperTable:
-    """A table with what stands above and under it. left: its first columns, which hold words; numbers: for CSV."""
-
-    name: str
-    caption: str
-    heads: Sequence[str]
-    lines: Sequence[Sequence[Cell]]
-    notes: Sequence[str]
-    numbers: pd.DataFrame
-    left: int = 1
-
-    def typeset(self, form: str) -> str:
-        """As latex, markdown or csv."""
-        if form == "csv":
-            return str(self.numbers.to_csv(index=False))
-        heads, lines = typeset.without_empty_columns(self.heads, self.lines, self.left)
-        note = " ".join(f"{said.rstrip('.')}." for said in self.notes if said)
-        if form == "markdown":
-            shown = note.replace(BETTER, f"\\{BETTER}")
-            return f"{self.caption}\n\n{typeset.markdown(heads, lines, self.left)}\n\n{shown}\n"
-        return typeset.latex_float(heads, lines, self.left, self.name, self.caption, note)
-
-
-def paper_table(folder: Path, what: str, choice: Choice) -> PaperTable:
+def paper_table(folder: Path, what: str, choice: Choice) -> Table:
     """A table of a study. Raises ConfigError if it has none of this name, or no results."""
-    makers: dict[str, Callable[[Any, Choice], PaperTable]]
+    makers: dict[str, Callable[[Any, Choice], Table]]
     found: Study | Survey
     if is_matrix(folder):
         found = Survey.load(folder)
@@ -167,7 +144,7 @@ class Marks:
         return f"paired t test {kind_of([found.interval for found in tested])}, p < {ALPHA:.2g}{corrected}"
 
 
-def study_scores(study: Study, choice: Choice) -> PaperTable:
+def study_scores(study: Study, choice: Choice) -> Table:
     """Scores at both evaluation points, of the worst clients, and the difference to the reference."""
     rows, metric = {row.label: row for row in leaderboard(study)}, study.metric
     shown, marked = choice.of([*rows]), Marks(study, rows, choice.reference or BASELINE)
@@ -197,11 +174,11 @@ def study_scores(study: Study, choice: Choice) -> PaperTable:
         "Client sd: standard deviation over a seed's clients" if any(rows[m].spread is not None for m in shown) else "",
         pooled_note(choice, shown),
         *evidence_lines(study),
-        sentence(estimator_remark(metric, [rows[label].estimator for label in shown])),
+        sentence(estimator_remark(metric, [study.estimators[label] for label in shown])),
         *(f"{choice.name(label)} failed: {why}" for label, why in study.failures.items()),
     ]
-    frame = leaderboard_frame([rows[label] for label in shown], study.failures)
-    return PaperTable("scores", caption_of(study), heads, lines, notes, choice.name_column(frame))
+    frame = choice.name_column(leaderboard_frame(study, [rows[label] for label in shown]))
+    return Table(heads, lines, 1, caption_of(study), notes, "scores", frame)
 
 
 def caption_of(study: Study) -> str:
@@ -250,7 +227,7 @@ def pooled_note(choice: Choice, shown: Sequence[str]) -> str:
     return f"{join_words(pooled)} trains on the pooled data of all clients and does not compete" if pooled else ""
 
 
-def survey_scores(survey: Survey, choice: Choice) -> PaperTable:
+def survey_scores(survey: Survey, choice: Choice) -> Table:
     """Methods by setting, with their mean ranks."""
     shown = choice.of(survey.ordered)
     marked = {
@@ -281,9 +258,8 @@ def survey_scores(survey: Survey, choice: Choice) -> PaperTable:
         pooled_note(choice, shown),
     ]
     heads = ["method", *(shown_name(setting) for setting in survey.settings), "rank"]
-    return PaperTable(
-        "scores", caption_of(survey.first_study), heads, lines, notes, survey_numbers(survey, choice, shown)
-    )
+    numbers = survey_numbers(survey, choice, shown)
+    return Table(heads, lines, 1, caption_of(survey.first_study), notes, "scores", numbers)
 
 
 def how_settings_are_tested(marked: Mapping[str, Marks]) -> str:
@@ -306,13 +282,13 @@ def shown_name(setting: Setting) -> str:
     return setting.name.replace("=", " = ").replace(",", ", ")
 
 
-def study_hyperparameters(study: Study, choice: Choice) -> PaperTable:
+def study_hyperparameters(study: Study, choice: Choice) -> Table:
     """Every method's tuned keys with the values that were tried and the chosen one, and its other numbers."""
     labels = [*dict.fromkeys([*study.ordered, *study.plan.labels()])]
     return _hyperparameters([row for label in choice.of(labels) for row in key_rows(study, label)], study, choice)
 
 
-def survey_hyperparameters(survey: Survey, choice: Choice) -> PaperTable:
+def survey_hyperparameters(survey: Survey, choice: Choice) -> Table:
     """The same in every setting."""
     labels, studies = choice.of(survey.ordered), survey.studies.items()
     rows = [{"setting": name, **row} for name, study in studies for label in labels for row in key_rows(study, label)]
@@ -332,7 +308,7 @@ def key_rows(study: Study, label: str) -> list[dict[str, Any]]:
     return [dict(zip(("method", "key", "tried", "chosen", "points"), (label, *row), strict=True)) for row in found]
 
 
-def _hyperparameters(rows: Sequence[dict[str, Any]], study: Study, choice: Choice) -> PaperTable:
+def _hyperparameters(rows: Sequence[dict[str, Any]], study: Study, choice: Choice) -> Table:
     """study: one of those whose rows these are, which were tuned alike."""
     heads = [*(["setting"] if rows and "setting" in rows[0] else []), "method", "key", "tried", "chosen", "candidates"]
     lines, before = [], dict[str, Any]()
@@ -361,7 +337,7 @@ def _hyperparameters(rows: Sequence[dict[str, Any]], study: Study, choice: Choic
     frame = pd.DataFrame(rows).assign(tried=[" ".join(map(text_of, row["tried"])) for row in rows])
     name, left = "hyperparameters", heads.index("tried")
     notes = notes if any(tuned) else ["No method was tuned"]
-    return PaperTable(name, "Hyperparameters.", heads, lines, notes, choice.name_column(frame), left)
+    return Table(heads, lines, left, "Hyperparameters.", notes, name, choice.name_column(frame))
 
 
 def by_size(values: Sequence[Any]) -> list[Any]:
@@ -376,7 +352,7 @@ def tried_text(values: Sequence[Any]) -> str:
     return ", ".join(map(text_of, values))
 
 
-def ablation(survey: Survey, choice: Choice) -> PaperTable:
+def ablation(survey: Survey, choice: Choice) -> Table:
     """One row per setting, one column per method; against the first setting if clients have the same data in all.
 
     By default only the methods are shown that an option belongs to, if options vary and nothing else.
@@ -408,7 +384,7 @@ def ablation(survey: Survey, choice: Choice) -> PaperTable:
     ]
     heads = [*map(key_name, keys), *map(choice.name, shown)]
     numbers = survey_numbers(survey, choice, shown)
-    return PaperTable("ablation", caption_of(survey.first_study), heads, lines, notes, numbers, len(keys))
+    return Table(heads, lines, len(keys), caption_of(survey.first_study), notes, "ablation", numbers)
 
 
 def _is_varied(survey: Survey, label: str) -> bool:

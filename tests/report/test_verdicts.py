@@ -3,11 +3,12 @@
 import pytest
 
 from fedbench.report.comparisons import behind_best, forest
-from fedbench.report.leaderboard import leaderboard, leaderboard_frame, race_order, score_table
+from fedbench.report.leaderboard import leaderboard
+from fedbench.report.leaderboard_table import leaderboard_frame, race_columns, score_table
 from fedbench.report.matrix import Survey, matrix_lines
 from fedbench.report.study import Study
 from fedbench.report.theme import LIGHT
-from fedbench.report.verdicts import RACE_HEADS, TONES, mark_of, markers, race_verdicts, tone_of
+from fedbench.report.verdicts import TONES, mark_of, markers, race_verdicts, tone_of
 from fedbench.results.contrasts import Contrast
 from fedbench.results.race import Race
 from fedbench.results.statistics import interval
@@ -57,8 +58,8 @@ def test_leaderboards_and_tables_over_settings_show_it(tmp_path):
     write_comparison(tmp_path / "one", LEVELS)
     study = Study.load(tmp_path / "one")
     rows = leaderboard(study)
-    _, board = score_table(rows, study.metric)
-    assert {line[0].text: line[1].tone for line in board} == COLOURS
+    board = score_table(study, rows)
+    assert {line[0].text: line[1].tone for line in board.lines} == COLOURS
     signs = {row.label: row.over_local.sign for row in rows if row.over_local}
     assert signs == {"centralized": 1, "fedper": 1, "fedcac": 0, "fedavg": -1}
     survey = Survey.load(write_matrix(tmp_path / "many", LEVELS, {**LEVELS, "fedper": 0.6}))
@@ -76,16 +77,15 @@ def test_pages_say_in_words_what_colours_mean(tmp_path):
 def test_verdicts_stand_in_the_table_in_place_of_p_values(raced):
     study = raced()
     rows = leaderboard(study)
-    heads, lines = score_table(rows, study.metric)
-    assert set(RACE_HEADS) <= set(heads)
-    assert not any("Holm" in head for head in heads)
-    by_label = {line[0].text: dict(zip(heads, line, strict=True)) for line in lines}
+    table = score_table(study, rows)
+    assert {column.title for column in race_columns(study.metric)} <= set(table.heads)
+    by_label = {line[0].text: dict(zip(table.heads, line, strict=True)) for line in table.lines}
     assert by_label["fedcac"]["who is best"].text == "best"
     assert by_label["fedper"]["who is best"].text == "not the best"
     assert by_label["fedper"]["against local"].text == "better"
     assert by_label["fedper"]["score"].tone == "above"
-    assert not any("±" in cell.text for line in lines for cell in line), "intervals of a fixed number of seeds"
-    frame = leaderboard_frame(rows).set_index("method")
+    assert not any("±" in cell.text for line in table.lines for cell in line), "intervals of a fixed number of seeds"
+    frame = leaderboard_frame(study, rows).set_index("method")
     assert frame.loc["fedcac", "race_who_is_best"] == "best"
     assert frame.loc["fedper", "race_over_local_low"] > 0
 
@@ -117,11 +117,6 @@ def test_words_of_a_sequential_test_follow_its_state(raced):
     assert words(study, "fedcac", ending="winner", candidates=["fedcac"])[1] == "best"
     study.plan.ends = {"fedper": ["train.lr"], "local": ["train.lr"]}
     assert words(study, "fedper", over_local=better, out=out) == ("withheld", "withheld")
-
-
-def test_methods_are_ordered_by_their_paired_difference(raced):
-    study = raced()
-    assert race_order(study, study.race) == ["fedcac", "fedper", "local", "centralized"]
 
 
 def test_each_difference_to_the_best_has_the_name_of_the_other_method(raced):
