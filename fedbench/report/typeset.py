@@ -16,7 +16,8 @@ from fedbench.tasks import Metric
 class Cell:
     """place: 1 for the best of its column, 2 for the second, else 0; tied: cannot be told from the best.
 
-    tone: its colour in reports, by comparison with the baselines (`standing`). mark: raised after its text.
+    tone: its colour on pages (`verdicts.TONES`, or quiet). mark: raised after its text; small: an addition; title: the
+    tooltip.
     """
 
     text: str
@@ -24,6 +25,8 @@ class Cell:
     tied: bool = False
     tone: str = ""
     mark: str = ""
+    small: str = ""
+    title: str = ""
 
 
 @dataclass(frozen=True)

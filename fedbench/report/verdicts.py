@@ -33,7 +33,6 @@ LOCAL_WORDS = {
     "worse": TONES["below"],
     "equal": "equal to local training within {margin}",
 }
-RACE_HEADS = ("seeds", "over local", "against local", "from the best", "who is best")
 BETTER, WORSE, BEST = "*", "†", "‡"
 """Marks in tables for papers."""
 
