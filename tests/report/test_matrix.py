@@ -59,18 +59,6 @@ def test_its_page_leads_to_the_pages_of_its_settings_and_shows_the_ranks(folder)
     assert sorted(names) == ["fedcac 1.00", "fedper 2.50", "local 2.50"]
 
 
-def test_its_tables_hold_every_setting(folder):
-    page_of(folder)
-    table = pd.read_csv(folder / "table.csv")
-    assert len(table) == 8
-    assert set(table["partition.alpha"]) == {0.1, 0.5}
-    assert (folder / "table.md").read_text().startswith("| method | alpha=0.1 | alpha=0.5 | rank |")
-    text = (folder / "table.tex").read_text()
-    assert "= cannot be told from the best" in text.splitlines()[0]
-    assert "\\underline" in text
-    assert matrix_text(Survey.load(folder)).splitlines()[2].startswith("fedcac")
-
-
 def test_a_score_that_lacks_seeds_is_marked(tmp_path):
     survey = Survey.load(write_matrix(tmp_path, LEVELS, LEVELS, fail={"fedper": (1,)}))
     assert {line[0].text: line[1].text.endswith(" (2 of 3 seeds)") for line in matrix_lines(survey)}["fedper"]

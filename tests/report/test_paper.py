@@ -196,14 +196,6 @@ def is_latex(text: str) -> bool:
     return not opened and wide == {len(columns)} and pairs and not re.search(r"[%#]", plain)
 
 
-def test_markdown_shows_stars_as_they_are(folder):
-    lines = paper_table(folder, "scores", Choice()).typeset("markdown").splitlines()
-    assert lines[0] == "Test accuracy after aggregation in %, last round."
-    assert lines[4].startswith("| fedcac | **8")
-    assert r"**\* |" in lines[4]
-    assert r"\* better" in lines[-1]
-
-
 def test_hyperparameters_are_the_tried_and_the_chosen_ones(tmp_path):
     folder = write_grid(tmp_path / "grid", space={"method.tau": [0.1, 0.3, 0.5], "train.lr": [0.01, 0.05]})
     table = paper_table(folder, "hyperparameters", Choice(["fedcac"]))

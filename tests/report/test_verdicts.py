@@ -8,13 +8,12 @@ from fedbench.report.leaderboard_table import leaderboard_frame, race_columns, s
 from fedbench.report.matrix import Survey, matrix_lines
 from fedbench.report.study import Study
 from fedbench.report.theme import LIGHT
-from fedbench.report.verdicts import TONES, mark_of, markers, race_verdicts, tone_of
+from fedbench.report.verdicts import mark_of, markers, race_verdicts, tone_of
 from fedbench.results.contrasts import Contrast
 from fedbench.results.race import Race
 from fedbench.results.statistics import interval
 from fedbench.results.verdict import Bound, Verdict
 from tests.report.conftest import write_comparison
-from tests.report.reading import page_of
 from tests.report.test_matrix import write_matrix
 
 LEVELS = {"local": 0.7, "centralized": 0.75, "fedper": 0.8, "fedcac": 0.7001, "fedavg": 0.5}
@@ -65,13 +64,6 @@ def test_leaderboards_and_tables_over_settings_show_it(tmp_path):
     survey = Survey.load(write_matrix(tmp_path / "many", LEVELS, {**LEVELS, "fedper": 0.6}))
     table = {line[0].text: [cell.tone for cell in line[1:]] for line in matrix_lines(survey)}
     assert table == {label: [tone, tone, ""] for label, tone in COLOURS.items()} | {"fedper": ["above", "below", ""]}
-
-
-def test_pages_say_in_words_what_colours_mean(tmp_path):
-    write_comparison(tmp_path, LEVELS)
-    text = page_of(tmp_path).text
-    assert all(words in text for words in TONES.values())
-    assert "(worse than local training)" in text
 
 
 def test_verdicts_stand_in_the_table_in_place_of_p_values(raced):
