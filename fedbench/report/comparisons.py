@@ -32,7 +32,7 @@ VALUES = ("95 % interval", "over resampled seeds and clients", "p (adjusted)", "
 
 def forest(study: Study, rows: Sequence[LeaderboardRow]) -> go.Figure | None:
     """The difference of each method to local training."""
-    return _forest(study, {row.label: row.over_local for row in rows if row.over_local is not None}, OVER_LOCAL)
+    return _forest(study.metric, {row.label: row.over_local for row in rows if row.over_local is not None}, OVER_LOCAL)
 
 
 def behind_best(study: Study, rows: Sequence[LeaderboardRow]) -> go.Figure | None:
@@ -43,58 +43,50 @@ def behind_best(study: Study, rows: Sequence[LeaderboardRow]) -> go.Figure | Non
     found = {row.label: row.behind for row in rows if row.behind is not None}
     best = escape(rows[0].label)
     if study.race is not None:
-        return _race_forest(study, found, f"better than {best}", sign=-1)
+        return _forest(study.metric, found, f"better than {best}", view=-1)
     if rows[0].label == BASELINE or not set(found) - {BASELINE}:
         return None
-    return _forest(study, found, f"{best} is better")
+    return _forest(study.metric, found, f"{best} is better")
 
 
-def _forest(study: Study, verdicts: Mapping[str, Verdict], what: str) -> go.Figure | None:
-    """Differences by label: intervals (thick), and over resampled seeds and clients (thin), both in the value table."""
-    if study.race is not None:
-        return _race_forest(study, verdicts, what)
-    found = [verdict for verdict in verdicts.values() if isinstance(verdict, Contrast)]
-    if not found:
+def _forest(metric: Metric, verdicts: Mapping[str, Verdict], what: str, view: int = 1) -> go.Figure | None:
+    """Differences by label with their intervals (thick), and those over resampled seeds and clients (thin), if known.
+
+    Colours follow the verdicts. view: -1 to show the differences of sequential tests from the other methods.
+    """
+    if not verdicts:
         return None
-    metric, title = study.metric, difference_title(study.metric, what)
-    means = [(c.interval.mean, c.interval.mean) for c in found]
-    thick, thin = ([_intervals(c)[place] or mean for c, mean in zip(found, means, strict=True)] for place in (0, 1))
+    title, found = difference_title(metric, what), [*verdicts.values()]
+    shown = [-v.interval if view < 0 and isinstance(v.interval, Bound) else v.interval for v in found]
+    thick = [_ends(own.mean, (own.low, own.high)) for own in shown]
+    contrasts = [verdict for verdict in found if isinstance(verdict, Contrast)]
+    heads: Sequence[str] = VALUES
+    values = [_values(metric, contrast) for contrast in contrasts]
+    texts = [difference_text(metric, contrast) for contrast in contrasts]
+    if not contrasts:
+        heads = ("from", "to", "seeds")
+        values = [[*map(metric.difference, (o.mean, *e)), str(o.seeds)] for o, e in zip(shown, thick, strict=True)]
+        texts = [f"{mean} ({low} to {high})" for mean, low, high, _ in values]
     fig = figure_of_intervals(
         axis(title, **ZERO_LINE),
         [*verdicts],
-        [c.interval.mean * metric.factor for c in found],
+        [own.mean * metric.factor for own in shown],
         thick=[(low * metric.factor, high * metric.factor) for low, high in thick],
-        thin=[(low * metric.factor, high * metric.factor) for low, high in thin],
-        heads=["method", title, *VALUES],
-        values=[_values(metric, contrast) for contrast in found],
+        thin=[
+            (low * metric.factor, high * metric.factor)
+            for low, high in (_ends(c.interval.mean, c.resampled or (None, None)) for c in contrasts)
+        ],
+        heads=["method", title, *heads],
+        values=values,
     )
-    fig.data[-1].update(marker=markers(found), text=[difference_text(metric, c) for c in found])
+    fig.data[-1].update(marker=markers(found, view), text=texts)
     return fig
 
 
-def _race_forest(study: Study, verdicts: Mapping[str, Verdict], what: str, sign: int = 1) -> go.Figure | None:
-    """Differences with their simultaneous intervals; colours follow the verdicts. sign: -1 for the others' view."""
-    found = {
-        label: (verdict, verdict.interval if sign > 0 else -verdict.interval)
-        for label, verdict in verdicts.items()
-        if isinstance(verdict.interval, Bound)
-    }
-    if not found:
-        return None
-    metric, title, bounds = study.metric, difference_title(study.metric, what), [bound for _, bound in found.values()]
-    ends = [[b.low if isfinite(b.low) else b.mean, b.high if isfinite(b.high) else b.mean] for b in bounds]
-    shown = [[*map(metric.difference, (b.mean, *e)), str(b.seeds)] for b, e in zip(bounds, ends, strict=True)]
-    fig = figure_of_intervals(
-        axis(title, **ZERO_LINE),
-        [*found],
-        [b.mean * metric.factor for b in bounds],
-        thick=[(low * metric.factor, high * metric.factor) for low, high in ends],
-        heads=["method", title, "from", "to", "seeds"],
-        values=shown,
-    )
-    states = [verdict for verdict, _ in found.values()]
-    fig.data[-1].update(marker=markers(states, sign), text=[f"{m} ({a} to {b})" for m, a, b, _ in shown])
-    return fig
+def _ends(mean: float, ends: tuple[float | None, float | None]) -> tuple[float, float]:
+    """The ends of an interval that are drawn: the mean in place of those that are unknown or infinite."""
+    low, high = (mean if end is None or not isfinite(end) else end for end in ends)
+    return low, high
 
 
 def difference_title(metric: Metric, what: str) -> str:

@@ -403,11 +403,7 @@ def _between_settings(survey: Survey, label: str) -> tuple[dict[str, str], str |
     clients = {setting.name: survey.studies[setting.name].clients[label] for setting in survey.settings}
     outcomes = {setting.name: survey.studies[setting.name].runs[label].outcomes() for setting in survey.settings}
     scores, names = FinalScores.of(metric, metrics, clients, outcomes), [*metrics]
-    marks = {
-        found.method: BETTER if found.sign > 0 else WORSE
-        for found in family(scores, [(name, names[0]) for name in names[1:]], point)
-        if found.sign
-    }
+    marks = {found.method: mark_of(found) for found in family(scores, [(name, names[0]) for name in names[1:]], point)}
     means = {name: float(scores.rows[name, point, LAST][f"test_{metric.name}"].mean()) for name in names}
     best = sorted(names, key=lambda name: means[name], reverse=metric.higher)[0]
     ahead = family(scores, [(best, name) for name in names if name != best], point)

@@ -19,22 +19,13 @@ from scipy import stats
 
 from fedbench.results.contrasts import DRAWS, holm
 from fedbench.results.rotations import DIGITS
-from fedbench.results.statistics import CONFIDENCE
+from fedbench.results.statistics import CONFIDENCE, Interval
 from fedbench.results.tables import BASELINE
 from fedbench.results.verdict import is_clear
 from fedbench.tasks import Metric
 
 THRESHOLDS = 101
 """Number of points of a profile."""
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A number with the ends of its interval, which are None with one seed."""
-
-    value: float
-    low: float | None
-    high: float | None
 
 
 @dataclass(frozen=True)
@@ -52,8 +43,8 @@ class OverSettings:
 
     settings: int
     seeds: int
-    means: dict[str, Estimate]
-    ahead: dict[str, Estimate]
+    means: dict[str, Interval]
+    ahead: dict[str, Interval]
     thresholds: np.ndarray
     profiles: dict[str, Profile]
 
@@ -136,12 +127,12 @@ def profile(gains: np.ndarray, thresholds: np.ndarray, counts: np.ndarray) -> Pr
 
 def _estimate(
     statistic: Callable[[np.ndarray, np.ndarray], np.ndarray], gains: np.ndarray, counts: np.ndarray
-) -> Estimate:
+) -> Interval:
     (value,) = statistic(gains, np.ones((1, gains.size), dtype=int))
     if gains.shape[1] < 2:
-        return Estimate(float(value), None, None)
+        return Interval(float(value), None, None, ())
     low, high = _ends(statistic(gains, counts))
-    return Estimate(float(value), float(low), float(high))
+    return Interval(float(value), float(low), float(high), ())
 
 
 def _ends(drawn: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
