@@ -51,7 +51,7 @@ def score_columns(study: Study, worst: str) -> list[LeaderboardColumn]:
     common = lambda row: row.recorded(f"{COMMON}_{metric.name}")  # noqa: E731
     return [
         LeaderboardColumn("clients with a score", scored),
-        LeaderboardColumn("", lambda row: row.score, name="score", numbers=lambda _, found: found.columns()),
+        LeaderboardColumn("", lambda row: row.score, name="score", numbers=lambda _, score: score.columns()),
         plain("sd", lambda row: row.score.sd),
         plain("pooled", pooled, name="pooled"),
         plain("weighted", weighted, name="weighted", note=WEIGHTED_NOTE, is_optional=True),
@@ -67,12 +67,12 @@ def score_columns(study: Study, worst: str) -> list[LeaderboardColumn]:
     ]
 
 
-def score_text(study: Study, found: Interval) -> str:
+def score_text(study: Study, score: Interval) -> str:
     """A mean with half of its interval; of a sequential test the mean alone.
 
     It stops by what it sees, so that intervals for a fixed number of seeds do not hold.
     """
-    return with_half(found, study.metric.number) if study.race is None else study.metric.number(found.mean)
+    return with_half(score, study.metric.number) if study.race is None else study.metric.number(score.mean)
 
 
 def _mean(values: Sequence[float] | None) -> float | None:
@@ -82,8 +82,8 @@ def _mean(values: Sequence[float] | None) -> float | None:
 def verdict_columns(metric: Metric, heads: Sequence[str] = HEADS) -> list[LeaderboardColumn]:
     """The verdicts of tests for a fixed number of seeds; files have their columns even if they have no heads."""
 
-    def difference(found: Verdict) -> str:
-        return with_half(found.interval, metric.difference, metric.number) if isinstance(found, Contrast) else ""
+    def difference(verdict: Verdict) -> str:
+        return with_half(verdict.interval, metric.difference, metric.number) if isinstance(verdict, Contrast) else ""
 
     def of_test(part: str, row: LeaderboardRow) -> Any:
         return getattr(row.over_local, part, None)
@@ -97,14 +97,14 @@ def verdict_columns(metric: Metric, heads: Sequence[str] = HEADS) -> list[Leader
     ]
 
 
-def _numbers(name: str, found: Verdict | None) -> dict[str, float | None]:
+def _numbers(name: str, verdict: Verdict | None) -> dict[str, float | None]:
     """The intervals, p, and detectable size of a difference."""
-    low, high = getattr(found, "resampled", None) or (None, None)
+    low, high = getattr(verdict, "resampled", None) or (None, None)
     return {
-        **ends_of(name, found and found.interval),
+        **ends_of(name, verdict and verdict.interval),
         f"{name}_resampled_low": low,
         f"{name}_resampled_high": high,
-        **{f"{name}_{part}": getattr(found, part, None) for part in ("p_adjusted", "resolves", "seeds_needed")},
+        **{f"{name}_{part}": getattr(verdict, part, None) for part in ("p_adjusted", "resolves", "seeds_needed")},
     }
 
 

@@ -52,11 +52,11 @@ class Table:
     @classmethod
     def of(cls, columns: Sequence[Column[Row]], rows: Sequence[Row], least: int = 2) -> "Table":
         """The columns that have a text in some row, and the first `least` ones, with the notes of those shown."""
-        known = [column for column in columns if column.title]
-        cells = [[column.cell(row) for row in rows] for column in known]
-        kept = [i for i, own in enumerate(cells) if i < least or any(cell.text for cell in own)]
-        lines = [list(line) for line in zip(*(cells[i] for i in kept), strict=True)]
-        return cls([known[i].title for i in kept], lines, notes=[known[i].note for i in kept if known[i].note])
+        named = [column for column in columns if column.title]
+        filled = [(column, [column.cell(row) for row in rows]) for column in named]
+        shown = [(c, cells) for i, (c, cells) in enumerate(filled) if i < least or any(cell.text for cell in cells)]
+        lines = [list(line) for line in zip(*(cells for _, cells in shown), strict=True)]
+        return cls([column.title for column, _ in shown], lines, notes=[c.note for c, _ in shown if c.note])
 
     def plain(self) -> str:
         return typeset.plain_table(self.heads, self.lines)
@@ -81,9 +81,9 @@ class Table:
 
 def numbers_of(columns: Sequence[Column[Row]], row: Row) -> dict[str, Any]:
     """What CSV has of a row."""
-    found: dict[str, Any] = {}
+    numbers: dict[str, Any] = {}
     for column in columns:
         value = column.value(row) if column.name else None
         if column.name and (value is not None or not column.is_optional):
-            found |= column.numbers(column.name, value)
-    return found
+            numbers |= column.numbers(column.name, value)
+    return numbers

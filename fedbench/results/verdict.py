@@ -34,18 +34,18 @@ def is_clear(p: float | None) -> bool:
     return p is not None and p < ALPHA
 
 
-def relation_of_interval(found: Interval | Bound, margin: float | None = None) -> Relation:
+def relation_of_interval(difference: Interval | Bound, margin: float | None = None) -> Relation:
     """The relation that the interval of a difference shows.
 
     Better above 0, worse below, equal if it lies within the margin on both sides. Fewer than three seeds: open.
     """
-    if found.low is None or found.high is None or found.seeds < LEAST_SEEDS:
+    if difference.low is None or difference.high is None or difference.seeds < LEAST_SEEDS:
         return "open"
-    if found.low > 0:
+    if difference.low > 0:
         return "better"
-    if found.high < 0:
+    if difference.high < 0:
         return "worse"
-    return "equal" if margin is not None and -margin < found.low and found.high < margin else "open"
+    return "equal" if margin is not None and -margin < difference.low and difference.high < margin else "open"
 
 
 def relation_of_p(mean: float, p: float | None, half: float | None = None, margin: float | None = None) -> Relation:
