@@ -21,10 +21,12 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.test_rows import EVEN, HOSPITALS, Design, Population
 from fedbench.results.outcomes import MetricOutcomes
-from fedbench.results.race import Bound, Race, Rules, judge
+from fedbench.results.race import Race, Rules, judge
 from fedbench.results.rotations import ROTATIONS, RotatedScores
 from fedbench.results.sample_error import Deviations, deviations
+from fedbench.results.statistics import Interval
 from fedbench.results.tables import BASELINE
+from fedbench.results.verdict import Bound
 
 DIGITS = (92.5, 96.0, 96.0, 95.9, 95.8, 95.7, 95.6, 95.3, 95.3, 94.7, 93.8, 92.8)
 """Means of local training and eleven methods on the digits (docs/results.md)."""
@@ -85,9 +87,9 @@ def marks(race: Race, truth: Truth, margin: float) -> set[str]:
     found: set[str] = {race.ending or "unfinished"}
     for method, told in race.over_local.items():
         gain = mean[method] - mean[BASELINE]
-        if {"better": gain <= 0, "worse": gain >= 0, "equal": abs(gain) >= margin - 1e-9}[told.verdict]:
-            found |= {"false over local", f"false {told.verdict}"}
-        if not _holds(told.bound, gain):
+        if {"better": gain <= 0, "worse": gain >= 0, "equal": abs(gain) >= margin - 1e-9}[told.relation]:
+            found |= {"false over local", f"false {told.relation}"}
+        if not _holds(told.interval, gain):
             found.add("false interval")
     if any(bound.seeds and not _holds(bound, mean[m] - mean[BASELINE]) for m, bound in race.undecided.items()):
         found.add("false interval")
@@ -111,7 +113,9 @@ def marks(race: Race, truth: Truth, margin: float) -> set[str]:
     return found
 
 
-def _holds(bound: Bound, truth: float) -> bool:
+def _holds(bound: Bound | Interval, truth: float) -> bool:
+    assert bound.low is not None
+    assert bound.high is not None
     return bound.low - 1e-9 <= truth <= bound.high + 1e-9
 
 
@@ -288,7 +292,7 @@ def _told(seeds: Sequence[Any], half: int | None, over_samples: bool, rotations:
     rules = Rules(1e-9, 27)  # no margin: better and worse are what may be false
     race = judge(values, rules, rotations=rotations, samples=moved if over_samples else None)
     word = {"better": 1, "worse": -1, "equal": 0}
-    return [word[race.over_local[label].verdict] if label in race.over_local else 0 for label in labels]
+    return [word[race.over_local[label].relation] if label in race.over_local else 0 for label in labels]
 
 
 BARS = {1: equal_truth, 2: at_the_margin, 3: one_best, 4: real_means, 5: outlying_seeds, 6: two_seeds, 7: shared_rows}

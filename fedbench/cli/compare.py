@@ -121,25 +121,29 @@ def outcome(folder: Path) -> tuple[str, int]:
     from fedbench.results.matrix import is_matrix
 
     if is_matrix(folder):
-        from fedbench.report import matrix
+        from fedbench.report.answer import settings_answer
+        from fedbench.report.matrix import matrix_doubts, matrix_text
+        from fedbench.report.notes import settings_notes
         from fedbench.report.survey import Survey
         from fedbench.results.remarks import with_label
 
         survey = Survey.load(folder)
         failed = len(survey.studies) < len(survey.matrix.settings) or any(s.failures for s in survey.studies.values())
-        lines = [matrix.matrix_text(survey), matrix.matrix_answer(survey), *matrix.matrix_notes(survey)]
-        return "\n".join([*lines, *map(with_label, matrix.matrix_doubts(survey))]), FAILED if failed else OK
-    from fedbench.report.leaderboard import leaderboard, leaderboard_text
+        lines = [matrix_text(survey), settings_answer(survey), *settings_notes(survey)]
+        return "\n".join([*lines, *map(with_label, matrix_doubts(survey))]), FAILED if failed else OK
+    from fedbench.report.answer import answer
+    from fedbench.report.leaderboard import leaderboard
+    from fedbench.report.leaderboard_table import leaderboard_text
+    from fedbench.report.notes import notes
     from fedbench.report.scores import newcomers_text
     from fedbench.report.study import Study
-    from fedbench.report.verdicts import comparison_answer, comparison_notes
 
     study = Study.load(folder)
     rows = leaderboard(study)
-    lines = [leaderboard_text(rows, study.metric, study.failures)]
+    lines = [leaderboard_text(study, rows)]
     if later := newcomers_text(study.newcomers, study.metric):
         lines.append(f"\n{later}\n")
-    lines += [comparison_answer(study, rows), *comparison_notes(study, rows)]
+    lines += [answer(study, rows), *notes(study, rows)]
     return "\n".join(lines), FAILED if study.failures else OK
 
 

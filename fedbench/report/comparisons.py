@@ -7,17 +7,16 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from fedbench.report.answer import doubts
 from fedbench.report.curves import round_values
 from fedbench.report.figures import paired_clients
 from fedbench.report.leaderboard import LeaderboardRow
 from fedbench.report.study import Study
 from fedbench.report.theme import LIGHT, axis, figure_of_rows, hover, with_opacity
-from fedbench.report.tones import markers
 from fedbench.report.typeset import p_text
+from fedbench.report.verdicts import markers
 from fedbench.results.contrasts import Contrast
-from fedbench.results.race import Bound
 from fedbench.results.tables import BASELINE
+from fedbench.results.verdict import Bound, Verdict
 from fedbench.tasks import Metric
 
 
@@ -33,76 +32,65 @@ VALUES = ("95 % interval", "over resampled seeds and clients", "p (adjusted)", "
 
 def forest(study: Study, rows: Sequence[LeaderboardRow]) -> go.Figure | None:
     """The difference of each method to local training."""
-    if study.race is not None:
-        over_local = {(row.label, BASELINE): row.verdicts.over_local for row in rows if row.verdicts}
-        return _race_forest(study, over_local, OVER_LOCAL, [method for method, _ in over_local])
-    found = {row.label: row.over_local for row in rows if row.over_local is not None}
-    return _forest(study, found, OVER_LOCAL)
+    return _forest(study.metric, {row.label: row.over_local for row in rows if row.over_local is not None}, OVER_LOCAL)
 
 
 def behind_best(study: Study, rows: Sequence[LeaderboardRow]) -> go.Figure | None:
-    """The difference of the best method to every other; None if `forest` shows the same."""
-    if study.race is not None:
-        best = f"better than {escape(rows[0].label)}"
-        known = {(rows[0].label, row.label): row.verdicts.from_best for row in rows if row.verdicts}
-        return _race_forest(study, known, best, [method for _, method in known])
+    """The difference of the best method to every other, or in a sequential test of every other to the best.
+
+    None if `forest` shows the same.
+    """
     found = {row.label: row.behind for row in rows if row.behind is not None}
+    best = escape(rows[0].label)
+    if study.race is not None:
+        return _forest(study.metric, found, f"better than {best}", view=-1)
     if rows[0].label == BASELINE or not set(found) - {BASELINE}:
         return None
-    return _forest(study, found, f"{escape(rows[0].label)} is better")
+    return _forest(study.metric, found, f"{best} is better")
 
 
-def _forest(study: Study, contrasts: Mapping[str, Contrast], what: str) -> go.Figure | None:
-    """Differences by label: intervals (thick), and over resampled seeds and clients (thin), both in the value table."""
+def _forest(metric: Metric, verdicts: Mapping[str, Verdict], what: str, view: int = 1) -> go.Figure | None:
+    """Differences by label with their intervals (thick), and those over resampled seeds and clients (thin), if known.
+
+    Colours follow the verdicts. view: -1 to show the differences of sequential tests from the other methods.
+    """
+    if not verdicts:
+        return None
+    title, found = difference_title(metric, what), [*verdicts.values()]
+    shown = [-v.interval if view < 0 and isinstance(v.interval, Bound) else v.interval for v in found]
+    thick = [_ends(own.mean, (own.low, own.high)) for own in shown]
+    contrasts = [verdict for verdict in found if isinstance(verdict, Contrast)]
+    heads: Sequence[str] = VALUES
+    values = [_values(metric, contrast) for contrast in contrasts]
+    texts = [difference_text(metric, contrast) for contrast in contrasts]
     if not contrasts:
-        return None
-    metric, found, title = study.metric, [*contrasts.values()], difference_title(study.metric, what)
-    thick, thin = ([_intervals(c)[place] or (c.gain.mean, c.gain.mean) for c in found] for place in (0, 1))
+        heads = ("from", "to", "seeds")
+        values = [[*map(metric.difference, (o.mean, *e)), str(o.seeds)] for o, e in zip(shown, thick, strict=True)]
+        texts = [f"{mean} ({low} to {high})" for mean, low, high, _ in values]
     fig = figure_of_intervals(
         axis(title, **ZERO_LINE),
-        [*contrasts],
-        [c.gain.mean * metric.factor for c in found],
+        [*verdicts],
+        [own.mean * metric.factor for own in shown],
         thick=[(low * metric.factor, high * metric.factor) for low, high in thick],
-        thin=[(low * metric.factor, high * metric.factor) for low, high in thin],
-        heads=["method", title, *VALUES],
-        values=[_values(metric, contrast) for contrast in found],
+        thin=[
+            (low * metric.factor, high * metric.factor)
+            for low, high in (_ends(c.interval.mean, c.resampled or (None, None)) for c in contrasts)
+        ],
+        heads=["method", title, *heads],
+        values=values,
     )
-    states = [_state(study, c.method, c.other, c.sign, c.sign_alone, c.gain.mean) for c in found]
-    fig.data[-1].update(marker=markers(states), text=[difference_text(metric, c) for c in found])
+    fig.data[-1].update(marker=markers(found, view), text=texts)
     return fig
 
 
-def _race_forest(
-    study: Study, found: Mapping[tuple[str, str], Bound | None], what: str, labels: Sequence[str]
-) -> go.Figure | None:
-    """Differences of pairs with their simultaneous intervals; colours follow the verdicts. labels: of the pairs."""
-    known = {pair: (label, bound) for (pair, bound), label in zip(found.items(), labels, strict=True) if bound}
-    if not known:
-        return None
-    metric, title, bounds = study.metric, difference_title(study.metric, what), [bound for _, bound in known.values()]
-    ends = [[b.low if isfinite(b.low) else b.mean, b.high if isfinite(b.high) else b.mean] for b in bounds]
-    shown = [[*map(metric.difference, (b.mean, *e)), str(b.seeds)] for b, e in zip(bounds, ends, strict=True)]
-    fig = figure_of_intervals(
-        axis(title, **ZERO_LINE),
-        [label for label, _ in known.values()],
-        [b.mean * metric.factor for b in bounds],
-        thick=[(low * metric.factor, high * metric.factor) for low, high in ends],
-        heads=["method", title, "from", "to", "seeds"],
-        values=shown,
-    )
-    signs = [1 if b.low > 0 else -1 if b.high < 0 else 0 for b in bounds]
-    states = [_state(study, *pair, sign, 0, b.mean) for pair, b, sign in zip(known, bounds, signs, strict=True)]
-    fig.data[-1].update(marker=markers(states), text=[f"{m} ({a} to {b})" for m, a, b, _ in shown])
-    return fig
+def _ends(mean: float, ends: tuple[float | None, float | None]) -> tuple[float, float]:
+    """The ends of an interval that are drawn: the mean in place of those that are unknown or infinite."""
+    low, high = (mean if end is None or not isfinite(end) else end for end in ends)
+    return low, high
 
 
 def difference_title(metric: Metric, what: str) -> str:
     return f"{what} by, {'points' if metric.share else metric.label}"
-
-
-def _state(study: Study, one: str, other: str, sign: int, alone: int, gain: float) -> tuple[int, int]:
-    """The sign of a difference and its sign before the correction; both 0 where there is a doubt."""
-    return (0, 0) if (sign or alone) and doubts(study, one, other, gain) else (sign, alone)
 
 
 Ends = Sequence[tuple[float, float]]
@@ -145,11 +133,7 @@ def client_gains(study: Study, rows: Sequence[LeaderboardRow]) -> go.Figure | No
     """Gains of each method's clients over local: range (thin), middle half (thick) and median."""
     metric, gains = study.metric, {}
     for row in rows:
-        if (
-            (row.over_local or row.verdicts)
-            and row.label != BASELINE
-            and len(paired := paired_clients(study, row.label))
-        ):
+        if (row.over_local or row.race) and row.label != BASELINE and len(paired := paired_clients(study, row.label)):
             gains[row.label] = metric.gain(paired[study.point], paired["local"])
     if not gains:
         return None
@@ -171,7 +155,7 @@ def client_gains(study: Study, rows: Sequence[LeaderboardRow]) -> go.Figure | No
 
 def _intervals(found: Contrast) -> list[tuple[float, float] | None]:
     """The interval of a difference, and the one over resampled seeds and clients."""
-    low, high = found.gain.low, found.gain.high
+    low, high = found.interval.low, found.interval.high
     return [None if low is None or high is None else (low, high), found.resampled]
 
 
@@ -187,7 +171,7 @@ def _values(metric: Metric, found: Contrast) -> list[str]:
     spans = [" to ".join(map(metric.difference, ends or ())) for ends in _intervals(found)]
     p = "" if found.p_adjusted is None else p_text(found.p_adjusted).removeprefix("= ")
     resolves = "" if found.resolves is None else metric.difference(found.resolves).lstrip("+")
-    return [metric.difference(found.gain.mean), *spans, p, resolves, str(found.seeds_needed or "")]
+    return [metric.difference(found.interval.mean), *spans, p, resolves, str(found.seeds_needed or "")]
 
 
 def tuning_strip(study: Study, rows: Sequence[LeaderboardRow]) -> go.Figure | None:

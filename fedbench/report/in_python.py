@@ -12,14 +12,15 @@ import plotly.io
 
 from fedbench.errors import ConfigError
 from fedbench.installation import require
-from fedbench.report.leaderboard import leaderboard, score_table
-from fedbench.report.matrix import heads, matrix_answer, matrix_lines, matrix_parts
+from fedbench.report.answer import answer, settings_answer
+from fedbench.report.leaderboard import leaderboard
+from fedbench.report.leaderboard_table import score_table
+from fedbench.report.matrix import matrix_parts, matrix_tables
 from fedbench.report.page import chart_sections
 from fedbench.report.parts import Chart, ChartSection
 from fedbench.report.study import Study
 from fedbench.report.survey import Survey
 from fedbench.report.typeset import ShownMethods
-from fedbench.report.verdicts import said_of
 from fedbench.results.matrix import is_matrix
 
 if TYPE_CHECKING:
@@ -38,20 +39,19 @@ WRITTEN_WITH_RESULTS = ("plan.json", "matrix.json", "metrics.jsonl", "clients.pa
 def answer_of(folder: Path) -> str:
     """The answer in one sentence. Raises ConfigError if the folder holds no study."""
     if is_matrix(folder):
-        return matrix_answer(Survey.load(folder))
+        return settings_answer(Survey.load(folder))
     study = Study.load(folder)
-    return said_of(study, leaderboard(study))[0]
+    return answer(study, leaderboard(study))
 
 
 def shown_table(folder: Path) -> pd.DataFrame:
     """The table of methods as text: rounded, with intervals. Raises ConfigError if the folder holds no study."""
     if is_matrix(folder):
-        survey = Survey.load(folder)
-        names, lines = heads(survey), matrix_lines(survey)
+        table = matrix_tables(Survey.load(folder))[0]
     else:
         study = Study.load(folder)
-        names, lines = score_table(leaderboard(study), study.metric, study.failures)
-    return pd.DataFrame([[cell.text for cell in line] for line in lines], columns=names)
+        table = score_table(study, leaderboard(study), study.failures)
+    return pd.DataFrame([[cell.text for cell in line] for line in table.lines], columns=list(table.heads))
 
 
 def figure_of(folder: Path, name: str) -> go.Figure:

@@ -10,27 +10,24 @@ import yaml
 
 from fedbench.config.words import plural
 from fedbench.report import typeset
-from fedbench.report.answer import doubts_of_lead
-from fedbench.report.leaderboard import NEWCOMERS_NOTE, LeaderboardRow
-from fedbench.report.matrix_race import (
-    MATRIX_RACE_NOTE,
-    race_matrix_answer,
-    race_matrix_notes,
-    race_subtitle,
-    race_tables,
-)
+from fedbench.report.answer import settings_answer
+from fedbench.report.doubts import doubt_of_winner
+from fedbench.report.leaderboard import LeaderboardRow
+from fedbench.report.leaderboard_table import NEWCOMERS_NOTE, race_columns
+from fedbench.report.notes import settings_notes
 from fedbench.report.over_settings import FILE, keys_part, summary_frame, summary_part
 from fedbench.report.parts import LEAST_CHOSEN, ChartSection, charts
-from fedbench.report.study import POINT_NAMES
+from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.survey import Survey
+from fedbench.report.table import Table, numbers_of
 from fedbench.report.template import page_of
 from fedbench.report.theme import LETTER, LIGHT, axis, figure
-from fedbench.report.tones import RACE_TONES, TONES
-from fedbench.report.typeset import Cell, join_words, p_text, sentence, with_half
-from fedbench.results.contrasts import ALPHA
+from fedbench.report.typeset import Cell, join_words, sentence, with_half
+from fedbench.report.verdicts import RACE_TONES, TONES, margin_text
 from fedbench.results.files import write_atomically
 from fedbench.results.plan import text_of
 from fedbench.results.quantities import seed_range
+from fedbench.results.race import Race
 from fedbench.results.remarks import as_doubts, beside_row, with_methods
 from fedbench.results.statistics import ends_of
 from fedbench.results.tables import BASELINE, REFERENCES
@@ -41,21 +38,63 @@ MATRIX_NOTE = (
     "the number of comparisons; rank: mean over settings and seeds, 1 the best"
 )
 
-
-Table = tuple[str, list[str], list[list[Cell]]]
-"""Its title, heads and lines."""
+SCORES, AGAINST_LOCAL, WHO_IS_BEST = "Scores", "Against local training", "Who is best"
+"""The tables, each with a column per setting."""
+MATRIX_RACE_NOTE = (
+    "scores with their number of seeds, which differ; bold: the best of its column, = may be the best, each by the "
+    "verdict; differences with their simultaneous intervals; given up: the maximum of seeds would hardly decide it; "
+    "withheld: it does not hold without an outlying seed, or there is a doubt, which the notes name"
+)
 
 
 def matrix_tables(survey: Survey) -> list[Table]:
     """One table with ranks; of races the scores and both verdicts; and that of newcomers, if any joined."""
     names = ["method", *(setting.name for setting in survey.settings)]
     if survey.is_race:
-        found: list[Table] = [(title, names, lines) for title, lines in race_tables(survey).items()]
+        found = [Table(names, lines, title=title) for title, lines in race_tables(survey).items()]
     else:
-        found = [("Scores", heads(survey), matrix_lines(survey))]
+        found = [Table([*names, "rank"], matrix_lines(survey), title="Scores")]
     if lines := newcomer_lines(survey):
-        found.append(("Newcomers", names, lines))
+        found.append(Table(names, lines, title="Newcomers"))
     return found
+
+
+def race_tables(survey: Survey) -> dict[str, list[list[Cell]]]:
+    """The tables of sequential tests by name: one line per method, one column per setting."""
+    cells = {SCORES: _race_score, AGAINST_LOCAL: _against_local, WHO_IS_BEST: _who_is_best}
+    return {
+        name: [
+            [Cell(label), *(cell(study, race, survey.boards[setting][label]) for setting, study, race in survey.races)]
+            for label in survey.ordered
+            if name == SCORES or label not in (REFERENCES if name == WHO_IS_BEST else (BASELINE, *REFERENCES))
+        ]
+        for name, cell in cells.items()
+    }
+
+
+def _race_score(study: Study, race: Race, row: LeaderboardRow) -> Cell:
+    is_best = race.ending == "winner" and row.label == race.leader and not doubt_of_winner(study, race)
+    may_be_best = race.look > 0 and race.ending != "winner" and row.label in race.candidates
+    text = f"{study.metric.number(row.score.mean)} ({len(row.score.values)})"
+    return Cell(text, int(is_best), may_be_best, row.tone)
+
+
+def _against_local(study: Study, race: Race, row: LeaderboardRow) -> Cell:
+    interval, verdict = (column.cell(row).text for column in race_columns(study.metric)[1:3])
+    return Cell(", ".join(filter(None, (interval, verdict))), tone=row.tone)
+
+
+def _who_is_best(study: Study, race: Race, row: LeaderboardRow) -> Cell:
+    interval, verdict = (column.cell(row).text for column in race_columns(study.metric)[3:])
+    if race.ending == "winner" and row.label == race.leader and doubt_of_winner(study, race):
+        verdict = "ahead of all, but in doubt"
+    return Cell(", ".join(filter(None, (interval, verdict))))
+
+
+def race_subtitle(survey: Survey) -> str:
+    """The rules of the sequential tests, fixed beforehand."""
+    rules = survey.first_study.plan.race or {}
+    return f"margin {margin_text(survey.first_study)}, at most {plural(int(rules['most']), 'seed')}"
 
 
 def newcomer_lines(survey: Survey) -> list[list[Cell]]:
@@ -96,19 +135,14 @@ def _column(survey: Survey, name: str) -> list[Cell]:
     ]
 
 
-def heads(survey: Survey) -> list[str]:
-    return ["method", *(setting.name for setting in survey.settings), "rank"]
-
-
 def matrix_text(survey: Survey) -> str:
     """The tables for a terminal."""
     if not survey.labels:
         return "nothing was evaluated yet"
     tables = matrix_tables(survey)
-    shown = [typeset.plain_table(names, lines) for _, names, lines in tables]
     if len(tables) == 1:
-        return f"{shown[0]}\n{matrix_note(survey)}"
-    titled = [f"{title}\n{table}" for (title, _, _), table in zip(tables, shown, strict=True)]
+        return f"{tables[0].plain()}\n{matrix_note(survey)}"
+    titled = [f"{table.title}\n{table.plain()}" for table in tables]
     return "\n\n".join([*titled, f"{matrix_note(survey)}\n"])
 
 
@@ -143,8 +177,8 @@ def matrix_frame(survey: Survey) -> pd.DataFrame:
 def _numbers(survey: Survey, row: LeaderboardRow) -> dict[str, Any]:
     """The columns of a method in a setting."""
     later = {} if row.newcomers is None else ends_of("newcomers", row.newcomers)
-    if row.verdicts is not None:
-        return {"mean": row.score.mean, **later, **row.verdicts.as_columns()}
+    if row.race is not None:
+        return {"mean": row.score.mean, **later, **numbers_of(race_columns(row.study.metric), row)}
     return {
         "mean": row.score.mean,
         "low": row.score.low,
@@ -153,46 +187,6 @@ def _numbers(survey: Survey, row: LeaderboardRow) -> dict[str, Any]:
         "tied_with_best": row.tied,
         "mean_rank": survey.ranking.ranks.get(row.label),
     }
-
-
-def matrix_answer(survey: Survey) -> str:
-    """The answer in one sentence; names a winner only if it is alone in its group and no setting has a doubt."""
-    if survey.is_race:
-        return race_matrix_answer(survey)
-    found = survey.ranking
-    if len(found.ranks) < 2 or not found.blocks:
-        return "There is nothing to compare yet."
-    first, second, *others = found.ranks
-    where = plural(len(survey.settings), "setting")
-    best = f"{first} has the best mean rank over {where}: {found.ranks[first]:.2f} of {len(found.ranks)}"
-    ties = next((group for group in found.groups if first in group), [])
-    if ties:
-        return f"{best}; it cannot be told from {join_words([label for label in ties if label != first])}."
-    doubts = {name: doubts_of_lead(study, first, [second, *others]) for name, study in survey.studies.items()}
-    if doubt := next(filter(None, doubts.values()), ""):
-        names = join_words([name for name, own in doubts.items() if own == doubt])
-        return f"{best}; but in {names} {doubt}, so no winner is named."
-    return f"{best}, ahead of {second} ({found.ranks[second]:.2f}, p {p_text(found.pairs[first, second])})."
-
-
-def matrix_notes(survey: Survey) -> list[str]:
-    """The lines under the answer: the tests, and their limits with few blocks."""
-    if survey.is_race:
-        return race_matrix_notes(survey)
-    found = survey.ranking
-    said = []
-    if found.friedman is not None:
-        said.append(
-            f"Friedman's test over {found.blocks} blocks (a block is a setting and a seed): "
-            f"p {p_text(found.friedman)}; pairs by Wilcoxon's signed-rank test with Holm's correction."
-        )
-    if found.finest >= ALPHA and len(found.ranks) > 1:
-        said.append(
-            f"With so few blocks no two of {len(found.ranks)} methods can be told apart; use more seeds or settings."
-        )
-    if found.blocks:
-        said.append("This holds for these settings only.")
-    return said
 
 
 def matrix_doubts(survey: Survey) -> list[str]:
@@ -247,10 +241,8 @@ def write_matrix(folder: Path) -> Path:
     survey = Survey.load(folder)
     tables, note = matrix_tables(survey), matrix_note(survey)
     several = len(tables) > 1
-    named = [f"**{title}**\n\n" if several else "" for title, _, _ in tables]
-    shown = [name + typeset.markdown(names, lines) for name, (_, names, lines) in zip(named, tables, strict=True)]
-    titles = [f"% {title}\n" if several else "" for title, _, _ in tables]
-    drawn = [title + typeset.latex(names, lines) for title, (_, names, lines) in zip(titles, tables, strict=True)]
+    shown = [f"**{table.title}**\n\n" * several + table.markdown() for table in tables]
+    drawn = [f"% {table.title}\n" * several + table.latex() for table in tables]
     write_atomically(folder / "table.csv", matrix_frame(survey).to_csv(index=False))
     write_atomically(folder / "table.md", "\n\n".join([*shown, f"{note}.\n"]))
     write_atomically(folder / "table.tex", f"% {note}\n" + "\n".join(drawn))
@@ -272,8 +264,8 @@ def matrix_values(survey: Survey) -> dict[str, Any]:
         "kind": "compare",
         "title": " in ".join(counts),
         "asked": "; ".join(filter(None, [*over, seeds])),
-        "answer": matrix_answer(survey),
-        "besides": matrix_notes(survey),
+        "answer": settings_answer(survey),
+        "besides": settings_notes(survey),
         "tables": matrix_tables(survey),
         "links": {setting.name: f"{setting.path}/report.html" for setting in survey.settings},
         "tones": RACE_TONES if survey.is_race else TONES,

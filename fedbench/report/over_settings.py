@@ -21,9 +21,9 @@ from fedbench.report.survey import Survey
 from fedbench.report.theme import LIGHT, axis, figure, hover, score_axis, show_legend
 from fedbench.report.typeset import sentence
 from fedbench.results.matrix import Setting
-from fedbench.results.over_settings import Estimate, OverSettings
+from fedbench.results.over_settings import OverSettings
 from fedbench.results.plan import is_number, key_name, point_name, text_of
-from fedbench.results.statistics import Interval
+from fedbench.results.statistics import Interval, ends_of
 from fedbench.tasks import Metric
 
 FILE = "over_settings.csv"
@@ -219,15 +219,15 @@ def improvement(found: OverSettings) -> go.Figure:
     return _estimates(found.ahead, "better than local training, % of runs", 100.0, 50.0)
 
 
-def _estimates(known: Mapping[str, Estimate], title: str, factor: float, middle: float) -> go.Figure:
+def _estimates(known: Mapping[str, Interval], title: str, factor: float, middle: float) -> go.Figure:
     """Numbers by label with their intervals, the highest on top; a line where a method is as good as local training."""
-    found = dict(sorted(known.items(), key=lambda item: -item[1].value))
-    ends = [(e.value, e.value) if e.low is None or e.high is None else (e.low, e.high) for e in found.values()]
-    shown = [["" if v is None else f"{factor * v:.3g}" for v in (e.value, e.low, e.high)] for e in found.values()]
+    found = dict(sorted(known.items(), key=lambda item: -item[1].mean))
+    ends = [(e.mean, e.mean) if e.low is None or e.high is None else (e.low, e.high) for e in found.values()]
+    shown = [["" if v is None else f"{factor * v:.3g}" for v in (e.mean, e.low, e.high)] for e in found.values()]
     fig = figure_of_intervals(
         axis(title),
         [*found],
-        [factor * e.value for e in found.values()],
+        [factor * e.mean for e in found.values()],
         thick=[(factor * low, factor * high) for low, high in ends],
         heads=["method", title, "from", "to"],
         values=shown,
@@ -263,13 +263,9 @@ def summary_frame(found: OverSettings) -> pd.DataFrame:
                 "method": label,
                 "settings": found.settings,
                 "seeds": found.seeds,
-                **_columns("interquartile_mean", mean),
-                **_columns("better_than_local", found.ahead[label]),
+                **ends_of("interquartile_mean", mean),
+                **ends_of("better_than_local", found.ahead[label]),
             }
             for label, mean in found.means.items()
         ]
     )
-
-
-def _columns(name: str, found: Estimate) -> dict[str, float | None]:
-    return {name: found.value, f"{name}_low": found.low, f"{name}_high": found.high}

@@ -13,26 +13,20 @@ import yaml
 from fedbench.config import Config
 from fedbench.config.keys import flat
 from fedbench.installation import install, missing
-from fedbench.report import answer, curves, figures, grids, scores, searches, traces, verdicts
+from fedbench.report import curves, figures, grids, headline, scores, searches, traces
+from fedbench.report.answer import answer
 from fedbench.report.comparisons import behind_best, client_gains, forest, tuning_strip
 from fedbench.report.evidence import client_evidence
-from fedbench.report.leaderboard import (
-    SPENT,
-    LeaderboardRow,
-    cost_table,
-    leaderboard,
-    leaderboard_legend,
-    point_suffix,
-    score_table,
-    write_tables,
-)
+from fedbench.report.leaderboard import LeaderboardRow, leaderboard
+from fedbench.report.leaderboard_table import SPENT, cost_table, point_suffix, score_table, write_tables
+from fedbench.report.notes import notes
 from fedbench.report.parts import LEAST_CHOSEN, ChartSection, charts
 from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.template import page_of
 from fedbench.report.theme import LIGHT
-from fedbench.report.tones import RACE_TONES, TONES
 from fedbench.report.tuning_budget import budget_charts
 from fedbench.report.typeset import sentence
+from fedbench.report.verdicts import RACE_TONES, TONES
 from fedbench.results.files import write_atomically
 from fedbench.results.quantities import seed_range
 from fedbench.results.remarks import with_methods
@@ -52,7 +46,7 @@ def write_page(folder: Path) -> Path:
     study = Study.load(folder)
     rows = leaderboard(study) if study.plan.subject is None else []
     if study.plan.subject is None and (rows or study.failures):
-        write_tables(rows, study.metric, folder, study.failures)
+        write_tables(study, rows)
     if rows and missing("plots"):
         for stale in (*_pictures(folder, "curves"), *_pictures(folder, "costs")):
             (folder / stale).unlink()
@@ -75,25 +69,22 @@ def write_page(folder: Path) -> Path:
 def page_text(study: Study, rows: Sequence[LeaderboardRow] = ()) -> str:
     """The HTML of the report. rows: the leaderboard, if there is no subject."""
     alike = study.plan.subject is None
-    said, besides = verdicts.said_of(study, rows)
-    heads, lines = score_table(rows, study.metric)
-    cost_heads, cost_lines = cost_table(rows)
+    leaders = score_table(study, rows)
     what = f"{len(study.plan.labels())} methods" if alike else study.method
     return page_of(
         "page.html.j2",
         kind=study.plan.kind,
         title=f"{what} on {(study.config.get('data') or {}).get('name', study.folder.name)}",
-        asked=answer.subtitle(study),
-        answer=said,
-        besides=besides,
-        tiles=[] if alike else answer.answer_tiles(study),
-        heads=heads,
-        leaders=list(zip(rows, lines, strict=True)),
+        asked=headline.subtitle(study),
+        answer=answer(study, rows),
+        besides=notes(study, rows),
+        tiles=[] if alike else headline.answer_tiles(study),
+        rows=rows,
+        leaders=leaders,
         failures=study.failures if alike else {},
-        leaders_intro=f"Test {study.metric.title} at the last round,{point_suffix(rows)}. "
-        f"{leaderboard_legend(rows, study.metric)}.",
-        cost_heads=cost_heads,
-        cost_leaders=list(zip(rows, cost_lines, strict=True)),
+        leaders_intro=f"Test {study.metric.title} at the last round,{point_suffix(study, rows)}. "
+        f"{'; '.join(leaders.notes)}.",
+        costs=cost_table(rows),
         tones=TONES if study.race is None else RACE_TONES,
         cost_intro=f"{sentence(SPENT)}.",
         table=scores.final(study),
@@ -169,7 +160,7 @@ def _difference_part(study: Study, rows: Sequence[LeaderboardRow]) -> ChartSecti
 def _tuning_part(study: Study, rows: Sequence[LeaderboardRow]) -> ChartSection:
     spent = sum(len(study.plan.points(row.label)) for row in rows)
     intro = (
-        f"{spent} candidates in total, chosen on validation {POINT_NAMES[study.point]}{answer.seeds_remark(study)}; "
+        f"{spent} candidates in total, chosen on validation {POINT_NAMES[study.point]}{headline.seeds_remark(study)}; "
         "filled: the chosen ones. "
         "A wide spread means that the method is sensitive to its tuning."
     )

@@ -14,18 +14,20 @@ import pandas as pd
 
 from fedbench.config.words import plural
 from fedbench.errors import ConfigError
-from fedbench.report import typeset
-from fedbench.report.answer import doubts, reached_round
+from fedbench.report.answer import ahead_of_all, answer, best_for_sure, reached_round
+from fedbench.report.doubts import with_doubt
 from fedbench.report.evidence import evidence_lines, kind_of
 from fedbench.report.in_python import require_known
-from fedbench.report.leaderboard import OTHER_POINT, LeaderboardRow, leaderboard, leaderboard_frame
+from fedbench.report.leaderboard import OTHER_POINT, LeaderboardRow, leaderboard
+from fedbench.report.leaderboard_table import leaderboard_frame
 from fedbench.report.matrix import matrix_frame
 from fedbench.report.scores import worst_note
 from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.survey import Survey
+from fedbench.report.table import Table
 from fedbench.report.typeset import Cell, ShownMethods, join_words, sentence, with_half
-from fedbench.report.verdicts import ahead_of_all, best_for_sure, comparison_answer
-from fedbench.results.contrasts import ALPHA, Contrast, family
+from fedbench.report.verdicts import BEST, BETTER, WORSE, bound_text, mark_of
+from fedbench.results.contrasts import Contrast, family
 from fedbench.results.estimators import estimator_remark
 from fedbench.results.matrix import Setting, is_matrix
 from fedbench.results.plan import is_number, key_name, text_of
@@ -33,10 +35,8 @@ from fedbench.results.quantities import seed_range
 from fedbench.results.statistics import LEAST_SEEDS
 from fedbench.results.tables import BASELINE, LAST, REFERENCES, FinalScores
 from fedbench.results.unscored import worst_label
+from fedbench.results.verdict import ALPHA, Verdict
 
-BETTER, WORSE, BEST = "*", "†", "‡"
-DOUBTFUL = "({})"
-"""The form of a mark whose verdict has a doubt."""
 MOST_VALUES = 6
 """Maximum number of tried values of a key that a table lists."""
 SHARED = ("partition", "data", "public", "participation")
@@ -60,33 +60,9 @@ class Choice(ShownMethods):
         return frame.assign(method=frame["method"].map(self.name))
 
 
-@dataclass(frozen=True)
-class PaperTable:
-    """A table with what stands above and under it. left: its first columns, which hold words; numbers: for CSV."""
-
-    name: str
-    caption: str
-    heads: Sequence[str]
-    lines: Sequence[Sequence[Cell]]
-    notes: Sequence[str]
-    numbers: pd.DataFrame
-    left: int = 1
-
-    def typeset(self, form: str) -> str:
-        """As latex, markdown or csv."""
-        if form == "csv":
-            return str(self.numbers.to_csv(index=False))
-        heads, lines = typeset.without_empty_columns(self.heads, self.lines, self.left)
-        note = " ".join(f"{said.rstrip('.')}." for said in self.notes if said)
-        if form == "markdown":
-            shown = note.replace(BETTER, f"\\{BETTER}")
-            return f"{self.caption}\n\n{typeset.markdown(heads, lines, self.left)}\n\n{shown}\n"
-        return typeset.latex_float(heads, lines, self.left, self.name, self.caption, note)
-
-
-def paper_table(folder: Path, what: str, choice: Choice) -> PaperTable:
+def paper_table(folder: Path, what: str, choice: Choice) -> Table:
     """A table of a study. Raises ConfigError if it has none of this name, or no results."""
-    makers: dict[str, Callable[[Any, Choice], PaperTable]]
+    makers: dict[str, Callable[[Any, Choice], Table]]
     found: Study | Survey
     if is_matrix(folder):
         found = Survey.load(folder)
@@ -120,36 +96,24 @@ class Marks:
             raise ConfigError(f"reference = {self.reference}: {told}")
 
     @cached_property
-    def contrasts(self) -> dict[str, Contrast]:
-        """Of every other method to the reference; none of a race."""
-        if self.study.race is not None:
-            return {}
+    def verdicts(self) -> Mapping[str, Verdict]:
+        """Of every other method against the reference."""
         if self.reference == BASELINE:
             return {label: row.over_local for label, row in self.rows.items() if row.over_local is not None}
         others = [(label, self.reference) for label in self.rows if label != self.reference]
-        return {found.method: found for found in family(self.study.scores, others, self.study.point)}
+        found = family(self.study.scores, others, self.study.point)
+        return {verdict.method: with_doubt(self.study, verdict) for verdict in found}
 
     @cached_property
     def doubts(self) -> dict[str, str]:
         """Why it is not certain that methods are better or worse than the reference, although tests say so."""
-        known = {label: doubts(self.study, label, self.reference, float(sign)) for label, sign in self.signs.items()}
-        return {label: doubt for label, doubt in known.items() if doubt}
-
-    @cached_property
-    def signs(self) -> dict[str, int]:
-        """1 for every method that is significantly better than the reference, -1 if it is worse."""
-        if self.study.race is not None:
-            words = {"better": 1, "worse": -1}
-            told = {label: words.get(found.verdict, 0) for label, found in self.study.race.over_local.items()}
-        else:
-            told = {label: found.sign for label, found in self.contrasts.items()}
-        return {label: sign for label, sign in told.items() if sign and label in self.rows and label not in REFERENCES}
+        known = {label: found.doubt for label, found in self.verdicts.items() if found.sign}
+        return {label: doubt for label, doubt in known.items() if doubt and label not in REFERENCES}
 
     @cached_property
     def marks(self) -> dict[str, str]:
         """The marks of the methods that are better or worse than the reference, in brackets where there is a doubt."""
-        plain = {label: BETTER if sign > 0 else WORSE for label, sign in self.signs.items()}
-        found = {label: DOUBTFUL.format(mark) if label in self.doubts else mark for label, mark in plain.items()}
+        found = {label: mark_of(verdict) for label, verdict in self.verdicts.items() if label not in REFERENCES}
         return found | ({self.ahead: found.get(self.ahead, "") + BEST} if self.ahead else {})
 
     @cached_property
@@ -172,15 +136,15 @@ class Marks:
         """By which tests methods are compared; empty if there are too few seeds for one."""
         if self.study.race is not None:
             return "sequential tests of paired differences that hold together with 95 %"
-        tested = [found for found in self.contrasts.values() if found.p is not None]
+        tested = [found for found in self.verdicts.values() if isinstance(found, Contrast) and found.p is not None]
         if not tested:
             return ""
         count = max(found.comparisons for found in tested)
         corrected = f" after correction for {count} comparisons" if count > 1 else ""
-        return f"paired t test {kind_of([found.gain for found in tested])}, p < {ALPHA:.2g}{corrected}"
+        return f"paired t test {kind_of([found.interval for found in tested])}, p < {ALPHA:.2g}{corrected}"
 
 
-def study_scores(study: Study, choice: Choice) -> PaperTable:
+def study_scores(study: Study, choice: Choice) -> Table:
     """Scores at both evaluation points, of the worst clients, and the difference to the reference."""
     rows, metric = {row.label: row for row in leaderboard(study)}, study.metric
     shown, marked = choice.of([*rows]), Marks(study, rows, choice.reference or BASELINE)
@@ -190,11 +154,11 @@ def study_scores(study: Study, choice: Choice) -> PaperTable:
     heads = ["method", metric.title, "sd", POINT_NAMES[OTHER_POINT[study.point]], worst, "client sd", over]
     lines = []
     for label in shown:
-        row, number, gain = rows[label], metric.number, marked.contrasts.get(label)
+        row, number, gain = rows[label], metric.number, marked.verdicts.get(label)
         spread = "" if row.spread is None else number(row.spread)
-        difference = "" if gain is None else with_half(gain.gain, metric.difference, number)
-        if row.verdicts is not None and row.verdicts.over_local is not None:
-            difference = row.verdicts.over_local_text()
+        difference = "" if gain is None else bound_text(metric, gain.interval)
+        if isinstance(gain, Contrast):
+            difference = with_half(gain.interval, metric.difference, number)
         sd = number(row.score.sd) if is_race and row.score.sd is not None else ""
         beside = ["" if found is None else with_half(found, number) for found in (row.other, row.worst)]
         rest = [sd, *beside, spread, difference]
@@ -210,11 +174,11 @@ def study_scores(study: Study, choice: Choice) -> PaperTable:
         "Client sd: standard deviation over a seed's clients" if any(rows[m].spread is not None for m in shown) else "",
         pooled_note(choice, shown),
         *evidence_lines(study),
-        sentence(estimator_remark(metric, [rows[label].estimator for label in shown])),
+        sentence(estimator_remark(metric, [study.estimators[label] for label in shown])),
         *(f"{choice.name(label)} failed: {why}" for label, why in study.failures.items()),
     ]
-    frame = leaderboard_frame([rows[label] for label in shown], study.failures)
-    return PaperTable("scores", caption_of(study), heads, lines, notes, choice.name_column(frame))
+    frame = choice.name_column(leaderboard_frame(study, [rows[label] for label in shown]))
+    return Table(heads, lines, 1, caption_of(study), notes, "scores", frame)
 
 
 def caption_of(study: Study) -> str:
@@ -231,7 +195,7 @@ def mean_note(rows: Sequence[LeaderboardRow]) -> str:
     counts = sorted({len(row.score.values) for row in rows})
     seeds = plural(counts[-1], "seed") if len(counts) == 1 else f"{counts[0]} to {counts[-1]} seeds"
     over = kind_of([row.score for row in rows])
-    alone = ", each by itself" if any(row.verdicts is not None for row in rows) else ""
+    alone = ", each by itself" if any(row.race is not None for row in rows) else ""
     half = f" ± half of the 95 % interval {over} (Student t{alone})" if counts[-1] > 1 else ""
     return f"Mean over clients and {seeds}{half}"
 
@@ -250,10 +214,10 @@ def bold_note(marked: Marks, choice: Choice) -> str:
     if len([row for row in rows if row.label not in REFERENCES]) < 2 or marked.study.plan.subject is not None:
         return ""
     if marked.ahead is not None:
-        said = choice.rename(comparison_answer(marked.study, rows))
+        said = choice.rename(answer(marked.study, rows))
         return f"{BEST} better than every other method, but in doubt: {said}"
     if marked.best is None:
-        return f"Nothing is in bold: {choice.rename(comparison_answer(marked.study, rows))}"
+        return f"Nothing is in bold: {choice.rename(answer(marked.study, rows))}"
     hidden = "" if marked.best in choice.of([*marked.rows]) else f"; {choice.name(marked.best)}, the best, is not shown"
     return f"Bold: better than every other method by the same tests{hidden}"
 
@@ -263,7 +227,7 @@ def pooled_note(choice: Choice, shown: Sequence[str]) -> str:
     return f"{join_words(pooled)} trains on the pooled data of all clients and does not compete" if pooled else ""
 
 
-def survey_scores(survey: Survey, choice: Choice) -> PaperTable:
+def survey_scores(survey: Survey, choice: Choice) -> Table:
     """Methods by setting, with their mean ranks."""
     shown = choice.of(survey.ordered)
     marked = {
@@ -294,9 +258,8 @@ def survey_scores(survey: Survey, choice: Choice) -> PaperTable:
         pooled_note(choice, shown),
     ]
     heads = ["method", *(shown_name(setting) for setting in survey.settings), "rank"]
-    return PaperTable(
-        "scores", caption_of(survey.first_study), heads, lines, notes, survey_numbers(survey, choice, shown)
-    )
+    numbers = survey_numbers(survey, choice, shown)
+    return Table(heads, lines, 1, caption_of(survey.first_study), notes, "scores", numbers)
 
 
 def how_settings_are_tested(marked: Mapping[str, Marks]) -> str:
@@ -319,13 +282,13 @@ def shown_name(setting: Setting) -> str:
     return setting.name.replace("=", " = ").replace(",", ", ")
 
 
-def study_hyperparameters(study: Study, choice: Choice) -> PaperTable:
+def study_hyperparameters(study: Study, choice: Choice) -> Table:
     """Every method's tuned keys with the values that were tried and the chosen one, and its other numbers."""
     labels = [*dict.fromkeys([*study.ordered, *study.plan.labels()])]
     return _hyperparameters([row for label in choice.of(labels) for row in key_rows(study, label)], study, choice)
 
 
-def survey_hyperparameters(survey: Survey, choice: Choice) -> PaperTable:
+def survey_hyperparameters(survey: Survey, choice: Choice) -> Table:
     """The same in every setting."""
     labels, studies = choice.of(survey.ordered), survey.studies.items()
     rows = [{"setting": name, **row} for name, study in studies for label in labels for row in key_rows(study, label)]
@@ -345,7 +308,7 @@ def key_rows(study: Study, label: str) -> list[dict[str, Any]]:
     return [dict(zip(("method", "key", "tried", "chosen", "points"), (label, *row), strict=True)) for row in found]
 
 
-def _hyperparameters(rows: Sequence[dict[str, Any]], study: Study, choice: Choice) -> PaperTable:
+def _hyperparameters(rows: Sequence[dict[str, Any]], study: Study, choice: Choice) -> Table:
     """study: one of those whose rows these are, which were tuned alike."""
     heads = [*(["setting"] if rows and "setting" in rows[0] else []), "method", "key", "tried", "chosen", "candidates"]
     lines, before = [], dict[str, Any]()
@@ -374,7 +337,7 @@ def _hyperparameters(rows: Sequence[dict[str, Any]], study: Study, choice: Choic
     frame = pd.DataFrame(rows).assign(tried=[" ".join(map(text_of, row["tried"])) for row in rows])
     name, left = "hyperparameters", heads.index("tried")
     notes = notes if any(tuned) else ["No method was tuned"]
-    return PaperTable(name, "Hyperparameters.", heads, lines, notes, choice.name_column(frame), left)
+    return Table(heads, lines, left, "Hyperparameters.", notes, name, choice.name_column(frame))
 
 
 def by_size(values: Sequence[Any]) -> list[Any]:
@@ -389,7 +352,7 @@ def tried_text(values: Sequence[Any]) -> str:
     return ", ".join(map(text_of, values))
 
 
-def ablation(survey: Survey, choice: Choice) -> PaperTable:
+def ablation(survey: Survey, choice: Choice) -> Table:
     """One row per setting, one column per method; against the first setting if clients have the same data in all.
 
     By default only the methods are shown that an option belongs to, if options vary and nothing else.
@@ -421,7 +384,7 @@ def ablation(survey: Survey, choice: Choice) -> PaperTable:
     ]
     heads = [*map(key_name, keys), *map(choice.name, shown)]
     numbers = survey_numbers(survey, choice, shown)
-    return PaperTable("ablation", caption_of(survey.first_study), heads, lines, notes, numbers, len(keys))
+    return Table(heads, lines, len(keys), caption_of(survey.first_study), notes, "ablation", numbers)
 
 
 def _is_varied(survey: Survey, label: str) -> bool:
@@ -440,11 +403,7 @@ def _between_settings(survey: Survey, label: str) -> tuple[dict[str, str], str |
     clients = {setting.name: survey.studies[setting.name].clients[label] for setting in survey.settings}
     outcomes = {setting.name: survey.studies[setting.name].runs[label].outcomes() for setting in survey.settings}
     scores, names = FinalScores.of(metric, metrics, clients, outcomes), [*metrics]
-    marks = {
-        found.method: BETTER if found.sign > 0 else WORSE
-        for found in family(scores, [(name, names[0]) for name in names[1:]], point)
-        if found.sign
-    }
+    marks = {found.method: mark_of(found) for found in family(scores, [(name, names[0]) for name in names[1:]], point)}
     means = {name: float(scores.rows[name, point, LAST][f"test_{metric.name}"].mean()) for name in names}
     best = sorted(names, key=lambda name: means[name], reverse=metric.higher)[0]
     ahead = family(scores, [(best, name) for name in names if name != best], point)

@@ -14,14 +14,15 @@ from typing import Any
 
 from fedbench.config.counts import count_of, newcomer_count
 from fedbench.config.words import plural
-from fedbench.report.answer import partition_words
 from fedbench.report.evidence import covers_samples
 from fedbench.report.evidence import over as chance
-from fedbench.report.leaderboard import comparisons, model_sizes
+from fedbench.report.headline import partition_words
+from fedbench.report.leaderboard import comparisons
+from fedbench.report.leaderboard_table import model_sizes
 from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.survey import Survey
 from fedbench.report.typeset import escape_latex, join_words, sentence
-from fedbench.results.contrasts import correction_of
+from fedbench.results.contrasts import Contrast, correction_of
 from fedbench.results.estimators import SAMPLES
 from fedbench.results.matrix import is_matrix
 from fedbench.results.plan import key_name, text_of
@@ -256,7 +257,7 @@ def _model(facts: Facts) -> str:
     hidden = model.get("hidden")
     widths = [str(width) for width in hidden] if isinstance(hidden, list) else []
     layers = f" with {'hidden layers' if len(widths) > 1 else 'a hidden layer'} of {join_words(widths)} units"
-    sizes = {model_sizes(found)[0] for found in facts.environments.values()}
+    sizes = {model_sizes(found, "parameters") for found in facts.environments.values()}
     size = sizes.pop() if len(sizes) == 1 and not any(facts.varies(key) for key in ("model", "data.name")) else ""
     return f"the model {names[0]}{layers if widths else ''}{f' ({int(size):,} parameters)' if size.isdigit() else ''}"
 
@@ -432,7 +433,7 @@ def _in_common(facts: Facts) -> str:
         for seed, own_part in (found.get("partition_fingerprint") or {}).items():
             dealt.setdefault(seed, set()).add(own_part)
     parts = ["the partition"] if dealt and all(len(known) == 1 for known in dealt.values()) else []
-    sizes = [model_sizes(facts.environments[label])[0] for label in own]
+    sizes = [model_sizes(facts.environments[label], "parameters") for label in own]
     same_model = _same(sizes) and _same(config.get("model") for config in facts.configs.values())
     parts += ["the initial model"] if same_model else []
     keys = ("batch_size", "epochs", "steps", "shuffle", "accumulate")
@@ -465,8 +466,8 @@ def _tests(facts: Facts) -> str:
         return (
             f"{said} Differences are paired by seed and client; their intervals are not corrected." if alone else said
         )
-    families = [[*found.values()] for found in comparisons(study, study.ordered)] if study.ordered else []
-    tested = [[found for found in own if found.p is not None] for own in families]
+    families = comparisons(study, study.ordered) if study.ordered else ()
+    tested = [[c for c in own.values() if isinstance(c, Contrast) and c.p is not None] for own in families]
     if not any(tested):
         return said
     how = [CORRECTIONS[name] for name in dict.fromkeys(map(correction_of, filter(None, tested))) if name]

@@ -1,52 +1,35 @@
 """Score tables of methods, classes and domains, for reports and the terminal."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from types import MappingProxyType
+from typing import Any
 
 import pandas as pd
 
 from fedbench.report import typeset
 from fedbench.report.study import POINT_NAMES, Study
+from fedbench.report.table import Column, Table
+from fedbench.report.typeset import Cell
 from fedbench.results.estimators import SAMPLES, estimator_marks, estimator_remark
 from fedbench.results.newcomers import case_name
 from fedbench.results.remarks import footnote_numbers
 from fedbench.results.schema import COMMON
 from fedbench.results.statistics import Interval
-from fedbench.results.tables import CHOICES, LAST, SCORED, SEEDS_ALONE
+from fedbench.results.tables import BEST_TEST, BEST_VAL, LAST, SCORED, SEEDS_ALONE
 from fedbench.results.unscored import scored_text, worst_label
 from fedbench.tasks import Metric
 
 
-@dataclass(frozen=True)
-class ScoreCell:
-    """text with a small addition; style: strong, quiet or none; title: the tooltip."""
-
-    text: str = ""
-    small: str = ""
-    style: str = ""
-    title: str = ""
-
-
-@dataclass(frozen=True)
-class ScoreLine:
-    """A method's cells. label: the method and its remark."""
-
-    method: str
-    label: str
-    cells: list[ScoreCell]
-
-
 @dataclass
 class ScoreTable:
-    """Rows grouped by evaluation point."""
+    """Cells by method, grouped by evaluation point; the first is the method with its remark."""
 
     id: str
     title: str
     intro: str
-    heads: list[str]
-    parts: dict[str, list[ScoreLine]] = field(default_factory=dict)
+    heads: Sequence[str]
+    parts: dict[str, dict[str, list[Cell]]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
 
@@ -76,7 +59,7 @@ def final(study: Study) -> ScoreTable:
     means = study.table[study.table["choice"] == LAST].set_index(["method", "point"])["mean"]
     ordered = sorted(lines, key=lambda place: float(means.get(place, 0.0)), reverse=study.metric.higher)
     for point in dict.fromkeys([study.point, *POINT_NAMES]):
-        if own := [lines[place] for place in ordered if place[1] == point]:
+        if own := {method: lines[method, at] for method, at in ordered if at == point}:
             table.parts[POINT_NAMES[point]] = own
     table.notes = [
         f"* Best test {study.metric.label} of any round: chosen on test, so optimistic; shown because some papers "
@@ -103,10 +86,10 @@ def final_table_text(
     ]
     numbers = footnote_numbers(doubts.values())
     rows = []
-    for (_, point), line in lines.items():
-        by_head = dict(zip(heads, line.cells, strict=True))
-        label = line.label + "".join(f" [{numbers[doubt]}]" for doubt in doubts.get(line.method, ()))
-        rows.append([typeset.Cell(text) for text in (label, point, *(_ascii(by_head[head]) for head in shown))])
+    for (method, point), (name, *cells) in lines.items():
+        by_head = dict(zip(heads, cells, strict=True))
+        label = name.text + "".join(f" [{numbers[doubt]}]" for doubt in doubts.get(method, ()))
+        rows.append([Cell(text) for text in (label, point, *(_ascii(by_head[head]) for head in shown))])
     what = f"{metric.label} in %" if metric.share else metric.label
     over = over_text(table["intervals_over"].tolist())
     intervals = f", +- 95 % interval {over}" if any("+-" in cell.text for row in rows for cell in row) else ""
@@ -126,63 +109,71 @@ def over_text(found: Sequence[str]) -> str:
     return "over seeds"
 
 
-def _ascii(cell: ScoreCell) -> str:
+def _ascii(cell: Cell) -> str:
     return f"{cell.text} {cell.small}".strip().replace("±", "+-").replace("\u2212", "-") or "-"
 
 
-def _lines(table: pd.DataFrame, metric: Metric) -> tuple[list[str], dict[tuple[str, str], ScoreLine]]:
-    """Heads of the non-empty columns, and the row of each method and point."""
+Choices = dict[str, pd.Series]
+"""Rows of a method at a point by the choice of the round."""
+
+
+def _lines(table: pd.DataFrame, metric: Metric) -> tuple[Sequence[str], dict[tuple[str, str], list[Cell]]]:
+    """Heads of the columns that show something, and the cells of each method and point, its name first."""
     kinds = dict(zip(table["method"], table["estimator"], strict=True))
     mark = dict(zip(kinds, estimator_marks([*kinds.values()]), strict=True))
-    groups = table.groupby(["method", "point"], sort=False)
     at_last = table[table["choice"] == LAST]
     worst = worst_label([int(n) for name in ("fewest_scored", "most_scored") for n in at_last[name]])
-    found = {(str(method), str(point)): _cells(metric, rows, worst) for (method, point), rows in groups}
-    names = next(iter(found.values()), {})
-    heads = [head for head in names if any(cells[head].text for cells in found.values())]
-    return heads, {
-        (method, point): ScoreLine(method, f"{method}{mark[method]}", [cells[head] for head in heads])
-        for (method, point), cells in found.items()
+    groups = table.groupby(["method", "point"], sort=False)
+    rows = {(str(m), str(p)): {str(row["choice"]): row for _, row in own.iterrows()} for (m, p), own in groups}
+    made = Table.of(score_columns(metric, worst), [*rows.values()], least=0)
+    return made.heads, {
+        (method, point): [Cell(f"{method}{mark[method]}"), *line]
+        for (method, point), line in zip(rows, made.lines, strict=True)
     }
 
 
-def _cells(metric: Metric, rows: pd.DataFrame, worst: str) -> dict[str, ScoreCell]:
-    """The cells of a method at a point by column head. rows: one per choice of the round. worst: of the worst tenth."""
-    by = {str(row["choice"]): row for _, row in rows.iterrows()}
-    last, best, test = (by.get(choice) for choice in CHOICES)
-    number, half = partial(_number, metric), partial(_plus_minus, metric)
-    share = "" if last is None or pd.isna(last["share_gains"]) else f"{100 * last['share_gains']:.0f} %"
-    scored = "" if last is None else scored_text([int(last[n]) for n in SCORED[1:]], int(last["clients"]))
-    return {
-        "last round": ScoreCell(number(last, "mean"), half(last, "mean", "high"), "strong"),
-        "clients with a score": ScoreCell(scored),
-        "sd": ScoreCell(number(last, "sd")),
-        "pooled": ScoreCell(number(last, "pooled")),
-        "weighted": ScoreCell(number(last, "weighted")),
-        "common test": ScoreCell(number(last, COMMON)),
-        worst: ScoreCell(number(last, "worst_tenth"), half(last, "worst_tenth", "worst_tenth_high")),
-        "client sd": ScoreCell(number(last, "spread")),
-        "over local": ScoreCell(number(last, "gain", signed=True), half(last, "gain", "gain_high")),
-        "clients that gain": ScoreCell(share),
-        "best-val round": ScoreCell(number(best, "mean"), half(best, "mean", "high")),
-        "best on test*": ScoreCell(number(test, "mean"), style="quiet"),
-    }
+def score_columns(metric: Metric, worst: str) -> list[Column[Choices]]:
+    """The columns of runs and grids. worst: the head of the column of the worst clients."""
+
+    def score(head: str, name: str, high: str = "", choice: str = LAST, **style: Any) -> Column[Choices]:
+        return Column(head, lambda rows: _cell(metric, rows.get(choice), name, high, **style))
+
+    def of_last(head: str, text: Callable[[pd.Series], str]) -> Column[Choices]:
+        return Column(head, lambda rows: text(rows[LAST]) if LAST in rows else None)
+
+    return [
+        score("last round", "mean", "high", place=1),
+        of_last(
+            "clients with a score", lambda row: scored_text([int(row[n]) for n in SCORED[1:]], int(row["clients"]))
+        ),
+        *(score(name, name) for name in ("sd", "pooled", "weighted")),
+        score("common test", COMMON),
+        score(worst, "worst_tenth", "worst_tenth_high"),
+        score("client sd", "spread"),
+        score("over local", "gain", "gain_high", is_signed=True),
+        of_last("clients that gain", lambda row: _if_known(row["share_gains"])),
+        score("best-val round", "mean", "high", BEST_VAL),
+        score("best on test*", "mean", choice=BEST_TEST, tone="quiet"),
+    ]
 
 
-def _number(metric: Metric, row: pd.Series | None, name: str, signed: bool = False) -> str:
+def _if_known(share: float) -> str:
+    return "" if pd.isna(share) else f"{100 * share:.0f} %"
+
+
+def _cell(
+    metric: Metric, row: pd.Series | None, name: str, high: str = "", is_signed: bool = False, **style: Any
+) -> Cell:
+    """A number with half of its interval, or with both ends if it is lopsided. high: the column of its upper end."""
     if row is None or pd.isna(row.get(name)):
-        return ""
-    return metric.difference(row[name]) if signed else metric.number(row[name])
-
-
-def _plus_minus(metric: Metric, row: pd.Series | None, name: str, high: str) -> str:
-    """Half of an interval, or both ends if it is lopsided."""
-    if row is None or pd.isna(row[high]):
-        return ""
-    found = Interval(float(row[name]), float(row[high.replace("high", "low")]), float(row[high]), ())
-    if found.is_lopsided:
-        return f"({metric.number(found.low or 0.0)} to {metric.number(found.high or 0.0)})"
-    return f"± {metric.number(found.half or 0.0)}"
+        return Cell("")
+    small, text = "", metric.difference(row[name]) if is_signed else metric.number(row[name])
+    if high and pd.notna(row[high]):
+        found = Interval(float(row[name]), float(row[high.replace("high", "low")]), float(row[high]), ())
+        small = f"± {metric.number(found.half or 0.0)}"
+        if found.is_lopsided:
+            small = f"({metric.number(found.low or 0.0)} to {metric.number(found.high or 0.0)})"
+    return Cell(text, small=small, **style)
 
 
 def without_validation(study: Study) -> str:
@@ -217,7 +208,7 @@ def of_newcomers(study: Study) -> ScoreTable:
     )
     table = ScoreTable("newcomers", "Newcomers", intro, heads, notes=[f"{typeset.sentence(FEW_IMAGES_NOTE)}."])
     if lines:
-        table.parts["after the last round"] = [ScoreLine(method, method, cells) for method, cells in lines.items()]
+        table.parts["after the last round"] = {method: [Cell(method), *cells] for method, cells in lines.items()}
     return table
 
 
@@ -226,7 +217,7 @@ def newcomers_text(table: pd.DataFrame, metric: Metric) -> str:
     heads, lines = newcomer_cells(table, metric)
     if not lines:
         return ""
-    rows = [[typeset.Cell(text) for text in (method, *map(_ascii, cells))] for method, cells in lines.items()]
+    rows = [[Cell(text) for text in (method, *map(_ascii, cells))] for method, cells in lines.items()]
     what = f"{metric.label} in %" if metric.share else metric.label
     note = f"newcomers: test {what} after local epochs, mean over newcomers and seeds; {FEW_IMAGES_NOTE}"
     return f"{typeset.plain_table(['newcomers', *heads], rows)}\n{note}"
@@ -237,7 +228,7 @@ FEW_IMAGES_NOTE = (
 )
 
 
-def newcomer_cells(table: pd.DataFrame, metric: Metric) -> tuple[list[str], dict[str, list[ScoreCell]]]:
+def newcomer_cells(table: pd.DataFrame, metric: Metric) -> tuple[list[str], dict[str, list[Cell]]]:
     """Heads by epochs, then by images, and the cells of each method. table: `newcomer_table`."""
     places = sorted({(int(i), int(e)) for i, e in zip(table["images"], table["epochs"], strict=True)})
     found = {(row["method"], int(row["images"]), int(row["epochs"])): row for _, row in table.iterrows()}
@@ -248,11 +239,9 @@ def newcomer_cells(table: pd.DataFrame, metric: Metric) -> tuple[list[str], dict
     return [case_name(epochs, images) for images, epochs in places], lines
 
 
-def _newcomer_cell(metric: Metric, row: pd.Series | None) -> ScoreCell:
-    if row is None:
-        return ScoreCell()
-    told = f"standard deviation over newcomers {metric.number(row['client_sd'])}"
-    return ScoreCell(_number(metric, row, "mean"), _plus_minus(metric, row, "mean", "high"), title=told)
+def _newcomer_cell(metric: Metric, row: pd.Series | None) -> Cell:
+    told = "" if row is None else f"standard deviation over newcomers {metric.number(row['client_sd'])}"
+    return _cell(metric, row, "mean", "high", title=told)
 
 
 def _of_kind(study: Study, kind: str, rows: pd.DataFrame) -> ScoreTable:
@@ -269,23 +258,24 @@ def _of_kind(study: Study, kind: str, rows: pd.DataFrame) -> ScoreTable:
     table = ScoreTable(f"by-{kind}", f"By {kind}", intro, heads, notes=[note])
     for point in dict.fromkeys([study.point, *(POINT_NAMES if len(study.ordered) == 1 else [])]):
         own = rows[rows["point"] == point]
-        lines = [_group_line(study.metric, m, names, own[own["method"] == m]) for m in study.ordered]
+        lines = {m: _group_line(study.metric, m, names, own[own["method"] == m]) for m in study.ordered}
         if len(own):
-            table.parts[POINT_NAMES[point]] = [line for line in lines if any(cell.text for cell in line.cells)]
+            known = {m: line for m, line in lines.items() if any(cell.text for cell in line[1:])}
+            table.parts[POINT_NAMES[point]] = known
     return table
 
 
-def _group_line(metric: Metric, method: str, names: Sequence[str], rows: pd.DataFrame) -> ScoreLine:
+def _group_line(metric: Metric, method: str, names: Sequence[str], rows: pd.DataFrame) -> list[Cell]:
     by = {str(row["group"]): row for _, row in rows.iterrows()}
-    return ScoreLine(method, method, [_group_cell(metric, by.get(name)) for name in names])
+    return [Cell(method), *(_group_cell(metric, by.get(name)) for name in names)]
 
 
-def _group_cell(metric: Metric, row: pd.Series | None) -> ScoreCell:
+def _group_cell(metric: Metric, row: pd.Series | None) -> Cell:
     if row is None:
-        return ScoreCell()
+        return Cell("")
     told = f"{row['samples']:.0f} samples of {row['clients']:.0f} clients"
     told += f"; mean over clients {metric.with_unit(row['client_mean'])}"
-    return ScoreCell(_number(metric, row, "mean"), _plus_minus(metric, row, "mean", "high"), title=told)
+    return _cell(metric, row, "mean", "high", title=told)
 
 
 def worst_note(worst: str) -> str:

@@ -13,6 +13,7 @@ from fedbench.report.study import Study
 from fedbench.results.matrix import Matrix, Setting
 from fedbench.results.over_settings import OverSettings, Ranking, over_settings, ranking
 from fedbench.results.plan import PLAN_FILE, is_study
+from fedbench.results.race import Race
 from fedbench.results.tables import REFERENCES
 
 
@@ -49,6 +50,11 @@ class Survey:
     def is_race(self) -> bool:
         """Whether seeds are added in every setting until it is decided."""
         return bool(self.studies) and all(study.race is not None for study in self.studies.values())
+
+    @cached_property
+    def races(self) -> list[tuple[str, Study, Race]]:
+        """Every setting's name, study and sequential test."""
+        return [(name, study, study.race) for name, study in self.studies.items() if study.race is not None]
 
     @cached_property
     def scores(self) -> pd.DataFrame:

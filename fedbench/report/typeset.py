@@ -9,13 +9,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fedbench.results.statistics import Interval
+from fedbench.tasks import Metric
 
 
 @dataclass(frozen=True)
 class Cell:
     """place: 1 for the best of its column, 2 for the second, else 0; tied: cannot be told from the best.
 
-    tone: its colour in reports, by comparison with the baselines (`standing`). mark: raised after its text.
+    tone: its colour on pages (`verdicts.TONES`, or quiet). mark: raised after its text; small: an addition; title: the
+    tooltip.
     """
 
     text: str
@@ -23,6 +25,8 @@ class Cell:
     tied: bool = False
     tone: str = ""
     mark: str = ""
+    small: str = ""
+    title: str = ""
 
 
 @dataclass(frozen=True)
@@ -86,6 +90,11 @@ def share_text(found: Interval) -> str:
     low, high = found.low, found.high
     ends = "" if low is None or high is None or math.isclose(low, high) else f" ({100 * low:.0f} to {100 * high:.0f})"
     return f"{100 * found.mean:.0f} %{ends}"
+
+
+def points(metric: Metric) -> str:
+    """The unit of a difference."""
+    return " points" if metric.share else ""
 
 
 def p_text(p: float) -> str:

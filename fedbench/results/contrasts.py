@@ -5,7 +5,7 @@ The t distributions are those of scipy.special: scipy.stats, which uses the same
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -16,8 +16,8 @@ from fedbench.results.rotations import DIGITS, RotatedScores
 from fedbench.results.sample_error import SampleError
 from fedbench.results.statistics import CONFIDENCE, LEAST_SEEDS, Interval, combined_error, interval, share_interval
 from fedbench.results.tables import LAST, FinalScores
+from fedbench.results.verdict import ALPHA, Relation, Verdict, relation_of_p
 
-ALPHA = 1 - CONFIDENCE
 DRAWS = 4000
 MOST_SEEDS = 1000
 ENOUGH = 10
@@ -29,69 +29,55 @@ LARGEST_EFFECT = 500.0
 
 
 @dataclass(frozen=True)
-class Contrast:
+class Contrast(Verdict):
     """The advantage of a method over another on test at the last round, paired by seed and client.
 
-    gain: mean over seeds of the mean over a seed's clients, with a Student t interval over seeds, and test samples
+    interval: mean over seeds of the mean over a seed's clients, with a Student t interval over seeds, and test samples
     where outcomes were kept. resampled: 95 % interval of the same mean by resampling seeds, and clients within each. p:
     two-sided paired t test with the same error; None with fewer than three seeds. better_off: share of clients strictly
     better off, over seeds. seeds: those with pairs.
 
     Of its family: comparisons: the number of contrasts; p_adjusted: p adjusted for that number; simultaneous: half the
-    width of the intervals of all contrasts that hold together with 95 %; both None with fewer than three seeds. margin:
-    a difference too small to matter, in units of the metric, or None.
+    width of the intervals of all contrasts that hold together with 95 %; both None with fewer than three seeds.
 
     resolves: the smallest difference that these seeds can separate from 0; seeds_needed: how many would tell the
     observed one with a probability of 80 %, after the correction; both None with fewer than three seeds. No number of
     seeds tells what the choice of test samples alone leaves open (`needs_samples`).
     """
 
-    method: str
-    other: str
-    gain: Interval
-    resampled: tuple[float, float] | None
-    p: float | None
-    better_off: Interval
+    interval: Interval
+    resampled: tuple[float, float] | None = field(kw_only=True)
+    p: float | None = field(kw_only=True)
+    better_off: Interval = field(kw_only=True)
     p_adjusted: float | None = None
     seeds: tuple[int, ...] = ()
     comparisons: int = 1
     simultaneous: float | None = None
-    margin: float | None = None
 
     @property
     def resolves(self) -> float | None:
-        return self.gain.half if self.p is not None else None
+        return self.interval.half if self.p is not None else None
 
     @property
     def seeds_needed(self) -> int | None:
-        return seeds_for(self.gain, self.comparisons)
+        return seeds_for(self.interval, self.comparisons)
 
     @property
     def needs_samples(self) -> bool:
         """Whether the observed difference would stay open with any number of seeds over these test samples."""
-        samples, mean = self.gain.samples, abs(self.gain.mean)
+        samples, mean = self.interval.samples, abs(self.interval.mean)
         if self.sign or self.p is None or samples is None or not mean:
             return False
         needed = special.ndtri(1 - ALPHA / self.comparisons / 2) + special.ndtri(POWER)
         return bool(mean < needed * np.sqrt(samples.variance))
 
     @property
-    def sign(self) -> int:
-        """1 if the method is better, -1 if it is worse, after the correction; 0 if undecided."""
-        decided = self.p_adjusted is not None and self.p_adjusted < ALPHA
-        return int(np.sign(self.gain.mean)) if decided else 0
+    def relation(self) -> Relation:
+        return relation_of_p(self.interval.mean, self.p_adjusted, self.simultaneous, self.margin)
 
     @property
-    def sign_alone(self) -> int:
-        """The same by the test of this contrast alone, before the correction."""
-        return int(np.sign(self.gain.mean)) if self.p is not None and self.p < ALPHA else 0
-
-    @property
-    def equal(self) -> bool:
-        """Whether the methods differ by less than the margin, after the correction, and neither is better."""
-        if self.sign or self.margin is None or self.simultaneous is None:
-            return False
-        return abs(self.gain.mean) + self.simultaneous < self.margin
+    def relation_alone(self) -> Relation:
+        return relation_of_p(self.interval.mean, self.p)
 
 
 def contrast(scores: FinalScores, method: str, other: str, point: str) -> Contrast | None:
@@ -102,17 +88,18 @@ def contrast(scores: FinalScores, method: str, other: str, point: str) -> Contra
 def contrasts(scores: FinalScores, asked: Sequence[tuple[str, str]], point: str) -> list[Contrast]:
     """The existing contrasts of these pairs, not yet corrected."""
     both = [(pair, joined) for pair in asked if len(joined := scores.paired_clients(*pair, point))]
-    names = [np.unique(joined["seed"].to_numpy(), return_index=True) for _, joined in both]  # pairs are in their order
+    parts = [np.unique(joined["seed"].to_numpy(), return_index=True) for _, joined in both]  # pairs are in their order
     each = [
         np.split(joined["difference"].to_numpy(), starts[1:])
-        for (_, joined), (_, starts) in zip(both, names, strict=True)
+        for (_, joined), (_, starts) in zip(both, parts, strict=True)
     ]
     found = []
-    for (pair, joined), (own, _), seeds, span in zip(both, names, each, resampled_intervals(each), strict=True):
+    for (pair, joined), (own, _), seeds, span in zip(both, parts, each, resampled_intervals(each), strict=True):
         samples = scores.pair_error(*pair, point, joined)
         gain = interval([round(float(differences.mean()), DIGITS) for differences in seeds], samples=samples)
         better = share_interval([float((differences > 0).mean()) for differences in seeds])
-        found.append(Contrast(*pair, gain, span, p_of(gain.values, samples), better, seeds=tuple(own.tolist())))
+        p, names = p_of(gain.values, samples), tuple(own.tolist())
+        found.append(Contrast(*pair, gain, resampled=span, p=p, better_off=better, seeds=names))
     return found
 
 
@@ -139,9 +126,9 @@ def correction_of(tested: Sequence[Contrast]) -> Literal["", "rotations", "holm"
 def by_rotations(tested: Sequence[Contrast]) -> list[Contrast]:
     """Contrasts over the same seeds with p values and intervals that heed how they are correlated."""
     own = np.array([made.p for made in tested], dtype=float)
-    differences = np.array([made.gain.values for made in tested]).T  # [seeds, contrasts]
+    differences = np.array([made.interval.values for made in tested]).T  # [seeds, contrasts]
     of, added = range(1, len(tested) + 1), np.zeros((len(tested) + 1, len(tested) + 1))
-    added[1:, 0] = [0.0 if made.gain.samples is None else made.gain.samples.variance for made in tested]
+    added[1:, 0] = [0.0 if made.interval.samples is None else made.interval.samples.variance for made in tested]
     columns = np.column_stack([np.zeros(len(differences)), differences])
     rotated = RotatedScores(columns, sample_variances=added)
     _, errors = rotated.differences(of, 0)
@@ -153,7 +140,7 @@ def by_rotations(tested: Sequence[Contrast]) -> list[Contrast]:
 def by_holm(tested: Sequence[Contrast]) -> list[Contrast]:
     """Contrasts over different seeds with p values adjusted by Holm and intervals by Bonferroni."""
     confidence = 1 - ALPHA / max(1, len(tested))
-    halves = [interval(made.gain.values, confidence, made.gain.samples).half or 0.0 for made in tested]
+    halves = [interval(made.interval.values, confidence, made.interval.samples).half or 0.0 for made in tested]
     return _with_correction(tested, holm([made.p for made in tested if made.p is not None]), halves)
 
 

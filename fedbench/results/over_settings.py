@@ -17,23 +17,15 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from fedbench.results.contrasts import ALPHA, DRAWS, holm
+from fedbench.results.contrasts import DRAWS, holm
 from fedbench.results.rotations import DIGITS
-from fedbench.results.statistics import CONFIDENCE
+from fedbench.results.statistics import CONFIDENCE, Interval
 from fedbench.results.tables import BASELINE
+from fedbench.results.verdict import is_clear
 from fedbench.tasks import Metric
 
 THRESHOLDS = 101
 """Number of points of a profile."""
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A number with the ends of its interval, which are None with one seed."""
-
-    value: float
-    low: float | None
-    high: float | None
 
 
 @dataclass(frozen=True)
@@ -51,8 +43,8 @@ class OverSettings:
 
     settings: int
     seeds: int
-    means: dict[str, Estimate]
-    ahead: dict[str, Estimate]
+    means: dict[str, Interval]
+    ahead: dict[str, Interval]
     thresholds: np.ndarray
     profiles: dict[str, Profile]
 
@@ -135,12 +127,12 @@ def profile(gains: np.ndarray, thresholds: np.ndarray, counts: np.ndarray) -> Pr
 
 def _estimate(
     statistic: Callable[[np.ndarray, np.ndarray], np.ndarray], gains: np.ndarray, counts: np.ndarray
-) -> Estimate:
+) -> Interval:
     (value,) = statistic(gains, np.ones((1, gains.size), dtype=int))
     if gains.shape[1] < 2:
-        return Estimate(float(value), None, None)
+        return Interval(float(value), None, None, ())
     low, high = _ends(statistic(gains, counts))
-    return Estimate(float(value), float(low), float(high))
+    return Interval(float(value), float(low), float(high), ())
 
 
 def _ends(drawn: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -176,7 +168,7 @@ def ranking(scores: pd.DataFrame, higher: bool) -> Ranking:
     both = list(combinations(names, 2)) if len(whole) else []
     pairs = dict(zip(both, holm([signed_rank(whole[a], whole[b]) for a, b in both]), strict=True))
     finest = min(1.0, 2 * 0.5 ** len(whole) * max(1, len(both)))
-    apart = friedman is None or friedman < ALPHA
+    apart = friedman is None or is_clear(friedman)
     together = groups(names, pairs) if apart else [names]
     return Ranking(len(whole), dict(zip(names, map(float, ranks), strict=True)), friedman, pairs, together, finest)
 
@@ -194,7 +186,7 @@ def groups(names: Sequence[str], pairs: dict[tuple[str, str], float]) -> list[li
     ends = []
     for start in range(len(names)):
         end = start
-        while end + 1 < len(names) and all(pairs[name, names[end + 1]] >= ALPHA for name in names[start : end + 1]):
+        while end + 1 < len(names) and not any(is_clear(pairs[a, names[end + 1]]) for a in names[start : end + 1]):
             end += 1
         ends.append(end)
     longest = [(s, e) for s, e in enumerate(ends) if e > s and (s == 0 or ends[s - 1] < e)]

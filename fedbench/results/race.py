@@ -24,6 +24,7 @@ from fedbench.results.plan import Plan
 from fedbench.results.rotations import DIGITS, ROTATIONS, RotatedScores
 from fedbench.results.sample_error import Deviations, sample_variances
 from fedbench.results.tables import BASELINE, LAST, REFERENCES, FinalScores
+from fedbench.results.verdict import Bound, Verdict, relation_of_interval
 
 WEIGHTS = (0.05, 0.10, 0.20, 0.25, 0.20, 0.10, 0.05, 0.025)
 """Shares of the error levels that the looks spend; at most 1 in all, so that a maximum may be raised later."""
@@ -36,7 +37,6 @@ LEAST_CHANCE = 0.2
 OUTLYING = 5.0
 """Median absolute deviations from the median beyond which a seed is an outlier."""
 
-Verdict = Literal["better", "worse", "equal"]
 Ending = Literal["winner", "tie", "within", "open"]
 
 
@@ -52,30 +52,7 @@ class Rules:
         return [(n, LEVEL * weight) for n, weight in zip(LOOKS, WEIGHTS, strict=True) if n <= self.most]
 
 
-@dataclass(frozen=True)
-class Bound:
-    """A mean paired difference over n seeds with its standard error and the ends of its simultaneous interval.
-
-    samples: the part of the standard error that comes from the choice of test samples.
-    """
-
-    mean: float
-    low: float
-    high: float
-    error: float
-    seeds: int
-    samples: float = 0.0
-
-
 UNKNOWN = Bound(np.nan, -np.inf, np.inf, np.nan, 0)
-
-
-@dataclass(frozen=True)
-class VerdictOverLocal:
-    """A statement on a method against local training, and the interval on which it rests."""
-
-    verdict: Verdict
-    bound: Bound
 
 
 @dataclass
@@ -95,7 +72,7 @@ class Race:
     """
 
     look: int = 0
-    over_local: dict[str, VerdictOverLocal] = field(default_factory=dict)
+    over_local: dict[str, Verdict] = field(default_factory=dict)
     undecided: dict[str, Bound] = field(default_factory=dict)
     given_up: dict[str, float] = field(default_factory=dict)
     withheld: dict[tuple[str, str], str] = field(default_factory=dict)
@@ -239,11 +216,12 @@ def _look_over_local(race: Race, look: _Look, wanted: Sequence[str], rules: Rule
         race.withheld.pop(("local", method), None)
         race.needs_samples.discard(("local", method))
         race.undecided[method] = bound = look.cautious(method, baseline, critical)
-        if verdict := interval_verdict(bound, rules.margin):
-            race.over_local[method] = VerdictOverLocal(verdict, bound)
+        verdict = Verdict(method, baseline, bound, rules.margin)
+        if verdict.relation != "open":
+            race.over_local[method] = verdict
             del race.undecided[method]
-        elif verdict := interval_verdict(look.bound(method, baseline, critical), rules.margin):
-            race.withheld["local", method] = verdict
+        elif (plain := relation_of_interval(look.bound(method, baseline, critical), rules.margin)) != "open":
+            race.withheld["local", method] = plain
         else:
             if no_seeds_decide(bound, 2 * family, rules):
                 race.needs_samples.add(("local", method))
@@ -300,15 +278,6 @@ def _ending(race: Race, seeds: int, rules: Rules) -> Ending | None:
     if not within and any(no_seeds_decide(bound, len(bounds), rules) for bound in bounds):
         race.needs_samples.add(("best", race.candidates[0]))
     return "within" if within else "open"
-
-
-def interval_verdict(bound: Bound, margin: float) -> Verdict | None:
-    """What an interval says about a difference."""
-    if bound.low > 0:
-        return "better"
-    if bound.high < 0:
-        return "worse"
-    return "equal" if -margin < bound.low and bound.high < margin else None
 
 
 def _chance_over_local(bound: Bound, contrasts: int, rules: Rules) -> float:

@@ -58,11 +58,8 @@ class Interval:
         return float(np.std(self.values, ddof=1)) if len(self.values) > 1 else None
 
     @property
-    def sign(self) -> int:
-        """1 if the interval is above 0, -1 if it is below, 0 if it includes 0 or there are fewer than three seeds."""
-        if self.low is None or self.high is None or len(self.values) < LEAST_SEEDS:
-            return 0
-        return int(self.low > 0) - int(self.high < 0)
+    def seeds(self) -> int:
+        return len(self.values)
 
     def columns(self) -> dict[str, float | None]:
         """The form in tables, by INTERVAL_COLUMNS."""

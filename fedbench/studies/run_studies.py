@@ -213,7 +213,8 @@ def longest_first(jobs: Sequence[Job], known: Sequence[Job]) -> list[Job]:
 
 def _race_so_far(studies: Sequence[TuningStudy]) -> str:
     """What is decided, and which runs come next, as the name of a stage."""
-    from fedbench.report.race import race_answer, race_next
+    from fedbench.report.answer import race_answer
+    from fedbench.report.notes import race_next
     from fedbench.report.study import Study
     from fedbench.report.typeset import join_words
 

@@ -4,6 +4,7 @@ import json
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import wraps
 from itertools import product
@@ -16,6 +17,9 @@ import yaml
 
 from fedbench.config import Config
 from fedbench.data.partitions.scheme import SCHEMES
+from fedbench.report.leaderboard import leaderboard
+from fedbench.report.study import Study
+from fedbench.report.survey import Survey
 from fedbench.results.files import (
     append_lines,
     seed_file,
@@ -26,6 +30,7 @@ from fedbench.results.files import (
 )
 from fedbench.results.outcomes import OUTCOMES_FOLDER, join
 from fedbench.results.plan import Entry, Plan
+from fedbench.results.race import Race
 from fedbench.results.reader import Records
 from fedbench.results.schema import CLIENTS_SCHEMA, NEWCOMERS_SCHEMA, POINTS, TRACES_SCHEMA, as_json, metrics_line
 from fedbench.results.statistics import worst_tenth
@@ -373,3 +378,26 @@ def with_masks() -> Callable[..., None]:
 @pytest.fixture(scope="module")
 def grid_page(a_grid: Path) -> Page:
     return page_of(a_grid)
+
+
+@pytest.fixture
+def raced(make_comparison):
+    """A comparison that added seeds until it was decided, with a margin of some points."""
+
+    def make(margin: float = 2.0, seeds: int = 8, most: int = 8, **more) -> Study:
+        levels = more.pop("levels", {"local": 0.6, "fedper": 0.7, "fedcac": 0.8, "centralized": 0.95})
+        options = {"spread": 0.01, **more, "race": {"margin": margin, "most": most}}
+        return Study.load(make_comparison(levels, seeds=tuple(range(seeds)), **options))
+
+    return make
+
+
+def judged(survey: Survey, *settings: str, race: Race | None = None, **plan: Any) -> Survey:
+    """The same with another sequential test, or another plan, in these settings."""
+    studies, boards = dict(survey.studies), dict(survey.boards)
+    for name in settings:
+        studies[name] = study = copy(studies[name])
+        study.plan = replace(study.plan, **plan)
+        study.__dict__["race"] = race or study.race
+        boards[name] = {row.label: row for row in leaderboard(study)}
+    return replace(survey, studies=studies, boards=boards)

@@ -1,23 +1,74 @@
-"""The answer in one sentence, in the words that the numbers allow."""
+"""The answer in one sentence: a winner only where it is one, in the words that the numbers allow."""
 
-import json
 import re
 from dataclasses import replace
 
 import pytest
 
-from fedbench.report.answer import compared_answer, subtitle
+from fedbench.report.answer import (
+    ahead_of_all,
+    answer,
+    best_for_sure,
+    compared_answer,
+    comparison_answer,
+    lead,
+    race_answer,
+    settings_answer,
+)
+from fedbench.report.leaderboard import leaderboard
 from fedbench.report.study import Study
+from fedbench.report.survey import Survey
 from fedbench.report.theme import LIGHT
+from fedbench.results.contrasts import Contrast
 from fedbench.results.plan import Plan
+from fedbench.results.race import Race
+from fedbench.results.statistics import interval
+from fedbench.results.verdict import Bound
+from fedbench.tasks import load
+from tests.report.conftest import judged
 from tests.report.reading import Make, page_of
+from tests.report.test_matrix import write_matrix
+
+CLEAR = {"local": 0.6, "fedper": 0.7, "fedcac": 0.9, "centralized": 0.95}
+FEW = {"local": 0.6, "fedper": 0.7, "fedcac": 0.8}
+RACE = {"seeds": range(5), "spread": 0.01, "race": {"margin": 2.0, "most": 5}}
+EDGE = "the best candidate of {} is at the edge of its search range (train.lr = 0.01)"
+FIVE = (0, 1, 2, 3, 4)
 
 
-def test_a_gain_whose_interval_excludes_zero_paid(make_grid: Make) -> None:
-    answer = page_of(make_grid(gain=0.1, seeds=(0, 1, 2, 3, 4))).answer
-    assert answer.startswith("fedcac with tau = 0.3, beta = 10 and train.lr = 0.01 won the grid with ")
-    assert re.search(r"\d\.\d points above local training \(95 % interval \+\d+\.\d to \+\d+\.\d\)", answer)
-    assert answer.endswith("collaboration helped.")
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (
+            {"gain": 0.1, "seeds": FIVE},
+            "points above local training (95\u00a0% interval +N to +N): collaboration helped.",
+        ),
+        (
+            {"gain": -0.12, "seeds": FIVE},
+            "points below local training (95\u00a0% interval −N to −N): collaboration did not help.",
+        ),
+        (
+            {"gain": 0.02, "skew": 0.05},
+            "(95\u00a0% interval −N to +N); the interval includes 0, so with 3 seeds it is undecided whether "
+            "collaboration helped.",
+        ),
+        ({"seeds": (0,)}, "(one seed, so no interval): it is undecided whether collaboration helped."),
+        ({"gain": 0.1, "seeds": (0, 1)}, "): two seeds cannot decide whether collaboration helped."),
+        (
+            {"gain": 0.1, "seeds": FIVE, "ends": {"local": ["train.lr"]}},
+            "; but the best candidate of local is at the edge of its search range (train.lr = 0.02), so it is "
+            "undecided whether collaboration helped.",
+        ),
+        ({"final": False}, "won on validation (83.7\u00a0%); its final runs are not finished yet."),
+    ],
+)
+def test_a_grid_says_whether_collaboration_helped(make_grid: Make, options, words) -> None:
+    folder = make_grid(**options)
+    if "ends" in options:
+        plan = Plan.read(folder)
+        replace(plan, spaces={**plan.spaces, "local": {"train.lr": [0.01, 0.02]}}).write(folder)
+    said = answer(Study.load(folder), [])
+    assert re.sub(r"\d+\.\d(?= to|\))", "N", said).endswith(words), said
 
 
 def test_a_search_is_no_grid(make_grid: Make) -> None:
@@ -32,27 +83,6 @@ def test_local_training_is_not_compared_with_itself(make_grid: Make) -> None:
     study.plan.subject = "local"
     assert "local training" not in compared_answer(study).partition(" reached ")[2]
     assert compared_answer(study).endswith("after aggregation.")
-
-
-def test_a_loss_did_not_pay(make_grid: Make) -> None:
-    answer = page_of(make_grid(gain=-0.12, seeds=(0, 1, 2, 3, 4))).answer
-    assert re.search(r"points below local training \(95 % interval −\d+\.\d to −\d+\.\d\)", answer)
-    assert answer.endswith("collaboration did not help.")
-
-
-def test_an_interval_that_includes_zero_is_undecided(make_grid: Make) -> None:
-    answer = page_of(make_grid(gain=0.02, skew=0.05)).answer
-    assert re.search(r"\(95 % interval −\d+\.\d to \+\d+\.\d\)", answer)
-    assert "the interval includes 0, so with 3 seeds it is undecided whether collaboration helped." in answer
-
-
-def test_one_seed_decides_nothing(make_grid: Make) -> None:
-    assert "(one seed, so no interval): it is undecided" in page_of(make_grid(seeds=(0,))).answer
-
-
-def test_two_seeds_decide_nothing(make_grid: Make) -> None:
-    answer = page_of(make_grid(gain=0.1, seeds=(0, 1))).answer
-    assert answer.endswith("): two seeds cannot decide whether collaboration helped.")
 
 
 def test_a_grid_whose_cells_all_failed_says_so(make_grid: Make) -> None:
@@ -77,25 +107,12 @@ def test_points_that_tie_on_validation_are_said(make_grid: Make) -> None:
     assert page.charts["grid-0"]["data"][0]["marker"]["color"] == [LIGHT["c1"]] * 2
 
 
-def test_a_grid_without_final_runs_names_its_winner(make_grid: Make) -> None:
-    page = page_of(make_grid(final=False))
-    assert page.answer.endswith("won on validation (83.7 %); its final runs are not finished yet.")
-    assert "grid" in page.sections
-
-
 def test_a_grid_whose_final_runs_failed_says_so(make_grid: Make) -> None:
     folder = make_grid(final=False, space={"method.tau": [0.1, 0.3]})
     plan = Plan.read(folder)
     plan.entries = [replace(e, status="failed", error="boom") if e.role == "final" else e for e in plan.entries]
     plan.write(folder)
     assert page_of(folder).answer.endswith("; its final runs failed.")
-
-
-def test_a_run_tells_both_points_with_intervals(make_run: Make) -> None:
-    answer = page_of(make_run(level=0.84, fit_level=0.7)).answer
-    number = r"\d\d\.\d % {} \(95 % interval \d\d\.\d % to \d\d\.\d %\)"
-    pattern = f"fedcac reached {number.format('after aggregation')} and {number.format('after local training')}."
-    assert re.fullmatch(pattern, answer)
 
 
 def test_no_interval_promises_more_than_everything(make_run: Make) -> None:
@@ -113,16 +130,116 @@ def test_a_run_that_is_not_over_says_how_far_it_is(make_run: Make) -> None:
     assert "this run is not complete" in page.text
 
 
-@pytest.mark.parametrize("reuse", [False, True])
-def test_clients_that_share_images_are_said_under_the_title(make_run: Make, reuse: bool) -> None:
-    folder = make_run(seeds=(0,), partition_keys={"name": "shards", "images": 50, "reuse": reuse})
-    said = "images 50, clients may share samples)" if reuse else "images 50)"
-    assert said in subtitle(Study.load(folder))
+@pytest.fixture
+def said(make_comparison):
+    """The answer of a comparison of methods with these levels, which is also that of best_for_sure."""
+
+    def ask(levels=CLEAR, margin=None, **more) -> str:
+        study = Study.load(make_comparison(levels, **{"spread": 0.0, **more}))
+        rows = leaderboard(study, margin)
+        words, best = comparison_answer(study, rows), best_for_sure(study, rows)
+        assert (best is not None) == words.endswith("it is the best of them on this data.")
+        assert best is None or words.startswith(f"{best} reached")
+        assert ("but" in words) == (best is None and ahead_of_all(study, rows) is not None)
+        return words
+
+    return ask
 
 
-def test_records_of_older_versions_name_their_partition_without_its_keys(make_run: Make) -> None:
-    folder = make_run(seeds=(0,), partition_keys={"name": "shards", "clients": 12})
-    assert "12 clients, shards (classes 2);" in subtitle(Study.load(folder))
-    path = folder / "environment.json"
-    path.write_text(json.dumps({k: v for k, v in json.loads(path.read_text()).items() if k != "partition_headline"}))
-    assert "12 clients, shards;" in subtitle(Study.load(folder))
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({}, ": it is the best of them on this data."),
+        ({"seeds": (0,)}, "; one seed is not enough to decide."),
+        ({"seeds": (0, 1)}, "; two seeds cannot decide."),
+        ({"ends": {"fedper": ["train.lr"]}}, f"; but {EDGE.format('fedper')}, so no winner is named."),
+        ({"ends": {"fedcac": ["train.lr"]}}, ": it is the best of them on this data."),
+        ({"fail": {"fedper": (0, 1, 2)}}, "; but fedper failed, so no winner is named."),
+        (
+            {"fail": {"fedper": (1,)}, "seeds": (0, 1, 2, 3)},
+            "; but 1 of 4 seeds of fedper failed, so no winner is named.",
+        ),
+        (
+            {"levels": {"local": 0.5, "fedper": 0.80, "fedcac": 0.801}, "spread": 0.08},
+            "; with 3 seeds it cannot be told from fedper.",
+        ),
+        (
+            {
+                "levels": {"local": 0.7, "fedper": 0.702, "fedcac": 0.9, "ditto": 0.9},
+                "spread": 0.002,
+                "seeds": range(8),
+                "margin": 0.03,
+            },
+            "ditto; equal within 3.0 points to it: ditto.",
+        ),
+    ],
+)
+def test_a_comparison_names_a_winner_only_if_it_beats_every_rival(said, options, words):
+    assert said(**options).endswith(words)
+
+
+def test_where_all_failed_there_is_no_answer(said):
+    failed = {"local": (0, 1), "fedcac": (0, 1)}
+    assert said({"local": 0.6, "fedcac": 0.9}, fail=failed, seeds=(0, 1)) == "Every method failed."
+
+
+def test_a_lead_over_common_seeds_may_be_a_lag():
+    behind = interval([-0.02, -0.01, -0.03])
+    found = Contrast("fedcac", "fedper", behind, resampled=None, p=None, better_off=behind)
+    metric = load("classification").primary
+    assert lead(metric, found).startswith("2.0 points behind fedper (95")
+    assert lead(metric, replace(found, interval=interval([0.02, 0.01, 0.03]))).startswith("2.0 points ahead of fedper")
+
+
+def test_a_sequential_test_is_answered_by_its_state(raced):
+    study = raced(margin=50.0)
+    state = {"look": 8, "candidates": ["fedcac", "fedper"], "seeds": {"fedcac": 8}}
+    for more, words in (
+        ({"ending": "tie"}, "; equal to it within 50 points: fedper, decided after 8 seeds."),
+        ({"ending": "within"}, " and is best or within 50 points of the best; fedper may be better (8 seeds)."),
+        ({"ending": "open"}, ", but fedper may be better by 50 points or more (8 seeds)."),
+        ({"ending": None}, ", and fedper may still be the best."),
+        ({"ending": "winner"}, ": it is the best, decided after 8 seeds."),
+        ({"look": 0, "needs": {"fedcac": 5}}, "Not decided yet: the first look is at 5 seeds."),
+        ({"look": 0}, "Nothing can be decided: there is no run to compare fedcac with."),
+        ({"candidates": []}, "No method has been evaluated yet."),
+    ):
+        assert race_answer(study, Race(**{**state, **more})).endswith(words)
+    out = Race(**state, ending="winner", out={"fedper": ("fedcac", Bound(0.1, 0.05, 0.2, 0.01, 8))})
+    study.plan.ends = {"fedper": ["train.lr"]}
+    assert race_answer(study, out).endswith(f"after 8 seeds; but {EDGE.format('fedper')}, so no winner is named.")
+
+
+def test_a_grid_that_adds_seeds_has_the_answer_of_its_sequential_test(raced):
+    study = raced()
+    study.plan.subject = "fedcac"
+    assert answer(study, []) == race_answer(study, study.race)
+
+
+def test_settings_name_a_winner_where_it_leads_often_enough(tmp_path):
+    levels = {"local": 0.5, "fedper": 0.8}
+    survey = Survey.load(write_matrix(tmp_path, levels, levels, spread=0.0, seeds=tuple(range(4))))
+    assert survey.ranking.groups == []
+    assert settings_answer(survey) == (
+        "fedper has the best mean rank over 2 settings: 1.00 of 2, ahead of local (2.00, p = 0.008)."
+    )
+    doubted = judged(survey, "alpha=0.5", ends={"local": ["train.lr"]})
+    assert settings_answer(doubted).endswith(f"; but in alpha=0.5 {EDGE.format('local')}, so no winner is named.")
+
+
+def test_settings_with_sequential_tests_are_answered_one_by_one(tmp_path):
+    survey = Survey.load(write_matrix(tmp_path, FEW, FEW, asked={"": {"rounds": 2, "clients": 4}}, **RACE))
+    first, second = survey.studies
+    state = {"look": 5, "candidates": ["fedcac", "fedper"], "seeds": dict.fromkeys(FEW, 5)}
+    for more, words in (
+        ({"ending": "tie"}, "fedcac is the best, equal to it within 2 points: fedper"),
+        ({"ending": "within"}, "fedcac is best or within 2 points of the best, and fedper may be better"),
+        ({"ending": "open"}, "it is undecided: fedcac and fedper may be the best"),
+        ({"needs": {"fedper": 8}}, "it is not decided yet: fedcac and fedper may be the best"),
+        ({"look": 0, "needs": {"fedper": 8}}, "nothing is decided yet"),
+        ({"look": 0}, "nothing can be decided"),
+    ):
+        said = settings_answer(judged(survey, first, race=Race(**{**state, **more})))
+        assert said == f"In {first} {words}; in {second} fedcac is the best."
+    doubted = judged(survey, first, ends={"fedper": ["train.lr"]})
+    assert settings_answer(doubted).startswith(f"In {first} fedcac beats all others, but {EDGE.format('fedper')}; in ")

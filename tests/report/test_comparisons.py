@@ -21,14 +21,6 @@ def page(folder) -> Page:
     return page_of(folder)
 
 
-def test_the_page_of_a_comparison(page):
-    assert {"forest", "tuning", "curve-after_agg"} <= set(page.charts)
-    assert "4 methods on digits" in page.text
-    assert "fedcac" in page.answer
-    for name in ("table.csv", "table.md", "table.tex"):
-        assert f'href="{name}"' in page.source
-
-
 def test_a_difference_has_two_intervals_and_a_point(page):
     thin, thick, dots = page.charts["forest"]["data"]
     assert dots["y"] == ["fedcac", "fedper", "centralized"]

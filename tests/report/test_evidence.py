@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedbench.report.evidence import BOTH, SEEDS, client_evidence, evidence_lines, over, samples_text
+from fedbench.report.evidence import client_evidence, samples_text
 from fedbench.report.study import Study
 from fedbench.results.outcomes import MetricOutcomes
 from fedbench.results.sample_error import Evidence
@@ -17,22 +17,6 @@ def test_samples_are_counted_over_all_seeds_and_by_seed():
     assert samples_text(Evidence(4, 360, 360.0)) == "Behind them stand 360 test samples, the same in all seeds"
     text = samples_text(Evidence(4, 1797, 359.5, 113, 22.25))
     assert text == "Behind them stand 1797 different test samples (113 positive), 359.5 (22.25) in each seed"
-
-
-def test_a_study_with_outcomes_says_both_kinds_of_chance(tmp_path):
-    study = Study.load(write_comparison(tmp_path, LEVELS, asked={"": {"outcomes": True}}))
-    assert over(study) == BOTH
-    (line,) = evidence_lines(study)
-    assert line.startswith(
-        "Intervals are over seeds and test samples, for these clients. Behind them stand 50 test samples"
-    )
-
-
-def test_a_study_without_outcomes_says_what_is_left_out(tmp_path):
-    study = Study.load(write_comparison(tmp_path, LEVELS))
-    assert over(study) == SEEDS
-    (line,) = evidence_lines(study)
-    assert line.startswith("Intervals are over seeds alone: outcomes of the test samples were not kept")
 
 
 def test_every_client_has_its_test_samples_and_the_positive_ones_of_the_seeds(tmp_path):

@@ -5,10 +5,10 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
-from fedbench.report.paper import Choice, PaperTable, paper_table
+from fedbench.report.paper import Choice, paper_table
+from fedbench.report.table import Table
 from fedbench.report.typeset import Cell
 from fedbench.studies.study_result import StudyResult
 from tests.report.conftest import write_comparison, write_grid
@@ -33,7 +33,7 @@ needs_latex = pytest.mark.skipif(
 @needs_latex
 def test_a_long_table_breaks_over_pages(tmp_path):
     lines = [[Cell(f"m{i}"), Cell(f"{i}")] for i in range(100)]
-    table = PaperTable("long", "Many.", ["method", "lr"], lines, ["chosen on validation"], pd.DataFrame())
+    table = Table(["method", "lr"], lines, title="Many.", notes=["chosen on validation"], name="long")
     (tmp_path / "methods.bib").write_text("")
     (tmp_path / "paper.tex").write_text(DOCUMENT % ("onecolumn", table.typeset("latex")))
     run(["pdflatex", "-halt-on-error", "paper"], tmp_path)

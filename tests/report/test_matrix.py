@@ -4,20 +4,23 @@ import pandas as pd
 import pytest
 
 from fedbench.report.matrix import (
+    AGAINST_LOCAL,
+    SCORES,
+    WHO_IS_BEST,
     Survey,
-    matrix_answer,
     matrix_lines,
-    matrix_notes,
     matrix_text,
     matrix_warnings,
     newcomer_lines,
+    race_tables,
 )
 from fedbench.results.matrix import Matrix, settings_of
-from tests.report.conftest import add_newcomers, write_comparison
+from fedbench.results.race import Race
+from fedbench.results.verdict import Bound, Verdict
+from tests.report.conftest import add_newcomers, judged, write_comparison
 from tests.report.reading import page_of
 
 LEVELS = {"local": 0.7, "fedper": 0.8, "fedcac": 0.85, "centralized": 0.95}
-BATCHES = {"evaluate": {"accuracy": "batches", "batch_size": 9}}
 ALPHAS = {"partition.alpha": [0.1, 0.5]}
 
 
@@ -56,57 +59,6 @@ def test_its_page_leads_to_the_pages_of_its_settings_and_shows_the_ranks(folder)
     assert sorted(names) == ["fedcac 1.00", "fedper 2.50", "local 2.50"]
 
 
-def test_its_tables_hold_every_setting(folder):
-    page_of(folder)
-    table = pd.read_csv(folder / "table.csv")
-    assert len(table) == 8
-    assert set(table["partition.alpha"]) == {0.1, 0.5}
-    assert (folder / "table.md").read_text().startswith("| method | alpha=0.1 | alpha=0.5 | rank |")
-    text = (folder / "table.tex").read_text()
-    assert "= cannot be told from the best" in text.splitlines()[0]
-    assert "\\underline" in text
-    assert matrix_text(Survey.load(folder)).splitlines()[2].startswith("fedcac")
-
-
-def test_nobody_is_ahead_where_blocks_are_too_few(folder):
-    survey = Survey.load(folder)
-    assert matrix_answer(survey).endswith("1.00 of 3; it cannot be told from fedper and local.")
-    assert "Friedman's test over 6 blocks" in matrix_notes(survey)[0]
-    assert "With so few blocks no two of 3 methods can be told apart" in matrix_notes(survey)[1]
-
-
-def test_a_winner_is_named_where_it_leads_often_enough(tmp_path):
-    levels = {"local": 0.5, "fedper": 0.8}
-    survey = Survey.load(write_matrix(tmp_path, levels, levels, spread=0.0, seeds=tuple(range(4))))
-    assert survey.ranking.groups == []
-    assert matrix_answer(survey) == (
-        "fedper has the best mean rank over 2 settings: 1.00 of 2, ahead of local (2.00, p = 0.008)."
-    )
-
-
-@pytest.mark.parametrize(
-    ("more", "doubt"),
-    [
-        (
-            {"ends": {"local": ["train.lr"]}},
-            "the best candidate of local is at the edge of its search range (train.lr = 0.01)",
-        ),
-        (
-            {"asked": {"local": BATCHES}},
-            "fedper is scored by the mean over samples and local by the mean over batches of 9",
-        ),
-        ({"fail": {"ditto": (0, 1, 2, 3)}}, "ditto failed"),
-    ],
-)
-def test_no_winner_where_a_setting_has_a_doubt(tmp_path, more, doubt):
-    levels = {"local": 0.5, "fedper": 0.8} | ({"ditto": 0.6} if "fail" in more else {})
-    survey = Survey.load(write_matrix(tmp_path, levels, levels, spread=0.0, seeds=tuple(range(4)), **more))
-    assert survey.ranking.groups == []
-    said = matrix_answer(survey)
-    assert f"1.00 of 2; but in alpha=0.1 and alpha=0.5 {doubt}" in said
-    assert said.endswith(", so no winner is named.")
-
-
 def test_a_score_that_lacks_seeds_is_marked(tmp_path):
     survey = Survey.load(write_matrix(tmp_path, LEVELS, LEVELS, fail={"fedper": (1,)}))
     assert {line[0].text: line[1].text.endswith(" (2 of 3 seeds)") for line in matrix_lines(survey)}["fedper"]
@@ -133,3 +85,41 @@ def test_newcomers_of_every_setting_have_a_table(tmp_path):
     table = pd.read_csv(folder / "table.csv").set_index(["method", "partition.alpha"])
     assert table["newcomers"].dropna().to_dict() == {("fedper", 0.1): pytest.approx(0.72)}
     assert "**Newcomers**" in (folder / "table.md").read_text()
+
+
+def cells(survey: Survey, name: str) -> dict[str, list]:
+    return {line[0].text: line[1:] for line in race_tables(survey)[name]}
+
+
+def test_tables_of_sequential_tests_show_their_verdicts(tmp_path):
+    levels = {"local": 0.6, "fedper": 0.7, "fedcac": 0.8}
+    more = {"seeds": range(5), "spread": 0.01, "race": {"margin": 2.0, "most": 5}}
+    small = {"": {"rounds": 2, "clients": 4}}
+    survey = Survey.load(write_matrix(tmp_path, levels, {**levels, "fedper": 0.5}, asked=small, **more))
+    scores, first = cells(survey, SCORES), survey.settings[0].name
+    assert [cell.place for cell in scores["fedcac"]] == [1, 1]
+    assert [cell.tone for cell in scores["fedper"]] == ["above", "below"]
+    assert not any(cell.tied for line in scores.values() for cell in line)
+    own = survey.studies[first].race
+    race = Race(
+        look=5,
+        over_local={**own.over_local, "fedper": Verdict("fedper", "local", Bound(0.1, -0.01, 0.019, 0.004, 5), 0.02)},
+        candidates=["fedcac", "local"],
+        out={"fedper": own.out["fedper"]},
+        ending="within",
+        behind={"local": Bound(-0.005, -0.02, 0.01, 0.004, 5)},
+        seeds=own.seeds,
+    )
+    changed = judged(survey, first, race=race)
+    scores = cells(changed, SCORES)
+    assert [cell.tone for cell in scores["fedper"]] == ["open", "below"]
+    assert [cell.place for cell in scores["fedcac"]] == [0, 1]
+    assert [scores[label][0].tied for label in ("fedcac", "local", "fedper")] == [True, True, False]
+    assert cells(changed, AGAINST_LOCAL)["fedper"][0].text == "+10.0 (−1.0 to +1.9), equal within 2 points"
+    assert cells(changed, WHO_IS_BEST)["local"][0].text == "−0.5 (−2.0 to +1.0), may be better"
+    before = judged(survey, *survey.studies, race=Race(candidates=[*levels], needs=own.seeds))
+    assert not any(cell.place or cell.tied for line in cells(before, SCORES).values() for cell in line)
+    assert {cell.text for line in cells(before, WHO_IS_BEST).values() for cell in line} == {""}
+    doubted = judged(survey, first, ends={"fedper": ["train.lr"]})
+    assert [cell.place for cell in cells(doubted, SCORES)["fedcac"]] == [0, 1]
+    assert cells(doubted, WHO_IS_BEST)["fedcac"][0].text == "ahead of all, but in doubt"

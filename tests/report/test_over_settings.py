@@ -76,7 +76,7 @@ def test_errors_are_compared_with_local_training(scores):
     found = over_settings(scores, ERROR)
     assert middle_gains(found, ERROR).layout.xaxis.title.text == "gain over local training, % of its error"
     assert "in % of local training's error in the setting" in words_of_gains(found, ERROR)
-    assert found.means["ditto"].value < 0
+    assert found.means["ditto"].mean < 0
 
 
 def test_what_intervals_mean_is_said(found, scores):

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from fedbench.report.leaderboard import leaderboard, write_tables
+from fedbench.report.leaderboard import leaderboard
+from fedbench.report.leaderboard_table import write_tables
 from fedbench.report.page import page_text
 from fedbench.report.study import Study
 from tests.report import recompute
@@ -64,7 +65,7 @@ def folder(tmp_path_factory):
             asked = {"": {"rounds": 2, "clients": 6, **STUDIES[name].get("asked", {}).get("", {})}}
             write_comparison(made[name], **STUDIES[name] | {"asked": asked})
             study = Study.load(made[name])
-            write_tables(rows := leaderboard(study), study.metric, study.folder, study.failures)
+            write_tables(study, rows := leaderboard(study))
             (study.folder / "report.html").write_text(page_text(study, rows))
         return made[name]
 

@@ -30,7 +30,7 @@ def test_the_final_table_has_the_spread_and_the_score_over_all_samples(make_run:
     rows = study.clients["fedcac"].merge(last[["seed", "round", "point"]])
     correct = (rows["test_accuracy"] * rows["test_n"]).groupby(rows["seed"]).sum()
     pooled = (correct / rows.groupby("seed")["test_n"].sum()).mean()
-    shown = dict(zip(table.heads, table.parts["after aggregation"][0].cells, strict=True))
+    shown = dict(zip(table.heads, table.parts["after aggregation"]["fedcac"][1:], strict=True))
     assert shown["pooled"].text == f"{100 * pooled:.1f}"
     assert shown["sd"].text == f"{100 * last['test_accuracy'].std():.1f}"
     assert shown["last round"].text == f"{100 * last['test_accuracy'].mean():.1f}"
@@ -56,7 +56,7 @@ def test_batches_are_said_wherever_their_mean_is_shown(make_run: Make) -> None:
 def test_rows_over_samples_and_over_batches_are_marked_and_make_no_winner(make_comparison: Make) -> None:
     folder = make_comparison(LEVELS, spread=0.0, asked={"fedcac": BATCHES})
     page, study = page_of(folder), Study.load(folder)
-    labels = [line.label for line in final(study).parts["after aggregation"]]
+    labels = [line[0].text for line in final(study).parts["after aggregation"].values()]
     assert labels == ["fedcac (mean over batches of 32)", "fedper (mean over samples)", "local (mean over samples)"]
     reason = "but fedcac is scored by the mean over batches of 32 and fedper by the mean over samples"
     assert page.answer.endswith(f"{reason}, so no winner is named.")
@@ -113,7 +113,7 @@ def test_classes_and_domains_of_a_run_at_every_point(make_run: Make) -> None:
     assert list(domains.parts) == ["after aggregation", "after local training"]
     rows = study.clients["fedcac"].merge(study.last_rows("fedcac")[["seed", "round", "point"]]).query("client % 2 == 1")
     correct = (rows["test_accuracy"] * rows["test_n"]).groupby(rows["seed"]).sum()
-    sketch = domains.parts["after aggregation"][0].cells[1]
+    sketch = domains.parts["after aggregation"]["fedcac"][2]
     assert sketch.text == f"{100 * (correct / rows.groupby('seed')['test_n'].sum()).mean():.1f}"
     assert sketch.title.startswith("525 samples of 5 clients; mean over clients ")
     assert page.sections.index("by-class") < page.sections.index("by-domain") < page.sections.index("curves")
@@ -124,7 +124,7 @@ def test_those_of_a_comparison_at_its_point_the_best_method_first(make_compariso
     study = Study.load(make_comparison(LEVELS, spread=0.0, asked={"": BOTH}, point="after_fit"))
     for table in of_groups(study):
         assert list(table.parts) == ["after local training"]
-        assert [line.method for line in table.parts["after local training"]] == ["fedcac", "fedper", "local"]
+        assert [*table.parts["after local training"]] == ["fedcac", "fedper", "local"]
 
 
 def test_without_such_records_there_is_no_section_and_no_file(make_run: Make) -> None:
@@ -161,11 +161,11 @@ def test_newcomers_have_a_table_by_epochs_and_by_images(make_run: Make) -> None:
     add_newcomers(folder, 0.7)
     study = Study.load(folder)
     table = of_newcomers(study)
-    (line,) = table.parts["after the last round"]
+    ((_, *cells),) = table.parts["after the last round"].values()
     assert table.heads == ["0 epochs", "1 epoch", "2 epochs", "1 sample"]
-    assert [cell.text for cell in line.cells] == ["52.0", "62.0", "72.0", "62.0"]  # 0.5 to 0.52, and 0.52 to 0.54
-    assert line.cells[2].small == f"± {4.302653 * 1 / 3**0.5:.1f}"  # t of 2 degrees of freedom, points
-    assert line.cells[0].title == "standard deviation over newcomers 1.0"
+    assert [cell.text for cell in cells] == ["52.0", "62.0", "72.0", "62.0"]  # 0.5 to 0.52, and 0.52 to 0.54
+    assert cells[2].small == f"± {4.302653 * 1 / 3**0.5:.1f}"  # t of 2 degrees of freedom, points
+    assert cells[0].title == "standard deviation over newcomers 1.0"
     assert "of 2 clients that took no part in training" in table.intro
     text = newcomers_text(study.newcomers, study.metric).splitlines()
     assert text[0].split() == ["newcomers", "0", "epochs", "1", "epoch", "2", "epochs", "1", "sample"]

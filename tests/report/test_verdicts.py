@@ -1,176 +1,121 @@
-"""The words of a comparison: a winner only where it is one."""
-
-from dataclasses import replace
+"""Tones, markers, marks and words of tables show what was decided, and nothing else."""
 
 import pytest
 
+from fedbench.report.comparisons import behind_best, forest
 from fedbench.report.leaderboard import leaderboard
+from fedbench.report.leaderboard_table import leaderboard_frame, race_columns, score_table
+from fedbench.report.matrix import Survey, matrix_lines
 from fedbench.report.study import Study
-from fedbench.report.verdicts import (
-    best_for_sure,
-    comparison_answer,
-    comparison_notes,
-    detectable_line,
-    join_words,
-    lead,
-    left_open,
-)
+from fedbench.report.theme import LIGHT
+from fedbench.report.verdicts import mark_of, markers, race_verdicts, tone_of
 from fedbench.results.contrasts import Contrast
+from fedbench.results.race import Race
 from fedbench.results.statistics import interval
-from fedbench.tasks import load
+from fedbench.results.verdict import Bound, Verdict
+from tests.report.conftest import write_comparison
+from tests.report.test_matrix import write_matrix
 
-CLEAR = {"local": 0.6, "fedper": 0.7, "fedcac": 0.9, "centralized": 0.95}
-
-
-@pytest.fixture
-def said(make_comparison):
-    """Answer and notes of a comparison of methods with these levels."""
-
-    def ask(levels=CLEAR, **more) -> tuple[str, list[str]]:
-        study = Study.load(make_comparison(levels, **{"spread": 0.0, **more}))
-        rows = leaderboard(study)
-        answer, best = comparison_answer(study, rows), best_for_sure(study, rows)
-        assert (best is not None) == ("it is the best" in answer)
-        assert best is None or answer.startswith(f"{best} reached")
-        return answer, comparison_notes(study, rows)
-
-    return ask
+LEVELS = {"local": 0.7, "centralized": 0.75, "fedper": 0.8, "fedcac": 0.7001, "fedavg": 0.5}
+COLOURS = {"local": "baseline", "centralized": "baseline", "fedper": "above", "fedcac": "open", "fedavg": "below"}
 
 
-def test_a_winner_beats_every_rival(said):
-    answer, notes = said()
-    assert answer.startswith("fedcac reached ")
-    assert "the best of 3 methods" in answer
-    assert answer.endswith("it is the best of them on this data.")
-    assert "Better than local training: fedcac and fedper." in notes[0]
+def verdict(sign: int, alone: int, is_doubtful: bool = False) -> Contrast:
+    gain = interval([(sign or alone) * value for value in (0.9, 1.0, 1.1)])
+    p, adjusted = (0.01 if found else 0.5 for found in (alone, sign))
+    doubt = "b failed" if is_doubtful else ""
+    return Contrast("a", "b", gain, doubt=doubt, resampled=None, p=p, better_off=gain, p_adjusted=adjusted)
 
 
-def test_a_lead_over_common_seeds_may_be_a_lag():
-    gain = interval([-0.02, -0.01, -0.03])
-    found = Contrast("fedcac", "fedper", gain, None, None, gain)
-    assert lead(load("classification").primary, found).startswith("2.0 points behind fedper (95")
-    ahead = replace(found, gain=interval([0.02, 0.01, 0.03]))
-    assert lead(load("classification").primary, ahead).startswith("2.0 points ahead of fedper (95")
+STATES = [
+    (1, 1, False, "above", "*"),
+    (-1, -1, False, "below", "†"),
+    (0, 1, False, "above-alone", ""),
+    (0, -1, False, "below-alone", ""),
+    (0, 0, False, "open", ""),
+    (1, 1, True, "open", "(*)"),
+    (0, 1, True, "open", ""),
+]
 
 
-def test_what_cannot_be_told_apart_is_named(said):
-    answer, notes = said({"local": 0.5, "fedper": 0.80, "fedcac": 0.801}, spread=0.08)
-    assert "with 3 seeds it cannot be told from" in answer
-    assert any("these seeds can detect differences of" in note for note in notes)
+@pytest.mark.parametrize(("sign", "alone", "is_doubtful", "tone", "mark"), STATES)
+def test_a_difference_is_clear_or_clear_by_itself_or_open(sign, alone, is_doubtful, tone, mark):
+    found = verdict(sign, alone, is_doubtful)
+    assert (tone_of("fedper", found), tone_of("local", found), mark_of(found)) == (tone, "baseline", mark)
 
 
-def test_with_few_seeds_it_is_said_where_intervals_do_not_hold(said):
-    for count, few in ((1, False), (2, True), (4, True), (5, False)):
-        _, notes = said({"local": 0.6, "fedcac": 0.9}, seeds=tuple(range(count)), name=f"of {count}")
-        assert any("in 89\u00a0% if one seed in ten is an outlier" in note for note in notes) == few
+def test_markers_are_filled_if_clear_and_hollow_if_clear_by_themselves_only():
+    found = [verdict(1, 1), verdict(0, 1), verdict(-1, -1), verdict(0, -1), verdict(0, 0), verdict(1, 1, True)]
+    blue, red, grey, ground = (LIGHT[name] for name in ("accent", "alarm", "quiet", "ground"))
+    made = markers(found)
+    assert made["color"] == [blue, ground, red, ground, grey, grey]
+    assert made["line"]["color"] == [blue, blue, red, red, grey, grey]
+    assert markers(found, view=-1)["color"] == [red, ground, blue, ground, grey, grey]
 
 
-def test_one_seed_decides_nothing(said):
-    assert said(seeds=(0,))[0].endswith("one seed is not enough to decide.")
+def test_leaderboards_and_tables_over_settings_show_it(tmp_path):
+    write_comparison(tmp_path / "one", LEVELS)
+    study = Study.load(tmp_path / "one")
+    rows = leaderboard(study)
+    board = score_table(study, rows)
+    assert {line[0].text: line[1].tone for line in board.lines} == COLOURS
+    signs = {row.label: row.over_local.sign for row in rows if row.over_local}
+    assert signs == {"centralized": 1, "fedper": 1, "fedcac": 0, "fedavg": -1}
+    survey = Survey.load(write_matrix(tmp_path / "many", LEVELS, {**LEVELS, "fedper": 0.6}))
+    table = {line[0].text: [cell.tone for cell in line[1:]] for line in matrix_lines(survey)}
+    assert table == {label: [tone, tone, ""] for label, tone in COLOURS.items()} | {"fedper": ["above", "below", ""]}
 
 
-def test_two_seeds_decide_nothing_and_that_is_said(said):
-    answer, notes = said(seeds=(0, 1))
-    assert answer.endswith("; two seeds cannot decide.")
-    assert "Undecided: fedcac and fedper." in notes
-    assert not any("can detect" in note for note in notes)
+def test_verdicts_stand_in_the_table_in_place_of_p_values(raced):
+    study = raced()
+    rows = leaderboard(study)
+    table = score_table(study, rows)
+    assert {column.title for column in race_columns(study.metric)} <= set(table.heads)
+    by_label = {line[0].text: dict(zip(table.heads, line, strict=True)) for line in table.lines}
+    assert by_label["fedcac"]["who is best"].text == "best"
+    assert by_label["fedper"]["who is best"].text == "not the best"
+    assert by_label["fedper"]["against local"].text == "better"
+    assert by_label["fedper"]["score"].tone == "above"
+    assert not any("±" in cell.text for line in table.lines for cell in line), "intervals of a fixed number of seeds"
+    frame = leaderboard_frame(study, rows).set_index("method")
+    assert frame.loc["fedcac", "race_who_is_best"] == "best"
+    assert frame.loc["fedper", "race_over_local_low"] > 0
 
 
-def test_who_is_within_the_margin_is_called_equal(make_comparison):
-    levels = {"local": 0.7, "fedper": 0.702, "fedcac": 0.9, "ditto": 0.9}
-    study = Study.load(make_comparison(levels, spread=0.002, seeds=tuple(range(8))))
-    rows = leaderboard(study, margin=0.03)
-    assert comparison_answer(study, rows).endswith("ditto; equal within 3.0 points to it: ditto.")
-    notes = comparison_notes(study, rows)
-    assert "; equal within 3.0 points to local training: fedper." in notes[0]
-    assert "equal" not in " ".join(comparison_notes(study, leaderboard(study)))
+def words(study: Study, label: str, **state) -> tuple[str, str]:
+    *_, standing = race_verdicts(study, Race(look=8, seeds={label: 8}, **state), label)
+    return standing.against_local, standing.who_is_best
 
 
-def test_no_winner_where_a_rival_may_not_be_at_its_best(said):
-    answer, _ = said(ends={"fedper": ["train.lr"]})
-    assert answer.endswith(
-        "but the best candidate of fedper is at the edge of its search range (train.lr = 0.01), so no winner is named."
-    )
-    assert said(ends={"fedcac": ["train.lr"]})[0].endswith("it is the best of them on this data.")
+def test_words_of_a_sequential_test_follow_its_state(raced):
+    study, own = raced(), Bound(0.01, -0.01, 0.019, 0.004, 8)
+    equal = {"fedper": Verdict("fedper", "local", own, margin=0.02)}
+    better = {"fedper": Verdict("fedper", "local", Bound(0.1, 0.05, 0.2, 0.01, 8))}
+    out = {"fedper": ("fedcac", Bound(0.1, 0.05, 0.2, 0.01, 8))}
+    both = {"candidates": ["fedcac", "fedper"], "behind": {"fedper": own}}
+    assert words(study, "fedper", over_local=equal) == ("equal within 2 points", "")
+    assert words(study, "fedper", over_local=better, out=out) == ("better", "not the best")
+    assert words(study, "fedper", undecided={"fedper": own}) == ("open", "")
+    assert words(study, "fedper", undecided={"fedper": own}, given_up={"fedper": 0.1}) == ("given up", "")
+    assert words(study, "fedper", undecided={"fedper": own}, withheld={("local", "fedper"): "better"})[0] == "withheld"
+    for ending, of_leader, of_other in (
+        ("tie", "best, tied", "equal within 2 points"),
+        ("within", "best or within 2 points", "may be better"),
+        ("open", "open", "open"),
+        (None, "open", "open"),
+    ):
+        assert words(study, "fedcac", ending=ending, **both)[1] == of_leader
+        assert words(study, "fedper", ending=ending, **both)[1] == of_other
+    assert words(study, "fedcac", ending="winner", candidates=["fedcac"])[1] == "best"
+    study.plan.ends = {"fedper": ["train.lr"], "local": ["train.lr"]}
+    assert words(study, "fedper", over_local=better, out=out) == ("withheld", "withheld")
 
 
-def test_no_winner_over_local_where_local_lies_at_an_end(said):
-    _, notes = said(ends={"local": ["train.lr"]})
-    assert not any("Better than" in note for note in notes)
-    assert "fedcac and fedper: ahead or behind, but the best candidate of local is at the edge" in " ".join(notes)
-
-
-def test_no_winner_where_budgets_differ(make_comparison):
-    study = Study.load(make_comparison(CLEAR, spread=0.0))
-    study.plan.entries = [e for e in study.plan.entries if not (e.label == "fedper" and e.values == {"train.lr": 1.0})]
-    assert "fedcac was tuned over 3 candidates and fedper over 2" in comparison_answer(study, leaderboard(study))
-
-
-def test_no_winner_over_a_rival_that_failed(said):
-    answer, notes = said(fail={"fedper": (0, 1, 2)})
-    assert "the best of 2 methods" in answer
-    assert answer.endswith("but fedper failed, so no winner is named.")
-    assert "Failed, so not compared: fedper." in notes
-
-
-def test_no_winner_over_a_rival_that_lacks_seeds(said):
-    answer, notes = said(fail={"fedper": (1,)}, seeds=(0, 1, 2, 3))
-    assert "the best of 3 methods" in answer
-    assert answer.endswith("but 1 of 4 seeds of fedper failed, so no winner is named.")
-    assert "Scored on the remaining seeds only: fedper (3 of 4 seeds)." in notes
-
-
-def test_no_winner_while_a_rival_is_on_its_way(make_comparison):
-    study = Study.load(make_comparison(CLEAR, spread=0.0))
-    study.summaries["fedper"]["complete"] = False
-    assert comparison_answer(study, leaderboard(study)).endswith(
-        "but the runs of fedper are not complete, so no winner is named."
-    )
-
-
-def test_where_all_failed_there_is_no_answer(said):
-    answer, notes = said({"local": 0.6, "fedcac": 0.9}, fail={"local": (0, 1), "fedcac": (0, 1)}, seeds=(0, 1))
-    assert answer == "Every method failed."
-    why = ["local failed: RuntimeError: boom.", "fedcac failed: RuntimeError: boom."]
-    assert notes == ["Failed, so not compared: local and fedcac.", *why]
-
-
-def test_a_long_list_is_cut():
-    assert join_words(["a"]) == "a"
-    assert join_words(["a", "b", "c"]) == "a, b and c"
-    assert join_words(list("abcdefghi")) == "a, b, c, d, e and 4 others"
-
-
-@pytest.mark.parametrize(
-    ("values", "p_adjusted", "comparisons", "words"),
-    [
-        ([4.0, 4.5, 5.0], 0.01, 1, ""),
-        (
-            [0.1, 4.5, 9.0],
-            0.2,
-            1,
-            "; the observed one would need about 10 seeds to show with a probability of 80",
-        ),
-        (
-            [0.1, 4.5, 9.0],
-            0.2,
-            11,
-            "; the observed one would need about 18 seeds to show with a probability of 80",
-        ),
-        ([4.0, 4.5, 5.0], 0.2, 1, ""),
-        ([0.0, 0.0, 0.0], 1.0, 1, ""),
-    ],
-)
-def test_why_a_difference_is_left_open(values, p_adjusted, comparisons, words):
-    better = interval([1.0] * 3)
-    found = Contrast("fedcac", "local", interval(values), None, 0.01, better, p_adjusted, comparisons=comparisons)
-    assert words in left_open(found)
-    assert bool(words) == bool(left_open(found))
-
-
-def test_two_methods_with_the_same_scores_are_said_to_be_so():
-    same = Contrast("a", "b", interval([0.0, 0.0, 0.0]), None, 1.0, interval([0.0, 0.0, 0.0]))
-    metric = load("classification").primary
-    assert detectable_line(metric, same) == "a and b have the same score in every seed."
-    apart = Contrast("a", "b", interval([0.01, 0.02, 0.03]), None, 0.07, interval([1.0, 1.0, 1.0]))
-    assert detectable_line(metric, apart).startswith("Between the first two, these seeds can detect differences of 2.5")
+def test_each_difference_to_the_best_has_the_name_of_the_other_method(raced):
+    study = raced(levels={"local": 0.8, "fedper": 0.7, "fedcac": 0.6})
+    rows = leaderboard(study)
+    assert rows[0].label == "local"
+    for drawn in (forest(study, rows), behind_best(study, rows)):
+        assert [*drawn.data[-1].y] == [one for one, *_ in drawn.layout.meta["table"]["rows"]] == ["fedper", "fedcac"]
+    study.plan.ends = {"fedper": ["train.lr"], "fedcac": ["train.lr"]}
+    assert {*behind_best(study, leaderboard(study)).data[-1].marker.color} == {LIGHT["quiet"]}, "all in doubt"

@@ -91,12 +91,12 @@ def test_enough_seeds_are_not_spoken_of():
 def test_a_contrast_is_the_paired_t_test_over_seeds():
     found = contrast(DATA, "good", "local", "after_agg")
     theirs = stats.ttest_rel([0.75, 0.75, 0.7], [0.55, 0.6, 0.5])
-    assert found.gain.mean == pytest.approx(np.mean([0.2, 0.15, 0.2]))
+    assert found.interval.mean == pytest.approx(np.mean([0.2, 0.15, 0.2]))
     assert found.p == pytest.approx(theirs.pvalue)
     low, high = theirs.confidence_interval(0.95)
-    assert (found.gain.low, found.gain.high) == (pytest.approx(low), pytest.approx(high))
+    assert (found.interval.low, found.interval.high) == (pytest.approx(low), pytest.approx(high))
     assert found.better_off.mean == 1.0
-    assert found.resampled[0] < found.gain.mean < found.resampled[1]
+    assert found.resampled[0] < found.interval.mean < found.resampled[1]
 
 
 def test_a_family_over_the_same_seeds_is_corrected_less_than_by_holm_and_not_below_p():
@@ -123,7 +123,7 @@ def test_a_family_over_different_seeds_is_corrected_by_holm():
     good, same = family(scores, [("good", "local"), ("same", "local")], "after_agg")
     assert (good.seeds, same.seeds) == ((0, 1, 2, 3), (0, 1, 2))
     assert [good.p_adjusted, same.p_adjusted] == pytest.approx(holm([good.p, same.p]))
-    assert good.simultaneous == pytest.approx(interval(good.gain.values, 0.975).half)
+    assert good.simultaneous == pytest.approx(interval(good.interval.values, 0.975).half)
 
 
 def test_one_contrast_alone_keeps_its_p():
@@ -150,14 +150,14 @@ def process_environment(threads: int) -> dict[str, str]:
 def test_fewer_than_three_seeds_decide_nothing(seeds):
     few = records({"local": [[0.5, 0.6]] * seeds, "good": [[0.7, 0.8]] * seeds, "same": [[0.5, 0.6]] * seeds})
     found, _ = family(few, [("good", "local"), ("same", "local")], "after_agg", margin=0.5)
-    assert (found.p, found.p_adjusted, found.sign, found.seeds_needed, found.equal) == (None, None, 0, None, False)
+    assert (found.p, found.p_adjusted, found.relation, found.seeds_needed) == (None, None, "open", None)
 
 
 def test_differences_that_coincide_but_for_rounding_are_the_same():
     """0.3 - 0.2 and 0.9 - 0.8 are different floats."""
     scores = records({"local": [[0.2], [0.8], [0.5]], "good": [[0.3], [0.9], [0.6]], "fine": [[0.3], [0.8], [0.5]]})
     good, fine = family(scores, [("good", "local"), ("fine", "local")], "after_agg")
-    assert good.gain.values == (0.1, 0.1, 0.1)
+    assert good.interval.values == (0.1, 0.1, 0.1)
     assert (good.p, good.sign) == (0.25, 0)
     assert good.p_adjusted == pytest.approx(0.34, abs=0.01)
     assert fine.p_adjusted >= fine.p == pytest.approx(stats.ttest_1samp([0.1, 0, 0], 0).pvalue)
@@ -166,17 +166,20 @@ def test_differences_that_coincide_but_for_rounding_are_the_same():
 def test_who_differs_by_less_than_the_margin_is_equal():
     gains = {"good": 0.2, "near": 0.0}
     scores, asked = noisy(gains, 12, spread=0.005), [(name, "local") for name in gains]
-    for margin, equal in ((None, False), (0.0005, False), (0.02, True)):
+    for margin, relation in ((None, "open"), (0.0005, "open"), (0.02, "equal")):
         good, near = family(scores, asked, "after_agg", margin)
-        assert (good.equal, near.equal) == (False, equal)
-        assert (good.sign, near.sign) == (1, 0)
-    assert near.simultaneous > near.gain.half
+        assert (good.relation, near.relation) == ("better", relation)
+    assert near.simultaneous > near.interval.half
 
 
 def test_a_pair_in_two_families_has_the_stricter_correction():
     gain = interval([0.1, 0.2, 0.3])
-    one = Contrast("a", "b", gain, None, 0.02, gain, 0.04, simultaneous=0.3, comparisons=2)
-    other = Contrast("b", "a", gain, None, 0.02, gain, 0.06, simultaneous=0.2, comparisons=5)
+    one = Contrast(
+        "a", "b", gain, resampled=None, p=0.02, better_off=gain, p_adjusted=0.04, simultaneous=0.3, comparisons=2
+    )
+    other = Contrast(
+        "b", "a", gain, resampled=None, p=0.02, better_off=gain, p_adjusted=0.06, simultaneous=0.2, comparisons=5
+    )
     for found in (stricter(one, other), stricter(other, one)):
         assert (found.p_adjusted, found.simultaneous, found.comparisons) == (0.06, 0.3, 5)
 
@@ -258,12 +261,12 @@ def with_outcomes(spread: float, rows: int = 20, seeds: int = 8) -> FinalScores:
 
 def test_rows_that_differ_alike_in_all_seeds_widen_intervals_and_p():
     same, apart = (contrast(with_outcomes(spread), "good", "local", "after_agg") for spread in (0.0, 3.0))
-    alone = interval(apart.gain.values)
-    assert same.gain.half == pytest.approx(interval(same.gain.values).half, rel=1e-6)
-    assert apart.gain.half > 2 * alone.half
-    assert apart.p > p_of(apart.gain.values)
-    assert not apart.sign_alone
-    assert contrast(DATA, "good", "local", "after_agg").gain.samples is None
+    alone = interval(apart.interval.values)
+    assert same.interval.half == pytest.approx(interval(same.interval.values).half, rel=1e-6)
+    assert apart.interval.half > 2 * alone.half
+    assert apart.p > p_of(apart.interval.values)
+    assert apart.relation_alone == "open"
+    assert contrast(DATA, "good", "local", "after_agg").interval.samples is None
 
 
 def test_no_number_of_seeds_tells_what_rows_leave_open():
@@ -276,8 +279,10 @@ def test_no_number_of_seeds_tells_what_rows_leave_open():
 
 def test_the_error_of_a_family_is_that_of_seeds_and_rows():
     (found,) = family(with_outcomes(3.0), [("good", "local")], "after_agg")
-    t = stats.t.ppf(0.975, len(found.gain.values) - 1)
-    error = np.sqrt(np.var(found.gain.values, ddof=1) / len(found.gain.values) + found.gain.samples.variance)
+    t = stats.t.ppf(0.975, len(found.interval.values) - 1)
+    error = np.sqrt(
+        np.var(found.interval.values, ddof=1) / len(found.interval.values) + found.interval.samples.variance
+    )
     (one,) = by_rotations([found])
     assert one.simultaneous == pytest.approx(t * error, rel=0.05)
     assert one.p_adjusted >= found.p

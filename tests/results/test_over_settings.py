@@ -77,9 +77,9 @@ def test_settings_are_made_comparable_by_their_local_training():
     assert (found.settings, found.seeds) == (2, 3)
     assert list(found.means) == ["ditto"]
     # Of .02 .02 .03 .03 .04 .04 one at each end is cut.
-    assert found.means["ditto"].value == pytest.approx(0.03)
+    assert found.means["ditto"].mean == pytest.approx(0.03)
     assert 0.02 <= found.means["ditto"].low < 0.03 < found.means["ditto"].high <= 0.04
-    assert (found.ahead["ditto"].value, found.ahead["ditto"].low) == (1, 1)
+    assert (found.ahead["ditto"].mean, found.ahead["ditto"].low) == (1, 1)
     assert found.thresholds[[0, -1]] == pytest.approx([0.02, 0.04])
     assert found.profiles["ditto"].shares[[0, 50, -1]] == pytest.approx([4 / 6, 2 / 6, 0])
 
@@ -88,7 +88,7 @@ def test_intervals_show_what_other_seeds_would_change():
     # In the first setting one seed of two is a tie, in the second none: of resampled seeds 0, 1 or 2 of 4 are ties.
     found = over_settings(scores(local=LOCAL, ditto=[0.9, 1.0, np.nan] * 2), ACCURACY)
     ahead = found.ahead["ditto"]
-    assert (found.seeds, ahead.value, ahead.low, ahead.high) == (2, 0.875, 0.75, 1)
+    assert (found.seeds, ahead.mean, ahead.low, ahead.high) == (2, 0.875, 0.75, 1)
 
 
 def test_seeds_that_a_method_lacks_in_one_setting_are_left_out_of_all():
@@ -99,7 +99,7 @@ def test_seeds_that_a_method_lacks_in_one_setting_are_left_out_of_all():
 def test_one_seed_has_no_interval():
     one = scores(local=LOCAL, ditto=LOCAL).xs(0, level=1, drop_level=False)
     found = over_settings(one, ACCURACY)
-    assert (found.means["ditto"].value, found.means["ditto"].low, found.ahead["ditto"].high) == (0, None, None)
+    assert (found.means["ditto"].mean, found.means["ditto"].low, found.ahead["ditto"].high) == (0, None, None)
 
 
 @pytest.mark.parametrize("columns", [{"local": LOCAL}, {"ditto": LOCAL}, {"local": LOCAL, "ditto": [np.nan] * 6}])

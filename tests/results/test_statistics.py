@@ -54,10 +54,10 @@ def test_pooled_means_weigh_by_counts_seed_by_seed() -> None:
     assert pooled_means(seeds, values, pd.Series([10, 30, 4, 9, math.nan])).to_dict() == {0: 0.75, 1: 0.5}
 
 
-def test_one_seed_has_no_interval_and_no_sign() -> None:
+def test_one_seed_has_no_interval() -> None:
     found = interval([0.5])
     assert found.sd is None
-    assert (found.mean, found.low, found.high, found.half, found.sign) == (0.5, None, None, None, 0)
+    assert (found.mean, found.low, found.high, found.half, found.seeds) == (0.5, None, None, None, 1)
 
 
 def test_missing_seeds_are_left_out_and_none_is_an_error() -> None:
@@ -66,9 +66,9 @@ def test_missing_seeds_are_left_out_and_none_is_an_error() -> None:
         interval([math.nan])
 
 
-def test_two_seeds_have_an_interval_but_no_sign() -> None:
+def test_two_seeds_have_an_interval() -> None:
     found = interval([0.1, 0.1])
-    assert (found.low, found.sign) == (0.1, 0)
+    assert found.low == 0.1
 
 
 def test_equal_differences_of_accuracies_are_the_same_number() -> None:
@@ -91,11 +91,6 @@ def test_the_interval_of_a_share_is_nearly_students_in_the_middle_and_lopsided_a
     few = share_interval([0.6, 0.9])
     assert few.mean - few.low > few.high - few.mean
     assert (share_interval([1.0, 1.0]).low, share_interval([0.3]).low) == (1.0, None)
-
-
-@pytest.mark.parametrize(("values", "sign"), [([0.1, 0.11, 0.12], 1), ([-0.1, -0.11, -0.12], -1), ([-0.1, 0, 0.1], 0)])
-def test_sign_says_whether_the_interval_excludes_zero(values: list[float], sign: int) -> None:
-    assert interval(values).sign == sign
 
 
 def test_paired_difference_is_the_paired_t_interval_over_seed_means() -> None:

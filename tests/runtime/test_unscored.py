@@ -6,7 +6,8 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from fedbench.config import Config
-from fedbench.report.leaderboard import leaderboard, leaderboard_frame, score_table
+from fedbench.report.leaderboard import leaderboard
+from fedbench.report.leaderboard_table import leaderboard_frame, score_table
 from fedbench.report.scores import final_table_text
 from fedbench.report.study import Study
 from fedbench.results.plan import Plan
@@ -82,13 +83,13 @@ def test_the_value_over_all_samples_stands_beside_the_mean_of_clients(finished):
 def test_tables_show_the_number_of_clients_with_a_score_and_all_three_values(finished):
     study, right = Study.load(finished.folder), expected(finished)
     rows = leaderboard(study)
-    heads, lines = score_table(rows, study.metric)
-    shown = dict(zip(heads, (cell.text for cell in lines[0]), strict=True))
+    scores = score_table(study, rows)
+    shown = dict(zip(scores.heads, (cell.text for cell in scores.lines[0]), strict=True))
     assert shown["clients with a score"] == "7 of 8 clients"
     assert shown["pooled"] == f"{100 * right['pooled']:.1f}"
     assert shown["weighted"] == f"{100 * right['weighted']:.1f}"
-    assert "worst client" in heads
-    table = leaderboard_frame(rows).iloc[0]
+    assert "worst client" in shown
+    table = leaderboard_frame(study, rows).iloc[0]
     assert table["scored_clients"] == "7 of 8 clients"
     assert table["weighted"] == pytest.approx(right["weighted"], abs=1e-6)
     text = final_table_text(study.table, study.metric)

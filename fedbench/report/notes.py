@@ -1,0 +1,283 @@
+"""The lines under an answer: methods against local training, doubts, failures, what is open, and what is promised."""
+
+from collections.abc import Mapping, Sequence
+
+from fedbench.config.words import plural
+from fedbench.report.answer import span, within
+from fedbench.report.doubts import with_doubt
+from fedbench.report.evidence import evidence_lines
+from fedbench.report.leaderboard import LeaderboardRow
+from fedbench.report.leaderboard_table import reasons
+from fedbench.report.study import Study
+from fedbench.report.survey import Survey
+from fedbench.report.typeset import join_words, p_text, points, sentence
+from fedbench.report.verdicts import LOCAL_WORDS, bound_ends, margin_text
+from fedbench.results.contrasts import Contrast
+from fedbench.results.plan import point_name
+from fedbench.results.race import Race
+from fedbench.results.statistics import Interval
+from fedbench.results.tables import BASELINE, REFERENCES
+from fedbench.results.verdict import Bound, Verdict, is_clear
+from fedbench.tasks import Metric
+
+UNDECIDED = "undecided"
+ENOUGH_SEEDS = 5
+"""From this number on, reports omit the remark on intervals over few seeds."""
+NO_SEEDS = "more seeds cannot decide this over the same test samples; more test samples can"
+
+
+def notes(study: Study, rows: Sequence[LeaderboardRow]) -> list[str]:
+    """The lines under the answer of a study. rows: the leaderboard, if methods are compared."""
+    if study.plan.subject is None or study.race is not None:
+        return comparison_notes(study, rows)
+    return [*reference_lines(study), *evidence_lines(study)]
+
+
+def reference_lines(study: Study) -> list[str]:
+    """The lines under the answer: the subject compared with each other reference."""
+    others = [method for method in study.metrics if method not in (study.method, BASELINE)]
+    lines = []
+    for other in others:
+        gap = study.scores.difference(study.method, other, study.point)
+        if gap is not None:
+            said = f"{study.metric.difference(gap.mean)}{points(study.metric)}"
+            found = with_doubt(study, Verdict(study.method, other, gap))
+            but = f"; but {found.doubt}" if found.doubt else ""
+            undecided = ", undecided" if gap.low is not None and not found.sign else but
+            lines.append(f"Against {other}: {said} ({span(gap, study.metric.difference)}{undecided}).")
+    return [
+        *lines,
+        *tuning_doubts(study),
+        *equal_points(study),
+        *few_seeds(len(study.last_rows(study.method)) if study.method in study.metrics else 0),
+    ]
+
+
+def tuning_doubts(study: Study) -> list[str]:
+    """Why the chosen points may not be the best ones, for all methods."""
+    return [f"{sentence(line)}." for line in study.plan.tuning_doubts]
+
+
+def equal_points(study: Study) -> list[str]:
+    """Which chosen points were the first of several with the same score on validation."""
+    plan = study.plan
+    found = {label: plan.as_good(label) for label in plan.labels()}
+    more = lambda names: " and more" if len(names) > 2 else ""  # noqa: E731
+    said = [
+        f"{label} ({point_name(plan.choices[label])}; also {', '.join(names[:2])}{more(names)})"
+        for label, names in found.items()
+        if names
+    ]
+    return [f"Chosen as the first of candidates with equal validation scores: {join_words(said)}."] if said else []
+
+
+def few_seeds(count: int) -> list[str]:
+    """The coverage of intervals over few seeds in a simulation."""
+    if not 2 <= count < ENOUGH_SEEDS:
+        return []
+    return [
+        "In a simulation with three seeds, 95\u00a0% intervals over seeds contained the true value in 95\u00a0% of "
+        "cases, but only in 89\u00a0% if one seed in ten is an outlier."
+    ]
+
+
+def comparison_notes(study: Study, rows: Sequence[LeaderboardRow]) -> list[str]:
+    """The lines under the answer: comparison with local training, failures, and the detectable difference."""
+    if study.race is not None:
+        lines = [*race_notes(study, study.race), *evidence_lines(study), *_failures(study, rows)]
+        return [*lines, *_at_ends(study, rows), *tuning_doubts(study), *equal_points(study)]
+    lines = [*_over_local(study, rows), *_failures(study, rows), *_at_ends(study, rows), *tuning_doubts(study)]
+    lines += equal_points(study)
+    rivals = [row for row in rows[1:] if row.behind is not None and row.label not in REFERENCES]
+    if rivals and isinstance(found := rivals[0].behind, Contrast) and found.resolves is not None:
+        lines.append(detectable_line(study.metric, found))
+    return [*lines, *evidence_lines(study), *few_seeds(len(rows[0].score.values) if rows else 0)]
+
+
+def detectable_line(metric: Metric, found: Contrast) -> str:
+    """Which difference between the first two methods would be seen."""
+    if not any(found.interval.values):
+        return f"{found.method} and {found.against} have the same score in every seed."
+    smallest = metric.difference(found.resolves or 0.0).lstrip("+") + points(metric)
+    these = "these seeds" if found.interval.samples is None else "these seeds and test samples"
+    return f"Between the first two, {these} can detect differences of {smallest} or more{left_open(found)}."
+
+
+def left_open(found: Contrast) -> str:
+    """How many seeds would decide what these leave open, or that none would."""
+    if found.needs_samples:
+        return "; more seeds cannot show the observed one, more test samples can"
+    more = found.seeds_needed
+    if found.sign or not more or more <= found.interval.seeds:
+        return ""
+    return f"; the observed one would need about {more} seeds to show with a probability of 80\u00a0%"
+
+
+def _failures(study: Study, rows: Sequence[LeaderboardRow]) -> list[str]:
+    """Methods without a score, and methods scored on some seeds only."""
+    lines = [f"Failed, so not compared: {join_words(study.failed_methods)}."] if study.failed_methods else []
+    lines += [f"{line}." for line in reasons(study.failures)]
+    partly = [f"{row.label}{row.mark}" for row in rows if row.failed]
+    return [*lines, f"Scored on the remaining seeds only: {join_words(partly)}."] if partly else lines
+
+
+def _at_ends(study: Study, rows: Sequence[LeaderboardRow]) -> list[str]:
+    """Methods whose best point is at the edge of the search range, or beside points that were not tried."""
+    plan, known = study.plan, [row.label for row in rows if row.label not in REFERENCES]
+    ends = [label for label in known if plan.ends.get(label)]
+    inside = [label for label in known if plan.untried.get(label) and label not in ends]
+    groups = {
+        "Best candidate at the edge of the search range, so perhaps not optimal": ends,
+        "Best candidate beside candidates that were not tried": inside,
+    }
+    return [f"{what}: {join_words(labels)}." for what, labels in groups.items() if labels]
+
+
+def _over_local(study: Study, rows: Sequence[LeaderboardRow]) -> list[str]:
+    """Which methods are better or worse than local training, equal to it, or undecided."""
+    known = [row for row in rows if row.over_local is not None and row.label not in REFERENCES]
+    better, worse = LOCAL_WORDS["better"], LOCAL_WORDS["worse"]
+    groups: dict[str, list[str]] = {better: [], worse: []}
+    doubtful: dict[str, list[str]] = {}
+    for row in known:
+        assert row.over_local is not None
+        relation = row.over_local.stated
+        if relation == "withheld":
+            doubtful.setdefault(row.over_local.doubt, []).append(row.label)
+        else:
+            same = f"{within(study.metric, row.over_local)} local training"
+            groups.setdefault({"better": better, "worse": worse, "equal": same}.get(relation, UNDECIDED), []).append(
+                row.label
+            )
+    groups[UNDECIDED] = groups.pop(UNDECIDED, [])
+    said = "; ".join(f"{name}: {join_words(labels)}" for name, labels in groups.items() if labels)
+    lines = [f"{sentence(said)}." if said else ""]
+    lines += [f"{join_words(labels)}: ahead or behind, but {doubt}." for doubt, labels in doubtful.items()]
+    return [line for line in lines if line]
+
+
+def race_notes(study: Study, race: Race) -> list[str]:
+    """The lines of a sequential test: groups with their intervals, what is open and why, and the guarantee."""
+    metric, lines = study.metric, list[str]()
+
+    def shown(bounds: Mapping[str, Interval | Bound]) -> str:
+        return join_words([f"{label} ({bound_ends(metric, bound)})" for label, bound in bounds.items()])
+
+    if race.behind and race.ending != "winner":
+        lines.append(f"Difference from {race.leader}: {shown(race.behind)}.")
+    verdicts = [with_doubt(study, verdict) for verdict in race.over_local.values()]
+    for relation, form in LOCAL_WORDS.items():
+        words, own = form.format(margin=margin_text(study)), [found for found in verdicts if found.relation == relation]
+        if fine := {found.method: found.interval for found in own if not found.doubt}:
+            lines.append(f"{sentence(words)}: {shown(fine)}.")
+        lines += [f"{found.method}: {words}, but {found.doubt}." for found in own if found.doubt]
+    if race.look and (left := {label: own for label, own in race.undecided.items() if label not in race.given_up}):
+        lines.append(f"Undecided against local training: {shown(left)}.")
+    lines += _given_up(study, race)
+    for (question, method), verdict in race.withheld.items():
+        what = f"{method}, {verdict}{' than local training' if question == 'local' else ''}"
+        lines.append(f"Withheld, because it does not hold without an outlying seed: {what}.")
+    if not race.is_over and race.look:
+        lines.append(f"Stopped before it was decided; the same command continues with {race_next(race)}.")
+    return [*lines, guarantee(study)] if race.look else lines
+
+
+def _given_up(study: Study, race: Race) -> list[str]:
+    """What is given up and why, and what no number of seeds decides."""
+    most, lines = int((study.plan.race or {})["most"]), []
+    few = f"because {most} seeds would decide it with a probability below 20\u00a0%"
+    for why, by_samples in ((few, False), (f"because {NO_SEEDS}", True)):
+        own = [method for method in race.given_up if (("local", method) in race.needs_samples) == by_samples]
+        if own:
+            shown = [f"{method} ({bound_ends(study.metric, race.undecided[method])})" for method in own]
+            lines.append(f"Given up against local training, {why}: {join_words(shown)}.")
+    if race.ending == "open" and any(question == "best" for question, _ in race.needs_samples):
+        lines.append(f"Who is best stays open, because {NO_SEEDS}.")
+    return lines
+
+
+def guarantee(study: Study) -> str:
+    """What the statements of a study promise together, and under which premises."""
+    return (
+        "All these statements together, over all looks, are false with a probability of at most 5\u00a0%, "
+        f"{premises(study)}. The intervals are simultaneous. A study that stops early tends to exaggerate differences."
+    )
+
+
+def premises(study: Study) -> str:
+    """What an error probability takes as given."""
+    chosen = "the chosen candidates and " if any(study.plan.points(label) for label in study.plan.labels()) else ""
+    return f"given {chosen}the clients, and if differences over seeds are normal"
+
+
+def race_next(race: Race) -> str:
+    """The next look in words."""
+    return f"{max(race.needs.values())} seeds of {plural(len(race.needs), 'method')}"
+
+
+def settings_notes(survey: Survey) -> list[str]:
+    """The lines under the answer: the tests, and their limits with few blocks."""
+    if survey.is_race:
+        return race_settings_notes(survey)
+    found = survey.ranking
+    said = []
+    if found.friedman is not None:
+        said.append(
+            f"Friedman's test over {found.blocks} blocks (a block is a setting and a seed): "
+            f"p {p_text(found.friedman)}; pairs by Wilcoxon's signed-rank test with Holm's correction."
+        )
+    if not is_clear(found.finest) and len(found.ranks) > 1:
+        said.append(
+            f"With so few blocks no two of {len(found.ranks)} methods can be told apart; use more seeds or settings."
+        )
+    if found.blocks:
+        said.append("This holds for these settings only.")
+    return said
+
+
+def race_settings_notes(survey: Survey) -> list[str]:
+    """The lines under the answer: who is better than local training where, what is not over, and the guarantee."""
+    margin, lines = margin_text(survey.first_study), list[str]()
+    verdicts = [
+        (name, with_doubt(study, verdict)) for name, study, race in survey.races for verdict in race.over_local.values()
+    ]
+    for relation, form in LOCAL_WORDS.items():
+        fine: dict[str, list[str]] = {}
+        doubtful: dict[tuple[str, str], list[str]] = {}
+        words = form.format(margin=margin)
+        for name, found in verdicts:
+            if found.relation == relation and found.doubt:
+                doubtful.setdefault((found.method, found.doubt), []).append(name)
+            elif found.relation == relation:
+                fine.setdefault(found.method, []).append(name)
+        if fine:
+            lines.append(f"{sentence(words)}: {_where(survey, fine)}.")
+        lines += [f"{m} in {join_words(names)}: {words}, but {doubt}." for (m, doubt), names in doubtful.items()]
+    for name, _, race in survey.races:
+        if race.needs and race.look:
+            lines.append(f"Stopped in {name} before it was decided; the same command continues with {race_next(race)}.")
+    return [*lines, guarantee_of_settings(survey)] if any(race.look for _, _, race in survey.races) else lines
+
+
+def _where(survey: Survey, settings: Mapping[str, Sequence[str]]) -> str:
+    """Methods with their settings, those in the most settings first; methods in the same settings together."""
+    together: dict[tuple[str, ...], list[str]] = {}
+    for method in sorted(settings, key=lambda method: (-len(settings[method]), survey.ordered.index(method))):
+        together.setdefault(tuple(settings[method]), []).append(method)
+    words = {names: _settings_in_words(names, len(survey.races)) for names in together}
+    return "; ".join(f"{join_words(them)} in {words[names]}" for names, them in together.items())
+
+
+def _settings_in_words(names: Sequence[str], settings: int) -> str:
+    return "every setting" if len(names) == settings > 1 else join_words(list(names))
+
+
+def guarantee_of_settings(survey: Survey) -> str:
+    """What the verdicts of the settings promise."""
+    settings = len(survey.races)
+    several = f" and of all {settings} together with at most {min(100, 5 * settings)}\u00a0%" if settings > 1 else ""
+    return (
+        f"95\u00a0% for each setting: the statements of one setting, over all its looks, are false with a probability "
+        f"of at most 5\u00a0%{several}, {premises(survey.first_study)}. The intervals of a setting are simultaneous. A "
+        "study that stops early tends to exaggerate differences."
+    )
