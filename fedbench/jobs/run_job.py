@@ -38,8 +38,7 @@ from fedbench.user_code import refuse_exits
 
 SYNC_EVERY = 5.0
 """Seconds between two copies of a job's folder from another machine to the results folder."""
-Watcher = Callable[[Any], None]
-"""Gets the events of `results.events.WatchedEvent`."""
+Watcher = Callable[[WatchedEvent], None]
 
 
 def run_job(job: Job, supplies: Supplies | None = None, watch: Watcher = lambda event: None) -> Exception | None:

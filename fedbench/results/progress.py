@@ -10,7 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 from rich.progress import Progress as Bar
 
 from fedbench.config.words import plural
-from fedbench.results.events import Evaluation, NewcomersJoin, Remark
+from fedbench.results.events import Evaluation, NewcomersJoin, Remark, WatchedEvent
 from fedbench.results.quantities import duration
 from fedbench.tasks import Metric
 
@@ -85,8 +85,8 @@ class Progress(Display):
         self._first: tuple[float, int] | None = None
         self._begin(title, rounds * len(self._seeds))
 
-    def update(self, event: object) -> None:
-        """Shows an event of a run (`results.events.WatchedEvent`)."""
+    def update(self, event: WatchedEvent) -> None:
+        """Shows an event of a run."""
         match event:
             case Remark(text):
                 self.warn(text)

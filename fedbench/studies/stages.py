@@ -1,6 +1,6 @@
 """Shows the rounds of a run, and the stages of a study: tuning, final runs, and the looks of a race."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -8,9 +8,10 @@ from rich.console import Console
 
 from fedbench.config import Config
 from fedbench.config.words import plural
+from fedbench.jobs.run_job import Watcher
+from fedbench.results.events import WatchedEvent
 from fedbench.results.progress import GridProgress, Progress
 
-Watch = Callable[[dict[str, Any]], None]
 NOTEBOOK_PAUSE = 30.0
 """Seconds between two lines in a notebook, where lines stay."""
 
@@ -68,7 +69,7 @@ def in_notebook() -> bool:
 
 
 @contextmanager
-def shown_in_notebook(config: Config, watch: Watch | None) -> Iterator[Watch]:
+def shown_in_notebook(config: Config, watch: Watcher | None) -> Iterator[Watcher]:
     """The watcher of a run; without one, a notebook shows the run's progress."""
     if watch is not None or not in_notebook():
         yield watch or (lambda event: None)
@@ -88,7 +89,7 @@ class RunProgress:
         pause = NOTEBOOK_PAUSE if console.is_jupyter else 1.0
         self.config, self.progress, self.begun = config, Progress(console, pause=pause), False
 
-    def update(self, event: dict[str, Any]) -> None:
+    def update(self, event: WatchedEvent) -> None:
         if not self.begun:
             self.progress.start(title(self.config), self.config.rounds, self.config.seeds)
             self.begun = True
