@@ -69,7 +69,7 @@ class LeaveOneOut(CoPFL):
     def start(self, initial: Weights) -> CoPFL.Server:
         server = super().start(initial)
         others = [client for client in server.alphas if client != self.options.without]
-        server.alphas = dict.fromkeys(others, 1 / len(others))
+        server.alphas = dict.fromkeys(others, 1 / max(1, len(others)))
         return server
 
     def aggregate(self, server: CoPFL.Server, uploads: list[Upload]) -> None:
