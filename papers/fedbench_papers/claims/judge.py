@@ -1,7 +1,8 @@
 """The evaluation of a part of a row: terms of arms, a rule, several cases, both evaluation points.
 
 A term is an arm's label (its accuracy), a list of two terms (first minus second), or a mapping with one key:
-`mean` of terms, the `best` of labels on the choosing seed, or a reading of readings.py with the label as `of`.
+`mean` of terms, the `best` of labels on the choosing seed, the `rank_correlation` of two terms, or a reading of
+readings.py or proxies.py with the label, or a list of labels, as `of`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,9 +16,11 @@ from fedbench.results.statistics import LEAST_SEEDS, NoValue
 from fedbench.results.tables import BEST_TEST, LAST
 from fedbench_papers.claims import verdicts
 from fedbench_papers.claims.properties import PROPERTIES
+from fedbench_papers.claims.proxies import PROXY_FUNCTIONS, rank_correlation
 from fedbench_papers.claims.readings import READING_FUNCTIONS, Arms, accuracy
 from fedbench_papers.claims.verdicts import Verdict
 
+READINGS = READING_FUNCTIONS | PROXY_FUNCTIONS
 OTHER_POINT_OF_CLAIM = {"agg": "fit", "fit": "agg"}
 PART_KEYS = ("rule", "cases", "some", "most", "point", "shown", "check")
 """Keys of a part that are not options of its check."""
@@ -61,8 +64,12 @@ class Terms:
             return pd.concat([self.value(own) for own in inside], axis=1).dropna().mean(axis=1)
         if word == "best":
             return self.value(self.pick(inside))
+        if word == "rank_correlation":
+            return rank_correlation(*map(self.value, inside))
         more = {"point": self.point, **{key: value for key, value in inside.items() if key != "of"}}
-        return READING_FUNCTIONS[word](self.arms[inside["of"]], **more)
+        labels = inside["of"]
+        runs = self.arms[labels] if isinstance(labels, str) else [self.arms[label] for label in labels]
+        return READINGS[word](runs, **more)
 
 
 def judge_row(

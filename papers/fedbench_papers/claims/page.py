@@ -66,6 +66,8 @@ RULES = (
     "A difference is in points of test accuracy, paired by seed and client, at the last round; estimator: mean over a "
     "client's samples, plain mean over clients. Intervals: 95 % Student t with the seed as the unit. Fewer than three "
     "seeds give no verdict.",
+    "Of a proxy (P1 to P4) the number of a seed is Spearman's correlation of what a method computes and what that "
+    "stands for, over clients, pairs of clients or parameters.",
     "Where a paper can be read in several ways, the row has the reading that counts; every other reading is a row of "
     "its own, such as C1-literal, shown beside it and in no number of the summary.",
     "p is one-sided, of the hypothesis that the claim is wrong, and in brackets adjusted by Holm for all tested parts "

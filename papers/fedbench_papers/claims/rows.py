@@ -1,4 +1,5 @@
-"""The claims as data: the YAML files beside this module, one per paper, one across papers, and one of settings.
+"""The claims as data: the YAML files beside this module, one per paper, one across papers, one
+of proxies, and one of settings.
 
 A row: statement, where and effect as published; `setting` and `seeds`; `common` keys of all arms; `arms` by label, each
 a method with dotted keys, optionally in another setting (`in`), on its own seeds, or tuned over learning rates
@@ -30,11 +31,11 @@ from fedbench_papers import TUNE_SEEDS
 from fedbench_papers.claims.conditions import Conditions
 from fedbench_papers.image_sources import source_keys
 
-CLAIM_FILES = ("co-pfl", "fedobp", "fedcac", "fedmosaic", "across")
+CLAIM_FILES = ("co-pfl", "fedobp", "fedcac", "fedmosaic", "across", "proxies")
 SETTINGS = "settings"
 HELD_OUT = 0.2
 """Share of the training images for validation in tuning."""
-DATA = {"cifar10": "cifar10", "cifar10_jpeg": "cifar10", "fmnist": "fmnist", "pacs": "pacs"}
+DATA = {"cifar10": "cifar10", "cifar10_jpeg": "cifar10", "fmnist": "fmnist", "pacs": "pacs", "digits": "digits"}
 """The data sets of settings, and their default sources."""
 ARM = ("method", "in", "seeds", "tune")
 

@@ -1,13 +1,21 @@
-"""Two methods with traces for a claim; their results equal those of the methods that they extend."""
+"""Methods with traces or a change for a claim.
 
+All but `LeaveOneOut`, which runs CO-PFL without one client, have the results of the methods that they extend.
+"""
+
+from collections.abc import Iterator
 from itertools import combinations
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
+from fedbench.errors import ConfigError
 from fedbench.methods.client import Client
+from fedbench.methods.co_pfl import CoPFL
 from fedbench.methods.fedavg import FedAvg
-from fedbench.methods.fedcac import sensitivity
+from fedbench.methods.fedcac import FedCAC, sensitivity
+from fedbench.methods.fedobp import FedOBP
 from fedbench.methods.local import Local
 from fedbench.methods.messages import Upload
 from fedbench.methods.server import ServerState
@@ -39,6 +47,100 @@ class HeadSensitivity(Local):
         for label, value in enumerate(rows.tolist()):
             upload.traces[f"head_sensitivity/{label}"] = value
         return upload
+
+
+class LeaveOneOut(CoPFL):
+    """CO-PFL whose server ignores the uploads of one client, which gets models as before but changes nobody's.
+
+    Traces the number of every other client's training images.
+    """
+
+    class Options(CoPFL.Options):
+        without: int | None = Field(None, ge=0, description="the client whose uploads are ignored; none: nobody's")
+
+    options: Options
+
+    def check(self) -> Iterator[str]:
+        without, clients = self.options.without, self.context.clients
+        if without is not None and clients <= max(1, without):
+            raise ConfigError(f"method.without = {without}: needs this client and another one; there are {clients}")
+        yield from super().check()
+
+    def start(self, initial: Weights) -> CoPFL.Server:
+        server = super().start(initial)
+        others = [client for client in server.alphas if client != self.options.without]
+        server.alphas = dict.fromkeys(others, 1 / max(1, len(others)))
+        return server
+
+    def aggregate(self, server: CoPFL.Server, uploads: list[Upload]) -> None:
+        taken = [upload for upload in uploads if upload.client != self.options.without]
+        if taken:
+            super().aggregate(server, taken)
+        for upload in taken:
+            server.trace("images", upload.samples, upload.client)
+
+
+class ClassShares(FedCAC):
+    """FedCAC that traces the share of every class among a client's training images."""
+
+    needs = frozenset({"classes"})
+
+    def train(self, client: Client, received: Weights) -> Upload:
+        upload = super().train(client, received)
+        counts = client.train.labels.bincount(minlength=self.context.classes)
+        for label, count in enumerate(counts.tolist()):
+            upload.traces[f"class_share/{label}"] = count / len(client.train)
+        return upload
+
+
+class LossRises(FedOBP):
+    """FedOBP that traces, in the last round, what its score of a parameter stands for.
+
+    For `sampled` parameters, evenly spread over the ranks of the score, and for as many with the highest scores
+    (`top_`): the score, by how much the client's training loss rises when this parameter of its own model is replaced
+    by the received global one, and the size of the first-order term of that (eq. 16, `taylor`).
+    """
+
+    class Options(FedOBP.Options):
+        sampled: int = Field(200, ge=2, description="parameters of each sample")
+
+    options: Options
+
+    def train(self, client: Client[FedOBP.State], received: Weights) -> Upload:
+        own, traces = client.state.local, dict[str, float]()
+        if own is not None and self.context.is_last(client.round):
+            shared = super(FedOBP, self).receive(client)
+            scores = self._raw_scores(client, own, shared)
+            for name, places in spread_and_top(scores, self.options.sampled).items():
+                traces |= self._traces(client, shared.replace(params=own), shared.params, scores, name, places)
+        upload = super().train(client, received)
+        upload.traces.update(traces)
+        return upload
+
+    def _traces(
+        self, client: Client[FedOBP.State], own: Weights, shared: Tensor, scores: Tensor, name: str, places: Tensor
+    ) -> dict[str, float]:
+        """The traces of the parameters at some places."""
+        slope = client.learner.full_gradient(own, client.train)
+        taylor = (slope * (own.params - shared)).abs()
+        base, traces = client.learner.loss(own, client.train), dict[str, float]()
+        for number, place in enumerate(places.tolist()):
+            params = own.params.clone()
+            params[place] = shared[place]
+            rise = client.learner.loss(own.replace(params=params), client.train) - base
+            found = {"score": float(scores[place]), "rise": rise, "taylor": float(taylor[place])}
+            traces |= {f"{name}{key}/{number}": value for key, value in found.items()}
+        return traces
+
+
+def spread_and_top(scores: Tensor, count: int) -> dict[str, Tensor]:
+    """Places of scores by the prefix of their traces: the middles of `count` equal parts of their order, and the top.
+
+    Of equal scores the lower place comes first.
+    """
+    order = scores.argsort(stable=True)
+    middles = ((torch.arange(count) + 0.5) * len(order) / count).long()
+    return {"": order[middles], "top_": order[-count:]}
 
 
 def angle(one: Tensor, other: Tensor) -> float:

@@ -18,7 +18,8 @@ class Made:
     """agg, fit: last accuracies of clients by seed, in [0, 1]. curves: accuracy by seed and round. losses: likewise.
 
     traces: rows (seed, round, client, name, value). up: bytes. sizes: test images of every client. classes: by seed,
-    the accuracy of every client on each of its classes, which have as many test images.
+    the accuracy of every client on each of its classes, which have as many test images. test_losses: by seed, of
+    every client.
     """
 
     def __init__(
@@ -31,10 +32,11 @@ class Made:
         up: float | None = None,
         sizes: Sequence[int] = (10, 10),
         classes: Mapping[int, Sequence[Sequence[float]]] | None = None,
+        test_losses: Values | None = None,
     ) -> None:
         self.points: dict[str, Values] = {"after_agg": agg or {}, "after_fit": fit or agg or {}}
         self.curves, self.losses, self.rows, self.up, self.sizes = curves, losses or {}, traces, up, sizes
-        self.by_class = classes or {}
+        self.by_class, self.test_losses = classes or {}, test_losses or {}
 
     def metric(self):
         return load("classification").primary
@@ -55,11 +57,13 @@ class Made:
         lasts = self.metrics().groupby(["seed", "point"])["round"].max()
         rows = [
             dict(seed=seed, round=lasts[seed, point], client=client, point=point, test_accuracy=value, test_n=size)
+            | ({"test_loss": self.test_losses[seed][client]} if seed in self.test_losses else {})
             for point, values in self.points.items()
             for seed, own in values.items()
             for client, (value, size) in enumerate(zip(own, cycle(self.sizes), strict=False))
         ]
-        return pd.DataFrame(rows, columns=["seed", "round", "client", "point", "test_accuracy", "test_n"])
+        columns = ["seed", "round", "client", "point", "test_accuracy", "test_n", "test_loss"]
+        return pd.DataFrame(rows, columns=columns)
 
     def groups(self) -> pd.DataFrame:
         lasts = self.metrics().groupby(["seed", "point"])["round"].max()

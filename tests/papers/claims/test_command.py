@@ -36,7 +36,7 @@ def test_without_rows_it_lists_them_with_their_cost_and_recorded_verdicts_with_t
     assert "recorded verdict (2026-11-24): a: holds; b: does not hold" in text
     dates = sorted(entry["made"] for entry in ClaimsRecord.read(RECORDED).entries.values() if "made" in entry)
     assert f"recorded verdicts: made on {dates[0]} to {dates[-1]} and shipped with fedbench ({RECORDED})" in text
-    assert "25 of 36 rows were run, with 46 parts" in text
+    assert "29 of 40 rows were run, with 53 parts" in text
 
 
 def list_with(folder: Path, capsys, *words: str) -> str:
@@ -51,13 +51,13 @@ def test_ones_own_verdicts_come_before_recorded_ones(capsys, tmp_path):
     (tmp_path / "claims" / "claims.json").write_text(json.dumps({"rows": rows}))
     text = list_with(tmp_path, capsys)
     assert "verdict (2030-01-01): failed: no memory" in text
-    assert text.count("recorded verdict (") == 35, "F4 is not among them"
+    assert text.count("recorded verdict (") == 39, "F4 is not among them"
 
 
 def test_other_conditions_show_other_results_only(capsys, tmp_path):
     text = list_with(tmp_path, capsys, "--rounds", "7", "--seeds", "0", "1", "2", "--scale", "0.5")
     assert "recorded" not in text
-    assert text.count("verdict: not run yet") == 36 + 11
+    assert text.count("verdict: not run yet") == 40 + 11
     assert "conditions: scale 0.5, rounds 7, seeds 0 1 2" in text
     row = next(line for line in text.splitlines() if line.startswith("F4 ")).split()
     assert row[1:3] == ["15", f"{15 * 7 * 20 * 3:,}"], "one batch of 30 images for 20 clients in 3 epochs"

@@ -12,8 +12,8 @@ from fedbench.methods import load
 from fedbench.methods.cotraining import LEARNT
 from fedbench.studies.cost import Cost, steps_of
 from fedbench_papers.claims.conditions import Conditions
+from fedbench_papers.claims.judge import READINGS
 from fedbench_papers.claims.properties import PROPERTIES
-from fedbench_papers.claims.readings import READING_FUNCTIONS
 from fedbench_papers.claims.rows import (
     DATA,
     SETTINGS,
@@ -30,6 +30,8 @@ from fedbench_papers.image_sources import read_sources
 ROWS = load_rows()
 COLLAPSED = ("M2", "M3", "M4", "M6", "M7", "M8")
 """Rows that were first judged with votes from round 1 on."""
+LISTS = ("mean", "best", "rank_correlation")
+"""Words of terms that stand before a list of terms, not before a reading."""
 NAMES = ("ours", "theirs")
 """Keys of a check whose mappings have labels as keys."""
 
@@ -43,7 +45,7 @@ def labels_in(term: Any) -> Iterator[str]:
             yield from labels_in(own)
     else:
         ((word, inside),) = term.items()
-        yield from labels_in(inside if word in ("mean", "best") else inside["of"])
+        yield from labels_in(inside if word in LISTS else inside["of"])
 
 
 def names_in(part: dict[str, Any]) -> Iterator[str]:
@@ -61,10 +63,10 @@ def known(row: Row) -> set[str]:
     return {a.label for a in row.arms} | {f"{name} {a.label}" for name in row.uses for a in ROWS[name].arms}
 
 
-def test_there_are_36_rows_that_count():
+def test_there_are_40_rows_that_count():
     counted = [name for name, row in ROWS.items() if not row.reading_of]
-    counts = {letter: sum(name.startswith(letter) for name in counted) for letter in "COFMX"}
-    assert counts == {"C": 5, "O": 6, "F": 11, "M": 10, "X": 4}
+    counts = {letter: sum(name.startswith(letter) for name in counted) for letter in "COFMXP"}
+    assert counts == {"C": 5, "O": 6, "F": 11, "M": 10, "X": 4, "P": 4}
 
 
 def test_readings_are_rows_after_their_own():
@@ -104,7 +106,7 @@ def test_rows_that_count_leave_rounds_after_the_first_vote():
 def test_other_readings_are_asked_for():
     assert [row.id for row in select_rows(ROWS, ["C1", "M1"])] == ["C1", "M1"]
     assert [row.id for row in select_rows(ROWS, ["C1-literal", "C1", "M1"], "all")] == ["C1-literal", "C1", "M1"]
-    assert len(select_rows(ROWS, ["all"], "all")) == len(ROWS) == 36 + 11 + 10
+    assert len(select_rows(ROWS, ["all"], "all")) == len(ROWS) == 40 + 11 + 10
     with pytest.raises(ConfigError, match="--readings literal: must be all; a single reading is a row"):
         select_rows(ROWS, ["C1"], "literal")
 
@@ -142,7 +144,7 @@ def test_every_word_of_a_part_is_known(row):
             assert (own["rule"] == "P") == ("check" in own)
             assert own.get("check", "little_trust") in PROPERTIES
             assert own["rule"] in ("P", "K", "shown") or own["delta"] > 0
-            assert words_of(own.get("of", [])) <= {*READING_FUNCTIONS, "mean", "best"}
+            assert words_of(own.get("of", [])) <= {*READINGS, *LISTS}
 
 
 def words_of(term: Any) -> set[str]:
@@ -211,7 +213,7 @@ def test_where_sets_are(tmp_path):
 def test_mistakes_are_told(tmp_path):
     with pytest.raises(ConfigError, match="--only C9: unknown row; did you mean"):
         select_rows(ROWS, ["C9"])
-    assert len(select_rows(ROWS, ["all"])) == 36
+    assert len(select_rows(ROWS, ["all"])) == 40
     assert [row.id for row in select_rows(ROWS, ["M9", "C1", "M9"])] == ["M9", "C1"]
 
 
