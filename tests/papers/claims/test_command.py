@@ -8,7 +8,7 @@ from fedbench_papers.claims.conditions import Conditions
 from fedbench_papers.claims.record import RECORDED, ClaimsRecord
 from fedbench_papers.claims.study import NOT_RUN
 
-NOT_YET = [*(f"C{number}" for number in range(1, 6)), "M2", "M3", "M4", "M6", "M7", "M8"]
+NOT_YET = [*(f"C{number}" for number in range(1, 6)), "M3", "M4"]
 """Rows whose recorded verdicts are those of another reading."""
 
 
@@ -36,7 +36,7 @@ def test_without_rows_it_lists_them_with_their_cost_and_recorded_verdicts_with_t
     assert "recorded verdict (2026-11-24): a: holds; b: does not hold" in text
     dates = sorted(entry["made"] for entry in ClaimsRecord.read(RECORDED).entries.values() if "made" in entry)
     assert f"recorded verdicts: made on {dates[0]} to {dates[-1]} and shipped with fedbench ({RECORDED})" in text
-    assert "29 of 40 rows were run, with 53 parts" in text
+    assert f"{40 - len(NOT_YET)} of 40 rows were run, with " in text
 
 
 def list_with(folder: Path, capsys, *words: str) -> str:
@@ -51,7 +51,8 @@ def test_ones_own_verdicts_come_before_recorded_ones(capsys, tmp_path):
     (tmp_path / "claims" / "claims.json").write_text(json.dumps({"rows": rows}))
     text = list_with(tmp_path, capsys)
     assert "verdict (2030-01-01): failed: no memory" in text
-    assert text.count("recorded verdict (") == 39, "F4 is not among them"
+    shipped = [name for name, entry in ClaimsRecord.read(RECORDED).entries.items() if entry["parts"]]
+    assert text.count("recorded verdict (") == len(shipped) - 1, "F4 is not among them"
 
 
 def test_other_conditions_show_other_results_only(capsys, tmp_path):
