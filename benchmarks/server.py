@@ -31,11 +31,11 @@ def uploads_of(parts: Any, participants: int, round: int) -> Iterator[Any]:
     import torch
 
     from fedbench.aggregation.packed import mask_to_bits
-    from fedbench.methods.messages import Upload, uncounted
+    from fedbench.methods.messages import Upload, zero_bytes
 
     initial, stream = parts.learner.initial(), torch.Generator().manual_seed(round)
     for client in range(participants):
-        fields: dict[str, Any] = {"buffers": initial.buffers.clone(), "counters": uncounted(initial.counters)}
+        fields: dict[str, Any] = {"buffers": initial.buffers.clone(), "counters": zero_bytes(initial.counters)}
         fields["params"] = torch.randn(initial.params.shape, generator=stream).mul_(0.01).add_(initial.params)
         if parts.run.config.method.name in MASKED:
             fields["mask"] = mask_to_bits(torch.rand(initial.params.shape, generator=stream) < 0.5)
@@ -63,7 +63,7 @@ def measure(method: str, participants: int, rounds: int, hosts: int) -> dict[str
     resolved = resolve(asked)
     config, dataset = resolved.config, resolved.dataset
     parts = build_parts(resolved, partition(dataset, config, 0), 0)
-    context = replace(parts.context, sizes=(50,) * participants, drawn=participants)
+    context = replace(parts.context, sizes=(50,) * participants, participants_per_round=participants)
     parts = replace(parts, context=context, method=make_method(resolved, context))
     server, before = parts.method.start(parts.learner.initial()), resident_mb()
     walls, clocks, added = [], [], [0.0]

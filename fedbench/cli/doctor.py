@@ -176,7 +176,7 @@ def check_wandb() -> Iterator[Finding]:
     """Whether W&B would find an account; nothing is sent."""
     if missing("wandb"):
         return
-    from fedbench.results.wandb_log import has_account, possible_mode
+    from fedbench.tracking.wandb_log import has_account, possible_mode
 
     if has_account():
         yield Finding("W&B", f"an account is set up; --loggers wandb writes {possible_mode('auto')}")

@@ -15,7 +15,7 @@ from fedbench.errors import ConfigError
 from fedbench.installation import require
 
 if TYPE_CHECKING:
-    from fedbench.results.wandb_study import WandbStudy
+    from fedbench.tracking.wandb_study import WandbStudy
 
 FLAGS = (Flag("dry-run", "show what would be uploaded, and upload nothing"),)
 WANDB_KEYS = ("project", "entity", "group", "run_name", "tags", "mode")
@@ -42,7 +42,7 @@ def main(argv: list[str]) -> int:
             flags = ", ".join(f"--wandb.{name}" for name in WANDB_KEYS)
             raise ConfigError(f"--{key}: a finished study cannot be changed; wandb takes {flags}")
     from fedbench.results.plan import studies_in
-    from fedbench.results.wandb_study import WandbStudy, is_overview, send_overview
+    from fedbench.tracking.wandb_study import WandbStudy, is_overview, send_overview
 
     how = wandb_mode(config.wandb.mode)
     place = {**given.get("wandb", {}), "mode": "online" if how == "online" else "offline"}
@@ -66,7 +66,7 @@ def main(argv: list[str]) -> int:
 
 def wandb_mode(asked: str) -> str:
     """online or offline, as requested or possible; disabled by the environment; none without an account."""
-    from fedbench.results.wandb_log import has_account, possible_mode
+    from fedbench.tracking.wandb_log import has_account, possible_mode
 
     return (
         "none"
@@ -77,8 +77,8 @@ def wandb_mode(asked: str) -> str:
 
 def plan_lines(study: "WandbStudy") -> Iterator[str]:
     """Lists what W&B gets of a study and how its workspace looks."""
-    from fedbench.results.wandb_log import run_arguments
-    from fedbench.results.wandb_workspace import workspace, workspace_lines
+    from fedbench.tracking.wandb_log import run_arguments
+    from fedbench.tracking.wandb_workspace import workspace, workspace_lines
 
     place = study.place
     project = f"{place.entity}/{place.project}" if place.entity else place.project
@@ -96,9 +96,9 @@ def plan_lines(study: "WandbStudy") -> Iterator[str]:
 
 def online(study: "WandbStudy") -> None:
     """Uploads the study and creates its workspace, and reports progress. Raises ConfigError without a network."""
-    from fedbench.results.wandb_log import run_arguments
-    from fedbench.results.wandb_study import send, send_study
-    from fedbench.results.wandb_workspace import save_workspace
+    from fedbench.tracking.wandb_log import run_arguments
+    from fedbench.tracking.wandb_study import send, send_study
+    from fedbench.tracking.wandb_workspace import save_workspace
 
     for seed in study.seeds:
         print(f"{run_arguments(seed.config, seed.entry)['name']}: {plural(send(seed), 'round')} sent")
@@ -112,7 +112,7 @@ def online(study: "WandbStudy") -> None:
 
 def offline(studies: "list[WandbStudy]", overviews: Sequence[Callable[[], Any]]) -> Iterator[str]:
     """Writes the missing offline files and yields the command that uploads them. overviews: write the reports."""
-    from fedbench.results.wandb_study import send, send_study
+    from fedbench.tracking.wandb_study import send, send_study
 
     paths: list[str] = []
     for study in studies:

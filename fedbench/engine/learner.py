@@ -37,7 +37,7 @@ class Learner:
 
     head, adapt, copies: see `FlatModule`; weights: a file of start weights; optimizer, rounds: see `Engine`; task,
     evaluate_batch, by_batches: see `Evaluator`; private: how steps are made private (privacy.level = sample).
-    schedules, looks_again, left_out: see `OptimizerFacts`.
+    schedules, optimizer_reevaluates, left_out: see `OptimizerFacts`.
     """
 
     def __init__(
@@ -74,7 +74,11 @@ class Learner:
             self.engine = PrivateLoop(*given, private=private)
         self.row_engine = self.engine if isinstance(self.engine, RowEngine) else None
         facts = try_optimizer(self.engine) if optimizer == "module" else OptimizerFacts()
-        self.schedules, self.looks_again, self.left_out = facts.schedules, facts.looks_again, facts.left_out
+        self.schedules, self.optimizer_reevaluates, self.left_out = (
+            facts.schedules,
+            facts.optimizer_reevaluates,
+            facts.left_out,
+        )
         # The names that methods use.
         self.module, self.layout, self.device, self.dtype = flat.module, flat.layout, flat.device, flat.dtype
         self.initial, self.preserve, self.redraw = flat.initial, flat.preserve, flat.redraw

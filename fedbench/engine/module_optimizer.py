@@ -54,12 +54,12 @@ def module_optimizer(module: LightningModule) -> tuple[Any, Optimizer, list[Any]
 class OptimizerFacts:
     """What is known of a module's optimiser before any training.
 
-    schedules: the types of its schedulers. looks_again: whether it evaluates the loss of a batch several times.
-    left_out: the trainable tensors that no optimiser of the module holds.
+    schedules: the types of its schedulers. optimizer_reevaluates: whether it evaluates the loss of a batch several
+    times. left_out: the trainable tensors that no optimiser of the module holds.
     """
 
     schedules: list[str] = field(default_factory=list)
-    looks_again: bool = False
+    optimizer_reevaluates: bool = False
     left_out: list[str] = field(default_factory=list)
 
 

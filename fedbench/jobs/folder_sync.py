@@ -15,10 +15,10 @@ from fedbench.data.prepared import PreparedDataset
 from fedbench.data.reading.beside import Beside
 from fedbench.jobs.job import Job
 from fedbench.results.files import write_atomically
-from fedbench.results.loggers import account_variables
 from fedbench.runtime.ray.cluster import COMMAND
 from fedbench.runtime.states import checkpoint
 from fedbench.runtime.states.scratch import Scratch
+from fedbench.tracking.loggers import account_variables
 
 MARK = ".seen"
 

@@ -169,7 +169,7 @@ def _check_gradients(config: Config, method: Method, learner: Learner) -> None:
         raise ConfigError(f"{asked[0]}: {config.method.name} makes gradient steps of its own; leave it out")
     if asked and not learner.module.automatic_optimization:
         raise ConfigError(f"{asked[0]}: {kind} optimises manually; leave it out, and do this in its training_step")
-    if train.accumulate > 1 and learner.looks_again:
+    if train.accumulate > 1 and learner.optimizer_reevaluates:
         raise ConfigError(
             f"{asked[-1]}: the optimiser of {kind} evaluates a batch several times per step; leave it out"
         )

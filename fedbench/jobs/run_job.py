@@ -23,7 +23,6 @@ from fedbench.results.events import (
     SeedEnded,
     WatchedEvent,
 )
-from fedbench.results.loggers import AttachedLogger, catch_up, log_records, make_loggers
 from fedbench.results.reader import Records
 from fedbench.results.summary import write_summary
 from fedbench.runtime.drive import SeedTask, drive_seeds
@@ -34,6 +33,7 @@ from fedbench.runtime.ray.driver_actor import drive_on_ray
 from fedbench.runtime.ray.hosts import RayHosts
 from fedbench.runtime.resolved import ResolvedRun
 from fedbench.runtime.states import checkpoint
+from fedbench.tracking.loggers import AttachedLogger, catch_up, log_records, make_loggers
 from fedbench.user_code import refuse_exits
 
 SYNC_EVERY = 5.0

@@ -20,7 +20,7 @@ from fedbench.engine.private_loop import refuse_method
 from fedbench.errors import ConfigError, RunError, place_of_code
 from fedbench.methods.client import Client, Predictor, PrivateState
 from fedbench.methods.messages import Field as MessageField
-from fedbench.methods.messages import Message, Upload, model_message, uncounted, weights_of
+from fedbench.methods.messages import Message, Upload, model_message, weights_of, zero_bytes
 from fedbench.methods.server import Context, ServerState, ServerT
 from fedbench.module.layout import Layout
 from fedbench.module.masks import Entries, Masks
@@ -374,7 +374,7 @@ class Method(Generic[OptionsT, StateT, ServerT]):
         fields: dict[str, MessageField] = {
             "params": self.shared_params.take(trained.params),
             "buffers": self.shared_buffers.take(trained.buffers),
-            "counters": uncounted(self.shared_counters.take(trained.counters)),
+            "counters": zero_bytes(self.shared_counters.take(trained.counters)),
         }
         return Upload(client.id, client.samples, trained, traces, **{**fields, **more})
 

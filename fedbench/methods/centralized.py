@@ -12,7 +12,7 @@ from fedbench.aggregation.aggregator import mean_suffices
 from fedbench.engine.fit import Amount
 from fedbench.methods.base import About, Method, Point
 from fedbench.methods.client import Client
-from fedbench.methods.messages import Message, Upload, uncounted
+from fedbench.methods.messages import Message, Upload, zero_bytes
 from fedbench.methods.server import ServerState
 from fedbench.module.weights import Weights
 
@@ -59,4 +59,4 @@ class Centralized(Method["Centralized.Options"]):
 
 def uncount(message: Message) -> Message:
     """The message, none of which is ever sent."""
-    return message.add(**{name: uncounted(tensor) for name, tensor in message.tensors.items()})
+    return message.add(**{name: zero_bytes(tensor) for name, tensor in message.tensors.items()})

@@ -162,10 +162,10 @@ class Client(DeclaredFields, Generic[StateT_co]):
         """A local training whose steps the method takes itself, batch by batch."""
         return self.learner.training(self._fit(start, data, stream, amount, move, loss, step))
 
-    def taught(
+    def distillation_loss(
         self, function: Callable[..., Tensor], teach: Callable[[Batches], Tensor], data: Batches, **needs: Any
     ) -> Loss:
-        """The loss `function(net, batch, s, taught)` with what frozen models say of a batch.
+        """The loss `function(net, batch, s, teacher)` with what frozen models say of a batch.
 
         teach: `[n, ...]` of data. Computed once for all samples of `data`, or batch by batch where these are augmented.
         """
@@ -175,8 +175,10 @@ class Client(DeclaredFields, Generic[StateT_co]):
                 return teach(OneBatch(batch[0], batch[1], data.key))
 
         if self.learner.changes_batches(data):
-            return Loss(partial(with_lesson, function=function, of_batch=of_batch), **needs)
-        return Loss(partial(with_lesson, function=function, of_batch=None), lesson=teach(data), **needs)
+            return Loss(partial(with_teacher_outputs, function=function, of_batch=of_batch), **needs)
+        return Loss(
+            partial(with_teacher_outputs, function=function, of_batch=None), teacher_outputs=teach(data), **needs
+        )
 
     def _fit(
         self,
@@ -211,12 +213,12 @@ def refuse_held_out(what: str) -> NoReturn:
     )
 
 
-def with_lesson(
+def with_teacher_outputs(
     net: Any, batch: Any, s: Any, function: Callable[..., Tensor], of_batch: Callable[[Any], Tensor] | None
 ) -> Tensor:
-    """A loss that also gets what frozen models say of its batch: from `s.lesson` `[n, ...]`, or computed now."""
-    taught = s.lesson.index_select(0, s.index) if of_batch is None else of_batch(batch)
-    return function(net, batch, s, taught)
+    """A loss that also gets what frozen models say of its batch: from `s.teacher_outputs` [n, ...], or computed now."""
+    teacher = s.teacher_outputs.index_select(0, s.index) if of_batch is None else of_batch(batch)
+    return function(net, batch, s, teacher)
 
 
 def held_count(count: int, share: float) -> int:

@@ -50,7 +50,7 @@ from fedbench.engine.fit import Step
 from fedbench.errors import ConfigError
 from fedbench.methods.base import About, Method
 from fedbench.methods.client import Client, PrivateState, held_count
-from fedbench.methods.messages import Message, Upload, encoded, sparse, uncounted
+from fedbench.methods.messages import Message, Upload, encoded, sparse, zero_bytes
 from fedbench.methods.server import UNSET, ServerState
 from fedbench.module.layout import shares_by_tensor
 from fedbench.module.masks import bitmask, choose, holds_one, without
@@ -320,7 +320,7 @@ class CoPFL(Method["CoPFL.Options", "CoPFL.State", "CoPFL.Server"]):
         if self.weighs_entries:
             message.add(sharers=server.sharers)
         if self.options.grad_score and not self.scores_steps:  # a client of the last mean has the vector before it
-            message.add(previous=uncounted(server.previous) if client in server.alphas else server.previous)
+            message.add(previous=zero_bytes(server.previous) if client in server.alphas else server.previous)
         return message
 
     def global_model(self, server: Server, initial: Weights) -> None:

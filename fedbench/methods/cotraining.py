@@ -78,7 +78,7 @@ class PublicExchange(Local[ExchangeOptions, ServerT]):
         context = self.context
         if self.options.first_vote is not None:
             return self.options.first_vote
-        steps = sum(AMOUNT.steps_on(size, context.train) for size in context.sizes) * context.drawn
+        steps = sum(AMOUNT.steps_on(size, context.train) for size in context.sizes) * context.participants_per_round
         return max(1, -(-LEARNT * context.clients**2 // steps)) if steps else 1
 
 
@@ -198,8 +198,8 @@ class CoTraining(PublicExchange[VoteOptions, "CoTraining.Server"]):
         scores = vote(ballots, [self.weight(u) for u in uploads])
         server.labels_before, server.labels, server.voted = server.labels, plurality(scores), server.round
         best = scores.topk(2, dim=1).values
-        if self.context.grade:
-            server.trace("consensus_accuracy", self.context.grade(server.labels))
+        if self.context.label_accuracy:
+            server.trace("consensus_accuracy", self.context.label_accuracy(server.labels))
         if reason := self.collapse(server.labels):
             server.mark_degenerate(reason)
         server.trace("margin", float((best[:, 0] - best[:, 1]).mean()))
@@ -211,8 +211,8 @@ class CoTraining(PublicExchange[VoteOptions, "CoTraining.Server"]):
 
     def collapse(self, labels: Tensor) -> str:
         """Why voted labels `[U]` teach nothing: one class has most of them, wrongly, or they are worse than chance."""
-        classes, grade = self.context.classes, self.context.grade
-        right = None if grade is None else grade(labels)
+        classes, accuracy = self.context.classes, self.context.label_accuracy
+        right = None if accuracy is None else accuracy(labels)
         if right is not None and right < 1 / classes:
             return "the clients' vote on public samples agrees with their labels less than chance would"
         most = int(labels.bincount(minlength=classes).max()) / len(labels)

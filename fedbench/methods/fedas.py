@@ -32,7 +32,7 @@ from fedbench.engine.losses import calls_of
 from fedbench.methods.base import About, Method, uses_aggregator
 from fedbench.methods.client import Client, PrivateState
 from fedbench.methods.fedpac import class_means
-from fedbench.methods.messages import Upload, encoded, uncounted
+from fedbench.methods.messages import Upload, encoded, zero_bytes
 from fedbench.methods.server import ServerState
 from fedbench.module.layout import Layout
 from fedbench.module.masks import Masks
@@ -112,7 +112,7 @@ class FedAS(Method["FedAS.Options", "FedAS.State"]):
         upload = self.upload(client, trained)
         if self.options.weighting == "fisher":
             trace = self.fisher_trace(client, trained)
-            upload.add(fisher=encoded(uncounted(trace).tensor, bits=32))
+            upload.add(fisher=encoded(zero_bytes(trace).tensor, bits=32))
             upload.traces["fisher"] = trace
         return upload
 

@@ -116,7 +116,7 @@ class FedCP(Method["FedCP.Options"]):
                 return learner.features(received, data).flatten(1).to(learner.dtype)
 
             function = partial(discrepant_loss, head=self.context.layout.head_name or "")
-            loss = client.taught(function, teach, client.train, lam=self.options.lam, **noise)
+            loss = client.distillation_loss(function, teach, client.train, lam=self.options.lam, **noise)
         elif noise:
             loss = Loss(noisy_loss, **noise)
         move = Move(~self.global_head) if self.has_policy else None
@@ -173,12 +173,12 @@ class Policy(Addition):
         return head.forward(personal * features) + self.other(common * features)
 
 
-def discrepant_loss(net: LightningModule, batch: Any, s: Any, taught: Tensor, head: str) -> Tensor:
+def discrepant_loss(net: LightningModule, batch: Any, s: Any, teacher: Tensor, head: str) -> Tensor:
     """The client's own loss plus lam times the discrepancy of its features to the received body's."""
     with with_noise(net, batch, s):
         loss, features, _ = task_loss_through(net, batch, head)
-    with torch.autocast(taught.device.type, enabled=False):
-        return loss.to(taught) + s.lam * discrepancy(features.flatten(1).to(taught), taught)
+    with torch.autocast(teacher.device.type, enabled=False):
+        return loss.to(teacher) + s.lam * discrepancy(features.flatten(1).to(teacher), teacher)
 
 
 def noisy_loss(net: LightningModule, batch: Any, s: Any) -> Tensor:

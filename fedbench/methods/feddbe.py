@@ -30,7 +30,7 @@ from fedbench.engine.losses import task_loss_through
 from fedbench.errors import ConfigError
 from fedbench.methods.base import About, ExtraPass, Method, ModelFacts
 from fedbench.methods.client import Client, PrivateState
-from fedbench.methods.messages import Encoded, Message, Upload, uncounted
+from fedbench.methods.messages import Encoded, Message, Upload, zero_bytes
 from fedbench.methods.server import UNSET, ServerState
 from fedbench.module.additions import Addition, add_before_head
 from fedbench.module.layout import Layout
@@ -124,7 +124,7 @@ class FedDBE(ExtraPass["FedDBE.Options", PrivateState, "FedDBE.Server"]):
         server.mean = weighted_mean([answers[i].mean for i in clients], normalise(sizes))
 
     def send(self, server: Server, client: int) -> Message:
-        return super().send(server, client).add(mean=uncounted(server.mean))
+        return super().send(server, client).add(mean=zero_bytes(server.mean))
 
 
 class BiasMemory(Addition):

@@ -33,7 +33,7 @@ from fedbench.engine.pulls import pull_to
 from fedbench.errors import ConfigError
 from fedbench.methods.base import About, Method
 from fedbench.methods.client import Client, PrivateState
-from fedbench.methods.messages import Message, Upload, uncounted
+from fedbench.methods.messages import Message, Upload, zero_bytes
 from fedbench.methods.server import ServerState
 from fedbench.module.layout import shares_by_tensor
 from fedbench.module.masks import choose, holds_one
@@ -160,7 +160,7 @@ class FedDPA(Method["FedDPA.Options", "FedDPA.State"]):
         return update.to(trained.dtype)
 
     def send(self, server: ServerState, client: int) -> Message:
-        return super().send(server, client).add(participants=uncounted(len(server.participants)))
+        return super().send(server, client).add(participants=zero_bytes(len(server.participants)))
 
     @mean_suffices
     def aggregate(self, server: ServerState, uploads: list[Upload]) -> None:

@@ -26,7 +26,7 @@ from fedbench.engine.fit import Step
 from fedbench.methods.base import About, Method, Point
 from fedbench.methods.client import Client, PrivateState
 from fedbench.methods.fedprox import proximal_pull
-from fedbench.methods.messages import Message, Upload, uncounted
+from fedbench.methods.messages import Message, Upload, zero_bytes
 from fedbench.methods.server import UNSET, ServerState
 from fedbench.module.weights import Weights
 
@@ -84,7 +84,7 @@ class FedDyn(Method["FedDyn.Options", "FedDyn.State", "FedDyn.Server"]):
 
     def send(self, server: Server, client: int) -> Message:
         message = super().send(server, client)
-        return message.add(mean=uncounted(server.mean)) if self.options.evaluate == "active" else message
+        return message.add(mean=zero_bytes(server.mean)) if self.options.evaluate == "active" else message
 
     @mean_suffices
     def weights(self, uploads: Sequence[Upload]) -> list[float]:

@@ -27,7 +27,7 @@ from fedbench.aggregation.means import weighted_mean
 from fedbench.config import TrainConfig
 from fedbench.methods.base import About, Method
 from fedbench.methods.client import Client, PrivateState, held_count
-from fedbench.methods.messages import Message, Upload, encoded, number_models, uncounted
+from fedbench.methods.messages import Message, Upload, encoded, number_models, zero_bytes
 from fedbench.methods.server import UNSET, ServerState
 from fedbench.module.layout import Layout
 from fedbench.module.masks import Masks
@@ -111,7 +111,7 @@ class FedFomo(Method["FedFomo.Options", "FedFomo.State", "FedFomo.Server"]):
         client.state.start, weights = start, received.weights
         if self.options.affinity == "normalised":
             weights = weights / max(abs(float(weights.sum())), 1e-9)
-        upload = self.upload(client, trained, model=trained, others=uncounted(client.message.others))
+        upload = self.upload(client, trained, model=trained, others=zero_bytes(client.message.others))
         upload.add(weights=encoded(weights[1:], bits=32))
         return upload
 
@@ -122,7 +122,7 @@ class FedFomo(Method["FedFomo.Options", "FedFomo.State", "FedFomo.Server"]):
 
     def send(self, server: Server, client: int) -> Message:
         chosen = self.choose_models(server, client)
-        others = uncounted(torch.tensor(chosen, dtype=torch.int64))
+        others = zero_bytes(torch.tensor(chosen, dtype=torch.int64))
         models = number_models("model", [server.models[j] for j in chosen])
         return super().send(server, client).add(others=others, **models)
 

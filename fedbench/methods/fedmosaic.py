@@ -41,7 +41,7 @@ from fedbench.errors import ConfigError
 from fedbench.methods.base import About
 from fedbench.methods.client import Client
 from fedbench.methods.cotraining import CoTraining, PublicLabels, public_batch, weighted_sum
-from fedbench.methods.messages import Encoded, Message, Upload, encoded, uncounted
+from fedbench.methods.messages import Encoded, Message, Upload, encoded, zero_bytes
 from fedbench.methods.messages import Field as MessageField
 from fedbench.module.weights import Weights
 
@@ -191,7 +191,7 @@ class FedMosaic(CoTraining["FedMosaic.Options"]):
     def send(self, server: CoTraining.Server, client: int) -> Message:
         message = super().send(server, client)
         if self.options.trace_bound and server.labels_before is not None:
-            message.add(labels_before=uncounted(server.labels_before))
+            message.add(labels_before=zero_bytes(server.labels_before))
         return message
 
     def weight(self, upload: Upload) -> Tensor:

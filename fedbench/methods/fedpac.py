@@ -36,7 +36,7 @@ from fedbench.engine.losses import task_loss_through
 from fedbench.errors import ConfigError
 from fedbench.methods.base import About, Method, uses_aggregator
 from fedbench.methods.client import Client, PrivateState
-from fedbench.methods.messages import Message, Upload, encoded, uncounted
+from fedbench.methods.messages import Message, Upload, encoded, zero_bytes
 from fedbench.methods.server import UNSET, ServerState
 from fedbench.module.layout import Layout
 from fedbench.module.masks import Entries, Masks
@@ -88,7 +88,7 @@ class FedPAC(Method["FedPAC.Options", PrivateState, "FedPAC.Server"]):
         return Amount(epochs=options.head_epochs + options.body_epochs).steps_on(samples, train)
 
     def check(self) -> tuple[str, ...]:
-        eps, drawn = self.options.head_weight_eps, self.context.drawn
+        eps, drawn = self.options.head_weight_eps, self.context.participants_per_round
         if eps * drawn >= 1:
             raise ConfigError(
                 f"method.head_weight_eps = {eps:g}: with {drawn} participants a round it must be below {1 / drawn:g}"
@@ -156,7 +156,7 @@ class FedPAC(Method["FedPAC.Options", PrivateState, "FedPAC.Server"]):
         if self.options.classifier == "combined":
             message.add(head=head)
         elif self.options.classifier == "average":  # counted with the model; a client that sat out has its own
-            message.add(head=uncounted(head))
+            message.add(head=zero_bytes(head))
         if server.centroids is not None:
             message.add(centroids=server.centroids)
         return message

@@ -70,8 +70,12 @@ class FedPHP(Method["FedPHP.Options", "FedPHP.State"]):
 
     def train(self, client: Client[State], received: Weights) -> Upload:
         past, count = inherited_model(client), client.state.participations
-        trained = client.fit(received, client.train, loss=self._lesson(client, past) if self.options.lam else None)
-        share = past_share(self.options.mu, count, self.context.rounds, self.context.drawn, self.context.clients)
+        trained = client.fit(
+            received, client.train, loss=self._distillation_loss(client, past) if self.options.lam else None
+        )
+        share = past_share(
+            self.options.mu, count, self.context.rounds, self.context.participants_per_round, self.context.clients
+        )
         upload = self.upload(client, trained, traces={"past_share": share})
         client.state.inherited = trained.replace(
             params=torch.lerp(trained.params, past.params, share),
@@ -90,7 +94,7 @@ class FedPHP(Method["FedPHP.Options", "FedPHP.State"]):
         client.state.inherited = received
         return super().join(client, received)
 
-    def _lesson(self, client: Client[State], teacher: Weights) -> Loss:
+    def _distillation_loss(self, client: Client[State], teacher: Weights) -> Loss:
         """The loss that compares outputs with the teacher's `[n, d]`."""
         learner, kd = client.learner, self.options.transfer == "kd"
         transfer = {"mmd": discrepancy, "kd": distillation, "l2": half_squared_distance}[self.options.transfer]
@@ -102,7 +106,7 @@ class FedPHP(Method["FedPHP.Options", "FedPHP.State"]):
             return learner.features(teacher, data).flatten(1).to(learner.dtype)
 
         function = partial(transfer_loss, name="" if kd else self.context.layout.head_name or "", transfer=transfer)
-        return client.taught(function, teach, client.train, lam=self.options.lam)
+        return client.distillation_loss(function, teach, client.train, lam=self.options.lam)
 
 
 def mean_scores(client: Client, models: tuple[Weights, ...], data: Batches) -> Tensor:
@@ -126,22 +130,22 @@ def transfer_loss(
     net: LightningModule,
     batch: Any,
     s: Any,
-    taught: Tensor,
+    teacher: Tensor,
     name: str,
     transfer: Callable[[Tensor, Tensor, Tensor], Tensor],
 ) -> Tensor:
-    """(1 - lam) times the own loss plus lam times the transfer, in one pass; taught: the teacher's outputs.
+    """(1 - lam) times the own loss plus lam times the transfer, in one pass; teacher: the teacher's outputs.
 
     name: of the head, or "" for the whole network.
     """
     loss, features, logits = task_loss_through(net, batch, name)
-    with torch.autocast(taught.device.type, enabled=False):
-        return loss.to(taught).lerp(transfer(features.flatten(1).to(taught), logits.to(taught), taught), s.lam)
+    with torch.autocast(teacher.device.type, enabled=False):
+        return loss.to(teacher).lerp(transfer(features.flatten(1).to(teacher), logits.to(teacher), teacher), s.lam)
 
 
-def discrepancy(features: Tensor, logits: Tensor, taught: Tensor) -> Tensor:
+def discrepancy(features: Tensor, logits: Tensor, teacher: Tensor) -> Tensor:
     """Squared maximum mean discrepancy of features `[n, d]` to the teacher's, with five kernels, all pairs counted."""
-    n, both = len(features), torch.cat([features, taught])
+    n, both = len(features), torch.cat([features, teacher])
     both = both - both.detach().mean(0)  # distances stay, rounding shrinks
     norms = both.square().sum(1)
     squared = (norms[:, None] + norms - 2 * both @ both.T).clamp(min=0)  # [2n, 2n]
@@ -152,11 +156,11 @@ def discrepancy(features: Tensor, logits: Tensor, taught: Tensor) -> Tensor:
     return (kernels[own, own] + kernels[other, other] - 2 * kernels[own, other]).mean()
 
 
-def distillation(features: Tensor, logits: Tensor, taught: Tensor) -> Tensor:
+def distillation(features: Tensor, logits: Tensor, teacher: Tensor) -> Tensor:
     """Cross-entropy of the logits `[n, C]` to the teacher's probabilities; no temperature on this side."""
-    return -(taught * logits.log_softmax(1)).sum(1).mean()
+    return -(teacher * logits.log_softmax(1)).sum(1).mean()
 
 
-def half_squared_distance(features: Tensor, logits: Tensor, taught: Tensor) -> Tensor:
+def half_squared_distance(features: Tensor, logits: Tensor, teacher: Tensor) -> Tensor:
     """Half the mean squared distance of features `[n, d]` to the teacher's."""
-    return (features - taught).square().sum() / (2 * len(features))
+    return (features - teacher).square().sum() / (2 * len(features))

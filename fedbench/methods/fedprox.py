@@ -16,7 +16,7 @@ from fedbench.aggregation.ranks import floored_share
 from fedbench.engine.fit import Amount, Step
 from fedbench.methods.base import About, ExtraPass, Method, uses_aggregator
 from fedbench.methods.client import Client, PrivateState
-from fedbench.methods.messages import Message, Upload, encoded, uncounted
+from fedbench.methods.messages import Message, Upload, encoded, zero_bytes
 from fedbench.methods.server import Context, ServerState
 from fedbench.module import seeds
 from fedbench.module.weights import Weights
@@ -58,8 +58,8 @@ class FedProx(ExtraPass["FedProx.Options", PrivateState, "FedProx.Server"]):
 
     def send(self, server: Server, client: int) -> Message:
         late = stragglers(self.context, server, self.options.straggler_fraction)
-        work = {"work": uncounted(late[client])} if client in late else {}
-        return super().send(server, client).add(mu=uncounted(server.mu), **work)
+        work = {"work": zero_bytes(late[client])} if client in late else {}
+        return super().send(server, client).add(mu=zero_bytes(server.mu), **work)
 
     @uses_aggregator
     def aggregate(self, server: Server, uploads: list[Upload]) -> None:
@@ -79,7 +79,7 @@ class FedProx(ExtraPass["FedProx.Options", PrivateState, "FedProx.Server"]):
 
     def answer(self, client: Client) -> Message:
         loss = client.learner.loss(self.receive(client), client.train)
-        return Message(loss=encoded(uncounted(loss).tensor, bits=32))
+        return Message(loss=encoded(zero_bytes(loss).tensor, bits=32))
 
     def conclude(self, server: Server, answers: dict[int, Message]) -> None:
         sizes = self.context.sizes

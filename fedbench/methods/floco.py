@@ -38,7 +38,7 @@ from fedbench.errors import ConfigError
 from fedbench.methods.base import About, ExtraPass, Method, ModelFacts, Point
 from fedbench.methods.client import Client, Predictor, PrivateState
 from fedbench.methods.fedprox import proximal_pull
-from fedbench.methods.messages import Encoded, Message, Upload, uncounted
+from fedbench.methods.messages import Encoded, Message, Upload, zero_bytes
 from fedbench.methods.server import ServerState
 from fedbench.module.layout import Layout
 from fedbench.module.masks import Masks
@@ -149,7 +149,7 @@ class Floco(ExtraPass["Floco.Options", "Floco.State", "Floco.Server"]):
         upload = self.upload(client, trained, traces=traces)
         if self.options.personal_epochs:
             client.state.personal = upload.trained = self._fit_private(client, received)
-        elif self.context.drawn < self.context.clients and self.options.tau is not None:
+        elif self.context.participants_per_round < self.context.clients and self.options.tau is not None:
             client.state.last = None if "centre" in message else trained
         return upload
 
@@ -203,7 +203,7 @@ class Floco(ExtraPass["Floco.Options", "Floco.State", "Floco.Server"]):
     def send(self, server: Server, client: int) -> Message:
         message = super().send(server, client)
         if server.centres is not None:
-            message.add(centre=uncounted(server.centres.get(client, self.middle)))
+            message.add(centre=zero_bytes(server.centres.get(client, self.middle)))
         return message
 
     def question(self, server: Server) -> Message | None:

@@ -19,7 +19,7 @@ from torch import Tensor
 from fedbench.errors import ConfigError
 from fedbench.methods.base import About, Method, uses_aggregator
 from fedbench.methods.client import Client, PrivateState
-from fedbench.methods.messages import Message, Upload, model_message, uncounted
+from fedbench.methods.messages import Message, Upload, model_message, zero_bytes
 from fedbench.methods.server import Context, ServerState
 from fedbench.module.layout import Layout
 from fedbench.module.masks import Masks
@@ -98,7 +98,7 @@ class LGFedAvg(Method["LGFedAvg.Options", PrivateState, "LGFedAvg.Server"]):
             return model_message(**server.start)
         message = super().send(server, client)
         if client in server.waiting:
-            message.add(**{f"start_{name}": uncounted(part) for name, part in server.start.items()})
+            message.add(**{f"start_{name}": zero_bytes(part) for name, part in server.start.items()})
         return message
 
     @uses_aggregator

@@ -31,7 +31,7 @@ def sparse(tensor: Tensor, elements: int) -> Encoded:
     return Encoded(tensor, elements * tensor.element_size())
 
 
-def uncounted(value: Tensor | float) -> Encoded:
+def zero_bytes(value: Tensor | float) -> Encoded:
     """A value that a real encoding omits or sends with any message: 0 bytes. A number becomes a tensor."""
     return Encoded(torch.as_tensor(value, dtype=None if isinstance(value, Tensor) else torch.float64), 0)
 
@@ -57,12 +57,14 @@ class Message:
                 parts: dict[str, Field] = {
                     "params": field.params,
                     "buffers": field.buffers,
-                    "counters": uncounted(field.counters),
+                    "counters": zero_bytes(field.counters),
                 }
                 self.add(**{f"{name}.{part}": value for part, value in parts.items()})
                 continue
             if not isinstance(field, Tensor | Encoded):
-                number = f"{name}=uncounted({field!r})" if isinstance(field, int | float) else f"{name}=uncounted(...)"
+                number = (
+                    f"{name}=zero_bytes({field!r})" if isinstance(field, int | float) else f"{name}=zero_bytes(...)"
+                )
                 raise RunError(
                     f"the field {name} of a message is of type {type(field).__name__}: send a tensor or weights, whose "
                     f"bytes count, or `{number}`, which costs no bytes"
@@ -113,7 +115,7 @@ class Upload(Message):
 
 def model_message(params: Field, buffers: Field, counters: Tensor, **more: Field) -> Message:
     """The message of a model; the bytes of batch counters are not counted."""
-    return Message(params=params, buffers=buffers, counters=uncounted(counters), **more)
+    return Message(params=params, buffers=buffers, counters=zero_bytes(counters), **more)
 
 
 def number_models(name: str, models: Iterable[Weights]) -> dict[str, Field]:

@@ -75,7 +75,7 @@ class MOON(Method["MOON.Options", "MOON.State"]):
 
             function = partial(contrasted_loss, head=self.context.layout.head_name or "")
             weights = {"mu": self.options.mu, "temperature": self.options.temperature}
-            loss = client.taught(function, teach, client.train, **weights)
+            loss = client.distillation_loss(function, teach, client.train, **weights)
         trained = client.fit(received, client.train, loss=loss)
         if self.options.mu:
             client.state.previous = trained
@@ -94,12 +94,12 @@ class Projection(Addition):
         return found
 
 
-def contrasted_loss(net: LightningModule, batch: Any, s: Any, taught: Tensor, head: str) -> Tensor:
-    """The client's own loss plus mu times the contrastive term; taught: features of both frozen models `[b, 2, d]`."""
+def contrasted_loss(net: LightningModule, batch: Any, s: Any, teacher: Tensor, head: str) -> Tensor:
+    """The client's own loss plus mu times the contrastive term; teacher: features of both frozen models `[b, 2, d]`."""
     loss, features, _ = task_loss_through(net, batch, head)
-    with torch.autocast(taught.device.type, enabled=False):
-        features = features.flatten(1).to(taught)
-        return loss.to(taught) + s.mu * contrastive_loss(features, taught[:, 0], taught[:, 1], s.temperature)
+    with torch.autocast(teacher.device.type, enabled=False):
+        features = features.flatten(1).to(teacher)
+        return loss.to(teacher) + s.mu * contrastive_loss(features, teacher[:, 0], teacher[:, 1], s.temperature)
 
 
 def contrastive_loss(features: Tensor, common: Tensor, previous: Tensor, temperature: float | Tensor) -> Tensor:

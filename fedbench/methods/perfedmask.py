@@ -31,7 +31,7 @@ from fedbench.engine.fit import Amount, Move, Step
 from fedbench.errors import ConfigError
 from fedbench.methods.base import About, Method, Point
 from fedbench.methods.client import Client, PrivateState
-from fedbench.methods.messages import Encoded, Message, Upload, sparse, uncounted
+from fedbench.methods.messages import Encoded, Message, Upload, sparse, zero_bytes
 from fedbench.methods.server import ServerState
 from fedbench.module.layout import Layout
 from fedbench.module.masks import Masks
@@ -137,8 +137,8 @@ class PerFedMask(Method["PerFedMask.Options", PrivateState, "PerFedMask.Server"]
             traces={"trained_share": size / self.body_size},
             params=sparse(self.shared_params.take(trained.params), size),
             buffers=sparse(self.shared_buffers.take(trained.buffers), int(inside.buffers.sum())),
-            counters=uncounted(self.shared_counters.take(trained.counters)),
-            layers=uncounted(layers),
+            counters=zero_bytes(self.shared_counters.take(trained.counters)),
+            layers=zero_bytes(layers),
         )
 
     def personal(self, client: Client, model: Weights, point: Point) -> Weights:
@@ -161,7 +161,7 @@ class PerFedMask(Method["PerFedMask.Options", PrivateState, "PerFedMask.Server"]
         body, layers = server.params, torch.from_numpy(self.masks[client].astype(np.uint8))
         head = 0 if client in server.head_holders else body.element_size() * self.private_params.size
         message = super().send(server, client)
-        return message.add(params=Encoded(body, body.nbytes + head), layers=uncounted(layers))
+        return message.add(params=Encoded(body, body.nbytes + head), layers=zero_bytes(layers))
 
     def global_model(self, server: Server, initial: Weights) -> Weights:
         """The shared body under the fixed head."""

@@ -98,7 +98,7 @@ class PFedFDA(Method["PFedFDA.Options", "PFedFDA.State", "PFedFDA.Server"]):
             raise ConfigError(f"method.beta = {options.beta}: method.local_beta = true means 1, give one of the two")
         if options.single_beta and isinstance(options.beta, list):
             raise ConfigError(f"method.beta = {options.beta}: method.single_beta = true takes one number, not a pair")
-        if options.features_from == "training" and self.context.looks_again:
+        if options.features_from == "training" and self.context.optimizer_reevaluates:
             raise ConfigError(
                 "method pfedfda records the features of each batch, but LBFGS of the model's configure_optimizers "
                 "evaluates a batch several times: choose another optimiser, such as --train.optimizer sgd"

@@ -30,7 +30,7 @@ from torch import Tensor
 from fedbench.engine.fit import Amount, Step
 from fedbench.methods.base import About, Method
 from fedbench.methods.client import Client, PrivateState
-from fedbench.methods.messages import Message, Upload, uncounted
+from fedbench.methods.messages import Message, Upload, zero_bytes
 from fedbench.methods.server import UNSET, ServerState
 from fedbench.module.layout import Layout
 from fedbench.module.masks import Masks
@@ -189,15 +189,15 @@ class PFedHN(Method["PFedHN.Options", PrivateState, "PFedHN.Server"]):
         message.add(params=generate(embedding, server.phi))
         if client in server.trained or server.round == 1:
             return message
-        return message.add(first=uncounted(generate(embedding, self.first_network(server.params))))
+        return message.add(first=zero_bytes(generate(embedding, self.first_network(server.params))))
 
     def welcome(self, server: Server, client: int) -> Message:
         """The network, and a new embedding."""
         stream, like = self.context.generator(server.round, client, "embedding"), server.embeddings
         embedding = torch.randn(like.shape[1], generator=stream, dtype=like.dtype)
-        phi = {f"phi{place}": uncounted(part) for place, part in enumerate(server.phi)}
+        phi = {f"phi{place}": zero_bytes(part) for place, part in enumerate(server.phi)}
         model = super().send(server, client).add(params=generate(embedding, server.phi))
-        return model.add(embedding=uncounted(embedding), **phi)
+        return model.add(embedding=zero_bytes(embedding), **phi)
 
     def aggregate(self, server: Server, uploads: list[Upload]) -> None:
         options, own = self.options, [u.client for u in uploads]

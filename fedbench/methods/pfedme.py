@@ -28,7 +28,7 @@ from fedbench.engine.fit import Step
 from fedbench.errors import ConfigError
 from fedbench.methods.base import About, Method, Point, uses_aggregator
 from fedbench.methods.client import Client, PrivateState
-from fedbench.methods.messages import Message, Upload, uncounted
+from fedbench.methods.messages import Message, Upload, zero_bytes
 from fedbench.methods.server import ServerState
 from fedbench.module.weights import Weights
 
@@ -117,7 +117,7 @@ class PFedMe(Method["PFedMe.Options", "PFedMe.State"]):
         return client.state.theta
 
     def send(self, server: ServerState, client: int) -> Message:
-        return super().send(server, client).add(drawn=uncounted(torch.tensor(client in server.participants)))
+        return super().send(server, client).add(drawn=zero_bytes(torch.tensor(client in server.participants)))
 
     @uses_aggregator
     def aggregate(self, server: ServerState, uploads: list[Upload]) -> None:

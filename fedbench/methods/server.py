@@ -28,13 +28,14 @@ UNSET = torch.empty(0)
 class Context:
     """Facts of a run that both halves know.
 
-    method: its name. sizes: training images per client; public: public images; planned_rounds: T, which methods read
-    as `rounds`; drawn: participants of a round; newcomers: clients that join after the last. samples: image, feature or
-    token; looks_again: whether the model's optimiser evaluates a batch several times per step; private_steps: whether
-    gradients are made private (privacy.level = sample); changes_uploads: the setting that changes uploads on their way,
-    with its value. aggregator: used by methods that average. draw: another initial model by the model's own
-    initialisation with a seed; the run's is that of `seed`. grade: the share of the given labels of the public images
-    [U] that are true, for traces only, never for learning; None if the images have no true labels.
+    method: its name. sizes: training images per client; public: public images; planned_rounds: T, which methods
+    read as `rounds`; participants_per_round: participants of a round; newcomers: clients that join after the last.
+    samples: image, feature or token; optimizer_reevaluates: whether the model's optimiser evaluates a batch several
+    times per step; private_steps: whether gradients are made private (privacy.level = sample); changes_uploads: the
+    setting that changes uploads on their way, with its value. aggregator: used by methods that average. draw_model:
+    another initial model by the model's own initialisation with a seed; the run's is that of `seed`.
+    label_accuracy: the share of the given labels of the public images [U] that are true, for traces only, never for
+    learning; None if the images have no true labels.
     """
 
     layout: Layout
@@ -45,15 +46,15 @@ class Context:
     sizes: tuple[int, ...]
     public: int = 0
     method: str = "the method"
-    drawn: int = 1
+    participants_per_round: int = 1
     newcomers: int = 0
     samples: str = "image"
-    looks_again: bool = False
+    optimizer_reevaluates: bool = False
     private_steps: bool = False
     changes_uploads: str = ""
     aggregator: Aggregator = Mean()  # noqa: RUF009
-    draw: Callable[[int], Weights] | None = None
-    grade: Callable[[Tensor], float] | None = None
+    draw_model: Callable[[int], Weights] | None = None
+    label_accuracy: Callable[[Tensor], float] | None = None
     _reads: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
     """`rounds`, once it was read."""
 
@@ -73,8 +74,8 @@ class Context:
         found = [initial]
         for seed in range(self.seed + 1, self.seed + count):
             if jitter is None:
-                assert self.draw is not None
-                params = self.draw(seed).params
+                assert self.draw_model is not None
+                params = self.draw_model(seed).params
                 drawn = params if part is None else part.take(params)
             else:
                 stream = torch.Generator().manual_seed(seed)

@@ -187,19 +187,19 @@ def make_context(run: ResolvedRun, partition: Partition, seed: int, learner: Lea
         sizes=tuple(partition.sizes("train").tolist()),
         public=0 if partition.public is None else len(partition.public),
         method=config.method.name,
-        drawn=count_of(len(partition.clients), config.participation),
+        participants_per_round=count_of(len(partition.clients), config.participation),
         newcomers=len(partition.newcomers),
         samples=run.dataset.kind,
-        looks_again=learner.looks_again,
+        optimizer_reevaluates=learner.optimizer_reevaluates,
         private_steps=private_steps(config) is not None,
         changes_uploads=changes_of_uploads(config),
         aggregator=run.aggregator,
-        draw=cache(partial(drawn_model, run, str(learner.device))),
-        grade=_grade(run.dataset, partition),
+        draw_model=cache(partial(drawn_model, run, str(learner.device))),
+        label_accuracy=_label_accuracy(run.dataset, partition),
     )
 
 
-def _grade(dataset: Dataset, partition: Partition) -> Callable[[Tensor], float] | None:
+def _label_accuracy(dataset: Dataset, partition: Partition) -> Callable[[Tensor], float] | None:
     """A function of labels of the public images: the share equal to the data set's labels."""
     if partition.public is None or not dataset.classes:
         return None

@@ -82,7 +82,7 @@ class Driver:
         known = PreparedDataset.of(dataset) if dataset.folder else None
         parts = build_parts(run, dealt, seed)
         largest = max(trees.nbytes(own.learner.initial()) for own in parts.models)
-        states, messages = parts.context.clients * largest, 2 * parts.context.drawn * largest
+        states, messages = parts.context.clients * largest, 2 * parts.context.participants_per_round * largest
         setup = Setup(config, seed, dealt, known, state_bytes=states, message_bytes=messages)
         return cls(parts, setup, hosts, recorder, on_event, [*dataset.remarks, *dealt.warnings])
 

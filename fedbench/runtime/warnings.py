@@ -55,7 +55,7 @@ def method_warnings(method: Method, name: str) -> list[str]:
         if isinstance(lines, str) or not isinstance(lines, Iterable):
             raise hook_error(method, "check", f"must return a list of lines to say; it returned {type_in_words(lines)}")
         lines = list(lines)
-    return as_doubts([*lines, *aggregator.check(context.drawn, method.shared_params.size)])
+    return as_doubts([*lines, *aggregator.check(context.participants_per_round, method.shared_params.size)])
 
 
 def warn_of_instance(name: str) -> list[str]:

@@ -13,7 +13,6 @@ from fedbench.jobs import run_folder
 from fedbench.methods import METHODS, checked_options, full_key, load, symbols
 from fedbench.report.typeset import join_words
 from fedbench.results.contrasts import too_few
-from fedbench.results.loggers import log_page
 from fedbench.results.matrix import Matrix, Setting, settings_of
 from fedbench.results.plan import Plan
 from fedbench.results.remarks import with_label
@@ -33,6 +32,7 @@ from fedbench.studies.space import Space
 from fedbench.studies.study_result import StudyResult
 from fedbench.studies.tuning_study import TuningStudy
 from fedbench.studies.validation_size import require_validation
+from fedbench.tracking.loggers import log_page
 from fedbench.user_code.files import hash_of
 
 

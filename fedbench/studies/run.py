@@ -21,7 +21,6 @@ from fedbench.jobs.job import Job
 from fedbench.jobs.merge_seeds import gather
 from fedbench.jobs.resolve import check_run, resolve, with_defaults
 from fedbench.jobs.run_job import Watcher, run_seeds
-from fedbench.results.loggers import log_page
 from fedbench.results.plan import PLAN_FILE, Plan, is_study
 from fedbench.results.quantities import duration, seed_range
 from fedbench.results.reader import Records
@@ -35,6 +34,7 @@ from fedbench.studies.cost import Cost, not_here
 from fedbench.studies.stages import shown_in_notebook
 from fedbench.studies.study_result import StudyResult
 from fedbench.tasks import Metric
+from fedbench.tracking.loggers import log_page
 
 log = logging.getLogger("fedbench")
 

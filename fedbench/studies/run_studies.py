@@ -17,7 +17,6 @@ from fedbench.jobs.gpu_shares import GpuShares
 from fedbench.jobs.job import Job, Outcome
 from fedbench.jobs.schedule import check_room, ray_for, run_jobs
 from fedbench.jobs.tune_callbacks import JobProgress, MoreJobs
-from fedbench.results import loggers
 from fedbench.results.plan import study_name
 from fedbench.results.remarks import with_label
 from fedbench.runtime.ray.liveness import ray_restarts
@@ -26,6 +25,7 @@ from fedbench.studies.outlook import cost, left_out, outlook, time_left_line
 from fedbench.studies.search import is_count
 from fedbench.studies.stages import Stages, in_notebook
 from fedbench.studies.tuning_study import TuningStudy
+from fedbench.tracking import loggers
 
 log = logging.getLogger("fedbench")
 

@@ -10,7 +10,7 @@ from fedbench.config import Config
 from fedbench.config.words import plural
 from fedbench.jobs.run_job import Watcher
 from fedbench.results.events import WatchedEvent
-from fedbench.results.progress import GridProgress, Progress
+from fedbench.tracking.progress import GridProgress, Progress
 
 NOTEBOOK_PAUSE = 30.0
 """Seconds between two lines in a notebook, where lines stay."""

@@ -16,7 +16,6 @@ from fedbench.jobs import provenance
 from fedbench.jobs.gpu_shares import open_to_trial
 from fedbench.jobs.job import Job
 from fedbench.jobs.resolve import check_run, resolve, with_defaults
-from fedbench.results import loggers
 from fedbench.results.plan import Entry, EntryRole, Plan, is_study, point_name, study_name
 from fedbench.results.race import race_of
 from fedbench.results.remarks import as_doubts, with_methods
@@ -31,6 +30,7 @@ from fedbench.studies.space import Space, Values
 from fedbench.studies.tuning_remarks import not_tuned, rate_doubts, turned_rates
 from fedbench.studies.validation_size import doubts_of_validation
 from fedbench.tasks import Metric
+from fedbench.tracking import loggers
 
 log = logging.getLogger("fedbench")
 

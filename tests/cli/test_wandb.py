@@ -6,8 +6,8 @@ from fedbench.cli.wandb import main
 from fedbench.report import make_report
 from fedbench.results.matrix import Matrix, settings_of
 from tests.report.conftest import write_comparison
-from tests.results.conftest import no_account  # noqa: F401
-from tests.results.wandb_files import OfflineRun, segments
+from tests.tracking.conftest import no_account  # noqa: F401
+from tests.tracking.wandb_files import OfflineRun, segments
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import yaml
 from fedbench import Config, run
 from fedbench.cli import COMMANDS, main
 from fedbench.methods import names
-from tests.results.test_loggers import wandb_history
+from tests.tracking.test_loggers import wandb_history
 
 # In one process where tests run side by side, so that the run which most of them look at is made once.
 pytestmark = pytest.mark.xdist_group("commands")

@@ -19,10 +19,10 @@ from fedbench.jobs.run_folder import default_name
 from fedbench.jobs.run_job import run_job
 from fedbench.results.events import Evaluation, WatchedEvent
 from fedbench.results.plan import Plan
-from fedbench.results.wandb_log import run_arguments
 from fedbench.studies.compare import compare
 from fedbench.studies.compared_methods import ComparedMethod, method_names
 from fedbench.studies.run import run
+from fedbench.tracking.wandb_log import run_arguments
 from fedbench.user_code import name_of
 from tests.runtime.rounds import read, small
 

@@ -234,9 +234,9 @@ class Simulation(Driver):
             sizes=tuple(len(d) for d in self.data),
             public=len(public) if public else 0,
             **({"method": method} if isinstance(method, str) else {}),
-            drawn=len(list(self.draw(1))),
+            participants_per_round=len(list(self.draw(1))),
             aggregator=aggregator or Mean(),
-            draw=lambda seed: self.learner.redraw(self.learner.initial(), "", seed),
+            draw_model=lambda seed: self.learner.redraw(self.learner.initial(), "", seed),
         )
         run = ResolvedRun(config, None, kind, chosen, context.aggregator, self.learner.task)  # type: ignore[arg-type]
         parts = RunParts(run, 0, self.learner, context, kind(chosen, context), "mlp")

@@ -103,19 +103,19 @@ def test_steps_made_are_those_of_the_training():
     assert client.steps_made == 6
 
 
-def squared(net, batch, s, taught):
-    return s.scale * (net(batch[0]) - taught).square().mean()
+def squared(net, batch, s, teacher):
+    return s.scale * (net(batch[0]) - teacher).square().mean()
 
 
 def test_a_loss_beside_frozen_models():
     """What they say is computed once, or batch by batch where images are augmented: the same where these do nothing."""
     client = client_in_round_3(momentum=0)
     teach = lambda data: client.learner.logits(client.initial, data) + 1  # noqa: E731
-    whole = client.taught(squared, teach, client.train, scale=0.5)
+    whole = client.distillation_loss(squared, teach, client.train, scale=0.5)
     client.learner.changes_batches = lambda data: True
-    single = client.taught(squared, teach, client.train, scale=0.5)
-    assert "lesson" in whole.needs
-    assert "lesson" not in single.needs
+    single = client.distillation_loss(squared, teach, client.train, scale=0.5)
+    assert "teacher_outputs" in whole.needs
+    assert "teacher_outputs" not in single.needs
     first, second = (client.fit(client.initial, client.train, loss=loss) for loss in (whole, single))
     assert not torch.equal(first.params, client.initial.params)
     assert torch.allclose(first.params, second.params, rtol=0, atol=1e-6)

@@ -59,7 +59,7 @@ def test_the_first_exchange_is_after_80_steps_of_a_client(name):
 def test_rounds_in_which_few_take_part_count_less(name):
     """With one of three a round, clients make a third of the steps."""
     method = run(name, rounds=0, train={"steps": 40}).method
-    assert type(method)(method.options, replace(method.context, drawn=1)).first_vote == 6
+    assert type(method)(method.options, replace(method.context, participants_per_round=1)).first_vote == 6
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -120,7 +120,9 @@ def test_public_images_of_a_step(name, more, size, batch, expected):
 def test_a_vote_that_teaches_nothing_is_degenerate(name, labels, right, said):
     """Four classes: by chance a quarter of the labels is right."""
     method = run(name, rounds=0, first_vote=1).method
-    own = type(method)(method.options, replace(method.context, grade=None if right is None else lambda _: right))
+    own = type(method)(
+        method.options, replace(method.context, label_accuracy=None if right is None else lambda _: right)
+    )
     found = own.collapse(torch.tensor(labels))
     assert said in found
     assert bool(found) == bool(said)

@@ -14,7 +14,7 @@ from fedbench.aggregation.ranks import min_max
 from fedbench.engine.losses import prediction_loss
 from fedbench.errors import ConfigError
 from fedbench.methods.feddpa import noise_deviation
-from fedbench.methods.messages import Message, uncounted
+from fedbench.methods.messages import Message, zero_bytes
 from tests.methods.simulator import Mlp, Simulation, assert_same, blobs, close, equal
 
 SIZES = [9, 17, 12]
@@ -67,7 +67,7 @@ def test_min_max_reaches_both_ends(values):
 
 def update(made, delta, participants=4):
     start = torch.ones(len(delta), dtype=torch.float64)
-    message = Message(params=start, participants=uncounted(participants))
+    message = Message(params=start, participants=zero_bytes(participants))
     client = SimpleNamespace(message=message, generator=lambda stream: torch.Generator().manual_seed(0))
     return made.update(client, start + torch.tensor(delta, dtype=torch.float64))
 

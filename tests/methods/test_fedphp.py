@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from fedbench.errors import ConfigError
-from fedbench.methods.client import with_lesson
+from fedbench.methods.client import with_teacher_outputs
 from fedbench.methods.fedphp import (
     discrepancy,
     distillation,
@@ -37,11 +37,11 @@ def run(rounds=3, norm=False, method="fedphp", **options) -> Simulation:
 
 def test_discrepancy_and_its_gradient():
     a = A.clone().requires_grad_()
-    value = mmd(a, taught=B)
+    value = mmd(a, teacher=B)
     value.backward()
     assert close(value.detach(), [1.486993])
     assert close(a.grad, [-0.381504, -0.126088, -0.700900, -0.507851, -0.535329, 0.024495])
-    assert float(mmd(A, taught=A)) == pytest.approx(0, abs=1e-12)
+    assert float(mmd(A, teacher=A)) == pytest.approx(0, abs=1e-12)
 
 
 def test_distillation():
@@ -92,10 +92,10 @@ points = st.integers(1, 5).flatmap(
 @given(points)
 def test_discrepancy_is_symmetric_and_never_negative(pair):
     a, b = (torch.tensor(rows, dtype=torch.float64) for rows in pair)
-    there, back = float(mmd(a, taught=b)), float(mmd(b, taught=a))
+    there, back = float(mmd(a, teacher=b)), float(mmd(b, teacher=a))
     assert there >= -1e-9
     assert there == pytest.approx(back, abs=1e-9)
-    assert float(mmd(a, taught=a)) == pytest.approx(0, abs=1e-12)
+    assert float(mmd(a, teacher=a)) == pytest.approx(0, abs=1e-12)
     z = torch.cat([a, b])
     squared = (z[:, None] - z).square().sum(2)
     base = squared.sum() / (len(z) ** 2 - len(z)) + 1e-8
@@ -108,7 +108,7 @@ def test_discrepancy_is_symmetric_and_never_negative(pair):
 def test_the_bandwidth_has_no_gradient():
     """The gradient of the kernels at a fixed bandwidth, by differences."""
     a = A.clone().requires_grad_()
-    mmd(a, taught=B).backward()
+    mmd(a, teacher=B).backward()
     z = torch.cat([A, B])
     base = float((z[:, None] - z).square().sum() / 30) + 1e-8
 
@@ -164,19 +164,21 @@ def test_the_first_step_is_fedavgs_with_a_smaller_rate(transfer):
 def test_the_loss_of_a_batch():
     net, draw = Mlp().double(), torch.Generator().manual_seed(3)
     x, y = torch.randn(7, 6, dtype=torch.float64, generator=draw), torch.tensor([0, 1, 2, 3, 0, 1, 2])
-    own, taught = net.training_step((x, y)).detach(), torch.randn(7, 5, dtype=torch.float64, generator=draw)
+    own, teacher = net.training_step((x, y)).detach(), torch.randn(7, 5, dtype=torch.float64, generator=draw)
     index = torch.tensor([5, 1, 4, 0, 2, 6, 3])
-    state = SimpleNamespace(lam=torch.tensor(0.3, dtype=torch.float64), index=index.argsort(), lesson=taught[index])
+    state = SimpleNamespace(
+        lam=torch.tensor(0.3, dtype=torch.float64), index=index.argsort(), teacher_outputs=teacher[index]
+    )
     for transfer in (discrepancy, half_squared_distance):
         function = partial(transfer_loss, name="head", transfer=transfer)
-        loss = with_lesson(net, (x, y), state, function, None).detach()
-        assert float(loss) == pytest.approx(float(0.7 * own + 0.3 * transfer(net.body(x), None, taught).detach()))
+        loss = with_teacher_outputs(net, (x, y), state, function, None).detach()
+        assert float(loss) == pytest.approx(float(0.7 * own + 0.3 * transfer(net.body(x), None, teacher).detach()))
     classes = torch.randn(7, 4, dtype=torch.float64, generator=draw).softmax(1)
-    state.lesson = classes[index]
+    state.teacher_outputs = classes[index]
     function = partial(transfer_loss, name="", transfer=distillation)
-    loss = with_lesson(net, (x, y), state, function, None).detach()
+    loss = with_teacher_outputs(net, (x, y), state, function, None).detach()
     assert float(loss) == pytest.approx(float(0.7 * own + 0.3 * distillation(None, net(x), classes).detach()))
-    other = with_lesson(net, (x, y), state, function, lambda batch: classes.flip(0)).detach()
+    other = with_teacher_outputs(net, (x, y), state, function, lambda batch: classes.flip(0)).detach()
     assert float(other) == pytest.approx(float(0.7 * own + 0.3 * distillation(None, net(x), classes.flip(0)).detach()))
 
 
@@ -184,7 +186,7 @@ def test_the_loss_of_a_batch():
 def test_the_teacher_is_the_inherited_model_of_the_last_participation(transfer):
     made = run(2, norm=True, transfer=transfer, draw=lambda t: [0, 1] if t == 1 else [0, 2], kd_temperature=2)
     client = made.client(0, 3)
-    outputs = made.method._lesson(client, inherited_model(client)).needs["lesson"]
+    outputs = made.method._distillation_loss(client, inherited_model(client)).needs["teacher_outputs"]
     past = made.log[1].after_fit[0]
     if transfer == "kd":
         expected = (made.learner.logits(past, client.train) / 2).softmax(1)
@@ -201,7 +203,7 @@ def test_a_fit_is_taught_by_the_inherited_model_not_by_the_received_one(transfer
     client = made.client(0, 2)
     received = made.method.receive(client)
     fits = [
-        client.fit(received, client.train, loss=made.method._lesson(client, teacher))
+        client.fit(received, client.train, loss=made.method._distillation_loss(client, teacher))
         for teacher in (inherited_model(client), received)
     ]
     upload = made.method.train(client, received)

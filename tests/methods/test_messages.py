@@ -13,8 +13,8 @@ from fedbench.methods.messages import (
     model_message,
     number_models,
     sparse,
-    uncounted,
     weights_of,
+    zero_bytes,
 )
 from fedbench.module.weights import Weights
 
@@ -32,8 +32,8 @@ ROW = torch.arange(10.0)
         (encoded(ROW, bits=2.5), 4),
         (sparse(ROW, 3), 12),
         (sparse(ROW.double(), 3), 24),
-        (uncounted(ROW), 0),
-        (uncounted(0.1), 0),
+        (zero_bytes(ROW), 0),
+        (zero_bytes(0.1), 0),
     ],
 )
 def test_a_field_has_the_bytes_of_its_encoding(field, nbytes):
@@ -41,8 +41,8 @@ def test_a_field_has_the_bytes_of_its_encoding(field, nbytes):
 
 
 def test_a_number_that_goes_with_a_message_keeps_its_digits():
-    assert Message(rate=uncounted(0.1)).rate.item() == 0.1
-    assert Message(row=uncounted(ROW)).row is ROW
+    assert Message(rate=zero_bytes(0.1)).rate.item() == 0.1
+    assert Message(row=zero_bytes(ROW)).row is ROW
 
 
 def test_a_field_that_is_added_again_takes_the_place_of_the_first():
@@ -70,7 +70,7 @@ def test_a_copy_is_a_message_of_the_same_size(copied):
 
 def test_a_model_travels_whole_and_its_counters_are_not_counted():
     weights = Weights(ROW, ROW[:2], torch.ones(1, dtype=torch.int64))
-    message = model_message(**vars(weights), rate=uncounted(0.5))
+    message = model_message(**vars(weights), rate=zero_bytes(0.5))
     found = weights_of(message)
     assert all(torch.equal(a, b) for a, b in zip(vars(found).values(), vars(weights).values(), strict=True))
     assert message.nbytes == 40 + 8

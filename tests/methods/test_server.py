@@ -48,7 +48,7 @@ def test_clients_are_those_that_have_a_size():
     context = Simulation("fedavg", blobs([16, 0, 24]), draw=lambda round: [0, 2]).context
     assert context.sizes == (16, 0, 24)
     assert context.clients == 3
-    assert context.drawn == 2
+    assert context.participants_per_round == 2
 
 
 def test_pairs_are_traced_of_a_few_always_and_of_many_at_the_end():

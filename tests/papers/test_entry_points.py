@@ -3,7 +3,7 @@
 import pytest
 
 from fedbench.cli import main, usage
-from fedbench.results.wandb_study import is_overview
+from fedbench.tracking.wandb_study import is_overview
 from fedbench_papers.claims.command import main as claims
 from fedbench_papers.tables.command import main as reproduce
 

@@ -3,7 +3,7 @@
 import pytest
 
 from fedbench.results.logged import CumulativeCosts, metric_values, rows_by_round, trace_distributions, trace_values
-from tests.results.wandb_files import line, lines, traces
+from tests.tracking.wandb_files import line, lines, traces
 
 
 def test_lines_become_one_key_per_point_and_metric():

@@ -51,7 +51,7 @@ def test_both_halves_know_the_sizes_of_the_run(participation, drawn):
     config, dataset = resolved.config, resolved.dataset
     rows = partition(dataset, config, 0)
     assert made.context.sizes == tuple(len(client.train) for client in rows.clients)
-    assert (made.context.clients, made.context.drawn, made.context.public) == (10, drawn, 40)
+    assert (made.context.clients, made.context.participants_per_round, made.context.public) == (10, drawn, 40)
     assert (made.context.classes, made.context.rounds, made.context.seed) == (10, 4, 0)
     assert parts().context.public == 0
 
@@ -67,10 +67,10 @@ def test_the_true_labels_of_the_public_set_grade_a_vote_and_nothing_else():
     resolved = resolve(small(public={"size": 40}))
     config, dataset = resolved.config, resolved.dataset
     true = torch.as_tensor(dataset.labels[partition(dataset, config, 0).public])
-    grade = parts(public={"size": 40}).context.grade
+    accuracy = parts(public={"size": 40}).context.label_accuracy
     wrong = torch.cat([true[:10], (true[10:] + 1) % 10])
-    assert (grade(true), grade(wrong)) == (1.0, 0.25)
-    assert parts().context.grade is None
+    assert (accuracy(true), accuracy(wrong)) == (1.0, 0.25)
+    assert parts().context.label_accuracy is None
 
 
 def test_weights_of_double_precision_are_taken_to_the_bit(tmp_path):

@@ -375,7 +375,7 @@ def test_hosts_know_how_large_states_and_messages_may_become(tmp_path):
     run = driver(resolve(small("fedcac", participation=0.5)), tmp_path)
     model = trees.nbytes(run.initial)
     assert run.setup.state_bytes == run.context.clients * model
-    assert run.setup.message_bytes == 2 * run.context.drawn * model < 2 * run.setup.state_bytes
+    assert run.setup.message_bytes == 2 * run.context.participants_per_round * model < 2 * run.setup.state_bytes
 
 
 class Allocating(InProcess):

@@ -5,7 +5,6 @@ from types import SimpleNamespace
 import pytest
 
 from fedbench.jobs.job import Job
-from fedbench.results import loggers
 from fedbench.results.files import write_json_atomically
 from fedbench.runtime.ray.liveness import RayLostError
 from fedbench.studies.grid import grid
@@ -18,6 +17,7 @@ from fedbench.studies.run_studies import (
     lines_about_data,
     longest_first,
 )
+from fedbench.tracking import loggers
 from tests.runtime.rounds import small
 
 

@@ -19,7 +19,7 @@ class UploadChain:
         self.malicious = attackers(parts.seed, context.clients, config.attack)
         self.sums = HostSums(parts.method, is_open=not self.malicious)
         self.steps: list[UploadStep] = [
-            ClippedUpdates(config.privacy, context.drawn),
+            ClippedUpdates(config.privacy, context.participants_per_round),
             CompressedUpdates(config.compression),
             Attack(config.attack, parts.seed, self.malicious),
             self.sums,
@@ -27,7 +27,7 @@ class UploadChain:
 
     def first_remarks(self) -> list[str]:
         """What is to be said before round 1 of an attack without strength, if all clients take part in every round."""
-        everyone = self.context.drawn == self.context.clients
+        everyone = self.context.participants_per_round == self.context.clients
         return warn_of_attack(self.attack, self.context.clients, len(self.malicious)) if everyone else []
 
     def at_client(self, upload: Upload, client: Client) -> None:

@@ -68,7 +68,7 @@ def client_budget(asked: PrivacyConfig, method: Method) -> "ClientBudget | None"
     context = method.context
     same = getattr(method.options, "weighting", None) == "uniform"
     mean_only = same and needs_mean_only(type(method)) and context.aggregator.needs_mean_only
-    return ClientBudget(asked, context.clients, context.drawn, mean_only)
+    return ClientBudget(asked, context.clients, context.participants_per_round, mean_only)
 
 
 class ClientBudget:

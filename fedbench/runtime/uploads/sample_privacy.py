@@ -43,7 +43,7 @@ def check_sample_privacy(config: Config, method: Method) -> None:
         f"train.engine = {train.engine}": train.engine not in ("auto", "loop"),
         f"train.accumulate = {train.accumulate}": train.accumulate > 1,
         "train.shuffle = False": not train.shuffle,
-        f"train.optimizer = {train.optimizer}": method.context.looks_again,
+        f"train.optimizer = {train.optimizer}": method.context.optimizer_reevaluates,
     }
     if asked := next((key for key, is_set in settings.items() if is_set), None):
         raise ConfigError(

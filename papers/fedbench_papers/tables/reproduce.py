@@ -11,13 +11,13 @@ from fedbench.config.keys import nest
 from fedbench.data.dataset import Dataset
 from fedbench.errors import ConfigError
 from fedbench.jobs import run_folder
-from fedbench.results.loggers import log_page
 from fedbench.results.plan import Plan
 from fedbench.studies.cost import hours_of, steps_of
 from fedbench.studies.run_studies import StudyWatch, run_studies
 from fedbench.studies.space import Values
 from fedbench.studies.study_result import StudyResult
 from fedbench.studies.tuning_study import TuningStudy
+from fedbench.tracking.loggers import log_page
 from fedbench_papers import TUNE_SEEDS
 from fedbench_papers.image_sources import source_keys
 from fedbench_papers.tables.experiment import (

@@ -106,7 +106,7 @@ def made(config: Config) -> Method:
 def warnings(method: Method, config: Config) -> list[str]:
     """What the method of a configuration says before round 1."""
     public, drawn = config.public.size or 0, count_of(config.partition.clients, config.participation)
-    more = {"train": config.train, "planned_rounds": config.rounds, "public": public, "drawn": drawn}
+    more = {"train": config.train, "planned_rounds": config.rounds, "public": public, "participants_per_round": drawn}
     method.context = replace(method.context, **more)
     return method_warnings(method, config.method.name)
 

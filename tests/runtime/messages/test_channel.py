@@ -5,7 +5,7 @@ import gc
 import pytest
 import torch
 
-from fedbench.methods.messages import Message, Upload, uncounted
+from fedbench.methods.messages import Message, Upload, zero_bytes
 from fedbench.runtime.exchange import ClientTask, Order, Reply, Report
 from fedbench.runtime.messages.arena import SMALLEST_SHARED
 from fedbench.runtime.messages.channel import DriverEnd, HostEnd, PackedOrder
@@ -16,7 +16,7 @@ SMALL = torch.arange(3)
 
 
 def message(**more: torch.Tensor) -> Message:
-    return Message(params=LARGE, counters=uncounted(SMALL), **more)
+    return Message(params=LARGE, counters=zero_bytes(SMALL), **more)
 
 
 @pytest.fixture(params=["near", "far", "full", "crowded"])

@@ -4,8 +4,8 @@ from itertools import chain
 
 import pytest
 
-from fedbench.results.wandb_study import WandbStudy
-from fedbench.results.wandb_workspace import ADDRESS_FILE, save_workspace, workspace, workspace_lines
+from fedbench.tracking.wandb_study import WandbStudy
+from fedbench.tracking.wandb_workspace import ADDRESS_FILE, save_workspace, workspace, workspace_lines
 from tests.report.conftest import add_lambda, write_comparison
 
 

@@ -9,12 +9,12 @@ from fedbench.config import Config, WandbConfig
 from fedbench.errors import ConfigError
 from fedbench.results.plan import Entry, Plan
 from fedbench.results.reader import Records
-from fedbench.results.wandb_log import start_run
-from fedbench.results.wandb_study import WandbStudy, send, send_study
 from fedbench.studies.grid import grid
+from fedbench.tracking.wandb_log import start_run
+from fedbench.tracking.wandb_study import WandbStudy, send, send_study
 from tests.report.conftest import add_lambda, write_run
-from tests.results.wandb_files import OfflineRun, segments
 from tests.runtime.rounds import small
+from tests.tracking.wandb_files import OfflineRun, segments
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,8 @@ import io
 from rich.console import Console
 
 from fedbench.results.events import Evaluation, NewcomersJoin, Remark
-from fedbench.results.progress import GridProgress, Progress
 from fedbench.tasks import load
+from fedbench.tracking.progress import GridProgress, Progress
 
 ACCURACY = load("classification").primary
 

@@ -25,7 +25,7 @@ from fedbench.results.logged import (
 from fedbench.results.plan import Entry, Plan, is_study, study_name
 from fedbench.results.reader import Records, is_run
 from fedbench.results.tables import TABLE_COLUMNS, FinalScores, final_table
-from fedbench.results.wandb_log import (
+from fedbench.tracking.wandb_log import (
     LONGEST,
     WandbLog,
     group_of,

@@ -7,8 +7,8 @@ import wandb_workspaces.reports.v2 as wr
 import wandb_workspaces.workspaces as ws
 from wandb_workspaces import expr
 
-from fedbench.results.wandb_log import plain_name
-from fedbench.results.wandb_study import ROLE, WandbStudy
+from fedbench.tracking.wandb_log import plain_name
+from fedbench.tracking.wandb_study import ROLE, WandbStudy
 
 ADDRESS_FILE = "wandb-workspace.txt"
 """The file in a study's folder with the address of its workspace."""

@@ -9,10 +9,10 @@ import wandb
 from wandb.proto import wandb_internal_pb2
 
 from fedbench.config import Config
-from fedbench.results.loggers import make_loggers
 from fedbench.results.plan import Entry
 from fedbench.results.schema import metrics_line
 from fedbench.tasks import load
+from fedbench.tracking.loggers import make_loggers
 
 
 def lines(round_, seed=0, accuracy=0.5):

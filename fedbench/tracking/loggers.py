@@ -28,7 +28,7 @@ from fedbench.results.plan import Entry
 from fedbench.results.reader import Records
 
 if TYPE_CHECKING:
-    from fedbench.results.wandb_study import WandbStudy
+    from fedbench.tracking.wandb_study import WandbStudy
 
 STATE = "loggers.json"
 
@@ -176,7 +176,7 @@ def log_page(folder: Path, config: Config, warn: Warn = log.warning) -> None:
         return
     try:
         require("wandb")
-        from fedbench.results.wandb_study import WandbStudy, is_overview, send_overview, send_study
+        from fedbench.tracking.wandb_study import WandbStudy, is_overview, send_overview, send_study
 
         if is_overview(folder):
             send_overview(folder, config.wandb, warn)
@@ -196,7 +196,7 @@ def lay_out(study: "WandbStudy", run: Any, warn: Warn) -> None:
         if not run.disabled:
             log.info("W&B is offline: once there is a connection, %s uploads the runs and lays out a workspace", again)
         return
-    from fedbench.results.wandb_workspace import save_workspace
+    from fedbench.tracking.wandb_workspace import save_workspace
 
     try:
         log.info("W&B workspace: %s", save_workspace(study, run.entity))
@@ -209,7 +209,7 @@ def account_variables(names: Iterable[str]) -> dict[str, str]:
     if "wandb" not in names:
         return {}
     require("wandb")
-    from fedbench.results.wandb_log import account_environment
+    from fedbench.tracking.wandb_log import account_environment
 
     return account_environment()
 
@@ -219,7 +219,7 @@ def with_reachable_loggers(config: Config) -> Config:
     if "wandb" not in config.loggers:
         return config
     require("wandb")
-    from fedbench.results.wandb_log import offline_where_unanswered
+    from fedbench.tracking.wandb_log import offline_where_unanswered
 
     return config.model_copy(update={"wandb": offline_where_unanswered(config.wandb)})
 
@@ -227,7 +227,7 @@ def with_reachable_loggers(config: Config) -> Config:
 def _make(name: str, config: Config, folder: Path, entry: Entry, warn: Warn) -> Logger:
     if name == "wandb":
         require("wandb")
-        from fedbench.results.wandb_log import WandbLog
+        from fedbench.tracking.wandb_log import WandbLog
 
         return WandbLog(config, folder, entry, warn)
     if name == "csv":

@@ -13,16 +13,16 @@ import pytest
 
 from fedbench.config import Config
 from fedbench.errors import ConfigError
-from fedbench.results.loggers import catch_up, lay_out, log_page, log_records, make_loggers
 from fedbench.results.plan import Entry
 from fedbench.results.reader import Records
-from fedbench.results.wandb_study import WandbStudy
-from fedbench.results.wandb_workspace import ADDRESS_FILE
 from fedbench.studies.load import load
 from fedbench.studies.run import run
+from fedbench.tracking.loggers import catch_up, lay_out, log_page, log_records, make_loggers
+from fedbench.tracking.wandb_study import WandbStudy
+from fedbench.tracking.wandb_workspace import ADDRESS_FILE
 from tests.report.conftest import write_run
-from tests.results.wandb_files import attach, lines, segments, traces, wandb_history
 from tests.runtime.rounds import small
+from tests.tracking.wandb_files import attach, lines, segments, traces, wandb_history
 
 ENTRY = Entry("final", "fedavg", {}, 0, ".")
 
@@ -41,8 +41,8 @@ def test_a_resumed_run_has_every_round_once(tmp_path, name):
 def test_rounds_that_a_killed_logger_never_wrote_are_filled_from_the_records(tmp_path, name):
     script = f"""
 import os, pathlib, signal
-from tests.results.test_loggers import attach, lines
-from fedbench.results.loggers import log_records
+from tests.tracking.test_loggers import attach, lines
+from fedbench.tracking.loggers import log_records
 from fedbench.results.files import append_lines
 from fedbench.results.schema import as_json
 folder = pathlib.Path({str(tmp_path)!r})

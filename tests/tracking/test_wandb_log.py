@@ -10,11 +10,11 @@ import wandb
 
 from fedbench import tasks
 from fedbench.config import Config
-from fedbench.results import wandb_log
-from fedbench.results.loggers import account_variables, log_records, with_reachable_loggers
 from fedbench.results.plan import Entry
 from fedbench.results.reader import Records
-from fedbench.results.wandb_log import (
+from fedbench.tracking import wandb_log
+from fedbench.tracking.loggers import account_variables, log_records, with_reachable_loggers
+from fedbench.tracking.wandb_log import (
     best_directions,
     last_round,
     note_last_round,
@@ -25,7 +25,7 @@ from fedbench.results.wandb_log import (
     silence_of,
 )
 from tests.report.conftest import add_newcomers, write_run
-from tests.results.wandb_files import OfflineRun, attach, lines, segments, traces, wandb_history
+from tests.tracking.wandb_files import OfflineRun, attach, lines, segments, traces, wandb_history
 
 
 def read_back(folder):

@@ -1,0 +1,1 @@
+"""How runs and studies are tracked: loggers, W&B, progress on a terminal."""
