@@ -72,8 +72,8 @@ RULES = (
     "its own, such as C1-literal, shown beside it and in no number of the summary.",
     "p is one-sided, of the hypothesis that the claim is wrong, and in brackets adjusted by Holm for all tested parts "
     "of the rows that count, or for those of all other readings; a part holds only if it holds after this correction.",
-    "A row that a first judgement had left open was judged again on other seeds, and those runs alone count. Each "
-    "attempt could have given a verdict, so p is multiplied by their number before Holm's correction.",
+    "A row that was judged again, mostly on other seeds because the first ones had left it open, counts with its last "
+    "runs alone. Each attempt could have given a verdict, so p is multiplied by their number before Holm's correction.",
     "'Does not hold' has a p of its own, of the hypothesis that the difference reaches the margin (A better than B), "
     "lies within it (alike) or is not below 0 (never below); of several flanks or cases that must all hold, and of a "
     "trend and its ends, it is the smallest times their number. It is adjusted in the same way, apart. Where there is "
