@@ -157,18 +157,19 @@ def test_users_labels_and_constants_are_those_put_in_or_one_line_names_the_place
             places = [f"row {place + 1}", f"item {place}", f"line {place + 2}"]
             places += ["item 0"] * (fault in ("comma", "text"))  # an array with a text is one of objects
             if table:
-                places += ["column age"] * (fault in FAULTS) + ["column user"] * (user == "case")
-                places += ["column label"] * (label == "case")
-            assert faulty or (table and "case" in (user, label)), line
+                places += ["column age"] * (fault in FAULTS)
+            for name, kind in (("user", user), ("label", label)):
+                places += [f"column {name}" if table else f"the {name}s"] * (kind == "case")
+            assert faulty or "case" in (user, label), line
             assert any(re.search(rf"{own}\b", line) for own in places), line
             return
         assert fault not in FAULTS, "a fault was read"
         assert surplus is None, "a row that is too long was read"
-        assert not table or "case" not in (user, label), "names that differ in case were not asked about"
+        assert "case" not in (user, label), "names that differ in case were not asked about"
         description = description_of(dataset, config)
-        put = {name: columns[name] for name in ("user", "label")}
-        if table:  # blanks around texts go, and all are in one form of Unicode
-            put = {name: [normalize("NFC", text.strip()) for text in texts] for name, texts in put.items()}
+        put = {  # blanks around texts go, and all are in one form of Unicode
+            name: [normalize("NFC", text.strip()) for text in columns[name]] for name in ("user", "label")
+        }
         owners = [dataset.domain_names[number] for number in dataset.domains]
         classes = [description.targets.names[number] for number in dataset.labels]
         assert owners == put["user"]

@@ -19,15 +19,18 @@ class SpellingOption(Section):
 
 
 def with_one_spelling(where: str, called: str, texts: np.ndarray, spelling: Spelling | None) -> np.ndarray:
-    """The texts [n], in which those that differ in case or blanks alone are one if they shall be merged.
+    """The texts [n] without blanks around them; if they shall be merged, those that differ in case or blanks alone are one.
 
     called: what they are, `column state`. The most frequent one stands for all. Values of other types stay. Raises
     ConfigError if there are such texts and only the user knows.
     """
-    if texts.dtype.kind != "U" or texts.ndim > 1 or spelling == "exact":
+    if texts.dtype.kind != "U" or texts.ndim > 1:
         return texts
-    from fedbench.data.reading.texts import counts_of, variants  # pandas takes half a second
+    from fedbench.data.reading.texts import clean, counts_of, variants  # pandas takes half a second
 
+    texts = clean(texts).fillna("").to_numpy("U")
+    if spelling == "exact":
+        return texts
     alike = variants(counts_of(texts))
     if alike and spelling is None:
         one, other, *_ = next(iter(alike.values()))

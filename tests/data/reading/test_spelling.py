@@ -63,6 +63,12 @@ def test_the_most_frequent_spelling_stands_for_all():
     assert with_one_spelling("data", "the users", texts, "merged").tolist() == ["st. ives"] * 3 + ["Bath"]
 
 
+def test_blanks_around_texts_go():
+    texts = np.array([" Bath", "Bath ", "Bath"])
+
+    assert with_one_spelling("data", "the users", texts, None).tolist() == ["Bath"] * 3
+
+
 def test_values_that_are_no_texts_stay():
     numbers = np.array([1, 2, 1])
 
