@@ -370,7 +370,11 @@ def test_with_all_others_as_collaborators_it_is_fedavg(noncritical):
 
 
 def test_the_overlap_over_all_parameters_picks_the_same_clients():
-    assert_same(run(beta=3), run(beta=3, overlap="all"))
+    """By other numbers: agreement counts the parameters, too, that are critical for neither."""
+    critical, whole = run(beta=3), run(beta=3, overlap="all")
+    assert_same(critical, whole)
+    one, other = (seen.log[0].traces[0, "overlap/1"] for seen in (critical, whole))
+    assert one < other
 
 
 def test_two_participants_share_all_until_beta_and_then_the_noncritical():

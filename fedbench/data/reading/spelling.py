@@ -19,7 +19,7 @@ class SpellingOption(Section):
 
 
 def with_one_spelling(where: str, called: str, texts: np.ndarray, spelling: Spelling | None) -> np.ndarray:
-    """The texts [n] without blanks around them; if they shall be merged, those that differ in case or blanks alone are one.
+    """The texts [n] without blanks around them; if asked, those that differ in case or blanks alone are one.
 
     called: what they are, `column state`. The most frequent one stands for all. Values of other types stay. Raises
     ConfigError if there are such texts and only the user knows.
