@@ -4,6 +4,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 # Processes that tests run in side by side; one of them holds a Ray with three hosts.
 WORKERS ?= 2
+METHODS ?= fedavg or fedcac or fedmosaic or pfedgate
 
 PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadgroup --no-loadscope-reorder
 # The oldest and the newest Python that are supported.
@@ -11,7 +12,7 @@ PYTHONS ?= python3.11 python3.13
 # What `make check` compares with.
 SINCE ?= HEAD
 
-.PHONY: demo check test test-fast test-night test-pythons mutants cluster-test slurm-test lint docs dist install clean
+.PHONY: demo check test test-fast test-methods test-night test-pythons mutants cluster-test slurm-test lint docs dist install clean
 
 demo: $(STAMP)
 	$(BIN)/python experiments/grid.py --method fedcac --until-decided --margin 2
@@ -28,6 +29,10 @@ test: lint
 test-fast: $(STAMP)
 	$(PYTEST) -m "not night" --ignore-glob '*log*' tests/aggregation tests/config tests/engine tests/methods tests/module \
 		tests/results tests/tasks
+
+# What is promised of every method, asked of four of them in two minutes; METHODS="fedprox or ditto" asks others.
+test-methods: $(STAMP)
+	$(PYTEST) tests/conformance -m "not night" -k "$(METHODS)"
 
 # Runs whose processes and machines are killed again and again.
 test-night: $(STAMP)
