@@ -21,9 +21,9 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.test_rows import EVEN, HOSPITALS, Design, Population
 from fedbench.results.outcomes import MetricOutcomes
-from fedbench.results.race import Race, Rules, judge
 from fedbench.results.rotations import ROTATIONS, RotatedScores
 from fedbench.results.sample_error import Deviations, deviations
+from fedbench.results.sequential_test import Rules, SequentialTest, judge
 from fedbench.results.statistics import Interval
 from fedbench.results.tables import BASELINE
 from fedbench.results.verdict import Bound
@@ -72,7 +72,7 @@ def names(methods: int) -> list[str]:
     return [BASELINE, *(f"method{number}" for number in range(1, methods))]
 
 
-def races(truth: Truth, rules: Rules, studies: int, rotations: int) -> Iterator[Race]:
+def races(truth: Truth, rules: Rules, studies: int, rotations: int) -> Iterator[SequentialTest]:
     """Races of simulated studies."""
     labels = names(len(truth.means))
     for study in range(studies):
@@ -80,7 +80,7 @@ def races(truth: Truth, rules: Rules, studies: int, rotations: int) -> Iterator[
         yield judge(dict(zip(labels, scores, strict=True)), rules, rotations=rotations)
 
 
-def marks(race: Race, truth: Truth, margin: float) -> set[str]:
+def marks(race: SequentialTest, truth: Truth, margin: float) -> set[str]:
     """What is false in a race, and how it ended. Of several best methods, the last one counts as the best."""
     mean = dict(zip(names(len(truth.means)), truth.means, strict=True))
     best = max(reversed(mean), key=lambda method: mean[method])

@@ -108,26 +108,26 @@ def compare_options(asked: Namespace) -> dict[str, Any]:
 
 def plans(folder: Path) -> "list[Plan]":
     """The plan of a comparison, or the plans of its settings."""
-    from fedbench.results.matrix import Matrix, is_matrix
     from fedbench.results.plan import Plan
+    from fedbench.results.settings_file import SettingsFile, is_matrix
 
     if is_matrix(folder):
-        return [Plan.read(folder / setting.path) for setting in Matrix.read(folder).settings]
+        return [Plan.read(folder / setting.path) for setting in SettingsFile.read(folder).settings]
     return [Plan.read(folder)]
 
 
 def outcome(folder: Path) -> tuple[str, int]:
     """The table and the answer, and an exit code: whether every method has a score."""
-    from fedbench.results.matrix import is_matrix
+    from fedbench.results.settings_file import is_matrix
 
     if is_matrix(folder):
         from fedbench.report.answer import settings_answer
-        from fedbench.report.matrix import matrix_doubts, matrix_text
         from fedbench.report.notes import settings_notes
-        from fedbench.report.survey import Survey
+        from fedbench.report.settings_page import matrix_doubts, matrix_text
+        from fedbench.report.settings_study import SettingsStudy
         from fedbench.results.remarks import with_label
 
-        survey = Survey.load(folder)
+        survey = SettingsStudy.load(folder)
         failed = len(survey.studies) < len(survey.matrix.settings) or any(s.failures for s in survey.studies.values())
         lines = [matrix_text(survey), settings_answer(survey), *settings_notes(survey)]
         return "\n".join([*lines, *map(with_label, matrix_doubts(survey))]), FAILED if failed else OK

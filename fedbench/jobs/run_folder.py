@@ -35,9 +35,9 @@ from fedbench.results.files import (
     remove_half_written,
     write_atomically,
 )
-from fedbench.results.matrix import is_matrix
 from fedbench.results.plan import Plan, is_study
 from fedbench.results.reader import Records
+from fedbench.results.settings_file import is_matrix
 from fedbench.results.summary import damages_in
 from fedbench.runtime import retries
 from fedbench.runtime.drive import only_driver

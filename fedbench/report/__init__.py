@@ -22,13 +22,13 @@ def say_writing() -> None:
 def write_report(folder: str | Path) -> Path:
     """As `make_report`, without a word."""
     from fedbench.plugins import PAGES
-    from fedbench.results.matrix import is_matrix
+    from fedbench.results.settings_file import is_matrix
 
     folder = Path(folder)
     if is_matrix(folder):
-        from fedbench.report import matrix
+        from fedbench.report import settings_page
 
-        return matrix.write_matrix(folder)
+        return settings_page.write_matrix(folder)
     added = next((file for file in PAGES.names() if (folder / file).exists()), None)
     if added is None:
         from fedbench.report import page

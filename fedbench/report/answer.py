@@ -11,12 +11,12 @@ from fedbench.config.words import plural
 from fedbench.report.doubts import doubt_of_winner, doubts_of_lead, gaps_of, settings, with_doubt
 from fedbench.report.headline import possible
 from fedbench.report.leaderboard import LeaderboardRow
+from fedbench.report.settings_study import SettingsStudy
 from fedbench.report.study import POINT_NAMES, Study
-from fedbench.report.survey import Survey
 from fedbench.report.typeset import join_words, p_text, points, sentence
 from fedbench.report.verdicts import margin_text
 from fedbench.results.contrasts import Contrast
-from fedbench.results.race import Race
+from fedbench.results.sequential_test import SequentialTest
 from fedbench.results.statistics import LEAST_SEEDS, Interval
 from fedbench.results.tables import BASELINE, REFERENCES
 from fedbench.results.verdict import Verdict
@@ -176,7 +176,7 @@ def lead(metric: Metric, found: Contrast) -> str:
     return f"{size} {side} {found.against} ({span(found.interval, metric.difference)}{p})"
 
 
-def race_answer(study: Study, race: Race) -> str:
+def race_answer(study: Study, race: SequentialTest) -> str:
     """The answer in one sentence."""
     if race.leader is None:
         return "No method has been evaluated yet."
@@ -200,7 +200,7 @@ def race_answer(study: Study, race: Race) -> str:
     return f"Undecided: {reached}, but {join_words(rest)} may be better by {margin} or more ({seeds})."
 
 
-def settings_answer(survey: Survey) -> str:
+def settings_answer(survey: SettingsStudy) -> str:
     """The answer of a study over settings; names a winner only if it is alone in its group."""
     if survey.is_race:
         return race_settings_answer(survey)
@@ -220,7 +220,7 @@ def settings_answer(survey: Survey) -> str:
     return f"{best}, ahead of {second} ({found.ranks[second]:.2f}, p {p_text(found.pairs[first, second])})."
 
 
-def race_settings_answer(survey: Survey) -> str:
+def race_settings_answer(survey: SettingsStudy) -> str:
     """The answer of every setting in one sentence; settings with the same answer are named together."""
     said: dict[str, list[str]] = {}
     for name, study, race in survey.races:
@@ -228,7 +228,7 @@ def race_settings_answer(survey: Survey) -> str:
     return f"{sentence('; '.join(words.format(join_words(names)) for words, names in said.items()))}."
 
 
-def _setting_answer(study: Study, race: Race) -> str:
+def _setting_answer(study: Study, race: SequentialTest) -> str:
     """The answer of a setting, with a place for its name."""
     leader, rest, margin = race.leader or "", join_words(race.candidates[1:]), margin_text(study)
     if not race.look:

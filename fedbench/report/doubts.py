@@ -9,7 +9,7 @@ from fedbench.report.study import Study
 from fedbench.report.typeset import join_words
 from fedbench.results.estimators import SAMPLES
 from fedbench.results.plan import Plan
-from fedbench.results.race import Race
+from fedbench.results.sequential_test import SequentialTest
 from fedbench.results.verdict import Verdict
 
 AnyVerdict = TypeVar("AnyVerdict", bound=Verdict)
@@ -61,7 +61,7 @@ def doubts_of_lead(study: Study, first: str, rivals: Sequence[str]) -> str:
     return next((found for rival in rivals if (found := doubts(study, first, rival, 1.0))), "")
 
 
-def doubt_of_winner(study: Study, race: Race) -> str:
+def doubt_of_winner(study: Study, race: SequentialTest) -> str:
     """Why the winner of a sequential test may not be the best."""
     return doubts_of_lead(study, race.leader or "", [*race.out])
 

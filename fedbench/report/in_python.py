@@ -15,13 +15,13 @@ from fedbench.installation import require
 from fedbench.report.answer import answer, settings_answer
 from fedbench.report.leaderboard import leaderboard
 from fedbench.report.leaderboard_table import score_table
-from fedbench.report.matrix import matrix_parts, matrix_tables
 from fedbench.report.page import chart_sections
 from fedbench.report.parts import Chart, ChartSection
+from fedbench.report.settings_page import matrix_parts, matrix_tables
+from fedbench.report.settings_study import SettingsStudy
 from fedbench.report.study import Study
-from fedbench.report.survey import Survey
 from fedbench.report.typeset import ShownMethods
-from fedbench.results.matrix import is_matrix
+from fedbench.results.settings_file import is_matrix
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -39,7 +39,7 @@ WRITTEN_WITH_RESULTS = ("plan.json", "matrix.json", "metrics.jsonl", "clients.pa
 def answer_of(folder: Path) -> str:
     """The answer in one sentence. Raises ConfigError if the folder holds no study."""
     if is_matrix(folder):
-        return settings_answer(Survey.load(folder))
+        return settings_answer(SettingsStudy.load(folder))
     study = Study.load(folder)
     return answer(study, leaderboard(study))
 
@@ -47,7 +47,7 @@ def answer_of(folder: Path) -> str:
 def shown_table(folder: Path) -> pd.DataFrame:
     """The table of methods as text: rounded, with intervals. Raises ConfigError if the folder holds no study."""
     if is_matrix(folder):
-        table = matrix_tables(Survey.load(folder))[0]
+        table = matrix_tables(SettingsStudy.load(folder))[0]
     else:
         study = Study.load(folder)
         table = score_table(study, leaderboard(study), study.failures)
@@ -91,7 +91,7 @@ def require_known(key: str, asked: Sequence[str], labels: Sequence[str]) -> None
 
 def methods_by_label(folder: Path) -> dict[str, str]:
     """The method of every label in a study. Raises ConfigError if the folder holds none."""
-    survey = Survey.load(folder) if is_matrix(folder) else None
+    survey = SettingsStudy.load(folder) if is_matrix(folder) else None
     studies = [Study.load(folder)] if survey is None else [*survey.studies.values()]
     runs = {label: run for study in studies for label, run in study.runs.items()}
     return {label: str((run.config().get("method") or {}).get("name") or label) for label, run in runs.items()}
@@ -121,7 +121,7 @@ def _charts(folder: Path, first: Sequence[str] = ()) -> tuple[Charts, list[str]]
 def _charts_then(folder: Path, first: tuple[str, ...], written: tuple[int, ...]) -> tuple[Charts, list[str]]:
     """written: when the study's files were, because making all charts for each figure would take seconds."""
     if is_matrix(folder):
-        survey = Survey.load(folder, first)
+        survey = SettingsStudy.load(folder, first)
         found, labels = matrix_parts(survey), survey.ordered
     else:
         study = Study.load(folder, first)

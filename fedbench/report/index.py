@@ -14,9 +14,9 @@ from fedbench.report.template import render
 from fedbench.report.theme import DARK, LIGHT
 from fedbench.report.typeset import join_words
 from fedbench.results.files import read_json, write_atomically
-from fedbench.results.matrix import is_matrix
 from fedbench.results.plan import PLAN_FILE, STUDY_PARTS, Plan, is_study
 from fedbench.results.reader import Records, is_run
+from fedbench.results.settings_file import is_matrix
 
 FILE = "index.html"
 SETTINGS = STUDY_PARTS[0]

@@ -9,12 +9,12 @@ import pandas as pd
 
 from fedbench.report.doubts import with_doubt
 from fedbench.report.study import Study
-from fedbench.report.verdicts import RaceStanding, race_verdicts, tone_of
+from fedbench.report.verdicts import SequentialStanding, race_verdicts, tone_of
 from fedbench.results.contrasts import block_ranks, family, stricter
 from fedbench.results.newcomers import after_most_epochs
 from fedbench.results.plan import point_name
-from fedbench.results.race import Race
 from fedbench.results.remarks import beside_row
+from fedbench.results.sequential_test import SequentialTest
 from fedbench.results.statistics import Interval
 from fedbench.results.tables import BASELINE, LAST, REFERENCES, known_interval
 from fedbench.results.unscored import scored_counts
@@ -37,7 +37,7 @@ class LeaderboardRow:
     over_local: Verdict | None
     behind: Verdict | None
     rank: float | None
-    race: RaceStanding | None
+    race: SequentialStanding | None
     target: float | None
 
     @cached_property
@@ -175,7 +175,7 @@ def comparisons(
     return doubted[0], doubted[1]
 
 
-def race_order(study: Study, race: Race) -> list[str]:
+def race_order(study: Study, race: SequentialTest) -> list[str]:
     """Methods by their paired difference from the leader over the seeds that both have, references last."""
     labels = [label for label in study.ordered if label not in REFERENCES]
     leader = race.leader if race.leader in labels else None

@@ -8,13 +8,13 @@ from fedbench.report.doubts import with_doubt
 from fedbench.report.evidence import evidence_lines
 from fedbench.report.leaderboard import LeaderboardRow
 from fedbench.report.leaderboard_table import reasons
+from fedbench.report.settings_study import SettingsStudy
 from fedbench.report.study import Study
-from fedbench.report.survey import Survey
 from fedbench.report.typeset import join_words, p_text, points, sentence
 from fedbench.report.verdicts import LOCAL_WORDS, bound_ends, margin_text
 from fedbench.results.contrasts import Contrast
 from fedbench.results.plan import point_name
-from fedbench.results.race import Race
+from fedbench.results.sequential_test import SequentialTest
 from fedbench.results.statistics import Interval
 from fedbench.results.tables import BASELINE, REFERENCES
 from fedbench.results.verdict import Bound, Verdict, is_clear
@@ -156,7 +156,7 @@ def _over_local(study: Study, rows: Sequence[LeaderboardRow]) -> list[str]:
     return [line for line in lines if line]
 
 
-def race_notes(study: Study, race: Race) -> list[str]:
+def race_notes(study: Study, race: SequentialTest) -> list[str]:
     """The lines of a sequential test: groups with their intervals, what is open and why, and the guarantee."""
     metric, lines = study.metric, list[str]()
 
@@ -182,7 +182,7 @@ def race_notes(study: Study, race: Race) -> list[str]:
     return [*lines, guarantee(study)] if race.look else lines
 
 
-def _given_up(study: Study, race: Race) -> list[str]:
+def _given_up(study: Study, race: SequentialTest) -> list[str]:
     """What is given up and why, and what no number of seeds decides."""
     most, lines = int((study.plan.race or {})["most"]), []
     few = f"because {most} seeds would decide it with a probability below 20\u00a0%"
@@ -210,12 +210,12 @@ def premises(study: Study) -> str:
     return f"given {chosen}the clients, and if differences over seeds are normal"
 
 
-def race_next(race: Race) -> str:
+def race_next(race: SequentialTest) -> str:
     """The next look in words."""
     return f"{max(race.needs.values())} seeds of {plural(len(race.needs), 'method')}"
 
 
-def settings_notes(survey: Survey) -> list[str]:
+def settings_notes(survey: SettingsStudy) -> list[str]:
     """The lines under the answer: the tests, and their limits with few blocks."""
     if survey.is_race:
         return race_settings_notes(survey)
@@ -235,7 +235,7 @@ def settings_notes(survey: Survey) -> list[str]:
     return said
 
 
-def race_settings_notes(survey: Survey) -> list[str]:
+def race_settings_notes(survey: SettingsStudy) -> list[str]:
     """The lines under the answer: who is better than local training where, what is not over, and the guarantee."""
     margin, lines = margin_text(survey.first_study), list[str]()
     verdicts = [
@@ -259,7 +259,7 @@ def race_settings_notes(survey: Survey) -> list[str]:
     return [*lines, guarantee_of_settings(survey)] if any(race.look for _, _, race in survey.races) else lines
 
 
-def _where(survey: Survey, settings: Mapping[str, Sequence[str]]) -> str:
+def _where(survey: SettingsStudy, settings: Mapping[str, Sequence[str]]) -> str:
     """Methods with their settings, those in the most settings first; methods in the same settings together."""
     together: dict[tuple[str, ...], list[str]] = {}
     for method in sorted(settings, key=lambda method: (-len(settings[method]), survey.ordered.index(method))):
@@ -272,7 +272,7 @@ def _settings_in_words(names: Sequence[str], settings: int) -> str:
     return "every setting" if len(names) == settings > 1 else join_words(list(names))
 
 
-def guarantee_of_settings(survey: Survey) -> str:
+def guarantee_of_settings(survey: SettingsStudy) -> str:
     """What the verdicts of the settings promise."""
     settings = len(survey.races)
     several = f" and of all {settings} together with at most {min(100, 5 * settings)}\u00a0%" if settings > 1 else ""

@@ -20,18 +20,18 @@ from fedbench.report.evidence import evidence_lines, kind_of
 from fedbench.report.in_python import require_known
 from fedbench.report.leaderboard import OTHER_POINT, LeaderboardRow, leaderboard
 from fedbench.report.leaderboard_table import leaderboard_frame
-from fedbench.report.matrix import matrix_frame
 from fedbench.report.scores import worst_note
+from fedbench.report.settings_page import matrix_frame
+from fedbench.report.settings_study import SettingsStudy
 from fedbench.report.study import POINT_NAMES, Study
-from fedbench.report.survey import Survey
 from fedbench.report.table import Table
 from fedbench.report.typeset import Cell, ShownMethods, join_words, sentence, with_half
 from fedbench.report.verdicts import BEST, BETTER, WORSE, bound_text, mark_of
 from fedbench.results.contrasts import Contrast, family
 from fedbench.results.estimators import estimator_remark
-from fedbench.results.matrix import Setting, is_matrix
 from fedbench.results.plan import is_number, key_name, text_of
 from fedbench.results.quantities import seed_range
+from fedbench.results.settings_file import Setting, is_matrix
 from fedbench.results.statistics import LEAST_SEEDS
 from fedbench.results.tables import BASELINE, LAST, REFERENCES, FinalScores
 from fedbench.results.unscored import worst_label
@@ -63,9 +63,9 @@ class Choice(ShownMethods):
 def paper_table(folder: Path, what: str, choice: Choice) -> Table:
     """A table of a study. Raises ConfigError if it has none of this name, or no results."""
     makers: dict[str, Callable[[Any, Choice], Table]]
-    found: Study | Survey
+    found: Study | SettingsStudy
     if is_matrix(folder):
-        found = Survey.load(folder)
+        found = SettingsStudy.load(folder)
         makers = {"scores": survey_scores, "hyperparameters": survey_hyperparameters, "ablation": ablation}
     else:
         found = Study.load(folder)
@@ -74,7 +74,7 @@ def paper_table(folder: Path, what: str, choice: Choice) -> Table:
         raise ConfigError(f"{folder}: no ablation here; it is a table of a comparison with --over, one row per value")
     if what not in makers:
         raise ConfigError(f"table = {what}: must be one of {', '.join(makers)}")
-    if not (found.labels if isinstance(found, Survey) else found.ordered):
+    if not (found.labels if isinstance(found, SettingsStudy) else found.ordered):
         raise ConfigError(f"{folder}: nothing was evaluated yet")
     return makers[what](found, choice)
 
@@ -227,7 +227,7 @@ def pooled_note(choice: Choice, shown: Sequence[str]) -> str:
     return f"{join_words(pooled)} trains on the pooled data of all clients and does not compete" if pooled else ""
 
 
-def survey_scores(survey: Survey, choice: Choice) -> Table:
+def survey_scores(survey: SettingsStudy, choice: Choice) -> Table:
     """Methods by setting, with their mean ranks."""
     shown = choice.of(survey.ordered)
     marked = {
@@ -272,7 +272,7 @@ def how_settings_are_tested(marked: Mapping[str, Marks]) -> str:
     return "; ".join(f"in {join_words(own)} {how or 'too few seeds for a test'}" for how, own in names.items())
 
 
-def survey_numbers(survey: Survey, choice: Choice, shown: Sequence[str]) -> pd.DataFrame:
+def survey_numbers(survey: SettingsStudy, choice: Choice, shown: Sequence[str]) -> pd.DataFrame:
     frame = matrix_frame(survey)
     return choice.name_column(frame[frame["method"].isin(shown)])
 
@@ -288,7 +288,7 @@ def study_hyperparameters(study: Study, choice: Choice) -> Table:
     return _hyperparameters([row for label in choice.of(labels) for row in key_rows(study, label)], study, choice)
 
 
-def survey_hyperparameters(survey: Survey, choice: Choice) -> Table:
+def survey_hyperparameters(survey: SettingsStudy, choice: Choice) -> Table:
     """The same in every setting."""
     labels, studies = choice.of(survey.ordered), survey.studies.items()
     rows = [{"setting": name, **row} for name, study in studies for label in labels for row in key_rows(study, label)]
@@ -352,7 +352,7 @@ def tried_text(values: Sequence[Any]) -> str:
     return ", ".join(map(text_of, values))
 
 
-def ablation(survey: Survey, choice: Choice) -> Table:
+def ablation(survey: SettingsStudy, choice: Choice) -> Table:
     """One row per setting, one column per method; against the first setting if clients have the same data in all.
 
     By default only the methods are shown that an option belongs to, if options vary and nothing else.
@@ -387,7 +387,7 @@ def ablation(survey: Survey, choice: Choice) -> Table:
     return Table(heads, lines, len(keys), caption_of(survey.first_study), notes, "ablation", numbers)
 
 
-def _is_varied(survey: Survey, label: str) -> bool:
+def _is_varied(survey: SettingsStudy, label: str) -> bool:
     """Whether options of methods alone vary, and those of this one."""
     keys = [*survey.matrix.over]
     if not all(key.startswith("method.") for key in keys):
@@ -396,7 +396,7 @@ def _is_varied(survey: Survey, label: str) -> bool:
     return any(run != runs[0] for run in runs[1:])
 
 
-def _between_settings(survey: Survey, label: str) -> tuple[dict[str, str], str | None]:
+def _between_settings(survey: SettingsStudy, label: str) -> tuple[dict[str, str], str | None]:
     """A method's marks by setting against the first one, and the setting that is better than every other."""
     metric, point = survey.first_study.metric, survey.first_study.point
     metrics = {setting.name: survey.studies[setting.name].metrics[label] for setting in survey.settings}

@@ -19,14 +19,14 @@ from fedbench.report.evidence import over as chance
 from fedbench.report.headline import partition_words
 from fedbench.report.leaderboard import comparisons
 from fedbench.report.leaderboard_table import model_sizes
+from fedbench.report.settings_study import SettingsStudy
 from fedbench.report.study import POINT_NAMES, Study
-from fedbench.report.survey import Survey
 from fedbench.report.typeset import escape_latex, join_words, sentence
 from fedbench.results.contrasts import Contrast, correction_of
 from fedbench.results.estimators import SAMPLES
-from fedbench.results.matrix import is_matrix
 from fedbench.results.plan import key_name, text_of
 from fedbench.results.quantities import ranges, seed_range
+from fedbench.results.settings_file import is_matrix
 from fedbench.results.tables import BASELINE
 
 OPTIMISERS = {"sgd": "SGD", "adam": "Adam", "adamw": "AdamW", "module": "the model's own optimiser"}
@@ -43,7 +43,7 @@ def protocol(folder: Path, names: Mapping[str, str]) -> str:
     """The paragraph as plain text. names: how methods are called. Raises ConfigError if the folder holds no study."""
     if not is_matrix(folder):
         return " ".join(sentences(Study.load(folder), names, {}))
-    survey = Survey.load(folder)
+    survey = SettingsStudy.load(folder)
     study = survey.first_study if survey.studies else Study.load(folder / survey.matrix.settings[0].path)
     missing = len(survey.matrix.settings) - len(survey.settings)
     return " ".join(sentences(study, names, survey.matrix.over, missing))

@@ -15,8 +15,8 @@ from fedbench.results.estimators import estimator_remark
 from fedbench.results.groups import group_table
 from fedbench.results.newcomers import newcomer_table
 from fedbench.results.plan import Plan
-from fedbench.results.race import Race, race_of
 from fedbench.results.reader import Records, at_last_round
+from fedbench.results.sequential_test import SequentialTest, race_of
 from fedbench.results.summary import summarise
 from fedbench.results.tables import REFERENCES, FinalScores, final_table
 from fedbench.tasks import Metric
@@ -84,7 +84,7 @@ class Study:
         return FinalScores.of(self.metric, self.metrics, self.clients, outcomes)
 
     @cached_property
-    def race(self) -> Race | None:
+    def race(self) -> SequentialTest | None:
         """The state of a comparison that adds seeds until it is decided."""
         return None if self.plan.race is None else race_of(self.plan, self.scores)
 

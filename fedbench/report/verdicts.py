@@ -11,7 +11,7 @@ from fedbench.report.doubts import with_doubt
 from fedbench.report.study import Study
 from fedbench.report.theme import LIGHT
 from fedbench.report.typeset import points
-from fedbench.results.race import Race
+from fedbench.results.sequential_test import SequentialTest
 from fedbench.results.statistics import Interval
 from fedbench.results.tables import BASELINE, REFERENCES
 from fedbench.results.verdict import Bound, Verdict
@@ -66,7 +66,7 @@ def mark_of(verdict: Verdict) -> str:
 
 
 @dataclass(frozen=True)
-class RaceStanding:
+class SequentialStanding:
     """What a sequential test says of a method: its seeds, and both verdicts in words."""
 
     seeds: int
@@ -75,15 +75,21 @@ class RaceStanding:
     may_be_best: bool
 
 
-def race_verdicts(study: Study, race: Race, label: str) -> tuple[Verdict | None, Verdict | None, RaceStanding]:
+def race_verdicts(
+    study: Study, race: SequentialTest, label: str
+) -> tuple[Verdict | None, Verdict | None, SequentialStanding]:
     """The verdicts on a method against local training, and on the best method against it, and both in words."""
     local, best = _over_local(study, race, label), _behind(study, race, label)
     against = "" if local is None else _against_local(study, race, local)
     tied = race.look > 0 and label in race.candidates[1:]
-    return local, best, RaceStanding(race.seeds.get(label, 0), against, _who_is_best(study, race, label, best), tied)
+    return (
+        local,
+        best,
+        SequentialStanding(race.seeds.get(label, 0), against, _who_is_best(study, race, label, best), tied),
+    )
 
 
-def _over_local(study: Study, race: Race, label: str) -> Verdict | None:
+def _over_local(study: Study, race: SequentialTest, label: str) -> Verdict | None:
     bound = race.undecided.get(label)
     if label in race.over_local:
         return with_doubt(study, race.over_local[label])
@@ -92,7 +98,7 @@ def _over_local(study: Study, race: Race, label: str) -> Verdict | None:
     return Verdict(label, BASELINE, bound, is_withheld=("local", label) in race.withheld)
 
 
-def _behind(study: Study, race: Race, label: str) -> Verdict | None:
+def _behind(study: Study, race: SequentialTest, label: str) -> Verdict | None:
     if label in race.out:
         # Somebody is better; that it is the method that is ahead the most is not certain.
         ahead, bound = race.out[label]
@@ -102,7 +108,7 @@ def _behind(study: Study, race: Race, label: str) -> Verdict | None:
     return None
 
 
-def _against_local(study: Study, race: Race, verdict: Verdict) -> str:
+def _against_local(study: Study, race: SequentialTest, verdict: Verdict) -> str:
     if verdict.relation == "equal":
         return f"equal within {margin_text(study)}"
     if verdict.relation == "open":
@@ -110,7 +116,7 @@ def _against_local(study: Study, race: Race, verdict: Verdict) -> str:
     return verdict.stated
 
 
-def _who_is_best(study: Study, race: Race, label: str, behind: Verdict | None) -> str:
+def _who_is_best(study: Study, race: SequentialTest, label: str, behind: Verdict | None) -> str:
     if label in race.out:
         return "withheld" if behind is not None and behind.doubt else "not the best"
     if label not in race.candidates or not race.look:

@@ -1,4 +1,4 @@
-"""Who is better: one value for the answers of all tests, and the one place that says what is better, worse or a tie."""
+"""Who is better: one value for the answers of all tests, and the one place that says what is better, worse or equal."""
 
 from dataclasses import dataclass
 from typing import Literal

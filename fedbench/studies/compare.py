@@ -13,9 +13,9 @@ from fedbench.jobs import run_folder
 from fedbench.methods import METHODS, checked_options, full_key, load, symbols
 from fedbench.report.typeset import join_words
 from fedbench.results.contrasts import too_few
-from fedbench.results.matrix import Matrix, Setting, settings_of
 from fedbench.results.plan import Plan
 from fedbench.results.remarks import with_label
+from fedbench.results.settings_file import Setting, SettingsFile, settings_of
 from fedbench.studies.compared_methods import (
     BASELINES,
     ComparedMethod,
@@ -98,7 +98,7 @@ def plan_comparisons(
     tuning: ComparisonTuning,
     over: Mapping[str, Sequence[Any]] | None = None,
     space: Mapping[str, Any] | str | None = None,
-) -> tuple[list[TuningStudy], Matrix | None, Path]:
+) -> tuple[list[TuningStudy], SettingsFile | None, Path]:
     """The comparison in every setting, not run yet, and its folder. Raises ConfigError."""
     over = checked_settings(over) if over else {}
     config = tuning.with_final_seeds(config)
@@ -116,7 +116,7 @@ def plan_comparisons(
         refuse_same_methods(study)
         return [study], None, folder
     asked.check_settings(over)
-    matrix = Matrix(config.model_dump(mode="json"), over, settings_of(over))
+    matrix = SettingsFile(config.model_dump(mode="json"), over, settings_of(over))
     studies = [asked.in_setting(s).study(in_setting(config, s), folder / s.path, s.name) for s in matrix.settings]
     refuse_same_methods(studies[0])
     refuse_same_settings(studies)

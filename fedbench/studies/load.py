@@ -10,9 +10,9 @@ from fedbench.engine.learner import Learner
 from fedbench.errors import ConfigError
 from fedbench.jobs.resolve import resolve
 from fedbench.models.state_dicts import read_state_dict
-from fedbench.results.matrix import is_matrix
 from fedbench.results.plan import Plan
 from fedbench.results.reader import Records
+from fedbench.results.settings_file import is_matrix
 from fedbench.runtime.build import build_learner
 from fedbench.runtime.kept_models import GLOBAL, MODELS_FOLDER, SHARED, base_file, client_folder
 from fedbench.runtime.resolved import ResolvedRun

@@ -9,7 +9,7 @@ from fedbench.config.tuning import LOOKS
 from fedbench.config.words import plural
 from fedbench.results.plan import point_name
 from fedbench.results.quantities import duration
-from fedbench.results.race import Rules, judge
+from fedbench.results.sequential_test import Rules, judge
 from fedbench.results.tables import BASELINE, REFERENCES
 from fedbench.studies.timing import PROCESS, LeftRuns, Room, span_of
 from fedbench.studies.tuning_remarks import not_tuned, turned_rates

@@ -11,10 +11,10 @@ import torch
 from fedbench.config.schema import EvaluateConfig
 from fedbench.config.section import make_section
 from fedbench.errors import ConfigError
-from fedbench.results.matrix import is_matrix
 from fedbench.results.plan import Plan
 from fedbench.results.predictions import PREDICTIONS_FOLDER, Predictions, read_predictions
 from fedbench.results.reader import Records
+from fedbench.results.settings_file import is_matrix
 from fedbench.results.statistics import worst_tenth
 from fedbench.tasks import Score, Task, mean_of
 

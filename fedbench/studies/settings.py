@@ -10,8 +10,8 @@ from fedbench.config.keys import flat, nest
 from fedbench.config.section import OpenSection, Section, plain
 from fedbench.errors import ConfigError
 from fedbench.methods import full_key, load
-from fedbench.results.matrix import Setting
 from fedbench.results.plan import text_of
+from fedbench.results.settings_file import Setting
 from fedbench.studies.axis import VARIED, Axis
 from fedbench.studies.compared_methods import ComparedMethod
 from fedbench.user_code import name_of

@@ -17,8 +17,8 @@ from fedbench.jobs.gpu_shares import open_to_trial
 from fedbench.jobs.job import Job
 from fedbench.jobs.resolve import check_run, resolve, with_defaults
 from fedbench.results.plan import Entry, EntryRole, Plan, is_study, point_name, study_name
-from fedbench.results.race import race_of
 from fedbench.results.remarks import as_doubts, with_methods
+from fedbench.results.sequential_test import race_of
 from fedbench.results.tables import FinalScores
 from fedbench.runtime.resolved import ResolvedRun
 from fedbench.runtime.unscored import unscored_before

@@ -4,7 +4,7 @@ import pytest
 
 from fedbench.cli.wandb import main
 from fedbench.report import make_report
-from fedbench.results.matrix import Matrix, settings_of
+from fedbench.results.settings_file import SettingsFile, settings_of
 from tests.report.conftest import write_comparison
 from tests.tracking.conftest import no_account  # noqa: F401
 from tests.tracking.wandb_files import OfflineRun, segments
@@ -57,7 +57,7 @@ def test_a_study_over_settings_has_a_run_for_the_page_over_all(tmp_path, capsys)
     folder = tmp_path / "both"
     for alpha in (0.1, 0.5):
         write_comparison(folder / "settings" / f"alpha={alpha}", {"fedper": 0.8}, seeds=[0])
-    matrix = Matrix({}, {"partition.alpha": [0.1, 0.5]}, settings_of({"partition.alpha": [0.1, 0.5]}))
+    matrix = SettingsFile({}, {"partition.alpha": [0.1, 0.5]}, settings_of({"partition.alpha": [0.1, 0.5]}))
     matrix.write(folder)
     make_report(folder)
     assert main([str(folder), "--wandb.mode", "offline"]) == 0

@@ -18,8 +18,8 @@ import yaml
 from fedbench.config import Config
 from fedbench.data.partitions.scheme import SCHEMES
 from fedbench.report.leaderboard import leaderboard
+from fedbench.report.settings_study import SettingsStudy
 from fedbench.report.study import Study
-from fedbench.report.survey import Survey
 from fedbench.results.files import (
     append_lines,
     seed_file,
@@ -30,9 +30,9 @@ from fedbench.results.files import (
 )
 from fedbench.results.outcomes import OUTCOMES_FOLDER, join
 from fedbench.results.plan import Entry, Plan
-from fedbench.results.race import Race
 from fedbench.results.reader import Records
 from fedbench.results.schema import CLIENTS_SCHEMA, NEWCOMERS_SCHEMA, POINTS, TRACES_SCHEMA, as_json, metrics_line
+from fedbench.results.sequential_test import SequentialTest
 from fedbench.results.statistics import worst_tenth
 from fedbench.results.summary import summarise
 from fedbench.tasks import load
@@ -392,7 +392,7 @@ def raced(make_comparison):
     return make
 
 
-def judged(survey: Survey, *settings: str, race: Race | None = None, **plan: Any) -> Survey:
+def judged(survey: SettingsStudy, *settings: str, race: SequentialTest | None = None, **plan: Any) -> SettingsStudy:
     """The same with another sequential test, or another plan, in these settings."""
     studies, boards = dict(survey.studies), dict(survey.boards)
     for name in settings:

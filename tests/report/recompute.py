@@ -437,7 +437,7 @@ class Bound:
     more: float = 0.0
 
 
-class Race:
+class SequentialTest:
     """Verdicts after all looks whose seeds are there."""
 
     def __init__(
@@ -914,7 +914,7 @@ def check_words(
             found.text("resolution", note, f"{expected}.")
 
 
-def race_of(records: Records, rules: dict[str, float]) -> Race:
+def race_of(records: Records, rules: dict[str, float]) -> SequentialTest:
     """The race over the first seeds of every method without a gap."""
     lost = {label for label, _ in records.failed}
     scores = {}
@@ -924,10 +924,10 @@ def race_of(records: Records, rules: dict[str, float]) -> Race:
         seeds = records.seeds(label) if label in records.rows else pd.Series(dtype=float)
         whole = [n for n in range(len(seeds)) if set(range(n + 1)) <= set(seeds.index)]
         scores[label] = seeds.loc[whole].to_numpy()
-    return Race(scores, rules["margin"] / 100, int(rules["most"]), records.first_part)
+    return SequentialTest(scores, rules["margin"] / 100, int(rules["most"]), records.first_part)
 
 
-def check_race(found: Check, page: Page, table: pd.DataFrame, records: Records, race: Race) -> None:
+def check_race(found: Check, page: Page, table: pd.DataFrame, records: Records, race: SequentialTest) -> None:
     """Verdicts with their intervals, marks, colours, the answer and the lines under it."""
     margin = f"{100 * race.margin:g} point{'' if 100 * race.margin == 1 else 's'}"
     leader = race.candidates[0]
@@ -983,7 +983,7 @@ def ends_of(bound: Bound) -> str:
     return low + signed(bound.high)
 
 
-def check_race_words(found: Check, page: Page, records: Records, race: Race, margin: str) -> None:
+def check_race_words(found: Check, page: Page, records: Records, race: SequentialTest, margin: str) -> None:
     leader, rest = race.candidates[0], race.candidates[1:]
     reached = f"{leader} reached {number(records.seeds(leader).mean())} % {POINTS[records.point]}"
     after = f"{race.seeds.get(leader, 0)} seeds"

@@ -16,18 +16,18 @@ from fedbench.report.answer import (
     settings_answer,
 )
 from fedbench.report.leaderboard import leaderboard
+from fedbench.report.settings_study import SettingsStudy
 from fedbench.report.study import Study
-from fedbench.report.survey import Survey
 from fedbench.report.theme import LIGHT
 from fedbench.results.contrasts import Contrast
 from fedbench.results.plan import Plan
-from fedbench.results.race import Race
+from fedbench.results.sequential_test import SequentialTest
 from fedbench.results.statistics import interval
 from fedbench.results.verdict import Bound
 from fedbench.tasks import load
 from tests.report.conftest import judged
 from tests.report.reading import Make, page_of
-from tests.report.test_matrix import write_matrix
+from tests.report.test_settings_page import write_matrix
 
 CLEAR = {"local": 0.6, "fedper": 0.7, "fedcac": 0.9, "centralized": 0.95}
 FEW = {"local": 0.6, "fedper": 0.7, "fedcac": 0.8}
@@ -204,8 +204,8 @@ def test_a_sequential_test_is_answered_by_its_state(raced):
         ({"look": 0}, "Nothing can be decided: there is no run to compare fedcac with."),
         ({"candidates": []}, "No method has been evaluated yet."),
     ):
-        assert race_answer(study, Race(**{**state, **more})).endswith(words)
-    out = Race(**state, ending="winner", out={"fedper": ("fedcac", Bound(0.1, 0.05, 0.2, 0.01, 8))})
+        assert race_answer(study, SequentialTest(**{**state, **more})).endswith(words)
+    out = SequentialTest(**state, ending="winner", out={"fedper": ("fedcac", Bound(0.1, 0.05, 0.2, 0.01, 8))})
     study.plan.ends = {"fedper": ["train.lr"]}
     assert race_answer(study, out).endswith(f"after 8 seeds; but {EDGE.format('fedper')}, so no winner is named.")
 
@@ -218,7 +218,7 @@ def test_a_grid_that_adds_seeds_has_the_answer_of_its_sequential_test(raced):
 
 def test_settings_name_a_winner_where_it_leads_often_enough(tmp_path):
     levels = {"local": 0.5, "fedper": 0.8}
-    survey = Survey.load(write_matrix(tmp_path, levels, levels, spread=0.0, seeds=tuple(range(4))))
+    survey = SettingsStudy.load(write_matrix(tmp_path, levels, levels, spread=0.0, seeds=tuple(range(4))))
     assert survey.ranking.groups == []
     assert settings_answer(survey) == (
         "fedper has the best mean rank over 2 settings: 1.00 of 2, ahead of local (2.00, p = 0.008)."
@@ -228,7 +228,7 @@ def test_settings_name_a_winner_where_it_leads_often_enough(tmp_path):
 
 
 def test_settings_with_sequential_tests_are_answered_one_by_one(tmp_path):
-    survey = Survey.load(write_matrix(tmp_path, FEW, FEW, asked={"": {"rounds": 2, "clients": 4}}, **RACE))
+    survey = SettingsStudy.load(write_matrix(tmp_path, FEW, FEW, asked={"": {"rounds": 2, "clients": 4}}, **RACE))
     first, second = survey.studies
     state = {"look": 5, "candidates": ["fedcac", "fedper"], "seeds": dict.fromkeys(FEW, 5)}
     for more, words in (
@@ -239,7 +239,7 @@ def test_settings_with_sequential_tests_are_answered_one_by_one(tmp_path):
         ({"look": 0, "needs": {"fedper": 8}}, "nothing is decided yet"),
         ({"look": 0}, "nothing can be decided"),
     ):
-        said = settings_answer(judged(survey, first, race=Race(**{**state, **more})))
+        said = settings_answer(judged(survey, first, race=SequentialTest(**{**state, **more})))
         assert said == f"In {first} {words}; in {second} fedcac is the best."
     doubted = judged(survey, first, ends={"fedper": ["train.lr"]})
     assert settings_answer(doubted).startswith(f"In {first} fedcac beats all others, but {EDGE.format('fedper')}; in ")

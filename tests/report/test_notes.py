@@ -13,16 +13,16 @@ from fedbench.report.notes import (
     race_notes,
     settings_notes,
 )
+from fedbench.report.settings_study import SettingsStudy
 from fedbench.report.study import Study
-from fedbench.report.survey import Survey
 from fedbench.results.contrasts import Contrast
-from fedbench.results.race import Race
+from fedbench.results.sequential_test import SequentialTest
 from fedbench.results.statistics import interval
 from fedbench.results.verdict import Bound, Verdict
 from fedbench.tasks import load
 from tests.report.conftest import judged
 from tests.report.test_answer import CLEAR, EDGE, FEW, RACE
-from tests.report.test_matrix import write_matrix
+from tests.report.test_settings_page import write_matrix
 
 METRIC = load("classification").primary
 
@@ -130,7 +130,7 @@ def test_tuned_points_are_a_premise_only_where_something_was_tuned(raced):
 def test_a_sequential_test_says_what_is_told_open_given_up_and_withheld(raced):
     study, bound = raced(), Bound(-0.01, -0.02, 0.0, 0.003, 8)
     study.plan.ends = {"local": ["train.lr"]}
-    state = Race(
+    state = SequentialTest(
         look=8,
         over_local={"fedper": Verdict("fedper", "local", Bound(0.1, 0.05, 0.15, 0.01, 8))},
         undecided={"ditto": bound, "fedcac": bound, "apfl": bound},
@@ -158,12 +158,12 @@ def test_a_sequential_test_says_what_is_told_open_given_up_and_withheld(raced):
     assert notes[-1] == guarantee(study)
     study.plan.ends = {}
     assert "Better than local training: fedper (+5.0 to +15.0)." in race_notes(study, state)
-    assert race_notes(study, Race(candidates=["fedcac"], needs={"fedcac": 5})) == []
+    assert race_notes(study, SequentialTest(candidates=["fedcac"], needs={"fedcac": 5})) == []
 
 
 def test_settings_say_where_a_method_is_better_than_local_training(tmp_path):
     small = {"": {"rounds": 2, "clients": 4}}
-    survey = Survey.load(write_matrix(tmp_path, FEW, {**FEW, "fedper": 0.5}, asked=small, **RACE))
+    survey = SettingsStudy.load(write_matrix(tmp_path, FEW, {**FEW, "fedper": 0.5}, asked=small, **RACE))
     better, worse, promise = settings_notes(survey)
     assert better == "Better than local training: fedcac in every setting; fedper in alpha=0.1."
     assert worse == "Worse than local training: fedper in alpha=0.5."
@@ -177,4 +177,7 @@ def test_settings_say_where_a_method_is_better_than_local_training(tmp_path):
     going = settings_notes(judged(survey, "alpha=0.1", race=replace(first, needs={"fedper": 8})))
     line = "Stopped in alpha=0.1 before it was decided; the same command continues with 8 seeds of 1 method."
     assert line in going
-    assert settings_notes(judged(survey, *survey.studies, race=Race(candidates=["local"], needs={"local": 5}))) == []
+    assert (
+        settings_notes(judged(survey, *survey.studies, race=SequentialTest(candidates=["local"], needs={"local": 5})))
+        == []
+    )

@@ -14,9 +14,9 @@ from fedbench.report.paper import Choice, by_size, how_settings_are_tested, pape
 from fedbench.report.study import Study
 from fedbench.report.table import Table
 from fedbench.report.typeset import Cell
-from fedbench.results.matrix import Matrix, settings_of
+from fedbench.results.settings_file import SettingsFile, settings_of
 from tests.report.conftest import set_method, write_comparison, write_grid, write_run
-from tests.report.test_matrix import write_matrix
+from tests.report.test_settings_page import write_matrix
 
 LEVELS = {"local": 0.7, "fedper": 0.78, "fedcac": 0.85, "ditto": 0.6, "centralized": 0.95}
 
@@ -234,7 +234,7 @@ def test_settings_are_columns_with_the_ranks(tmp_path):
 
 def write_ablation(folder: Path, over: dict, *levels: float) -> Path:
     """fedcac reaches these levels, local always the same."""
-    matrix = Matrix({"seeds": [0, 1, 2, 3]}, over, settings_of(over))
+    matrix = SettingsFile({"seeds": [0, 1, 2, 3]}, over, settings_of(over))
     for setting, level in zip(matrix.settings, levels, strict=True):
         place = write_comparison(folder / setting.path, {"local": 0.7, "fedcac": level}, seeds=range(4), spread=0.0)
         set_method(place / "final" / "fedcac", {"name": "fedcac", "tau": level})

@@ -7,7 +7,8 @@ import pandas as pd
 import plotly.io
 import pytest
 
-from fedbench.report.over_settings import (
+from fedbench.report.parts import describe_figure
+from fedbench.report.settings_sections import (
     axis_places,
     improvement,
     keys_part,
@@ -16,11 +17,10 @@ from fedbench.report.over_settings import (
     summary_frame,
     words_of_gains,
 )
-from fedbench.report.parts import describe_figure
-from fedbench.report.survey import Survey
+from fedbench.report.settings_study import SettingsStudy
 from fedbench.report.theme import LIGHT
-from fedbench.results.matrix import Matrix, settings_of
-from fedbench.results.over_settings import OverSettings, over_settings
+from fedbench.results.settings_file import SettingsFile, settings_of
+from fedbench.results.settings_summary import SettingsSummary, over_settings
 from tests.report.conftest import BYTES, ROUNDS, write_comparison, write_traces
 from tests.results.tabled import ACCURACY, ERROR
 
@@ -36,7 +36,7 @@ def scores() -> pd.DataFrame:
 
 
 @pytest.fixture(scope="module")
-def found(scores) -> OverSettings:
+def found(scores) -> SettingsSummary:
     return over_settings(scores, ACCURACY)
 
 
@@ -90,12 +90,12 @@ def test_what_intervals_mean_is_said(found, scores):
 LEVELS = {"local": 0.7, "fedper": 0.8}
 
 
-def surveyed(folder, over, *levels) -> Survey:
-    matrix = Matrix({"seeds": [0, 1]}, over, settings_of(over))
+def surveyed(folder, over, *levels) -> SettingsStudy:
+    matrix = SettingsFile({"seeds": [0, 1]}, over, settings_of(over))
     for setting, own in zip(matrix.settings, levels, strict=True):
         write_comparison(folder / setting.path, own, seeds=(0, 1))
     matrix.write(folder)
-    return Survey.load(folder)
+    return SettingsStudy.load(folder)
 
 
 def test_each_method_has_its_score_with_its_interval_at_every_value_in_order(tmp_path):
@@ -139,7 +139,7 @@ def test_noise_is_also_drawn_by_its_epsilon_and_methods_without_one_are_left_out
             (seed, r, client, "epsilon", epsilon * r / 6 + seed) for seed in (0, 1) for r in (3, 6) for client in (-1,)
         ]
         write_traces(tmp_path / setting.path / "final" / "fedper", [*rows, (0, 6, 3, "client_epsilon", 99.0)])
-    survey = Survey.load(tmp_path)
+    survey = SettingsStudy.load(tmp_path)
     by_noise, by_epsilon = keys_part(survey).charts
     assert (by_noise.id, by_epsilon.id) == ("over-noise", "spent-noise")
     figure = plotly.io.from_json(by_epsilon.figure)
@@ -158,7 +158,7 @@ def test_compression_is_also_drawn_by_what_a_client_sends(tmp_path):
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     shorter = [{**line, "bytes_up": line["bytes_up"] and line["bytes_up"] // 10} for line in lines]
     path.write_text("".join(f"{json.dumps(line)}\n" for line in shorter))
-    charts = {chart.id: plotly.io.from_json(chart.figure) for chart in keys_part(Survey.load(tmp_path)).charts}
+    charts = {chart.id: plotly.io.from_json(chart.figure) for chart in keys_part(SettingsStudy.load(tmp_path)).charts}
     line = next(trace for trace in charts["spent-compression"].data if trace.name == "fedper")
     sent = BYTES.get("fedper", (26_000, 0))[0] * ROUNDS / 1e6
     assert list(line.x) == pytest.approx([sent / 10, sent])

@@ -38,7 +38,7 @@ class Profile:
 
 
 @dataclass(frozen=True)
-class OverSettings:
+class SettingsSummary:
     """Methods over S settings and n seeds each, by label. thresholds: of the profiles, ascending, `[T]`."""
 
     settings: int
@@ -49,7 +49,7 @@ class OverSettings:
     profiles: dict[str, Profile]
 
 
-def over_settings(scores: pd.DataFrame, metric: Metric, baseline: str = BASELINE) -> OverSettings | None:
+def over_settings(scores: pd.DataFrame, metric: Metric, baseline: str = BASELINE) -> SettingsSummary | None:
     """scores: a row per setting and seed (a MultiIndex), a column per method, as recorded.
 
     Uses the seeds that all methods have in all settings, so that every setting counts the same. None without any, or
@@ -68,7 +68,7 @@ def over_settings(scores: pd.DataFrame, metric: Metric, baseline: str = BASELINE
     counts = resampled_counts(len(settings), len(seeds))
     every = np.concatenate(list(gains.values()))
     thresholds = np.linspace(float(every.min()), float(every.max()), THRESHOLDS)
-    return OverSettings(
+    return SettingsSummary(
         len(settings),
         len(seeds),
         {label: _estimate(interquartile_means, own, counts) for label, own in gains.items()},

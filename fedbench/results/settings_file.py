@@ -23,7 +23,7 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Matrix:
+class SettingsFile:
     """A study over settings. config: what was asked in all of them, as a tree; over: the values of every key."""
 
     config: dict[str, Any]
@@ -31,7 +31,7 @@ class Matrix:
     settings: list[Setting]
 
     @classmethod
-    def read(cls, folder: Path) -> "Matrix":
+    def read(cls, folder: Path) -> "SettingsFile":
         """Raises ConfigError where it is damaged."""
         return read_as(cls, folder / MATRIX_FILE, cls.faults)
 

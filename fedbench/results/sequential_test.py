@@ -56,7 +56,7 @@ UNKNOWN = Bound(np.nan, -np.inf, np.inf, np.nan, 0)
 
 
 @dataclass
-class Race:
+class SequentialTest:
     """The state of a comparison after its last complete look.
 
     over_local: what was told, by method; undecided: the interval at the last look of the other ones; given_up: of
@@ -101,7 +101,7 @@ def judge(
     baseline: str = BASELINE,
     rotations: int = ROTATIONS,
     samples: Mapping[str, Sequence[Deviations]] | None = None,
-) -> Race:
+) -> SequentialTest:
     """The race as far as the scores go.
 
     scores: of every method, higher is better, in the order of the seeds, which is the same for all; a method may have
@@ -109,7 +109,7 @@ def judge(
     sample moves each of these scores; None where that is not known of all, so that intervals are over seeds alone.
     """
     methods = [method for method in scores if method not in failed]
-    race = Race(candidates=list(methods), over_samples=samples is not None)
+    race = SequentialTest(candidates=list(methods), over_samples=samples is not None)
     race.undecided = {}
     if baseline in methods:
         race.undecided = {method: UNKNOWN for method in methods if method != baseline}
@@ -129,7 +129,7 @@ def judge(
     return race
 
 
-def _running(race: Race, baseline: str) -> list[str]:
+def _running(race: SequentialTest, baseline: str) -> list[str]:
     """Methods that need further seeds: open contrasts, local training while there are some, and candidates."""
     wanted = [method for method in race.undecided if method not in race.given_up]
     asked = set(wanted) | ({baseline} if wanted else set()) | (set(race.candidates) if race.ending is None else set())
@@ -199,7 +199,7 @@ def _without_outliers(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return means, np.sqrt(squares / (count - 1) / count)
 
 
-def _judge_look(race: Race, look: _Look, rules: Rules, level: float, baseline: str) -> None:
+def _judge_look(race: SequentialTest, look: _Look, rules: Rules, level: float, baseline: str) -> None:
     wanted = [method for method in race.undecided if method in look.place and method not in race.given_up]
     if wanted:
         _look_over_local(race, look, wanted, rules, level, baseline)
@@ -208,7 +208,9 @@ def _judge_look(race: Race, look: _Look, rules: Rules, level: float, baseline: s
         race.ending = _ending(race, look.seeds, rules)
 
 
-def _look_over_local(race: Race, look: _Look, wanted: Sequence[str], rules: Rules, level: float, baseline: str) -> None:
+def _look_over_local(
+    race: SequentialTest, look: _Look, wanted: Sequence[str], rules: Rules, level: float, baseline: str
+) -> None:
     # Those given up keep their share of the level, because which ones they are depends on the scores.
     family = len(race.undecided)
     critical = look.critical(wanted, baseline, level * len(wanted) / family, two_sided=True)
@@ -231,7 +233,7 @@ def _look_over_local(race: Race, look: _Look, wanted: Sequence[str], rules: Rule
                     race.given_up[method] = chance
 
 
-def _look_for_best(race: Race, look: _Look, level: float) -> None:
+def _look_for_best(race: SequentialTest, look: _Look, level: float) -> None:
     """Takes out whom another candidate beats.
 
     Every candidate is compared with all others by a family of its own, one-sided. Only the family of the method that is
@@ -262,7 +264,7 @@ def _look_for_best(race: Race, look: _Look, level: float) -> None:
     }
 
 
-def _ending(race: Race, seeds: int, rules: Rules) -> Ending | None:
+def _ending(race: SequentialTest, seeds: int, rules: Rules) -> Ending | None:
     """The answer to who is best, if no more seeds are to be spent on it."""
     bounds, margin = list(race.behind.values()), rules.margin
     race.needs_samples = {(question, method) for question, method in race.needs_samples if question != "best"}
@@ -314,7 +316,7 @@ def no_seeds_decide(bound: Bound, contrasts: int, rules: Rules) -> bool:
     return abs(bound.mean) <= half and abs(bound.mean) + half >= rules.margin
 
 
-def race_of(plan: Plan, scores: FinalScores) -> Race:
+def race_of(plan: Plan, scores: FinalScores) -> SequentialTest:
     """The race of a study that adds seeds until it is decided. References take no part."""
     assert plan.race is not None
     rules = Rules(plan.race["margin"] / scores.metric.factor, int(plan.race["most"]))

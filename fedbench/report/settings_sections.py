@@ -16,13 +16,13 @@ from fedbench.config.words import plural
 from fedbench.report.comparisons import figure_of_intervals
 from fedbench.report.curves import add_band, add_line, is_loud, round_values
 from fedbench.report.parts import ChartSection, charts
+from fedbench.report.settings_study import SettingsStudy
 from fedbench.report.study import POINT_NAMES, Study
-from fedbench.report.survey import Survey
 from fedbench.report.theme import LIGHT, axis, figure, hover, score_axis, show_legend
 from fedbench.report.typeset import sentence
-from fedbench.results.matrix import Setting
-from fedbench.results.over_settings import OverSettings
 from fedbench.results.plan import is_number, key_name, point_name, text_of
+from fedbench.results.settings_file import Setting
+from fedbench.results.settings_summary import SettingsSummary
 from fedbench.results.statistics import Interval, ends_of
 from fedbench.tasks import Metric
 
@@ -31,7 +31,7 @@ FAR_APART = 10
 """The axis is logarithmic if the largest value is this many times the smallest."""
 
 
-def keys_part(survey: Survey) -> ChartSection:
+def keys_part(survey: SettingsStudy) -> ChartSection:
     """One chart for every key and every combination of the other keys."""
     if not survey.settings:
         return ChartSection("over", "Scores over settings")
@@ -46,7 +46,7 @@ def keys_part(survey: Survey) -> ChartSection:
     return ChartSection("over", f"{sentence(metric.label)} over settings", made, intro)
 
 
-def key_charts(survey: Survey) -> Iterator[tuple[str, str, go.Figure, str]]:
+def key_charts(survey: SettingsStudy) -> Iterator[tuple[str, str, go.Figure, str]]:
     """Name, title, figure and caption of every chart."""
     over = survey.matrix.over
     for key in over:
@@ -62,7 +62,7 @@ def key_charts(survey: Survey) -> Iterator[tuple[str, str, go.Figure, str]]:
                     yield f"spent-{key_name(key)}{where}", where.lstrip(","), spent, ""
 
 
-def along_key(survey: Survey, key: str, settings: Sequence[Setting]) -> go.Figure:
+def along_key(survey: SettingsStudy, key: str, settings: Sequence[Setting]) -> go.Figure:
     """The score of every method over the values of a key, with its interval."""
     if all(map(is_number, (setting.values[key] for setting in settings))):
         settings = sorted(settings, key=lambda setting: float(setting.values[key]))
@@ -80,7 +80,7 @@ def along_key(survey: Survey, key: str, settings: Sequence[Setting]) -> go.Figur
     )
 
 
-def along_spent(survey: Survey, key: str, settings: Sequence[Setting]) -> go.Figure | None:
+def along_spent(survey: SettingsStudy, key: str, settings: Sequence[Setting]) -> go.Figure | None:
     """The score of every method over what each value of a key has cost, on a logarithmic axis; None if nothing has."""
     title, spent = SPENT[key.partition(".")[0]]
     points: dict[str, list[Point]] = {}
@@ -120,7 +120,7 @@ Point = tuple[float, Interval, str]
 """A place, the score there, and what the tooltip adds."""
 
 
-def score_lines(survey: Survey, points: Mapping[str, Sequence[Point]], xaxis: dict[str, Any]) -> go.Figure:
+def score_lines(survey: SettingsStudy, points: Mapping[str, Sequence[Point]], xaxis: dict[str, Any]) -> go.Figure:
     """The scores of every method as a line, with their intervals as bands."""
     metric, colours = survey.first_study.metric, survey.first_study.colours
     ends = {
@@ -159,7 +159,7 @@ def axis_places(values: Sequence[Any]) -> tuple[list[float], list[str] | None]:
     return places, [text_of(value) for value in places]
 
 
-def summary_part(survey: Survey) -> ChartSection:
+def summary_part(survey: SettingsStudy) -> ChartSection:
     """Interquartile means, probabilities of improvement and performance profiles."""
     found = survey.summary
     if found is None:
@@ -186,7 +186,7 @@ def summary_part(survey: Survey) -> ChartSection:
     return ChartSection("over-settings", "Gains over all settings", made, words_of_gains(found, metric), files=[FILE])
 
 
-def words_of_gains(found: OverSettings, metric: Metric) -> str:
+def words_of_gains(found: SettingsSummary, metric: Metric) -> str:
     """What is summarised, and how its intervals are to be read."""
     runs = f"{plural(found.settings, 'setting')} and {plural(found.seeds, 'seed')} that all methods have"
     means = "gains over local training at the same seed, so that easy and hard settings count alike"
@@ -208,13 +208,13 @@ def unit_of(metric: Metric) -> tuple[str, float]:
     return ("points", 100.0) if metric.share else (metric.label, 1.0)
 
 
-def middle_gains(found: OverSettings, metric: Metric) -> go.Figure:
+def middle_gains(found: SettingsSummary, metric: Metric) -> go.Figure:
     """The interquartile mean of every method."""
     unit, factor = unit_of(metric)
     return _estimates(found.means, f"gain over local training, {unit}", factor, 0.0)
 
 
-def improvement(found: OverSettings) -> go.Figure:
+def improvement(found: SettingsSummary) -> go.Figure:
     """The probability of improvement over local training of every method."""
     return _estimates(found.ahead, "better than local training, % of runs", 100.0, 50.0)
 
@@ -237,7 +237,7 @@ def _estimates(known: Mapping[str, Interval], title: str, factor: float, middle:
     return fig
 
 
-def profiles(found: OverSettings, metric: Metric, colours: Mapping[str, str]) -> go.Figure:
+def profiles(found: SettingsSummary, metric: Metric, colours: Mapping[str, str]) -> go.Figure:
     """The share of runs with a gain above tau, one curve per method with its band."""
     unit, factor = unit_of(metric)
     x = round_values(factor * found.thresholds)
@@ -255,7 +255,7 @@ def profiles(found: OverSettings, metric: Metric, colours: Mapping[str, str]) ->
     return fig
 
 
-def summary_frame(found: OverSettings) -> pd.DataFrame:
+def summary_frame(found: SettingsSummary) -> pd.DataFrame:
     """Numbers: one row per method."""
     return pd.DataFrame(
         [

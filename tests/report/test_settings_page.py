@@ -3,19 +3,19 @@
 import pandas as pd
 import pytest
 
-from fedbench.report.matrix import (
+from fedbench.report.settings_page import (
     AGAINST_LOCAL,
     SCORES,
     WHO_IS_BEST,
-    Survey,
+    SettingsStudy,
     matrix_lines,
     matrix_text,
     matrix_warnings,
     newcomer_lines,
     race_tables,
 )
-from fedbench.results.matrix import Matrix, settings_of
-from fedbench.results.race import Race
+from fedbench.results.sequential_test import SequentialTest
+from fedbench.results.settings_file import SettingsFile, settings_of
 from fedbench.results.verdict import Bound, Verdict
 from tests.report.conftest import add_newcomers, judged, write_comparison
 from tests.report.reading import page_of
@@ -25,7 +25,7 @@ ALPHAS = {"partition.alpha": [0.1, 0.5]}
 
 
 def write_matrix(folder, *levels, **options):
-    matrix = Matrix({"seeds": [0, 1, 2]}, ALPHAS, settings_of(ALPHAS))
+    matrix = SettingsFile({"seeds": [0, 1, 2]}, ALPHAS, settings_of(ALPHAS))
     for setting, own in zip(matrix.settings, levels, strict=False):
         write_comparison(folder / setting.path, own, **options)
     matrix.write(folder)
@@ -39,7 +39,7 @@ def folder(tmp_path_factory):
 
 
 def test_methods_are_ranked_over_settings_and_seeds_and_references_are_not(folder):
-    survey = Survey.load(folder)
+    survey = SettingsStudy.load(folder)
     assert survey.ranking.ranks == {"fedcac": 1.0, "fedper": 2.5, "local": 2.5}
     assert survey.ranking.blocks == 6
     table = matrix_lines(survey)
@@ -60,13 +60,13 @@ def test_its_page_leads_to_the_pages_of_its_settings_and_shows_the_ranks(folder)
 
 
 def test_a_score_that_lacks_seeds_is_marked(tmp_path):
-    survey = Survey.load(write_matrix(tmp_path, LEVELS, LEVELS, fail={"fedper": (1,)}))
+    survey = SettingsStudy.load(write_matrix(tmp_path, LEVELS, LEVELS, fail={"fedper": (1,)}))
     assert {line[0].text: line[1].text.endswith(" (2 of 3 seeds)") for line in matrix_lines(survey)}["fedper"]
     assert survey.ranking.blocks == 4
 
 
 def test_what_is_missing_is_said(tmp_path):
-    survey = Survey.load(write_matrix(tmp_path, LEVELS))
+    survey = SettingsStudy.load(write_matrix(tmp_path, LEVELS))
     assert [setting.name for setting in survey.settings] == ["alpha=0.1"]
     assert matrix_warnings(survey) == ["alpha=0.5: nothing was evaluated yet."]
     assert page_of(tmp_path).answer
@@ -74,9 +74,9 @@ def test_what_is_missing_is_said(tmp_path):
 
 def test_newcomers_of_every_setting_have_a_table(tmp_path):
     folder = write_matrix(tmp_path, {"local": 0.7, "fedper": 0.8}, {"local": 0.7, "fedper": 0.8})
-    assert newcomer_lines(Survey.load(folder)) == []
+    assert newcomer_lines(SettingsStudy.load(folder)) == []
     add_newcomers(folder / "settings" / "alpha=0.1" / "final" / "fedper", 0.7)
-    survey = Survey.load(folder)
+    survey = SettingsStudy.load(folder)
     lines = [[cell.text for cell in line] for line in newcomer_lines(survey)]
     assert lines == [["fedper", "72.0 ± 2.5", ""], ["local", "", ""]]
     assert "\n\nNewcomers\n" in matrix_text(survey)
@@ -87,7 +87,7 @@ def test_newcomers_of_every_setting_have_a_table(tmp_path):
     assert "**Newcomers**" in (folder / "table.md").read_text()
 
 
-def cells(survey: Survey, name: str) -> dict[str, list]:
+def cells(survey: SettingsStudy, name: str) -> dict[str, list]:
     return {line[0].text: line[1:] for line in race_tables(survey)[name]}
 
 
@@ -95,13 +95,13 @@ def test_tables_of_sequential_tests_show_their_verdicts(tmp_path):
     levels = {"local": 0.6, "fedper": 0.7, "fedcac": 0.8}
     more = {"seeds": range(5), "spread": 0.01, "race": {"margin": 2.0, "most": 5}}
     small = {"": {"rounds": 2, "clients": 4}}
-    survey = Survey.load(write_matrix(tmp_path, levels, {**levels, "fedper": 0.5}, asked=small, **more))
+    survey = SettingsStudy.load(write_matrix(tmp_path, levels, {**levels, "fedper": 0.5}, asked=small, **more))
     scores, first = cells(survey, SCORES), survey.settings[0].name
     assert [cell.place for cell in scores["fedcac"]] == [1, 1]
     assert [cell.tone for cell in scores["fedper"]] == ["above", "below"]
     assert not any(cell.tied for line in scores.values() for cell in line)
     own = survey.studies[first].race
-    race = Race(
+    race = SequentialTest(
         look=5,
         over_local={**own.over_local, "fedper": Verdict("fedper", "local", Bound(0.1, -0.01, 0.019, 0.004, 5), 0.02)},
         candidates=["fedcac", "local"],
@@ -117,7 +117,7 @@ def test_tables_of_sequential_tests_show_their_verdicts(tmp_path):
     assert [scores[label][0].tied for label in ("fedcac", "local", "fedper")] == [True, True, False]
     assert cells(changed, AGAINST_LOCAL)["fedper"][0].text == "+10.0 (−1.0 to +1.9), equal within 2 points"
     assert cells(changed, WHO_IS_BEST)["local"][0].text == "−0.5 (−2.0 to +1.0), may be better"
-    before = judged(survey, *survey.studies, race=Race(candidates=[*levels], needs=own.seeds))
+    before = judged(survey, *survey.studies, race=SequentialTest(candidates=[*levels], needs=own.seeds))
     assert not any(cell.place or cell.tied for line in cells(before, SCORES).values() for cell in line)
     assert {cell.text for line in cells(before, WHO_IS_BEST).values() for cell in line} == {""}
     doubted = judged(survey, first, ends={"fedper": ["train.lr"]})

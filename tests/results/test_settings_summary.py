@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 from scipy.stats import trim_mean
 
-from fedbench.results.over_settings import (
+from fedbench.results.settings_summary import (
     gains_over,
     groups,
     interquartile_means,

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from fedbench.errors import ConfigError
-from fedbench.results.matrix import Matrix, is_matrix, settings_of
+from fedbench.results.settings_file import SettingsFile, is_matrix, settings_of
 
 OVER = {"data": ["parquet:/sets/cifar10", "digits"], "partition.alpha": [0.1, 0.5]}
 
@@ -39,11 +39,11 @@ def test_different_values_have_different_names(values, names):
 
 
 def test_it_is_read_as_it_was_written(tmp_path):
-    matrix = Matrix({"rounds": 3}, OVER, settings_of(OVER))
+    matrix = SettingsFile({"rounds": 3}, OVER, settings_of(OVER))
     assert not is_matrix(tmp_path)
     matrix.write(tmp_path)
     assert is_matrix(tmp_path)
-    assert Matrix.read(tmp_path) == matrix
+    assert SettingsFile.read(tmp_path) == matrix
 
 
 @pytest.mark.parametrize(
@@ -59,11 +59,11 @@ def test_it_is_read_as_it_was_written(tmp_path):
 )
 def test_a_matrix_by_hand_that_makes_no_sense_is_one_line(tmp_path, change, said):
     over = {"partition.alpha": [0.1, 1]}
-    Matrix({}, over, settings_of(over)).write(tmp_path)
+    SettingsFile({}, over, settings_of(over)).write(tmp_path)
     path = tmp_path / "matrix.json"
     tree = json.loads(path.read_text()) | {"crc32": {}}
     tree["settings"][0] |= change
     path.write_text(json.dumps(tree))
     with pytest.raises(ConfigError) as error:
-        Matrix.read(tmp_path)
+        SettingsFile.read(tmp_path)
     assert str(error.value).startswith(f"{path}: damaged ({said}); bring the file back, or move it away and repeat")

@@ -5,18 +5,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fedbench.results.race import (
+from fedbench.results.rotations import RotatedScores
+from fedbench.results.sample_error import Deviations
+from fedbench.results.sequential_test import (
     LEVEL,
     LOOKS,
     UNKNOWN,
     WEIGHTS,
-    Race,
     Rules,
+    SequentialTest,
     judge,
     no_seeds_decide,
 )
-from fedbench.results.rotations import RotatedScores
-from fedbench.results.sample_error import Deviations
 
 FAST = 2000
 
@@ -32,11 +32,13 @@ def cut(full: dict[str, list[float]], seeds: dict[str, int] | int) -> dict[str, 
     return {method: own[: seeds if isinstance(seeds, int) else seeds.get(method, 0)] for method, own in full.items()}
 
 
-def run(full: dict[str, list[float]], rules: Rules, **more) -> Race:
+def run(full: dict[str, list[float]], rules: Rules, **more) -> SequentialTest:
     return judge(full, rules, rotations=FAST, **more)
 
 
-def played(full: dict[str, list[float]], rules: Rules, known: dict[str, list[float]] | None = None) -> list[Race]:
+def played(
+    full: dict[str, list[float]], rules: Rules, known: dict[str, list[float]] | None = None
+) -> list[SequentialTest]:
     """The states of a race in which every method gets the seeds that it needs, look by look."""
     known = known or {method: [] for method in full}
     states = [run(known, rules)]

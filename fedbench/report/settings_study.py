@@ -10,26 +10,26 @@ import pandas as pd
 from fedbench.errors import ConfigError
 from fedbench.report.leaderboard import LeaderboardRow, leaderboard
 from fedbench.report.study import Study
-from fedbench.results.matrix import Matrix, Setting
-from fedbench.results.over_settings import OverSettings, Ranking, over_settings, ranking
 from fedbench.results.plan import PLAN_FILE, is_study
-from fedbench.results.race import Race
+from fedbench.results.sequential_test import SequentialTest
+from fedbench.results.settings_file import Setting, SettingsFile
+from fedbench.results.settings_summary import Ranking, SettingsSummary, over_settings, ranking
 from fedbench.results.tables import REFERENCES
 
 
 @dataclass(frozen=True)
-class Survey:
+class SettingsStudy:
     """The results of a study over settings: its study and leaderboard by setting."""
 
     folder: Path
-    matrix: Matrix
+    matrix: SettingsFile
     studies: dict[str, Study]
     boards: dict[str, dict[str, LeaderboardRow]]
 
     @classmethod
-    def load(cls, folder: Path, first: Sequence[str] = ()) -> "Survey":
+    def load(cls, folder: Path, first: Sequence[str] = ()) -> "SettingsStudy":
         """Reads a folder; settings without evaluations are left out. first: methods that get a colour first."""
-        matrix = Matrix.read(folder)
+        matrix = SettingsFile.read(folder)
         begun = [setting for setting in matrix.settings if is_study(folder / setting.path)]
         found = {setting.name: Study.load(folder / setting.path, first) for setting in begun}
         boards = {name: {row.label: row for row in leaderboard(study)} for name, study in found.items()}
@@ -52,7 +52,7 @@ class Survey:
         return bool(self.studies) and all(study.race is not None for study in self.studies.values())
 
     @cached_property
-    def races(self) -> list[tuple[str, Study, Race]]:
+    def races(self) -> list[tuple[str, Study, SequentialTest]]:
         """Every setting's name, study and sequential test."""
         return [(name, study, study.race) for name, study in self.studies.items() if study.race is not None]
 
@@ -77,7 +77,7 @@ class Survey:
         return ranking(self.scores, self.first_study.metric.higher)
 
     @cached_property
-    def summary(self) -> OverSettings | None:
+    def summary(self) -> SettingsSummary | None:
         """Gains over local training over all settings, in two settings or more."""
         return over_settings(self.scores, self.first_study.metric) if len(self.settings) > 1 else None
 

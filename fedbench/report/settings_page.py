@@ -15,10 +15,10 @@ from fedbench.report.doubts import doubt_of_winner
 from fedbench.report.leaderboard import LeaderboardRow
 from fedbench.report.leaderboard_table import NEWCOMERS_NOTE, race_columns
 from fedbench.report.notes import settings_notes
-from fedbench.report.over_settings import FILE, keys_part, summary_frame, summary_part
 from fedbench.report.parts import LEAST_CHOSEN, ChartSection, charts
+from fedbench.report.settings_sections import FILE, keys_part, summary_frame, summary_part
+from fedbench.report.settings_study import SettingsStudy
 from fedbench.report.study import POINT_NAMES, Study
-from fedbench.report.survey import Survey
 from fedbench.report.table import Table, numbers_of
 from fedbench.report.template import page_of
 from fedbench.report.theme import LETTER, LIGHT, axis, figure
@@ -27,8 +27,8 @@ from fedbench.report.verdicts import RACE_TONES, TONES, margin_text
 from fedbench.results.files import write_atomically
 from fedbench.results.plan import text_of
 from fedbench.results.quantities import seed_range
-from fedbench.results.race import Race
 from fedbench.results.remarks import as_doubts, beside_row, with_methods
+from fedbench.results.sequential_test import SequentialTest
 from fedbench.results.statistics import ends_of
 from fedbench.results.tables import BASELINE, REFERENCES
 
@@ -47,7 +47,7 @@ MATRIX_RACE_NOTE = (
 )
 
 
-def matrix_tables(survey: Survey) -> list[Table]:
+def matrix_tables(survey: SettingsStudy) -> list[Table]:
     """One table with ranks; of races the scores and both verdicts; and that of newcomers, if any joined."""
     names = ["method", *(setting.name for setting in survey.settings)]
     if survey.is_race:
@@ -59,7 +59,7 @@ def matrix_tables(survey: Survey) -> list[Table]:
     return found
 
 
-def race_tables(survey: Survey) -> dict[str, list[list[Cell]]]:
+def race_tables(survey: SettingsStudy) -> dict[str, list[list[Cell]]]:
     """The tables of sequential tests by name: one line per method, one column per setting."""
     cells = {SCORES: _race_score, AGAINST_LOCAL: _against_local, WHO_IS_BEST: _who_is_best}
     return {
@@ -72,32 +72,32 @@ def race_tables(survey: Survey) -> dict[str, list[list[Cell]]]:
     }
 
 
-def _race_score(study: Study, race: Race, row: LeaderboardRow) -> Cell:
+def _race_score(study: Study, race: SequentialTest, row: LeaderboardRow) -> Cell:
     is_best = race.ending == "winner" and row.label == race.leader and not doubt_of_winner(study, race)
     may_be_best = race.look > 0 and race.ending != "winner" and row.label in race.candidates
     text = f"{study.metric.number(row.score.mean)} ({len(row.score.values)})"
     return Cell(text, int(is_best), may_be_best, row.tone)
 
 
-def _against_local(study: Study, race: Race, row: LeaderboardRow) -> Cell:
+def _against_local(study: Study, race: SequentialTest, row: LeaderboardRow) -> Cell:
     interval, verdict = (column.cell(row).text for column in race_columns(study.metric)[1:3])
     return Cell(", ".join(filter(None, (interval, verdict))), tone=row.tone)
 
 
-def _who_is_best(study: Study, race: Race, row: LeaderboardRow) -> Cell:
+def _who_is_best(study: Study, race: SequentialTest, row: LeaderboardRow) -> Cell:
     interval, verdict = (column.cell(row).text for column in race_columns(study.metric)[3:])
     if race.ending == "winner" and row.label == race.leader and doubt_of_winner(study, race):
         verdict = "ahead of all, but in doubt"
     return Cell(", ".join(filter(None, (interval, verdict))))
 
 
-def race_subtitle(survey: Survey) -> str:
+def race_subtitle(survey: SettingsStudy) -> str:
     """The rules of the sequential tests, fixed beforehand."""
     rules = survey.first_study.plan.race or {}
     return f"margin {margin_text(survey.first_study)}, at most {plural(int(rules['most']), 'seed')}"
 
 
-def newcomer_lines(survey: Survey) -> list[list[Cell]]:
+def newcomer_lines(survey: SettingsStudy) -> list[list[Cell]]:
     """The scores of newcomers by method and setting; empty if none joined."""
     number, lines = survey.first_study.metric.number, []
     for label in survey.ordered:
@@ -106,7 +106,7 @@ def newcomer_lines(survey: Survey) -> list[list[Cell]]:
     return lines if any(cell.text for _, *cells in lines for cell in cells) else []
 
 
-def matrix_lines(survey: Survey) -> list[list[Cell]]:
+def matrix_lines(survey: SettingsStudy) -> list[list[Cell]]:
     """The table: one line per method, one column per setting, and the mean rank."""
     columns = [_column(survey, setting.name) for setting in survey.settings]
     ranks = [survey.ranking.ranks.get(label) for label in survey.ordered]
@@ -118,7 +118,7 @@ def matrix_lines(survey: Survey) -> list[list[Cell]]:
     return [list(line) for line in zip(names, *columns, last, strict=True)]
 
 
-def _column(survey: Survey, name: str) -> list[Cell]:
+def _column(survey: SettingsStudy, name: str) -> list[Cell]:
     board, metric = survey.boards[name], survey.first_study.metric
     means = {label: board[label].score.mean for label in survey.ordered}
     marks = typeset.ranks_in_column(
@@ -135,7 +135,7 @@ def _column(survey: Survey, name: str) -> list[Cell]:
     ]
 
 
-def matrix_text(survey: Survey) -> str:
+def matrix_text(survey: SettingsStudy) -> str:
     """The tables for a terminal."""
     if not survey.labels:
         return "nothing was evaluated yet"
@@ -146,13 +146,13 @@ def matrix_text(survey: Survey) -> str:
     return "\n\n".join([*titled, f"{matrix_note(survey)}\n"])
 
 
-def matrix_note(survey: Survey) -> str:
+def matrix_note(survey: SettingsStudy) -> str:
     """What the signs in the tables mean."""
     later = f"; {NEWCOMERS_NOTE}" if newcomer_lines(survey) else ""
     return (MATRIX_RACE_NOTE if survey.is_race else MATRIX_NOTE) + later
 
 
-def matrix_frame(survey: Survey) -> pd.DataFrame:
+def matrix_frame(survey: SettingsStudy) -> pd.DataFrame:
     """Numbers: one row per setting and method."""
     return pd.DataFrame(
         [
@@ -174,7 +174,7 @@ def matrix_frame(survey: Survey) -> pd.DataFrame:
     )
 
 
-def _numbers(survey: Survey, row: LeaderboardRow) -> dict[str, Any]:
+def _numbers(survey: SettingsStudy, row: LeaderboardRow) -> dict[str, Any]:
     """The columns of a method in a setting."""
     later = {} if row.newcomers is None else ends_of("newcomers", row.newcomers)
     if row.race is not None:
@@ -189,7 +189,7 @@ def _numbers(survey: Survey, row: LeaderboardRow) -> dict[str, Any]:
     }
 
 
-def matrix_doubts(survey: Survey) -> list[str]:
+def matrix_doubts(survey: SettingsStudy) -> list[str]:
     """The doubts about the numbers of methods in all settings, each once with its methods."""
     own: dict[str, list[str]] = {}
     for study in survey.studies.values():
@@ -198,7 +198,7 @@ def matrix_doubts(survey: Survey) -> list[str]:
     return with_methods(own)
 
 
-def critical_difference(survey: Survey) -> go.Figure | None:
+def critical_difference(survey: SettingsStudy) -> go.Figure | None:
     """Mean ranks on a line, best to the left; a bar joins methods that cannot be told apart (after Demsar 2006)."""
     found = survey.ranking
     names = list(found.ranks)
@@ -238,7 +238,7 @@ def critical_difference(survey: Survey) -> go.Figure | None:
 
 def write_matrix(folder: Path) -> Path:
     """Writes report.html, table.csv, table.md and table.tex into the folder of a study over settings."""
-    survey = Survey.load(folder)
+    survey = SettingsStudy.load(folder)
     tables, note = matrix_tables(survey), matrix_note(survey)
     several = len(tables) > 1
     shown = [f"**{table.title}**\n\n" * several + table.markdown() for table in tables]
@@ -252,7 +252,7 @@ def write_matrix(folder: Path) -> Path:
     return folder / "report.html"
 
 
-def matrix_values(survey: Survey) -> dict[str, Any]:
+def matrix_values(survey: SettingsStudy) -> dict[str, Any]:
     """The values of the template."""
     metric, point = survey.first_study.metric, POINT_NAMES[survey.first_study.point]
     counts = plural(len(survey.labels), "method"), plural(len(survey.settings), "setting")
@@ -279,19 +279,19 @@ def matrix_values(survey: Survey) -> dict[str, Any]:
     }
 
 
-def matrix_parts(survey: Survey) -> list[ChartSection]:
+def matrix_parts(survey: SettingsStudy) -> list[ChartSection]:
     """The sections with figures."""
     return [part for part in [rank_part(survey), keys_part(survey), summary_part(survey)] if part.charts]
 
 
-def rank_part(survey: Survey) -> ChartSection:
+def rank_part(survey: SettingsStudy) -> ChartSection:
     if survey.is_race:
         return ChartSection("ranks", "Ranks")
     intro = "Mean rank over settings and seeds, best to the left. A bar joins methods that cannot be told apart."
     return ChartSection("ranks", "Ranks", charts(("ranks", "", critical_difference(survey), ""), wide=True), intro)
 
 
-def matrix_warnings(survey: Survey) -> list[str]:
+def matrix_warnings(survey: SettingsStudy) -> list[str]:
     """Settings without numbers, and failures in a setting."""
     missing = [s.name for s in survey.matrix.settings if s.name not in survey.boards]
     found = [f"{join_words(missing)}: nothing was evaluated yet."] if missing else []
