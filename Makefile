@@ -43,7 +43,7 @@ test-pythons: $(STAMP)
 	for python in $(PYTHONS); do \
 		$$python -m venv build/$$python && \
 		build/$$python/bin/python -m pip install --disable-pip-version-check -q -c constraints.txt '.[all]' ./papers && \
-		build/$$python/bin/python -m pip uninstall --disable-pip-version-check -q -y fedbench-pfl || exit 1; \
+		build/$$python/bin/python -m pip uninstall --disable-pip-version-check -q -y fedbench-pfl fedbench-papers || exit 1; \
 	done
 	FEDBENCH_PYTHONS=$$(for python in $(PYTHONS); do printf '%s:' build/$$python/bin/python; done) \
 		$(BIN)/python -m pytest tests/packaging
@@ -90,4 +90,4 @@ $(STAMP): pyproject.toml papers/pyproject.toml constraints.txt
 	@touch $@
 
 clean:
-	rm -rf .venv site dist build/docs .cache *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv site dist build/docs .cache *.egg-info papers/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
