@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Table:
+class PluginTable:
     """The named things of one kind. A package cannot replace fedbench's own names.
 
     what: the kind, for error messages. group: the group of entry points. built_in: the places of fedbench's own things,
@@ -126,5 +126,5 @@ def package_of(point: "EntryPoint") -> str:
     return point.dist.name if point.dist else point.value.partition(".")[0]
 
 
-PAGES = Table("page", group="fedbench.pages", built_in={})
+PAGES = PluginTable("page", group="fedbench.pages", built_in={})
 """Functions that write the page of a study, by the name of the file that such a study has in its folder."""

@@ -7,7 +7,7 @@ import pytest
 
 from fedbench import plugins
 from fedbench.errors import ConfigError
-from fedbench.plugins import Table
+from fedbench.plugins import PluginTable
 
 GROUP = "fedbench.knives"
 
@@ -17,7 +17,7 @@ def refuse_numbers(name, thing):
         raise ConfigError(f"knife '{name}' is a number")
 
 
-KNIVES = Table(
+KNIVES = PluginTable(
     "knife", GROUP, {"pi": "math:pi", "text": "textwrap"}, extra_names=("none",), form="a:b", check=refuse_numbers
 )
 

@@ -14,7 +14,7 @@ from fedbench.cli.lines import log_to_stderr
 from fedbench.cli.signals import interruption
 from fedbench.errors import ConfigError, RunError, first_line
 from fedbench.installation import other_fedbench, version
-from fedbench.plugins import Table
+from fedbench.plugins import PluginTable
 from fedbench.user_code import exit_text
 
 COMMANDS = {
@@ -33,7 +33,9 @@ COMMANDS = {
     "methods": "list the methods, or one method's options with default, range and source",
     "completion": "print a script by which bash, zsh or fish completes commands, flags and names",
 }
-TABLE = Table("command", group="fedbench.commands", built_in={name: f"fedbench.cli.{name}:main" for name in COMMANDS})
+TABLE = PluginTable(
+    "command", group="fedbench.commands", built_in={name: f"fedbench.cli.{name}:main" for name in COMMANDS}
+)
 AGAIN = "repeat the command: it continues from the last checkpoint"
 STORAGE = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), f"free some space and {AGAIN}"),

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from fedbench.config import MethodConfig, Section, TrainConfig
 from fedbench.config.section import make_section
 from fedbench.errors import CONTRACT, ConfigError, nearest
-from fedbench.plugins import Table, modules, only_class
+from fedbench.plugins import PluginTable, modules, only_class
 
 if TYPE_CHECKING:
     from fedbench.methods.base import Method
@@ -34,7 +34,7 @@ def _check(name: str, thing: Any) -> None:
 
 NO_METHODS = (*CONTRACT, "cotraining")
 """Files that are no methods: the contract, and the base of a family of methods."""
-METHODS = Table(
+METHODS = PluginTable(
     "method",
     group="fedbench.methods",
     built_in=modules(__name__, __path__, NO_METHODS),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedbench.errors import ConfigError, nearest, place_of
 from fedbench.import_string import OTHER_LIGHTNING, SAME_CLASSES, import_string
-from fedbench.plugins import Table
+from fedbench.plugins import PluginTable
 from fedbench.tasks import Task
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def _check(name: str, thing: Any) -> None:
         raise ConfigError(f"model '{name}' is not a subclass of lightning.LightningModule{hint}")
 
 
-MODELS = Table(
+MODELS = PluginTable(
     "model",
     group="fedbench.models",
     built_in={

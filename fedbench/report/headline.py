@@ -52,7 +52,7 @@ def _name(config: dict[str, Any], section: str) -> str:
 
 
 def partition_words(config: dict[str, Any], environment: dict[str, Any]) -> str:
-    """Clients, scheme, and the keys that the scheme names; records of older versions do not say which those are."""
+    """Clients, scheme, and the keys that the scheme names."""
     values = config.get("partition") or {}
     name = values.get("name")
     if not name:

@@ -231,7 +231,7 @@ def leaderboard_note(over: str, worst: str) -> str:
 
 
 def race_note(worst: str) -> str:
-    """The same of a study with looks."""
+    """What the numbers of a table mean in a study that adds seeds until it is decided."""
     return (
         f"sd over seeds; {clients_note(worst)}; "
         "methods have different numbers of seeds and are ordered by their paired difference from the first; "

@@ -125,14 +125,14 @@ def _lines(table: pd.DataFrame, metric: Metric) -> tuple[Sequence[str], dict[tup
     worst = worst_label([int(n) for name in ("fewest_scored", "most_scored") for n in at_last[name]])
     groups = table.groupby(["method", "point"], sort=False)
     rows = {(str(m), str(p)): {str(row["choice"]): row for _, row in own.iterrows()} for (m, p), own in groups}
-    made = Table.of(score_columns(metric, worst), [*rows.values()], least=0)
+    made = Table.of(run_columns(metric, worst), [*rows.values()], least=0)
     return made.heads, {
         (method, point): [Cell(f"{method}{mark[method]}"), *line]
         for (method, point), line in zip(rows, made.lines, strict=True)
     }
 
 
-def score_columns(metric: Metric, worst: str) -> list[Column[Choices]]:
+def run_columns(metric: Metric, worst: str) -> list[Column[Choices]]:
     """The columns of runs and grids. worst: the head of the column of the worst clients."""
 
     def score(head: str, name: str, high: str = "", choice: str = LAST, **style: Any) -> Column[Choices]:

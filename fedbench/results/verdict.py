@@ -25,7 +25,7 @@ class Bound:
     samples: float = 0.0
 
     def __neg__(self) -> "Bound":
-        """The same difference seen from the other method."""
+        """The difference as seen from the other method."""
         return Bound(-self.mean, -self.high, -self.low, self.error, self.seeds, self.samples)
 
 

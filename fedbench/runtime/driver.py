@@ -22,7 +22,7 @@ from fedbench.runtime.observers.timings import Stopwatch
 from fedbench.runtime.placement import ClientCosts, Homes
 from fedbench.runtime.remark_log import RemarkLog
 from fedbench.runtime.resolved import ResolvedRun
-from fedbench.runtime.round_record import RoundRecord, Training
+from fedbench.runtime.round_record import RoundRecord, TrainedRound
 from fedbench.runtime.sampling import Calendar
 from fedbench.runtime.scores import RunScores
 from fedbench.runtime.server_half import ServerHalf
@@ -216,7 +216,7 @@ class Driver:
         for host, reply in enumerate(replies):
             self.homes.learn(server.round, host, reply.reports)
         shown = self.calendar.is_evaluated(server.round)
-        training = Training(server.round, server.participants, trainers, tasks, reports, totals, shown)
+        training = TrainedRound(server.round, server.participants, trainers, tasks, reports, totals, shown)
         for client, reason in training.failures:
             line = f"seed {self.seed}, round {training.round}: client {client} was left out: {reason}"
             self.remarks.give([Doubt(line)])

@@ -11,7 +11,7 @@ from fedbench.runtime.uploads.sums import Total
 
 
 @dataclass(frozen=True)
-class Training:
+class TrainedRound:
     """What an exchange has done for the round that it trains: its tasks, and the reports of all clients.
 
     is_evaluated: whether the models of this round will be. totals: of the hosts.
@@ -78,7 +78,7 @@ class RoundRecord:
             (c, text if text.startswith("in round ") else f"in round {self.number}: {text}") for c, text in self.failed
         ]
 
-    def after(self, training: Training, was_evaluated: bool) -> "RoundRecord":
+    def after(self, training: TrainedRound, was_evaluated: bool) -> "RoundRecord":
         """The record of the round that followed this one. was_evaluated: whether this one's models were."""
         losses = [report.loss for report in training.fits if report.loss is not None]
         pooled, first = POOLED in training.trainers, training.round == 1
@@ -96,7 +96,7 @@ class RoundRecord:
             fits=self._fits_with(training),
         )
 
-    def _fits_with(self, training: Training) -> dict[int, str]:
+    def _fits_with(self, training: TrainedRound) -> dict[int, str]:
         self.fits |= {client: reason for client, reason in training.failures if self.fits.get(client) != ""}
         self.fits |= {report.client: "" for report in training.reports if report.trained}
         return self.fits

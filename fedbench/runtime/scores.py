@@ -9,7 +9,7 @@ from fedbench.runtime.exchange import Report, Scores
 from fedbench.runtime.observers.observer import EvaluatedRound, PointScores
 from fedbench.runtime.observers.recorder import Recorder
 from fedbench.runtime.pooled_validation import PooledValidation
-from fedbench.runtime.round_record import RoundRecord, Training
+from fedbench.runtime.round_record import RoundRecord, TrainedRound
 from fedbench.runtime.sampling import Calendar
 
 
@@ -25,7 +25,7 @@ class RunScores:
         self.last_fit: dict[int, tuple[int, Scores]] = {}
         self.validation = PooledValidation(recorder.task)
 
-    def take_fits(self, training: Training) -> None:
+    def take_fits(self, training: TrainedRound) -> None:
         """Note the scores of fits; none if a later one is to be shown, because that one may fail."""
         fits = [report for report in training.reports if report.trained]
         self.last_fit |= {fit.client: (training.round, fit.scores.get("after_fit", {})) for fit in fits}

@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import Any
 
 from fedbench.errors import ConfigError, RunError
-from fedbench.plugins import Table, modules
+from fedbench.plugins import PluginTable, modules
 from fedbench.tasks.metric import Metric
 from fedbench.tasks.task import Score, Task, mean_of, pooled_value
 
@@ -21,7 +21,7 @@ def _check(name: str, thing: Any) -> None:
         raise ConfigError(f"task '{name}' is neither an instance nor a subclass of fedbench.tasks.Task")
 
 
-TASKS = Table(
+TASKS = PluginTable(
     "task",
     group="fedbench.tasks",
     built_in=modules(

@@ -4,7 +4,7 @@ import pytest
 
 from fedbench.jobs.resolve import resolve
 from fedbench.runtime.exchange import Report
-from fedbench.runtime.round_record import RoundRecord, Training
+from fedbench.runtime.round_record import RoundRecord, TrainedRound
 from fedbench.runtime.scores import RunScores
 from tests.runtime.rounds import driver, small
 
@@ -30,7 +30,7 @@ def lines(scores: RunScores, given: list[Report], round: int = 2) -> dict[str, f
 def test_a_client_that_sits_out_counts_with_its_last_fit():
     scores = scores_of()
     fit = Report(0, trained=True, scores={"after_fit": scored(1.0)})
-    scores.take_fits(Training(1, [0], [0], [], [fit], [], True))
+    scores.take_fits(TrainedRound(1, [0], [0], [], [fit], [], True))
     other = Report(1, scores={"idle_model": scored(0.5)})
     assert lines(scores, [other]) == {"after_fit": 0.75}
     assert lines(scores, []) == {"after_fit": 0.75}, "in later rounds too"
@@ -46,7 +46,7 @@ def test_a_point_has_the_scores_of_its_models_or_no_line(method, after_fit):
 def test_the_costs_of_a_round_stand_in_the_line_of_its_fits_alone():
     scores = scores_of()
     fits = [Report(client, trained=True, scores={"after_fit": scored(1.0)}) for client in (0, 1)]
-    scores.take_fits(Training(1, [0, 1], [0, 1], [], fits, [], True))
+    scores.take_fits(TrainedRound(1, [0, 1], [0, 1], [], fits, [], True))
     evaluated = scores.evaluated(RoundRecord(1, steps=7), reports(after_agg=0.25), {"after_agg": 0.125})
     by_point = {own.point: own.line for own in evaluated.points}
     assert by_point["after_fit"]["steps"] == 7
@@ -59,5 +59,5 @@ def test_a_fit_without_scores_hides_the_one_before():
     scores = scores_of()
     for found in ({"after_fit": scored(1.0)}, {}):
         fit = Report(0, trained=True, scores=found)
-        scores.take_fits(Training(1, [0], [0], [], [fit], [], True))
+        scores.take_fits(TrainedRound(1, [0], [0], [], [fit], [], True))
     assert lines(scores, []) == {}

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from fedbench.config import AggregatorConfig, Section
 from fedbench.config.section import make_section
 from fedbench.errors import ConfigError
-from fedbench.plugins import Table, modules, only_class
+from fedbench.plugins import PluginTable, modules, only_class
 
 if TYPE_CHECKING:
     from fedbench.aggregation.aggregator import Aggregator
@@ -35,7 +35,7 @@ METHODS_ONLY = {
 }
 """Methods whose aggregation is no aggregator, and why."""
 
-AGGREGATORS = Table(
+AGGREGATORS = PluginTable(
     "aggregator",
     group="fedbench.aggregators",
     built_in=modules(__name__, __path__),

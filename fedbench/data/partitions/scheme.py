@@ -15,7 +15,7 @@ from fedbench.data.partitions.assignment import Deal
 from fedbench.data.partitions.newcomers import check_newcomers
 from fedbench.data.partitions.pool import MERGING, SamplePool
 from fedbench.errors import ConfigError, nearest
-from fedbench.plugins import Table, modules
+from fedbench.plugins import PluginTable, modules
 
 FILE_SCHEME = "file"
 COMMON_KEYS = {"test", "test_share", "total", "test_by", "order_by"}
@@ -61,7 +61,7 @@ def _check(name: str, thing: Any) -> None:
         raise ConfigError(f"scheme '{name}' is no fedbench.data.partitions.scheme.Scheme")
 
 
-SCHEMES = Table(
+SCHEMES = PluginTable(
     "scheme",
     group="fedbench.schemes",
     built_in=modules(schemes.__name__, schemes.__path__),

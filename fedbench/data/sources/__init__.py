@@ -20,7 +20,7 @@ from fedbench.data.reading.beside import DOMAIN, NOTHING, Beside
 from fedbench.data.reading.published import PublishedSet
 from fedbench.data.reading.targets import read_for_task
 from fedbench.errors import ConfigError, nearest
-from fedbench.plugins import Table, modules
+from fedbench.plugins import PluginTable, modules
 from fedbench.tasks import TASKS
 from fedbench.tasks import load as load_task
 from fedbench.tasks.targets import Targets
@@ -61,7 +61,9 @@ def _check(name: str, thing: Any) -> None:
 
 FACTORY = "package.module:factory"
 BUILT_IN = {name: path for own, path in modules(__name__, __path__).items() for name in FORMATS.get(own, (own,))}
-SETS = Table("data set", group="fedbench.data", built_in=BUILT_IN, extra_names=(FACTORY,), form=FACTORY, check=_check)
+SETS = PluginTable(
+    "data set", group="fedbench.data", built_in=BUILT_IN, extra_names=(FACTORY,), form=FACTORY, check=_check
+)
 
 
 def names() -> list[str]:

@@ -3,7 +3,7 @@
 from fedbench.config import Config
 from fedbench.runtime.fleet import fleet_traces
 from fedbench.runtime.observers.observer import Observer, Traces
-from fedbench.runtime.round_record import RoundRecord, Training
+from fedbench.runtime.round_record import RoundRecord, TrainedRound
 
 
 class FleetTraces(Observer):
@@ -12,7 +12,7 @@ class FleetTraces(Observer):
     def __init__(self, config: Config, seed: int) -> None:
         self.config, self.seed = config, seed
 
-    def on_training(self, training: Training, record: RoundRecord) -> Traces:
+    def on_training(self, training: TrainedRound, record: RoundRecord) -> Traces:
         steps = {report.client: report.steps for report in training.fits}
         lost = {task.client for task in training.tasks if task.is_lost}
         return fleet_traces(self.config, self.seed, steps, lost)

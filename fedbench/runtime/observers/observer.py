@@ -9,7 +9,7 @@ from fedbench.methods.server import Context
 from fedbench.results.schema import MetricsLine
 from fedbench.runtime.exchange import ClientTask, Reply, Report, Scores
 from fedbench.runtime.placement import Homes
-from fedbench.runtime.round_record import RoundRecord, Training
+from fedbench.runtime.round_record import RoundRecord, TrainedRound
 from fedbench.runtime.sampling import Calendar
 from fedbench.runtime.server_half import ServerHalf
 
@@ -79,7 +79,7 @@ class Observer:
         """All scores of a round are known."""
         return ()
 
-    def on_training(self, training: Training, record: RoundRecord) -> Traces:
+    def on_training(self, training: TrainedRound, record: RoundRecord) -> Traces:
         """Clients have trained a round, whose record begins: the traces to add to it."""
         return {}
 

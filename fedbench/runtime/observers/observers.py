@@ -5,7 +5,7 @@ from itertools import chain
 
 from fedbench.runtime.exchange import Report
 from fedbench.runtime.observers.observer import EndedExchange, EvaluatedRound, Observer, RunInProgress, Traces
-from fedbench.runtime.round_record import RoundRecord, Training
+from fedbench.runtime.round_record import RoundRecord, TrainedRound
 
 
 class Observers(Observer):
@@ -31,7 +31,7 @@ class Observers(Observer):
     def on_evaluation(self, evaluated: EvaluatedRound) -> Iterable[str]:
         return chain.from_iterable(observer.on_evaluation(evaluated) for observer in self.all)
 
-    def on_training(self, training: Training, record: RoundRecord) -> Traces:
+    def on_training(self, training: TrainedRound, record: RoundRecord) -> Traces:
         return dict(chain.from_iterable(observer.on_training(training, record).items() for observer in self.all))
 
     def on_aggregation(self, number: int, reports: Sequence[Report]) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from fedbench.runtime.observers.observer import Observer, Traces
-from fedbench.runtime.round_record import RoundRecord, Training
+from fedbench.runtime.round_record import RoundRecord, TrainedRound
 from fedbench.runtime.uploads.privacy import PrivacyBudget
 
 
@@ -17,7 +17,7 @@ class BudgetTraces(Observer):
         if self.budget:
             yield self.budget.line(self.rounds)
 
-    def on_training(self, training: Training, record: RoundRecord) -> Traces:
+    def on_training(self, training: TrainedRound, record: RoundRecord) -> Traces:
         if self.budget is None:
             return {}
         before = record.private_steps

@@ -1,13 +1,13 @@
 """Traces what clients note of themselves: with their uploads, and by `self.log` in their modules."""
 
 from fedbench.runtime.observers.observer import Observer, Traces
-from fedbench.runtime.round_record import RoundRecord, Training
+from fedbench.runtime.round_record import RoundRecord, TrainedRound
 
 
 class UploadTraces(Observer):
     """The traces of clients whose upload arrived."""
 
-    def on_training(self, training: Training, record: RoundRecord) -> Traces:
+    def on_training(self, training: TrainedRound, record: RoundRecord) -> Traces:
         found: Traces = {}
         for report in training.reports:
             if report.upload is not None:

@@ -56,7 +56,7 @@ class Frames:
         return frozenset(degenerate_seeds(self.metrics, self.traces))
 
     def without(self, seeds: Collection[int]) -> "Frames":
-        """The same runs without these seeds."""
+        """These runs without some of their seeds."""
         return Frames(self.records, [seed for seed in self.seeds if seed not in seeds])
 
     def at(self, point: str) -> pd.DataFrame:

@@ -6,12 +6,12 @@ from fedbench.methods.messages import Message, Upload
 from fedbench.runtime.exchange import ClientTask, Report
 from fedbench.runtime.fleet import round_time
 from fedbench.runtime.observers.fleet_traces import FleetTraces
-from fedbench.runtime.round_record import RoundRecord, Training
+from fedbench.runtime.round_record import RoundRecord, TrainedRound
 from tests.runtime.rounds import small
 
 TASKS = [ClientTask(client, Message(), is_lost=client == 1) for client in range(3)]
 REPORTS = [Report(client, trained=True, steps=5 + client, upload=Upload(client, 1)) for client in range(3)]
-TRAINED = Training(1, range(3), range(3), TASKS, REPORTS, [], True)
+TRAINED = TrainedRound(1, range(3), range(3), TASKS, REPORTS, [], True)
 
 
 @pytest.mark.parametrize(

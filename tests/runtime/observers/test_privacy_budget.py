@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from fedbench.runtime.exchange import Report
 from fedbench.runtime.observers.privacy_budget import BudgetTraces
-from fedbench.runtime.round_record import RoundRecord, Training
+from fedbench.runtime.round_record import RoundRecord, TrainedRound
 
 
 class Counting:
@@ -17,9 +17,9 @@ class Counting:
         return f"epsilon after {rounds} rounds"
 
 
-def training(round: int, is_evaluated: bool) -> Training:
+def training(round: int, is_evaluated: bool) -> TrainedRound:
     reports = [Report(client, trained=True, steps=2) for client in (0, round)]
-    return Training(round, [0, round], [0, round], [], reports, [], is_evaluated)
+    return TrainedRound(round, [0, round], [0, round], [], reports, [], is_evaluated)
 
 
 def test_rounds_without_an_evaluation_count():
