@@ -275,13 +275,13 @@ class TrainConfig(Section):
     memory_format: Literal["auto", "contiguous", "channels_last"] = Field(
         "auto", description="memory layout of images and convolutions; auto: by model and device"
     )
-    engine: Literal["auto", "loop", "graph", "stack", "trainer"] = Field(
+    engine: Literal["auto", "loop", "graph", "compiled", "trainer"] = Field(
         "auto",
         description="loop: fedbench's own loop; graph: replays steps as CUDA graphs, several clients at a time, with "
-        "the bits of the loop; auto: graph on a GPU, else loop; stack: one step of several clients, faster for tiny "
-        "models; trainer: lightning.Trainer, slower, for modules that need it",
+        "the bits of the loop; auto: graph on a GPU, else loop; compiled: one compiled step of several clients, for "
+        "tiny models on a processor; trainer: lightning.Trainer, slower, for modules that need it",
     )
-    width: int = Field(10, ge=1, le=1000, description="clients that a host trains at a time (engine = graph or stack)")
+    width: int = Field(10, ge=1, le=1000, description="clients that a host trains at a time (graph, compiled)")
     threads: PositiveInt = Field(1, description="torch threads per host")
 
     def decay(self, round: int) -> float:

@@ -8,18 +8,17 @@ compared with its replay; if they differ, or it cannot be captured, the loop doe
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from fedbench.engine.cursor import Batch, FitRequest
+from fedbench.engine.cursor import Batch, Cursor, Size, gather_batches
 from fedbench.engine.fit import Fit
 from fedbench.engine.graph_stream import GraphStream
-from fedbench.engine.group import Group, Kind
-from fedbench.engine.optimizers import rate_tensor
-from fedbench.engine.planned_cursor import PlannedCursor, Size, gather_batches
+from fedbench.engine.group import Group, Kind, StepTensors, as_row
+from fedbench.engine.optimizers import step_sgd
 from fedbench.engine.row_engine import RowEngine
 from fedbench.engine.row_step import UnsupportedFitError
 from fedbench.errors import first_line
@@ -31,10 +30,6 @@ FREQUENT = 4
 ROOM_BYTES = 16 << 20
 MOST_BATCHES = 64
 """Limits of the batches that are gathered at once."""
-
-MOST_KINDS = 8
-"""Kinds of fits whose graphs are kept."""
-
 
 PACE = 8
 """Replays of a client before the next one's turn: enough to spare Python, too few to leave other clients waiting."""
@@ -49,28 +44,21 @@ class Graph(RowEngine):
         super().__init__(*args, **more)
         self.lot = -(-self.width // 2)  # while one half computes, Python prepares the other
         self.streams = [GraphStream(self.flat.device) for _ in range(self.width)]
-        self._groups: dict[Kind, GraphGroup] = {}
 
-    def group(self, kind: Kind, like: Fit) -> "GraphGroup":
-        kind = replace(kind, rate=0.0)  # is read from memory at every step
-        found = self._groups.pop(kind, None) or GraphGroup(self, kind, like)
-        while len(self._groups) >= MOST_KINDS:
-            del self._groups[next(iter(self._groups))]
-        self._groups[kind] = found
-        return found
+    def new_group(self, kind: Kind, like: Fit) -> "GraphGroup":
+        return GraphGroup(self, kind, like)
 
     def row_of(self, client: int, place: int) -> int:
         return place % self.width
 
 
-class GraphGroup(Group[PlannedCursor]):
+class GraphGroup(Group):
     """The captured steps of fits of one kind, by row and size of the batch."""
 
     stacked = False
 
     def __init__(self, engine: Graph, kind: Kind, like: Fit) -> None:
         super().__init__(engine, engine.rows, kind, like, engine.refusals)
-        self.rate: Tensor = rate_tensor(engine.flat.device)
         self._streams, self._steps = engine.streams, dict[tuple[int, Size], CapturedStep]()
         self._seen, self._last_rate = Counter[tuple[int, Size]](), 0.0
 
@@ -78,13 +66,15 @@ class GraphGroup(Group[PlannedCursor]):
         if rate != self._last_rate:
             for stream in self._streams:  # steps under way read the last one
                 stream.lead()
-            self.rate.fill_(rate)
+            super().set_rate(rate)
             self._last_rate = rate
 
-    def cursor(self, request: FitRequest) -> PlannedCursor:
-        return PlannedCursor(self.engine, request)
+    def update(self, own: StepTensors) -> None:
+        train = self.engine.train
+        buffers: list[Tensor | None] = [*own.states.values()] if train.momentum else []
+        step_sgd([own.w], [own.g], buffers, lr=own.rate, momentum=train.momentum, weight_decay=train.weight_decay)
 
-    def run(self, cursors: Sequence[PlannedCursor]) -> None:
+    def run(self, cursors: Sequence[Cursor]) -> None:
         for cursor in cursors:
             self._prepare(cursor)
         going = [cursor for cursor in cursors if cursor.sizes]
@@ -101,16 +91,21 @@ class GraphGroup(Group[PlannedCursor]):
             self.wait(cursors)
             raise
 
-    def end(self, cursors: Sequence[PlannedCursor]) -> list[Weights | BaseException]:
+    def end(self, cursors: Sequence[Cursor]) -> list[Weights | BaseException]:
         self.wait(cursors)
-        self._take_logs(cursors)
         return super().end(cursors)
 
-    def wait(self, cursors: Sequence[PlannedCursor]) -> None:
+    def last_logs(self, cursor: Cursor) -> list[Tensor]:
+        for size in set(cursor.sizes):
+            if (captured := self._steps.get((cursor.row, size))) is not None:
+                cursor.logs_of[size] += captured.logs()
+        return super().last_logs(cursor)
+
+    def wait(self, cursors: Sequence[Cursor]) -> None:
         for cursor in cursors:
             self._streams[cursor.row].lead()
 
-    def _prepare(self, cursor: PlannedCursor) -> None:
+    def _prepare(self, cursor: Cursor) -> None:
         """Captures the steps of this fit that are frequent."""
         for size, count in Counter(cursor.sizes).items():
             key = cursor.row, size
@@ -124,7 +119,7 @@ class GraphGroup(Group[PlannedCursor]):
             if key in self._steps:
                 self._steps[key].empty()
 
-    def _fill(self, cursors: Sequence[PlannedCursor]) -> None:
+    def _fill(self, cursors: Sequence[Cursor]) -> None:
         """Gathers the next batches of these fits into the feeds that are empty, all batches of one size at once.
 
         Their steps then wait for the batches.
@@ -143,7 +138,7 @@ class GraphGroup(Group[PlannedCursor]):
         for cursor in cursors:
             self._streams[cursor.row].follow()
 
-    def _needs_batches(self, cursor: PlannedCursor) -> bool:
+    def _needs_batches(self, cursor: Cursor) -> bool:
         """Whether the feed of a fit's next step is empty."""
         step = self._steps.get((cursor.row, cursor.sizes[cursor.done]))
         return step is not None and not step.left
@@ -151,9 +146,16 @@ class GraphGroup(Group[PlannedCursor]):
     def _capture_step(self, row: int, batch: Batch) -> "CapturedStep":
         """A step that leaves the same bits as its replay. Raises UnsupportedFitError."""
         stream, feed = self._streams[row], Feed(batch)
-        rows = (self.rows.w, self.rows.g, self.rows.momentum, self.rows.losses, *self.rows.buffers, *self.rows.counters)
+        rows = (
+            self.rows.w,
+            self.rows.g,
+            self.rows.losses,
+            *self.rows.states.values(),
+            *self.rows.buffers,
+            *self.rows.counters,
+        )
         state = [whole[row] for whole in (*rows, *self.needs.values())]
-        fill_feeds([feed], [1], Batch(batch.index[None], [tensor[None] for tensor in batch.tensors], ends_epoch=False))
+        fill_feeds([feed], [1], Batch(batch.index[None], [tensor[None] for tensor in batch.tensors]))
         before = [tensor.clone() for tensor in state]
         stream.follow()
 
@@ -185,12 +187,10 @@ class GraphGroup(Group[PlannedCursor]):
     def _move_on(self, row: int, feed: "Feed") -> None:
         """The step on the next batch of a feed."""
         batch = feed.current()
-        loss, logged = self.move(row, batch.index, batch.tensors)
-        self.rows.losses[row].add_(loss)
-        feed.note(logged)
+        feed.note(self.move(row, batch.index, batch.tensors))
         feed.at.add_(1)
 
-    def _advance(self, cursor: PlannedCursor) -> None:
+    def _advance(self, cursor: Cursor) -> None:
         """Takes the next steps of a fit, some at a time, until its feed is empty."""
         row = cursor.row
         with self._streams[row].active():
@@ -198,8 +198,7 @@ class GraphGroup(Group[PlannedCursor]):
                 captured = self._steps.get((row, size))
                 if captured is None:
                     batch = gather_batches([(cursor, cursor.take(size, 1))])
-                    loss, logged = self.move(row, batch.index[0], [tensor[0] for tensor in batch.tensors])
-                    self.rows.losses[row].add_(loss)
+                    logged = self.move(row, batch.index[0], [tensor[0] for tensor in batch.tensors])
                     cursor.logs_of[size].append(as_row(logged))
                 elif captured.left:
                     captured.replay()
@@ -207,21 +206,6 @@ class GraphGroup(Group[PlannedCursor]):
                 else:
                     return
                 cursor.done += 1
-
-    def _take_logs(self, cursors: Sequence[PlannedCursor]) -> None:
-        """What the module has logged in the last epochs, whose values replace those of the epochs before."""
-        calls = self.step.logs.calls
-        cursors = [cursor for cursor in cursors if cursor.sizes]
-        if not calls or not cursors:
-            return
-        for cursor in cursors:
-            for size in set(cursor.sizes):
-                if (captured := self._steps.get((cursor.row, size))) is not None:
-                    cursor.logs_of[size] += captured.logs()
-        rows = [cursor.last_logs() for cursor in cursors]
-        values = torch.stack([row for own in rows for row in own]).cpu()  # the GPU is waited for once
-        for cursor, own in zip(cursors, values.split([len(own) for own in rows]), strict=True):
-            cursor.end(calls, own)
 
 
 @dataclass
@@ -266,7 +250,7 @@ class Feed:
             flat.index_select(0, self.at).as_strided(like.shape, like.stride())
             for flat, like in zip(self._flat, self._like, strict=True)
         )
-        return Batch(index, tensors, ends_epoch=False)
+        return Batch(index, tensors)
 
     def note(self, logged: Sequence[Tensor]) -> None:
         if logged:
@@ -282,12 +266,6 @@ def fill_feeds(feeds: Sequence[Feed], counts: Sequence[int], batches: Batch) -> 
         room = [feed.whole[place][:count] for feed, count in zip(feeds, counts, strict=True)]
         torch._foreach_copy_(room, given.split(list(counts)))
     torch._foreach_zero_([feed.at for feed in feeds])
-
-
-def as_row(logged: Sequence[Tensor]) -> Tensor:
-    """Logged numbers as one vector, in double precision."""
-    values = [value.reshape(()).double() for value in logged]
-    return torch.stack(values) if values else torch.zeros(0)
 
 
 def is_dense(tensor: Tensor) -> bool:

@@ -4,9 +4,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from math import isfinite
 from types import FunctionType, SimpleNamespace
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -15,26 +16,23 @@ from fedbench.engine.cursor import Cursor, FitRequest
 from fedbench.engine.engine import Engine
 from fedbench.engine.fit import Fit, Loss, PairedBatches, Step
 from fedbench.engine.module_optimizer import own_optimizer
-from fedbench.engine.optimizers import clip_gradient, rate_of, step_sgd
+from fedbench.engine.optimizers import clip_gradient, rate_of, rate_tensor
 from fedbench.engine.row_step import RowStep, UnsupportedFitError, check_step
-from fedbench.engine.rows import Rows, copy_to_rows, pick
+from fedbench.engine.rows import Rows, Views, copy_to_rows, pick
 from fedbench.module.layout import Slot, slots_with_one
 from fedbench.module.masks import choose
 from fedbench.module.weights import Weights
 
-C = TypeVar("C", bound=Cursor)
-
 Need = tuple[str, tuple[int, ...], torch.dtype]
 CONSTANT_TYPES = (str, bool, int, float, type(None), FunctionType)
 AFTER = "_post_accumulate_grad_hooks"
-MOMENTUM = "momentum_buffer"
-"""torch.optim's name of it."""
 
 
 @dataclass(frozen=True)
 class Kind:
     """Common properties of fits stepped together, batches aside.
 
+    paired: samples in a batch of the second data set, 0 without one.
     needs, edit_needs: names and shapes of the inputs of the loss, and of further inputs of the edit.
     """
 
@@ -46,7 +44,7 @@ class Kind:
     masked: bool
     frozen: str
     single_sample: bool
-    paired: bool
+    paired: int
     edit: Any
     rate: float
 
@@ -70,14 +68,14 @@ def engine_refusal(engine: Engine) -> str | None:
     )
 
 
-def fit_kind(engine: Engine, fit: Fit) -> Kind:
-    """Raises UnsupportedFitError for a fit that cannot be done in rows."""
+def fit_kind(engine: Engine, fit: Fit, optimizers: Sequence[str]) -> Kind:
+    """Raises UnsupportedFitError for a fit that cannot be done in rows. optimizers: whose steps can be taken."""
     refusal = _first_reason(
         {
             "the model's own optimiser makes the steps": own_optimizer(engine, fit),
             "the method sets the optimiser": fit.step.rule is not None,
             "the method steps parts of the model by settings of their own": bool(fit.step.parts),
-            f"train.optimizer = {engine.optimizer}": engine.optimizer != "sgd",
+            f"train.optimizer = {engine.optimizer}": engine.optimizer not in optimizers,
         }
     )
     if refusal is not None:
@@ -100,7 +98,7 @@ def fit_kind(engine: Engine, fit: Fit) -> Kind:
         masked=mask is not None,
         frozen="train" if fit.move is None else fit.move.frozen,
         single_sample=fit.has_single_sample,
-        paired=isinstance(fit.data, PairedBatches),
+        paired=fit.data.size if isinstance(fit.data, PairedBatches) else 0,
         edit=fit.step.edit and identity_of(fit.step.edit, "edit"),
         rate=rate_of(engine, fit),
     )
@@ -135,7 +133,25 @@ def is_constant(value: Any) -> bool:
     return isinstance(value, CONSTANT_TYPES) and not getattr(value, "__closure__", None)
 
 
-class Group(ABC, Generic[C]):
+@dataclass(frozen=True)
+class StepTensors:
+    """What a gradient step reads and changes in place: of one row, or of all with the rows as first dimension.
+
+    views: of w, g and the buffers; states: of the optimiser; needs: inputs of loss and edit; mask, start: entries that
+    move, and values of the others; rate: the learning rate.
+    """
+
+    w: Tensor
+    g: Tensor
+    views: Views
+    states: dict[str, Tensor]
+    needs: dict[str, Tensor]
+    mask: Tensor | None
+    start: Tensor | None
+    rate: Tensor
+
+
+class Group(ABC):
     """Fits of one kind, each in its row.
 
     like: one of them; refusals: why steps cannot be taken, by kind; None: they can. stacked: whether a step is of all
@@ -146,7 +162,7 @@ class Group(ABC, Generic[C]):
 
     def __init__(self, engine: Engine, rows: Rows, kind: Kind, like: Fit, refusals: dict[Any, str | None]) -> None:
         self.engine, self.rows, self.kind, self._refusals = engine, rows, kind, refusals
-        self.rate: float | Tensor = kind.rate
+        self.rate = rate_tensor(engine.flat.device)
         self._edit = Step(like.step.edit)
         self.needs = {name: rows.zeros(shape, dtype) for name, shape, dtype in (*kind.needs, *kind.edit_needs)}
         self.mask = torch.zeros_like(rows.w, dtype=torch.bool) if kind.masked else None
@@ -159,14 +175,14 @@ class Group(ABC, Generic[C]):
         loss = like.loss and Loss(like.loss.function)
         self.step = RowStep(engine.flat.module, loss, names, needs, dict(kind.constants), engine.flat.autocast)
 
-    def begin(self, requests: Sequence[FitRequest]) -> list[C]:
+    def begin(self, requests: Sequence[FitRequest]) -> list[Cursor]:
         """Begins these fits, whose rows nobody else uses until they have ended.
 
         Raises UnsupportedFitError if the steps cannot be taken in rows.
         """
         self.set_rate(rate_of(self.engine, requests[0].fit))
         with self.engine.in_train_mode(requests[0].fit):
-            cursors = [self.cursor(request) for request in requests]
+            cursors = [Cursor(self.engine, request) for request in requests]
             self._load(cursors)
             self._check(cursors)
             with self.step.active():
@@ -175,36 +191,33 @@ class Group(ABC, Generic[C]):
 
     def set_rate(self, rate: float) -> None:
         """Sets the learning rate of the next steps."""
-        self.rate = rate
+        self.rate.fill_(rate)
 
     @abstractmethod
-    def cursor(self, request: FitRequest) -> C:
-        """The fit of a request, at its start."""
-
-    @abstractmethod
-    def run(self, cursors: Sequence[C]) -> None:
+    def run(self, cursors: Sequence[Cursor]) -> None:
         """Takes all steps of all fits; on a GPU they may still be under way."""
 
-    def _check(self, cursors: Sequence[C]) -> None:
+    def _check(self, cursors: Sequence[Cursor]) -> None:
         """Tries the step on a first batch, once for all fits of this kind. Raises UnsupportedFitError."""
         key = self.kind.step_key
         if key not in self._refusals:
-            found = ((cursor.row, batch) for cursor in cursors if (batch := cursor.first()) is not None)
-            row, batch = next(found, (0, None))
+            batches = ((cursor.row, batch) for cursor in cursors if (batch := cursor.first()) is not None)
+            row, batch = next(batches, (0, None))
             if batch is None:
                 return
             try:
-                check_step(self.step, self._inputs(row, batch.index, batch.tensors), self.stacked)
+                check_step(self.step, self.inputs(self.tensors(row), batch.index, batch.tensors), self.stacked)
                 self._refusals[key] = None
             except UnsupportedFitError as error:
                 self._refusals[key] = str(error)
         if (refusal := self._refusals[key]) is not None:
             raise UnsupportedFitError(refusal)  # a new one each time, since an error keeps the frames it went through
 
-    def _load(self, cursors: Sequence[C]) -> None:
+    def _load(self, cursors: Sequence[Cursor]) -> None:
         rows, fits = [cursor.row for cursor in cursors], [cursor.request.fit for cursor in cursors]
-        momenta = [(fit.memory or {}).get("optimizer", {}).get(MOMENTUM) for fit in fits]
-        self.rows.load(rows, [fit.start for fit in fits], momenta, [cursor.request.ledger.losses for cursor in cursors])
+        memories = [(fit.memory or {}).get("optimizer", {}) for fit in fits]
+        losses = [cursor.request.ledger.losses for cursor in cursors]
+        self.rows.load(rows, [fit.start for fit in fits], memories, losses)
         needs = [vars(fit.needs(self.rows.w)) for fit in fits]
         for name, whole in self.needs.items():
             copy_to_rows(whole, rows, [own[name] for own in needs])
@@ -212,53 +225,74 @@ class Group(ABC, Generic[C]):
             copy_to_rows(self.mask, rows, [fit.move.mask for fit in fits if fit.move is not None])
             copy_to_rows(self.start, rows, [fit.start.params for fit in fits])
 
-    def move(self, row: int | None, index: Tensor, tensors: Sequence[Tensor]) -> tuple[Tensor, Sequence[Tensor]]:
-        """A gradient step of one row or of all: returns the loss and the module's logs."""
-        views, train, edit = self.rows.views(self.kind.moving, row), self.engine.train, self._edit
+    def tensors(self, row: int | None) -> StepTensors:
+        """Those of a row, or of all."""
+        rows = self.rows
+        states, needs = (
+            {name: pick(whole, row) for name, whole in named.items()} for named in (rows.states, self.needs)
+        )
+        mask, start = (None if whole is None else pick(whole, row) for whole in (self.mask, self.start))
+        views = rows.views(self.kind.moving, row)
+        return StepTensors(pick(rows.w, row), pick(rows.g, row), views, states, needs, mask, start, self.rate)
+
+    def move(self, row: int, index: Tensor, tensors: Sequence[Tensor]) -> Sequence[Tensor]:
+        """A gradient step of one row: adds its loss to those of the row, and returns the module's logs."""
         before = [value._version for value in self.needs.values()]
-        loss, gradients, logged = self.step(self._inputs(row, index, tensors), stacked=row is None)
-        w, g = pick(self.rows.w, row), pick(self.rows.g, row)
-        with torch.no_grad():
-            if views.frozen:
-                g.zero_()
-            torch._foreach_copy_(views.gradients, list(gradients))
-            if edit.edit is not None:
-                edit.change(g, w, SimpleNamespace(index=index, **self._edit_needs(row), **dict(self.kind.constants)))
-            if train.clip_norm is not None:
-                clip_gradient(g, train.clip_norm, None if self.mask is None else pick(self.mask, row))
-            buffers: list[Tensor | None] = [pick(self.rows.momentum, row)] if train.momentum else []
-            step_sgd([w], [g], buffers, lr=self.rate, momentum=train.momentum, weight_decay=train.weight_decay)
-            if self.mask is not None and self.start is not None:
-                torch.where(pick(self.mask, row), w, pick(self.start, row), out=w)
+        loss, logged = self.take_step(self.tensors(row), index, tensors)
+        self.rows.losses[row].add_(loss)
         self.written.update(
             name for (name, value), version in zip(self.needs.items(), before, strict=True) if value._version != version
         )
+        return logged
+
+    def take_step(
+        self, own: StepTensors, index: Tensor, tensors: Sequence[Tensor], shares: Tensor | None = None
+    ) -> tuple[Tensor, Sequence[Tensor]]:
+        """A gradient step on a batch, or one of each row: returns the losses and the module's logs.
+
+        shares: of the samples in the mean loss of a batch, if rows have batches of several sizes.
+        """
+        stacked = own.w.dim() > 1
+        loss, gradients, logged = self.step(self.inputs(own, index, tensors), stacked, shares)
+        w, g = own.w, own.g
+        with torch.no_grad():
+            if own.views.frozen:
+                g.zero_()
+            torch._foreach_copy_(own.views.gradients, list(gradients))
+            if self._edit.edit is not None:
+                # Vectors, and numbers as `[]` or `[K, 1]`.
+                needs = {n: v.unsqueeze(-1) if stacked and v.dim() == 1 else v for n, v in own.needs.items()}
+                self._edit.change(g, w, SimpleNamespace(index=index, **needs, **dict(self.kind.constants)))
+            if self.engine.train.clip_norm is not None:
+                clip_gradient(g, self.engine.train.clip_norm, own.mask)
+            self.update(own)
+            if own.mask is not None and own.start is not None:
+                w.copy_(torch.where(own.mask, w, own.start))
         return loss, logged
 
-    def _inputs(self, row: int | None, index: Tensor, tensors: Sequence[Tensor]) -> list[list[Tensor]]:
-        views = self.rows.views(self.kind.moving, row)
-        needs = [pick(self.needs[name], row) for name, *_ in self.kind.needs]
-        return [views.moving, [*views.frozen, *views.buffers], [*tensors], [*needs, index]]
+    @abstractmethod
+    def update(self, own: StepTensors) -> None:
+        """The optimiser's step along the gradients."""
 
-    def _edit_needs(self, row: int | None) -> dict[str, Tensor]:
-        """Inputs of an edit: vectors, and numbers as `[]` or `[K, 1]`."""
-        if row is not None:
-            return {name: value[row] for name, value in self.needs.items()}
-        return {name: value.unsqueeze(-1) if value.dim() == 1 else value for name, value in self.needs.items()}
+    def inputs(self, own: StepTensors, index: Tensor, tensors: Sequence[Tensor]) -> list[list[Tensor]]:
+        """The inputs of a `RowStep`."""
+        needs = [own.needs[name] for name, *_ in self.kind.needs]
+        return [own.views.moving, [*own.views.frozen, *own.views.buffers], [*tensors], [*needs, index]]
 
-    def end(self, cursors: Sequence[C]) -> list[Weights | BaseException]:
+    def end(self, cursors: Sequence[Cursor]) -> list[Weights | BaseException]:
         """The trained weights of fits that `begin` has begun, or their errors; what they have changed is copied back.
 
         If it raises, nothing has been counted or copied back.
         """
+        self._take_logs(cursors)
         rows = [cursor.row for cursor in cursors]
-        found = self.rows.weights(rows)
+        trained = self.rows.weights(rows)
         # The device is waited for once. Of other rows, whose fits may be under way, the numbers say nothing.
         losses, sums = torch.stack([self.rows.losses, self.rows.w.sum(1).double()]).tolist()
         ledgers = [cursor.request.ledger for cursor in cursors]
         torch._foreach_copy_([ledger.losses for ledger in ledgers], [self.rows.losses[row] for row in rows])
         answers = list[Weights | BaseException]()
-        for cursor, weights, ledger in zip(cursors, found, ledgers, strict=True):
+        for cursor, weights, ledger in zip(cursors, trained, ledgers, strict=True):
             ledger.take(losses[cursor.row], cursor.done, cursor.logged)
             if isfinite(sums[cursor.row]):
                 ledger.note_finite(weights)
@@ -269,22 +303,43 @@ class Group(ABC, Generic[C]):
                 answers.append(error)
         return answers
 
-    def wait(self, cursors: Sequence[C]) -> None:
+    def last_logs(self, cursor: Cursor) -> list[Tensor]:
+        """The logs `[L]` of the steps of a fit's last epoch."""
+        return cursor.last_logs()
+
+    def _take_logs(self, cursors: Sequence[Cursor]) -> None:
+        """What the module has logged in the last epochs, whose values replace those of the epochs before."""
+        cursors = [cursor for cursor in cursors if cursor.sizes]
+        if not self.step.logs.calls or not cursors:
+            return
+        rows = [self.last_logs(cursor) for cursor in cursors]
+        values = iter(torch.stack([row for own in rows for row in own]).tolist())  # a GPU is waited for once
+        for cursor, own in zip(cursors, rows, strict=True):
+            cursor.end(self.step.logs.calls, [*islice(values, len(own))])
+
+    def wait(self, cursors: Sequence[Cursor]) -> None:  # noqa: B027
         """Has the device's next work wait for the steps of these fits."""
 
-    def _copy_back(self, cursor: C) -> None:
+    def _copy_back(self, cursor: Cursor) -> None:
         row, fit = cursor.row, cursor.request.fit
         given = fit.inputs
         for name in self.written:
             if isinstance(given[name], Tensor):
                 given[name].copy_(self.needs[name][row])
-        if fit.memory is not None:
-            momentum = self.rows.momentum[row].clone()
-            if fit.move is not None:
-                before = fit.memory.get("optimizer", {}).get(MOMENTUM)
-                momentum = choose(
-                    fit.move.mask.to(momentum.device),
-                    momentum,
-                    torch.zeros_like(momentum) if before is None else before,
-                )
-            fit.memory["optimizer"] = {MOMENTUM: momentum} if self.engine.train.momentum else {}
+        if fit.memory is None:
+            return
+        before, states = fit.memory.get("optimizer", {}), {}
+        for name, whole in self.rows.states.items():
+            value = states[name] = whole[row].clone()
+            if fit.move is not None and value.dim():
+                rest = before.get(name)
+                rest = torch.zeros_like(value) if rest is None else rest
+                states[name] = choose(fit.move.mask.to(value.device), value, rest)
+        keeps = self.engine.optimizer != "sgd" or self.engine.train.momentum
+        fit.memory["optimizer"] = states if keeps else {}
+
+
+def as_row(logged: Sequence[Tensor]) -> Tensor:
+    """Logged numbers as one vector, in double precision."""
+    values = [value.reshape(()).double() for value in logged]
+    return torch.stack(values) if values else torch.zeros(0)

@@ -12,6 +12,7 @@ from lightning import LightningModule
 from torch import nn
 
 from fedbench.config import TrainConfig
+from fedbench.engine.compiled import Compiled
 from fedbench.engine.engine import Engine, Ledger
 from fedbench.engine.evaluator import Evaluator
 from fedbench.engine.fit import AMOUNT, Fit
@@ -20,7 +21,6 @@ from fedbench.engine.loop import Loop, Training
 from fedbench.engine.module_optimizer import OptimizerFacts, try_optimizer
 from fedbench.engine.private_loop import PrivateLoop, PrivateSteps, refuse_method
 from fedbench.engine.row_engine import RowEngine
-from fedbench.engine.stack import Stack
 from fedbench.engine.trainer import TrainerEngine
 from fedbench.models.state_dicts import load_state_dict
 from fedbench.module.flat import FlatModule
@@ -29,7 +29,7 @@ from fedbench.module.layout import Layout
 from fedbench.module.weights import Weights
 from fedbench.tasks import Task, load
 
-ENGINES: dict[str, type[Engine]] = {"loop": Loop, "stack": Stack, "graph": Graph, "trainer": TrainerEngine}
+ENGINES: dict[str, type[Engine]] = {"loop": Loop, "compiled": Compiled, "graph": Graph, "trainer": TrainerEngine}
 
 
 class Learner:
@@ -132,6 +132,8 @@ def _refuse(method: str, *given: Any, **more: Any) -> NoReturn:
 
 def engine_on(device: torch.device, engine: str) -> str:
     """The engine of `train.engine` on a device: graphs need a GPU, and the driver, which never trains, has none."""
+    if engine == "compiled":
+        return "compiled" if device.type == "cpu" else "graph"
     if engine in ("auto", "graph"):
         return "graph" if device.type == "cuda" else "loop"
     return engine

@@ -3,16 +3,20 @@
 from abc import abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from fedbench.engine.cursor import FitRequest
 from fedbench.engine.fit import Fit
 from fedbench.engine.group import Group, Kind, engine_refusal, fit_kind
 from fedbench.engine.loop import Loop
+from fedbench.engine.row_optimizers import STATES
 from fedbench.engine.row_step import UnsupportedFitError
 from fedbench.engine.rows import Rows
 from fedbench.module.weights import Weights
+
+MOST_KINDS = 8
+"""Kinds of fits whose compiled or captured steps are kept."""
 
 FAILURES = (Exception, SystemExit)
 """Exceptions of users' code; a model that calls sys.exit must not end the run."""
@@ -25,23 +29,36 @@ Answer = Weights | BaseException
 class RowEngine(Loop):
     """Fits of several clients at once, in groups of one kind.
 
-    aligned: see `Rows`. lot: the number of fits that begin together, if so many wait. answer: how a fit gets its
-    weights: at once, or together with alternating clients. remarks: why fits were run by the loop.
+    aligned: see `Rows`. optimizers: those whose steps it takes. lot: the number of fits that begin together, if so many
+    wait. answer: how a fit gets its weights: at once, or together with alternating clients. remarks: why fits were run
+    by the loop.
     """
 
     aligned: ClassVar[bool] = False
+    optimizers: ClassVar[Sequence[str]] = ("sgd",)
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
-        self.width, self.rows = self.train.width, Rows(self.flat, self.train.width, self.aligned)
+        states = STATES.get(self.optimizer, {})
+        self.width, self.rows = self.train.width, Rows(self.flat, self.train.width, self.aligned, states)
         self.lot = self.width
         self.answer: Callable[[Fit], Weights] = self._answer_at_once
         self.refusals: dict[Any, str | None] = {}
         self.remarks: dict[str, None] = {}
+        self._groups: dict[Kind, Group] = {}
 
     @abstractmethod
-    def group(self, kind: Kind, like: Fit) -> Group[Any]:
+    def new_group(self, kind: Kind, like: Fit) -> Group:
         """Trains fits of one kind. like: one of them."""
+
+    def group(self, kind: Kind, like: Fit) -> Group:
+        """The group of a kind, of which the last few are kept."""
+        kind = replace(kind, rate=0.0)  # is read from memory at every step
+        group = self._groups.pop(kind, None) or self.new_group(kind, like)
+        while len(self._groups) >= MOST_KINDS:
+            del self._groups[next(iter(self._groups))]
+        self._groups[kind] = group
+        return group
 
     def row_of(self, client: int, place: int) -> int:
         """The row of a client, which is at this place among those that train."""
@@ -68,7 +85,7 @@ class RowEngine(Loop):
             try:
                 if refusal is not None:
                     raise UnsupportedFitError(refusal)
-                groups[fit_kind(self, request.fit)].append(place)
+                groups[fit_kind(self, request.fit, self.optimizers)].append(place)
             except UnsupportedFitError as error:
                 self._remark(error)
                 begun.answers[place] = self._fit_by_loop(request)
@@ -135,5 +152,5 @@ class BegunFits:
     """Fits under way. groups: those in rows, with their places among the requests; answers: of the others, by place."""
 
     requests: Sequence[FitRequest]
-    groups: list[tuple[Group[Any], list[int], Sequence[Any]]] = field(default_factory=list)
+    groups: list[tuple[Group, list[int], Sequence[Any]]] = field(default_factory=list)
     answers: dict[int, Answer] = field(default_factory=dict)

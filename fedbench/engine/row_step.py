@@ -1,4 +1,4 @@
-"""A gradient step on rows of the stack: the module's own code on given tensors, for one client or, by vmap, for all."""
+"""A gradient step on rows: the module's own code on given tensors, for one client or, by vmap, for all."""
 
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.func import vmap
 
 from fedbench.engine.fit import Loss
+from fedbench.engine.losses import outputs_of
 from fedbench.errors import ConfigError, first_line
 from fedbench.module import seeds
 from fedbench.module.attributes import Attributes
@@ -66,11 +67,12 @@ class LogCalls:
 
 
 class RowStep:
-    """`step([moving, others, batch, needs])`, each a list of tensors; in a stack the client is their first dimension.
+    """`step([moving, others, batch, needs])`, each a list of tensors; stacked: the client is their first dimension.
 
     Returns the loss, the gradients of the moving parameters, and the module's logs. Buffers, and tensors that the loss
-    writes to, change in place. names: of the moving and the other tensors of the module; needs: names of further
-    inputs of the loss; constants: inputs that are no tensors.
+    writes to, change in place. shares: of the samples in the loss `[K, b]`, where a loss is the mean of its samples'
+    losses; without them the module decides. names: of the moving and the other tensors of the module; needs: names of
+    further inputs of the loss; constants: inputs that are no tensors.
     """
 
     def __init__(
@@ -87,12 +89,17 @@ class RowStep:
         self.autocast, self._randomness = autocast, randomness
         self._places, self.logs = places_of(module, names), LogCalls()
 
-    def __call__(self, tensors: Sequence[Tensors], stacked: bool) -> tuple[Tensor, Tensors, Tensors]:
+    def __call__(
+        self, tensors: Sequence[Tensors], stacked: bool, shares: Tensor | None = None
+    ) -> tuple[Tensor, Tensors, Tensors]:
         self.logs.clear()
         moving, others, batch, needs = tensors
         with torch.enable_grad(), self.autocast():
-            one = vmap(self._step_one, randomness=self._randomness) if stacked else self._step_one
-            loss, logged = one([*moving, *others], batch, needs)
+            if shares is not None:
+                loss, logged = vmap(self._step_by_samples)([*moving, *others], batch, needs, shares)
+            else:
+                one = vmap(self._step_one, randomness=self._randomness) if stacked else self._step_one
+                loss, logged = one([*moving, *others], batch, needs)
         with torch.enable_grad():
             gradients = torch.autograd.grad(loss.sum(), moving, allow_unused=True, materialize_grads=True)
         return loss.detach(), gradients, logged
@@ -112,6 +119,17 @@ class RowStep:
         if not isinstance(loss, Tensor) or loss.numel() != 1:
             raise UnsupportedFitError("its training_step returns no loss")
         return loss.reshape(()), self.logs.values
+
+    def _step_by_samples(
+        self, tensors: Tensors, batch: Tensors, needs: Tensors, shares: Tensor
+    ) -> tuple[Tensor, Tensors]:
+        """The sum of the losses of single samples by their shares `[b]`, and of the logs."""
+
+        def one(parts: Tensors, place: Tensor) -> tuple[Tensor, Tensors]:
+            return self._step_one(tensors, [part.unsqueeze(0) for part in parts], [*needs[:-1], place.unsqueeze(0)])
+
+        losses, logged = vmap(one)(batch, needs[-1])
+        return (losses * shares).sum(), [(value * shares).sum() for value in logged]
 
     @contextmanager
     def _holding(self, tensors: Tensors) -> Iterator[None]:
@@ -154,16 +172,26 @@ def places_of(module: nn.Module, names: Sequence[str]) -> list[tuple[dict[str, A
     return places
 
 
-def check_step(step: RowStep, example: Sequence[Tensors], stacked: bool) -> None:
-    """Tries a step twice on copies. Raises UnsupportedFitError. example: the tensors of one client's step."""
+def twin_of(step: RowStep, precise: bool = False) -> RowStep:
+    """The step of a copy of the module, whose random draws are free. precise: in double precision, without autocast.
+
+    Raises UnsupportedFitError.
+    """
     module = step.module
     memo = {id(module._trainer): None} if module._trainer is not None else {}
     try:
         twin = deepcopy(module, memo)
     except Exception as error:
         raise UnsupportedFitError(f"the module cannot be copied ({type(error).__name__}: {error})") from error
-    trial = RowStep(twin, step.loss, step.names, step.needs, step.constants, step.autocast, randomness="different")
-    attributes = Attributes(twin)
+    autocast = nullcontext if precise else step.autocast
+    twin = twin.double() if precise else twin
+    return RowStep(twin, step.loss, step.names, step.needs, step.constants, autocast, randomness="different")
+
+
+def check_step(step: RowStep, example: Sequence[Tensors], stacked: bool) -> None:
+    """Tries a step twice on copies. Raises UnsupportedFitError. example: the tensors of one client's step."""
+    trial = twin_of(step)
+    attributes = Attributes(trial.module)
     with seeds.preserved_streams(), trial.active():
         drawn = _random_states()
         losses = [_try(trial, example, stacked) for _ in range(2)]
@@ -186,6 +214,63 @@ def _try(step: RowStep, example: Sequence[Tensors], stacked: bool) -> Tensor:
         raise
     except (Exception, SystemExit) as error:
         raise UnsupportedFitError(f"{type(error).__name__}: {first_line(error)}") from error
+
+
+def is_mean_of_samples(step: RowStep, example: Sequence[Tensors]) -> bool:
+    """Whether the loss of a batch is the mean of its samples' losses, and so are the logs.
+
+    Tried in double precision on batches of noise of the example's shapes, so that the answer does not depend on whose
+    data the example is. example: the tensors of one client's step.
+    """
+    moving, others, batch, needs = example
+    if len(batch) != 2 or not batch[0].is_floating_point():
+        return False
+    try:
+        trial = twin_of(step, precise=True)
+        tensors = [[in_double(tensor) for tensor in part] for part in (moving, others, batch, needs)]
+        with seeds.preserved_streams(), trial.active():
+            return all(_is_mean(trial, [*tensors[:2], *noise]) for noise in _noise_batches(trial, tensors))
+    except (Exception, SystemExit):
+        return False
+
+
+def in_double(tensor: Tensor) -> Tensor:
+    """A copy, of fractions in double precision."""
+    return tensor.detach().clone().double() if tensor.is_floating_point() else tensor.detach().clone()
+
+
+def _noise_batches(step: RowStep, tensors: Sequence[Tensors]) -> Iterator[tuple[Tensors, Tensors]]:
+    """Batches of several sizes, and the inputs of the loss with their places; targets take all classes in turn."""
+    moving, others, (x, y), (*needs, places) = tensors
+    stream = torch.Generator().manual_seed(0)
+    for size in (2, 3, max(4, len(x))):
+        draws = torch.randn((size, *x.shape[1:]), dtype=x.dtype, generator=stream).to(x.device)
+        kinds = _classes_of(step, [*moving, *others], draws)
+        targets = torch.arange(size * y[:1].numel(), device=y.device).view(size, *y.shape[1:]) % kinds
+        yield (
+            [draws, targets.to(y.dtype)],
+            [*(need.clone() for need in needs), torch.arange(size, device=places.device) % (1 + places.max())],
+        )
+
+
+def _classes_of(step: RowStep, tensors: Tensors, x: Tensor) -> int:
+    """The width of the outputs, at least two."""
+    with torch.no_grad(), step._holding(tensors):
+        outputs = outputs_of(step.module(x))
+    return max(2, outputs.shape[-1]) if isinstance(outputs, Tensor) and outputs.dim() > 1 else 2
+
+
+def _is_mean(step: RowStep, tensors: Sequence[Tensors]) -> bool:
+    moving, others, batch, needs = ([tensor.unsqueeze(0) for tensor in part] for part in tensors)
+    size = batch[0].shape[1]
+    shares = torch.full((1, size), 1 / size, dtype=torch.float64, device=batch[0].device)
+    found = []
+    for given in (None, shares):
+        own = [tensor.clone().requires_grad_() for tensor in moving]
+        rest = ([tensor.clone() for tensor in part] for part in (others, batch, needs))
+        loss, gradients, logged = step([own, *rest], True, given)
+        found.append([loss, *gradients, *logged])
+    return all(torch.allclose(a, b, rtol=1e-9, atol=1e-12) for a, b in zip(*found, strict=True))
 
 
 def _random_states() -> tuple[Any, ...]:

@@ -1,6 +1,6 @@
 """The weights of several clients: each is a row of every matrix."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from fedbench.module.flat import FlatModule, concatenate
+from fedbench.module.layout import Layout
 from fedbench.module.weights import Weights
 
 
@@ -26,14 +27,21 @@ ALIGNMENT = 512
 
 
 class Rows:
-    """Parameters, gradients and momenta `[K, N]`, buffers and counters `[K, *shape]`, sums of losses `[K]`.
+    """Parameters and gradients `[K, N]`, buffers and counters `[K, *shape]`, sums of losses `[K]`.
 
-    aligned: each row begins like a tensor of its own, so that it gives the bits of one.
+    states: the optimiser's states by torch.optim's names, `[K, N]`, or `[K]` if scalar; aligned: each row begins like a
+    tensor of its own, so that it gives the bits of one.
     """
 
-    def __init__(self, flat: FlatModule, count: int, aligned: bool) -> None:
+    def __init__(self, flat: FlatModule, count: int, aligned: bool, states: Mapping[str, bool]) -> None:
+        """states: names, and whether each is a vector."""
         self.layout, self.count, self.aligned, self.device = flat.layout, count, aligned, flat.device
-        self.w, self.g, self.momentum = (self.zeros((self.layout.size,), flat.dtype) for _ in range(3))
+        size = (self.layout.size,)
+        self.w, self.g = (self.zeros(size, flat.dtype) for _ in range(2))
+        self.states = {
+            name: self.zeros(size, flat.dtype) if vector else torch.zeros(count, device=flat.device)
+            for name, vector in states.items()
+        }
         # Separate tensors: batch normalisation changes no part of a row in place.
         self.buffers, self.counters = (
             [self.zeros(slot.shape, flat.buffer(slot).dtype) for slot in slots]
@@ -53,10 +61,10 @@ class Rows:
         self,
         rows: Sequence[int],
         weights: Sequence[Weights],
-        momenta: Sequence[Tensor | None],
+        memories: Sequence[Mapping[str, Tensor]],
         losses: Sequence[Tensor],
     ) -> None:
-        """Sets rows to the starts of their fits."""
+        """Sets rows to the starts of their fits. memories: their optimisers' states, empty at the first step."""
         copy_to_rows(self.w, rows, [own.params for own in weights])
         copy_to_rows(self.losses, rows, losses)
         for wholes, vectors, slots in (
@@ -66,9 +74,10 @@ class Rows:
             vectors = [vector.to(self.device) for vector in vectors]
             for whole, slot in zip(wholes, slots, strict=True):
                 copy_to_rows(whole, rows, [slot.view(vector) for vector in vectors])
-        known = [(row, momentum) for row, momentum in zip(rows, momenta, strict=True) if momentum is not None]
-        torch._foreach_zero_([self.momentum[row] for row in rows])
-        copy_to_rows(self.momentum, [row for row, _ in known], [momentum for _, momentum in known])
+        for name, whole in self.states.items():
+            torch._foreach_zero_([whole[row] for row in rows])
+            known = [(row, own[name]) for row, own in zip(rows, memories, strict=True) if own.get(name) is not None]
+            copy_to_rows(whole, [row for row, _ in known], [value for _, value in known])
 
     def weights(self, rows: Sequence[int]) -> list[Weights]:
         """Copies of the current weights of rows."""
@@ -87,20 +96,30 @@ class Rows:
         """Tensors of a row, or of all, split into moving and frozen."""
         key = moving, row
         if key not in self._views:
-            parts = [(own, slot) for own, slot in zip(moving, self.layout.params, strict=True)]
-            w, g = pick(self.w, row), pick(self.g, row)
-            self._views[key] = Views(
-                moving=[slot.view(w).requires_grad_() for own, slot in parts if own],
-                frozen=[slot.view(w) for own, slot in parts if not own],
-                gradients=[slot.view(g) for own, slot in parts if own],
-                buffers=[pick(whole, row) for whole in (*self.buffers, *self.counters)],
-            )
+            buffers = [pick(whole, row) for whole in (*self.buffers, *self.counters)]
+            self._views[key] = views_of(self.layout, moving, pick(self.w, row), pick(self.g, row), buffers)
         return self._views[key]
+
+
+def views_of(layout: Layout, moving: Sequence[bool], w: Tensor, g: Tensor, buffers: list[Tensor]) -> Views:
+    """The tensors of parameters w `[..., N]` and of their gradients g."""
+    parts = [(own, slot) for own, slot in zip(moving, layout.params, strict=True)]
+    return Views(
+        moving=[slot.view(w).requires_grad_() for own, slot in parts if own],
+        frozen=[slot.view(w) for own, slot in parts if not own],
+        gradients=[slot.view(g) for own, slot in parts if own],
+        buffers=buffers,
+    )
 
 
 def pick(whole: Tensor, row: int | None) -> Tensor:
     """A row, or all of them."""
     return whole if row is None else whole[row]
+
+
+def over_rows(values: Tensor, like: Tensor) -> Tensor:
+    """Values `[K]` in a shape that fits `like`, `[K, ...]`."""
+    return values.view(-1, *[1] * (like.dim() - 1))
 
 
 def copy_to_rows(whole: Tensor, rows: Sequence[int], tensors: Sequence[Tensor]) -> None:

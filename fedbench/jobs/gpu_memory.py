@@ -55,7 +55,7 @@ def estimated_mb(job: Job) -> float | None:
         return None
     model = sum(learner.layout.size * learner.dtype.itemsize for learner in learners)
     train, dataset = job.config.train, run.dataset
-    together = train.width if train.engine in ("auto", "graph", "stack") else 1
+    together = train.width if train.engine in ("auto", "graph", "compiled") else 1
     batch = len(dataset.targets) if train.batch_size == "full" else min(train.batch_size, len(dataset.targets))
     vectors = (MODELS + MODELS_PER_CLIENT * together) * model
     largest = max(batch * together, job.config.evaluate.batch_size)

@@ -1,6 +1,6 @@
 """`self.log` without a Trainer: what a module logs while it trains."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -32,12 +32,18 @@ class LoggedValue:
         """The value of the epoch: as in Lightning, means are weighted by batch sizes."""
         if self.metric is not None:
             return torch.as_tensor(self.metric.compute())
-        # On the CPU, so that a GPU is waited for once.
-        values = torch.stack([torch.as_tensor(v, dtype=torch.float64).reshape(()) for v in self.values]).cpu()
+        values = as_vector(self.values)
         if self.reduce_fx in ("mean", "avg", torch.mean):
             sizes = torch.tensor(self.sizes, dtype=values.dtype)
             return (values * sizes).sum() / sizes.sum()
         return REDUCTIONS.get(self.reduce_fx, self.reduce_fx)(values)
+
+
+def as_vector(values: Sequence[Tensor | float]) -> Tensor:
+    """Numbers as one vector on the CPU, in double precision."""
+    if any(isinstance(value, Tensor) for value in values):  # a GPU is waited for once
+        return torch.stack([torch.as_tensor(v, dtype=torch.float64).reshape(()) for v in values]).cpu()
+    return torch.tensor(values, dtype=torch.float64)
 
 
 class Logs:

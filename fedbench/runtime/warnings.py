@@ -185,13 +185,13 @@ def warn_of_engine(method: Method) -> list[str]:
     train, most = method.context.train, max(method.context.sizes)
     if train.engine in ("loop", "trainer") and train.width != TrainConfig().width:
         return [f"train.width = {train.width}: without effect with train.engine = {train.engine}"]
-    if train.engine != "stack":
+    if train.engine != "compiled":
         return []
     if method.makes_steps(method.options):
-        return [f"train.engine = stack: {method.context.method} makes its steps itself, one client after another"]
+        return [f"train.engine = compiled: {method.context.method} makes its steps itself, one client after another"]
     if train.batch_size != "full" and most < train.batch_size:
         line = f"no client has the {train.batch_size} samples of a whole batch, and smaller ones are stepped alone"
-        return [f"train.engine = stack: without effect: {line}"]
+        return [f"train.engine = compiled: without effect: {line}"]
     return []
 
 

@@ -94,7 +94,7 @@ def _without_effect(config: Config) -> Iterable[str]:
         yield "public.reserve"
     if not config.partition.noise_rate or not config.partition.noise_clients:
         yield from ("partition.noise_rate", "partition.noise_clients")
-    if config.train.engine != "stack":
+    if config.train.engine != "compiled":
         yield "train.width"
     if not config.partition.new_clients:
         yield from ("evaluate.new_clients_epochs", "evaluate.new_clients_samples")

@@ -1,77 +1,100 @@
-"""The batches of one fit of several."""
+"""One fit of several: its batches in order, and those of several gathered at once."""
+
+from itertools import chain
 
 import pytest
 import torch
 
-from fedbench.config import TrainConfig
-from fedbench.engine.cursor import Batch, BatchCursor, FitRequest
+from fedbench.data.augmentation import Augmentation
+from fedbench.data.split import Split, join_splits
+from fedbench.engine.cursor import Cursor, FitRequest, gather_batches
 from fedbench.engine.engine import Ledger
 from fedbench.engine.fit import Amount, Fit, PairedBatches
-from fedbench.engine.learner import Learner
+from tests.engine.test_compiled import learner_of
+
+SAMPLES = torch.randint(0, 256, (60, 2, 6, 6), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+FACTORS = torch.full((2, 1, 1), 0.01), torch.zeros(2, 1, 1)
 
 
-@pytest.fixture
-def stacking(net) -> Learner:
-    return Learner(net(), TrainConfig(engine="stack", batch_size=8, epochs=2), optimizer="sgd")
+def split(client: int, samples: torch.Tensor = SAMPLES, augmentation: Augmentation | None = None) -> Split:
+    rows = torch.arange(20 * client, 20 * client + 19)
+    return Split(samples, rows, rows % 3, FACTORS, (0, client, 1), torch.channels_last, augmentation=augmentation)
 
 
-def walked(learner: Learner, fit: Fit) -> tuple[list[Batch], list[bool]]:
-    cursor = BatchCursor(learner.engine, FitRequest(fit, Ledger(learner.device)))
-    batches, whole = [], []
-    while cursor.next is not None:
-        whole.append(cursor.is_full)
-        batches.append(cursor.take())
-    assert cursor.done == len(batches)
-    return batches, whole
+CHANGE = Augmentation(["flip", "crop"], padding=1)
+SETS = {
+    "one data set": lambda client: split(client),
+    "augmented": lambda client: split(client, augmentation=CHANGE),
+    "copies of the data": lambda client: split(client, SAMPLES.clone(), CHANGE),
+    "pairs": lambda client: PairedBatches(split(client), split(2 - client), size=4),
+}
 
 
-def test_they_are_those_of_the_loop_in_its_order(stacking, blobs):
-    data = blobs(20)
-    batches, whole = walked(stacking, Fit(stacking.initial(), data))
-    plan = [index for epoch in stacking.engine.plan(Fit(stacking.initial(), data)) for index in epoch]
-    assert whole == [True, True, False] * 2
-    assert [batch.ends_epoch for batch in batches] == [False, False, True] * 2
-    for batch, index in zip(batches, plan, strict=True):
-        assert torch.equal(batch.index, index)
-        assert all(torch.equal(a, b) for a, b in zip(batch.tensors, data.batch(index), strict=True))
+@pytest.mark.parametrize("name", SETS)
+def test_batches_of_several_fits_are_those_of_each_alone(name, net):
+    learner = learner_of(net, "loop", epochs=2)
+    requests = [FitRequest(Fit(learner.initial(), SETS[name](client)), learner.ledger) for client in range(3)]
+    planned = [Cursor(learner.engine, request) for request in requests]
+    size = planned[0].sizes[0]
+    taken = [(cursor, cursor.take(size, 3 - place)) for place, cursor in enumerate(planned)]  # three, two and one
+    found = gather_batches(taken)
+    expected = []
+    for request, (_, places) in zip(requests, taken, strict=True):
+        data, seconds = learner.engine.training_data(request.fit), learner.engine.second_batches(request.fit)
+        batches = []
+        for index in chain.from_iterable(learner.engine.plan(request.fit)):
+            batch = [index, *data.batch(index), *(next(seconds) if seconds else ())]
+            batches += [batch] if len(index) == size[0] else []
+        expected += batches[: len(places)]
+    assert len(expected) == 6
+    for place, batch in enumerate(expected):
+        for whole, own in zip((found.index, *found.tensors), batch, strict=True):
+            assert torch.equal(whole[place], own)
 
 
-def test_augmented_ones_are_drawn_one_after_another(stacking, blobs):
-    class Augmented(type(blobs(1))):
-        augmentation = True
-
-        def with_augmentation(self, stream: torch.Generator) -> "Augmented":
-            self.stream = stream
-            return self
-
-        def batch(self, index: torch.Tensor):
-            x, y = super().batch(index)
-            return x + torch.rand((), generator=self.stream), y
-
-    fit = lambda: Fit(stacking.initial(), Augmented(20))  # noqa: E731
-    batches, _ = walked(stacking, fit())
-    own = fit()
-    seen = stacking.engine.training_data(own)
-    for batch in batches:
-        assert torch.equal(batch.tensors[0], seen.batch(batch.index)[0])
+def test_their_order_is_that_of_the_loop(net, blobs):
+    learner = learner_of(net, "loop", epochs=2)
+    fit = Fit(learner.initial(), blobs(20))
+    cursor = Cursor(learner.engine, FitRequest(fit, Ledger(learner.device)))
+    assert cursor.sizes == [(8,), (8,), (4,)] * 2
+    for index in chain.from_iterable(learner.engine.plan(fit)):
+        assert cursor.next_size == (len(index),)
+        (places,) = cursor.take(cursor.next_size, 1)
+        assert torch.equal(places.index, index)
+        cursor.done += 1
+    assert cursor.next_size is None
 
 
-def test_of_pairs_both_must_be_whole(stacking, blobs):
-    fit = Fit(stacking.initial(), PairedBatches(blobs(16), blobs(11, key=(5,)), 8), amount=Amount(epochs=2))
-    batches, whole = walked(stacking, fit)
-    assert [len(batch.tensors) for batch in batches] == [4] * 4
-    assert [len(batch.tensors[2]) for batch in batches] == [8, 3, 8, 3]
-    assert whole == [True, False, True, False]
+def test_of_pairs_both_have_sizes(net, blobs):
+    learner = learner_of(net, "loop")
+    fit = Fit(learner.initial(), PairedBatches(blobs(16), blobs(11, key=(5,)), 8), amount=Amount(epochs=2))
+    assert Cursor(learner.engine, FitRequest(fit, Ledger(learner.device))).sizes == [(8, 8), (8, 3)] * 2
 
 
-def test_without_a_size_no_batch_is_like_those_of_others(net, blobs):
-    learner = Learner(net(), TrainConfig(engine="stack", batch_size="full", epochs=2), optimizer="sgd")
-    assert walked(learner, Fit(learner.initial(), blobs(20)))[1] == [False, False]
-
-
-def test_logged_values_are_those_of_their_epoch(stacking, blobs):
-    cursor = BatchCursor(stacking.engine, FitRequest(Fit(stacking.initial(), blobs(20)), Ledger(stacking.device)))
-    for value in (1.0, 2.0, 6.0, 10.0, 20.0, 30.0):
-        batch = cursor.take()
-        cursor.log([("loss", {})], [torch.tensor(value)], len(batch.index), batch.ends_epoch)
+def test_logged_values_are_those_of_their_epoch(net, blobs):
+    learner = learner_of(net, "loop", epochs=2)
+    cursor = Cursor(learner.engine, FitRequest(Fit(learner.initial(), blobs(20)), Ledger(learner.device)))
+    for size, value in zip(cursor.sizes, (1.0, 2.0, 6.0, 10.0, 20.0, 30.0), strict=True):
+        cursor.logs_of[size].append(torch.tensor([value]))
+    cursor.end([("loss", {})], torch.stack(cursor.last_logs()).tolist())
     assert cursor.logged == {"loss": pytest.approx((8 * 10 + 8 * 20 + 4 * 30) / 20)}
+
+
+def test_a_look_takes_nothing(net):
+    learner = learner_of(net, "loop")
+    cursor = Cursor(learner.engine, FitRequest(Fit(learner.initial(), split(0)), learner.ledger))
+    first = cursor.first()
+    assert first is not None
+    assert torch.equal(first.index, cursor.look(cursor.sizes[0]).index)
+    (places,) = cursor.take(cursor.sizes[0], 1)
+    assert torch.equal(first.index, places.index)
+
+
+def test_parts_of_other_samples_are_not_joined():
+    whole = join_splits([split(0), split(1)])
+    assert whole.targets.tolist() == [*split(0).targets.tolist(), *split(1).targets.tolist()]
+    assert join_splits([split(0), split(1, SAMPLES.clone())]) is None
+    assert join_splits([split(0), split(1, augmentation=CHANGE)]) is None
+    assert join_splits([object()]) is None
+    alone = split(0)
+    assert join_splits([alone]) is alone

@@ -15,9 +15,19 @@ from fedbench.data.augmentation import Augmentation
 from fedbench.data.split import Split
 from fedbench.engine.cursor import Batch
 from fedbench.engine.fit import Fit, Step
-from fedbench.engine.graph import MOST_KINDS, CapturedStep, Feed, fill_feeds
+from fedbench.engine.graph import CapturedStep, Feed, fill_feeds
 from fedbench.engine.learner import Learner, engine_on
-from tests.engine.test_stack import NAMES, There, assert_needs_are_same, assert_same, fits, learner_of, normed, trained
+from fedbench.engine.row_engine import MOST_KINDS
+from tests.engine.test_compiled import (
+    NAMES,
+    There,
+    assert_needs_are_same,
+    assert_same,
+    fits,
+    learner_of,
+    normed,
+    trained,
+)
 
 GPU = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU is here")]
 on_every_device = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=GPU)])
@@ -210,8 +220,8 @@ def test_a_client_that_fails_leaves_the_others_alone(device, net, blobs):
 def test_a_feed_gives_batches_in_order_and_in_their_layout():
     batches = [torch.rand(4, 2, 3, 3).to(memory_format=torch.channels_last) for _ in range(5)]
     index = torch.arange(20).view(5, 4)
-    feed = Feed(Batch(index[0], [batches[0], index[0]], ends_epoch=False))
-    fill_feeds([feed], [5], Batch(index, [torch.stack(batches), index], ends_epoch=False))
+    feed = Feed(Batch(index[0], [batches[0], index[0]]))
+    fill_feeds([feed], [5], Batch(index, [torch.stack(batches), index]))
     for number, x in enumerate(batches):
         batch = feed.current()
         assert torch.equal(batch.index, index[number])

@@ -15,26 +15,29 @@ from fedbench.engine.group import Kind, engine_refusal, fit_kind, is_constant
 from fedbench.engine.learner import Learner
 from fedbench.engine.losses import task_loss
 from fedbench.engine.row_step import UnsupportedFitError
-from fedbench.engine.stack import stack_rows
 from fedbench.methods.fedprox import proximal_pull
 from fedbench.module.layout import Slot
 
 
 @pytest.fixture
-def stacking(net) -> Learner:
-    return Learner(net(), TrainConfig(engine="stack", batch_size=8), optimizer="sgd")
+def learner(net) -> Learner:
+    return Learner(net(), TrainConfig(engine="compiled", batch_size=8), optimizer="sgd")
+
+
+def kind_of(engine: Engine, fit: Fit) -> Kind:
+    return fit_kind(engine, fit, ["sgd"])
 
 
 def own_loss(net: Any, batch: Any, s: Any) -> Tensor:
     return task_loss(net, batch)
 
 
-def test_what_differs_in_more_than_numbers_is_of_another_kind(stacking, blobs):
-    start, anchor = stacking.initial(), stacking.initial().params
+def test_what_differs_in_more_than_numbers_is_of_another_kind(learner, blobs):
+    start, anchor = learner.initial(), learner.initial().params
     fit = Fit(start, blobs(20))
-    head = stacking.layout.mask("head")
-    alike = [fit, Fit(start, blobs(9)), Fit(stacking.initial(), blobs(8), "other")]
-    assert len({fit_kind(stacking.engine, other) for other in alike}) == 1
+    head = learner.layout.mask("head")
+    alike = [fit, Fit(start, blobs(9)), Fit(learner.initial(), blobs(8), "other")]
+    assert len({kind_of(learner.engine, other) for other in alike}) == 1
     different = [
         fit,
         Fit(start, blobs(1)),
@@ -50,34 +53,34 @@ def test_what_differs_in_more_than_numbers_is_of_another_kind(stacking, blobs):
         replace(fit, move=Move(~head)),
         replace(fit, move=Move(head, frozen="eval")),
     ]
-    kinds = [fit_kind(stacking.engine, other) for other in different]
+    kinds = [kind_of(learner.engine, other) for other in different]
     assert len(set(kinds)) == len(different)
     told = [replace(fit, loss=Loss(partial(own_loss, net="a")), stream=f"{n}") for n in range(2)]
-    assert len({fit_kind(stacking.engine, other) for other in told}) == 1
-    assert fit_kind(stacking.engine, told[0]) != fit_kind(
-        stacking.engine, replace(fit, loss=Loss(partial(own_loss, net="b")))
+    assert len({kind_of(learner.engine, other) for other in told}) == 1
+    assert kind_of(learner.engine, told[0]) != kind_of(
+        learner.engine, replace(fit, loss=Loss(partial(own_loss, net="b")))
     )
-    sized = [fit_kind(stacking.engine, replace(fit, step=Step(proximal_pull, of=anchor[:n]))) for n in (1, 2)]
+    sized = [kind_of(learner.engine, replace(fit, step=Step(proximal_pull, of=anchor[:n]))) for n in (1, 2)]
     assert sized[0] != sized[1]
     assert sized[0].step_key == sized[1].step_key, "what edits need changes no loss"
     pulled = [replace(fit, step=Step(proximal_pull, anchor=anchor * n, mu=n)) for n in (1, 2)]
-    assert len({fit_kind(stacking.engine, other) for other in pulled}) == 1
+    assert len({kind_of(learner.engine, other) for other in pulled}) == 1
     scattered = [replace(fit, move=Move(torch.arange(len(anchor)) % 2 == n)) for n in range(2)]
-    assert len({fit_kind(stacking.engine, other) for other in scattered}) == 1
+    assert len({kind_of(learner.engine, other) for other in scattered}) == 1
 
 
 def kind_on(engine: Engine, fit: Fit) -> Kind:
     if refusal := engine_refusal(engine):
         raise UnsupportedFitError(refusal)
-    return fit_kind(engine, fit)
+    return kind_of(engine, fit)
 
 
-def test_who_cannot_be_stacked(net, stacking, blobs):
-    fit = Fit(stacking.initial(), blobs(20))
-    train = stacking.train
+def test_who_cannot_be_stacked(net, learner, blobs):
+    fit = Fit(learner.initial(), blobs(20))
+    train = learner.train
     own = Learner(net(), train, optimizer="module")
     adam = Learner(net(), train, optimizer="adam")
-    whole, anchor = train.model_copy(update={"batch_size": "full"}), stacking.initial().params
+    whole, anchor = train.model_copy(update={"batch_size": "full"}), learner.initial().params
     hooked = Learner(type("Hooked", (net,), {"on_train_start": lambda self: None})(), train, optimizer="sgd")
     clipped, watching = net(), net()
     clipped.head.weight.register_hook(lambda g: g.clamp(-1, 1))
@@ -88,20 +91,20 @@ def test_who_cannot_be_stacked(net, stacking, blobs):
         (own, fit, "the model's own optimiser makes the steps"),
         (adam, fit, "train.optimizer = adam"),
         (hooked, fit, "the model overrides on_train_start"),
-        (stacking, replace(fit, step=Step(rule=torch.optim.SGD)), "the method sets the optimiser"),
-        (stacking, replace(fit, loss=Loss(own_loss, of=[1])), "needs of, which is not a tensor"),
+        (learner, replace(fit, step=Step(rule=torch.optim.SGD)), "the method sets the optimiser"),
+        (learner, replace(fit, loss=Loss(own_loss, of=[1])), "needs of, which is not a tensor"),
         (
-            stacking,
+            learner,
             replace(fit, loss=Loss(partial(own_loss, s=anchor))),
             "the loss of the method refers to more than constants",
         ),
         (
-            stacking,
+            learner,
             replace(fit, loss=Loss(lambda net, b, s: anchor.sum())),
             "the loss of the method refers to more than constants",
         ),
         (
-            stacking,
+            learner,
             replace(fit, step=Step(lambda g, w, s: g.add_(anchor))),
             "the edit of the method refers to more than constants",
         ),
@@ -121,9 +124,3 @@ def test_what_is_equal_for_all_clients():
     slot = Slot("a", (1,), 0, 1)
     assert all(map(is_constant, ["head", None, True, own_loss, (slot, "a"), ()]))
     assert not any(map(is_constant, [closing, within, (within,), [1], {}, torch.nn.Linear(1, 1)]))
-
-
-def test_rows_of_some_are_in_their_places():
-    parts = [torch.full((2,), float(n)) for n in range(3)]
-    assert torch.equal(stack_rows(parts, [0, 1, 2], 3), torch.tensor([[0.0, 0], [1, 1], [2, 2]]))
-    assert torch.equal(stack_rows(parts[:2], [2, 0], 3)[[2, 0]], torch.tensor([[0.0, 0], [1, 1]]))

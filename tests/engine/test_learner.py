@@ -312,7 +312,7 @@ def test_a_running_average_goes_from_fit_to_fit_as_in_plain_pytorch(learner, net
     assert int(trained.module.slow.n_averaged) == len(seen)
 
 
-@pytest.mark.parametrize("engine", ["loop", "trainer", "stack"])
+@pytest.mark.parametrize("engine", ["loop", "trainer", "compiled"])
 def test_what_a_module_counts_in_an_attribute_gets_to_no_other_client(learner, net, blobs, same, engine):
     class Counts(net):
         def __init__(self):
@@ -340,7 +340,7 @@ def test_what_a_module_counts_in_an_attribute_gets_to_no_other_client(learner, n
     assert line.startswith("model Counts: its code changes self.mean, self.seen, which stays with no client: ")
 
 
-@pytest.mark.parametrize("engine", ["loop", "trainer", "stack"])
+@pytest.mark.parametrize("engine", ["loop", "trainer", "compiled"])
 def test_an_evaluation_in_a_fit_leaves_attributes_as_they_are(learner, net, blobs, same, engine):
     seen = []
 
@@ -362,7 +362,7 @@ def test_an_evaluation_in_a_fit_leaves_attributes_as_they_are(learner, net, blob
         assert seen[-4:] == [1, 2, 3, 4]
 
 
-@pytest.mark.parametrize("engine", ["loop", "trainer", "stack"])
+@pytest.mark.parametrize("engine", ["loop", "trainer", "compiled"])
 def test_a_module_that_counts_nothing_is_not_spoken_of(learner, conv_net, blobs, engine):
     class Gathers(conv_net):
         def __init__(self):

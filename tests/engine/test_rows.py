@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from fedbench.engine.row_optimizers import STATES
 from fedbench.engine.rows import ALIGNMENT, Rows
 from fedbench.module.flat import FlatModule
 from fedbench.module.weights import Weights
@@ -27,18 +28,26 @@ def weights_of(flat: FlatModule, number: int) -> Weights:
 
 
 def test_a_row_gives_back_what_was_loaded(flat, same):
-    rows, momentum = Rows(flat, 3, aligned=False), torch.ones(flat.layout.size)
+    rows, momentum = Rows(flat, 3, aligned=False, states=STATES["sgd"]), torch.ones(flat.layout.size)
     for row in range(3):
-        rows.load([row], [weights_of(flat, row)], [momentum * row if row else None], [torch.tensor(float(row))])
+        rows.load(
+            [row],
+            [weights_of(flat, row)],
+            [{"momentum_buffer": momentum * row} if row else {}],
+            [torch.tensor(float(row))],
+        )
     for row in range(3):
         assert same(rows.weights([row])[0], weights_of(flat, row))
-    assert rows.momentum.unique(dim=1).flatten().tolist() == [0, 1, 2]
+    assert rows.states["momentum_buffer"].unique(dim=1).flatten().tolist() == [0, 1, 2]
     assert rows.losses.tolist() == [0, 1, 2]
 
 
 @pytest.mark.parametrize("row", [None, 1])
 def test_views_lie_in_the_rows(row, flat):
-    rows, places = Rows(flat, 3, aligned=False), [slot.head for slot in flat.layout.params]
+    rows, places = (
+        Rows(flat, 3, aligned=False, states=STATES["sgd"]),
+        [slot.head for slot in flat.layout.params],
+    )
     views = rows.views((*places,), row)
     shapes = [slot.shape if row is not None else (3, *slot.shape) for slot in flat.layout.params]
     for own, part in ((True, views.moving), (False, views.frozen), (True, views.gradients)):
@@ -56,8 +65,14 @@ def test_views_lie_in_the_rows(row, flat):
 
 
 def test_an_aligned_row_begins_like_a_tensor_of_its_own(flat):
-    rows = Rows(flat, 3, aligned=True)
-    for whole in (rows.w, rows.g, rows.momentum, rows.zeros((2, 3), torch.int64), rows.zeros((), torch.float64)):
+    rows = Rows(flat, 3, aligned=True, states=STATES["adam"])
+    for whole in (
+        rows.w,
+        rows.g,
+        rows.states["exp_avg"],
+        rows.zeros((2, 3), torch.int64),
+        rows.zeros((), torch.float64),
+    ):
         assert {row.data_ptr() % ALIGNMENT for row in whole} == {whole.data_ptr() % ALIGNMENT}
     assert rows.zeros((2, 3), torch.int64).shape == (3, 2, 3)
     assert rows.zeros((), torch.float64).shape == (3,)

@@ -1,0 +1,227 @@
+"""The engine that compiles the gradient step of several clients into one function, for tiny models on a processor.
+
+The clients' weights are the rows of matrices `[K, N]`. K is the same in every step, whoever takes part, and a client's
+row follows from its number, so its bits depend on K and its number only, not on the other rows. Where the loss of a
+batch is the mean of its samples' losses, smaller batches at the end of an epoch are filled up with samples of weight 0;
+elsewhere, as with batch normalisation, they are stepped one client at a time, uncompiled. The compiler is PyTorch's
+inductor, whose cache on this machine all processes share.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.fx import GraphModule
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from fedbench.engine.cursor import BatchPlaces, Cursor, Size, Taken, gather_batches, gather_samples
+from fedbench.engine.fit import Fit
+from fedbench.engine.group import Group, Kind, StepTensors, as_row
+from fedbench.engine.row_engine import RowEngine
+from fedbench.engine.row_optimizers import step_rows
+from fedbench.engine.row_step import UnsupportedFitError, is_mean_of_samples
+from fedbench.engine.rows import over_rows, views_of
+from fedbench.errors import first_line
+
+Program = Callable[..., Sequence[Tensor]]
+
+BUFFER = "buffer "
+
+ROOM_BYTES = 4 << 20
+MOST_STEPS = 64
+"""Limits of the batches that are gathered at once."""
+
+
+def compile_graph(graph: GraphModule, example: Sequence[Tensor]) -> Program:
+    """Compiles a traced function of tensors for these shapes."""
+    from torch._inductor import config, standalone_compile  # takes two seconds, which other engines need not wait for
+
+    with config.patch({"cpp.threads": 1}):  # the bits do not depend on the threads of a process
+        return standalone_compile(graph, list(example), dynamic_shapes="from_example_inputs")
+
+
+class Compiled(RowEngine):
+    """One compiled step of a batch of every client. `train.width` is the number of rows."""
+
+    optimizers = ("sgd", "adam", "adamw")
+    compiler = staticmethod(compile_graph)
+
+    def new_group(self, kind: Kind, like: Fit) -> "CompiledGroup":
+        return CompiledGroup(self, self.rows, kind, like, self.refusals)
+
+
+@dataclass(frozen=True)
+class Batches:
+    """The next steps of several fits, of all rows.
+
+    active: whether a row takes part in a step, bool `[T, K]`; shares: of samples in the loss, `[T, K, b]`, or None if
+    every batch is whole; index: places in the fit's data, `[T, K, b]`; tensors: inputs and targets, `[T, K, b, ...]`.
+    """
+
+    active: Tensor
+    shares: Tensor | None
+    index: Tensor
+    tensors: Sequence[Tensor]
+
+    def steps(self) -> Iterator[list[Tensor]]:
+        """The tensors of each step."""
+        shares = [] if self.shares is None else [self.shares]
+        return map(
+            list, zip(*(part.unbind(0) for part in (self.active, *shares, self.index, *self.tensors)), strict=True)
+        )
+
+
+class CompiledGroup(Group):
+    """Fits whose steps are taken together. whole: the size of a whole batch."""
+
+    stacked = True
+    engine: Compiled
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.whole = (int(self.engine.train.batch_size), *([self.kind.paired] if self.kind.paired else []))
+        self._program: Program | None = None
+        self._fills_up, self._most_steps = False, 1
+
+    def run(self, cursors: Sequence[Cursor]) -> None:
+        going = [cursor for cursor in cursors if cursor.sizes]
+        if going and self._program is None:
+            self._look_at(going[0])
+        while going:
+            for cursor in going:
+                while (size := cursor.next_size) is not None and not self._is_stepped_together(size):
+                    self._step_alone(cursor, size)
+            going = [cursor for cursor in going if cursor.next_size is not None]
+            if going:
+                self._step_together(going)
+
+    def update(self, own: StepTensors) -> None:
+        train = self.engine.train
+        settings = dict(momentum=train.momentum, weight_decay=train.weight_decay)
+        step_rows(self.engine.optimizer, own.w, own.g, own.states, own.rate, **settings)
+
+    def _look_at(self, cursor: Cursor) -> None:
+        """Decides by a fit of this kind how batches are made."""
+        batch = cursor.first()
+        assert batch is not None
+        inputs = self.inputs(self.tensors(cursor.row), batch.index, batch.tensors)
+        self._fills_up = is_mean_of_samples(self.step, inputs)
+        sample = sum(part[:1].nbytes for part in batch.tensors)
+        self._most_steps = min(MOST_STEPS, max(1, ROOM_BYTES // (sample * max(self.whole) * self.rows.count)))
+
+    def _is_stepped_together(self, size: Size) -> bool:
+        return self._fills_up or size == self.whole
+
+    def _step_alone(self, cursor: Cursor, size: Size) -> None:
+        batch = gather_batches([(cursor, cursor.take(size, 1))])
+        logged = self.move(cursor.row, batch.index[0], [tensor[0] for tensor in batch.tensors])
+        cursor.logs_of[size].append(as_row(logged))
+        cursor.done += 1
+
+    def _step_together(self, cursors: Sequence[Cursor]) -> None:
+        """Takes the next steps of all of them, each up to the next that is taken alone."""
+        taken = [(cursor, self._take_places(cursor)) for cursor in cursors]
+        batches = gather_rows(taken, self.rows.count, self.whole, self.rows.w.dtype if self._fills_up else None)
+        own, logs = self._own_tensors(), list[Tensor]()
+        for step in batches.steps():
+            if self._program is None:
+                self._program = self._compile([*own, *step])
+            logs += self._program(*own, *step)
+        for cursor, places in taken:
+            for place, logged in zip(places, logs, strict=False):
+                cursor.logs_of[place.size].append(logged[cursor.row])
+            cursor.done += len(places)
+
+    def _take_places(self, cursor: Cursor) -> list[BatchPlaces]:
+        ahead = cursor.sizes[cursor.done : cursor.done + self._most_steps]
+        return [place for size in takewhile(self._is_stepped_together, ahead) for place in cursor.take(size, 1)]
+
+    def _own_tensors(self) -> list[Tensor]:
+        """What a step of all rows reads and changes beside its batches."""
+        return [*self._changing(self.tensors(None)).values(), self.rate, *self._masks()]
+
+    def _changing(self, own: StepTensors) -> dict[str, Tensor]:
+        """What a step may change, by name."""
+        named = [(f"{BUFFER}{number}", buffer) for number, buffer in enumerate(own.views.buffers)]
+        return {"w": own.w, "losses": self.rows.losses, **own.states, **own.needs, **dict(named)}
+
+    def _masks(self) -> list[Tensor]:
+        return [part for part in (self.mask, self.start) if part is not None]
+
+    def _compile(self, example: Sequence[Tensor]) -> Program:
+        """The step of all rows as one function of tensors, which returns the logs `[K, L]` if there are any."""
+        copies = [tensor.clone() for tensor in example]
+        try:
+            return self.engine.compiler(make_fx(self._step_rows)(*copies), copies)
+        except Exception as error:
+            raise UnsupportedFitError(f"its step cannot be compiled: {first_line(error)}") from error
+
+    def _step_rows(self, *tensors: Tensor) -> list[Tensor]:
+        whole = self._changing(self.tensors(None))
+        given = iter(tensors)
+        old = {name: next(given) for name in whole}
+        rate, masks, active = next(given), [next(given) for _ in self._masks()], next(given)
+        shares = next(given) if self._fills_up else None
+        index, *batch = given
+        new = {name: tensor.clone() for name, tensor in old.items()}
+        versions = {name: tensor._version for name, tensor in new.items()}
+        w, g = new["w"], torch.zeros_like(new["w"])
+        buffers = [tensor for name, tensor in new.items() if name.startswith(BUFFER)]
+        own = StepTensors(
+            w=w,
+            g=g,
+            views=views_of(self.rows.layout, self.kind.moving, w, g, buffers),
+            states={name: new[name] for name in self.rows.states},
+            needs={name: new[name] for name in self.needs},
+            mask=masks[0] if masks else None,
+            start=masks[1] if masks else None,
+            rate=rate,
+        )
+        losses, logged = self.take_step(own, index, batch, shares)
+        with torch.no_grad():
+            new["losses"].add_(losses)
+            changed = {name for name, tensor in new.items() if tensor._version != versions[name]}
+            changed |= {name for name in new if name.startswith(BUFFER)}  # batch normalisation bumps no version
+            for name in sorted(changed):
+                old[name].copy_(torch.where(over_rows(active, old[name]), new[name], old[name]))
+            self.written |= changed & self.needs.keys()
+            return [torch.stack([value.double() for value in logged], 1)] if logged else []
+
+
+def gather_rows(taken: Taken, rows: int, whole: Size, shares: torch.dtype | None) -> Batches:
+    """The batches at places of several fits. whole: size of a whole batch; shares: their type, if some are smaller."""
+    index, tensors = gather_samples(taken)
+    sizes = np.zeros((len(taken), max(len(places) for _, places in taken)), np.int64)
+    for own, (_, places) in zip(sizes, taken, strict=True):
+        own[: len(places)] = [place.size[0] for place in places]
+    columns = [cursor.row for cursor, _ in taken]
+    spread = lambda values: spread_over_rows(values, columns, rows, index.device)  # noqa: E731
+    active = sizes > 0
+    first, inside = places_in_rows(sizes, whole[0])
+    wheres = [spread(first), *(spread(places_in_rows(active * width, width)[0]) for width in whole[1:])]
+    parts = [(wheres[0], part) for part in (index, *tensors[:2])] + [(wheres[-1], part) for part in tensors[2:]]
+    index, *tensors = (part.index_select(0, at.flatten()).unflatten(0, at.shape) for at, part in parts)
+    weights = None if shares is None else spread(inside / np.maximum(sizes, 1)[..., None]).to(shares)
+    return Batches(spread(active), weights, index, tensors)
+
+
+def places_in_rows(sizes: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
+    """Where the samples of batches of these sizes `[n, T]` lie among all, one fit after another, `[n, T, width]`.
+
+    Rest: the place of the batch's first sample; also returns what is no rest, bool.
+    """
+    starts = (sizes.cumsum() - sizes.flatten()).reshape(sizes.shape)
+    inside = np.arange(width) < sizes[..., None]
+    places = starts[..., None] + np.where(inside, np.arange(width), 0)
+    return np.where(sizes[..., None] > 0, places, 0), inside
+
+
+def spread_over_rows(values: np.ndarray, columns: Sequence[int], rows: int, device: torch.device) -> Tensor:
+    """Values `[n, T, ...]` of some rows as `[T, rows, ...]`, 0 in the others."""
+    spread = np.zeros((values.shape[1], rows, *values.shape[2:]), values.dtype)
+    spread[:, columns] = values.swapaxes(0, 1)
+    return torch.from_numpy(spread).to(device)
