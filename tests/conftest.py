@@ -57,6 +57,14 @@ def needs_ray(item: pytest.Item) -> bool:
     return "local_ray" in getattr(item, "fixturenames", ())
 
 
+@pytest.fixture(autouse=True)
+def _traced(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps of several clients are traced and not compiled, which takes seconds, but where a test says `compiled`."""
+    engine = sys.modules.get("fedbench.engine.compiled")
+    if engine and not request.node.get_closest_marker("compiled"):
+        monkeypatch.setattr(engine.Compiled, "compiler", staticmethod(lambda graph, example: graph))
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """With --dist loadgroup, a file is a group where no mark says another one: its tests share fixtures."""

@@ -45,7 +45,7 @@ MORE: dict[str, dict[str, Any]] = {
     "fedavg adamw": {"train__optimizer": "adamw"},
     "fedavg module": {"train__optimizer": "module", "train__keep_optimizer": True},
     "fedavg trainer": {"train__engine": "trainer"},
-    "fedavg stack": {"train__engine": "stack", "train__width": 4},
+    "fedavg compiled": {"train__engine": "compiled", "train__width": 4},
     "fedavg 64-true": {"train__precision": "64-true"},
     "fedavg bf16-mixed": {"train__precision": "bf16-mixed"},
     "fedavg augmented": {"data": {"name": "digits", "augment": ["flip", "crop", "rotate"]}},
@@ -111,7 +111,14 @@ MORE: dict[str, dict[str, Any]] = {
 """Beside the choices: what numbers and the configuration of the run can change. Awkward otherwise."""
 HASHED = (
     *("fedavg steps", "fedavg full batch", "fedavg adam kept", "fedavg adamw", "fedavg module", "fedavg trainer"),
-    *("fedavg stack", "fedavg 64-true", "fedavg bf16-mixed", "fedavg augmented", "fedavg seldom", "fedavg by batches"),
+    *(
+        "fedavg compiled",
+        "fedavg 64-true",
+        "fedavg bf16-mixed",
+        "fedavg augmented",
+        "fedavg seldom",
+        "fedavg by batches",
+    ),
     *("fedprox stragglers", "lg-fedavg pretrained", "fedper extra", "per-fedavg steps", "pfedme decay", "apfl decay"),
     *("ditto own", "fedselect kept", "co-pfl decay", "fedobp buffers", "feddpa private", "fedala layers"),
     *("fedmosaic krr", "fedmosaic xor", "fedmosaic seldom", "fedct weighed", "pfedgate sparse", "perfedmask weak"),

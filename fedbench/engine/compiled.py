@@ -26,6 +26,7 @@ from fedbench.engine.row_optimizers import step_rows
 from fedbench.engine.row_step import UnsupportedFitError, is_mean_of_samples
 from fedbench.engine.rows import over_rows, views_of
 from fedbench.errors import first_line
+from fedbench.module.weights import Weights
 
 Program = Callable[..., Sequence[Tensor]]
 
@@ -98,6 +99,20 @@ class CompiledGroup(Group):
             going = [cursor for cursor in going if cursor.next_size is not None]
             if going:
                 self._step_together(going)
+
+    def end(self, cursors: Sequence[Cursor]) -> list[Weights | BaseException]:
+        """As of any group; a fit that has diverged is the loop's.
+
+        The loss of a single sample may be no number where that of a batch is one, as without the samples that it
+        ignores.
+        """
+        sums = self.rows.w.sum(1) + self.rows.losses
+        finite = [cursor for cursor in cursors if not self._fills_up or bool(sums[cursor.row].isfinite())]
+        answers = dict(zip((cursor.row for cursor in finite), super().end(finite), strict=True)) if finite else {}
+        return [
+            answers[cursor.row] if cursor.row in answers else self.engine.fit_by_loop(cursor.request)
+            for cursor in cursors
+        ]
 
     def update(self, own: StepTensors) -> None:
         train = self.engine.train

@@ -88,7 +88,7 @@ class RowEngine(Loop):
                 groups[fit_kind(self, request.fit, self.optimizers)].append(place)
             except UnsupportedFitError as error:
                 self._remark(error)
-                begun.answers[place] = self._fit_by_loop(request)
+                begun.answers[place] = self.fit_by_loop(request)
         try:
             for kind, places in groups.items():
                 own = [requests[place] for place in places]
@@ -123,7 +123,7 @@ class RowEngine(Loop):
         if len(requests) == 1:
             if isinstance(error, UnsupportedFitError):
                 self._remark(error)
-            return [self._fit_by_loop(requests[0])]
+            return [self.fit_by_loop(requests[0])]
         answers: list[Answer] = []
         for request in requests:
             try:
@@ -133,7 +133,8 @@ class RowEngine(Loop):
                 answers += self._fit_apart(kind, [request], own)
         return answers
 
-    def _fit_by_loop(self, request: FitRequest) -> Answer:
+    def fit_by_loop(self, request: FitRequest) -> Answer:
+        """The trained weights of a fit by the loop, or its error."""
         before, self.ledger = self.ledger, request.ledger
         try:
             return super()._fit(request.fit)

@@ -43,5 +43,6 @@ def step_rows(
     steps.add_(1)
     first.lerp_(g, 1 - BETAS[0])
     second.mul_(BETAS[1]).addcmul_(g, g, value=1 - BETAS[1])
-    corrections = [over_rows(1 - beta ** steps.to(w.dtype), w) if w.dim() > 1 else 1 - beta**steps for beta in BETAS]
+    counts = over_rows(steps.to(w.dtype), w)
+    corrections = [1 - beta**counts for beta in BETAS]
     w.sub_(rate * (first / corrections[0]) / (torch.sqrt(second / corrections[1]) + EPSILON))

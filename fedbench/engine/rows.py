@@ -118,8 +118,8 @@ def pick(whole: Tensor, row: int | None) -> Tensor:
 
 
 def over_rows(values: Tensor, like: Tensor) -> Tensor:
-    """Values `[K]` in a shape that fits `like`, `[K, ...]`."""
-    return values.view(-1, *[1] * (like.dim() - 1))
+    """Values `[K]` in a shape that fits `like`, `[K, ...]`; one value `[]` fits anyway."""
+    return values.view(-1, *[1] * (like.dim() - 1)) if values.dim() else values
 
 
 def copy_to_rows(whole: Tensor, rows: Sequence[int], tensors: Sequence[Tensor]) -> None:

@@ -181,17 +181,14 @@ def warn_of_schedules(method: Method, schedules: Sequence[str]) -> list[str]:
 
 
 def warn_of_engine(method: Method) -> list[str]:
-    """Warns if the stack cannot combine a method's steps, or if a width is set without the stack."""
-    train, most = method.context.train, max(method.context.sizes)
+    """Warns if a method's steps are not compiled, or if a width is set and has no effect."""
+    train = method.context.train
     if train.engine in ("loop", "trainer") and train.width != TrainConfig().width:
         return [f"train.width = {train.width}: without effect with train.engine = {train.engine}"]
     if train.engine != "compiled":
         return []
     if method.makes_steps(method.options):
         return [f"train.engine = compiled: {method.context.method} makes its steps itself, one client after another"]
-    if train.batch_size != "full" and most < train.batch_size:
-        line = f"no client has the {train.batch_size} samples of a whole batch, and smaller ones are stepped alone"
-        return [f"train.engine = compiled: without effect: {line}"]
     return []
 
 

@@ -139,28 +139,22 @@ def test_a_run_with_more_rounds_continues_a_shorter_one_unless_their_number_was_
         assert play(asked(method, "awkward"), tmp_path, resume=True) == read(undisturbed(method, "awkward").folder)
 
 
-@every_method
-def test_one_client_in_a_stack_is_the_loop_to_the_bit(method, undisturbed, tmp_path):
-    config = asked(method, "plain", train__engine="stack", train__width=1)
-    assert play(config, tmp_path) == read(undisturbed(method, "plain").folder)
-
-
-STACK = dict(rounds=2, train__batch_size=16, train__engine="stack", train__width=4)
+ROWS = dict(rounds=2, train__batch_size=16, train__engine="compiled", train__width=4)
 
 
 @every_method
-def test_a_stack_is_the_arithmetic_of_the_loop(method, tmp_path):
-    for engine in ("loop", "stack"):
-        exact = {**STACK, "train__precision": "64-true", "train__engine": engine}
+def test_steps_of_several_clients_are_the_arithmetic_of_the_loop(method, tmp_path):
+    for engine in ("loop", "compiled"):
+        exact = {**ROWS, "train__precision": "64-true", "train__engine": engine}
         play(asked(method, "plain", **exact), tmp_path / engine)
-    a, b = (Records(tmp_path / engine) for engine in ("loop", "stack"))
+    a, b = (Records(tmp_path / engine) for engine in ("loop", "compiled"))
     for table in (Records.metrics, Records.clients, Records.traces):
         pd.testing.assert_frame_equal(table(a), table(b), check_exact=False, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("method", ["ditto", "fedrep", "fedmosaic", "pfedfda"])
-def test_a_stack_has_the_same_bits_for_any_number_of_hosts(method, tmp_path):
-    config = asked(method, "plain", **STACK)
+def test_steps_of_several_clients_have_the_same_bits_for_any_number_of_hosts(method, tmp_path):
+    config = asked(method, "plain", **ROWS)
     assert play(config, tmp_path / "0") == play(config, tmp_path / "3", SeveralHosts(3))
 
 

@@ -56,12 +56,12 @@ def test_equal_models_are_one(method, tmp_path):
 
 
 @every_able_method
-def test_a_stack_is_the_arithmetic_of_the_loop(method, tmp_path):
+def test_steps_of_several_clients_are_the_arithmetic_of_the_loop(method, tmp_path):
     exact = dict(train__batch_size=16, train__precision="64-true", train__width=4)
-    for engine in ("loop", "stack"):
-        width = {} if engine == "stack" else {"train__width": 10}
+    for engine in ("loop", "compiled"):
+        width = {} if engine == "compiled" else {"train__width": 10}
         play(asked(method, [NORMED, DEEP], **exact | width, train__engine=engine), tmp_path / engine)
-    a, b = (Records(tmp_path / engine).clients() for engine in ("loop", "stack"))
+    a, b = (Records(tmp_path / engine).clients() for engine in ("loop", "compiled"))
     pd.testing.assert_frame_equal(a, b, check_exact=False, rtol=1e-9, atol=1e-12)
 
 

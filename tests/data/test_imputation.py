@@ -99,13 +99,13 @@ def test_newcomers_take_their_own_medians_and_the_public_set_takes_its_own():
 
 def test_a_run_trains_alike_with_every_engine(tmp_path):
     losses = {}
-    for engine in ("loop", "stack", "trainer"):
+    for engine in ("loop", "compiled", "trainer"):
         config = config_of(train={"engine": engine, "epochs": 1}, out=tmp_path / engine)
         metrics = fedbench.run(config, report=False).metrics
         losses[engine] = metrics["train_loss"].dropna().to_numpy()
         assert len(losses[engine]) == 2
     np.testing.assert_array_equal(losses["loop"], losses["trainer"])
-    np.testing.assert_allclose(losses["loop"], losses["stack"], 1e-3)
+    np.testing.assert_allclose(losses["loop"], losses["compiled"], 1e-3)
 
 
 def test_the_choice_is_described_and_identifies_the_data():

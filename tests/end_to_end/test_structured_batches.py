@@ -123,7 +123,7 @@ def test_structured_batches_train_with_the_bits_of_tensors(tmp_path, mine, kind,
     assert tensors.equals(metrics(tmp_path, kind, method, data=data))
 
 
-@pytest.mark.parametrize("train", [{"engine": "trainer"}, {"engine": "stack", "optimizer": "sgd"}])
+@pytest.mark.parametrize("train", [{"engine": "trainer"}, {"engine": "compiled", "optimizer": "sgd"}])
 def test_engines_agree(tmp_path, mine, train):
     loop = metrics(tmp_path, Named, "fedavg", train={**train, "engine": "loop"})
     other = metrics(tmp_path / "other", Named, "fedavg", train=train)

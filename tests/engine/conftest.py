@@ -10,7 +10,6 @@ from lightning import LightningModule
 from torch import Tensor, nn
 
 from fedbench.config import TrainConfig
-from fedbench.engine.compiled import Compiled
 from fedbench.engine.fit import Fit
 from fedbench.engine.learner import Learner
 
@@ -18,12 +17,6 @@ from fedbench.engine.learner import Learner
 @pytest.fixture(autouse=True)
 def _one_thread() -> None:
     torch.set_num_threads(1)
-
-
-@pytest.fixture(autouse=True)
-def _traced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Steps of all rows are traced and not compiled, which takes seconds, unless a test is marked compiled."""
-    monkeypatch.setattr(Compiled, "compiler", staticmethod(lambda graph, example: graph))
 
 
 class Blobs:

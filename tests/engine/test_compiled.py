@@ -139,17 +139,74 @@ def blobs_of(blobs: Callable, dtype: torch.dtype, *args: Any, **more: Any) -> An
     return found
 
 
-@pytest.mark.parametrize("hidden", [10, 11, 16, 25, 30])
-@pytest.mark.parametrize("size", [10, 8])
-def test_who_else_is_there_and_who_is_asked_first_changes_no_bit(hidden, size, blobs):
-    """Layers whose rows begin in the middle of a cache line are summed up by the place that they have there."""
-    compiled = learner_of(lambda: build("mlp", (64,), 3, hidden=[hidden]), "compiled", 10, batch_size=size)
+def test_kept_states_of_adam_are_the_loops(net, blobs):
+    double = partial(blobs_of, blobs, torch.float64)
+    asked = dict(precision="64-true", weight_decay=0.01)
+    found = []
+    for engine, width in (("loop", 1), ("compiled", 3)):
+        torch.manual_seed(0)
+        train = TrainConfig(**{**TRAIN, **asked}, engine=engine, width=width)
+        own = Learner(net(), train, optimizer="adamw")
+        memories = [dict[str, Any]() for _ in SIZES]
+        for _ in range(2):
+            again = [Fit(own.initial(), double(n), step=Step(memory=m)) for n, m in zip(SIZES, memories, strict=True)]
+            weights, _ = trained(own, again)
+        found.append((weights, memories))
+    (a, kept), (b, other) = found
+    for one, two in zip(a, b, strict=True):
+        torch.testing.assert_close(one.params, two.params, rtol=0, atol=1e-12)
+    for one, two in zip(kept, other, strict=True):
+        assert one["optimizer"].keys() == two["optimizer"].keys()
+        for name, value in one["optimizer"].items():
+            torch.testing.assert_close(value.double(), two["optimizer"][name].double(), rtol=0, atol=1e-12)
+
+
+@pytest.mark.compiled
+def test_who_else_is_there_and_who_is_asked_first_changes_no_bit(blobs):
+    own = partial(learner_of, lambda: build("mlp", (64,), 3, hidden=[11]), batch_size=10)
+    compiled, loop = own("compiled", 10), own("loop")
     sizes = {0: 30, 13: 24, 2: 12, 5: 33, 7: 20, 11: 16, 9: 11}  # no two have a row in common
-    own = lambda client: Fit(compiled.initial(), blobs(sizes[client], (64,), key=(client,)))  # noqa: E731
-    together = dict(zip(sizes, trained(compiled, [own(client) for client in sizes], [*sizes])[0], strict=True))
+    fit = lambda client: Fit(compiled.initial(), blobs(sizes[client], (64,), key=(client,)))  # noqa: E731
+    together = dict(zip(sizes, trained(compiled, [fit(client) for client in sizes], [*sizes])[0], strict=True))
+    assert not compiled.row_engine.remarks
     for clients in ([*sizes][::-1], [7, 13], *([client] for client in sizes)):
-        for client, found in zip(clients, trained(compiled, [own(c) for c in clients], clients)[0], strict=True):
-            assert_same(found, together[client])
+        for client, weights in zip(clients, trained(compiled, [fit(c) for c in clients], clients)[0], strict=True):
+            assert_same(weights, together[client])
+    for client, weights in zip(sizes, trained(loop, [fit(client) for client in sizes])[0], strict=True):
+        torch.testing.assert_close(weights.params, together[client].params, rtol=0, atol=1e-6)
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("name", ["masked memory", pytest.param("loss", marks=pytest.mark.night)])
+def test_compiled_steps_are_the_arithmetic_of_the_loop(name, net, blobs):
+    kind = normed(net)
+    double = partial(blobs_of, blobs, torch.float64)
+    loop, compiled = (learner_of(kind, engine, 3, precision="64-true") for engine in ("loop", "compiled"))
+    asked, again = fits(name, loop, double), fits(name, compiled, double)
+    for one, other in zip(trained(loop, asked)[0], trained(compiled, again)[0], strict=True):
+        for part in ("params", "buffers"):
+            torch.testing.assert_close(getattr(one, part), getattr(other, part), rtol=0, atol=1e-12)
+        assert torch.equal(one.counters, other.counters)
+    assert not compiled.row_engine.remarks
+    for one, other in zip(asked, again, strict=True):
+        assert_needs_are_same(one, other, exact=False)
+
+
+def test_a_fit_that_diverges_by_samples_is_the_loops(net, blobs):
+    """The loss of a batch ignores some samples, of which one alone has no loss."""
+
+    def step(self: Any, batch: Any) -> Tensor:
+        return F.cross_entropy(self(batch[0]), batch[1], ignore_index=-100)
+
+    kind = type("Ignores", (net,), {"training_step": step})
+    loop, compiled = learner_of(kind, "loop"), learner_of(kind, "compiled", 3)
+    data = [blobs(n, key=(0, n, 1)) for n in SIZES]
+    data[1].y[::3] = -100
+    both = [trained(own, [Fit(own.initial(), own_data) for own_data in data])[0] for own in (loop, compiled)]
+    assert_same(both[0][1], both[1][1])
+    for one, other in zip(*both, strict=True):
+        assert other.is_finite()
+        torch.testing.assert_close(one.params, other.params, rtol=0, atol=1e-6)
 
 
 def normed(net: Any) -> Any:

@@ -97,7 +97,7 @@ EARLY = {
     "NothingOfCheck": "NothingOfCheck.check must return a list of lines to say; it returned None",
     "FailsInCheck": "AttributeError: 'Options' object has no attribute 'mu'",
 }
-STACKED = ("LossInTorch", "NewGradient", "NoLoss", "LossPerSample", "WritesToReceived")
+IN_ROWS = ("LossInTorch", "NewGradient", "NoLoss", "LossPerSample", "WritesToReceived")
 RUN = ["--hosts", "0", "--rounds", "1", "--model", "mlp", "--train.epochs", "1", "--partition.clients", "3"]
 
 
@@ -116,7 +116,7 @@ def globals_as_before():
 
 
 @pytest.mark.parametrize(
-    ("name", "engine"), [*((name, "loop") for name in (*LATE, *EARLY)), *((name, "stack") for name in STACKED)]
+    ("name", "engine"), [*((name, "loop") for name in (*LATE, *EARLY)), *((name, "compiled") for name in IN_ROWS)]
 )
 def test_a_mistake_is_one_line_and_leaves_nothing(name, engine, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)

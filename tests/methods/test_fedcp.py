@@ -102,11 +102,11 @@ def test_the_private_head_alone_is_fedper():
     assert [seen.up for seen in run.log] == [seen.up for seen in per.log]
 
 
-def test_a_stack_has_the_noise_of_the_loop():
+def test_steps_of_several_clients_have_the_noise_of_the_loop():
     make = lambda engine: Simulation(  # noqa: E731
         "fedcp", blobs([16, 16, 17]), train=PLAIN | {"engine": engine, "width": 3}, policy_form="gumbel", lam=0
     ).run(2)
-    one, other = make("loop"), make("stack")
+    one, other = make("loop"), make("compiled")
     assert not other.learner.row_engine.remarks
     assert_near(one, other)
 

@@ -24,16 +24,6 @@ def test_the_pull_is_the_gradient_of_half_mu_times_the_squared_distance():
     assert close(w.detach() - 0.1 * g, [0.955, -1.99, 0.51])
 
 
-def test_the_pull_serves_a_stack_of_clients():
-    g, w, anchor = torch.randn(3, 3, 7)
-    mu = torch.tensor([[0.1], [2.0], [0.3]])
-    rows = [row.clone() for row in g]
-    proximal_pull(g, w, SimpleNamespace(anchor=anchor, mu=mu))
-    for i, row in enumerate(rows):
-        proximal_pull(row, w[i], SimpleNamespace(anchor=anchor[i], mu=mu[i, 0]))
-        assert torch.equal(row, g[i])
-
-
 def test_steps_of_one_round():
     clients, module = targets((1.0, -1.0)), Quadratic((0.0, 0.0), (1.0, 2.0))
     for epochs, expected in ((1, [0.1, -0.2]), (2, [0.18, -0.34])):

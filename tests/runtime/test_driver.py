@@ -336,11 +336,11 @@ def test_the_run_goes_on_and_says_so_when_the_disk_is_full(tmp_path, monkeypatch
 
 @pytest.mark.parametrize(
     ("method", "engine"),
-    [*product(["fedrep", "fedbn", "fedpac", "pfedfda"], ["loop"]), ("fedpac", "trainer"), ("fedper", "stack")],
+    [*product(["fedrep", "fedbn", "fedpac", "pfedfda"], ["loop"]), ("fedpac", "trainer"), ("fedper", "compiled")],
 )
 def test_a_compiled_part_changes_no_number(method, engine, tmp_path):
     given = {"name": "tests.runtime.networks:Parted", "head": "net.head"}
-    optimizer = "sgd" if engine == "stack" else "module"
+    optimizer = "sgd" if engine == "compiled" else "module"
     runs = [
         play(
             small(method, rounds=2, train__engine=engine, train__optimizer=optimizer, model={**given, "compiled": own}),

@@ -29,7 +29,7 @@ class Meetings(Learner):
     """Notes how many fits came at a time."""
 
     def __init__(self) -> None:
-        super().__init__(Net(), TrainConfig(engine="stack", width=WIDTH, epochs=1, batch_size=4), optimizer="sgd")
+        super().__init__(Net(), TrainConfig(engine="compiled", width=WIDTH, epochs=1, batch_size=4), optimizer="sgd")
         self.met: list[int] = []
         assert self.row_engine is not None
         train = self.row_engine.begin_together
@@ -258,7 +258,7 @@ def test_what_one_raises_ends_the_others(learner):
 def test_a_client_that_fails_leaves_the_others_as_they_are(tmp_path):
     asked = clumsy("fit")
     play(asked, tmp_path / "a")
-    train = asked.train.model_copy(update={"engine": "stack", "width": 4})
+    train = asked.train.model_copy(update={"engine": "compiled", "width": 4})
     play(asked.model_copy(update={"train": train}), tmp_path / "b")
     a, b = (Records(tmp_path / name).metrics() for name in "ab")
     assert list(a["failed"]) == list(b["failed"])

@@ -121,20 +121,18 @@ def test_a_sample_of_the_clients_is_said():
 @pytest.mark.parametrize(
     ("method", "train", "line"),
     [
-        ("apfl", {"engine": "stack"}, "train.engine = stack: apfl makes its steps itself, one client after another"),
+        (
+            "apfl",
+            {"engine": "compiled"},
+            "train.engine = compiled: apfl makes its steps itself, one client after another",
+        ),
         ("fedavg", {"width": 4}, None),
         ("fedavg", {"engine": "loop", "width": 4}, "train.width = 4: without effect with train.engine = loop"),
-        ("fedavg", {"engine": "stack", "width": 4}, None),
-        (
-            "fedavg",
-            {"engine": "stack", "batch_size": 5000},
-            "train.engine = stack: without effect: no client has the 5000 samples of a whole batch, "
-            "and smaller ones are stepped alone",
-        ),
+        ("fedavg", {"engine": "compiled", "width": 4}, None),
         ("apfl", {}, None),
     ],
 )
-def test_what_the_stack_is_not_for(method, train, line):
+def test_what_rows_are_not_for(method, train, line):
     resolved = resolve(small(method, **{f"train__{key}": value for key, value in train.items()}))
     assert warn_of_engine(driver(resolved).method) == ([line] if line else [])
 

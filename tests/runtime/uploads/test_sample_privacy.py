@@ -111,7 +111,7 @@ def test_every_other_method_trains(method, tmp_path):
         ({"privacy": {"level": "sample"}}, "privacy.level = sample: without effect without privacy.clip"),
         ({"model": {"name": "resnet8"}}, r"the model has BatchNorm layers.*resnet8.*--model.norm group"),
         ({"train__accumulate": 2}, "train.accumulate = 2: private steps are single ones"),
-        ({"train__engine": "stack"}, "train.engine = stack: private steps"),
+        ({"train__engine": "compiled"}, "train.engine = compiled: private steps"),
         ({"train__shuffle": False}, "train.shuffle = False: private steps"),
     ],
 )
