@@ -1,7 +1,8 @@
-"""The processor, as described by Linux, and the cores that this process may use."""
+"""The processor, as described by Linux, the cores that this process may use, and the compiler for it."""
 
 import os
 import platform
+import shutil
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
@@ -32,6 +33,11 @@ def has(instructions: str) -> bool | None:
     """Whether it has these instructions, such as avx512f or any with bf16; None if Linux does not say."""
     listed = processor_facts().get("flags") or processor_facts().get("Features")
     return None if listed is None else instructions in listed
+
+
+def compiler() -> str | None:
+    """The C++ compiler that PyTorch would use, the one in CXX or g++; None without one."""
+    return shutil.which(os.environ.get("CXX", "g++"))
 
 
 @cache

@@ -114,6 +114,12 @@ def check_machine() -> Iterator[Finding]:
         yield Finding("shared memory", f"{free:.1f} GiB free", "" if free >= LEAST_SHARED else few)
 
 
+def check_compiler() -> Iterator[Finding]:
+    """The C++ compiler, with which tiny models train several times faster on a processor."""
+    path = processor.compiler()
+    yield Finding("compiler", path or "none, tiny models train without", "" if path else "install g++")
+
+
 def check_gpus() -> Iterator[Finding]:
     """The GPUs that PyTorch sees; wrong if there is one that it cannot use."""
     import torch
@@ -184,5 +190,12 @@ def check_wandb() -> Iterator[Finding]:
         yield Finding("W&B", "no account: --loggers wandb writes offline; `wandb login` connects one")
 
 
-CHECKS: tuple[Callable[[], Iterator[Finding]], ...] = (check_machine, check_gpus, check_folders, check_ray, check_wandb)
+CHECKS: tuple[Callable[[], Iterator[Finding]], ...] = (
+    check_machine,
+    check_compiler,
+    check_gpus,
+    check_folders,
+    check_ray,
+    check_wandb,
+)
 """After that of the packages, in this order."""

@@ -70,9 +70,8 @@ class GraphGroup(Group):
             self._last_rate = rate
 
     def update(self, own: StepTensors) -> None:
-        train = self.engine.train
-        buffers: list[Tensor | None] = [*own.states.values()] if train.momentum else []
-        step_sgd([own.w], [own.g], buffers, lr=own.rate, momentum=train.momentum, weight_decay=train.weight_decay)
+        sgd, buffers = self.kind.optimizer, list[Tensor | None](own.states.values())
+        step_sgd([own.w], [own.g], buffers, lr=own.rate, momentum=sgd.momentum, weight_decay=sgd.weight_decay)
 
     def run(self, cursors: Sequence[Cursor]) -> None:
         for cursor in cursors:

@@ -17,14 +17,16 @@ from fedbench.engine.engine import Engine
 from fedbench.engine.fit import Fit, Loss, PairedBatches, Step
 from fedbench.engine.module_optimizer import own_optimizer
 from fedbench.engine.optimizers import clip_gradient, rate_of, rate_tensor
+from fedbench.engine.row_optimizers import RowOptimizer
 from fedbench.engine.row_step import RowStep, UnsupportedFitError, check_step
 from fedbench.engine.rows import Rows, Views, copy_to_rows, pick
 from fedbench.module.layout import Slot, slots_with_one
 from fedbench.module.masks import choose
 from fedbench.module.weights import Weights
+from fedbench.tasks import Task
 
 Need = tuple[str, tuple[int, ...], torch.dtype]
-CONSTANT_TYPES = (str, bool, int, float, type(None), FunctionType)
+CONSTANT_TYPES = (str, bool, int, float, type(None), FunctionType, Task)
 AFTER = "_post_accumulate_grad_hooks"
 
 
@@ -46,6 +48,7 @@ class Kind:
     single_sample: bool
     paired: int
     edit: Any
+    optimizer: RowOptimizer
     rate: float
 
     @property
@@ -68,18 +71,20 @@ def engine_refusal(engine: Engine) -> str | None:
     )
 
 
-def fit_kind(engine: Engine, fit: Fit, optimizers: Sequence[str]) -> Kind:
-    """Raises UnsupportedFitError for a fit that cannot be done in rows. optimizers: whose steps can be taken."""
+def fit_kind(engine: Any, fit: Fit) -> Kind:
+    """Raises UnsupportedFitError for a fit that cannot be done in rows. engine: a `RowEngine`."""
+    optimizer = RowOptimizer.of(engine, fit) if fit.step.rule is None or engine.takes_rules else None
     refusal = _first_reason(
         {
             "the model's own optimiser makes the steps": own_optimizer(engine, fit),
-            "the method sets the optimiser": fit.step.rule is not None,
+            "the method sets the optimiser": optimizer is None
+            or (fit.step.rule is not None and not engine.takes_rules),
             "the method steps parts of the model by settings of their own": bool(fit.step.parts),
-            f"train.optimizer = {engine.optimizer}": engine.optimizer not in optimizers,
+            f"train.optimizer = {engine.optimizer}": engine.optimizer not in engine.optimizers,
         }
     )
-    if refusal is not None:
-        raise UnsupportedFitError(refusal)
+    if refusal is not None or optimizer is None:
+        raise UnsupportedFitError(refusal or "")
     needs = vars(fit.needs(engine.flat.w))
     tensors = {name: value for name, value in needs.items() if isinstance(value, Tensor)}
     constants = {name: value for name, value in needs.items() if name not in tensors}
@@ -100,6 +105,7 @@ def fit_kind(engine: Engine, fit: Fit, optimizers: Sequence[str]) -> Kind:
         single_sample=fit.has_single_sample,
         paired=fit.data.size if isinstance(fit.data, PairedBatches) else 0,
         edit=fit.step.edit and identity_of(fit.step.edit, "edit"),
+        optimizer=optimizer,
         rate=rate_of(engine, fit),
     )
 
@@ -118,10 +124,9 @@ def has_gradient_hooks(module: nn.Module) -> bool:
 def identity_of(function: Any, what: str) -> Any:
     """A key, equal for the same loss or edit of another fit. Raises UnsupportedFitError if it contains tensors."""
     if isinstance(function, partial):
-        given = (*function.args, *function.keywords.items())
-        if is_constant((function.func, *given)):
-            return function.func, given
-    elif is_constant(function):
+        parts = (function.func, *function.args, *(part for pair in sorted(function.keywords.items()) for part in pair))
+        return tuple(identity_of(part, what) for part in parts)
+    if is_constant(function):
         return function
     raise UnsupportedFitError(f"the {what} of the method refers to more than constants")
 
@@ -164,6 +169,7 @@ class Group(ABC):
         self.engine, self.rows, self.kind, self._refusals = engine, rows, kind, refusals
         self.rate = rate_tensor(engine.flat.device)
         self._edit = Step(like.step.edit)
+        self.states = rows.states_of(kind.optimizer.states)
         self.needs = {name: rows.zeros(shape, dtype) for name, shape, dtype in (*kind.needs, *kind.edit_needs)}
         self.mask = torch.zeros_like(rows.w, dtype=torch.bool) if kind.masked else None
         self.start = torch.zeros_like(rows.w) if kind.masked else None
@@ -217,7 +223,11 @@ class Group(ABC):
         rows, fits = [cursor.row for cursor in cursors], [cursor.request.fit for cursor in cursors]
         memories = [(fit.memory or {}).get("optimizer", {}) for fit in fits]
         losses = [cursor.request.ledger.losses for cursor in cursors]
-        self.rows.load(rows, [fit.start for fit in fits], memories, losses)
+        self.rows.load(rows, [fit.start for fit in fits], losses)
+        for name, whole in self.states.items():
+            torch._foreach_zero_([whole[row] for row in rows])
+            known = [(row, own[name]) for row, own in zip(rows, memories, strict=True) if own.get(name) is not None]
+            copy_to_rows(whole, [row for row, _ in known], [value for _, value in known])
         needs = [vars(fit.needs(self.rows.w)) for fit in fits]
         for name, whole in self.needs.items():
             copy_to_rows(whole, rows, [own[name] for own in needs])
@@ -229,7 +239,7 @@ class Group(ABC):
         """Those of a row, or of all."""
         rows = self.rows
         states, needs = (
-            {name: pick(whole, row) for name, whole in named.items()} for named in (rows.states, self.needs)
+            {name: pick(whole, row) for name, whole in named.items()} for named in (self.states, self.needs)
         )
         mask, start = (None if whole is None else pick(whole, row) for whole in (self.mask, self.start))
         views = rows.views(self.kind.moving, row)
@@ -329,14 +339,13 @@ class Group(ABC):
         if fit.memory is None:
             return
         before, states = fit.memory.get("optimizer", {}), {}
-        for name, whole in self.rows.states.items():
+        for name, whole in self.states.items():
             value = states[name] = whole[row].clone()
             if fit.move is not None and value.dim():
                 rest = before.get(name)
                 rest = torch.zeros_like(value) if rest is None else rest
                 states[name] = choose(fit.move.mask.to(value.device), value, rest)
-        keeps = self.engine.optimizer != "sgd" or self.engine.train.momentum
-        fit.memory["optimizer"] = states if keeps else {}
+        fit.memory["optimizer"] = states
 
 
 def as_row(logged: Sequence[Tensor]) -> Tensor:

@@ -10,7 +10,6 @@ from fedbench.engine.cursor import FitRequest
 from fedbench.engine.fit import Fit
 from fedbench.engine.group import Group, Kind, engine_refusal, fit_kind
 from fedbench.engine.loop import Loop
-from fedbench.engine.row_optimizers import STATES
 from fedbench.engine.row_step import UnsupportedFitError
 from fedbench.engine.rows import Rows
 from fedbench.module.weights import Weights
@@ -29,18 +28,18 @@ Answer = Weights | BaseException
 class RowEngine(Loop):
     """Fits of several clients at once, in groups of one kind.
 
-    aligned: see `Rows`. optimizers: those whose steps it takes. lot: the number of fits that begin together, if so many
-    wait. answer: how a fit gets its weights: at once, or together with alternating clients. remarks: why fits were run
-    by the loop.
+    aligned: see `Rows`. optimizers: those whose steps it takes; takes_rules: also where a method sets the optimiser.
+    lot: the number of fits that begin together, if so many wait. answer: how a fit gets its weights: at once, or
+    together with alternating clients. remarks: why fits were run by the loop.
     """
 
     aligned: ClassVar[bool] = False
     optimizers: ClassVar[Sequence[str]] = ("sgd",)
+    takes_rules: ClassVar[bool] = False
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
-        states = STATES.get(self.optimizer, {})
-        self.width, self.rows = self.train.width, Rows(self.flat, self.train.width, self.aligned, states)
+        self.width, self.rows = self.train.width, Rows(self.flat, self.train.width, self.aligned)
         self.lot = self.width
         self.answer: Callable[[Fit], Weights] = self._answer_at_once
         self.refusals: dict[Any, str | None] = {}
@@ -85,7 +84,7 @@ class RowEngine(Loop):
             try:
                 if refusal is not None:
                     raise UnsupportedFitError(refusal)
-                groups[fit_kind(self, request.fit, self.optimizers)].append(place)
+                groups[fit_kind(self, request.fit)].append(place)
             except UnsupportedFitError as error:
                 self._remark(error)
                 begun.answers[place] = self.fit_by_loop(request)

@@ -29,19 +29,15 @@ ALIGNMENT = 512
 class Rows:
     """Parameters and gradients `[K, N]`, buffers and counters `[K, *shape]`, sums of losses `[K]`.
 
-    states: the optimiser's states by torch.optim's names, `[K, N]`, or `[K]` if scalar; aligned: each row begins like a
-    tensor of its own, so that it gives the bits of one.
+    states: of optimisers, by torch.optim's names, `[K, N]`, or `[K]` if scalar; aligned: each row begins like a tensor
+    of its own, so that it gives the bits of one.
     """
 
-    def __init__(self, flat: FlatModule, count: int, aligned: bool, states: Mapping[str, bool]) -> None:
-        """states: names, and whether each is a vector."""
+    def __init__(self, flat: FlatModule, count: int, aligned: bool) -> None:
         self.layout, self.count, self.aligned, self.device = flat.layout, count, aligned, flat.device
         size = (self.layout.size,)
         self.w, self.g = (self.zeros(size, flat.dtype) for _ in range(2))
-        self.states = {
-            name: self.zeros(size, flat.dtype) if vector else torch.zeros(count, device=flat.device)
-            for name, vector in states.items()
-        }
+        self.states: dict[str, Tensor] = {}
         # Separate tensors: batch normalisation changes no part of a row in place.
         self.buffers, self.counters = (
             [self.zeros(slot.shape, flat.buffer(slot).dtype) for slot in slots]
@@ -49,6 +45,14 @@ class Rows:
         )
         self.losses = torch.zeros(count, dtype=torch.float64, device=self.device)
         self._views: dict[tuple[tuple[bool, ...], int | None], Views] = {}
+
+    def states_of(self, names: Mapping[str, bool]) -> dict[str, Tensor]:
+        """These states, which are made when they are asked for first. names: and whether each is a vector."""
+        for name, vector in names.items():
+            if name not in self.states:
+                whole = self.zeros(self.w.shape[1:], self.w.dtype) if vector else self.zeros((), torch.float32)
+                self.states[name] = whole
+        return {name: self.states[name] for name in names}
 
     def zeros(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         """A new tensor `[K, *shape]`."""
@@ -61,10 +65,9 @@ class Rows:
         self,
         rows: Sequence[int],
         weights: Sequence[Weights],
-        memories: Sequence[Mapping[str, Tensor]],
         losses: Sequence[Tensor],
     ) -> None:
-        """Sets rows to the starts of their fits. memories: their optimisers' states, empty at the first step."""
+        """Sets rows to the starts of their fits."""
         copy_to_rows(self.w, rows, [own.params for own in weights])
         copy_to_rows(self.losses, rows, losses)
         for wholes, vectors, slots in (
@@ -74,10 +77,6 @@ class Rows:
             vectors = [vector.to(self.device) for vector in vectors]
             for whole, slot in zip(wholes, slots, strict=True):
                 copy_to_rows(whole, rows, [slot.view(vector) for vector in vectors])
-        for name, whole in self.states.items():
-            torch._foreach_zero_([whole[row] for row in rows])
-            known = [(row, own[name]) for row, own in zip(rows, memories, strict=True) if own.get(name) is not None]
-            copy_to_rows(whole, [row for row, _ in known], [value for _, value in known])
 
     def weights(self, rows: Sequence[int]) -> list[Weights]:
         """Copies of the current weights of rows."""

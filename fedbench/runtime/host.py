@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from fedbench import processor
 from fedbench.errors import ConfigError, RunError, first_line, place_of_code
 from fedbench.methods.client import Client, Predictor, PrivateState
 from fedbench.methods.contract import call_hook, check_fit, check_shapes, guard_inputs
@@ -80,6 +81,10 @@ class Host:
         """The host of a run. parts: those of the driver, if it is in this process and on the same device."""
         if setup.config.train.engine == "graph" and setup.device == "cpu":
             raise ConfigError("train.engine = graph: the hosts have no GPU; set --gpus-per-host, or leave it out")
+        if setup.config.train.engine == "compiled" and setup.device == "cpu" and not processor.compiler():
+            raise ConfigError(
+                "train.engine = compiled: no C++ compiler is on this machine: install g++, or leave it out"
+            )
         limit_memory(torch.device(setup.device), setup.gpu_share)
         with reporting_full_gpu():
             parts = parts or build_parts(run, setup.partition, setup.seed, setup.device)

@@ -19,7 +19,9 @@ from fedbench.data.reading import published
 from fedbench.data.reading.beside import NOTHING, Beside
 from fedbench.data.reading.published import Extent
 from fedbench.data.sources import published_of
+from fedbench.data.split import Split
 from fedbench.engine.fit import Amount, Fit
+from fedbench.engine.learner import Learner
 from fedbench.engine.probe import probe
 from fedbench.errors import as_config_error
 from fedbench.jobs.resolve import model_defaults, with_defaults
@@ -44,6 +46,8 @@ MOST = 0.3
 """Maximum seconds for the timed steps, unless a single one takes longer."""
 NUMBERS = 2**20
 """Maximum count of numbers in a timed batch; the time of a larger batch is in proportion."""
+COMPILED_SHARE = 1 / 5
+"""Time of a compiled step of tiny models, as a share of the loop's."""
 PACE_KEYS = {"optimizer", "precision", "memory_format", "engine", "width"}
 """Keys of `train` that decide how long a step on a batch takes."""
 
@@ -131,12 +135,18 @@ class Cost:
         return max(2, most if asked == "full" else min(asked, most))
 
     @property
+    def models(self) -> list[Config]:
+        """Data, training and each of the models."""
+        pace = {**self.config.train.model_dump(mode="json", include=PACE_KEYS), "batch_size": self.batch}
+        pace["engine"] = "loop" if pace["engine"] == "compiled" else pace["engine"]
+        own = self.config.model
+        return [Config(data=self.config.data, model=own.alone(name), train=pace) for name in own.names]
+
+    @property
     def seconds(self) -> float:
         """Seconds of training and evaluation on one core, from a step measured now. Raises ConfigError."""
-        pace = {**self.config.train.model_dump(mode="json", include=PACE_KEYS), "batch_size": self.batch}
-        own = self.config.model
-        asked = [Config(data=self.config.data, model=own.alone(name), train=pace) for name in own.names]
-        each = [step_seconds(one.model_dump_json(), self.dataset) for one in asked]
+        faster = COMPILED_SHARE if self.config.train.engine == "compiled" else 1
+        each = [faster * step_seconds(one.model_dump_json(), self.dataset) for one in self.models]
         steps = self.steps + self.joining_steps + FORWARD_SHARE * self.evaluated_images / self.batch
         return sum(each) / len(each) * steps + VISIT * (self.fits + self.evaluations) + RUN
 
@@ -209,6 +219,17 @@ def _blank(name: str, extent: Extent) -> Dataset:
     return Dataset(name, samples, targets, None, "classification", *parts, kind=extent.kind)
 
 
+def learner_on(config: Config, dataset: Dataset, batch: int) -> tuple[Learner, Split]:
+    """A learner, and a batch of the data as a client's. config: data, model and training. Raises ConfigError."""
+    config.resources.gpus_per_host = 0
+    model_defaults(config, dataset.shape)
+    config.train.batch_size = batch
+    learner = build_learner(ResolvedRun.of(config, dataset), seed=0)
+    rows, nothing = np.arange(batch) % len(dataset.targets), np.zeros(0, np.int64)
+    held = Partition(Clients.of([ClientRows(rows, nothing, nothing)]))
+    return learner, ClientData(config, dataset, held, learner.device, learner.dtype).split([0], "train", ("cost",))
+
+
 @cache
 def step_seconds(asked: str, dataset: Dataset) -> float:
     """Seconds of a plain gradient step on one core, from a part of the batch if it is large. Raises ConfigError.
@@ -217,14 +238,8 @@ def step_seconds(asked: str, dataset: Dataset) -> float:
     """
     config = Config.model_validate_json(asked)
     batch = int(config.train.batch_size)
-    config.resources.gpus_per_host = 0
-    model_defaults(config, dataset.shape)
     timed = min(batch, max(2, NUMBERS // prod(dataset.shape)))
-    config.train.batch_size = timed
-    learner = build_learner(ResolvedRun.of(config, dataset), seed=0)
-    rows, nothing = np.arange(timed) % len(dataset.targets), np.zeros(0, np.int64)
-    held = Partition(Clients.of([ClientRows(rows, nothing, nothing)]))
-    data = ClientData(config, dataset, held, learner.device, learner.dtype).split([0], "train", ("cost",))
+    learner, data = learner_on(config, dataset, timed)
 
     def seconds(steps: int) -> float:
         begun = time.process_time()  # of the processor, whatever else the machine does

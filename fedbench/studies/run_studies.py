@@ -21,6 +21,7 @@ from fedbench.results.plan import study_name
 from fedbench.results.remarks import with_label
 from fedbench.runtime.ray.liveness import ray_restarts
 from fedbench.studies.cost import not_here
+from fedbench.studies.engine_choice import choose_engine
 from fedbench.studies.outlook import cost, left_out, outlook, time_left_line
 from fedbench.studies.search import is_count
 from fedbench.studies.stages import Stages, in_notebook
@@ -122,6 +123,7 @@ def check_studies(
     told = set[str]()
     for study in studies:
         study.check(told, say)
+        choose_engine(study)
     early = any(study.plan.scheduler != "none" for study in studies)
     check_room(studies[0].first_job().config, at_once, early)
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from statistics import fmean
+from typing import Literal
 
 from fedbench.config import Config
 from fedbench.config.tuning import check_tune_seeds
@@ -65,6 +66,12 @@ class TuningStudy:
         self.plan.refused = [[c.label, point_name(point), why] for c in self.compared for point, why in c.refused]
         if any(method.tuned for method in self.compared):
             check_tune_seeds(self.tune_seeds, self.config.seeds)
+
+    def set_engine(self, engine: Literal["loop", "compiled"]) -> None:
+        """Sets `train.engine` of all runs."""
+        self.config = self.config.model_copy(deep=True)
+        self.config.train.engine = engine
+        self.plan.config = self.config.model_dump(mode="json")
 
     def first_job(self) -> Job:
         """The first job, which shows how much room a trial needs."""

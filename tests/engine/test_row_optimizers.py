@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from fedbench.engine.row_optimizers import STATES, step_rows
+from fedbench.engine.row_optimizers import STATES, RowOptimizer
 
 KINDS = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
 
@@ -19,9 +19,9 @@ def test_a_row_moves_as_its_parameters_would(name, weight_decay, momentum):
     alone = [nn.Parameter(row.clone()) for row in w]
     more = {"momentum": momentum} if name == "sgd" else {}
     optimizers = [KINDS[name]([row], lr=0.1, weight_decay=weight_decay, **more) for row in alone]
-    rate = torch.tensor(0.1, dtype=torch.float64)
+    rate, own_kind = torch.tensor(0.1, dtype=torch.float64), RowOptimizer(name, momentum, weight_decay)
     for g in gradients:
-        step_rows(name, w, g.clone(), states, rate, momentum, weight_decay)
+        own_kind.step(w, g.clone(), states, rate)
         for row, own, optimizer in zip(alone, g, optimizers, strict=True):
             row.grad = own.clone()
             optimizer.step()
@@ -37,6 +37,6 @@ def test_one_row_alone_is_one_of_several(name):
     w, g = torch.randn(2, 3, 7, generator=torch.Generator().manual_seed(0)).double()
     states = {own: torch.zeros(3, 7).double() if vector else torch.zeros(3) for own, vector in STATES[name].items()}
     row, one = w[1].clone(), {own: value[1].clone() for own, value in states.items()}
-    step_rows(name, w, g.clone(), states, 0.1, 0.9, 0.01)
-    step_rows(name, row, g[1].clone(), one, 0.1, 0.9, 0.01)
+    RowOptimizer(name, 0.9, 0.01).step(w, g.clone(), states, 0.1)
+    RowOptimizer(name, 0.9, 0.01).step(row, g[1].clone(), one, 0.1)
     torch.testing.assert_close(row, w[1], rtol=0, atol=1e-15)

@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch import nn
 
-from fedbench.engine.row_optimizers import STATES
 from fedbench.engine.rows import ALIGNMENT, Rows
 from fedbench.module.flat import FlatModule
 from fedbench.module.weights import Weights
@@ -28,24 +27,18 @@ def weights_of(flat: FlatModule, number: int) -> Weights:
 
 
 def test_a_row_gives_back_what_was_loaded(flat, same):
-    rows, momentum = Rows(flat, 3, aligned=False, states=STATES["sgd"]), torch.ones(flat.layout.size)
+    rows = Rows(flat, 3, aligned=False)
     for row in range(3):
-        rows.load(
-            [row],
-            [weights_of(flat, row)],
-            [{"momentum_buffer": momentum * row} if row else {}],
-            [torch.tensor(float(row))],
-        )
+        rows.load([row], [weights_of(flat, row)], [torch.tensor(float(row))])
     for row in range(3):
         assert same(rows.weights([row])[0], weights_of(flat, row))
-    assert rows.states["momentum_buffer"].unique(dim=1).flatten().tolist() == [0, 1, 2]
     assert rows.losses.tolist() == [0, 1, 2]
 
 
 @pytest.mark.parametrize("row", [None, 1])
 def test_views_lie_in_the_rows(row, flat):
     rows, places = (
-        Rows(flat, 3, aligned=False, states=STATES["sgd"]),
+        Rows(flat, 3, aligned=False),
         [slot.head for slot in flat.layout.params],
     )
     views = rows.views((*places,), row)
@@ -65,7 +58,7 @@ def test_views_lie_in_the_rows(row, flat):
 
 
 def test_an_aligned_row_begins_like_a_tensor_of_its_own(flat):
-    rows = Rows(flat, 3, aligned=True, states=STATES["adam"])
+    rows = Rows(flat, 3, aligned=True)
     for whole in (
         rows.w,
         rows.g,
