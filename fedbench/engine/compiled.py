@@ -26,7 +26,7 @@ from fedbench.engine.fit import Fit
 from fedbench.engine.group import Group, Kind, StepTensors, as_row
 from fedbench.engine.row_engine import RowEngine
 from fedbench.engine.row_optimizers import STATES
-from fedbench.engine.row_step import UnsupportedFitError, is_mean_of_samples
+from fedbench.engine.row_step import UnsupportedFitError, is_mean_of_samples, reads_all_of
 from fedbench.engine.rows import over_rows, views_of
 from fedbench.errors import first_line
 from fedbench.module.weights import Weights
@@ -68,7 +68,7 @@ class Compiled(RowEngine):
     """One compiled step of a batch of every client. `train.width` is the number of rows."""
 
     optimizers = tuple(STATES)
-    takes_rules = True
+    takes_rules = widens = True
     compiler = staticmethod(compile_graph)
 
     def new_group(self, kind: Kind, like: Fit) -> "CompiledGroup":
@@ -142,6 +142,9 @@ class CompiledGroup(Group):
         batch = cursor.first()
         assert batch is not None
         inputs = self.inputs(self.tensors(cursor.row), batch.index, batch.tensors)
+        for number, (name, *_) in enumerate(self.kind.needs):
+            if name in self.kind.widened and reads_all_of(self.step, inputs, number, self.size_of(cursor, name)):
+                raise UnsupportedFitError(f"its loss reads more of {name} than the places of a batch")
         self._fills_up = is_mean_of_samples(self.step, inputs)
         sample = sum(part[:1].nbytes for part in batch.tensors)
         self._most_steps = min(MOST_STEPS, max(1, ROOM_BYTES // (sample * max(self.whole) * self.rows.count)))

@@ -1,7 +1,7 @@
 """Fits of one kind: each is a row of every matrix."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -26,6 +26,8 @@ from fedbench.module.weights import Weights
 from fedbench.tasks import Task
 
 Need = tuple[str, tuple[int, ...], torch.dtype]
+LEAST_ROOM = 32
+"""Rows that an input of a loss with a row for every sample has at least."""
 CONSTANT_TYPES = (str, bool, int, float, type(None), FunctionType, Task)
 AFTER = "_post_accumulate_grad_hooks"
 
@@ -33,6 +35,8 @@ AFTER = "_post_accumulate_grad_hooks"
 @dataclass(frozen=True)
 class Kind:
     """Common properties of fits stepped together, batches aside.
+
+    widened: inputs of the loss with a row for every sample or step, with room for more than this client has.
 
     paired: samples in a batch of the second data set, 0 without one.
     needs, edit_needs: names and shapes of the inputs of the loss, and of further inputs of the edit.
@@ -49,6 +53,7 @@ class Kind:
     paired: int
     edit: Any
     optimizer: RowOptimizer
+    widened: tuple[str, ...]
     rate: float
 
     @property
@@ -92,8 +97,11 @@ def fit_kind(engine: Any, fit: Fit) -> Kind:
         if not is_constant(value):
             raise UnsupportedFitError(f"a loss or an edit of the method needs {name}, which is not a tensor")
     mask = None if fit.move is None else fit.move.mask
-    shapes = [(name, tuple(value.shape), value.dtype) for name, value in sorted(tensors.items())]
     own = fit.loss.needs if fit.loss else {}
+    if engine.widens:
+        _refuse_places(engine, tensors.keys() - own.keys(), tensors)
+    widened = per_sample(engine, fit, {name: tensors[name] for name in own if name in tensors})
+    shapes = [(name, widened.get(name) or tuple(value.shape), value.dtype) for name, value in sorted(tensors.items())]
     return Kind(
         function=fit.loss and identity_of(fit.loss.function, "loss"),
         constants=tuple(sorted(constants.items())),
@@ -106,8 +114,34 @@ def fit_kind(engine: Any, fit: Fit) -> Kind:
         paired=fit.data.size if isinstance(fit.data, PairedBatches) else 0,
         edit=fit.step.edit and identity_of(fit.step.edit, "edit"),
         optimizer=optimizer,
+        widened=tuple(sorted(widened)),
         rate=rate_of(engine, fit),
     )
+
+
+def per_sample(engine: Any, fit: Fit, tensors: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
+    """The inputs of a loss with a row for every sample or step of a client, in a shape that others have too.
+
+    A power of two, so that it depends on the client alone.
+    """
+    if not engine.widens:
+        return {}
+    samples = len(fit.data)
+    whole = samples - samples % int(engine.train.batch_size)  # without the last batch
+    counts = {samples, whole, fit.amount.steps_on(samples, engine.train)} - {0, 1}
+    return {
+        name: (max(LEAST_ROOM, 1 << (len(value) - 1).bit_length()), *value.shape[1:])
+        for name, value in tensors.items()
+        if value.dim() and len(value) in counts
+    }
+
+
+def _refuse_places(engine: Any, names: Set[str], tensors: Mapping[str, Tensor]) -> None:
+    """Raises UnsupportedFitError for inputs of an edit whose size is that of no vector, and so a client's own."""
+    size = engine.flat.layout.size
+    own = [name for name in sorted(names) if tuple(tensors[name].shape) not in ((), (size,))]
+    if own:
+        raise UnsupportedFitError(f"an edit of the method needs {own[0]}, whose size is a client's own")
 
 
 def _first_reason(reasons: dict[str, bool]) -> str | None:
@@ -313,6 +347,10 @@ class Group(ABC):
                 answers.append(error)
         return answers
 
+    def size_of(self, cursor: Cursor, name: str) -> int:
+        """The rows of an input of the loss that are the fit's."""
+        return len(cursor.request.fit.inputs[name])
+
     def last_logs(self, cursor: Cursor) -> list[Tensor]:
         """The logs `[L]` of the steps of a fit's last epoch."""
         return cursor.last_logs()
@@ -335,7 +373,8 @@ class Group(ABC):
         given = fit.inputs
         for name in self.written:
             if isinstance(given[name], Tensor):
-                given[name].copy_(self.needs[name][row])
+                value = self.needs[name][row]
+                given[name].copy_(value[: len(given[name])] if value.dim() else value)
         if fit.memory is None:
             return
         before, states = fit.memory.get("optimizer", {}), {}

@@ -29,13 +29,15 @@ class RowEngine(Loop):
     """Fits of several clients at once, in groups of one kind.
 
     aligned: see `Rows`. optimizers: those whose steps it takes; takes_rules: also where a method sets the optimiser.
-    lot: the number of fits that begin together, if so many wait. answer: how a fit gets its weights: at once, or
+    widens: whether clients of other sizes share a step. lot: the number of fits that begin together, if so many wait.
+    answer: how a fit gets its weights: at once, or
     together with alternating clients. remarks: why fits were run by the loop.
     """
 
     aligned: ClassVar[bool] = False
     optimizers: ClassVar[Sequence[str]] = ("sgd",)
     takes_rules: ClassVar[bool] = False
+    widens: ClassVar[bool] = False
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)

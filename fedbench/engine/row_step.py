@@ -234,6 +234,19 @@ def is_mean_of_samples(step: RowStep, example: Sequence[Tensors]) -> bool:
         return False
 
 
+def reads_all_of(step: RowStep, example: Sequence[Tensors], need: int, size: int) -> bool:
+    """Whether a loss reads more than the first `size` rows of one of its inputs, of this number."""
+    moving, others, batch, needs = example
+    values = needs[need].clone()
+    values[size:] = torch.nan if values.is_floating_point() else 1
+    trial, losses = twin_of(step), []
+    with seeds.preserved_streams(), trial.active():
+        for own in (needs[need], values):
+            given = [moving, others, batch, [*needs[:need], own, *needs[need + 1 :]]]
+            losses.append(_try(trial, given, stacked=True))
+    return not torch.equal(*losses)
+
+
 def in_double(tensor: Tensor) -> Tensor:
     """A copy, of fractions in double precision."""
     return tensor.detach().clone().double() if tensor.is_floating_point() else tensor.detach().clone()

@@ -122,6 +122,8 @@ def over_rows(values: Tensor, like: Tensor) -> Tensor:
 
 
 def copy_to_rows(whole: Tensor, rows: Sequence[int], tensors: Sequence[Tensor]) -> None:
-    """Copies a tensor into each of these rows, all in one call."""
+    """Copies a tensor into each of these rows, all in one call; a shorter one to the row's beginning."""
     if rows:
-        torch._foreach_copy_([whole[row] for row in rows], list(tensors))
+        places = [whole[row] for row in rows]
+        parts = [row[: len(own)] if row.dim() else row for row, own in zip(places, tensors, strict=True)]
+        torch._foreach_copy_(parts, list(tensors))

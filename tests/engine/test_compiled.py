@@ -13,6 +13,7 @@ from fedbench.config import TrainConfig
 from fedbench.engine.cursor import FitRequest
 from fedbench.engine.engine import Ledger
 from fedbench.engine.fit import Amount, Fit, Loss, Move, OneBatch, PairedBatches, Step
+from fedbench.engine.group import fit_kind
 from fedbench.engine.learner import Learner
 from fedbench.engine.losses import task_loss
 from fedbench.errors import ConfigError
@@ -20,6 +21,7 @@ from fedbench.methods.fedprox import proximal_pull
 from fedbench.models import build
 from fedbench.module.weights import Weights
 
+UNKNOWN = partial(torch.optim.SGD, nesterov=True, momentum=0.5)
 SIZES = (20, 16, 33, 7, 8)
 TRAIN = dict(batch_size=8, epochs=2, lr=0.1, momentum=0.5)
 
@@ -68,6 +70,11 @@ def of_rows(net: Any, batch: Any, s: Any) -> Tensor:
     return F.mse_loss(net(batch[0]), s.wanted.index_select(0, s.index))
 
 
+def of_all_rows(net: Any, batch: Any, s: Any) -> Tensor:
+    """Needs more than what lies at the places of its batch."""
+    return F.mse_loss(net(batch[0]), s.wanted.mean(0).expand(len(batch[0]), -1))
+
+
 def head_of(learner: Learner, **more: Any) -> Move:
     return Move(learner.layout.mask("head"), **more)
 
@@ -101,7 +108,6 @@ def fits(name: str, learner: Learner, blobs: Callable) -> list[Fit]:
 
 NAMES = [
     "plain",
-    "rule",
     "steps",
     "edit",
     "loss",
@@ -246,6 +252,18 @@ def test_running_statistics_are_each_clients_own(name, net, blobs):
         assert torch.equal(a.counters, b.counters)
 
 
+def test_what_lies_at_samples_is_of_one_kind_for_clients_of_similar_sizes(net, blobs):
+    learner = learner_of(net, "compiled", 3)
+    sizes = (20, 33, 40, 64)
+    asked = [Fit(learner.initial(), blobs(n), loss=Loss(of_rows, wanted=blobs(n).x[:, :3])) for n in sizes]
+    kinds = [fit_kind(learner.engine, fit) for fit in asked]
+    assert [kind.needs for kind in kinds] == [(("wanted", (n, 3), torch.float32),) for n in (32, 64, 64, 64)]
+    loop = learner_of(net, "loop")
+    for a, b in zip(trained(loop, asked)[0], trained(learner, asked)[0], strict=True):
+        torch.testing.assert_close(a.params, b.params, rtol=0, atol=1e-6)
+    assert not learner.row_engine.remarks
+
+
 def test_fits_of_different_kinds_are_sorted_apart(net, blobs):
     loop, compiled = learner_of(net, "loop"), learner_of(net, "compiled", 6)
     mixed = lambda own: [fit for name in ("edit", "head", "plain") for fit in fits(name, own, blobs)[:2]]  # noqa: E731
@@ -276,6 +294,10 @@ def test_what_the_module_logs_is_each_clients_own(net, blobs):
             "the method sets the optimiser",
         ),
         (lambda fit: setattr(fit, "loss", Loss(pulled_by, by=nn.Linear(1, 1))), "needs by, which is not a tensor"),
+        (
+            lambda fit: setattr(fit, "loss", Loss(of_all_rows, wanted=fit.data.x[:, :3])),
+            "its loss reads more of wanted than the places of a batch",
+        ),
     ],
 )
 def test_a_fit_that_cannot_be_stacked_is_the_loops(change, why, net, blobs):

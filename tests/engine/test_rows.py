@@ -62,7 +62,7 @@ def test_an_aligned_row_begins_like_a_tensor_of_its_own(flat):
     for whole in (
         rows.w,
         rows.g,
-        rows.states["exp_avg"],
+        rows.states_of({"exp_avg": True})["exp_avg"],
         rows.zeros((2, 3), torch.int64),
         rows.zeros((), torch.float64),
     ):
