@@ -18,8 +18,8 @@ from fedbench.module import seeds
 from fedbench.results.reader import Records, is_run
 from fedbench.runtime import retries
 from fedbench.runtime.build import build_learner
-from fedbench.runtime.client_data import ClientData
-from fedbench.runtime.gpu import CONTEXT_MB, memory_mb
+from fedbench.runtime.clients.client_data import ClientData
+from fedbench.runtime.machine.gpu import CONTEXT_MB, memory_mb
 from fedbench.runtime.resolved import ResolvedRun
 
 USUAL_MB = 16_000.0

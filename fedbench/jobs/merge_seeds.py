@@ -23,7 +23,7 @@ from fedbench.results.predictions import PREDICTIONS_FOLDER
 from fedbench.results.reader import Records
 from fedbench.results.schema import CLIENTS_SCHEMA, NEWCOMERS_SCHEMA, TRACES_SCHEMA
 from fedbench.results.summary import damages_in, write_summary
-from fedbench.runtime.kept_models import MODELS_FOLDER
+from fedbench.runtime.kept.paths import MODELS_FOLDER
 
 TABLES = {
     "clients.parquet": CLIENTS_SCHEMA,

@@ -23,7 +23,7 @@ from fedbench.installation import install, missing, require
 from fedbench.methods.base import Method
 from fedbench.processor import cores
 from fedbench.runtime.build import build_learner, make_context, make_method
-from fedbench.runtime.client_data import ClientData
+from fedbench.runtime.clients.client_data import ClientData
 from fedbench.runtime.ray import cluster
 from fedbench.runtime.ray.placement_groups import room_on_gpus, share_of_gpu
 from fedbench.runtime.resolved import ResolvedRun

@@ -41,7 +41,7 @@ from fedbench.results.settings_file import is_matrix
 from fedbench.results.summary import damages_in
 from fedbench.runtime import retries
 from fedbench.runtime.drive import only_driver
-from fedbench.runtime.kept_models import MODELS_FOLDER
+from fedbench.runtime.kept.paths import MODELS_FOLDER
 from fedbench.runtime.states import checkpoint
 
 RESULTS = ("summary.json", "metrics.jsonl", "checkpoint")

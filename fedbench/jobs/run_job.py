@@ -26,8 +26,8 @@ from fedbench.results.events import (
 from fedbench.results.reader import Records
 from fedbench.results.summary import write_summary
 from fedbench.runtime.drive import SeedTask, drive_seeds
-from fedbench.runtime.gpu import GpuFullError
 from fedbench.runtime.hosts import Hosts, InProcess
+from fedbench.runtime.machine.gpu import GpuFullError
 from fedbench.runtime.ray import cluster
 from fedbench.runtime.ray.driver_actor import drive_on_ray
 from fedbench.runtime.ray.hosts import RayHosts

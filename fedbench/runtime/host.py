@@ -18,19 +18,19 @@ from fedbench.methods.messages import Message, weights_of
 from fedbench.module import seeds
 from fedbench.module.seeds import Key
 from fedbench.module.weights import Weights
-from fedbench.runtime.allocator import resident_mb
 from fedbench.runtime.build import RunParts, build_parts
-from fedbench.runtime.client_data import ClientData
-from fedbench.runtime.determinism import deterministic_kernels
+from fedbench.runtime.clients.client_data import ClientData
+from fedbench.runtime.clients.finite import rate_name, what_diverged, what_is_not_finite
+from fedbench.runtime.clients.turns import Turns
+from fedbench.runtime.evaluation.scoring import Evaluated, Scorer
 from fedbench.runtime.exchange import POOLED, ClientTask, Order, Reply, Report, Setup
-from fedbench.runtime.finite import rate_name, what_diverged, what_is_not_finite
-from fedbench.runtime.gpu import GpuFullError, limit_memory, peak_mb, reporting_full_gpu
+from fedbench.runtime.machine.allocator import resident_mb
+from fedbench.runtime.machine.determinism import deterministic_kernels
+from fedbench.runtime.machine.gpu import GpuFullError, limit_memory, peak_mb, reporting_full_gpu
 from fedbench.runtime.messages.transfer import Sent, on_cpu, on_device
 from fedbench.runtime.resolved import ResolvedRun
-from fedbench.runtime.scoring import Evaluated, Scorer
 from fedbench.runtime.states import trees
 from fedbench.runtime.states.store import ClientStore, StateLostError, open_store
-from fedbench.runtime.turns import Turns
 from fedbench.runtime.uploads.chain import UploadChain
 from fedbench.runtime.uploads.outbox import Outbox
 

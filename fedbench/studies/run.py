@@ -25,10 +25,10 @@ from fedbench.results.plan import PLAN_FILE, Plan, is_study
 from fedbench.results.quantities import duration, seed_range
 from fedbench.results.reader import Records
 from fedbench.runtime.build import build_parts
-from fedbench.runtime.kept_models import MODELS_FOLDER
+from fedbench.runtime.evaluation.unscored import unscored_before
+from fedbench.runtime.kept.paths import MODELS_FOLDER
 from fedbench.runtime.ray import cluster
 from fedbench.runtime.resolved import ResolvedRun
-from fedbench.runtime.unscored import unscored_before
 from fedbench.runtime.warnings import config_warnings, first_warnings
 from fedbench.studies.cost import Cost, not_here
 from fedbench.studies.stages import shown_in_notebook

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from fedbench.methods.messages import Message
-from fedbench.runtime.client_data import as_tensor
+from fedbench.runtime.clients.client_data import as_tensor
 from fedbench.runtime.exchange import Order, Reply
 from fedbench.runtime.messages.arena import SMALLEST_SHARED, Arena, Files, TensorPlace
 

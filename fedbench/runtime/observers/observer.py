@@ -8,10 +8,10 @@ from fedbench.config import Config
 from fedbench.methods.server import Context
 from fedbench.results.schema import MetricsLine
 from fedbench.runtime.exchange import ClientTask, Reply, Report, Scores
-from fedbench.runtime.placement import Homes
-from fedbench.runtime.round_record import RoundRecord, TrainedRound
-from fedbench.runtime.sampling import Calendar
-from fedbench.runtime.server_half import ServerHalf
+from fedbench.runtime.server.placement import Homes
+from fedbench.runtime.server.round_record import RoundRecord, TrainedRound
+from fedbench.runtime.server.sampling import Calendar
+from fedbench.runtime.server.server_half import ServerHalf
 
 Traces = dict[tuple[int, str], float]
 """Values by client and name; client -1 is the server."""

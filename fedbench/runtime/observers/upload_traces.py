@@ -1,7 +1,7 @@
 """Traces what clients note of themselves: with their uploads, and by `self.log` in their modules."""
 
 from fedbench.runtime.observers.observer import Observer, Traces
-from fedbench.runtime.round_record import RoundRecord, TrainedRound
+from fedbench.runtime.server.round_record import RoundRecord, TrainedRound
 
 
 class UploadTraces(Observer):

@@ -64,8 +64,8 @@ class HostActor:
         import ray
         import torch
 
-        from fedbench.runtime.allocator import keep_freed_memory
         from fedbench.runtime.host import Host
+        from fedbench.runtime.machine.allocator import keep_freed_memory
         from fedbench.runtime.messages.channel import HostEnd
         from fedbench.runtime.resolved import ResolvedRun
 

@@ -21,7 +21,7 @@ from fedbench.installation import require
 from fedbench.methods.base import Method, needs_mean_only
 from fedbench.methods.client import Client
 from fedbench.methods.messages import Upload
-from fedbench.runtime.fleet import SERVER
+from fedbench.runtime.server.fleet import SERVER
 from fedbench.runtime.uploads.step import UploadStep
 
 ORDERS = [*(1 + tenth / 10 for tenth in range(1, 10)), *range(2, 33), 40, 48, 64, 96]

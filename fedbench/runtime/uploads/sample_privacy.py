@@ -15,7 +15,7 @@ from fedbench.engine.private_loop import refuse_method
 from fedbench.errors import ConfigError
 from fedbench.installation import require
 from fedbench.methods.base import Method
-from fedbench.runtime.fleet import SERVER
+from fedbench.runtime.server.fleet import SERVER
 
 ORDERS = [*range(2, 33), 40, 48, 64, 96]
 """Orders of the divergences; those between 1 and 2 take ten times as long, and fail at high rates."""

@@ -8,7 +8,7 @@ import torch
 from fedbench.config import TrainConfig
 from fedbench.engine.learner import Learner
 from fedbench.methods.messages import Message, Upload
-from fedbench.runtime.finite import rate_name, what_diverged, what_is_not_finite
+from fedbench.runtime.clients.finite import rate_name, what_diverged, what_is_not_finite
 from tests.engine.conftest import Net
 
 

@@ -9,7 +9,7 @@ from fedbench.methods.contract import call_hook, check_server, server_hook, shar
 from fedbench.methods.messages import Message
 from fedbench.methods.server import ServerState
 from fedbench.module.weights import Weights
-from fedbench.runtime.global_model import GlobalModel
+from fedbench.runtime.server.global_model import GlobalModel
 from fedbench.runtime.states import trees
 
 WRITING = ("aggregate", "conclude")

@@ -6,7 +6,7 @@ import torch
 from fedbench.errors import RunError
 from fedbench.jobs.resolve import resolve
 from fedbench.methods.fedavg import FedAvg
-from fedbench.runtime.server_half import ServerHalf
+from fedbench.runtime.server.server_half import ServerHalf
 from tests.runtime.rounds import driver, small
 
 

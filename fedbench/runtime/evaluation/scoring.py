@@ -15,11 +15,11 @@ from fedbench.methods.contract import scores_of
 from fedbench.methods.messages import Message
 from fedbench.module.weights import Weights
 from fedbench.results.schema import COMMON
+from fedbench.runtime.evaluation.pooled_validation import needs_pooling, pooled_message
 from fedbench.runtime.exchange import ClientTask, Report, Scores
 from fedbench.runtime.messages.transfer import on_cpu
 from fedbench.runtime.observers.kept_outcomes import outcomes_of
 from fedbench.runtime.observers.kept_predictions import sends_outputs
-from fedbench.runtime.pooled_validation import needs_pooling, pooled_message
 from fedbench.tasks import Score
 
 Outputs = list[tuple[Tensor, Tensor]]

@@ -6,7 +6,7 @@ import pytest
 
 from fedbench.methods.messages import Message
 from fedbench.runtime.exchange import POOLED, ClientTask, Relocation, Report
-from fedbench.runtime.placement import MOVE_SECONDS, ClientCosts, Home, Homes
+from fedbench.runtime.server.placement import MOVE_SECONDS, ClientCosts, Home, Homes
 
 
 def tasks(count: int) -> list[ClientTask]:

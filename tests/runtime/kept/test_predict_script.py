@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from fedbench.runtime.predict_script import from_onnx, from_program, from_run, from_weights
+from fedbench.runtime.kept.predict_script import from_onnx, from_program, from_run, from_weights
 
 ABOUT = {
     "shape": [3],

@@ -15,8 +15,8 @@ from fedbench.jobs.resolve import resolve
 from fedbench.methods import names
 from fedbench.results.reader import Records
 from fedbench.runtime.drive import drive
-from fedbench.runtime.fleet import drawn_share, lost_uploads, round_time, step_time, work_shares
 from fedbench.runtime.hosts import InProcess
+from fedbench.runtime.server.fleet import drawn_share, lost_uploads, round_time, step_time, work_shares
 from fedbench.runtime.uploads import sums
 from tests.runtime.rounds import driver, play, small
 

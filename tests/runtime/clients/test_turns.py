@@ -17,7 +17,7 @@ from fedbench.engine.fit import Fit
 from fedbench.engine.learner import Learner
 from fedbench.errors import ConfigError
 from fedbench.results.reader import Records
-from fedbench.runtime.turns import Turns
+from fedbench.runtime.clients.turns import Turns
 from tests.engine.conftest import Blobs, Net
 from tests.runtime.accidents import CLIENT, clumsy
 from tests.runtime.rounds import play
@@ -71,7 +71,7 @@ def test_one_runs_at_a_time_in_order_and_who_is_done_makes_place(learner):
 def test_everyone_has_an_account_and_a_clock_of_his_own(learner, monkeypatch):
     """Others do not count the time in which they wait."""
     turns, now = Turns(learner.row_engine), [0.0]
-    monkeypatch.setattr("fedbench.runtime.turns.time", SimpleNamespace(perf_counter=lambda: now[0]))
+    monkeypatch.setattr("fedbench.runtime.clients.turns.time", SimpleNamespace(perf_counter=lambda: now[0]))
 
     def work(number: int) -> Any:
         begun = turns.clock()

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fedbench.jobs.resolve import resolve
-from fedbench.runtime.client_data import ClientData
+from fedbench.runtime.clients.client_data import ClientData
 from tests.runtime.rounds import SCENES, driver, small
 
 

@@ -10,7 +10,7 @@ from fedbench.results.schema import SPLITS
 from fedbench.results.unscored import unknown_line
 from fedbench.runtime.exchange import Scores
 from fedbench.runtime.resolved import ResolvedRun
-from fedbench.runtime.sampling import evaluated_clients
+from fedbench.runtime.server.sampling import evaluated_clients
 from fedbench.runtime.uploads.attacks import attackers
 from fedbench.tasks import Metric
 

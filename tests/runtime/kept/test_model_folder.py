@@ -8,7 +8,7 @@ from torch import nn
 from fedbench.data.fields import Fields, Leaf
 from fedbench.jobs.resolve import resolve
 from fedbench.runtime.build import build_learner
-from fedbench.runtime.model_folder import about_model, is_nested, write_adapters, write_beside
+from fedbench.runtime.kept.model_folder import about_model, is_nested, write_adapters, write_beside
 from tests.runtime.rounds import small
 
 LEAF = Leaf((3,), "int64", 0)

@@ -7,7 +7,7 @@ import torch
 
 from fedbench.errors import RunError
 from fedbench.methods.fedavg import FedAvg
-from fedbench.runtime.gpu import CONTEXT_MB, GpuFullError, limit_memory, limit_of, peak_mb, reporting_full_gpu
+from fedbench.runtime.machine.gpu import CONTEXT_MB, GpuFullError, limit_memory, limit_of, peak_mb, reporting_full_gpu
 from tests.runtime.rounds import play, small
 
 FULL = "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 24 GiB."
@@ -47,7 +47,7 @@ def test_a_full_gpu_is_told_from_other_errors_even_behind_one(error):
 
 def test_a_client_for_which_the_gpu_is_too_small_ends_the_run_instead_of_being_left_out(tmp_path):
     with pytest.raises(RunError, match=r"client 0: the memory of the GPU is full .* or give each host more of a GPU"):
-        play(small("tests.runtime.test_gpu:Hungry"), tmp_path)
+        play(small("tests.runtime.machine.test_gpu:Hungry"), tmp_path)
 
 
 def test_on_a_cpu_there_is_nothing_to_limit_or_to_measure():

@@ -3,9 +3,9 @@
 import pytest
 
 from fedbench.jobs.resolve import resolve
+from fedbench.runtime.evaluation.scores import RunScores
 from fedbench.runtime.exchange import Report
-from fedbench.runtime.round_record import RoundRecord, TrainedRound
-from fedbench.runtime.scores import RunScores
+from fedbench.runtime.server.round_record import RoundRecord, TrainedRound
 from tests.runtime.rounds import driver, small
 
 

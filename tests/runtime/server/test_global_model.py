@@ -12,10 +12,10 @@ from fedbench.methods.messages import model_message, weights_of
 from fedbench.methods.server import ServerState
 from fedbench.module.weights import Weights
 from fedbench.results.reader import Records
-from fedbench.runtime.global_model import GlobalModel
+from fedbench.runtime.server.global_model import GlobalModel
 from tests.runtime.rounds import driver, play, resolve, small, stop
 
-HERE = "tests.runtime.test_global_model"
+HERE = "tests.runtime.server.test_global_model"
 
 
 class Clusters(Method[Method.Options, PrivateState, "Clusters.Server"]):

@@ -3,7 +3,7 @@
 import pytest
 
 from fedbench.config import Config
-from fedbench.runtime.kept_models import base_file
+from fedbench.runtime.kept.paths import base_file
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from sklearn.metrics import roc_auc_score
 
 from fedbench.config import Config
 from fedbench.results.reader import Records
+from fedbench.runtime.evaluation.pooled_validation import PooledValidation, needs_pooling, pooled_message, pooled_score
 from fedbench.runtime.exchange import Report
-from fedbench.runtime.pooled_validation import PooledValidation, needs_pooling, pooled_message, pooled_score
 from fedbench.studies.run import run
 from fedbench.tasks import load
 

@@ -6,7 +6,7 @@ import torch
 from fedbench.config.counts import count_of
 from fedbench.jobs.resolve import resolve
 from fedbench.runtime.exchange import POOLED
-from fedbench.runtime.sampling import Calendar, evaluated_clients, participants
+from fedbench.runtime.server.sampling import Calendar, evaluated_clients, participants
 from tests.runtime.rounds import driver, small
 
 

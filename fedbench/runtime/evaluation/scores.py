@@ -5,12 +5,12 @@ from typing import Any
 
 from fedbench.methods.base import Method
 from fedbench.results.schema import COST_KEYS
+from fedbench.runtime.evaluation.pooled_validation import PooledValidation
 from fedbench.runtime.exchange import Report, Scores
 from fedbench.runtime.observers.observer import EvaluatedRound, PointScores
 from fedbench.runtime.observers.recorder import Recorder
-from fedbench.runtime.pooled_validation import PooledValidation
-from fedbench.runtime.round_record import RoundRecord, TrainedRound
-from fedbench.runtime.sampling import Calendar
+from fedbench.runtime.server.round_record import RoundRecord, TrainedRound
+from fedbench.runtime.server.sampling import Calendar
 
 
 class RunScores:

@@ -2,7 +2,7 @@
 
 from fedbench.results.events import Remark
 from fedbench.runtime.observers.recorder import Recorder
-from fedbench.runtime.remark_log import RemarkLog
+from fedbench.runtime.observers.remark_log import RemarkLog
 from fedbench.tasks import load
 
 

@@ -4,7 +4,7 @@ import os
 
 import torch
 
-from fedbench.runtime.determinism import WORKSPACE, deterministic_kernels
+from fedbench.runtime.machine.determinism import WORKSPACE, deterministic_kernels
 
 
 def settings() -> tuple[object, ...]:

@@ -1,6 +1,6 @@
 """What is noted of a round."""
 
-from fedbench.runtime.round_record import RoundRecord
+from fedbench.runtime.server.round_record import RoundRecord
 
 
 def test_failures_that_are_told_later_say_when_they_were():

@@ -10,7 +10,7 @@ ROUNDS, BLOCK = 20, 64 << 20
 SCRIPT = f"""
 import resource
 import numpy as np
-from fedbench.runtime.allocator import keep_freed_memory
+from fedbench.runtime.machine.allocator import keep_freed_memory
 if __import__("sys").argv[1] == "keep":
     keep_freed_memory()
 def faults():
@@ -37,8 +37,8 @@ def test_freed_memory_leaves_the_process():
     """Many small arrays, which the heap keeps because the last one is still there."""
     script = (
         "import numpy as np\n"
-        "from fedbench.runtime.allocator import release_freed_memory\n"
-        "from fedbench.runtime.allocator import resident_mb\n"
+        "from fedbench.runtime.machine.allocator import release_freed_memory\n"
+        "from fedbench.runtime.machine.allocator import resident_mb\n"
         "held = [np.ones(100_000, np.uint8) for _ in range(1000)]\n"
         "del held[:-1]\n"
         "before = resident_mb()\n"
@@ -50,7 +50,7 @@ def test_freed_memory_leaves_the_process():
 
 
 def test_another_c_library_is_left_alone(monkeypatch):
-    from fedbench.runtime import allocator
+    from fedbench.runtime.machine import allocator
 
     monkeypatch.setattr(allocator.ctypes, "CDLL", lambda name: object())
     allocator.keep_freed_memory()

@@ -4,7 +4,7 @@ import pytest
 
 from fedbench.errors import RunError
 from fedbench.runtime.exchange import Report
-from fedbench.runtime.failures import refuse_failing_half, refuse_untrained
+from fedbench.runtime.server.failures import refuse_failing_half, refuse_untrained
 
 
 def reports(*causes: str) -> list[Report]:

@@ -16,7 +16,7 @@ from fedbench.data.partitions import Partition
 from fedbench.data.partitions.label_noise import client_targets
 from fedbench.data.split import Split, scale_and_shift
 from fedbench.module.seeds import Key
-from fedbench.runtime.gpu import free_bytes
+from fedbench.runtime.machine.gpu import free_bytes
 
 PARTS = "train", "val", "test"
 
