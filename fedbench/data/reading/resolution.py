@@ -53,3 +53,11 @@ def count_levels(exact: np.ndarray) -> int:
     if exact.dtype.kind == "f":
         gaps = gaps > NOISE * np.spacing(abs(ascending[1:]))
     return 1 + int(np.count_nonzero(gaps))
+
+
+def check_channels(where: str, samples: np.ndarray) -> None:
+    """Raises ConfigError if float32 cannot represent the numbers of a channel, the first dimension of each sample."""
+    channels = samples.shape[1]
+    columns = np.moveaxis(samples.reshape(len(samples), channels, -1), 1, 2).reshape(-1, channels)
+    called = "feature" if samples.ndim == 2 else "channel"
+    check_resolution(where, columns, [f"{called} {number}" for number in range(channels)])

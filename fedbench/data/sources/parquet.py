@@ -20,13 +20,14 @@ from pydantic import Field
 from fedbench.config import DataConfig
 from fedbench.data.cache import Content, OnProgress, Source
 from fedbench.data.reading.beside import Beside
+from fedbench.data.reading.cells import TableRows
 from fedbench.data.reading.images import (
     channels_of,
     decoded_blocks,
     decoder,
     remarks_on,
 )
-from fedbench.data.reading.items import DOMAIN_KEYS, TARGETS
+from fedbench.data.reading.keys import DOMAIN_KEYS, TARGETS
 from fedbench.data.reading.listing import path_in_name
 from fedbench.data.reading.parquet_images import (
     IMAGES,
@@ -43,7 +44,8 @@ from fedbench.data.reading.parquet_images import (
     row_count,
 )
 from fedbench.data.reading.parts import NAMES, with_test_part
-from fedbench.data.reading.tables import TableOptions, TableReader, TableRows, with_plain_names
+from fedbench.data.reading.table_columns import TableOptions
+from fedbench.data.reading.tables import TableReader, with_plain_names
 from fedbench.data.reading.targets import read_targets
 from fedbench.errors import ConfigError
 from fedbench.tasks.class_numbers import plain_numbers
