@@ -57,9 +57,9 @@ class Job:
     @classmethod
     def of(cls, config: Config, seed: int, root: Path, label: str = "", **more: Any) -> "Job":
         """The job of a resolved configuration and one of its seeds, in its folder below a results folder."""
-        own = config.model_copy(deep=True, update={"seeds": [seed], "name": None, "out": None})
-        folder, code = run_names.folder_of(root / JOBS, own), provenance.short_fingerprint(own)
-        return cls(own, folder, label or config.method.name, code=code, **more)
+        one_seed = config.model_copy(deep=True, update={"seeds": [seed], "name": None, "out": None})
+        folder, code = run_names.folder_of(root / JOBS, one_seed), provenance.short_fingerprint(one_seed)
+        return cls(one_seed, folder, label or config.method.name, code=code, **more)
 
     @property
     def seed(self) -> int:

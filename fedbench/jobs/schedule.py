@@ -209,8 +209,8 @@ def begin_shares(
     if takes_gpu(left[0]):
         machines = [node["Resources"] for node in cluster.alive(ray)]
         trials = min(at_once or inf, len(left) if knows_all else inf)
-        asked = any(job.shares_gpu for job in left)
-        shares.begin(machines, smallest_gpu_mb(ray, cluster.alive(ray)) if asked else USUAL_MB, left[0], trials)
+        chosen = any(job.shares_gpu for job in left)
+        shares.begin(machines, smallest_gpu_mb(ray, cluster.alive(ray)) if chosen else USUAL_MB, left[0], trials)
         for job in every:
             shares.learn(job)
         shares.with_share(left[0])

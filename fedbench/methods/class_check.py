@@ -22,7 +22,7 @@ OTHER_HOOKS = {
 }
 TRAITS = {"after_fit": ("fit", "after_agg", "global"), "optimizer": ("run", "own", "plain")}
 SEARCHED = ("SPACE", "PAPER", "CONSTRAINT", "RATES_FOR")
-"""What a search reads of a class (`tune_space`)."""
+"""Attributes of a class that a search reads (`tune_space`)."""
 
 
 def check_class(kind: type[Method]) -> None:

@@ -64,8 +64,8 @@ class Driver:
         self.remarks = RemarkLog(recorder, on_event)
         ours = [*self.observers.first_remarks(), *self.uploads.first_remarks()]
         self.warnings = [*warnings, *first_warnings(parts), *ours]
-        asked = self.config.checkpoint
-        self.checkpoints = Checkpoints(recorder.folder / "checkpoint", asked.every, self.config.rounds, asked.keep)
+        keys = self.config.checkpoint
+        self.checkpoints = Checkpoints(recorder.folder / "checkpoint", keys.every, self.config.rounds, keys.keep)
 
     @classmethod
     def of(

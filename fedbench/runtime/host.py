@@ -89,7 +89,7 @@ class Host:
 
     def client(self, task: ClientTask, round: int) -> Client:
         """The client with the model of a round. Raises StateLostError."""
-        number, state, own = task.client, self._state(task), self.model(task.client)
+        number, state, model = task.client, self._state(task), self.model(task.client)
         key = self._key(number, round)
         train = self._split(number, "train", key)
         if task.joining:
@@ -99,29 +99,29 @@ class Host:
             samples=len(train),
             train=train,
             public=self.data.public(key),
-            learner=own.learner,
-            initial=own.initial,
+            learner=model.learner,
+            initial=model.initial,
             seed=self.seed,
             round=round,
-            state=state or own.method.State(),
+            state=state or model.method.State(),
             message=on_device(task.message, self.device, self._sent),
             epochs=task.joining.epochs if task.joining else None,
             work=task.work,
         )
         if state is None:
-            call_hook(own.method, "begin", client)
+            call_hook(model.method, "begin", client)
         return self._set_round(client, round)
 
     def _state(self, task: ClientTask) -> PrivateState | None:
         """The private state on the host's device; None before the client's first training."""
-        found = trees.move_vectors(self.store.load(task.client, task.kept), self.device)
-        return self.model(task.client).method.State(**found) if found else None
+        state = trees.move_vectors(self.store.load(task.client, task.kept), self.device)
+        return self.model(task.client).method.State(**state) if state else None
 
     def held_out(self, task: ClientTask, round: int) -> dict[str, Any]:
         """The samples of a client that its method never sees, by part; without empty parts, of a newcomer the tests."""
         parts, key = ("test",) if task.joining else ("val", "test"), self._key(task.client, round)
-        found = {part: self._split(task.client, part, key) for part in parts}
-        return {part: split for part, split in found.items() if len(split)}
+        splits = {part: self._split(task.client, part, key) for part in parts}
+        return {part: split for part, split in splits.items() if len(split)}
 
     def _split(self, number: int, part: str, key: Key) -> Any:
         if number != POOLED:
@@ -317,8 +317,8 @@ class Host:
         """The weights from a hook, which must change nothing."""
         method = self.model(client.id).method
         with self._guard_inputs(hook, client):
-            found: Weights = call_hook(method, hook, client)
-        return check_shapes(found, client.initial, method, hook)
+            weights: Weights = call_hook(method, hook, client)
+        return check_shapes(weights, client.initial, method, hook)
 
     def _evaluate_personal(
         self, task: ClientTask, client: Client, point: str, model: Weights, report: Report

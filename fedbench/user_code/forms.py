@@ -1,11 +1,11 @@
-"""What an object holds: a table, columns, arrays, or items by number."""
+"""Tells what an object holds: a table, columns, arrays, or items by number."""
 
 from collections.abc import Mapping
 from typing import Any
 
 
 def form_of(value: Any) -> str:
-    """What samples are read from: table, columns, arrays, items, or the class of a data set; empty if none can be."""
+    """The form that samples are read from: table, columns, arrays, items, or the class of a data set; else empty."""
     if is_table(value):
         return "table"
     if are_columns(value):

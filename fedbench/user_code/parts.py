@@ -1,4 +1,4 @@
-"""The one place that asks what the data are that a user passes as an object: `parts_of`.
+"""Finds the parts of data that a user passes as an object, and the clients of each: `parts_of`.
 
 A part is a table, columns, or items by number (`form_of`). A list or dict of parts of one form holds a part for each
 client.

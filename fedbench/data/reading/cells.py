@@ -36,8 +36,8 @@ class TableRows:
 
     def place(self, row: int) -> str:
         """The row as a reader counts, from 1 and without the header line."""
-        name, own = piece_of(self.files, row)
-        return f"{self.where}{f'/{name}' if len(self.files) > 1 else ''}, row {own + 1}"
+        name, local = piece_of(self.files, row)
+        return f"{self.where}{f'/{name}' if len(self.files) > 1 else ''}, row {local + 1}"
 
 
 def looks_like_numbers(column: pd.Series) -> bool:

@@ -114,27 +114,27 @@ class GivenPart:
         """One item, unchanged. Raises ConfigError."""
         where = self.place(index)
         try:
-            found = self.data[index]
+            item = self.data[index]
         except Exception as error:
             raise ConfigError(f"{where}: cannot be read: {RunError.of(error)}") from error
-        sample, target, domain = self._fields(found, where)
-        return Item(sample, unwrap_target(target), where, self._domain(domain, where), self._beside(found, where))
+        sample, target, domain = self._fields(item, where)
+        return Item(sample, unwrap_target(target), where, self._domain(domain, where), self._beside(item, where))
 
     def _beside(self, found: Any, where: str) -> tuple[Any, Any]:
         """The values by which a partition groups and orders items, None for none. Raises ConfigError."""
-        asked = self.keys.beside
-        if not any(asked):
+        columns = self.keys.beside
+        if not any(columns):
             return None, None
         if not isinstance(found, Mapping):
-            if asked == Beside(DOMAIN):
+            if columns == Beside(DOMAIN):
                 return None, None
             raise ConfigError(
-                f"{asked.first_key}: {where} is no dict and has no such key; bring dicts, columns by name or a data "
+                f"{columns.first_key}: {where} is no dict and has no such key; bring dicts, columns by name or a data "
                 f"frame ({DOMAIN}, for partition.test_by, is the third value of an item)"
             )
-        asked = asked.among([*found], where, "key")
-        values = [unwrap_value(found[key]) if key else None for key in asked]
-        for key, value in zip(asked, values, strict=True):
+        columns = columns.among([*found], where, "key")
+        values = [unwrap_value(found[key]) if key else None for key in columns]
+        for key, value in zip(columns, values, strict=True):
             if key and (value is None or value != value):
                 raise ConfigError(f"{where}: no value of {key}; fill it in, or leave the item out")
         return values[0], values[1]
@@ -154,10 +154,10 @@ class GivenPart:
 
     def label_key(self) -> str | None:
         """The key of the target in items that are dicts, if they have one. Raises ConfigError."""
-        found = self.data[0]
-        if not isinstance(found, Mapping):
+        first = self.data[0]
+        if not isinstance(first, Mapping):
             return None
-        return find_key("label", self.keys.label, TARGETS, list(found), self.where)
+        return find_key("label", self.keys.label, TARGETS, list(first), self.where)
 
     def _find_keys(self, found: Mapping[str, Any], where: str) -> tuple[list[str], str, str | None]:
         """The keys of the sample, of the label and, if there is one, of the user."""
@@ -295,9 +295,9 @@ def unwrap_value(value: Any) -> Any:
 
 
 def unwrap_target(value: Any) -> Any:
-    """The same for a target, except that one float in a row stays a row, as a `DataLoader` would leave it."""
-    found = unwrap_value(value)
-    return np.asarray([found]) if isinstance(found, float) and np.ndim(value) == 1 else found
+    """`unwrap_value` of a target, except that one float in a row stays a row, as a `DataLoader` would leave it."""
+    plain = unwrap_value(value)
+    return np.asarray([plain]) if isinstance(plain, float) and np.ndim(value) == 1 else plain
 
 
 def checked_target(item: Item, first: Any) -> Any:

@@ -39,11 +39,11 @@ def is_blurred(exact: np.ndarray) -> bool:
     wide = high - low >= STEPS * step
     if wide and len(np.unique(short[: SOME * STEPS])) >= STEPS:  # as most columns: no need to sort them
         return False
-    found = count_levels(exact)
-    if found == 1:
+    levels = count_levels(exact)
+    if levels == 1:
         return False
     left = len(np.unique(short))
-    return not wide or (left < STEPS and 2 * left <= found)
+    return not wide or (left < STEPS and 2 * left <= levels)
 
 
 def count_levels(exact: np.ndarray) -> int:

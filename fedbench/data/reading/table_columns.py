@@ -1,4 +1,4 @@
-"""What the columns of a table are: target, user, beside, features or left out, by its options."""
+"""The roles of a table's columns: target, user, beside, features or left out, by its options."""
 
 from typing import Literal, NamedTuple
 
@@ -57,7 +57,7 @@ class Features(NamedTuple):
     void: int = 0
 
     def among(self, filled: np.ndarray, name: str) -> "Features":
-        """Those of a column with void rows too, NaN there, or 0 of a category. filled: bool [rows]; name: of it."""
+        """The features with void rows too: NaN there, or 0 of a category. filled: bool [rows]; name: of the column."""
         values = np.full((len(filled), len(self.names) + 1), 0 if self.category else np.nan, np.float32)
         values[filled, :-1] = self.values
         values[:, -1] = ~filled

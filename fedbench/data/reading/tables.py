@@ -105,7 +105,7 @@ class TableReader:
         )
 
     def roles(self, where: str, table: pd.DataFrame) -> Roles:
-        """What each column is. Raises ConfigError."""
+        """The role of each column. Raises ConfigError."""
         options, names = self.options, [*table.columns]
         label, user = columns_of(where, table, options)
         if user is None and self.owner not in (label, *options.drop, *options.numbers, *options.categories):
@@ -124,13 +124,13 @@ class TableReader:
 
     def cells(self, rows: TableRows, table: pd.DataFrame, roles: Roles) -> pd.DataFrame:
         """The columns to read, with clean texts. Raises ConfigError for cells of other types, and missing ones."""
-        found = {}
+        columns = {}
         for name in roles.read:
             if name in roles.features or name == roles.label:
                 check_cells(rows, table[name], remedy=f", or --data.drop {name}" if name in roles.features else "")
-            found[name] = with_clean_texts(table[name])
-        check_missing(rows, found, roles.features, self.options.impute == "median")
-        return pd.DataFrame(found)
+            columns[name] = with_clean_texts(table[name])
+        check_missing(rows, columns, roles.features, self.options.impute == "median")
+        return pd.DataFrame(columns)
 
     def samples(self, rows: TableRows, table: pd.DataFrame, roles: Roles) -> tuple[np.ndarray, dict[str, Features]]:
         """Samples [rows, ...], and the features of every column unless one column holds whole samples.
@@ -256,12 +256,12 @@ class TableReader:
 
 def with_plain_names(where: str, table: pd.DataFrame) -> pd.DataFrame:
     """The table with texts without blanks around them as names of its columns. Raises ConfigError."""
-    found = table.rename(columns=lambda name: str(name).strip())
-    if twice := found.columns[found.columns.duplicated()].tolist():
+    renamed = table.rename(columns=lambda name: str(name).strip())
+    if twice := renamed.columns[renamed.columns.duplicated()].tolist():
         raise ConfigError(f"{where}: two columns are called {twice[0]}; rename one")
-    if not len(found):
+    if not len(renamed):
         raise ConfigError(f"{where}: no rows in it")
-    return found
+    return renamed
 
 
 def join_parts(

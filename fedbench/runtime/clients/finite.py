@@ -1,4 +1,4 @@
-"""What is not finite of a client's result, which is then left out."""
+"""Finds values of a client's result that are not finite; the result is then left out."""
 
 from math import isfinite, isnan
 

@@ -104,20 +104,20 @@ class Turns:
         try:
             while True:
                 if free and len(ready) < engine.lot:
-                    own = [turns[min(waiting[row][0] for row in free)]]
-                    waiting[own[0].row].popleft()
-                    free.remove(own[0].row)
+                    running = [turns[min(waiting[row][0] for row in free)]]
+                    waiting[running[0].row].popleft()
+                    free.remove(running[0].row)
                 elif ready and (len(ready) >= engine.lot or not begun):
                     begun.append((ready, self._begin(ready)))
                     ready = []
                     continue
                 elif begun:
-                    own = [*self._end(*begun.popleft())]
+                    running = [*self._end(*begun.popleft())]
                 else:
                     return [turn.result for turn in turns]
-                self._let_run(own)
-                ready += [turn for turn in own if turn.fit is not None]
-                free.update(turn.row for turn in own if turn.fit is None and waiting[turn.row])
+                self._let_run(running)
+                ready += [turn for turn in running if turn.fit is not None]
+                free.update(turn.row for turn in running if turn.fit is None and waiting[turn.row])
         finally:
             try:
                 for _, fits in begun:

@@ -30,7 +30,7 @@ def pooled_score(task: Task, parts: Sequence[Outputs]) -> float | None:
 
 
 def pooled_message(batches: Sequence[tuple[Tensor, Tensor]]) -> Message:
-    """What a host sends: the outputs in single precision and the targets of a client's batches."""
+    """The message of a host: the outputs in single precision and the targets of a client's batches."""
     outputs, targets = (torch.cat(parts) for parts in zip(*batches, strict=True))
     return Message(outputs=outputs.float(), targets=targets)
 

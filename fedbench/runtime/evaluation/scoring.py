@@ -38,7 +38,7 @@ class Evaluated:
 
     @property
     def predictor(self) -> Any:
-        """What the learner evaluates."""
+        """The model, or the predictor, that the learner evaluates."""
         return partial(scores_of, self.method, self.model) if isinstance(self.model, Predictor) else self.model
 
     @property

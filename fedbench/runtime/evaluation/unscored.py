@@ -19,18 +19,18 @@ def undefined_metrics(
     run: ResolvedRun, dealt: Partition, clients: Sequence[int]
 ) -> dict[tuple[str, str], dict[int, str]]:
     """Why metrics of clients have no value whatever the outputs are: by split and metric, then by client."""
-    asked = [metric.name for metric in run.task.metrics if not metric.over_samples]
+    names = [metric.name for metric in run.task.metrics if not metric.over_samples]
     found: dict[tuple[str, str], dict[int, str]] = {}
-    for split, client in ((split, client) for split in SPLITS for client in clients if asked):
+    for split, client in ((split, client) for split in SPLITS for client in clients if names):
         targets = client_targets(run.dataset, dealt, run.config, client, split)
-        for metric in asked if len(targets) else ():
+        for metric in names if len(targets) else ():
             if why := run.task.undefined(metric, targets):
                 found.setdefault((split, metric), {})[client] = why
     return found
 
 
 def unscored_before(run: ResolvedRun, dealt: Partition, seed: int) -> list[str]:
-    """What is known before round 1 of this seed, whose partition is given."""
+    """Lines on clients without a score that are known before round 1 of this seed. dealt: its partition."""
     clients = len(dealt.clients)
     malicious = attackers(seed, clients, run.config.attack)
     evaluated = evaluated_clients(seed, clients, run.config.evaluate.clients, malicious)
@@ -45,13 +45,13 @@ class Unscored:
         self.undefined = undefined_metrics(run, dealt, evaluated)
 
     def first_lines(self) -> Iterator[str]:
-        """What is known before round 1."""
+        """Lines on clients without a score, as far as known before round 1."""
         for split, metric in self._both():
             if found := self.undefined.get((split, metric.name)):
                 yield self._line(split, metric, found)
 
     def lines(self, scores: Mapping[int, Scores]) -> Iterator[str]:
-        """What scores show beyond that."""
+        """Lines on clients whose lack of a score only scores show."""
         for split, metric in self._both():
             known = self.undefined.get((split, metric.name), {})
             lack = {c: "" for c, found in scores.items() if found.get(split) and metric.name not in found[split]}

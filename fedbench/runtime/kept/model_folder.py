@@ -1,4 +1,4 @@
-"""What lies beside a model's weights, for whoever predicts by them elsewhere: model.json and adapters."""
+"""Files beside a model's weights, for whoever predicts by them elsewhere: model.json and adapters."""
 
 import sys
 from collections.abc import Iterator, Mapping
@@ -25,7 +25,7 @@ IMPUTED = "missing values are filled by client (data.impute)"
 
 
 def about_model(run: ResolvedRun, learner: Learner) -> dict[str, Any]:
-    """What a model takes and gives, and how it is built: the content of model.json.
+    """The content of model.json: the inputs and outputs of a model, and how it is built.
 
     The first keys are those of `Dataset.inputs`. dtype: of samples. task: of the outputs. double: whether it computes
     in double precision. plain: whether forward returns the outputs alone. call: how it takes samples of several arrays.
@@ -43,10 +43,10 @@ def about_model(run: ResolvedRun, learner: Learner) -> dict[str, Any]:
             raise ConfigError(IMPUTED)
         if dataset.fields and dataset.fields.sample is not None:
             about["call"] = sample_call_form(learner.module, dataset.fields)
-        found = make_recipe(config.model.name, sample_shapes(dataset), dataset.outputs, config.model.options)
+        recipe = make_recipe(config.model.name, sample_shapes(dataset), dataset.outputs, config.model.options)
     except ConfigError as error:
         return about | {"no_script": str(error)}
-    return about | {"imports": [*found.imports], "build": found.build, "calls": [*calls_after(learner.module)]}
+    return about | {"imports": [*recipe.imports], "build": recipe.build, "calls": [*calls_after(learner.module)]}
 
 
 def sample_call_form(module: nn.Module, fields: Fields) -> str:
@@ -75,11 +75,11 @@ def write_adapters(folder: Path, name: str, module: nn.Module, tensors: Mapping[
 
     tensors: of the module's state dict, the adapters' among them.
     """
-    found = list(_peft_modules(module))
-    for where, inner in found:
-        own = {key.removeprefix(f"{where}."): value for key, value in tensors.items() if key.startswith(f"{where}.")}
-        target = folder / (name if len(found) == 1 else f"{name}-{where}")
-        inner.save_pretrained(str(target), state_dict=own, save_embedding_layers=False)
+    adapters = list(_peft_modules(module))
+    for where, inner in adapters:
+        part = {key.removeprefix(f"{where}."): value for key, value in tensors.items() if key.startswith(f"{where}.")}
+        target = folder / (name if len(adapters) == 1 else f"{name}-{where}")
+        inner.save_pretrained(str(target), state_dict=part, save_embedding_layers=False)
         for path in target.iterdir():
             path.chmod(0o644)  # as all results: safetensors gives 0600
 

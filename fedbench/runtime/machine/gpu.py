@@ -8,9 +8,9 @@ import torch
 from fedbench.errors import RunError, first_line, place_of, trace_of
 
 CONTEXT_MB = 600.0
-"""What CUDA itself takes in every process, beside PyTorch's allocator: 300 to 600 MB by GPU and driver."""
+"""MB that CUDA itself takes in every process, beside PyTorch's allocator: 300 to 600 by GPU and driver."""
 FULL = ("CUDA out of memory", "CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
-"""What other errors say when CUDA finds no memory for something that PyTorch does not allocate."""
+"""Texts of other errors when CUDA finds no memory for something that PyTorch does not allocate."""
 
 
 class GpuFullError(RunError):

@@ -62,10 +62,10 @@ class DriverEnd:
             if tensor.nbytes < SMALLEST_SHARED:
                 arrays.append(tensor.contiguous().numpy())
                 return TensorIndex(len(arrays) - 1)
-            found = self._store(tensor, near)
-            if isinstance(found, TensorPlace):
-                return found
-            references.append(found)
+            stored = self._store(tensor, near)
+            if isinstance(stored, TensorPlace):
+                return stored
+            references.append(stored)
             return TensorIndex(len(references) - 1, by_reference=True)
 
         alone = sum(task.train and task.share is None for task in order.tasks)

@@ -1,4 +1,4 @@
-"""What a run keeps of its last evaluations: models, predictions and outcomes."""
+"""Keeps models, predictions and outcomes of the last evaluations of a run."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""What happens to the participants of a round: uploads that get lost, early ends, and times per step.
+"""The fates of the participants of a round: lost uploads, early ends, and times per step.
 
 Each draw is a function of seed and round, or of the seed alone, and the same for every method.
 """
@@ -37,7 +37,7 @@ def work_shares(seed: int, round: int, participants: Sequence[int], asked: Strag
 
 @dataclass(frozen=True)
 class RoundFleet:
-    """What happens in a round. lost: whose upload does not arrive; work: the share of steps that a straggler takes."""
+    """The accidents of a round. lost: whose upload does not arrive; work: the share of steps that a straggler takes."""
 
     lost: set[int]
     work: dict[int, float]
@@ -59,7 +59,7 @@ def step_time(seed: int, client: int, spread: float) -> float:
 
 
 def round_time(seed: int, steps: Mapping[int, int], spread: float) -> float:
-    """What a synchronous server waits for, in steps of the median client: the slowest of these clients.
+    """The time that a synchronous server waits, in steps of the median client: that of its slowest client.
 
     steps: of the clients whose uploads arrive.
     """

@@ -9,7 +9,7 @@ from fedbench.methods.server import ServerState
 
 
 class GlobalModel:
-    """What is known of it after the rounds so far.
+    """Knows of the global model after the rounds so far.
 
     written: whether the server half has assigned or changed the server's model; None before the first aggregation. It
     is watched in methods with an `aggregate` of their own, as of one that clusters clients, unless they override
@@ -29,7 +29,7 @@ class GlobalModel:
         return not self.written
 
     def remarks(self) -> list[str]:
-        """What is to be said once an aggregation has left the model alone."""
+        """The remark to give once an aggregation has left the model alone."""
         if self.written is not False:
             return []
         return [

@@ -139,8 +139,8 @@ class Homes:
             gap = loads[most] - loads[least]
 
             def gain(task: ClientTask, gap: float = gap) -> float:
-                own = cost[task.client]
-                return min(own, gap - own) - self._price(task.client)
+                seconds = cost[task.client]
+                return min(seconds, gap - seconds) - self._price(task.client)
 
             stay = [task for task in dealt[most] if task.client in self.of and task.client not in moved]
             best = max(stay, key=lambda task: (gain(task), -task.client), default=None)

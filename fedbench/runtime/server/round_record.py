@@ -12,7 +12,7 @@ from fedbench.runtime.uploads.sums import Total
 
 @dataclass(frozen=True)
 class TrainedRound:
-    """What an exchange has done for the round that it trains: its tasks, and the reports of all clients.
+    """The work of an exchange for the round that it trains: its tasks, and the reports of all clients.
 
     is_evaluated: whether the models of this round will be. totals: of the hosts.
     """

@@ -58,8 +58,8 @@ def participants(seed: int, round: int, clients: int, participation: float) -> l
     if count == clients:
         return list(range(clients))
     draw = seeds.numpy_generator(seed, round, "participants").choice(clients, count, replace=False)
-    found: list[int] = np.sort(draw).tolist()
-    return found
+    drawn: list[int] = np.sort(draw).tolist()
+    return drawn
 
 
 def evaluated_clients(

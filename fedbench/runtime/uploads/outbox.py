@@ -1,4 +1,4 @@
-"""What leaves a host: uploads by themselves, or their sum."""
+"""Sends from a host uploads by themselves, or their sum."""
 
 from collections.abc import Callable
 
