@@ -77,9 +77,9 @@ def source_options(name: str) -> type[BaseModel]:
     """The keys `data.*` of a data set; of a function those for reading its items. Raises ConfigError."""
     from fedbench.data import sources
 
-    found = sources.load(name)
-    if isinstance(found, ModuleType):
-        return found.Options
+    source = sources.load(name)
+    if isinstance(source, ModuleType):
+        return source.Options
     from fedbench.data.sources.factory import Reading
 
     return Reading

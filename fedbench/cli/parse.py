@@ -70,11 +70,11 @@ def _take_tuning(pairs: dict[str, Any], kind: type[Tuning] | None, prog: str) ->
 
     A file may have keys that only another command heeds, so that one file serves several. Raises ConfigError.
     """
-    own = {key.removeprefix(TUNING_PREFIX): pairs.pop(key) for key in [*pairs] if key.startswith(TUNING_PREFIX)}
-    if idle := (own.keys() & ComparisonTuning.model_fields.keys()) - (kind.model_fields.keys() if kind else set()):
-        line = ", ".join(f"{TUNING_PREFIX}{key}" for key in own if key in idle)
+    given = {key.removeprefix(TUNING_PREFIX): pairs.pop(key) for key in [*pairs] if key.startswith(TUNING_PREFIX)}
+    if idle := (given.keys() & ComparisonTuning.model_fields.keys()) - (kind.model_fields.keys() if kind else set()):
+        line = ", ".join(f"{TUNING_PREFIX}{key}" for key in given if key in idle)
         logging.getLogger("fedbench").warning("no effect on %s: %s", prog, line)
-    tuning = (kind or ComparisonTuning)(**{key: value for key, value in own.items() if key not in idle})
+    tuning = (kind or ComparisonTuning)(**{key: value for key, value in given.items() if key not in idle})
     return tuning if kind else None
 
 

@@ -328,14 +328,14 @@ class Method(Generic[OptionsT, StateT, ServerT]):
 
     def checked_weights(self, uploads: Sequence[Upload]) -> list[float]:
         """The weights of the uploads. Raises RunError if they are invalid."""
-        found = self.weights(uploads)
+        weights = self.weights(uploads)
         try:
-            numbers = [float(weight) for weight in found]
+            numbers = [float(weight) for weight in weights]
         except (TypeError, ValueError):
             numbers = []
         if len(numbers) == len(uploads) and abs(sum(numbers) - 1) < WEIGHTS_TOLERANCE:
             return numbers
-        got = f"{len(numbers)} that sum to {sum(numbers):g}" if numbers else f"a value of type {type(found).__name__}"
+        got = f"{len(numbers)} that sum to {sum(numbers):g}" if numbers else f"a value of type {type(weights).__name__}"
         raise RunError(
             f"{type(self).__name__}.weights must return one weight for each of {len(uploads)} uploads, summing to 1 "
             f"(see fedbench.aggregation.means.normalise); it returned {got}",

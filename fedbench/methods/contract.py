@@ -161,8 +161,8 @@ def server_hook(method: Method, hook: str) -> Iterator[None]:
     except ConfigError:
         raise
     except (Exception, SystemExit) as error:
-        found = RunError.of(error)
-        raise RunError(f"{type(method).__name__}.{hook} fails: {found.text}", found.place, found.trace) from error
+        cause = RunError.of(error)
+        raise RunError(f"{type(method).__name__}.{hook} fails: {cause.text}", cause.place, cause.trace) from error
 
 
 def shared_model(server: ServerState) -> dict[str, Tensor]:
@@ -173,13 +173,13 @@ def shared_model(server: ServerState) -> dict[str, Tensor]:
 def check_server(server: ServerState, before: dict[str, Tensor], method: Method, hook: str) -> None:
     """Raises RunError if the shared model is invalid after a hook. before: its parts before the hook."""
     for name, asked in before.items():
-        own = getattr(server, name)
-        if not isinstance(own, Tensor):
-            raise hook_error(method, hook, f"must leave a tensor in server.{name}; it left {type_in_words(own)}")
-        if own.shape != asked.shape or own.is_floating_point() != asked.is_floating_point():
+        tensor = getattr(server, name)
+        if not isinstance(tensor, Tensor):
+            raise hook_error(method, hook, f"must leave a tensor in server.{name}; it left {type_in_words(tensor)}")
+        if tensor.shape != asked.shape or tensor.is_floating_point() != asked.is_floating_point():
             words = f"must leave {type_in_words(asked)} and {asked.dtype} in server.{name}"
-            raise hook_error(method, hook, f"{words}; it left {type_in_words(own)} and {own.dtype}")
-        if not _finite(own) and _finite(asked):
+            raise hook_error(method, hook, f"{words}; it left {type_in_words(tensor)} and {tensor.dtype}")
+        if not _finite(tensor) and _finite(asked):
             raise hook_error(method, hook, f"leaves non-finite numbers in server.{name}")
 
 

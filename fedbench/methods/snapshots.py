@@ -38,9 +38,9 @@ def bits_of(tensor: Tensor) -> Tensor:
 
 def leaves_of(tree: Any) -> list[Leaf]:
     """A snapshot of a tree of dicts, sequences, weights, messages and private states."""
-    found: list[Leaf] = []
-    _gather(tree, (), found)
-    return found
+    leaves: list[Leaf] = []
+    _gather(tree, (), leaves)
+    return leaves
 
 
 def _gather(tree: Any, place: tuple[Any, ...], found: list[Leaf]) -> None:

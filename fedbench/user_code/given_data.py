@@ -68,8 +68,8 @@ def _received(name: str, *others: Any) -> GivenData:
 
 def given_data(name: str) -> GivenData | None:
     """The data of a name, if this process knows them."""
-    found = own_object(name) if name.startswith(MEMORY) else None
-    return found if isinstance(found, GivenData) else None
+    given = own_object(name) if name.startswith(MEMORY) else None
+    return given if isinstance(given, GivenData) else None
 
 
 def with_data_name(value: Any, keys: Mapping[str, Any], beside: SectionKeys = NO_KEYS) -> Any:

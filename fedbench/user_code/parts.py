@@ -73,8 +73,8 @@ def parts_of(value: Any, keys: SectionKeys = NO_KEYS) -> ObjectParts:
     """
     if hasattr(value, "prepare_data") and hasattr(value, "train_dataloader"):
         loaders = loaders_of(value)
-        found = _in_order({part: loader.dataset for part, loader in loaders.items()}, keys)
-        return ObjectParts(found, collate_of(value, loaders), loading_of(loaders["train"]))
+        parts = _in_order({part: loader.dataset for part, loader in loaders.items()}, keys)
+        return ObjectParts(parts, collate_of(value, loaders), loading_of(loaders["train"]))
     return ObjectParts(_as_tables(_find_parts(_without_arrow(value), keys)))
 
 
@@ -129,10 +129,10 @@ def _entries_of(value: Any) -> dict[str, Any]:
         return {str(number): own for number, own in enumerate(value)}
     if not isinstance(value, Mapping):
         return {}
-    found = {str(key).strip(): own for key, own in value.items()}
-    if len(found) < len(value):
+    entries = {str(key).strip(): own for key, own in value.items()}
+    if len(entries) < len(value):
         raise ConfigError("data: two clients of the dict have the same name; rename one")
-    return found
+    return entries
 
 
 def _pieces_of(value: Any, entries: dict[str, Any], keys: SectionKeys) -> dict[str, Any]:
@@ -220,17 +220,17 @@ def _parts_of_each(entries: dict[str, Any], keys: SectionKeys) -> dict[str, Any]
 
 
 def _parts_by_name(value: Mapping[Any, Any], keys: SectionKeys) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    parts: dict[str, Any] = {}
     for key, part in value.items():
         own = PARTS.get(str(key).lower())
-        if own is None or own in found:
+        if own is None or own in parts:
             why = "unknown" if own is None else f"the {own} part too"
             raise ConfigError(
                 f"data: part {key!r} is {why}; pass a dict of the parts train, validation and test alone, "
                 "of which train is needed"
             )
-        found[own] = part
-    return _in_order(found, keys)
+        parts[own] = part
+    return _in_order(parts, keys)
 
 
 def _in_order(found: Mapping[str, Any], keys: SectionKeys) -> dict[str, Any]:

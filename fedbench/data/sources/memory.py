@@ -52,8 +52,8 @@ def source(config: DataConfig, options: Options, progress: OnProgress | None, be
             return Source(config.name, partial(refuse_reading, config.name), options=given.decided.get(key, {}))
         given.sources[key] = source_of_objects(config, given, beside)
         given.decided[key] = given.sources[key].options
-    found: Source = given.sources[key]
-    return found
+    held: Source = given.sources[key]
+    return held
 
 
 def source_of_objects(config: DataConfig, given: GivenData, beside: Beside) -> Source:
