@@ -52,8 +52,8 @@ def measure(method: str, participants: int, rounds: int, hosts: int) -> dict[str
     from fedbench.config import Config
     from fedbench.data.partitions import partition
     from fedbench.jobs.resolve import resolve
-    from fedbench.runtime.allocator import keep_freed_memory, resident_mb
     from fedbench.runtime.build import build_parts, make_method
+    from fedbench.runtime.machine.allocator import keep_freed_memory, resident_mb
     from fedbench.runtime.uploads.sums import Total, merged_uploads, upload_shares
 
     torch.set_num_threads(1)

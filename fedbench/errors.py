@@ -13,7 +13,7 @@ PACKAGE = Path(__file__).parent
 TORCH = ("torch", "torchvision", "torchmetrics", "lightning", "lightning_fabric", "pytorch_lightning")
 LIBRARIES = (*TORCH, "PIL", "numpy", "pandas", "pydantic", "ray", "safetensors", "scipy", "sklearn", "wandb")
 """Their frames, like Python's own, say nothing about a mistake in the calling code."""
-CONTRACT = ("base", "client", "contract", "messages", "server", "state", "stores")
+CONTRACT = ("base", "class_check", "client", "contract", "messages", "server", "snapshots", "state", "stores")
 """Modules of fedbench.methods that every method is built on; if they raise, their caller is at fault."""
 
 

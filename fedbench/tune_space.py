@@ -15,7 +15,7 @@ from fedbench import methods
 from fedbench.errors import ConfigError, as_config_error
 from fedbench.import_string import AT
 from fedbench.methods.base import Method
-from fedbench.methods.contract import SEARCHED
+from fedbench.methods.class_check import SEARCHED
 from fedbench.user_code import name_of
 from fedbench.user_code.misspelt import misspellings
 

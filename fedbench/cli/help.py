@@ -2,7 +2,7 @@
 
 import shutil
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from types import ModuleType
 from typing import Any
 
@@ -77,9 +77,9 @@ def source_options(name: str) -> type[BaseModel]:
     """The keys `data.*` of a data set; of a function those for reading its items. Raises ConfigError."""
     from fedbench.data import sources
 
-    found = sources.load(name)
-    if isinstance(found, ModuleType):
-        return found.Options
+    source = sources.load(name)
+    if isinstance(source, ModuleType):
+        return source.Options
     from fedbench.data.sources.factory import Reading
 
     return Reading
@@ -143,11 +143,12 @@ def _describe_key(field: FieldInfo, schemes: Sequence[str] = ()) -> str:
     return f"{about} [{legal_of(field)}; default {shown}]".strip()
 
 
-def config_text(config: Config, tuning: Tuning | None = None) -> str:
+def config_text(config: Config, tuning: Tuning | None = None, live: Collection[str] = ()) -> str:
     """The configuration with the method's defaults, as YAML that --config reads; comments mark changed values.
 
-    Values that depend on data or machine stay `auto`; a run writes the resolved values next to its results.
-    Raises ConfigError for options that the method does not have.
+    live: dotted keys that are set. The others stand behind `#`, so that the text is read as the same configuration:
+    a key that is set is not tuned, for one. Values that depend on data or machine stay `auto`; a run writes the
+    resolved values next to its results. Raises ConfigError for options that the method does not have.
     """
     kind = methods.load(config.method.name)
     options = methods.checked_options(config.method).model_dump(mode="json")
@@ -161,23 +162,26 @@ def config_text(config: Config, tuning: Tuning | None = None) -> str:
     tree["aggregator"] |= chosen.model_dump(mode="json")
     defaults |= {f"aggregator.{key}": field.get_default() for key, field in type(chosen).model_fields.items()}
     defaults |= {f"train.{key}": value for key, value in own.items()}
+    live = {methods.full_key(config.method.name, key) for key in live}
     if tuning is not None:
         tree["tuning"] = tuning.model_dump()
         defaults |= flat({"tuning": type(tuning)().model_dump()})
-    return "\n".join(_config_lines(tree, defaults))
+        live |= {f"{TUNING_PREFIX}{key}" for key in tuning.model_fields_set}
+    return "\n".join(_config_lines(tree, defaults, live))
 
 
-def _config_lines(tree: dict[str, Any], defaults: dict[str, Any]) -> Iterator[str]:
+def _config_lines(tree: dict[str, Any], defaults: dict[str, Any], live: Set[str]) -> Iterator[str]:
     for name, value in tree.items():
         if not isinstance(value, dict):
-            yield _value_line(name, name, value, defaults)
+            yield _value_line("", name, name, value, defaults, live)
             continue
-        yield f"{name}:"
-        yield from (_value_line(f"  {key}", f"{name}.{key}", inner, defaults) for key, inner in value.items())
+        keys = {key: f"{name}.{key}" for key in value}
+        yield f"{'#' * live.isdisjoint(keys.values())}{name}:"
+        yield from (_value_line("  ", key, keys[key], inner, defaults, live) for key, inner in value.items())
 
 
-def _value_line(shown: str, key: str, value: Any, defaults: dict[str, Any]) -> str:
-    line = f"{shown}: {yaml_value(value)}"
+def _value_line(indent: str, name: str, key: str, value: Any, defaults: dict[str, Any], live: Set[str]) -> str:
+    line = f"{indent}{'#' * (key not in live)}{name}: {yaml_value(value)}"
     if key in defaults and defaults[key] == value:
         return line
     was = f"default {yaml_value(defaults[key])}" if key in defaults else "set"

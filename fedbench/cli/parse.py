@@ -1,5 +1,6 @@
 """Converts a command line to a configuration."""
 
+import logging
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -12,8 +13,8 @@ from fedbench.cli.help import config_text, help_text
 from fedbench.cli.lines import loading
 from fedbench.cli.pipes import keep_piped_files
 from fedbench.config import Config
-from fedbench.config.keys import nest
-from fedbench.config.tuning import Tuning
+from fedbench.config.keys import flat, nest
+from fedbench.config.tuning import ComparisonTuning, Tuning
 from fedbench.data import sources
 from fedbench.data.partitions.scheme import SCHEMES
 from fedbench.errors import ConfigError, nearest
@@ -47,7 +48,7 @@ def parse(
         print(help_text(prog, extra_flags, named, about, asked.help_all, tuning))
         raise PrintedExit(OK)
     pairs_of_all = merge_layers(asked.preset, asked.config, pairs)
-    asked.tuning = _take_tuning(pairs_of_all, tuning)
+    asked.tuning = _take_tuning(pairs_of_all, tuning, prog)
     config = Config(**nest(pairs_of_all))
     asked.given = {*merge_layers(None, asked.config, pairs)}
     check_known_names(config)
@@ -56,18 +57,25 @@ def parse(
     check(config, asked)
     loading()
     if asked.print_config:
+        given = flat(config.given()).keys()
         shown, lines = preview(config, asked)
-        print("\n".join([config_text(shown, asked.tuning), *(f"# {line}" for line in lines)]))
+        text = config_text(shown, asked.tuning, given & flat(shown.given()).keys())
+        print("\n".join([text, *(f"# {line}" for line in lines)]))
         raise PrintedExit(OK)
     return config, asked
 
 
-def _take_tuning(pairs: dict[str, Any], kind: type[Tuning] | None) -> Tuning | None:
-    """Takes the keys of tuning out of others; None of a command that does not tune. Raises ConfigError."""
-    own = {key.removeprefix(TUNING_PREFIX): pairs.pop(key) for key in [*pairs] if key.startswith(TUNING_PREFIX)}
-    if own and kind is None:
-        raise ConfigError("tuning: a section of grid and compare; leave it out of the file")
-    return None if kind is None else kind(**own)
+def _take_tuning(pairs: dict[str, Any], kind: type[Tuning] | None, prog: str) -> Tuning | None:
+    """Takes the keys of tuning out of others; None of a command that does not tune.
+
+    A file may have keys that only another command heeds, so that one file serves several. Raises ConfigError.
+    """
+    given = {key.removeprefix(TUNING_PREFIX): pairs.pop(key) for key in [*pairs] if key.startswith(TUNING_PREFIX)}
+    if idle := (given.keys() & ComparisonTuning.model_fields.keys()) - (kind.model_fields.keys() if kind else set()):
+        line = ", ".join(f"{TUNING_PREFIX}{key}" for key in given if key in idle)
+        logging.getLogger("fedbench").warning("no effect on %s: %s", prog, line)
+    tuning = (kind or ComparisonTuning)(**{key: value for key, value in given.items() if key not in idle})
+    return tuning if kind else None
 
 
 def check_known_names(config: Config) -> None:

@@ -413,8 +413,8 @@ class Config(RootSection):
         """Data that come by client keep their clients unless a partition is named."""
         given = given_data(self.data.name)
         if given and given.by_client and "name" not in self.partition.model_fields_set:
-            asked = {key: getattr(self.partition, key) for key in self.partition.model_fields_set}
-            self.__dict__["partition"] = PartitionConfig(**{**asked, "name": "natural"})
+            keys = {key: getattr(self.partition, key) for key in self.partition.model_fields_set}
+            self.__dict__["partition"] = PartitionConfig(**{**keys, "name": "natural"})
         return self
 
     @field_validator("participation")

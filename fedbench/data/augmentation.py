@@ -39,12 +39,12 @@ class Augmentation:
 
     def __call__(self, pixels: Tensor, draws: Draws) -> Tensor:
         """uint8 or float [b, C, H, W] -> the same shape and type on the same device."""
-        own = {kind: drawn.to(pixels.device) for kind, drawn in draws.items()}
-        if "flip" in own:
-            pixels = flip_images(pixels, own["flip"])
-        if "rotate" in own:
-            pixels = rotate_images(pixels, own["rotate"])
-        return crop_images(pixels, own["crop"], self.padding) if "crop" in own else pixels
+        here = {kind: drawn.to(pixels.device) for kind, drawn in draws.items()}
+        if "flip" in here:
+            pixels = flip_images(pixels, here["flip"])
+        if "rotate" in here:
+            pixels = rotate_images(pixels, here["rotate"])
+        return crop_images(pixels, here["crop"], self.padding) if "crop" in here else pixels
 
 
 def flip_images(pixels: Tensor, chosen: Tensor) -> Tensor:

@@ -57,8 +57,8 @@ def describe(data: Any) -> Description:
     """
     config = data if isinstance(data, Config) else Config(data=data)
     dataset = Dataset.of_run(config)
-    asked = "partition" in config.model_fields_set
-    return description_of(dataset, config, partition(dataset, config, config.seeds[0]) if asked else None)
+    is_partitioned = "partition" in config.model_fields_set
+    return description_of(dataset, config, partition(dataset, config, config.seeds[0]) if is_partitioned else None)
 
 
 def description_of(dataset: Dataset, config: Config, dealt: Partition | None = None) -> Description:

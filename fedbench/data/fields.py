@@ -104,9 +104,9 @@ def tree_of(value: Any, leaf: Callable[[Any, str], tuple[tuple[int, ...], str]])
             return {str(key): build(own, _name_below(name, key)) for key, own in value.items()}
         if isinstance(value, tuple):
             return tuple(build(own, _name_below(name, place)) for place, own in enumerate(value))
-        found = Leaf(*leaf(value, name), start=width)
-        width = found.stop
-        return found
+        field = Leaf(*leaf(value, name), start=width)
+        width = field.stop
+        return field
 
     return build(value, "")
 

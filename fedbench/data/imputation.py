@@ -22,6 +22,6 @@ def medians_of(dataset: Dataset, partition: Partition) -> np.ndarray | None:
     sizes = np.concatenate([*(sizes for _, sizes in parts), [len(public)]])
     void, owners = [*dataset.void], np.repeat(np.arange(len(sizes)), sizes)
     medians = pd.DataFrame(dataset.samples[rows][:, void]).groupby(owners).median().reindex(range(len(sizes)))
-    found = np.tile(np.array(dataset.mean, np.float32), (len(sizes), 1))
-    found[:, void] = np.where(medians.isna(), found[:, void], medians)
-    return found
+    fills = np.tile(np.array(dataset.mean, np.float32), (len(sizes), 1))
+    fills[:, void] = np.where(medians.isna(), fills[:, void], medians)
+    return fills

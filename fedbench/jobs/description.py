@@ -148,13 +148,13 @@ def _counts(dataset: Dataset, drawn: Partition) -> dict[str, Any]:
 
 def _arrays(dataset: Dataset, partitions: dict[int, Partition]) -> dict[str, np.ndarray]:
     """The partitions as arrays that `--partition file` reads."""
-    found: dict[str, np.ndarray] = {}
+    arrays: dict[str, np.ndarray] = {}
     for seed, drawn in partitions.items():
-        own = drawn.arrays() | {"parts": np.array([dataset.train_rows, dataset.test_rows])}
+        drawn_arrays = drawn.arrays() | {"parts": np.array([dataset.train_rows, dataset.test_rows])}
         if dataset.classes:
-            own["class_counts"] = drawn.class_counts(dataset.labels, dataset.classes)
-        found |= {f"{seed}/{name}": array for name, array in own.items()}
-    return found
+            drawn_arrays["class_counts"] = drawn.class_counts(dataset.labels, dataset.classes)
+        arrays |= {f"{seed}/{name}": array for name, array in drawn_arrays.items()}
+    return arrays
 
 
 def _git() -> dict[str, Any] | None:

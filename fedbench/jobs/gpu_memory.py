@@ -18,8 +18,8 @@ from fedbench.module import seeds
 from fedbench.results.reader import Records, is_run
 from fedbench.runtime import retries
 from fedbench.runtime.build import build_learner
-from fedbench.runtime.client_data import ClientData
-from fedbench.runtime.gpu import CONTEXT_MB, memory_mb
+from fedbench.runtime.clients.client_data import ClientData
+from fedbench.runtime.machine.gpu import CONTEXT_MB, memory_mb
 from fedbench.runtime.resolved import ResolvedRun
 
 USUAL_MB = 16_000.0
@@ -84,13 +84,13 @@ def smallest_gpu_mb(ray: Any, machines: Sequence[dict[str, Any]]) -> float:
     """The memory of the smallest GPU of these machines (as in `ray.nodes()`), which are asked."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    asked = []
+    tasks = []
     for machine in machines:
         if machine["Resources"].get("GPU"):
             there = NodeAffinitySchedulingStrategy(machine["NodeID"], soft=False)
             options = dict(num_cpus=0, num_gpus=0.01, scheduling_strategy=there)
-            asked.append(ray.remote(memory_mb).options(**options).remote())
-    answers, late = ray.wait(asked, num_returns=len(asked), timeout=retries.WAIT_FOR_GPUS) if asked else ([], [])
+            tasks.append(ray.remote(memory_mb).options(**options).remote())
+    answers, late = ray.wait(tasks, num_returns=len(tasks), timeout=retries.WAIT_FOR_GPUS) if tasks else ([], [])
     for task in late:
         ray.cancel(task)
     return min(filter(None, ray.get(answers)), default=USUAL_MB)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fedbench.config import Config
-from fedbench.jobs import provenance, run_folder
+from fedbench.jobs import provenance, run_names, run_state
 from fedbench.results.files import read_json, write_json_atomically
 from fedbench.results.plan import Entry, EntryRole, point_name
 from fedbench.results.reader import Records
@@ -57,9 +57,9 @@ class Job:
     @classmethod
     def of(cls, config: Config, seed: int, root: Path, label: str = "", **more: Any) -> "Job":
         """The job of a resolved configuration and one of its seeds, in its folder below a results folder."""
-        own = config.model_copy(deep=True, update={"seeds": [seed], "name": None, "out": None})
-        folder, code = run_folder.folder_of(root / JOBS, own), provenance.short_fingerprint(own)
-        return cls(own, folder, label or config.method.name, code=code, **more)
+        one_seed = config.model_copy(deep=True, update={"seeds": [seed], "name": None, "out": None})
+        folder, code = run_names.folder_of(root / JOBS, one_seed), provenance.short_fingerprint(one_seed)
+        return cls(one_seed, folder, label or config.method.name, code=code, **more)
 
     @property
     def seed(self) -> int:
@@ -70,9 +70,9 @@ class Job:
         return f"{self.setting} {self.label} {point_name(self.values)} seed {self.seed}".lstrip()
 
     @property
-    def state(self) -> run_folder.State:
+    def state(self) -> run_state.State:
         """The state of its folder. Raises ConfigError if the run in it cannot be continued."""
-        state = run_folder.state_of(self.folder, self.config)
+        state = run_state.state_of(self.folder, self.config)
         return "begun" if state == "new" and self.shorter else state
 
     def outcome(self) -> Outcome:
@@ -107,11 +107,11 @@ class Job:
         return read_json(self.folder / STOPPED, [])
 
     def _stopper(self) -> str:
-        return run_folder.relative_path(self.study, self.folder) if self.study else ""
+        return run_names.relative_path(self.study, self.folder) if self.study else ""
 
     def entry(self, study: Path) -> Entry:
         """Its entry in the plan of a study."""
-        found, path = self.outcome(), run_folder.relative_path(self.folder, study)
+        found, path = self.outcome(), run_names.relative_path(self.folder, study)
         scores = scores_of(self.folder, self.point) if found.status == "done" else {}
         code = provenance.fingerprint_in(read_json(self.folder / "environment.json", []))
         return Entry(self.role, self.label, self.values, self.seed, path, found.status, found.error, scores, code)

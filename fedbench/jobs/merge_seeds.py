@@ -23,7 +23,7 @@ from fedbench.results.predictions import PREDICTIONS_FOLDER
 from fedbench.results.reader import Records
 from fedbench.results.schema import CLIENTS_SCHEMA, NEWCOMERS_SCHEMA, TRACES_SCHEMA
 from fedbench.results.summary import damages_in, write_summary
-from fedbench.runtime.kept_models import MODELS_FOLDER
+from fedbench.runtime.kept.paths import MODELS_FOLDER
 
 TABLES = {
     "clients.parquet": CLIENTS_SCHEMA,
@@ -36,13 +36,13 @@ TABLES = {
 def link(source: Path, target: Path) -> None:
     """Link the files below a folder into another one; copies them if the file system cannot link."""
     for path in sorted(path for path in source.rglob("*") if path.is_file()):
-        own = target / path.relative_to(source)
-        own.parent.mkdir(parents=True, exist_ok=True)
-        own.unlink(missing_ok=True)
+        copy = target / path.relative_to(source)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.unlink(missing_ok=True)
         try:
-            os.link(path, own)
+            os.link(path, copy)
         except OSError:
-            shutil.copy2(path, own)
+            shutil.copy2(path, copy)
 
 
 def gather(folder: Path, config: Config, runs: Sequence[Path]) -> None:
@@ -57,9 +57,9 @@ def gather(folder: Path, config: Config, runs: Sequence[Path]) -> None:
     for name in ("metrics.jsonl", "timings.jsonl"):
         write_atomically(folder / name, b"".join((run / name).read_bytes() for run in runs if (run / name).exists()))
     for name, layout in TABLES.items():
-        found = [read_table(run / name, layout, []) for run in runs if (run / name).exists()]
-        if found or name != "newcomers.parquet":
-            write_table(folder / name, concatenate_tables(found, layout), layout)
+        tables = [read_table(run / name, layout, []) for run in runs if (run / name).exists()]
+        if tables or name != "newcomers.parquet":
+            write_table(folder / name, concatenate_tables(tables, layout), layout)
     environments = [read_json(run / "environment.json", []) for run in runs]
     prints = {seed: value for known in environments for seed, value in known["partition_fingerprint"].items()}
     finished = environments[-1]["finished"]

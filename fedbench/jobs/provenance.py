@@ -29,8 +29,8 @@ SECTIONS: dict[str, Callable[[str], str]] = {
 def user_names(config: Config) -> dict[str, str]:
     """The parts of a configuration that are not fedbench's own, as package.module:name, by section."""
     names = {section: path_of(getattr(config, section).name) for section, path_of in SECTIONS.items()}
-    asked = config.model.names
-    names |= {"model" if len(asked) == 1 else f"model {name}": MODELS.path(name) for name in asked}
+    models = config.model.names
+    names |= {"model" if len(models) == 1 else f"model {name}": MODELS.path(name) for name in models}
     names["shared model"] = MODELS.path(str(config.method.options.get("shared_model")))
     names["task"] = TASKS.path(config.data.task)
     metrics = [*config.evaluate.metrics, *filter(None, [config.evaluate.metric])]
@@ -45,7 +45,7 @@ def short_fingerprint(config: Config) -> str:
 
 
 def fingerprint_in(environment: Mapping[str, Any]) -> str:
-    """The same for the code that a run was made with."""
+    """Eight hexadecimal digits that identify the code and data of a run, by its environment.json; empty if none."""
     known = {section: own["fingerprint"] for section, own in environment.get("code", {}).items()}
     return sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:8] if known else ""
 

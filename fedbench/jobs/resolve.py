@@ -23,7 +23,7 @@ from fedbench.installation import install, missing, require
 from fedbench.methods.base import Method
 from fedbench.processor import cores
 from fedbench.runtime.build import build_learner, make_context, make_method
-from fedbench.runtime.client_data import ClientData
+from fedbench.runtime.clients.client_data import ClientData
 from fedbench.runtime.ray import cluster
 from fedbench.runtime.ray.placement_groups import room_on_gpus, share_of_gpu
 from fedbench.runtime.resolved import ResolvedRun
@@ -96,8 +96,8 @@ def check_run(
         Scratch(config.resources.scratch).close()
     seed = next(iter(partitions))
     models = dict.fromkeys(config.model.names)
-    own = {name: _check_model(run.with_model(name), partitions[seed], seed, say) for name in models}
-    _check_alike(config.method.name, own)
+    methods_by_model = {name: _check_model(run.with_model(name), partitions[seed], seed, say) for name in models}
+    _check_alike(config.method.name, methods_by_model)
     return partitions
 
 
@@ -121,8 +121,8 @@ def _check_alike(name: str, by_model: Mapping[str, Method]) -> None:
 
 
 def _words(shapes: Sequence[tuple[int, ...]] | None) -> str:
-    found = [str(list(shape)) for shape in shapes or ()]
-    return ", ".join([*found[:MOST_SHAPES], *["..."] * (len(found) > MOST_SHAPES)]) or "none"
+    texts = [str(list(shape)) for shape in shapes or ()]
+    return ", ".join([*texts[:MOST_SHAPES], *["..."] * (len(texts) > MOST_SHAPES)]) or "none"
 
 
 def _check_model(run: ResolvedRun, partition: Partition, seed: int, say: Callable[[str], None]) -> Method:
@@ -163,16 +163,14 @@ def _check_model(run: ResolvedRun, partition: Partition, seed: int, say: Callabl
 def _check_gradients(config: Config, method: Method, learner: Learner) -> None:
     """Refuses to clip or accumulate gradients of steps that fedbench does not make."""
     train, kind = config.train, type(learner.module).__name__
-    asked = [f"train.clip_norm = {train.clip_norm:g}"] if train.clip_norm is not None else []
-    asked += [f"train.accumulate = {train.accumulate}"] if train.accumulate > 1 else []
-    if asked and method.makes_steps(method.options):
-        raise ConfigError(f"{asked[0]}: {config.method.name} makes gradient steps of its own; leave it out")
-    if asked and not learner.module.automatic_optimization:
-        raise ConfigError(f"{asked[0]}: {kind} optimises manually; leave it out, and do this in its training_step")
+    keys = [f"train.clip_norm = {train.clip_norm:g}"] if train.clip_norm is not None else []
+    keys += [f"train.accumulate = {train.accumulate}"] if train.accumulate > 1 else []
+    if keys and method.makes_steps(method.options):
+        raise ConfigError(f"{keys[0]}: {config.method.name} makes gradient steps of its own; leave it out")
+    if keys and not learner.module.automatic_optimization:
+        raise ConfigError(f"{keys[0]}: {kind} optimises manually; leave it out, and do this in its training_step")
     if train.accumulate > 1 and learner.optimizer_reevaluates:
-        raise ConfigError(
-            f"{asked[-1]}: the optimiser of {kind} evaluates a batch several times per step; leave it out"
-        )
+        raise ConfigError(f"{keys[-1]}: the optimiser of {kind} evaluates a batch several times per step; leave it out")
 
 
 def _train_defaults(config: Config, kind: type[Method]) -> None:
@@ -212,13 +210,13 @@ def model_defaults(config: Config, shape: tuple[int, ...]) -> None:
 
 def _usual_optimizer(names: Sequence[str]) -> Literal["module", "sgd"]:
     """The optimiser of models: their own if they are the user's. Raises ConfigError if only some are."""
-    own = [name for name in names if models.MODELS.path(name)]
-    if own and len(own) < len(names):
+    users = [name for name in names if models.MODELS.path(name)]
+    if users and len(users) < len(names):
         raise ConfigError(
-            f"model: {own[0]} has an optimiser of its own, and fedbench's models have none: choose one for all, for "
+            f"model: {users[0]} has an optimiser of its own, and fedbench's models have none: choose one for all, for "
             "example --train.optimizer sgd"
         )
-    return "module" if own else "sgd"
+    return "module" if users else "sgd"
 
 
 def _check_steps(config: Config, name: str, kind: type[LightningModule]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from fedbench.data.partitions import Partition
 from fedbench.errors import ConfigError, RunError
-from fedbench.jobs import description, provenance, run_folder
+from fedbench.jobs import description, folder_locks, longer_runs, provenance, run_state
 from fedbench.jobs.folder_sync import Supplies, synced_copy
 from fedbench.jobs.job import ERROR, Job
 from fedbench.jobs.resolve import check_run
@@ -26,8 +26,8 @@ from fedbench.results.events import (
 from fedbench.results.reader import Records
 from fedbench.results.summary import write_summary
 from fedbench.runtime.drive import SeedTask, drive_seeds
-from fedbench.runtime.gpu import GpuFullError
 from fedbench.runtime.hosts import Hosts, InProcess
+from fedbench.runtime.machine.gpu import GpuFullError
 from fedbench.runtime.ray import cluster
 from fedbench.runtime.ray.driver_actor import drive_on_ray
 from fedbench.runtime.ray.hosts import RayHosts
@@ -158,8 +158,8 @@ class OpenJob:
 def open_job(job: Job, run: ResolvedRun, partition: Partition, watch: Watcher) -> Iterator[OpenJob]:
     """A job whose folder is described and locked for this command; another command that wants it waits."""
     say = lambda line: watch(Remark(line))  # noqa: E731
-    with run_folder.writable(job.folder), run_folder.folder_in_turn(job.folder, say):
-        state = run_folder.state_of(job.folder, job.config)
+    with folder_locks.writable(job.folder), folder_locks.folder_in_turn(job.folder, say):
+        state = run_state.state_of(job.folder, job.config)
         opened = OpenJob(job, state == "begun", watch)
         opened.done = state == "done"
         if opened.done:
@@ -169,15 +169,15 @@ def open_job(job: Job, run: ResolvedRun, partition: Partition, watch: Watcher) -
             names = ", ".join(provenance.user_names(job.config).values())
             raise ConfigError(f"the code of {names} has changed since the command began; repeat the command")
         if state == "begun":
-            run_folder.check_same_partition(job.folder, job.seed, partition)
-            if run_folder.shorter_run(job.folder, job.config):
-                run_folder.lengthen(job.folder, job.config)
+            run_state.check_same_partition(job.folder, job.seed, partition)
+            if longer_runs.shorter_run(job.folder, job.config):
+                longer_runs.lengthen(job.folder, job.config)
         elif state == "new":
             if job.shorter:
-                run_folder.check_same_partition(job.shorter, job.seed, partition)
+                run_state.check_same_partition(job.shorter, job.seed, partition)
             description.describe_run(job.folder, run.of_seed(job.config), {job.seed: partition})
             if job.shorter:
-                run_folder.copy_progress(job.shorter, job.folder)
+                longer_runs.copy_progress(job.shorter, job.folder)
                 opened.begun = True
         try:
             yield opened

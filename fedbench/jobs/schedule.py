@@ -13,7 +13,7 @@ from fedbench.config import Config
 from fedbench.config.words import plural
 from fedbench.errors import ConfigError
 from fedbench.installation import require
-from fedbench.jobs import run_folder
+from fedbench.jobs import folder_locks, run_state
 from fedbench.jobs.folder_sync import Supplies, supplies_for
 from fedbench.jobs.gpu_memory import USUAL_MB, smallest_gpu_mb
 from fedbench.jobs.gpu_shares import GpuShares, open_to_trial, takes_gpu
@@ -77,8 +77,8 @@ def run_jobs(
 
     for job in every:
         if job.outcome().status == "done":
-            run_folder.state_of(job.folder, job.config)
-            run_folder.remove_leftovers(job.folder, job.config.rounds)
+            run_state.state_of(job.folder, job.config)
+            folder_locks.remove_leftovers(job.folder, job.config.rounds)
     # Two labels may stand for one run, which must not run in two trials at once.
     left = list({job.folder: job for job in reversed(every) if not _has_ended(job, early)}.values())[::-1]
     left = left or list(further())
@@ -209,8 +209,8 @@ def begin_shares(
     if takes_gpu(left[0]):
         machines = [node["Resources"] for node in cluster.alive(ray)]
         trials = min(at_once or inf, len(left) if knows_all else inf)
-        asked = any(job.shares_gpu for job in left)
-        shares.begin(machines, smallest_gpu_mb(ray, cluster.alive(ray)) if asked else USUAL_MB, left[0], trials)
+        chosen = any(job.shares_gpu for job in left)
+        shares.begin(machines, smallest_gpu_mb(ray, cluster.alive(ray)) if chosen else USUAL_MB, left[0], trials)
         for job in every:
             shares.learn(job)
         shares.with_share(left[0])

@@ -26,8 +26,8 @@ def shown_samples(dataset: Dataset) -> dict[str, Any]:
     more = ["..."] * (len(names) > MOST_COLUMNS)
     text = lambda value: "missing" if np.isnan(value) else f"{value:.6g}"  # noqa: E731
     cells = [[*map(text, own[:MOST_COLUMNS]), *more] for own in samples]
-    found = [[*own, target] for own, target in zip(cells, targets, strict=True)]
-    return {"heads": [*names[:MOST_COLUMNS], *more, "target"], "rows": found}
+    lines = [[*own, target] for own, target in zip(cells, targets, strict=True)]
+    return {"heads": [*names[:MOST_COLUMNS], *more, "target"], "rows": lines}
 
 
 def as_bytes(dataset: Dataset, rows: np.ndarray) -> np.ndarray:

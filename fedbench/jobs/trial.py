@@ -9,7 +9,7 @@ from fedbench.jobs.folder_sync import Supplies
 from fedbench.jobs.job import Job
 from fedbench.jobs.run_job import run_job
 from fedbench.results.events import Evaluation, WatchedEvent
-from fedbench.runtime.gpu import GpuFullError
+from fedbench.runtime.machine.gpu import GpuFullError
 
 AHEAD = 1
 """Number of evaluations that a job may be ahead of Tune."""

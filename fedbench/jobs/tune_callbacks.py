@@ -116,13 +116,13 @@ def asha_per_method(known: Sequence[Job]) -> Any:
             self.groups: dict[tuple[Any, ...], Any] = {}
 
         def group(self, job: Job) -> Any:
-            own = (job.setting, job.label, job.seed)
-            if own not in self.groups:
-                self.groups[own] = asha(job.config.rounds, job.config.evaluate.every)
+            key = (job.setting, job.label, job.seed)
+            if key not in self.groups:
+                self.groups[key] = asha(job.config.rounds, job.config.evaluate.every)
                 for other in known:
-                    if (other.setting, other.label, other.seed) == own:
-                        _replay(self.groups[own], other)
-            return self.groups[own]
+                    if (other.setting, other.label, other.seed) == key:
+                        _replay(self.groups[key], other)
+            return self.groups[key]
 
         def on_trial_add(self, tune_controller: Any, trial: Any) -> None:
             self.group(trial.config["job"]).on_trial_add(tune_controller, trial)

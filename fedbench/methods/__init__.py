@@ -23,7 +23,7 @@ def _class_in(module: ModuleType) -> Any:
 
 def _check(name: str, thing: Any) -> None:
     from fedbench.methods.base import Method
-    from fedbench.methods.contract import check_class
+    from fedbench.methods.class_check import check_class
 
     if not (isinstance(thing, type) and issubclass(thing, Method)):
         raise ConfigError(

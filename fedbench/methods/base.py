@@ -74,7 +74,7 @@ class About:
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """What is known of a run when a method adapts the model. features: of the head's input, 0 if it is not Linear.
+    """Facts of a run when a method adapts the model. features: of the head's input, 0 if it is not Linear.
 
     another: a model for the run's data by its name, drawn with the run's seed, for methods that train one beside the
     client's; None names the run's first.
@@ -133,7 +133,7 @@ class Method(Generic[OptionsT, StateT, ServerT]):
     optimizer: ClassVar[Literal["run", "own", "plain"]] = "run"
     """The optimiser that trains the model: the run's, the method's own, or plain steps (warnings, spaces)."""
     also_sends: ClassVar[str] = ""
-    """What clients upload besides parameters and buffers, in words (attacks, compression, privacy)."""
+    """Fields that clients upload besides parameters and buffers, in words (attacks, compression, privacy)."""
 
     @classmethod
     def trainers(cls, options: OptionsT) -> Literal["drawn", "all", "pooled"]:
@@ -161,7 +161,7 @@ class Method(Generic[OptionsT, StateT, ServerT]):
         self.shared_buffers = Entries(~(buffers | frozen.buffers))
         self.private_counters, self.shared_counters = Entries(counters), Entries(~counters)
         self.moves = Move(~frozen.params) if frozen.params.any() else None
-        """What a fit may move: all but the frozen entries."""
+        """The entries that a fit may move: all but the frozen ones."""
 
     @classmethod
     def decisions(cls, options: OptionsT) -> list[str]:
@@ -261,7 +261,7 @@ class Method(Generic[OptionsT, StateT, ServerT]):
         return self.upload(client, client.fit(received, client.train, move=self.moves))
 
     def outgoing(self, client: Client[StateT], received: Weights, upload: Upload) -> Upload:
-        """What leaves the client, after every training: the place to clip, perturb or compress any method's upload.
+        """The upload as it leaves the client, after every training: the place to clip, perturb or compress it.
 
         `upload.trained` stays at the client, as do `received` and the private entries.
         """
@@ -328,14 +328,14 @@ class Method(Generic[OptionsT, StateT, ServerT]):
 
     def checked_weights(self, uploads: Sequence[Upload]) -> list[float]:
         """The weights of the uploads. Raises RunError if they are invalid."""
-        found = self.weights(uploads)
+        weights = self.weights(uploads)
         try:
-            numbers = [float(weight) for weight in found]
+            numbers = [float(weight) for weight in weights]
         except (TypeError, ValueError):
             numbers = []
         if len(numbers) == len(uploads) and abs(sum(numbers) - 1) < WEIGHTS_TOLERANCE:
             return numbers
-        got = f"{len(numbers)} that sum to {sum(numbers):g}" if numbers else f"a value of type {type(found).__name__}"
+        got = f"{len(numbers)} that sum to {sum(numbers):g}" if numbers else f"a value of type {type(weights).__name__}"
         raise RunError(
             f"{type(self).__name__}.weights must return one weight for each of {len(uploads)} uploads, summing to 1 "
             f"(see fedbench.aggregation.means.normalise); it returned {got}",
@@ -384,7 +384,7 @@ class Method(Generic[OptionsT, StateT, ServerT]):
         return None if private else self.whole_model(server, initial)
 
     def shared_part(self, server: ServerT, initial: Weights) -> Weights | None:
-        """What the server sends to all clients alike, in a whole model: kept where there is no global model.
+        """The part that the server sends to all clients alike, in a whole model: kept where there is no global model.
 
         Only tensors without private entries are kept of it. By default None if nothing is shared, or if `global_model`
         is overridden: its method decides what the server's vector means.

@@ -122,18 +122,18 @@ def _draw_module(run: ResolvedRun, seed: int) -> LightningModule:
 
 def private_steps(config: Config) -> PrivateSteps | None:
     """How clients make private steps, if they do."""
-    asked = config.privacy
-    if asked.level != "sample" or asked.clip is None:
+    privacy = config.privacy
+    if privacy.level != "sample" or privacy.clip is None:
         return None
-    return PrivateSteps(asked.clip, asked.noise, config.method.name)
+    return PrivateSteps(privacy.clip, privacy.noise, config.method.name)
 
 
 def changes_of_uploads(config: Config) -> str:
     """The setting that changes uploads on their way, with its value; empty if there is none."""
     if config.compression.name != "none":
         return f"compression.name = {config.compression.name}"
-    asked = config.privacy
-    return f"privacy.clip = {asked.clip:g}" if asked.clip is not None and asked.level == "client" else ""
+    privacy = config.privacy
+    return f"privacy.clip = {privacy.clip:g}" if privacy.clip is not None and privacy.level == "client" else ""
 
 
 def build_model(run: ResolvedRun) -> LightningModule:

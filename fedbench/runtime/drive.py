@@ -12,10 +12,10 @@ from fedbench.results.events import CheckpointRestored, Event, Remark, SeedBegun
 from fedbench.results.files import hold_file_lock
 from fedbench.runtime import retries
 from fedbench.runtime.driver import Driver
-from fedbench.runtime.failures import refuse_untrained
 from fedbench.runtime.hosts import Hosts
 from fedbench.runtime.observers.recorder import Recorder
 from fedbench.runtime.resolved import ResolvedRun
+from fedbench.runtime.server.failures import refuse_untrained
 from fedbench.runtime.states import checkpoint
 from fedbench.runtime.states.store import StateLostError
 

@@ -8,24 +8,24 @@ from fedbench.methods.base import ExtraPass
 from fedbench.methods.server import ServerState
 from fedbench.results.events import Event, ModelsBuilt, Remark
 from fedbench.results.remarks import Doubt, as_doubts
-from fedbench.runtime.allocator import release_freed_memory
 from fedbench.runtime.build import RunParts, build_parts
+from fedbench.runtime.evaluation.scores import RunScores
 from fedbench.runtime.exchange import ClientTask, Order, Relocation, Reply, Report, Setup
-from fedbench.runtime.failures import common_failure, refuse_failing_half
-from fedbench.runtime.fleet import RoundFleet
 from fedbench.runtime.hosts import Hosts, torch_threads
+from fedbench.runtime.machine.allocator import release_freed_memory
 from fedbench.runtime.observers.build import build_observers
 from fedbench.runtime.observers.keeping import Keeping
 from fedbench.runtime.observers.observer import EndedExchange
 from fedbench.runtime.observers.recorder import Recorder
+from fedbench.runtime.observers.remark_log import RemarkLog
 from fedbench.runtime.observers.timings import Stopwatch
-from fedbench.runtime.placement import ClientCosts, Homes
-from fedbench.runtime.remark_log import RemarkLog
 from fedbench.runtime.resolved import ResolvedRun
-from fedbench.runtime.round_record import RoundRecord, TrainedRound
-from fedbench.runtime.sampling import Calendar
-from fedbench.runtime.scores import RunScores
-from fedbench.runtime.server_half import ServerHalf
+from fedbench.runtime.server.failures import common_failure, refuse_failing_half
+from fedbench.runtime.server.fleet import RoundFleet
+from fedbench.runtime.server.placement import ClientCosts, Homes
+from fedbench.runtime.server.round_record import RoundRecord, TrainedRound
+from fedbench.runtime.server.sampling import Calendar
+from fedbench.runtime.server.server_half import ServerHalf
 from fedbench.runtime.states import trees
 from fedbench.runtime.states.checkpoint import Checkpoints
 from fedbench.runtime.states.store import Versions
@@ -64,8 +64,8 @@ class Driver:
         self.remarks = RemarkLog(recorder, on_event)
         ours = [*self.observers.first_remarks(), *self.uploads.first_remarks()]
         self.warnings = [*warnings, *first_warnings(parts), *ours]
-        asked = self.config.checkpoint
-        self.checkpoints = Checkpoints(recorder.folder / "checkpoint", asked.every, self.config.rounds, asked.keep)
+        keys = self.config.checkpoint
+        self.checkpoints = Checkpoints(recorder.folder / "checkpoint", keys.every, self.config.rounds, keys.keep)
 
     @classmethod
     def of(

@@ -127,8 +127,8 @@ class Report:
     def messages(self) -> list[Message]:
         """All that holds tensors, each once: points of one model share theirs."""
         kept = (*self.models.values(), *self.predictions.values(), *self.outcomes.values())
-        found = (self.upload, self.answer, *kept, *self.validation.values())
-        return [*{id(message): message for message in found if message is not None}.values()]
+        messages = (self.upload, self.answer, *kept, *self.validation.values())
+        return [*{id(message): message for message in messages if message is not None}.values()]
 
 
 @dataclass

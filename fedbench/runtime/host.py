@@ -19,19 +19,19 @@ from fedbench.methods.messages import Message, weights_of
 from fedbench.module import seeds
 from fedbench.module.seeds import Key
 from fedbench.module.weights import Weights
-from fedbench.runtime.allocator import resident_mb
 from fedbench.runtime.build import RunParts, build_parts
-from fedbench.runtime.client_data import ClientData
-from fedbench.runtime.determinism import deterministic_kernels
+from fedbench.runtime.clients.client_data import ClientData
+from fedbench.runtime.clients.finite import rate_name, what_diverged, what_is_not_finite
+from fedbench.runtime.clients.turns import Turns
+from fedbench.runtime.evaluation.scoring import Evaluated, Scorer
 from fedbench.runtime.exchange import POOLED, ClientTask, Order, Reply, Report, Setup
-from fedbench.runtime.finite import rate_name, what_diverged, what_is_not_finite
-from fedbench.runtime.gpu import GpuFullError, limit_memory, peak_mb, reporting_full_gpu
+from fedbench.runtime.machine.allocator import resident_mb
+from fedbench.runtime.machine.determinism import deterministic_kernels
+from fedbench.runtime.machine.gpu import GpuFullError, limit_memory, peak_mb, reporting_full_gpu
 from fedbench.runtime.messages.transfer import Sent, on_cpu, on_device
 from fedbench.runtime.resolved import ResolvedRun
-from fedbench.runtime.scoring import Evaluated, Scorer
 from fedbench.runtime.states import trees
 from fedbench.runtime.states.store import ClientStore, StateLostError, open_store
-from fedbench.runtime.turns import Turns
 from fedbench.runtime.uploads.chain import UploadChain
 from fedbench.runtime.uploads.outbox import Outbox
 
@@ -94,7 +94,7 @@ class Host:
 
     def client(self, task: ClientTask, round: int) -> Client:
         """The client with the model of a round. Raises StateLostError."""
-        number, state, own = task.client, self._state(task), self.model(task.client)
+        number, state, model = task.client, self._state(task), self.model(task.client)
         key = self._key(number, round)
         train = self._split(number, "train", key)
         if task.joining:
@@ -104,29 +104,29 @@ class Host:
             samples=len(train),
             train=train,
             public=self.data.public(key),
-            learner=own.learner,
-            initial=own.initial,
+            learner=model.learner,
+            initial=model.initial,
             seed=self.seed,
             round=round,
-            state=state or own.method.State(),
+            state=state or model.method.State(),
             message=on_device(task.message, self.device, self._sent),
             epochs=task.joining.epochs if task.joining else None,
             work=task.work,
         )
         if state is None:
-            call_hook(own.method, "begin", client)
+            call_hook(model.method, "begin", client)
         return self._set_round(client, round)
 
     def _state(self, task: ClientTask) -> PrivateState | None:
         """The private state on the host's device; None before the client's first training."""
-        found = trees.move_vectors(self.store.load(task.client, task.kept), self.device)
-        return self.model(task.client).method.State(**found) if found else None
+        state = trees.move_vectors(self.store.load(task.client, task.kept), self.device)
+        return self.model(task.client).method.State(**state) if state else None
 
     def held_out(self, task: ClientTask, round: int) -> dict[str, Any]:
         """The samples of a client that its method never sees, by part; without empty parts, of a newcomer the tests."""
         parts, key = ("test",) if task.joining else ("val", "test"), self._key(task.client, round)
-        found = {part: self._split(task.client, part, key) for part in parts}
-        return {part: split for part, split in found.items() if len(split)}
+        splits = {part: self._split(task.client, part, key) for part in parts}
+        return {part: split for part, split in splits.items() if len(split)}
 
     def _split(self, number: int, part: str, key: Key) -> Any:
         if number != POOLED:
@@ -322,8 +322,8 @@ class Host:
         """The weights from a hook, which must change nothing."""
         method = self.model(client.id).method
         with self._guard_inputs(hook, client):
-            found: Weights = call_hook(method, hook, client)
-        return check_shapes(found, client.initial, method, hook)
+            weights: Weights = call_hook(method, hook, client)
+        return check_shapes(weights, client.initial, method, hook)
 
     def _evaluate_personal(
         self, task: ClientTask, client: Client, point: str, model: Weights, report: Report

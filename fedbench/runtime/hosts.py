@@ -63,8 +63,8 @@ class InProcess:
             self._scratch = Scratch(resources.scratch, bytes=setup.state_bytes)
             setup = replace(setup, states=self._scratch.folder / "host-0")
         self.device = "cuda" if torch.cuda.is_available() and resources.gpus_per_host else "cpu"
-        own = replace(setup, device=self.device, gpu_share=self._gpu_share)
-        self._host = Host.of(own, parts.run, parts if self.device == "cpu" else None, debug=self._debug)
+        here = replace(setup, device=self.device, gpu_share=self._gpu_share)
+        self._host = Host.of(here, parts.run, parts if self.device == "cpu" else None, debug=self._debug)
 
     def exchange(self, orders: Sequence[Order], moves: Sequence[Relocation] = ()) -> list[Reply]:
         return [self._host.work(order) for order in orders]

@@ -65,5 +65,5 @@ class ResolvedRun:
         return replace(self, config=config)
 
     def of_seed(self, config: Config) -> "ResolvedRun":
-        """The same run with the configuration of a job, which has one of its seeds."""
+        """This run with the configuration of a job, which has one of its seeds."""
         return replace(self, config=config)

@@ -80,8 +80,8 @@ def warn_of_sample(evaluated: int, clients: int) -> list[str]:
 
 def warn_of_undefined_outputs(seed: int, point: str, scores: Mapping[int, Scores], task: Task) -> list[str]:
     """Warns that models of an evaluation point give outputs that are not numbers."""
-    found = [score for splits in scores.values() for score in splits.values()]
-    if not any(isnan(mean_of(score, task.loss_metric)) for score in found if score):
+    flat_scores = [score for splits in scores.values() for score in splits.values()]
+    if not any(isnan(mean_of(score, task.loss_metric)) for score in flat_scores if score):
         return []
     outcome = "none of them is correct" if task.primary.share else "their error is unknown"
     return [Doubt(f"seed {seed}: some outputs at {point} are not numbers, {outcome}: lower the learning rates")]

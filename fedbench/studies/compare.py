@@ -9,7 +9,7 @@ from typing import Any
 from fedbench.config import Config, MethodConfig
 from fedbench.config.tuning import ComparisonTuning, keywords_of
 from fedbench.errors import ConfigError
-from fedbench.jobs import run_folder
+from fedbench.jobs import folder_locks, run_state
 from fedbench.methods import METHODS, checked_options, full_key, load, symbols
 from fedbench.report.typeset import join_words
 from fedbench.results.contrasts import too_few
@@ -80,8 +80,8 @@ def compare(
     if matrix is None:
         run_studies(studies, at_once, watch, asked.max_hours)
         return Comparison(folder)
-    run_folder.refuse_other_results(folder, "compare --over")
-    with run_folder.writable(folder):
+    run_state.refuse_other_results(folder, "compare --over")
+    with folder_locks.writable(folder):
         new = run_studies(studies, at_once, watch, asked.max_hours)
         matrix.write(folder)
     from fedbench.report import make_report

@@ -28,7 +28,7 @@ from fedbench.jobs.resolve import model_defaults, with_defaults
 from fedbench.module import seeds
 from fedbench.processor import cores
 from fedbench.runtime.build import build_learner
-from fedbench.runtime.client_data import ClientData
+from fedbench.runtime.clients.client_data import ClientData
 from fedbench.runtime.hosts import torch_threads
 from fedbench.runtime.resolved import ResolvedRun
 

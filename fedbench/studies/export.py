@@ -17,9 +17,8 @@ from fedbench.engine.losses import outputs_of
 from fedbench.errors import ConfigError, first_line
 from fedbench.models.state_dicts import encode_state_dict
 from fedbench.results.files import write_atomically
-from fedbench.runtime import predict_script
-from fedbench.runtime.kept_models import GLOBAL, client_folder
-from fedbench.runtime.model_folder import (
+from fedbench.runtime.kept import predict_script
+from fedbench.runtime.kept.model_folder import (
     IMPUTED,
     NESTED,
     SCRIPT,
@@ -29,6 +28,7 @@ from fedbench.runtime.model_folder import (
     write_adapters,
     write_beside,
 )
+from fedbench.runtime.kept.paths import GLOBAL, client_folder
 from fedbench.studies.load import kept_learner
 
 FORMATS = {"safetensors": "model.safetensors", "onnx": "model.onnx", "torch.export": "model.pt2"}

@@ -14,7 +14,7 @@ from fedbench.results.plan import Plan
 from fedbench.results.reader import Records
 from fedbench.results.settings_file import is_matrix
 from fedbench.runtime.build import build_learner
-from fedbench.runtime.kept_models import GLOBAL, MODELS_FOLDER, SHARED, base_file, client_folder
+from fedbench.runtime.kept.paths import GLOBAL, MODELS_FOLDER, SHARED, base_file, client_folder
 from fedbench.runtime.resolved import ResolvedRun
 from fedbench.studies.compare import Comparison
 from fedbench.studies.grid import GridResult

@@ -16,7 +16,7 @@ from fedbench.config.words import plural
 from fedbench.data.describe import description_of
 from fedbench.data.partitions import Partition
 from fedbench.errors import ConfigError
-from fedbench.jobs import provenance, run_folder
+from fedbench.jobs import folder_locks, longer_runs, provenance, run_names, run_state
 from fedbench.jobs.job import Job
 from fedbench.jobs.merge_seeds import gather
 from fedbench.jobs.resolve import check_run, resolve, with_defaults
@@ -25,10 +25,10 @@ from fedbench.results.plan import PLAN_FILE, Plan, is_study
 from fedbench.results.quantities import duration, seed_range
 from fedbench.results.reader import Records
 from fedbench.runtime.build import build_parts
-from fedbench.runtime.kept_models import MODELS_FOLDER
+from fedbench.runtime.evaluation.unscored import unscored_before
+from fedbench.runtime.kept.paths import MODELS_FOLDER
 from fedbench.runtime.ray import cluster
 from fedbench.runtime.resolved import ResolvedRun
-from fedbench.runtime.unscored import unscored_before
 from fedbench.runtime.warnings import config_warnings, first_warnings
 from fedbench.studies.cost import Cost, not_here
 from fedbench.studies.stages import shown_in_notebook
@@ -119,10 +119,10 @@ def run(
     result = Result(folder, config)
     with checked_folder(folder, config, resume) as state:
         if state == "done":
-            run_folder.warn_about_changes([(folder, config)])
-            run_folder.remove_leftovers(folder, config.rounds)
+            run_state.warn_about_changes([(folder, config)])
+            folder_locks.remove_leftovers(folder, config.rounds)
         else:
-            if before := run_folder.shorter_run(folder, config):
+            if before := longer_runs.shorter_run(folder, config):
                 log.info("%s holds %d rounds: continuing to %d", folder, before.rounds, config.rounds)
             with shown_in_notebook(config, watch) as shown:
                 _run_missing_seeds(resolved, folder, shown, open_hosts, debug)
@@ -144,15 +144,15 @@ def plan_run(config: Config, experiment: str = "run") -> tuple[ResolvedRun, Path
     config = resolved.config
     provenance.check_code_is_current(config)
     root = Path("results") / _experiment(experiment)
-    return resolved, config.out or (root / config.name if config.name else run_folder.folder_of(root, config))
+    return resolved, config.out or (root / config.name if config.name else run_names.folder_of(root, config))
 
 
 @contextmanager
-def checked_folder(folder: Path, config: Config, resume: bool) -> Iterator[run_folder.State]:
+def checked_folder(folder: Path, config: Config, resume: bool) -> Iterator[run_state.State]:
     """The state of a run's folder, which is made for the block. Raises ConfigError if the run cannot be kept there."""
-    with run_folder.writable(folder):
-        run_folder.refuse_other_results(folder, "run")
-        state = run_folder.state_of(folder, config)
+    with folder_locks.writable(folder):
+        run_state.refuse_other_results(folder, "run")
+        state = run_state.state_of(folder, config)
         if resume and state == "new" and all(job.state == "new" for job in jobs_of(config, folder)):
             raise ConfigError(f"--resume: {folder} holds no run to continue; leave --resume out to start one")
         yield state
@@ -199,7 +199,7 @@ def jobs_of(config: Config, folder: Path) -> list[Job]:
         return [Job(config, folder, config.method.name)]
     root = config.out or Path("results")
     jobs = [Job.of(config, seed, root) for seed in config.seeds]
-    if (before := run_folder.shorter_run(folder, config)) is None:
+    if (before := longer_runs.shorter_run(folder, config)) is None:
         return jobs
     return [_continue_from(job, Job.of(before, job.seed, root)) for job in jobs]
 
@@ -207,7 +207,7 @@ def jobs_of(config: Config, folder: Path) -> list[Job]:
 def _continue_from(job: Job, shorter: Job) -> Job:
     """The job; if a shorter one has a checkpoint, it continues from there. Raises ConfigError if it cannot."""
     known = (shorter.folder / "config.yaml").exists()
-    if known and run_folder.check_longer(shorter.folder, shorter.config, job.config.rounds):
+    if known and longer_runs.check_longer(shorter.folder, shorter.config, job.config.rounds):
         return replace(job, shorter=shorter.folder)
     return job
 
@@ -219,7 +219,7 @@ def _run_missing_seeds(run: ResolvedRun, folder: Path, watch: Watcher, open_host
     partitions = check_run(run, seeds)
     for line in data_lines(run, partitions):
         log.info("%s", line)
-    run_folder.warn_about_changes([(job.folder, job.config) for job in jobs])
+    run_state.warn_about_changes([(job.folder, job.config) for job in jobs])
     if open_hosts and seeds:
         config.resources.hosts = worth_hosts(run, len(seeds))
         jobs = jobs_of(config, folder)
@@ -227,7 +227,7 @@ def _run_missing_seeds(run: ResolvedRun, folder: Path, watch: Watcher, open_host
     if jobs[0].folder == folder:
         run_seeds(run, jobs, partitions, watch, debug)
         return
-    with run_folder.folder_in_turn(folder, log.warning):
+    with folder_locks.folder_in_turn(folder, log.warning):
         known = is_study(folder)
         write_plan(config, folder, jobs)
         try:

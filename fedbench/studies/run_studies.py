@@ -12,7 +12,7 @@ from statistics import fmean
 from typing import Any
 
 from fedbench.errors import ConfigError
-from fedbench.jobs import run_folder
+from fedbench.jobs import folder_locks, run_state
 from fedbench.jobs.gpu_shares import GpuShares
 from fedbench.jobs.job import Job, Outcome
 from fedbench.jobs.schedule import check_room, ray_for, run_jobs
@@ -64,7 +64,7 @@ def run_studies(
         with attempt, ExitStack() as stack:
             check_studies(studies, stack, lambda line: log.warning(with_label(line)), at_once)
             for study in studies:
-                stack.enter_context(run_folder.folder_in_turn(study.folder, log.warning))
+                stack.enter_context(folder_locks.folder_in_turn(study.folder, log.warning))
             for line in lines_about_data(studies):
                 log.info("%s", line)
             for line in left_out(studies):
@@ -118,8 +118,8 @@ def check_studies(
     say: called with what is to be known before the first trial. Raises ConfigError.
     """
     for study in studies:
-        run_folder.refuse_other_results(study.folder, study.plan.kind)
-        stack.enter_context(run_folder.writable(study.folder))
+        run_state.refuse_other_results(study.folder, study.plan.kind)
+        stack.enter_context(folder_locks.writable(study.folder))
     told = set[str]()
     for study in studies:
         study.check(told, say)
@@ -179,7 +179,7 @@ class _StageRunner:
         every = longest_first([job for own in jobs for job in own], [j for study in self.studies for j in study.jobs])
         if not every:
             return False
-        run_folder.warn_about_changes([(job.folder, job.config) for job in every])
+        run_state.warn_about_changes([(job.folder, job.config) for job in every])
         self.has_run |= any(job.outcome().status != "done" for job in every)
         first = {job.folder: job.name for job in reversed(every)}
         twice = {job.name for job in every} - set(first.values())

@@ -21,8 +21,8 @@ from fedbench.results.plan import Entry, EntryRole, Plan, is_study, point_name, 
 from fedbench.results.remarks import as_doubts, with_methods
 from fedbench.results.sequential_test import race_of
 from fedbench.results.tables import FinalScores
+from fedbench.runtime.evaluation.unscored import unscored_before
 from fedbench.runtime.resolved import ResolvedRun
-from fedbench.runtime.unscored import unscored_before
 from fedbench.runtime.warnings import config_warnings
 from fedbench.studies.compared_methods import ComparedMethod
 from fedbench.studies.neighbours import Neighbour, untried_neighbours

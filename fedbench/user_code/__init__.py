@@ -169,6 +169,6 @@ def refuse_exits() -> Iterator[None]:
 def exit_text(stop: SystemExit) -> str:
     """The line of user code that tried to exit the process."""
     frames = traceback.extract_tb(stop.__traceback__)
-    own = [frame for frame in frames if is_own(Path(frame.filename))] or frames
-    where = f"{Path(own[-1].filename).name}:{own[-1].lineno} (in {own[-1].name})"
+    users = [frame for frame in frames if is_own(Path(frame.filename))] or frames
+    where = f"{Path(users[-1].filename).name}:{users[-1].lineno} (in {users[-1].name})"
     return f"{where}: sys.exit({stop.code!r}) would end the whole command; return, or raise an exception"

@@ -9,20 +9,9 @@ from typing import Any
 
 from fedbench.errors import ConfigError
 from fedbench.import_string import AT, keep, own_object
+from fedbench.user_code.forms import form_of, holds_parts, is_arrow, is_column
 from fedbench.user_code.objects import Walk
-from fedbench.user_code.parts import (
-    NO_KEYS,
-    PARTS,
-    ByClient,
-    Collate,
-    SectionKeys,
-    form_of,
-    holds_parts,
-    is_arrow,
-    is_column,
-    parts_of,
-    pieces_in,
-)
+from fedbench.user_code.parts import NO_KEYS, PARTS, ByClient, Collate, SectionKeys, parts_of, pieces_in
 
 MEMORY = "memory:"
 """The beginning of the name of data that are objects."""
@@ -79,8 +68,8 @@ def _received(name: str, *others: Any) -> GivenData:
 
 def given_data(name: str) -> GivenData | None:
     """The data of a name, if this process knows them."""
-    found = own_object(name) if name.startswith(MEMORY) else None
-    return found if isinstance(found, GivenData) else None
+    given = own_object(name) if name.startswith(MEMORY) else None
+    return given if isinstance(given, GivenData) else None
 
 
 def with_data_name(value: Any, keys: Mapping[str, Any], beside: SectionKeys = NO_KEYS) -> Any:

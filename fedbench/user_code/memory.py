@@ -43,9 +43,9 @@ def plain_value(value: Any) -> PlainValue | None:
     if isinstance(value, torch.Tensor):
         return PlainValue((tuple(value.shape), value.dtype), bytes_of(value), value.numel())
     if isinstance(value, np.memmap) and value.filename:  # reading all of it may take long
-        found = Path(str(value.filename)).stat()
+        status = Path(str(value.filename)).stat()
         return PlainValue(
-            (found.st_size, found.st_mtime_ns, value.offset, value.shape, value.dtype), numbers=value.size
+            (status.st_size, status.st_mtime_ns, value.offset, value.shape, value.dtype), numbers=value.size
         )
     if isinstance(value, np.ndarray) and not value.dtype.hasobject:
         whole = np.ascontiguousarray(value).reshape(-1).view(np.uint8)

@@ -17,8 +17,8 @@ def misspelt_names(kind: type, base: type, known: Collection[str]) -> Iterator[t
     parts = kind.__mro__[: kind.__mro__.index(base)]
     used = {name for part in parts for value in vars(part).values() for name in _names_in(value)}
     for part in parts:
-        found = misspellings(vars(part).keys(), known)
-        yield from ((part, name, meant) for name, meant in found if name not in used)
+        mistakes = misspellings(vars(part).keys(), known)
+        yield from ((part, name, meant) for name, meant in mistakes if name not in used)
 
 
 def misspellings(names: Collection[str], known: Collection[str]) -> Iterator[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""The one place that asks what the data are that a user passes as an object: `parts_of`.
+"""Finds the parts of data that a user passes as an object, and the clients of each: `parts_of`.
 
 A part is a table, columns, or items by number (`form_of`). A list or dict of parts of one form holds a part for each
 client.
@@ -9,6 +9,16 @@ from typing import Any, NamedTuple
 
 from fedbench.errors import ConfigError, open_decision
 from fedbench.user_code.data_module import collate_of, is_loader, loaders_of, loading_of
+from fedbench.user_code.forms import (
+    are_columns,
+    are_four_arrays,
+    are_tables_alike,
+    form_of,
+    is_arrow,
+    is_column,
+    is_table,
+    shape_of,
+)
 
 PARTS = {
     **dict.fromkeys(("train", "training"), "train"),
@@ -63,8 +73,8 @@ def parts_of(value: Any, keys: SectionKeys = NO_KEYS) -> ObjectParts:
     """
     if hasattr(value, "prepare_data") and hasattr(value, "train_dataloader"):
         loaders = loaders_of(value)
-        found = _in_order({part: loader.dataset for part, loader in loaders.items()}, keys)
-        return ObjectParts(found, collate_of(value, loaders), loading_of(loaders["train"]))
+        parts = _in_order({part: loader.dataset for part, loader in loaders.items()}, keys)
+        return ObjectParts(parts, collate_of(value, loaders), loading_of(loaders["train"]))
     return ObjectParts(_as_tables(_find_parts(_without_arrow(value), keys)))
 
 
@@ -78,70 +88,8 @@ def entries_by_client(value: Any, keys: SectionKeys = NO_KEYS) -> dict[str, Any]
     return _pieces_of(value, _entries_of(value), keys)
 
 
-def form_of(value: Any) -> str:
-    """What samples are read from: table, columns, arrays, items, or the class of a data set; empty if none can be."""
-    if _is_table(value):
-        return "table"
-    if _are_columns(value):
-        return "columns" if isinstance(value, Mapping) else "arrays"
-    if isinstance(value, str | bytes | Mapping) or is_column(value) or hasattr(value, "forward"):
-        return ""
-    if isinstance(value, tuple | list) and not (value and isinstance(value[0], tuple | list | Mapping)):
-        return ""
-    if type(value) in (tuple, list):
-        return "items"
-    if not (hasattr(value, "__getitem__") and hasattr(value, "__len__")):
-        return ""
-    while type(value).__name__ == "Subset" and hasattr(value, "dataset"):
-        value = value.dataset
-    return type(value).__name__
-
-
-def holds_parts(value: Any) -> bool:
-    """Whether it is a part, or holds parts by name or as arrays."""
-    if isinstance(value, Mapping) and any(map(holds_parts, value.values())):
-        return True
-    return bool(form_of(value)) or is_arrow(value) or _are_four_arrays(value)
-
-
-def is_arrow(value: Any) -> bool:
-    """Whether it is a table of pyarrow."""
-    return type(value).__module__ == "pyarrow.lib" and hasattr(value, "to_pandas") and hasattr(value, "columns")
-
-
-def is_column(value: Any) -> bool:
-    """Whether it holds a value or array for every row: an array, a table, or a list of anything but items."""
-    if isinstance(value, list):
-        return bool(value) and not isinstance(value[0], tuple | Mapping)
-    if hasattr(value, "to_numpy"):
-        return True
-    return hasattr(value, "dtype") and hasattr(value, "shape") and len(value.shape) > 0
-
-
 def _is_part_name(key: Any) -> bool:
     return str(key).lower() in PARTS
-
-
-def _is_table(value: Any) -> bool:
-    """Whether it is a DataFrame."""
-    return hasattr(value, "to_numpy") and hasattr(value, "columns")
-
-
-def _are_columns(value: Any) -> bool:
-    """Whether it is (samples, targets), (samples, targets, users) or a dict of columns."""
-    if _are_tables_alike(value):
-        return False
-    if isinstance(value, Mapping):
-        return bool(value) and all(map(is_column, value.values()))
-    return isinstance(value, tuple | list) and len(value) in (2, 3) and all(map(is_column, value))
-
-
-def _are_tables_alike(value: Any) -> bool:
-    """Whether it holds tables alone, which have a column in common."""
-    tables = list(value.values()) if isinstance(value, Mapping) else value
-    if not isinstance(tables, tuple | list) or not tables or not all(map(_is_table, tables)):
-        return False
-    return len(tables) == 1 or all({*own.columns} & {*tables[0].columns} for own in tables[1:])
 
 
 def _without_arrow(value: Any) -> Any:
@@ -165,7 +113,7 @@ def _find_parts(value: Any, keys: SectionKeys) -> dict[str, Any]:
     if pieces := _pieces_of(value, entries, keys):
         ordered = isinstance(value, tuple | list) and len(pieces) in IN_ORDER
         return _parts_in_order(pieces, keys) if ordered else {"train": ByClient(pieces)}
-    if _are_four_arrays(value):
+    if are_four_arrays(value):
         return _four_arrays(value)
     forms = {*map(form_of, value)} if isinstance(value, tuple | list) and len(value) in IN_ORDER else set()
     if len(forms) > 1 and all(forms):  # parts of different forms are no clients
@@ -181,19 +129,19 @@ def _entries_of(value: Any) -> dict[str, Any]:
         return {str(number): own for number, own in enumerate(value)}
     if not isinstance(value, Mapping):
         return {}
-    found = {str(key).strip(): own for key, own in value.items()}
-    if len(found) < len(value):
+    entries = {str(key).strip(): own for key, own in value.items()}
+    if len(entries) < len(value):
         raise ConfigError("data: two clients of the dict have the same name; rename one")
-    return found
+    return entries
 
 
 def _pieces_of(value: Any, entries: dict[str, Any], keys: SectionKeys) -> dict[str, Any]:
     """The entries if they are parts of one form, a part for each client; else none. Raises ConfigError."""
     form = form_of(next(iter(entries.values()), None))
-    if not form or _are_columns(value) or not all(form_of(own) == form for own in entries.values()):
+    if not form or are_columns(value) or not all(form_of(own) == form for own in entries.values()):
         return {}
     if form == "table":
-        return entries if _are_tables_alike(value) else {}
+        return entries if are_tables_alike(value) else {}
     if form == "items":
         return entries if all(type(own) is list and all(map(_is_item, own)) for own in entries.values()) else {}
     if form in ("arrays", "columns") and not isinstance(value, Mapping):
@@ -210,7 +158,7 @@ def _are_rows(entries: list[Any], keys: SectionKeys) -> bool:
 
     n rows in X and n values in y are never one sample with n targets, unless the task says so. Raises ConfigError.
     """
-    shapes = [[*map(_shape, own.values() if isinstance(own, Mapping) else own)] for own in entries]
+    shapes = [[*map(shape_of, own.values() if isinstance(own, Mapping) else own)] for own in entries]
     if any(len({own[0] for own in each}) > 1 for each in shapes) or all(len(own) == 1 for own in shapes[0]):
         return False
     if isinstance(entries[0], Mapping):
@@ -230,13 +178,6 @@ def _are_rows(entries: list[Any], keys: SectionKeys) -> bool:
             "--data.task segmentation": "samples with a target at each place",
         },
     )
-
-
-def _shape(value: Any) -> tuple[int, ...]:
-    """The shape of an array, or of a list by its first entries."""
-    if hasattr(value, "shape"):
-        return tuple(value.shape)
-    return (len(value), *_shape(value[0])) if isinstance(value, list | tuple) and value else ()
 
 
 def _parts_in_order(pieces: dict[str, Any], keys: SectionKeys) -> dict[str, Any]:
@@ -270,7 +211,7 @@ def _parts_of_each(entries: dict[str, Any], keys: SectionKeys) -> dict[str, Any]
     """The parts, if every entry is a client with parts of its own: a dict by part, or four arrays; else none."""
     values = [*entries.values()]
     by_name = bool(values) and all(isinstance(own, Mapping) and any(map(_is_part_name, own)) for own in values)
-    four = bool(values) and all(type(own) is tuple and _are_four_arrays(own) for own in values)
+    four = bool(values) and all(type(own) is tuple and are_four_arrays(own) for own in values)
     if not by_name and not four:
         return {}
     each = {name: _parts_by_name(own, keys) if by_name else _four_arrays(own) for name, own in entries.items()}
@@ -279,17 +220,17 @@ def _parts_of_each(entries: dict[str, Any], keys: SectionKeys) -> dict[str, Any]
 
 
 def _parts_by_name(value: Mapping[Any, Any], keys: SectionKeys) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    parts: dict[str, Any] = {}
     for key, part in value.items():
         own = PARTS.get(str(key).lower())
-        if own is None or own in found:
+        if own is None or own in parts:
             why = "unknown" if own is None else f"the {own} part too"
             raise ConfigError(
                 f"data: part {key!r} is {why}; pass a dict of the parts train, validation and test alone, "
                 "of which train is needed"
             )
-        found[own] = part
-    return _in_order(found, keys)
+        parts[own] = part
+    return _in_order(parts, keys)
 
 
 def _in_order(found: Mapping[str, Any], keys: SectionKeys) -> dict[str, Any]:
@@ -315,7 +256,7 @@ def _as_tables(parts: dict[str, Any]) -> dict[str, Any]:
     Raises ConfigError.
     """
     pieces = [piece for part in parts.values() for piece in pieces_in(part)]
-    if not all(form_of(own) == "arrays" and _is_table(own[0]) for own in pieces):
+    if not all(form_of(own) == "arrays" and is_table(own[0]) for own in pieces):
         return parts
     if not any(_holds_more_than_numbers(own[0]) for own in pieces):
         return parts
@@ -361,10 +302,6 @@ def _not_understood(value: Any) -> ConfigError:
     if hasattr(value, "__iter__") and not hasattr(value, "__len__"):
         what += " without a length (list(...) reads all of its items)"
     return ConfigError(f"data is {what}; {LEGAL}")
-
-
-def _are_four_arrays(value: Any) -> bool:
-    return isinstance(value, tuple | list) and len(value) == 4 and all(map(is_column, value))
 
 
 def _four_arrays(value: Sequence[Any]) -> dict[str, Any]:

@@ -37,5 +37,5 @@ def test_the_seeds_that_will_be_run_are_shown(capsys):
     for argv in (["--methods", "fedper"], ["--methods", "fedper", "--seeds", "7"]):
         with pytest.raises(SystemExit):
             parse([*argv, "--tune", "0", "--print-config"], FLAGS, preview=preview, tuning=TUNING)
-    shown = [line.split("#")[0].strip() for line in capsys.readouterr().out.splitlines() if line.startswith("seeds:")]
-    assert shown == ["seeds: [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]", "seeds: [7]"]
+    shown = [line.split("  #")[0].strip() for line in capsys.readouterr().out.splitlines() if "seeds: " in line[:8]]
+    assert shown == ["#seeds: [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]", "seeds: [7]"]

@@ -10,7 +10,6 @@ from fedbench.cli import main
 from fedbench.cli.flags import CONFIG_KEYS
 from fedbench.cli.help import INDENT, USUAL, config_text, table_lines
 from fedbench.cli.parse import parse
-from fedbench.config import Config
 from fedbench.config.files import parse_value
 from fedbench.errors import ConfigError
 from tests.cli.reading import config
@@ -55,11 +54,11 @@ def test_help_names_the_schemes_that_read_a_key(capsys):
 
 
 def test_print_config_fills_in_the_options_of_an_aggregator():
-    text = config_text(config("--aggregator krum --aggregator.byzantine 2"))
-    assert "aggregator:\n  name: krum " in text
+    text = config_text(config("--aggregator krum --aggregator.byzantine 2"), live={"aggregator.byzantine"})
+    assert "aggregator:\n  #name: krum " in text
     lines = text.splitlines()
     assert "  byzantine: 2                            # default 1" in lines
-    assert "  select: 1" in lines
+    assert "  #select: 1" in lines
 
 
 def test_print_config_marks_what_differs_and_can_be_read_back(capsys):
@@ -67,8 +66,16 @@ def test_print_config_marks_what_differs_and_can_be_read_back(capsys):
         parse(["--method", "fedprox", "--train.lr", "0.5", "--print-config"])
     text = capsys.readouterr().out
     assert "  lr: 0.5                                 # default 0.01" in text.splitlines()
-    assert "  mu: 0.01" in text.splitlines()
-    assert Config(**parse_value(text)).train.lr == 0.5
+    assert "  #mu: 0.01" in text.splitlines()
+    assert parse_value(text) == {"method": {"name": "fedprox"}, "train": {"lr": 0.5}}
+
+
+def test_print_config_has_an_option_given_by_its_symbol_as_set(capsys):
+    with pytest.raises(SystemExit):
+        parse(["--method", "fedselect", "--method.p", "0.05", "--partition.clients", "10", "--print-config"])
+    tree = parse_value(capsys.readouterr().out)
+    assert tree["method"] == {"name": "fedselect", "personalization_rate": 0.05}
+    assert tree["partition"] == {"clients": 10}, "a default that is set keeps a source's own number of clients away"
 
 
 def test_an_option_of_other_methods_names_them():

@@ -45,15 +45,30 @@ def test_help_shows_what_a_command_tunes_by_and_no_other_one_takes_it(tmp_path, 
         assert "Optuna's proposals [grid, random or optuna; default grid]" in said
         assert "[list of whole numbers in [0, 2147483647]; default [90, 91, 92]]" in said
         assert ("--budget-steps " in said) == has_budget
-    (tmp_path / "grid.yaml").write_text("tuning: {tune: 3}")
+    (tmp_path / "grid.yaml").write_text("tuning: {tunne: 3}")
     for argv, line in (
         (["--tune", "3"], "^unknown flag --tune: grid and compare take it"),
-        (["--config", str(tmp_path / "grid.yaml")], "^tuning: a section of grid and compare; leave it out"),
+        (["--config", str(tmp_path / "grid.yaml")], r"^unknown key tunne: did you mean tune"),
     ):
         with pytest.raises(ConfigError, match=line):
             parse(argv)
     with pytest.raises(ConfigError, match=r"^unknown flag --budget-steps: compare takes it"):
         parse(["--budget-steps"], tuning=Tuning)
+
+
+def test_one_file_serves_commands_that_tune_and_those_that_do_not(tmp_path, caplog):
+    path = tmp_path / "shown.yaml"
+    path.write_text("train: {lr: 0.2}\ntuning: {tune: 3, budget_steps: true}")
+    shared = ["--config", str(path)]
+    assert parse(shared, prog="fedbench compare", tuning=ComparisonTuning)[1].tuning.budget_steps
+    assert not caplog.messages
+    assert parse(shared, prog="fedbench grid", tuning=Tuning)[1].tuning == Tuning(tune=3)
+    config, asked = parse(shared)
+    assert (config.train.lr, asked.tuning) == (0.2, None)
+    assert caplog.messages == [
+        "no effect on fedbench grid: tuning.budget_steps",
+        "no effect on fedbench run: tuning.tune, tuning.budget_steps",
+    ]
 
 
 def test_a_mistake_names_key_and_range():

@@ -169,3 +169,15 @@ def test_data_that_are_not_here_are_not_fetched_for_a_preview(capsys, tmp_path, 
     assert shown(capsys, "compare", *words, "--methods", "fedper", "--tune", "0")[-1] == absent
     assert not list(tmp_path.iterdir())
     cost._dataset_of.cache_clear()
+
+
+def test_what_grid_prints_is_the_same_grid_and_its_run(tmp_path, capsys, caplog):
+    words = [*STUDY, "--method", "fedper"]
+    before = shown(capsys, "grid", *words)
+    assert main(["grid", *words, "--print-config"]) == 0
+    (tmp_path / "grid.yaml").write_text(capsys.readouterr().out)
+    estimates = lambda lines: [line for line in lines if "gradient steps" not in line]  # noqa: E731
+    assert estimates(shown(capsys, "grid", "--config", str(tmp_path / "grid.yaml"))) == estimates(before)
+    run = ["run", "--config", str(tmp_path / "grid.yaml"), "--print-config"]
+    assert main(run) == 0
+    assert "no effect on fedbench run" not in caplog.text

@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 from ray import cloudpickle
 
+from fedbench.cli.flags import merge_layers
 from fedbench.config import Config
 from fedbench.config.files import load_yaml
+from fedbench.config.keys import nest
 from fedbench.config.schema import YOUNGER
 from fedbench.errors import ConfigError
 from fedbench.import_string import import_string
@@ -224,6 +226,32 @@ def test_options_added_later_leave_the_names_of_earlier_results():
     assert "level" not in Config(privacy={"clip": 1.0}).decisive()["privacy"]
     plain = Config().model_dump()
     assert all((plain[section] if section else plain)[key] == default for section, key, default in YOUNGER)
+
+
+@pytest.mark.parametrize(
+    ("partition", "key"),
+    [
+        ({"name": "dirichlet", "alpha": 0.1, "test": "drawn", "test_size": 20}, "4bf89eb6fceb"),
+        ({"name": "practical", "total": 900, "min_images": 5}, "b8c8e73ab241"),
+        ({"name": "dirichlet-fixed", "train_size": 60}, "c422dc3c1f5f"),
+        ({"name": "shards", "classes": 3, "deal": "shuffled", "images": 10, "reuse": True}, "f35a5e01d7f3"),
+        ({"name": "pathological", "train_size": 40, "clients": 4}, "de813ee54013"),
+        ({"name": "iid", "train_size": 30}, "165e3d346b55"),
+        ({"name": "iid", "alpha": 0.3}, "94786018f930"),
+        ({"name": "counts", "counts": [[9] * 10] * 10}, "e8d7f247f14e"),
+        ({"name": "natural", "min_samples": 3}, "a9b3684444b1"),
+        ({"name": "domain", "train_size": 20}, "2652bc8737eb"),
+        ({"name": "domain-shards", "classes": 3}, "34602a55f8c8"),
+        ({"name": "corruption", "classes": 3}, "d1b06957a1b9"),
+        ({"name": "file", "path": "/tmp/clients.json"}, "0e6ecc693d6f"),
+    ],
+)
+def test_results_by_every_scheme_keep_their_names(partition, key):
+    assert Config(partition=partition).key() == key
+
+
+def test_results_of_the_preset_keep_their_names():
+    assert Config(**nest(merge_layers("fedcac-cifar10", None, {}))).key() == "8ea245185177"
 
 
 def test_several_models_are_one_name_with_commas():

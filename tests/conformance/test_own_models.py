@@ -10,7 +10,7 @@ from fedbench.config import Config
 from fedbench.jobs.resolve import takes_models
 from fedbench.methods import load, names
 from fedbench.results.reader import Records
-from fedbench.runtime.kept_models import MODELS_FOLDER
+from fedbench.runtime.kept.paths import MODELS_FOLDER
 from fedbench.studies.load import load_model
 from tests.runtime.rounds import play, small, stop
 from tests.runtime.several_hosts import SeveralHosts

@@ -13,7 +13,7 @@ from fedbench.data import Dataset, partition
 from fedbench.data.describe import description_of
 from fedbench.data.imputation import medians_of
 from fedbench.jobs.resolve import resolve
-from fedbench.runtime.client_data import ClientData
+from fedbench.runtime.clients.client_data import ClientData
 
 ROWS = 120
 HOSPITALS = ("fulda", "jena", "ulm")

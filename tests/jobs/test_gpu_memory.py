@@ -5,7 +5,7 @@ import json
 from fedbench.jobs.gpu_memory import USUAL_MB, estimated_mb, measured_mb, smallest_gpu_mb
 from fedbench.jobs.job import Job
 from fedbench.jobs.resolve import resolve
-from fedbench.runtime.gpu import CONTEXT_MB
+from fedbench.runtime.machine.gpu import CONTEXT_MB
 from tests.runtime.rounds import play, small
 
 

@@ -15,8 +15,8 @@ from fedbench.errors import ConfigError
 from fedbench.jobs import provenance
 from fedbench.jobs.job import Job
 from fedbench.jobs.resolve import resolve
-from fedbench.jobs.run_folder import default_name
 from fedbench.jobs.run_job import run_job
+from fedbench.jobs.run_names import default_name
 from fedbench.results.events import Evaluation, WatchedEvent
 from fedbench.results.plan import Plan
 from fedbench.studies.compare import compare

@@ -10,9 +10,9 @@ import pytest
 from fedbench.data.partitions import Partition, partition
 from fedbench.errors import ConfigError
 from fedbench.jobs.description import DESCRIPTION_FILES
+from fedbench.jobs.folder_locks import locked_folder
 from fedbench.jobs.job import Job
 from fedbench.jobs.resolve import resolve
-from fedbench.jobs.run_folder import locked_folder
 from fedbench.jobs.run_job import open_job, run_seeds
 from fedbench.results.events import Evaluation, Remark
 from fedbench.runtime.resolved import ResolvedRun

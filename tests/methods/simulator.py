@@ -30,8 +30,8 @@ from fedbench.runtime.hosts import torch_threads
 from fedbench.runtime.observers.observers import Observers
 from fedbench.runtime.observers.recorder import Recorder
 from fedbench.runtime.observers.upload_traces import UploadTraces
-from fedbench.runtime.placement import Home
 from fedbench.runtime.resolved import ResolvedRun
+from fedbench.runtime.server.placement import Home
 from fedbench.runtime.states.store import MemoryStore
 from fedbench.tasks import mean_of
 

@@ -4,10 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from fedbench import methods
 from fedbench.cli import FAILED, MISTAKE
 from fedbench.cli.run import main
-from fedbench.methods.contract import check_class
 from tests.methods import mistakes
 
 LATE = {
@@ -76,21 +74,7 @@ LATE = {
     "FailsInBegin": "ZeroDivisionError: division by zero",
 }
 EARLY = {
-    "ForeignState": "ForeignState.State must derive from PrivateState, as a dataclass",
-    "StateWithoutDataclass": "is no dataclass, so count would be lost: write @dataclass above it",
-    "StateWithoutDefault": "StateWithoutDefault.State.h has no default, which every client starts with: add one",
-    "ServerWithoutDataclass": "is no dataclass, so momentum would be lost: write @dataclass above it",
-    "ForeignOptions": "ForeignOptions.Options must derive from Method.Options",
-    "TooFew": "TooFew.train must take self, client, received: too many positional arguments",
-    "NoClassMethod": "NoClassMethod.steps must be a class method: write @classmethod above it",
-    "UnknownDefault": "UnknownDefault.train_defaults: unknown key train.learning_rate",
     "UnknownTrainers": "UnknownTrainers.trainers must return one of drawn, all, pooled; it returned 'some'",
-    "UnknownOptimizer": "UnknownOptimizer.optimizer = 'mine': must be one of run, own, plain",
-    "UnknownNeed": "UnknownNeed.needs = frozenset({'labels'}): must be a frozenset of head, public, classes, epochs",
-    "MisspeltHook": "MisspeltHook.agregate has no effect: did you mean aggregate? (if not, name it _agregate)",
-    "MisspeltTrait": "MisspeltTrait.optimiser has no effect: did you mean optimizer? (if not, name it _optimiser)",
-    "MisspeltSpace": "MisspeltSpace.SPACES has no effect: did you mean SPACE? (if not, name it _SPACES)",
-    "NoExtraPass": "NoExtraPass.answer is never called: derive NoExtraPass from ExtraPass",
     "NoMasks": "NoMasks.private must return Masks",
     "ForgetsSuper": "ForgetsSuper.__init__ must call super().__init__(options, context)",
     "TextOfCheck": "TextOfCheck.check must return a list of lines to say; it returned a value of type str",
@@ -128,8 +112,3 @@ def test_a_mistake_is_one_line_and_leaves_nothing(name, engine, tmp_path, capsys
     assert not any("Traceback" in text for text in shown)
     assert code == (FAILED if name in LATE else MISTAKE)
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize("name", methods.names())
-def test_the_methods_keep_to_it(name):
-    check_class(methods.load(name))

@@ -15,9 +15,9 @@ from fedbench.config import Config
 from fedbench.config.files import load_yaml
 from fedbench.config.tuning import Tuning
 from fedbench.errors import ConfigError
+from fedbench.jobs.folder_locks import locked_folder
 from fedbench.jobs.job import Job
 from fedbench.jobs.resolve import resolve
-from fedbench.jobs.run_folder import locked_folder
 from fedbench.results.plan import Plan
 from fedbench.results.reader import Records
 from fedbench.studies.grid import grid, plan_grid

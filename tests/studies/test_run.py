@@ -9,7 +9,7 @@ import pytest
 from fedbench.config.files import load_yaml as read_yaml
 from fedbench.errors import ConfigError
 from fedbench.jobs.resolve import resolve
-from fedbench.jobs.run_folder import default_name
+from fedbench.jobs.run_names import default_name
 from fedbench.results.events import Evaluation, WatchedEvent
 from fedbench.results.plan import Plan
 from fedbench.results.reader import Records

@@ -12,7 +12,7 @@ from fedbench.config import Config
 from fedbench.config.tuning import Tuning
 from fedbench.errors import ConfigError
 from fedbench.jobs.job import Job
-from fedbench.jobs.run_folder import changed_keys
+from fedbench.jobs.run_names import changed_keys
 from fedbench.results.files import write_json_atomically
 from fedbench.results.plan import Entry, Plan
 from fedbench.studies.compared_methods import BASELINES, ComparedMethod

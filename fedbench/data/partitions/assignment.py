@@ -96,16 +96,16 @@ def draw_distinct(sizes: np.ndarray, counts: np.ndarray, rng: np.random.Generato
     A group that wants more than there are draws its numbers with replacement.
     """
     groups = np.repeat(np.arange(len(counts)), counts)
-    found = rng.integers(0, sizes[groups])
+    places = rng.integers(0, sizes[groups])
     ends = np.cumsum(counts)
     for group in np.flatnonzero((counts * DENSE > sizes) & (counts <= sizes)):
-        found[ends[group] - counts[group] : ends[group]] = rng.permutation(sizes[group])[: counts[group]]
+        places[ends[group] - counts[group] : ends[group]] = rng.permutation(sizes[group])[: counts[group]]
     loose = np.flatnonzero((counts <= sizes)[groups])
     while len(loose):
-        again = loose[repeated_positions(groups[loose], found[loose])]
-        found[again] = rng.integers(0, sizes[groups[again]])
+        again = loose[repeated_positions(groups[loose], places[loose])]
+        places[again] = rng.integers(0, sizes[groups[again]])
         loose = loose[np.isin(groups[loose], groups[again])]
-    return found
+    return places
 
 
 def repeated_positions(groups: np.ndarray, values: np.ndarray) -> np.ndarray:

@@ -59,19 +59,19 @@ def partition_from_file(source: SamplePool, config: Config, seed: int) -> Partit
     if options.path is None:
         raise ConfigError("partition file: set partition.path, for example --partition.path partition.json")
     read = from_arrays if options.path.suffix == ".npz" else from_json
-    found = read(options.path, seed, options, rows)
-    _check_numbering(found, options, source)
-    _check_parts(found, options, rows)
-    train, val, test = found.parts.values()
+    saved = read(options.path, seed, options, rows)
+    _check_numbering(saved, options, source)
+    _check_parts(saved, options, rows)
+    train, val, test = saved.parts.values()
     held = hold_out_validation(train, source, config, random_stream(seed, "val"))[1]
-    held &= found.bring_none[train.owners]
+    held &= saved.bring_none[train.owners]
     whole = join_assignments([train, val])
     in_val = np.concatenate([held, np.ones(len(val.rows), bool)])
     clients = client_rows(whole, in_val, test, options.clients, sort=False)
-    public = _public_beside(source, np.concatenate([whole.rows, test.rows]), found.public, config, seed)
+    public = _public_beside(source, np.concatenate([whole.rows, test.rows]), saved.public, config, seed)
     twice = (*repeated_image_warnings(whole, "training", ""), *repeated_image_warnings(test, "test", ""))
     warnings = *unused_key_warnings(options), *twice, *_learnt_elsewhere(whole, test)
-    return with_newcomers(Partition(clients, public, warnings, seed), options, last=bool(found.newcomers))
+    return with_newcomers(Partition(clients, public, warnings, seed), options, last=bool(saved.newcomers))
 
 
 def _learnt_elsewhere(train: Assignment, test: Assignment) -> Iterator[str]:
@@ -152,15 +152,15 @@ def from_json(path: Path, seed: int, options: PartitionConfig, rows: int) -> Sav
     if not isinstance(later, list):
         raise ConfigError(f"{where}: `newcomers` must be a list of objects")
     check_client_count(len(listed), len(later), options)
-    found = [_client(entry, rows, f"{where}: client {i}") for i, entry in enumerate([*listed, *later])]
+    clients = [_client(entry, rows, f"{where}: client {i}") for i, entry in enumerate([*listed, *later])]
     held = {}
     for part in PARTITION_PARTS:
-        own = [client.get(part, np.empty(0, np.int64)) for client in found]
+        own = [client.get(part, np.empty(0, np.int64)) for client in clients]
         owners = np.repeat(np.arange(len(own)), [len(each) for each in own])
         held[part] = Assignment(np.concatenate(own), owners)
     public = tree.get("public")
     public = None if public is None else np.sort(_rows(public, rows, f"{where}: public"))
-    bring_none = np.array(["val" not in client for client in found])
+    bring_none = np.array(["val" not in client for client in clients])
     return SavedPartition(held, bring_none, len(later), public, tree.get("parts"))
 
 

@@ -151,9 +151,9 @@ def with_client_count(asked: PartitionConfig, source: SamplePool) -> PartitionCo
     merged = "stratified" if source.one_part and not source.known else "pooled"
     options = resolve_scheme_options(asked, not scheme.own_parts(source), merged)
     count = scheme.count if clients_by_data(asked) else None
-    found = options.model_copy(update={"clients": count(source, check_keys(options))}) if count else options
-    check_newcomers(found)
-    return found
+    counted = options.model_copy(update={"clients": count(source, check_keys(options))}) if count else options
+    check_newcomers(counted)
+    return counted
 
 
 def client_size(options: PartitionConfig, part: str) -> float | None:

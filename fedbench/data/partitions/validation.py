@@ -78,9 +78,9 @@ def with_rare_classes(
     images = np.bincount(labels, weights=sizes)
     is_rare = 2 * images < images[images > 0].mean()
     for label in np.flatnonzero(is_rare & (2 * held < np.rint(share))):
-        own = np.flatnonzero(labels == label)
-        own = own[np.lexsort((-sizes[own], counts[own] - exact[own]))]
-        for cell in own[: round(share[label] - held[label])]:
+        members = np.flatnonzero(labels == label)
+        members = members[np.lexsort((-sizes[members], counts[members] - exact[members]))]
+        for cell in members[: round(share[label] - held[label])]:
             others = np.flatnonzero((owners == owners[cell]) & (labels != label))
             if sizes[cell] > counts[cell] and len(others) and counts[most := others[counts[others].argmax()]]:
                 counts[cell] += 1

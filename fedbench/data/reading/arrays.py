@@ -1,4 +1,4 @@
-"""What readers of published files share: a part as one uint8 array and one array of labels, and damaged files."""
+"""Shared by readers of published files: a part as one uint8 array and one array of labels, and damaged files."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -47,8 +47,10 @@ def array_blocks(images: np.ndarray, labels: np.ndarray, domain: int | None = No
     """Blocks of channel-first images from [n, H, W] or [n, H, W, 3]."""
     first = images[:, None] if images.ndim == 3 else images.transpose(0, 3, 1, 2)
     for start in range(0, len(labels), IMAGES_PER_BLOCK):
-        own = labels[start : start + IMAGES_PER_BLOCK]
-        yield Block(first[start : start + IMAGES_PER_BLOCK], own, None if domain is None else np.full(len(own), domain))
+        block = labels[start : start + IMAGES_PER_BLOCK]
+        yield Block(
+            first[start : start + IMAGES_PER_BLOCK], block, None if domain is None else np.full(len(block), domain)
+        )
 
 
 def array_content(parts: Sequence[tuple[np.ndarray, np.ndarray]], names: tuple[str, ...], mismatch: str) -> Content:

@@ -36,16 +36,16 @@ class Beside(NamedTuple):
 
     @property
     def decided(self) -> dict[str, str]:
-        """What it adds to the options that determine the decoded content."""
+        """The entries that it adds to the options by which decoded content is known."""
         return {key: name for key, name in zip(("test_by", "order_by"), self, strict=True) if name}
 
     def among(self, names: Sequence[str], where: str, noun: str) -> "Beside":
-        """The same columns, without `domain` where it is no column but the domain. Raises ConfigError."""
-        found = self._replace(group="") if self.group == DOMAIN not in names else self
-        for key, name in zip(("test_by", "order_by"), found, strict=True):
+        """These columns, without `domain` where it is no column but the domain. Raises ConfigError."""
+        columns = self._replace(group="") if self.group == DOMAIN not in names else self
+        for key, name in zip(("test_by", "order_by"), columns, strict=True):
             if name and name not in names:
                 raise ConfigError(f"partition.{key} = {name}: {where} has no such {noun}; {nearest(name, names)}")
-        return found
+        return columns
 
     def arrays(self, groups: Sequence[Any] | None, order: Sequence[Any] | None, where: str) -> dict[str, np.ndarray]:
         """The numbers of groups and places, int64 [rows], by name. Raises ConfigError."""

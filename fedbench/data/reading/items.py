@@ -7,39 +7,25 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from pandas.api.types import is_numeric_dtype
-from torch.utils.data import ConcatDataset, DataLoader, Subset
+from torch.utils.data import ConcatDataset, Subset
 
 from fedbench.data.fields import Fields
 from fedbench.data.normalisation import Channels
 from fedbench.data.reading.beside import DOMAIN, NOTHING, Beside
+from fedbench.data.reading.columns import items_of_columns
 from fedbench.data.reading.images import Item
-from fedbench.data.reading.resolution import check_resolution
+from fedbench.data.reading.keys import DOMAIN_KEYS, SAMPLE_KEYS, TARGETS, find_key, key_of
+from fedbench.data.reading.resolution import check_channels
 from fedbench.data.reading.samples import SampleKind, SampleReader, as_array
-from fedbench.data.reading.structure import StructureReader, is_array, is_structure, row_dicts
+from fedbench.data.reading.structure import StructureReader, is_array, is_structure
 from fedbench.data.reading.targets import piece_of
-from fedbench.errors import ConfigError, RunError, nearest
+from fedbench.errors import ConfigError, RunError
 from fedbench.user_code.memory import add_memory
 
 PROBES, FEW_ITEMS = 32, 1000
 """Items of a part checked at every start for changes: all if there are few."""
 NUMBERS_PER_SAMPLE = 16
 """In-memory samples hold at least this many numbers each, unless they are smaller."""
-SAMPLE_KEYS = ("image", "img", "pixel_values", "input_ids", "features", "x", "sample", "input", "inputs", "data")
-TARGETS = ("label", "labels", "target", "targets", "class", "y", "fine_label")
-DOMAIN_KEYS = (
-    "domain",
-    "user",
-    "user_id",
-    "client",
-    "client_id",
-    "writer",
-    "writer_id",
-    "speaker",
-    "speaker_id",
-    "person",
-)
-"""Usual keys in items that are dicts."""
 
 
 class Keys(NamedTuple):
@@ -128,27 +114,27 @@ class GivenPart:
         """One item, unchanged. Raises ConfigError."""
         where = self.place(index)
         try:
-            found = self.data[index]
+            item = self.data[index]
         except Exception as error:
             raise ConfigError(f"{where}: cannot be read: {RunError.of(error)}") from error
-        sample, target, domain = self._fields(found, where)
-        return Item(sample, unwrap_target(target), where, self._domain(domain, where), self._beside(found, where))
+        sample, target, domain = self._fields(item, where)
+        return Item(sample, unwrap_target(target), where, self._domain(domain, where), self._beside(item, where))
 
     def _beside(self, found: Any, where: str) -> tuple[Any, Any]:
         """The values by which a partition groups and orders items, None for none. Raises ConfigError."""
-        asked = self.keys.beside
-        if not any(asked):
+        columns = self.keys.beside
+        if not any(columns):
             return None, None
         if not isinstance(found, Mapping):
-            if asked == Beside(DOMAIN):
+            if columns == Beside(DOMAIN):
                 return None, None
             raise ConfigError(
-                f"{asked.first_key}: {where} is no dict and has no such key; bring dicts, columns by name or a data "
+                f"{columns.first_key}: {where} is no dict and has no such key; bring dicts, columns by name or a data "
                 f"frame ({DOMAIN}, for partition.test_by, is the third value of an item)"
             )
-        asked = asked.among([*found], where, "key")
-        values = [unwrap_value(found[key]) if key else None for key in asked]
-        for key, value in zip(asked, values, strict=True):
+        columns = columns.among([*found], where, "key")
+        values = [unwrap_value(found[key]) if key else None for key in columns]
+        for key, value in zip(columns, values, strict=True):
             if key and (value is None or value != value):
                 raise ConfigError(f"{where}: no value of {key}; fill it in, or leave the item out")
         return values[0], values[1]
@@ -168,10 +154,10 @@ class GivenPart:
 
     def label_key(self) -> str | None:
         """The key of the target in items that are dicts, if they have one. Raises ConfigError."""
-        found = self.data[0]
-        if not isinstance(found, Mapping):
+        first = self.data[0]
+        if not isinstance(first, Mapping):
             return None
-        return find_key("label", self.keys.label, TARGETS, list(found), self.where)
+        return find_key("label", self.keys.label, TARGETS, list(first), self.where)
 
     def _find_keys(self, found: Mapping[str, Any], where: str) -> tuple[list[str], str, str | None]:
         """The keys of the sample, of the label and, if there is one, of the user."""
@@ -271,61 +257,6 @@ class GivenPart:
         )
 
 
-def check_channels(where: str, samples: np.ndarray) -> None:
-    """Raises ConfigError if float32 cannot represent the numbers of a channel, the first dimension of each sample."""
-    channels = samples.shape[1]
-    columns = np.moveaxis(samples.reshape(len(samples), channels, -1), 1, 2).reshape(-1, channels)
-    called = "feature" if samples.ndim == 2 else "channel"
-    check_resolution(where, columns, [f"{called} {number}" for number in range(channels)])
-
-
-def items_of_columns(data: Any, where: str) -> Any:
-    """Converts columns (arrays of samples, targets and perhaps domains, or a dict) to items; else no change."""
-    if isinstance(data, DataLoader):
-        raise ConfigError(f"{where}s: a DataLoader; pass its data set, loader.dataset")
-    if isinstance(data, dict) and data and all(isinstance(name, str) for name in data):
-        return row_dicts(dict(zip(data, arrays_of(data, where), strict=True)))
-    if not isinstance(data, tuple | list) or len(data) not in (2, 3):
-        return data
-    first, *others = data
-    array = isinstance(first, np.ndarray | torch.Tensor) and first.ndim
-    if not array and not hasattr(first, "to_numpy"):
-        return data
-    if not all(isinstance(own, np.ndarray | torch.Tensor | list) or hasattr(own, "to_numpy") for own in others):
-        return data
-    return list(zip(*arrays_of(named_columns(data), where), strict=True))
-
-
-def named_columns(columns: Sequence[Any]) -> dict[str, Any]:
-    """Columns by what they hold, in the order in which one passes them; those that have no meaning by their place."""
-    names = ("samples", "targets", "domains")
-    return {names[i] if i < len(names) else f"column {i + 1}": column for i, column in enumerate(columns)}
-
-
-def arrays_of(columns: Mapping[str, Any], where: str) -> list[Any]:
-    """The columns as arrays, or as pandas tables. Raises ConfigError if they have different numbers of rows."""
-    found = [dense_rows(own, where) for own in columns.values()]
-    if len({len(own) for own in found}) > 1:
-        sizes = " and ".join(f"{len(own)} rows of {name}" for name, own in zip(columns, found, strict=True))
-        raise ConfigError(f"{where}s: {sizes}; all must have the same number")
-    return found
-
-
-def dense_rows(column: Any, where: str) -> Any:
-    """A column as an array if it is one of pandas or a matrix. Raises ConfigError if it is sparse."""
-    if hasattr(column, "toarray") or getattr(column, "layout", torch.strided) != torch.strided:
-        called = "to_dense" if isinstance(column, torch.Tensor) else "toarray"
-        raise ConfigError(f"{where}s: a sparse {type(column).__name__}; pass it dense, X.{called}()")
-    if isinstance(column, np.matrix):
-        return np.asarray(column)
-    if not hasattr(column, "to_numpy"):
-        return column
-    found, types = column.to_numpy(), column.dtypes if hasattr(column, "columns") else [column.dtype]
-    if found.dtype.hasobject and all(map(is_numeric_dtype, types)):  # of numbers or truth values, some of them missing
-        return column.to_numpy(dtype=np.float64, na_value=np.nan)
-    return found
-
-
 def names_of_column(data: Any, label: str | None) -> Any:
     """The class names that a data set of Hugging Face declares for its column of labels, if any."""
     features = getattr(data, "features", None)
@@ -354,46 +285,6 @@ def names_and_count(known: Any, where: str) -> tuple[tuple[str, ...], int | None
     return names, len(names) or None
 
 
-def find_key(
-    what: str,
-    asked: str | None,
-    usual: Sequence[str],
-    keys: Sequence[str],
-    where: str,
-    hint: str = "",
-    noun: str = "key",
-) -> str | None:
-    """The key of an item's sample, label or user, if there is one. Raises ConfigError."""
-    if asked:
-        if asked not in keys:
-            raise ConfigError(f"data.{what} = {asked!r}: {where} has no such {noun}; {nearest(asked, keys)}")
-        return asked
-    found = [key for key in usual if key in keys]
-    if len(found) > 1:
-        named = " and ".join(found)
-        raise ConfigError(f"{where}: {named} could be the {what}: set data.{what} to one of them{hint}")
-    return found[0] if found else None
-
-
-def key_of(
-    what: str,
-    asked: str | None,
-    usual: Sequence[str],
-    keys: Sequence[str],
-    where: str,
-    hint: str = "",
-    noun: str = "key",
-) -> str:
-    """The same of what every item must have. Raises ConfigError."""
-    found = find_key(what, asked, usual, keys, where, hint, noun)
-    if found is None:
-        raise ConfigError(
-            f"{where}: which {noun} holds the {what}? Set data.{what} to one of {', '.join(map(str, keys))}"
-            f"{hint if what == 'sample' else ''}"
-        )
-    return found
-
-
 def unwrap_value(value: Any) -> Any:
     """The number in a tensor or array of one element; an array for larger tensors and lists."""
     if isinstance(value, torch.Tensor):
@@ -404,9 +295,9 @@ def unwrap_value(value: Any) -> Any:
 
 
 def unwrap_target(value: Any) -> Any:
-    """The same for a target, except that one float in a row stays a row, as a `DataLoader` would leave it."""
-    found = unwrap_value(value)
-    return np.asarray([found]) if isinstance(found, float) and np.ndim(value) == 1 else found
+    """`unwrap_value` of a target, except that one float in a row stays a row, as a `DataLoader` would leave it."""
+    plain = unwrap_value(value)
+    return np.asarray([plain]) if isinstance(plain, float) and np.ndim(value) == 1 else plain
 
 
 def checked_target(item: Item, first: Any) -> Any:

@@ -85,9 +85,9 @@ def refuse_empty(folder: Path) -> list[Path]:
 
 def require_folders(path: Path, known: tuple[str, ...], what: str = "class") -> None:
     """Raises ConfigError if folders are missing."""
-    found = [folder.name for folder in subfolders(path)]
-    if absent := sorted({*known} - {*found}):
-        raise ConfigError(f"{path}: no folder for {what} {absent[0]}; it has {', '.join(found) or 'none'}")
+    folders = [folder.name for folder in subfolders(path)]
+    if absent := sorted({*known} - {*folders}):
+        raise ConfigError(f"{path}: no folder for {what} {absent[0]}; it has {', '.join(folders) or 'none'}")
 
 
 def read_list(path: Path, separator: str) -> Iterator[ListedImage]:

@@ -17,8 +17,8 @@ VAL_IS_TEST = "the validation part holds the test samples"
 def part_names(names: Iterable[str]) -> dict[str, str]:
     """The names of the three parts among these, in any case."""
     lower = {name.lower(): name for name in names}
-    found = {part: [lower[name] for name in known if name in lower] for part, known in NAMES.items()}
-    return {part: own[0] for part, own in found.items() if own}
+    parts = {part: [lower[name] for name in known if name in lower] for part, known in NAMES.items()}
+    return {part: own[0] for part, own in parts.items() if own}
 
 
 def with_test_part(parts: dict[str, T], test_part: str | None, absent: str) -> tuple[dict[str, T], list[str]]:

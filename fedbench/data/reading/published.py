@@ -36,7 +36,7 @@ EXAMPLES = "all pixels of the published training part, as in PyTorch's examples 
 
 
 class Constants(NamedTuple):
-    """What normalises a set: numbers per channel of pixels in [0, 1], or None to measure them; source: their origin.
+    """Normalises a set: numbers per channel of pixels in [0, 1], or None to measure them; source: their origin.
 
     `data.mean` and `data.std` override them. Deviations are over all pixels of the training part. Much federated code
     has smaller ones (CIFAR-10 .2023, MNIST .3015): means over images of each image's own deviation.
@@ -133,20 +133,20 @@ def source(
 
 
 def read_published(name: str, folder: Path, options: Section, published: PublishedSet, read: Read) -> Content:
-    """What was read, with the constants of the set, and warnings where files are changed or images are missing.
+    """The content of a published set, with its constants, and warnings where files are changed or images are missing.
 
     Raises ConfigError.
     """
     if published.pickled:
         check_pickles(published, folder)
-    found = read(name, folder, options)
-    warnings, count = [*found.warnings], found.train + found.test
+    parts = read(name, folder, options)
+    warnings, count = [*parts.warnings], parts.train + parts.test
     if not published.pickled and (changed := files_with_wrong_checksum(published, folder)):
         names = ", ".join(path.name for path in changed)
         warnings.append(f"not the published files (MD5 differs): {names}; a subset, or changed")
     if published.images and count != published.images:
         warnings.append(f"{count:,} samples, not the {published.images:,} that were published")
-    return replace(found, mean=published.constants.mean, std=published.constants.std, warnings=tuple(warnings))
+    return replace(parts, mean=published.constants.mean, std=published.constants.std, warnings=tuple(warnings))
 
 
 def folder_in_cache(name: str) -> Path:
@@ -174,14 +174,14 @@ def find_at(published: PublishedSet, root: Path) -> Path | None:
 
 
 def find_below(published: PublishedSet, root: Path) -> Path | None:
-    """The same at any depth up to DEPTH: the root, else the place whose path is most like the usual one.
+    """The folder of a set at any depth up to DEPTH: the root, else the place whose path is most like the usual one.
 
     Raises ConfigError where two are equally good: MNIST and Fashion-MNIST have files of the same names.
     """
-    found = [place for place in folders_below(root) if not missing_names(published, place)]
-    if not found or found[0] == root:
-        return found[0] if found else None
-    best, *others = sorted(found, key=lambda place: path_rank(published, place))
+    places = [place for place in folders_below(root) if not missing_names(published, place)]
+    if not places or places[0] == root:
+        return places[0] if places else None
+    best, *others = sorted(places, key=lambda place: path_rank(published, place))
     if others and path_rank(published, others[0]) == path_rank(published, best):
         raise ConfigError(f"{root}: both {best} and {others[0]} hold such files; name one of them")
     return best
@@ -203,7 +203,7 @@ def folders_below(root: Path) -> Iterator[Path]:
 
 
 def missing_text(published: PublishedSet, places: list[Path]) -> str:
-    """What is not there, in words; names the folder that comes closest."""
+    """The files that are missing, in words; names the folder that comes closest."""
     best = min(places, key=lambda place: len(missing_names(published, place)))
     absent = missing_names(published, best)
     if len(absent) == len(published.names):
@@ -212,7 +212,7 @@ def missing_text(published: PublishedSet, places: list[Path]) -> str:
 
 
 def entries(published: PublishedSet, folder: Path) -> list[Path]:
-    """What belongs to the set and is there."""
+    """The files of the set that are there."""
     named = [path for name in published.names if (path := find_entry(folder, name))]
     return named + [path for pattern in published.extras for path in sorted(folder.glob(pattern))]
 

@@ -39,11 +39,11 @@ def is_blurred(exact: np.ndarray) -> bool:
     wide = high - low >= STEPS * step
     if wide and len(np.unique(short[: SOME * STEPS])) >= STEPS:  # as most columns: no need to sort them
         return False
-    found = count_levels(exact)
-    if found == 1:
+    levels = count_levels(exact)
+    if levels == 1:
         return False
     left = len(np.unique(short))
-    return not wide or (left < STEPS and 2 * left <= found)
+    return not wide or (left < STEPS and 2 * left <= levels)
 
 
 def count_levels(exact: np.ndarray) -> int:
@@ -53,3 +53,11 @@ def count_levels(exact: np.ndarray) -> int:
     if exact.dtype.kind == "f":
         gaps = gaps > NOISE * np.spacing(abs(ascending[1:]))
     return 1 + int(np.count_nonzero(gaps))
+
+
+def check_channels(where: str, samples: np.ndarray) -> None:
+    """Raises ConfigError if float32 cannot represent the numbers of a channel, the first dimension of each sample."""
+    channels = samples.shape[1]
+    columns = np.moveaxis(samples.reshape(len(samples), channels, -1), 1, 2).reshape(-1, channels)
+    called = "feature" if samples.ndim == 2 else "channel"
+    check_resolution(where, columns, [f"{called} {number}" for number in range(channels)])

@@ -56,12 +56,12 @@ class SampleReader:
 
         Raises ConfigError.
         """
-        found = cls._like(first, kind, asked)
-        decided = [Decision("samples", MEANING[found.kind], "given" if kind else "certain", "data.kind", found.kind)]
+        reader = cls._like(first, kind, asked)
+        decided = [Decision("samples", MEANING[reader.kind], "given" if kind else "certain", "data.kind", reader.kind)]
         if asked:
             said = f"their channels are {asked}" if asked == "single" else f"their {asked} dimension is the channels"
             decided.append(Decision("samples", said, "given", "data.channels", asked))
-        return replace(found, decisions=tuple(decided))
+        return replace(reader, decisions=tuple(decided))
 
     @classmethod
     def _like(cls, first: Item, kind: SampleKind | None, asked: Channels | None) -> "SampleReader":

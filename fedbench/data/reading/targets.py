@@ -35,14 +35,14 @@ def read_targets(
     if task == "regression" and values.dtype.kind == "U":
         values = _written_numbers(values)
     if values.ndim == 2 and values.shape[1] == 1:
-        found = read_targets(values[:, 0], task, names, classes)
-        return replace(found, values=found.values[:, None]) if found.task in COLUMN_TASKS else found
+        targets = read_targets(values[:, 0], task, names, classes)
+        return replace(targets, values=targets.values[:, None]) if targets.task in COLUMN_TASKS else targets
     if task != "auto":
         return read_for_task(task, values, names, classes)
     chosen, remark = _choice(values, bool(names or classes))
-    found = read_for_task(chosen, values, names, classes)
-    said = remark.format(count=found.classes or values[0].size)
-    return replace(found, remarks=(said, *found.remarks)) if said else found
+    targets = read_for_task(chosen, values, names, classes)
+    said = remark.format(count=targets.classes or values[0].size)
+    return replace(targets, remarks=(said, *targets.remarks)) if said else targets
 
 
 T = TypeVar("T")
@@ -72,27 +72,27 @@ def read_for_task(task: str, values: np.ndarray, names: Sequence[str] = (), clas
     """The targets as a task reads them. Raises TargetError and ConfigError, also if a task of the user's fails."""
     reader = tasks.load(task)
     try:
-        found = reader.read_targets(values, names, classes)
+        targets = reader.read_targets(values, names, classes)
     except ConfigError:
         raise
     except Exception as error:
         raise ConfigError(f"data.task = {task}: read_targets fails: {RunError.of(error)}") from error
-    if not isinstance(found, Targets):
-        raise ConfigError(f"data.task = {task}: read_targets must return Targets; it returned {type(found).__name__}")
-    kept = np.asarray(found.values)
+    if not isinstance(targets, Targets):
+        raise ConfigError(f"data.task = {task}: read_targets must return Targets; it returned {type(targets).__name__}")
+    kept = np.asarray(targets.values)
     if kept.dtype.kind not in "iuf" or len(kept) != len(values):
         got = f"{kept.dtype} {list(kept.shape)}"
         raise ConfigError(
             f"data.task = {task}: read_targets must keep numbers for all {len(values)} samples; it returned {got}"
         )
-    if reader.classes and not found.classes:
+    if reader.classes and not targets.classes:
         raise ConfigError(f"data.task = {task}: its targets are classes, but read_targets returned 0 classes")
     if kept.dtype.kind == "f":
         columns = kept.reshape(len(kept), -1)
         called = ["the target"] if kept.ndim == 1 else [f"target {number}" for number in range(columns.shape[1])]
         check_resolution(f"data.task = {task}", columns, called)
     kept = np.ascontiguousarray(kept, np.float32 if kept.dtype.kind == "f" else np.int64)
-    return replace(found, values=kept, task=task)
+    return replace(targets, values=kept, task=task)
 
 
 def _choice(values: np.ndarray, declared: bool) -> tuple[str, str]:
@@ -162,17 +162,17 @@ def _of_floats(values: np.ndarray) -> tuple[str, str]:
 def _of_whole(values: np.ndarray) -> tuple[str, str]:
     """Integers: classes, unless only the user knows."""
     check_size(values)
-    found = np.unique(values.astype(np.int64))
-    if found[0] == -1 and found.tolist() != [-1, 1]:
+    numbers = np.unique(values.astype(np.int64))
+    if numbers[0] == -1 and numbers.tolist() != [-1, 1]:
         raise TargetError(
             int(np.flatnonzero(values < 0)[0]),
             "label -1: remove such samples if it means a hidden label, or set --task classification if it is a class",
         )
-    gaps = len(found) <= found[-1] - found[0]
-    if len(found) > FEW_VALUES and len(values) < (REPEATED if gaps else 2) * len(found):
+    gaps = len(numbers) <= numbers[-1] - numbers[0]
+    if len(numbers) > FEW_VALUES and len(values) < (REPEATED if gaps else 2) * len(numbers):
         raise ConfigError(
-            f"the targets are whole numbers that hardly repeat ({len(found)} different ones in {len(values)} samples): "
-            "set --task regression if they are numbers, or --task classification if they are classes"
+            f"the targets are whole numbers that hardly repeat ({len(numbers)} different ones in {len(values)} samples"
+            "): set --task regression if they are numbers, or --task classification if they are classes"
         )
     return "classification", ""
 

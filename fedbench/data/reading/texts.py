@@ -1,4 +1,4 @@
-"""What the texts of a column are: one table of forms, for all tables and for targets that are texts."""
+"""Recognises the form of a column's texts by one table, for all tables and for targets that are texts."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ NO_NUMBER = ("NA", "N/A", "n/a", "<NA>", "#N/A", "NaN", "nan", "-nan", "NULL", "
 """Texts for missing numbers in tables."""
 JOINTS = ("|", ";")
 ORDINALS = ("st", "nd", "rd", "th")
-"""What stands behind numbers and is no unit."""
+"""Texts behind numbers that are no unit."""
 MONTH = "(0?[1-9]|1[0-2])"
 
 
@@ -74,8 +74,8 @@ def counts_of(texts: Iterable[str]) -> pd.Series:
 
 def matches(texts: Any, pattern: str) -> np.ndarray:
     """Which texts have a form as a whole, bool [n]."""
-    found = pc.match_substring_regex(pa.array(texts, pa.large_string()), rf"^(?:{pattern})$")
-    return found.to_numpy(zero_copy_only=False).astype(bool)
+    matched = pc.match_substring_regex(pa.array(texts, pa.large_string()), rf"^(?:{pattern})$")
+    return matched.to_numpy(zero_copy_only=False).astype(bool)
 
 
 def all_match(texts: Any, pattern: str) -> bool:

@@ -109,11 +109,11 @@ def read_by(task: str, source: Source) -> Source:
         content = source.read()
 
         def targets(values: np.ndarray) -> Targets:
-            found = content.read_targets(values)
-            if found.task == task:
-                return found
-            again = read_for_task(task, found.values, found.names, found.classes or None)
-            return replace(again, labels=again.labels or found.labels, remarks=(*found.remarks, *again.remarks))
+            read = content.read_targets(values)
+            if read.task == task:
+                return read
+            again = read_for_task(task, read.values, read.names, read.classes or None)
+            return replace(again, labels=again.labels or read.labels, remarks=(*read.remarks, *again.remarks))
 
         return replace(content, targets=targets)
 
@@ -147,8 +147,8 @@ def check_known(name: str) -> None:
 
 def suffix_of(name: str) -> str:
     """The ending of a file's name, without that of its compression."""
-    found = [suffix.lower() for suffix in Path(name).suffixes]
-    return next((suffix for suffix in reversed(found) if suffix not in COMPRESSED), "")
+    endings = [suffix.lower() for suffix in Path(name).suffixes]
+    return next((suffix for suffix in reversed(endings) if suffix not in COMPRESSED), "")
 
 
 def own_name(name: str) -> str:

@@ -78,8 +78,8 @@ def vocabulary(texts: list[list[str]], most: int) -> dict[str, int]:
 
 def word_tokens(texts: list[list[str]], tokens: dict[str, int], length: int) -> np.ndarray:
     """int64 [n, length]."""
-    found = np.full((len(texts), length), PAD, np.int64)
+    numbers = np.full((len(texts), length), PAD, np.int64)
     for row, words in enumerate(texts):
         own = [tokens.get(word, UNKNOWN) for word in words[:length]]
-        found[row, : len(own)] = own
-    return found
+        numbers[row, : len(own)] = own
+    return numbers

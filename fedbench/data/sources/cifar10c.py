@@ -89,10 +89,10 @@ def read(name: str, folder: Path, options: Options) -> Content:
     if len(shapes) > 1:
         raise ConfigError(f"{folder}: images of different sizes: {', '.join(map(str, sorted(shapes)))}")
     each = len(labels) // SEVERITIES
-    own = labels[:each]
+    part_labels = labels[:each]
     test = is_test_row(np.arange(each))
     start = (options.severity - 1) * each
-    blocks = corrupted_blocks([images[start : start + each] for images in files.values()], own, test)
+    blocks = corrupted_blocks([images[start : start + each] for images in files.values()], part_labels, test)
     train, held = (len(files) * int(rows.sum()) for rows in (~test, test))
     warnings = (
         f"corrupted copies of CIFAR-10's test images at severity {options.severity}; "
@@ -120,11 +120,11 @@ def map_array(path: Path) -> Any:
 
 def label_array(path: Path) -> np.ndarray:
     """int64 [5 * n]: the same n labels for each severity. Raises ConfigError."""
-    found = map_array(path)
-    count = getattr(found, "size", 0)
+    images = map_array(path)
+    count = getattr(images, "size", 0)
     if not count or count % SEVERITIES:
         raise ConfigError(f"{path}: {count} labels, not as many for each of {SEVERITIES} severities")
-    labels = checked_labels(str(path), np.asarray(found), count, len(CIFAR10_CLASSES))
+    labels = checked_labels(str(path), np.asarray(images), count, len(CIFAR10_CLASSES))
     differs = np.flatnonzero((labels.reshape(SEVERITIES, -1) != labels[: count // SEVERITIES]).any(axis=0))
     if len(differs):
         raise ConfigError(f"{path}, row {differs[0]}: different labels at different severities")

@@ -22,7 +22,8 @@ from fedbench.data.cache import Content, OnProgress, Source
 from fedbench.data.reading.arrays import refuse_damage
 from fedbench.data.reading.beside import Beside
 from fedbench.data.reading.listing import path_in_name
-from fedbench.data.reading.tables import TableOptions, TableReader, join_parts, with_plain_names
+from fedbench.data.reading.table_columns import TableOptions
+from fedbench.data.reading.tables import TableReader, join_parts, with_plain_names
 from fedbench.data.reading.texts import NUMBER, TEXT
 from fedbench.errors import ConfigError
 

@@ -87,8 +87,8 @@ def find_parts(path: Path, options: Options) -> tuple[Parts, list[str]]:
 def one_part(path: Path, options: Options) -> tuple[Parts, list[str]]:
     """Images without a test part."""
     domains = has_domains(path) if options.domains is None else options.domains
-    found = list_images(path, domains)
-    return {"train": found}, [read_as_domains(found)] if domains and options.domains is None else []
+    images = list_images(path, domains)
+    return {"train": images}, [read_as_domains(images)] if domains and options.domains is None else []
 
 
 def read_as_domains(train: Listing) -> str:
@@ -111,7 +111,7 @@ def are_clients(below: dict[str, Path]) -> bool:
 
 def of_clients(below: dict[str, Path], options: Options) -> tuple[Parts, list[str]]:
     """The images of clients with their own parts."""
-    found: Parts = {part: {} for part in NAMES}
+    by_part: Parts = {part: {} for part in NAMES}
     lines = set[str]()
     for client, folder in below.items():
         inside = folders_by_name(folder)
@@ -119,10 +119,10 @@ def of_clients(below: dict[str, Path], options: Options) -> tuple[Parts, list[st
         chosen, remarks = with_test_part(named, options.test_part, f"{folder} has no such folder")
         lines.update(remarks)
         for part, place in chosen.items():
-            found[part][client] = by_class(place, empty=True)
+            by_part[part][client] = by_class(place, empty=True)
     for part in ("test", "val"):
-        check_known_classes(found["train"], found[part], Path(part))
-    return found, [
+        check_known_classes(by_part["train"], by_part[part], Path(part))
+    return by_part, [
         f"read as CLIENT/PART/CLASS: {first_names([*below])} are clients (--partition natural)",
         *sorted(lines),
     ]
@@ -162,10 +162,10 @@ def has_domains(path: Path) -> bool:
 def list_images(path: Path, domains: bool) -> Listing:
     """Raises ConfigError."""
     places = folders_by_name(path) if domains else {"": path}
-    found = {domain: by_class(place) for domain, place in places.items()}
-    if not any(found.values()):
+    classes = {domain: by_class(place) for domain, place in places.items()}
+    if not any(classes.values()):
         raise ConfigError(f"{path}: {NO_CLASSES}")
-    return found
+    return classes
 
 
 def by_class(path: Path, empty: bool = False) -> dict[str, list[Path]]:
@@ -173,13 +173,13 @@ def by_class(path: Path, empty: bool = False) -> dict[str, list[Path]]:
 
     empty: whether to omit folders without images.
     """
-    found = {name: sorted(images_below(folder), key=Path.as_posix) for name, folder in folders_by_name(path).items()}
-    if not found:
+    images = {name: sorted(images_below(folder), key=Path.as_posix) for name, folder in folders_by_name(path).items()}
+    if not images:
         raise ConfigError(f"{path}: {NO_CLASSES}")
-    for name, files in found.items():
+    for name, files in images.items():
         if not files and not empty:
             refuse_empty(path / name)
-    return {name: files for name, files in found.items() if files}
+    return {name: files for name, files in images.items() if files}
 
 
 def images_below(folder: Path) -> Iterator[Path]:

@@ -50,18 +50,18 @@ def read(name: str, folder: Path, options: Options) -> Content:
 
 def read_persons(folder: Path, part: str, signals: bool, classes: int) -> Block:
     """Samples [n, 561] or [n, 9, 128], classes from 0, and numbers of persons. Raises ConfigError."""
-    place = folder / part
+    part_folder = folder / part
     if signals:
-        tables = [read_numbers(place / "Inertial Signals" / f"{name}_{part}.txt") for name in SIGNALS]
+        tables = [read_numbers(part_folder / "Inertial Signals" / f"{name}_{part}.txt") for name in SIGNALS]
         if len({table.shape for table in tables}) > 1:
-            raise ConfigError(f"{place / 'Inertial Signals'}: files of different numbers of rows or columns")
+            raise ConfigError(f"{part_folder / 'Inertial Signals'}: files of different numbers of rows or columns")
         samples = np.stack(tables, axis=1)
     else:
-        samples = read_numbers(place / f"X_{part}.txt")
-    labels, persons = (read_numbers(place / f"{name}_{part}.txt").astype(np.int64) for name in ("y", "subject"))
+        samples = read_numbers(part_folder / f"X_{part}.txt")
+    labels, persons = (read_numbers(part_folder / f"{name}_{part}.txt").astype(np.int64) for name in ("y", "subject"))
     if not len(samples) == len(labels) == len(persons):
-        raise ConfigError(f"{place}: {len(samples)} samples, {len(labels)} labels and {len(persons)} persons")
-    where = str(place / f"y_{part}.txt")
+        raise ConfigError(f"{part_folder}: {len(samples)} samples, {len(labels)} labels and {len(persons)} persons")
+    where = str(part_folder / f"y_{part}.txt")
     return Block(samples, checked_labels(where, labels, len(samples), classes, first=1) - 1, persons[:, 0])
 
 

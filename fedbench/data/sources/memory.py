@@ -17,15 +17,19 @@ from fedbench.config import DataConfig, Section
 from fedbench.data.cache import Block, Content, OnProgress, Source
 from fedbench.data.description import Decision
 from fedbench.data.reading.beside import Beside
-from fedbench.data.reading.items import DOMAIN_KEYS, TARGETS, GivenPart, Keys, arrays_of, named_columns
+from fedbench.data.reading.columns import arrays_of, named_columns
+from fedbench.data.reading.items import GivenPart, Keys
+from fedbench.data.reading.keys import DOMAIN_KEYS, TARGETS
 from fedbench.data.reading.parts import with_test_part
-from fedbench.data.reading.tables import TableOptions, TableReader, join_parts, with_plain_names
+from fedbench.data.reading.table_columns import TableOptions
+from fedbench.data.reading.tables import TableReader, join_parts, with_plain_names
 from fedbench.data.sources import checked_data_options, factory
 from fedbench.errors import ConfigError
 from fedbench.tasks.class_numbers import NAMES_SHOWN
 from fedbench.tasks.targets import Targets
+from fedbench.user_code.forms import form_of
 from fedbench.user_code.given_data import GivenData, given_data
-from fedbench.user_code.parts import ByClient, SectionKeys, entries_by_client, form_of, pieces_in
+from fedbench.user_code.parts import ByClient, SectionKeys, entries_by_client, pieces_in
 
 TABLE = "table"
 HAS_COLUMNS = True
@@ -48,8 +52,8 @@ def source(config: DataConfig, options: Options, progress: OnProgress | None, be
             return Source(config.name, partial(refuse_reading, config.name), options=given.decided.get(key, {}))
         given.sources[key] = source_of_objects(config, given, beside)
         given.decided[key] = given.sources[key].options
-    found: Source = given.sources[key]
-    return found
+    held: Source = given.sources[key]
+    return held
 
 
 def source_of_objects(config: DataConfig, given: GivenData, beside: Beside) -> Source:

@@ -129,5 +129,5 @@ def windows(
     ends = [*np.flatnonzero(np.diff(labels)) + 1, len(labels)]
     runs = [run for run in zip([0, *ends[:-1]], ends, strict=True) if labels[run[0]] in activities]
     starts = np.array([start for first, end in runs for start in range(first, end - length + 1, step)], np.int64)
-    found = np.lib.stride_tricks.sliding_window_view(readings, min(length, len(readings)), axis=0)[starts]
-    return np.ascontiguousarray(found), np.array([numbers[labels[start]] for start in starts], np.int64), starts
+    views = np.lib.stride_tricks.sliding_window_view(readings, min(length, len(readings)), axis=0)[starts]
+    return np.ascontiguousarray(views), np.array([numbers[labels[start]] for start in starts], np.int64), starts

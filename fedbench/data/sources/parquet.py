@@ -20,13 +20,14 @@ from pydantic import Field
 from fedbench.config import DataConfig
 from fedbench.data.cache import Content, OnProgress, Source
 from fedbench.data.reading.beside import Beside
+from fedbench.data.reading.cells import TableRows
 from fedbench.data.reading.images import (
     channels_of,
     decoded_blocks,
     decoder,
     remarks_on,
 )
-from fedbench.data.reading.items import DOMAIN_KEYS, TARGETS
+from fedbench.data.reading.keys import DOMAIN_KEYS, TARGETS
 from fedbench.data.reading.listing import path_in_name
 from fedbench.data.reading.parquet_images import (
     IMAGES,
@@ -43,7 +44,8 @@ from fedbench.data.reading.parquet_images import (
     row_count,
 )
 from fedbench.data.reading.parts import NAMES, with_test_part
-from fedbench.data.reading.tables import TableOptions, TableReader, TableRows, with_plain_names
+from fedbench.data.reading.table_columns import TableOptions
+from fedbench.data.reading.tables import TableReader, with_plain_names
 from fedbench.data.reading.targets import read_targets
 from fedbench.errors import ConfigError
 from fedbench.tasks.class_numbers import plain_numbers
@@ -127,20 +129,20 @@ def table_content(
     with open_parquet(first) as opened:
         features = hugging_face_features(opened.schema_arrow)
     declared = of_kind(features, "ClassLabel")
-    asked = options.model_copy(update={"label": options.label or (declared[0] if len(declared) == 1 else None)})
-    names = declared_names(features, asked.label or "")
+    given = options.model_copy(update={"label": options.label or (declared[0] if len(declared) == 1 else None)})
+    names = declared_names(features, given.label or "")
     owner = next(iter(in_folders[0])) if len(in_folders[0]) == 1 else None
-    reader = TableReader(asked, task, names, options.classes, options.kind, beside, owner=owner)
+    reader = TableReader(given, task, names, options.classes, options.kind, beside, owner=owner)
     rows = TableRows(f"data parquet:{path}", [(file.name, len(table)) for file, table in tables.items()])
     sizes = {part: sum(len(tables[file]) for file in own) for part, own in parts.items()}
-    found = reader.content(rows, pd.concat(tables.values(), ignore_index=True), sizes)
-    return replace(found, warnings=(*remarks, *found.warnings))
+    content = reader.content(rows, pd.concat(tables.values(), ignore_index=True), sizes)
+    return replace(content, warnings=(*remarks, *content.warnings))
 
 
 def columns_in_folders(relative: Path) -> dict[str, str]:
     """The columns that folders `name=value` hold, but those of parts."""
-    found = [COLUMN_FOLDER.fullmatch(name) for name in relative.parent.parts if not PART_IN_NAME.search(name)]
-    return {unquote(own[1]): unquote(own[2]) for own in found if own}
+    matches = [COLUMN_FOLDER.fullmatch(name) for name in relative.parent.parts if not PART_IN_NAME.search(name)]
+    return {unquote(own[1]): unquote(own[2]) for own in matches if own}
 
 
 def with_number_columns(columns: list[dict[str, str]]) -> list[dict[str, Any]]:

@@ -43,8 +43,8 @@ def read_part(path: Path) -> tuple[np.ndarray, np.ndarray]:
     from scipy.io import loadmat
 
     with refuse_damage(path, "incomplete or damaged MATLAB file"):
-        found = loadmat(path, variable_names=("X", "y"))
-    images, labels = found.get("X"), found.get("y")
+        content = loadmat(path, variable_names=("X", "y"))
+    images, labels = content.get("X"), content.get("y")
     if images is None or labels is None or getattr(images, "ndim", 0) != 4:
         raise ConfigError(f"{path}: expected the arrays X (height x width x 3 x count) and y")
     images = checked_images(str(path), images.transpose(3, 0, 1, 2))

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from fedbench.methods.messages import Message
-from fedbench.runtime.client_data import as_tensor
+from fedbench.runtime.clients.client_data import as_tensor
 from fedbench.runtime.exchange import Order, Reply
 from fedbench.runtime.messages.arena import SMALLEST_SHARED, Arena, Files, TensorPlace
 
@@ -62,10 +62,10 @@ class DriverEnd:
             if tensor.nbytes < SMALLEST_SHARED:
                 arrays.append(tensor.contiguous().numpy())
                 return TensorIndex(len(arrays) - 1)
-            found = self._store(tensor, near)
-            if isinstance(found, TensorPlace):
-                return found
-            references.append(found)
+            stored = self._store(tensor, near)
+            if isinstance(stored, TensorPlace):
+                return stored
+            references.append(stored)
             return TensorIndex(len(references) - 1, by_reference=True)
 
         alone = sum(task.train and task.share is None for task in order.tasks)

@@ -15,7 +15,7 @@ from fedbench.runtime.observers.recorder import Recorder
 from fedbench.runtime.observers.score_remarks import ScoreRemarks
 from fedbench.runtime.observers.timings import Timings
 from fedbench.runtime.observers.upload_traces import UploadTraces
-from fedbench.runtime.sampling import Calendar
+from fedbench.runtime.server.sampling import Calendar
 from fedbench.runtime.uploads.privacy import privacy_budget
 
 

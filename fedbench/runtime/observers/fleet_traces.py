@@ -1,9 +1,9 @@
 """Traces the uploads that got lost, and the time of a synchronous round."""
 
 from fedbench.config import Config
-from fedbench.runtime.fleet import fleet_traces
 from fedbench.runtime.observers.observer import Observer, Traces
-from fedbench.runtime.round_record import RoundRecord, TrainedRound
+from fedbench.runtime.server.fleet import fleet_traces
+from fedbench.runtime.server.round_record import RoundRecord, TrainedRound
 
 
 class FleetTraces(Observer):

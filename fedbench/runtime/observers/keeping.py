@@ -1,4 +1,4 @@
-"""What a run keeps of its last evaluations: models, predictions and outcomes."""
+"""Keeps models, predictions and outcomes of the last evaluations of a run."""
 
 from pathlib import Path
 from typing import Any
@@ -8,8 +8,8 @@ from fedbench.runtime.observers.kept_models import KeptModels
 from fedbench.runtime.observers.kept_outcomes import KeptOutcomes
 from fedbench.runtime.observers.kept_points import KeptPoints
 from fedbench.runtime.observers.kept_predictions import KeptPredictions, sends_outputs
-from fedbench.runtime.sampling import Calendar
-from fedbench.runtime.server_half import ServerHalf
+from fedbench.runtime.server.sampling import Calendar
+from fedbench.runtime.server.server_half import ServerHalf
 
 
 class Keeping:

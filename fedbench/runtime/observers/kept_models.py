@@ -14,12 +14,12 @@ from fedbench.module.weights import Weights
 from fedbench.results.files import write_atomically
 from fedbench.runtime.build import RunParts
 from fedbench.runtime.exchange import Report
-from fedbench.runtime.kept_models import GLOBAL, MODELS_FOLDER, SHARED, base_file, client_folder
-from fedbench.runtime.model_folder import ABOUT, about_model, write_adapters, write_beside
+from fedbench.runtime.kept.model_folder import ABOUT, about_model, write_adapters, write_beside
+from fedbench.runtime.kept.paths import GLOBAL, MODELS_FOLDER, SHARED, base_file, client_folder
+from fedbench.runtime.kept.predict_script import from_run
 from fedbench.runtime.observers.kept_points import KeptPoints
 from fedbench.runtime.observers.observer import Observer
-from fedbench.runtime.predict_script import from_run
-from fedbench.runtime.server_half import ServerHalf
+from fedbench.runtime.server.server_half import ServerHalf
 
 
 class KeptModels(Observer):

@@ -37,8 +37,8 @@ def outcomes_of(
     rows = rows.cpu()
     units = rows.numpy() if groups is None else groups[rows.numpy()]
     each, shared = task.outcomes_all(batches, dtype, block_of(units), by_batches)
-    found = {f"{kind}{name}": own for kind, of in ((EACH, each), (SHARED, shared)) for name, own in of.items()}
-    kept = {name: own for name, own in found.items() if name.partition("/")[2] not in without}
+    arrays = {f"{kind}{name}": own for kind, of in ((EACH, each), (SHARED, shared)) for name, own in of.items()}
+    kept = {name: own for name, own in arrays.items() if name.partition("/")[2] not in without}
     message = Message(rows=rows, **{name: torch.from_numpy(own).float() for name, own in kept.items()})
     if groups is not None:
         message.add(groups=torch.from_numpy(units.astype(np.int64)))
@@ -77,7 +77,7 @@ class KeptOutcomes(Observer):
             write_points(self.file, {point: join(earlier[point]) for point in sorted(earlier)})
 
     def _pieces(self) -> dict[str, dict[int, dict[str, np.ndarray]]]:
-        """Those of earlier exchanges by point and client; later ones count. Raises ConfigError for a damaged file."""
+        """The outcomes of exchanges by point and client; later ones count. Raises ConfigError for a damaged file."""
         parts: dict[str, dict[int, dict[str, np.ndarray]]] = {}
         for path in sorted((self.folder / PIECES).glob("exchange-*.npz")):
             if int(path.stem.removeprefix("exchange-")) >= self.points.rounds:

@@ -9,7 +9,7 @@ from fedbench.results.remarks import Doubt
 from fedbench.runtime.exchange import ClientTask, Joining, Report
 from fedbench.runtime.observers.observer import Observer, RunInProgress
 from fedbench.runtime.observers.recorder import Recorder
-from fedbench.runtime.sampling import evaluated_clients
+from fedbench.runtime.server.sampling import evaluated_clients
 
 
 class Newcomers(Observer):

@@ -1,4 +1,4 @@
-"""What observers of a run get to see, and when."""
+"""The interface of observers of a run: what they see, and when."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,10 +8,10 @@ from fedbench.config import Config
 from fedbench.methods.server import Context
 from fedbench.results.schema import MetricsLine
 from fedbench.runtime.exchange import ClientTask, Reply, Report, Scores
-from fedbench.runtime.placement import Homes
-from fedbench.runtime.round_record import RoundRecord, TrainedRound
-from fedbench.runtime.sampling import Calendar
-from fedbench.runtime.server_half import ServerHalf
+from fedbench.runtime.server.placement import Homes
+from fedbench.runtime.server.round_record import RoundRecord, TrainedRound
+from fedbench.runtime.server.sampling import Calendar
+from fedbench.runtime.server.server_half import ServerHalf
 
 Traces = dict[tuple[int, str], float]
 """Values by client and name; client -1 is the server."""
@@ -45,7 +45,7 @@ class EndedExchange:
 
 
 class RunInProgress(Protocol):
-    """What observers may use of the driver."""
+    """The part of the driver that observers may use."""
 
     config: Config
     context: Context
@@ -62,7 +62,7 @@ class Observer:
     """Follows a run; a subclass overrides the moments that it needs. What moments return are remarks to be given."""
 
     def first_remarks(self) -> Iterable[str]:
-        """What is to be said before round 1."""
+        """Remarks to give before round 1."""
         return ()
 
     def on_longer_run(self, round: int) -> None:

@@ -5,7 +5,7 @@ from itertools import chain
 
 from fedbench.runtime.exchange import Report
 from fedbench.runtime.observers.observer import EndedExchange, EvaluatedRound, Observer, RunInProgress, Traces
-from fedbench.runtime.round_record import RoundRecord, TrainedRound
+from fedbench.runtime.server.round_record import RoundRecord, TrainedRound
 
 
 class Observers(Observer):

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from fedbench.runtime.observers.observer import Observer, Traces
-from fedbench.runtime.round_record import RoundRecord, TrainedRound
+from fedbench.runtime.server.round_record import RoundRecord, TrainedRound
 from fedbench.runtime.uploads.privacy import PrivacyBudget
 
 

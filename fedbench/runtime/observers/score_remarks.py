@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from fedbench.data.partitions import Partition
 from fedbench.results.remarks import Doubt
 from fedbench.runtime.build import RunParts
+from fedbench.runtime.evaluation.unscored import Unscored
 from fedbench.runtime.observers.observer import EvaluatedRound, Observer, RunInProgress
-from fedbench.runtime.sampling import Calendar
-from fedbench.runtime.unscored import Unscored
+from fedbench.runtime.server.sampling import Calendar
 from fedbench.runtime.warnings import warn_of_sample, warn_of_undefined_outputs
 
 

@@ -5,8 +5,8 @@ import time
 from collections import defaultdict
 from collections.abc import Sequence
 
-from fedbench.runtime.allocator import resident_mb
 from fedbench.runtime.exchange import Reply
+from fedbench.runtime.machine.allocator import resident_mb
 from fedbench.runtime.observers.observer import EndedExchange, Observer
 from fedbench.runtime.observers.recorder import Recorder
 

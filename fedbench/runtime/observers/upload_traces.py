@@ -1,17 +1,17 @@
 """Traces what clients note of themselves: with their uploads, and by `self.log` in their modules."""
 
 from fedbench.runtime.observers.observer import Observer, Traces
-from fedbench.runtime.round_record import RoundRecord, TrainedRound
+from fedbench.runtime.server.round_record import RoundRecord, TrainedRound
 
 
 class UploadTraces(Observer):
     """The traces of clients whose upload arrived."""
 
     def on_training(self, training: TrainedRound, record: RoundRecord) -> Traces:
-        found: Traces = {}
+        traces: Traces = {}
         for report in training.reports:
             if report.upload is not None:
                 logged = {f"logged/{name}": value for name, value in report.logged.items()}
                 own = report.upload.traces | logged
-                found |= {(report.client, name): value for name, value in own.items()}
-        return found
+                traces |= {(report.client, name): value for name, value in own.items()}
+        return traces

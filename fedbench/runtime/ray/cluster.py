@@ -158,9 +158,9 @@ def _init(ray: Any, config: Config, cpus: float | None, undo: Callable[[], objec
     if config.resources.cpus_per_host > 1:
         check_resources({"CPU": available}, {"CPU": config.resources.cpus_per_host}, int(config.resources.hosts))
     # More hosts than cores is slow but valid: results do not depend on the number of hosts.
-    asked = dict(num_cpus=max(available, needed), object_store_memory=_store_bytes(), include_dashboard=False)
+    options = dict(num_cpus=max(available, needed), object_store_memory=_store_bytes(), include_dashboard=False)
     log.info("starting Ray")
-    start_with_retries(lambda: ray.init(address="local", **asked, **quiet), undo)
+    start_with_retries(lambda: ray.init(address="local", **options, **quiet), undo)
 
 
 def start_with_retries(start: Callable[[], object], undo: Callable[[], object]) -> None:

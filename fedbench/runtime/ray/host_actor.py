@@ -64,8 +64,8 @@ class HostActor:
         import ray
         import torch
 
-        from fedbench.runtime.allocator import keep_freed_memory
         from fedbench.runtime.host import Host
+        from fedbench.runtime.machine.allocator import keep_freed_memory
         from fedbench.runtime.messages.channel import HostEnd
         from fedbench.runtime.resolved import ResolvedRun
 
@@ -79,10 +79,10 @@ class HostActor:
             if dataset is None:
                 return replace(status, lacks_data=True)
             folder = address.states if near or address.states is None else self._make_folder(address, setup.state_bytes)
-            own = replace(setup, states=folder and folder / f"host-{address.index}")
+            local_setup = replace(setup, states=folder and folder / f"host-{address.index}")
             self._channel = HostEnd(address.folder / "messages")
             with refuse_exits():
-                self._host = Host.of(own, ResolvedRun.of(setup.config, dataset), ship=self._channel.ship)
+                self._host = Host.of(local_setup, ResolvedRun.of(setup.config, dataset), ship=self._channel.ship)
         except ConfigError as error:
             raise error if near else ConfigError(f"machine {status.machine}: {error}") from None
         return status

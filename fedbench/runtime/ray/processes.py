@@ -21,12 +21,12 @@ GRACE, PATIENCE, POLL = 2.0, 10.0, 0.05
 
 def marked_processes(mark: str) -> list[int]:
     """The running processes of a Ray except this one, on Linux; those of other users cannot be seen."""
-    wanted, found = f"{MARK}={mark}".encode(), []
+    wanted, processes = f"{MARK}={mark}".encode(), []
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             if wanted in (folder / "environ").read_bytes().split(b"\0") and int(folder.name) != os.getpid():
-                found.append(int(folder.name))
-    return found
+                processes.append(int(folder.name))
+    return processes
 
 
 def end_processes(mark: str) -> None:

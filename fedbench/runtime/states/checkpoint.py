@@ -89,8 +89,8 @@ def load(folder: Path) -> dict[str, Any] | None:
 
     Raises ConfigError if none can be read or if another version of fedbench wrote it.
     """
-    found = _finished_checkpoints(folder)
-    for path in reversed(found):
+    checkpoints = _finished_checkpoints(folder)
+    for path in reversed(checkpoints):
         try:
             content = trees.read(path) if path.is_file() else {}
         except OSError:
@@ -99,8 +99,8 @@ def load(folder: Path) -> dict[str, Any] | None:
             line = "damaged, or written by another version of fedbench: continue with that one"
             raise ConfigError(f"{path}: {line}, or delete {folder.parent} to run it again")
         return content
-    if found:
-        raise damage_error(found[-1], "damaged", folder.parent)
+    if checkpoints:
+        raise damage_error(checkpoints[-1], "damaged", folder.parent)
     return None
 
 

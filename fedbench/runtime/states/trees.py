@@ -106,10 +106,10 @@ def pack_tree(tree: Any) -> tuple[dict[str, Tensor], dict[str, str]]:
 
 def tensor_checksum(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:
     """CRC-32 of the texts and of the tensors' bytes, in the order of their names."""
-    found = zlib.crc32((metadata[REST] + metadata.get(FILES, "")).encode())
+    checksum = zlib.crc32((metadata[REST] + metadata.get(FILES, "")).encode())
     for name in sorted(tensors):
-        found = zlib.crc32(tensors[name].reshape(-1).view(torch.uint8).numpy().data, found)
-    return f"{found:08x}"
+        checksum = zlib.crc32(tensors[name].reshape(-1).view(torch.uint8).numpy().data, checksum)
+    return f"{checksum:08x}"
 
 
 def unpack_tree(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> Any:

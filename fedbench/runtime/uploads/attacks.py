@@ -88,7 +88,7 @@ class Attack(UploadStep):
 def malicious_update(
     attack: AttackConfig, own: Tensor, honest: Sequence[Tensor], participants: int, draw: torch.Generator
 ) -> Tensor:
-    """What an attacker sends instead of its own update `[N]`, given the honest ones, of so many participants."""
+    """The update `[N]` that an attacker sends instead of its own, given the honest ones, of so many participants."""
     scale = attack.scale
     if attack.name == "sign-flip":
         return -(scale or 1) * own

@@ -26,7 +26,7 @@ class UploadChain:
         ]
 
     def first_remarks(self) -> list[str]:
-        """What is to be said before round 1 of an attack without strength, if all clients take part in every round."""
+        """Remarks to give before round 1 of an attack without strength, if all clients take part in every round."""
         everyone = self.context.participants_per_round == self.context.clients
         return warn_of_attack(self.attack, self.context.clients, len(self.malicious)) if everyone else []
 

@@ -21,7 +21,7 @@ from fedbench.installation import require
 from fedbench.methods.base import Method, needs_mean_only
 from fedbench.methods.client import Client
 from fedbench.methods.messages import Upload
-from fedbench.runtime.fleet import SERVER
+from fedbench.runtime.server.fleet import SERVER
 from fedbench.runtime.uploads.step import UploadStep
 
 ORDERS = [*(1 + tenth / 10 for tenth in range(1, 10)), *range(2, 33), 40, 48, 64, 96]
@@ -30,14 +30,14 @@ ORDERS = [*(1 + tenth / 10 for tenth in range(1, 10)), *range(2, 33), 40, 48, 64
 
 def check_client_privacy(config: Config, method: Method) -> None:
     """Raises ConfigError for settings whose budget would not be what is reported."""
-    asked = config.privacy
+    privacy = config.privacy
     if method.shared_buffers.size:
         raise ConfigError(
-            f"privacy.clip = {asked.clip:g}: clients also send running statistics, which have no noise; set "
+            f"privacy.clip = {privacy.clip:g}: clients also send running statistics, which have no noise; set "
             "method.buffers = private, or take a model without them (resnets: --model.norm group)"
         )
     for key, value in (("dropout", config.dropout), ("attack.name", config.attack.name)):
-        if asked.noise and value not in (0, "none"):
+        if privacy.noise and value not in (0, "none"):
             raise ConfigError(f"{key} = {value}: the noise of clients that fail or cheat is missing; leave it out")
 
 
@@ -95,11 +95,11 @@ class ClientBudget:
         return float(accountant.compose(event, rounds).get_epsilon(self.delta))
 
     def traces(self, rounds: int, steps: Mapping[int, int]) -> dict[tuple[int, str], float]:
-        """What is recorded after so many rounds."""
+        """The traces to record after so many rounds."""
         return {(SERVER, "epsilon"): self.epsilon(rounds)}
 
     def line(self, rounds: int) -> str:
-        """What to say before round 1."""
+        """The remark to give before round 1."""
         seen = (
             "the server sees only the mean of a round"
             if self.mean_only

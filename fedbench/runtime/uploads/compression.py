@@ -56,7 +56,7 @@ class CompressedUpdates(UploadStep):
 
 
 def compress(update: Tensor, asked: CompressionConfig, draw: torch.Generator) -> Encoded:
-    """What arrives of an update `[N]`, and its bytes."""
+    """The update `[N]` that arrives of a given one, and its bytes."""
     size = len(update)
     count = min(size, max(1, int(asked.share * size + 0.5)))
     if asked.name == "topk":

@@ -1,4 +1,4 @@
-"""What leaves a host: uploads by themselves, or their sum."""
+"""Sends from a host uploads by themselves, or their sum."""
 
 from collections.abc import Callable
 
@@ -7,7 +7,7 @@ import torch
 from fedbench.errors import ConfigError, first_line
 from fedbench.methods.client import Client
 from fedbench.methods.messages import Message, Upload
-from fedbench.runtime.gpu import GpuFullError
+from fedbench.runtime.machine.gpu import GpuFullError
 from fedbench.runtime.messages.transfer import on_cpu
 from fedbench.runtime.uploads.sums import Total
 

@@ -19,20 +19,20 @@ class PrivacyBudget(Protocol):
         ...
 
     def line(self, rounds: int) -> str:
-        """What to say before round 1."""
+        """The remark to give before round 1."""
         ...
 
 
 def check_privacy(config: Config, method: Method) -> None:
     """Raises ConfigError for settings whose budget would not be what is reported."""
-    asked = config.privacy
-    if asked.clip is None:
-        for key, value in (("noise", asked.noise), ("level", asked.level)):
+    privacy = config.privacy
+    if privacy.clip is None:
+        for key, value in (("noise", privacy.noise), ("level", privacy.level)):
             if value not in (0, "client"):
                 raise ConfigError(f"privacy.{key} = {value}: without effect without privacy.clip; set it, say to 1.0")
         return
     _refuse_what_is_sent_openly(config, method)
-    if asked.level == "sample":
+    if privacy.level == "sample":
         check_sample_privacy(config, method)
     else:
         check_client_privacy(config, method)

@@ -15,7 +15,7 @@ from fedbench.engine.private_loop import refuse_method
 from fedbench.errors import ConfigError
 from fedbench.installation import require
 from fedbench.methods.base import Method
-from fedbench.runtime.fleet import SERVER
+from fedbench.runtime.server.fleet import SERVER
 
 ORDERS = [*range(2, 33), 40, 48, 64, 96]
 """Orders of the divergences; those between 1 and 2 take ten times as long, and fail at high rates."""
@@ -90,13 +90,13 @@ class SampleBudget:
 
     def traces(self, rounds: int, steps: Mapping[int, int]) -> dict[tuple[int, str], float]:
         """The largest epsilon, and that of every client if they are not many."""
-        found = {(SERVER, "epsilon"): self.largest(steps)}
+        traces = {(SERVER, "epsilon"): self.largest(steps)}
         if len(self.sizes) <= MOST_TRACED:
-            found |= {(client, "client_epsilon"): self.epsilon(client, count) for client, count in steps.items()}
-        return found
+            traces |= {(client, "client_epsilon"): self.epsilon(client, count) for client, count in steps.items()}
+        return traces
 
     def line(self, rounds: int) -> str:
-        """What to say before round 1."""
+        """The remark to give before round 1."""
         context, kind = self.method.context, type(self.method)
         per_round = (kind.steps(self.method.options, context.train, n, context.public) for n in self.sizes)
         steps = {client: rounds * count for client, count in enumerate(per_round)}
@@ -109,8 +109,8 @@ class SampleBudget:
 
 def highest(pairs: Iterable[tuple[float, int]]) -> list[tuple[float, int]]:
     """The pairs (rate, steps) of which no other has at least the same of both."""
-    found: list[tuple[float, int]] = []
+    orders: list[tuple[float, int]] = []
     for rate, steps in sorted(pairs, reverse=True):
-        if not found or steps > found[-1][1]:
-            found.append((rate, steps))
-    return found
+        if not orders or steps > orders[-1][1]:
+            orders.append((rate, steps))
+    return orders

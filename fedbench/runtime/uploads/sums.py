@@ -122,13 +122,13 @@ def merged_uploads(uploads: Sequence[Upload], totals: Sequence[Total], shares: M
     part = fsum(shares[upload.client] for upload in uploads) / fsum(shares.values())
     mean = Upload(uploads[0].client, sum(upload.samples for upload in uploads))
     for name, (shape, kind) in (total.kinds or {}).items():
-        found = total.message.tensors.get(name)
+        added = total.message.tensors.get(name)
         if kind.is_floating_point:
-            whole = torch.zeros(shape, dtype=torch.float64) if found is None else value(found)
+            whole = torch.zeros(shape, dtype=torch.float64) if added is None else value(added)
             for upload in uploads:
                 if name in upload:
                     whole.add_(upload.tensors[name].to(whole.device), alpha=shares[upload.client])
-            found = whole.div_(part).to(kind)
-        assert found is not None
-        mean.add(**{name: found.cpu()})
+            added = whole.div_(part).to(kind)
+        assert added is not None
+        mean.add(**{name: added.cpu()})
     return [mean]

@@ -13,7 +13,7 @@ import pandas as pd
 from fedbench.config import Config
 from fedbench.data.dataset import Dataset
 from fedbench.errors import ConfigError
-from fedbench.jobs import run_folder
+from fedbench.jobs import folder_locks
 from fedbench.results.contrasts import holm
 from fedbench.results.files import read_json
 from fedbench.results.plan import Plan, is_study
@@ -229,7 +229,7 @@ def write_entries(
     folder: Path, rows: Mapping[str, Row], new: Mapping[str, Mapping[str, Any]], conditions: Conditions
 ) -> None:
     """Adds the results to claims.json and rewrites the table and the page."""
-    with run_folder.locked_folder(folder):
+    with folder_locks.locked_folder(folder):
         table = table_of(rows, {**read_entries(folder), **new}, conditions)
         ClaimsRecord.of(table, conditions).write(folder / CLAIMS_FILE)
         write_claims(folder)

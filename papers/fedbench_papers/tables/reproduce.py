@@ -10,7 +10,7 @@ from fedbench.config import Config
 from fedbench.config.keys import nest
 from fedbench.data.dataset import Dataset
 from fedbench.errors import ConfigError
-from fedbench.jobs import run_folder
+from fedbench.jobs import folder_locks, run_names
 from fedbench.results.plan import Plan
 from fedbench.studies.cost import hours_of, steps_of
 from fedbench.studies.run_studies import StudyWatch, run_studies
@@ -66,7 +66,7 @@ def reproduce(
     for cell, study in studies:
         record = cell_record(experiment, cell, study, folder, point, methods)
         made[cell.name] = with_public_sets(record, experiment.figure, study, scale)
-    with run_folder.writable(folder):
+    with folder_locks.writable(folder):
         training = [study for study in distinct(studies) if study.compared]
         new = run_studies(training, at_once, watch) if training else False
         order = [cell.name for cell in experiment.cells]
@@ -171,7 +171,7 @@ def cell_record(
     labels = [method.label for method in study.compared]
     return CellRecord(
         cell.name,
-        run_folder.relative_path(study.folder, folder),
+        run_names.relative_path(study.folder, folder),
         cell.client,
         experiment.pooled,
         experiment.choice,

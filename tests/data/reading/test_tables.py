@@ -6,7 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedbench.data.reading.tables import TableOptions, TableReader, TableRows, stacked_lists
+from fedbench.data.reading.cells import TableRows
+from fedbench.data.reading.table_columns import TableOptions
+from fedbench.data.reading.tables import TableReader
 from fedbench.errors import ConfigError
 
 
@@ -44,14 +46,6 @@ def test_rows_of_zeros_and_ones_are_several_labels():
     assert values.tolist() == [[0, 1], [1, 1], [0, 0], [1, 0], [0, 1]]
 
 
-def test_a_row_is_found_in_its_file():
-    rows = TableRows("data t", [("a", 2), ("b", 3)])
-    assert [rows.place(row) for row in (1, 2)] == ["data t/a, row 2", "data t/b, row 1"]
-    column = pd.Series([[1], [2], [3, 4]], name="x")
-    with pytest.raises(ConfigError, match=r"data t/b, row 1: column x holds a list of shape \[2\], before it \[1\]"):
-        stacked_lists(rows, column)
-
-
 def test_python_numbers_are_numbers():
     cells = {"x": [Decimal(row) / 4 for row in range(5)], "n": [*range(5)], "y": [0, 1, 0, 1, 0]}
     found = content(pd.DataFrame(cells, dtype=object), label="y")
@@ -62,29 +56,6 @@ def test_python_numbers_are_numbers():
             pd.DataFrame(cells, dtype=object).assign(x=[Decimal(1), Decimal(2), None, Decimal(4), Decimal(5)]),
             label="y",
         )
-
-
-@pytest.mark.parametrize("name", ["x", "y"])
-@pytest.mark.parametrize(
-    ("values", "line"),
-    [
-        (pd.date_range("2020", periods=5), r"column . holds times \(datetime64"),
-        (pd.to_timedelta(range(5), "s"), r"column . holds times \(timedelta64"),
-        (pd.period_range("2020", periods=5, freq="D"), r"column . holds times \(period"),
-        ([{"a": 1}] * 5, "row 1: column . holds a dict; turn the column into numbers or text beforehand"),
-        (
-            np.arange(5) * 1j,
-            "column . holds complex numbers; write a column of the real and one of the imaginary parts",
-        ),
-        ([0, "1", 2, 3, 4], "column . holds numbers and texts, 0 and '1'; write one kind"),
-        (pd.date_range("2020", periods=5).date, "row 1: column . holds a date; turn"),
-    ],
-)
-def test_cells_that_are_neither_numbers_nor_texts_are_named(name, values, line):
-    table = pd.DataFrame({"x": np.arange(5.0), "y": [0, 1, 0, 1, 0]}).assign(**{name: values})
-    with pytest.raises(ConfigError, match=line) as caught:
-        content(table)
-    assert str(caught.value).endswith(", or --data.drop x") == (name == "x")
 
 
 def refused(table: pd.DataFrame, sizes: dict[str, int] | None = None, **options) -> str:
@@ -153,45 +124,8 @@ def test_texts_that_differ_in_case_alone_are_asked_about_and_blanks_are_none():
     assert "column job: 'cook' and 'Cook' differ" in refused(FRAME.assign(job=["cook", "Cook", "cook"] * 20))
 
 
-def test_y_beside_other_axes_is_asked_about():
-    axes = FRAME.rename(columns={"a": "x"}).assign(y=np.arange(ROWS) / 3, z=0.5).drop(columns="label")
-    assert refused(axes.assign(activity=["sit", "walk"] * 30)) == (
-        "data t: column y stands beside x and z: the target (--data.label y) or a measurement, and activity is the "
-        "target (--data.label activity)?"
-    )
-    assert "(--data.label n)?" in refused(axes.assign(n=1.5))
-    assert content(axes.assign(activity=["sit", "walk"] * 30), label="activity").columns == ("x", "y", "z")
-    assert content(axes.drop(columns="z")).columns == ("x",), "x alone is no target of y"
-    assert content(axes.assign(n=1.5, y=["sit", "walk"] * 30)).columns == ("x", "z", "n"), "a text is no measurement"
-
-
-def test_missing_values_are_listed_with_their_number():
-    table = FRAME.assign(b=[None, *"ab" * 29, " "], label=[0.5, None, *range(58)])
-    table.loc[3:5, "a"] = np.nan
-    assert refused(table) == (
-        "data t, row 2: no value in column label (1 such rows), a (3 such rows), b (2 such rows); fill them in or "
-        "leave these rows out, or --data.drop a,b, or --data.impute median for the features"
-    )
-
-
 def test_values_that_only_the_test_part_has_are_named():
     table = FRAME.assign(job=["cook"] * 50 + ["pilot"] * 10, friday=[0] * 50 + [1] * 10)
     line = "3 features have one value in the training part and others in the test part: job=cook, job=pilot, friday"
     assert line in content(table, {"train": 50, "test": 10}).warnings
     assert not any("one value" in line for line in content(table).warnings)
-
-
-def test_decisions_say_what_every_column_is():
-    table = FRAME.assign(job=["cook", "pilot"] * 30, user=["ann", "bob"] * 30, n=1.5, id=0).rename(
-        columns={"a": "Unnamed: 0"}
-    )
-    assert decisions(content(table, drop=["id"])) == [
-        "column label is the target",
-        "column user is the user",
-        "column n holds numbers",
-        "column job (2) holds categories",
-        "column Unnamed: 0 is left out, as an index without a name",
-        "column id is left out",
-    ]
-    (first, *_) = content(table, label="job", drop=["label"]).decisions(None)
-    assert (first.about, first.how, first.key, first.value) == ("targets", "given", "data.label", "job")

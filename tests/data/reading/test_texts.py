@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedbench.data.reading.tables import MOST_CATEGORIES
+from fedbench.data.reading.cells import MOST_CATEGORIES
 from fedbench.data.reading.targets import FEW_VALUES
 from fedbench.data.reading.texts import (
     CODES,

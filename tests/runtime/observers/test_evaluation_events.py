@@ -5,7 +5,7 @@ import pytest
 from fedbench.results.events import Evaluation, Event
 from fedbench.runtime.observers.evaluation_events import EvaluationEvents
 from fedbench.runtime.observers.observer import EndedExchange, EvaluatedRound, PointScores
-from fedbench.runtime.round_record import RoundRecord
+from fedbench.runtime.server.round_record import RoundRecord
 from fedbench.tasks import load
 
 TASK = load("classification")

@@ -4,9 +4,9 @@ import pytest
 
 from fedbench.methods.messages import Message, Upload
 from fedbench.runtime.exchange import ClientTask, Report
-from fedbench.runtime.fleet import round_time
 from fedbench.runtime.observers.fleet_traces import FleetTraces
-from fedbench.runtime.round_record import RoundRecord, TrainedRound
+from fedbench.runtime.server.fleet import round_time
+from fedbench.runtime.server.round_record import RoundRecord, TrainedRound
 from tests.runtime.rounds import small
 
 TASKS = [ClientTask(client, Message(), is_lost=client == 1) for client in range(3)]

@@ -20,7 +20,7 @@ from fedbench.data.partitions import partition
 from fedbench.jobs.resolve import resolve
 from fedbench.models.compiled import unwrapped_name
 from fedbench.runtime.build import build_learner
-from fedbench.runtime.client_data import ClientData
+from fedbench.runtime.clients.client_data import ClientData
 from fedbench.runtime.observers.kept_points import KeptPoints
 from fedbench.studies.load import load_model
 from fedbench.studies.run import Result, run

@@ -3,7 +3,7 @@
 from typing import Any
 
 from fedbench.runtime.observers.observer import EvaluatedRound, Observer
-from fedbench.runtime.round_record import RoundRecord
+from fedbench.runtime.server.round_record import RoundRecord
 
 
 def test_an_observer_that_overrides_nothing_says_and_traces_nothing():

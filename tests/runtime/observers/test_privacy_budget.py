@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from fedbench.runtime.exchange import Report
 from fedbench.runtime.observers.privacy_budget import BudgetTraces
-from fedbench.runtime.round_record import RoundRecord, TrainedRound
+from fedbench.runtime.server.round_record import RoundRecord, TrainedRound
 
 
 class Counting:

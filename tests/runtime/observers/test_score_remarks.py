@@ -7,7 +7,7 @@ from fedbench.jobs.resolve import resolve
 from fedbench.results.remarks import Doubt
 from fedbench.runtime.observers.observer import EvaluatedRound, PointScores
 from fedbench.runtime.observers.score_remarks import ScoreRemarks
-from fedbench.runtime.round_record import RoundRecord
+from fedbench.runtime.server.round_record import RoundRecord
 from tests.runtime.rounds import driver, small
 
 

@@ -3,7 +3,7 @@
 from fedbench.methods.messages import Upload
 from fedbench.runtime.exchange import Report
 from fedbench.runtime.observers.upload_traces import UploadTraces
-from fedbench.runtime.round_record import RoundRecord, TrainedRound
+from fedbench.runtime.server.round_record import RoundRecord, TrainedRound
 
 
 def test_a_lost_upload_takes_its_traces_along():

@@ -11,8 +11,8 @@ from fedbench.data.prepared import PreparedDataset
 from fedbench.errors import RunError
 from fedbench.jobs.resolve import resolve
 from fedbench.runtime.exchange import ClientTask, Order, Relocation, Reply, Setup
-from fedbench.runtime.placement import Homes
 from fedbench.runtime.ray.hosts import RayHosts
+from fedbench.runtime.server.placement import Homes
 from fedbench.runtime.states.store import StateLostError
 from tests.runtime.rounds import driver, play, small
 

@@ -73,9 +73,9 @@ def of_photographs(values: np.ndarray | None, copies: np.ndarray, key: str) -> n
 def photograph(source: SamplePool) -> np.ndarray:
     """The photograph behind every row, int64 [rows]."""
     copies = originals(source)[1]
-    found = np.empty(copies.size, np.int64)
-    found[copies] = np.arange(copies.shape[1])
-    return found
+    numbers = np.empty(copies.size, np.int64)
+    numbers[copies] = np.arange(copies.shape[1])
+    return numbers
 
 
 SCHEME = Scheme(deal, reads=SHARD_KEYS, size=shard_size, image=photograph, headline=("classes", "images"))

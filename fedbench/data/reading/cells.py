@@ -1,0 +1,173 @@
+"""The cells of a table: of which types they are, and which cannot be read."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from numbers import Number
+
+import numpy as np
+import pandas as pd
+
+from fedbench.data.reading.targets import piece_of
+from fedbench.data.reading.texts import (
+    NO_NUMBER,
+    NUMBER,
+    all_match,
+    are_numbers,
+    clean,
+    form_of,
+    is_mostly_numbers,
+    matches,
+)
+from fedbench.errors import ConfigError
+from fedbench.tasks.class_numbers import NAMES_SHOWN
+
+CELLS = (str, Number, np.generic, np.ndarray, list)
+"""Types of cells that can be read."""
+MOST_CATEGORIES = 50
+"""Maximum number of different values of a text column read as categories."""
+
+
+@dataclass(frozen=True)
+class TableRows:
+    """The places of rows of the combined table. files: name and number of rows of each."""
+
+    where: str
+    files: list[tuple[str, int]]
+
+    def place(self, row: int) -> str:
+        """The row as a reader counts, from 1 and without the header line."""
+        name, local = piece_of(self.files, row)
+        return f"{self.where}{f'/{name}' if len(self.files) > 1 else ''}, row {local + 1}"
+
+
+def looks_like_numbers(column: pd.Series) -> bool:
+    return are_numbers(clean(column.dropna())) if holds_texts(column) else not holds_lists(column)
+
+
+def holds_texts(column: pd.Series) -> bool:
+    """Whether all values of a column are texts, and it is not declared as one of categories."""
+    return bool(pd.api.types.is_string_dtype(column.dropna() if column.dtype == object else column.dtype))
+
+
+def with_clean_texts(column: pd.Series) -> pd.Series:
+    """A column whose texts are clean, and missing where numbers are marked as missing."""
+    if not holds_texts(column):
+        return column
+    texts = clean(column)
+    marked = texts.isin(NO_NUMBER)
+    return texts.mask(marked) if marked.any() and all_match(texts[~marked].dropna(), NUMBER) else texts
+
+
+def with_float_columns(table: pd.DataFrame) -> pd.DataFrame:
+    """The table with columns of Python numbers, such as the decimals of a database, as columns of numbers."""
+    table = table.infer_objects()
+    for name in filter(lambda name: pd.api.types.is_object_dtype(table[name]), table.columns):
+        values = table[name].dropna()
+        if len(values) and all(isinstance(value, Number) for value in values):
+            table = table.assign(**{name: table[name].astype(float)})
+    return table
+
+
+def check_cells(rows: TableRows, column: pd.Series, remedy: str) -> None:
+    """Raises ConfigError for times, complex numbers, and what is no number, text or list."""
+    kind = column.dtype
+    if getattr(kind, "kind", "") in "mM" or isinstance(kind, pd.PeriodDtype):
+        raise ConfigError(
+            f"{rows.where}: column {column.name} holds times ({kind}); turn them into numbers beforehand, such as the "
+            f"days since a start{remedy}"
+        )
+    if getattr(kind, "kind", "") == "c":
+        raise ConfigError(
+            f"{rows.where}: column {column.name} holds complex numbers; write a column of the real and one of the "
+            f"imaginary parts{remedy}"
+        )
+    if not pd.api.types.is_object_dtype(kind):
+        return
+    cells = column.dropna()
+    for row, value in zip(np.flatnonzero(column.notna()).tolist(), cells, strict=False):
+        if not isinstance(value, CELLS):
+            raise ConfigError(
+                f"{rows.place(row)}: column {column.name} holds a {type(value).__name__}; turn the column into numbers "
+                f"or text beforehand{remedy}"
+            )
+    texts = cells.map(lambda value: isinstance(value, str))
+    if texts.any() and not texts.all():
+        some = " and ".join(repr(cells[texts == text].iloc[0]) for text in (False, True))
+        raise ConfigError(f"{rows.where}: column {column.name} holds numbers and texts, {some}; write one kind{remedy}")
+
+
+def check_missing(rows: TableRows, columns: Mapping[str, pd.Series], features: list[str], imputed: bool) -> None:
+    """Raises ConfigError for missing values, with their number in every column.
+
+    imputed: whether features may lack some; columns of lists may not, and at least one row must have a value.
+    """
+    counts = {name: int(missing.sum()) for name, own in columns.items() if (missing := own.isna()).any()}
+    fillable = [
+        name
+        for name, count in counts.items()
+        if name in features and count < len(columns[name]) and not holds_lists(columns[name].dropna())
+    ]
+    if imputed:
+        counts = {name: count for name, count in counts.items() if name not in fillable}
+    if not counts:
+        return
+    first = int(columns[next(iter(counts))].isna().to_numpy().argmax())
+    several = ", ".join(f"{name} ({count} such rows)" for name, count in [*counts.items()][:NAMES_SHOWN])
+    more = f" and {len(counts) - NAMES_SHOWN} more columns" if len(counts) > NAMES_SHOWN else ""
+    drop = [name for name in counts if name in features]
+    remedy = f", or --data.drop {','.join(drop[:NAMES_SHOWN])}" if drop else ""
+    if fillable and not imputed:
+        remedy += f", or --data.impute median{' for the features' * (len(drop) < len(counts))}"
+    raise ConfigError(
+        f"{rows.place(first)}: no value in column {several}{more}; fill them in or leave these rows out{remedy}"
+    )
+
+
+def refuse_faults(rows: TableRows, column: pd.Series, counts: pd.Series) -> None:
+    """Raises ConfigError for texts most of which are numbers, dates or several values."""
+    name, form = column.name, form_of(counts)
+    otherwise = f", or --data.drop {name}, or --data.categories {name} if each of the {len(counts)} texts is a category"
+    if form:
+        raise ConfigError(
+            f"{rows.where}: column {name} holds {form[0].called}, such as {form[1]!r}; {form[0].remedy}{otherwise}"
+        )
+    if is_mostly_numbers(counts):
+        numbers = counts.index[matches(counts.index, NUMBER)]
+        wrong = np.flatnonzero(~column.isin(numbers))
+        raise ConfigError(
+            f"{rows.place(column.index[wrong[0]])}: {column.iloc[wrong[0]]!r} in column {name}, which holds numbers "
+            f"otherwise ({len(wrong)} such rows); fill them in or leave these rows out{otherwise}"
+        )
+
+
+def check_categories(rows: TableRows, column: pd.Series, counts: pd.Series) -> None:
+    """Raises ConfigError for more texts than a category has."""
+    if len(counts) > MOST_CATEGORIES:
+        raise ConfigError(
+            f"{rows.where}: column {column.name} holds {len(counts)} different texts, such as "
+            f"{str(column.iloc[0])[:30]!r}, more than the {MOST_CATEGORIES} of a category; turn it into numbers "
+            f"beforehand, or --data.drop {column.name}, or --data.categories {column.name}"
+        )
+
+
+def holds_lists(column: pd.Series) -> bool:
+    return isinstance(column.iloc[0], np.ndarray | list)
+
+
+def stacked_lists(rows: TableRows, column: pd.Series) -> np.ndarray:
+    """[rows, ...]. Raises ConfigError if the lists have different lengths, or hold anything but numbers."""
+    cells: list[np.ndarray] = []
+    for row, value in enumerate(column):
+        try:
+            cell = np.asarray([*value] if isinstance(value, np.ndarray) and value.dtype.hasobject else value)
+        except ValueError:
+            cell = np.empty(0, object)
+        if cell.dtype.kind not in "biuf":
+            raise ConfigError(f"{rows.place(row)}: column {column.name} holds something else than a list of numbers")
+        if cells and cell.shape != cells[0].shape:
+            raise ConfigError(
+                f"{rows.place(row)}: column {column.name} holds a list of shape {[*cell.shape]}, before it "
+                f"{[*cells[0].shape]}; crop or pad them to one length, for example with 0"
+            )
+        cells.append(cell)
+    return np.stack(cells)

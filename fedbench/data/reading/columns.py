@@ -1,0 +1,59 @@
+"""Columns, an array each of samples, targets and perhaps domains, become items."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from pandas.api.types import is_numeric_dtype
+from torch.utils.data import DataLoader
+
+from fedbench.data.reading.structure import row_dicts
+from fedbench.errors import ConfigError
+
+
+def items_of_columns(data: Any, where: str) -> Any:
+    """Converts columns (arrays of samples, targets and perhaps domains, or a dict) to items; else no change."""
+    if isinstance(data, DataLoader):
+        raise ConfigError(f"{where}s: a DataLoader; pass its data set, loader.dataset")
+    if isinstance(data, dict) and data and all(isinstance(name, str) for name in data):
+        return row_dicts(dict(zip(data, arrays_of(data, where), strict=True)))
+    if not isinstance(data, tuple | list) or len(data) not in (2, 3):
+        return data
+    first, *others = data
+    array = isinstance(first, np.ndarray | torch.Tensor) and first.ndim
+    if not array and not hasattr(first, "to_numpy"):
+        return data
+    if not all(isinstance(own, np.ndarray | torch.Tensor | list) or hasattr(own, "to_numpy") for own in others):
+        return data
+    return list(zip(*arrays_of(named_columns(data), where), strict=True))
+
+
+def named_columns(columns: Sequence[Any]) -> dict[str, Any]:
+    """Columns by what they hold, in the order in which one passes them; those that have no meaning by their place."""
+    names = ("samples", "targets", "domains")
+    return {names[i] if i < len(names) else f"column {i + 1}": column for i, column in enumerate(columns)}
+
+
+def arrays_of(columns: Mapping[str, Any], where: str) -> list[Any]:
+    """The columns as arrays, or as pandas tables. Raises ConfigError if they have different numbers of rows."""
+    arrays = [dense_rows(own, where) for own in columns.values()]
+    if len({len(own) for own in arrays}) > 1:
+        sizes = " and ".join(f"{len(own)} rows of {name}" for name, own in zip(columns, arrays, strict=True))
+        raise ConfigError(f"{where}s: {sizes}; all must have the same number")
+    return arrays
+
+
+def dense_rows(column: Any, where: str) -> Any:
+    """A column as an array if it is one of pandas or a matrix. Raises ConfigError if it is sparse."""
+    if hasattr(column, "toarray") or getattr(column, "layout", torch.strided) != torch.strided:
+        called = "to_dense" if isinstance(column, torch.Tensor) else "toarray"
+        raise ConfigError(f"{where}s: a sparse {type(column).__name__}; pass it dense, X.{called}()")
+    if isinstance(column, np.matrix):
+        return np.asarray(column)
+    if not hasattr(column, "to_numpy"):
+        return column
+    found, types = column.to_numpy(), column.dtypes if hasattr(column, "columns") else [column.dtype]
+    if found.dtype.hasobject and all(map(is_numeric_dtype, types)):  # of numbers or truth values, some of them missing
+        return column.to_numpy(dtype=np.float64, na_value=np.nan)
+    return found

@@ -1,0 +1,92 @@
+"""How a table was read, in words: decisions, and remarks where there was a choice."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Literal
+
+import numpy as np
+
+from fedbench.data.description import Decision
+from fedbench.data.reading.samples import SampleKind
+from fedbench.data.reading.spelling import spelling_decision
+from fedbench.data.reading.table_columns import Features, Roles, TableOptions
+from fedbench.tasks.class_numbers import NAMES_SHOWN
+from fedbench.tasks.targets import Targets
+
+FEW_ROWS = 10
+"""Up to so many rows a column may count them by chance."""
+
+
+def remarks_on_samples(
+    kind: SampleKind | None, roles: Roles, samples: np.ndarray, read: dict[str, Features]
+) -> Iterator[str]:
+    """How features were read, where there was a choice."""
+    if kind is None and samples.dtype.kind in "iu":
+        name = roles.features[0]
+        yield f"column {name} holds lists of whole numbers, which are tokens; --data.kind feature for counts"
+    for name, own in read.items():
+        if own.names == [name] and not own.category and counts_rows(own.values[:, 0]):
+            yield f"column {name} counts the rows and is a feature; --data.drop {name} if it is none"
+
+
+def counts_rows(numbers: np.ndarray) -> bool:
+    """Whether numbers go up by one from 0 or 1, in more rows than do so by chance."""
+    return len(numbers) > FEW_ROWS and numbers[0] in (0, 1) and bool((np.diff(numbers) == 1).all())
+
+
+def decisions_on(
+    options: TableOptions, roles: Roles, read: dict[str, Features], targets: Targets
+) -> Iterator[Decision]:
+    """How the columns were read."""
+    how: Callable[[object], Literal["given", "certain"]] = lambda asked: "given" if asked else "certain"  # noqa: E731
+    yield Decision("targets", f"column {roles.label} is the target", how(options.label), "data.label", roles.label)
+    if roles.user:
+        yield Decision("clients", f"column {roles.user} is the user", how(options.user), "data.user", roles.user)
+    for key in ("numbers", "categories"):
+        names = [name for name, own in read.items() if own.category == (key == "categories")]
+        given = [name for name in names if name in getattr(options, key)]
+        if given:
+            said = f"{columns_text(with_category_counts(given, read), 'holds', 'hold')} {key}"
+            yield Decision("samples", said, "given", f"data.{key}", given)
+        if others := [name for name in names if name not in given]:  # no key: it would say that these are no codes
+            yield Decision("samples", f"{columns_text(with_category_counts(others, read), 'holds', 'hold')} {key}")
+    if not read:
+        yield Decision("samples", f"column {roles.features[0]} is the sample")
+    if out := [name for name in roles.out if name not in options.drop]:
+        yield Decision(
+            "samples",
+            f"{columns_text(out, 'is', 'are')} left out, as an index without a name",
+            "certain",
+            "data.drop",
+            out,
+        )
+    if options.drop:
+        yield Decision(
+            "samples", f"{columns_text(options.drop, 'is', 'are')} left out", "given", "data.drop", options.drop
+        )
+    if void := {name: own for name, own in read.items() if own.void}:
+        yield imputing(void, options.impute)
+    if options.spelling:
+        yield spelling_decision(options.spelling)
+
+
+def imputing(void: Mapping[str, Features], impute: str) -> Decision:
+    """How missing values are filled. void: the features of columns that lack some."""
+    numbers, texts = (
+        [f"{name} ({own.void})" for name, own in void.items() if own.category == category] for category in (False, True)
+    )
+    said = [f"missing values of {columns_text(numbers, 'are', 'are')} the median of the client's training samples"]
+    said = said * bool(numbers)
+    if texts:
+        said.append(f"missing values of {columns_text(texts, 'are', 'are')} a category")
+    return Decision("samples", ", ".join([*said, "with a column of 0 and 1 each"]), "given", "data.impute", impute)
+
+
+def with_category_counts(names: Sequence[str], read: dict[str, Features]) -> list[str]:
+    """The names of columns, with the number of their categories."""
+    return [f"{name} ({len(read[name].names)})" if read[name].category else name for name in names]
+
+
+def columns_text(names: Sequence[str], one: str, several: str) -> str:
+    """`column a is`, or `columns a, b are`, with these verbs."""
+    shown = ", ".join(names[:NAMES_SHOWN]) + (", ..." if len(names) > NAMES_SHOWN else "")
+    return f"column {shown} {one}" if len(names) == 1 else f"columns {shown} {several}"

@@ -1,0 +1,1 @@
+"""Scores of models: made on hosts, put together by the driver."""

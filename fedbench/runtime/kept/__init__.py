@@ -1,0 +1,1 @@
+"""The models that a run keeps, with what is needed to predict by them elsewhere."""

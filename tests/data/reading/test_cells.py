@@ -1,0 +1,49 @@
+"""Cells that cannot be read are named with their place."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fedbench.data.reading.cells import TableRows, stacked_lists
+from fedbench.errors import ConfigError
+from tests.data.reading.test_tables import FRAME, content, refused
+
+
+def test_a_row_is_found_in_its_file():
+    rows = TableRows("data t", [("a", 2), ("b", 3)])
+    assert [rows.place(row) for row in (1, 2)] == ["data t/a, row 2", "data t/b, row 1"]
+    column = pd.Series([[1], [2], [3, 4]], name="x")
+    with pytest.raises(ConfigError, match=r"data t/b, row 1: column x holds a list of shape \[2\], before it \[1\]"):
+        stacked_lists(rows, column)
+
+
+@pytest.mark.parametrize("name", ["x", "y"])
+@pytest.mark.parametrize(
+    ("values", "line"),
+    [
+        (pd.date_range("2020", periods=5), r"column . holds times \(datetime64"),
+        (pd.to_timedelta(range(5), "s"), r"column . holds times \(timedelta64"),
+        (pd.period_range("2020", periods=5, freq="D"), r"column . holds times \(period"),
+        ([{"a": 1}] * 5, "row 1: column . holds a dict; turn the column into numbers or text beforehand"),
+        (
+            np.arange(5) * 1j,
+            "column . holds complex numbers; write a column of the real and one of the imaginary parts",
+        ),
+        ([0, "1", 2, 3, 4], "column . holds numbers and texts, 0 and '1'; write one kind"),
+        (pd.date_range("2020", periods=5).date, "row 1: column . holds a date; turn"),
+    ],
+)
+def test_cells_that_are_neither_numbers_nor_texts_are_named(name, values, line):
+    table = pd.DataFrame({"x": np.arange(5.0), "y": [0, 1, 0, 1, 0]}).assign(**{name: values})
+    with pytest.raises(ConfigError, match=line) as caught:
+        content(table)
+    assert str(caught.value).endswith(", or --data.drop x") == (name == "x")
+
+
+def test_missing_values_are_listed_with_their_number():
+    table = FRAME.assign(b=[None, *"ab" * 29, " "], label=[0.5, None, *range(58)])
+    table.loc[3:5, "a"] = np.nan
+    assert refused(table) == (
+        "data t, row 2: no value in column label (1 such rows), a (3 such rows), b (2 such rows); fill them in or "
+        "leave these rows out, or --data.drop a,b, or --data.impute median for the features"
+    )

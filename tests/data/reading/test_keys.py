@@ -1,0 +1,26 @@
+"""A key is the one that is named, or the usual one that is there."""
+
+import pytest
+
+from fedbench.data.reading.keys import TARGETS, find_key, key_of
+from fedbench.errors import ConfigError
+
+
+def test_a_named_key_comes_before_the_usual_one():
+    assert find_key("label", "kind", TARGETS, ["label", "kind"], "the set") == "kind"
+    assert find_key("label", None, TARGETS, ["image", "label"], "the set") == "label"
+    assert find_key("label", None, TARGETS, ["image", "kind"], "the set") is None
+
+
+@pytest.mark.parametrize(
+    ("asked", "keys", "line"),
+    [
+        ("lable", ["image", "label"], "data.label = 'lable': the set has no such column; did you mean label?"),
+        (None, ["label", "target"], "the set: label and target could be the label: set data.label to one of them"),
+        (None, ["image", "kind"], "the set: which column holds the label? Set data.label to one of image, kind"),
+    ],
+)
+def test_a_key_that_only_the_user_knows_is_asked_for(asked, keys, line):
+    with pytest.raises(ConfigError) as error:
+        key_of("label", asked, TARGETS, keys, "the set", noun="column")
+    assert str(error.value) == line

@@ -1,0 +1,17 @@
+"""A column is what its name and its cells say, and what only the user knows is asked for."""
+
+import numpy as np
+
+from tests.data.reading.test_tables import FRAME, ROWS, content, refused
+
+
+def test_y_beside_other_axes_is_asked_about():
+    axes = FRAME.rename(columns={"a": "x"}).assign(y=np.arange(ROWS) / 3, z=0.5).drop(columns="label")
+    assert refused(axes.assign(activity=["sit", "walk"] * 30)) == (
+        "data t: column y stands beside x and z: the target (--data.label y) or a measurement, and activity is the "
+        "target (--data.label activity)?"
+    )
+    assert "(--data.label n)?" in refused(axes.assign(n=1.5))
+    assert content(axes.assign(activity=["sit", "walk"] * 30), label="activity").columns == ("x", "y", "z")
+    assert content(axes.drop(columns="z")).columns == ("x",), "x alone is no target of y"
+    assert content(axes.assign(n=1.5, y=["sit", "walk"] * 30)).columns == ("x", "z", "n"), "a text is no measurement"

@@ -1,0 +1,55 @@
+"""model.json says what a model takes and how it is built."""
+
+import json
+
+import pytest
+from torch import nn
+
+from fedbench.data.fields import Fields, Leaf
+from fedbench.jobs.resolve import resolve
+from fedbench.runtime.build import build_learner
+from fedbench.runtime.kept.model_folder import about_model, is_nested, write_adapters, write_beside
+from tests.runtime.rounds import small
+
+LEAF = Leaf((3,), "int64", 0)
+
+
+def about(method="fedavg", **more):
+    run = resolve(small(method, **more))
+    return about_model(run, build_learner(run, 0))
+
+
+def test_of_a_built_in_model():
+    found = about()
+    assert (found["shape"], found["unit"], found["dtype"]) == ([1, 8, 8], 255, "uint8")
+    assert (found["task"], found["double"], found["plain"]) == ("classification", False, True)
+    assert found["imports"] == ["from fedbench.models.mlp import Mlp"]
+    assert found["build"] == "Mlp(input_shape=(1, 8, 8), classes=10, hidden=16)"
+    assert json.loads(json.dumps(found)) == found
+
+
+def test_why_it_cannot_be_built_again():
+    assert about("fedrod")["no_script"] == "fedrod adds layers to it"
+    assert "build" not in about("fedrod")
+    assert "no_script" not in about("moon"), "which adds some only if it is asked for"
+
+
+@pytest.mark.parametrize(
+    ("sample", "nested"),
+    [(None, False), ({"a": LEAF, "b": LEAF}, False), ((LEAF, LEAF), False), ({"a": {"b": LEAF}}, True)],
+)
+def test_samples_in_samples_are_nested(sample, nested):
+    assert is_nested(Fields(sample)) is nested
+    assert not is_nested(None)
+
+
+def test_the_description_ends_a_folder(tmp_path):
+    write_beside(tmp_path, {"shape": [2]}, None)
+    assert [path.name for path in tmp_path.iterdir()] == ["model.json"]
+    write_beside(tmp_path, {"shape": [2]}, "print(1)")
+    assert (tmp_path / "predict.py").read_text() == "print(1)"
+
+
+def test_a_module_without_adapters_has_none(tmp_path):
+    write_adapters(tmp_path, "adapter", nn.Linear(2, 2), {})
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,105 @@
+"""The scripts beside weights and programs: what they import, read and print."""
+
+import json
+import runpy
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from fedbench.runtime.kept.predict_script import from_onnx, from_program, from_run, from_weights
+
+ABOUT = {
+    "shape": [3],
+    "unit": 1,
+    "mean": [1.0, 2.0, 3.0],
+    "std": [2.0, 2.0, 2.0],
+    "classes": ["no", "yes"],
+    "dtype": "float32",
+    "task": "classification",
+    "double": False,
+    "plain": True,
+    "imports": ["from torch.nn import Linear"],
+    "build": "Linear(3, 2)",
+    "calls": [],
+}
+PACKED = {"shape": [5], "mean": [], "std": [], "fields": {"sample": {"dict": {"a": {}, "b": {}}}}, "call": "keywords"}
+WEIGHTS = {"weight": torch.tensor([[1.0, 0, 0], [0, 1, 0]]), "bias": torch.zeros(2)}
+
+
+def printed(text, folder, samples, monkeypatch, capsys, **more):
+    """What a script prints about samples."""
+    (folder / "predict.py").write_text(text)
+    (folder / "model.json").write_text(json.dumps(ABOUT | more))
+    path = folder / ("x.npz" if isinstance(samples, dict) else "x.npy")
+    np.savez(path, **samples) if isinstance(samples, dict) else np.save(path, samples)
+    monkeypatch.setattr(sys, "argv", ["predict.py", str(path)])
+    runpy.run_path(str(folder / "predict.py"))
+    return capsys.readouterr().out.split()
+
+
+@pytest.mark.parametrize(
+    ("task", "said"), [("classification", ["no", "yes"]), ("regression", ["[[1.0,", "0.0],", "[0.0,", "1.0]]"])]
+)
+def test_normalised_samples_give_classes_or_numbers(task, said, tmp_path, monkeypatch, capsys):
+    """(3 - 1) / 2 is 1 and (2 - 2) / 2 is 0: the first class; and the second, where they are 1 and 4."""
+    save_file(WEIGHTS, tmp_path / "model.safetensors")
+    x = np.array([[3, 2, 9], [1, 4, 9]], np.float32)
+    text = from_weights(ABOUT | {"task": task}, "model.safetensors")
+    assert printed(text, tmp_path, x, monkeypatch, capsys) == said
+    assert len(text.partition("\nhere = ")[2].strip().splitlines()) == 10
+
+
+@pytest.mark.parametrize("samples", [np.ones((2, 3)), np.ones((2, 4), np.float32)], ids=["type", "shape"])
+def test_samples_that_are_not_as_in_the_data_are_refused(samples, tmp_path, monkeypatch, capsys):
+    save_file(WEIGHTS, tmp_path / "model.safetensors")
+    with pytest.raises(AssertionError, match=r"SAMPLES are float(32|64) \[2, [34]\]"):
+        printed(from_weights(ABOUT, "model.safetensors"), tmp_path, samples, monkeypatch, capsys)
+
+
+def test_in_a_run_a_point_is_chosen_and_frozen_parameters_lie_above(tmp_path, monkeypatch, capsys):
+    own = tmp_path / "client-0"
+    own.mkdir()
+    save_file({"bias": WEIGHTS["bias"]}, tmp_path / "base.safetensors")
+    save_file({"weight": WEIGHTS["weight"]}, own / "after_agg.safetensors")
+    text = from_run(ABOUT, "base.safetensors")
+    assert printed(text, own, np.array([[1, 4, 9]], np.float32), monkeypatch, capsys) == ["yes"]
+
+
+def test_arrays_go_in_by_their_names_or_in_their_order():
+    named, placed = ABOUT | PACKED, ABOUT | PACKED | {"fields": {"sample": {"tuple": [{}, {}]}}, "call": "arguments"}
+    assert "model(**x)" in from_weights(named, "w")
+    assert "model(*x)" in from_weights(placed, "w")
+    assert "model(x)" in from_program(named, "p")
+    assert "x.values()" in from_onnx(named, "p")
+    assert "SAMPLES.npz" in from_onnx(placed, "p")
+
+
+def test_outputs_of_a_module_of_ones_own_are_found_and_doubles_stay_doubles():
+    text = from_weights(ABOUT | {"plain": False, "double": True, "calls": ["configure_model()"]}, "w")
+    assert 'scores["logits"]' in text
+    lines = text.splitlines()
+    places = [lines.index(line) for line in ("torch.set_default_dtype(torch.float64)", "model.configure_model()")]
+    assert places == sorted(places)
+    assert not any(word in from_weights(ABOUT, "w") for word in ('scores["logits"]', "float64", "configure_model"))
+
+
+def test_a_program_of_onnx_is_fed_by_name(tmp_path, monkeypatch, capsys):
+    class Session:
+        def __init__(self, path):
+            assert path.name == "model.onnx"
+
+        def get_inputs(self):
+            return [SimpleNamespace(name="b_first"), SimpleNamespace(name="a_second")]
+
+        def run(self, outputs, feed):
+            return [np.stack([feed["b_first"], feed["a_second"]], 1)]
+
+    monkeypatch.setitem(sys.modules, "onnxruntime", SimpleNamespace(InferenceSession=Session))
+    samples = {"a": np.array([1, 5]), "b": np.array([2, 3])}
+    text = from_onnx(ABOUT | PACKED, "model.onnx")
+    assert printed(text, tmp_path, samples, monkeypatch, capsys, **PACKED) == ["yes", "no"]
+    assert "import torch" not in text
