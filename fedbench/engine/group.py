@@ -127,8 +127,8 @@ def per_sample(engine: Any, fit: Fit, tensors: Mapping[str, Tensor]) -> dict[str
     if not engine.widens:
         return {}
     samples = len(fit.data)
-    whole = samples - samples % int(engine.train.batch_size)  # without the last batch
-    counts = {samples, whole, fit.amount.steps_on(samples, engine.train)} - {0, 1}
+    steps = fit.amount.steps_on(samples, engine.train)
+    counts = {samples, steps, steps * int(engine.train.batch_size)} - {0, 1}
     return {
         name: (max(LEAST_ROOM, 1 << (len(value) - 1).bit_length()), *value.shape[1:])
         for name, value in tensors.items()

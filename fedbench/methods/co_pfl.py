@@ -428,7 +428,7 @@ def new_moments(like: Tensor) -> dict[str, Any]:
 
 
 def masked_gradient(g: Tensor, w: Tensor, s: Any, decay: float = 0.0) -> None:
-    """The gradient of a part, with weight decay; `[N]`, or a stack of clients `[K, N]`."""
+    """The gradient of a part, with weight decay; `[N]`, or rows of clients `[K, N]`."""
     if decay:
         g.add_(w, alpha=decay)
     g.mul_(s.part)

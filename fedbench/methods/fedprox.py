@@ -99,7 +99,7 @@ class FedProx(ExtraPass["FedProx.Options", PrivateState, "FedProx.Server"]):
 
 
 def proximal_pull(g: Tensor, w: Tensor, s: Any) -> None:
-    """Adds mu (w - anchor) to the gradient; `[N]`, or a stack of clients `[K, N]`."""
+    """Adds mu (w - anchor) to the gradient; `[N]`, or rows of clients `[K, N]`."""
     g.addcmul_(w - s.anchor, s.mu)
 
 

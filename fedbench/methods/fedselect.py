@@ -194,7 +194,7 @@ class FedSelect(Method["FedSelect.Options", "FedSelect.State"]):
 
 
 def part_of_gradient(g: Tensor, w: Tensor, s: Any) -> None:
-    """Keeps a part of the gradient; `[N]`, or a stack of clients `[K, N]`."""
+    """Keeps a part of the gradient; `[N]`, or rows of clients `[K, N]`."""
     g.mul_(s.part)
 
 

@@ -169,5 +169,5 @@ def magnitude(apart: Tensor, form: str) -> Tensor:
 
 
 def add_decay(g: Tensor, w: Tensor, s: Any) -> None:
-    """Adds weight decay of its own to each entry; `[N]`, or a stack of clients `[K, N]`."""
+    """Adds weight decay of its own to each entry; `[N]`, or rows of clients `[K, N]`."""
     g.addcmul_(w, s.more)

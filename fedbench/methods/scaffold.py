@@ -116,7 +116,7 @@ class SCAFFOLD(Method["SCAFFOLD.Options", "SCAFFOLD.State", "SCAFFOLD.Server"]):
 
 
 def add_correction(g: Tensor, w: Tensor, s: Any) -> None:
-    """Adds the difference of the controls to the gradient (eq. 3); `[N]`, or a stack of clients `[K, N]`."""
+    """Adds the difference of the controls to the gradient (eq. 3); `[N]`, or rows of clients `[K, N]`."""
     g.add_(s.correction)
 
 
