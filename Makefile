@@ -5,6 +5,8 @@ BIN := .venv/bin
 RUNS := .venv/.runs
 STAMP := .venv/.installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check
+# Modules are compiled when they are first imported: most of them never are.
+INSTALL := $(PIP) install --no-compile -c constraints.txt
 # Processes that tests run in side by side; one of them holds a Ray with three hosts.
 WORKERS ?= 2
 METHODS ?= fedavg or fedcac or fedmosaic or pfedgate
@@ -86,17 +88,17 @@ install: $(STAMP)
 # What runs, studies and reports need.
 $(RUNS): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("fedbench needs Python 3.11 or newer: make PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
-	@test -x $(BIN)/pip || $(PYTHON) -m venv .venv
+	@test -x $(BIN)/pip || { echo "making .venv"; $(PYTHON) -m venv --upgrade-deps .venv; }
 	@echo "installing fedbench into .venv: PyTorch, Lightning, Ray and some hundred smaller packages, in some minutes"
 	@# Its name was fedbench before, which would be a second distribution with the same commands.
 	@$(PIP) uninstall -q -y fedbench 2>/dev/null; rm -rf fedbench.egg-info
-	@$(PIP) install -c constraints.txt -e .
+	@$(INSTALL) -e .
 	@touch $@
 
 # Extras, linters, type checkers, documentation and what tests need; nothing of $(RUNS) is installed again.
 $(STAMP): $(RUNS) papers/pyproject.toml
 	@echo "installing the tools of developers and fedbench-papers into .venv"
-	@$(PIP) install -c constraints.txt -e '.[test]' -e ./papers
+	@$(INSTALL) -e '.[test]' -e ./papers
 	@touch $@
 
 clean:
