@@ -7,6 +7,7 @@ from os.path import abspath
 
 from fedbench import methods
 from fedbench.config import Config
+from fedbench.jobs.gpu_shares import open_to_trial
 from fedbench.jobs.job import JOBS
 from fedbench.jobs.resolve import choose_hosts, this_machine
 from fedbench.jobs.schedule import need_of, needs_ray
@@ -65,6 +66,7 @@ class Room:
         """The room for the trials of studies, of which as many run at once as are asked for, or as fit."""
         first, early = studies[0], any(study.plan.scheduler != "none" for study in studies)
         trial = Cost.of(first.compared[0].config(first.config, first.compared[0].points[0])).config
+        open_to_trial(trial)
         choose_hosts(trial)
         hosts, ray = int(trial.resources.hosts), needs_ray(trial, at_once, early)
         if not ray:

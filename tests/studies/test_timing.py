@@ -46,6 +46,7 @@ def test_hosts_divide_a_run_and_start_for_every_run():
         (0, 3, Room(3, 0, True, 4)),
         (0, None, Room(4, 0, True, 4)),
         (0, 9, Room(4, 0, True, 4)),
+        ("auto", None, Room(4, 0, True, 4)),  # as trials have none
         (2, None, Room(2, 2, True, 4)),
         (2, 1, Room(1, 2, True, 4)),
     ],
