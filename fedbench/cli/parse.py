@@ -85,10 +85,13 @@ def question_of(prog: str, config: Config, asked: Namespace) -> Question:
     """
     given = {name: value for name, value in vars(asked).items() if name not in ("config", "tuning", "debug")}
     tuning = asked.tuning.model_dump(mode="json") if asked.tuning else None
-    words = [prog, config.model_dump(mode="json"), {**given, "given": sorted(asked.given)}, tuning, terminal_width()]
+    words = [prog, config.model_dump(mode="json"), {**given, "given": sorted(asked.given)}, tuning]
     own = [text for text in texts_in(words[1:]) if text != str(config.out)]
     files = [key for key, value in flat(config.model_dump()).items() if isinstance(value, Path) and key != "out"]
     elsewhere = config.resources.address != "local" or files or config.loggers
+    # Data that are fetched or decoded later change an answer, too.
+    here = sorted(str(path.parent) for path in decoded()), sorted(str(path) for path in (root() / "files").glob("*"))
+    words += [terminal_width(), here]
     return Question(words, may_be_kept=not elsewhere and not any(":" in text or "/" in text for text in own))
 
 

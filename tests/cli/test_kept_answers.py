@@ -105,6 +105,13 @@ def test_answers_that_the_user_s_files_or_machines_decide_are_not_kept(own):
     assert not question_of("fedbench run", Config(**own), asked).may_be_kept
 
 
+def test_data_that_are_here_later_are_another_question(fresh):
+    asked = Namespace(tuning=None, given=set(), config=None, debug=False)
+    absent = question_of("fedbench run", Config(data="cifar10"), asked).words
+    (fresh.parent / "cache" / "files" / "cifar10").mkdir(parents=True)
+    assert question_of("fedbench run", Config(data="cifar10"), asked).words != absent
+
+
 ASK = """
 import io, sys
 from contextlib import redirect_stdout
