@@ -1,7 +1,12 @@
-# Both targets keep everything they need in .venv and install only when pyproject.toml or constraints.txt changed.
+# All targets keep everything they need in .venv and install only when pyproject.toml or constraints.txt changed: the
+# demo what runs need, the others the tools of developers beside it.
 PYTHON ?= python3
 BIN := .venv/bin
+RUNS := .venv/.runs
 STAMP := .venv/.installed
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+# Modules are compiled when they are first imported: most of them never are.
+INSTALL := $(PIP) install --no-compile -c constraints.txt
 # Processes that tests run in side by side; one of them holds a Ray with three hosts.
 WORKERS ?= 2
 METHODS ?= fedavg or fedcac or fedmosaic or pfedgate
@@ -14,8 +19,8 @@ SINCE ?= HEAD
 
 .PHONY: demo check test test-fast test-methods test-night test-pythons mutants cluster-test slurm-test lint docs dist install clean
 
-demo: $(STAMP)
-	$(BIN)/python experiments/grid.py --method fedcac --until-decided --margin 2
+demo: $(RUNS)
+	@$(BIN)/fedbench demo
 
 # What the change since the last commit touches; `make check SINCE=main`: the whole branch.
 check: lint
@@ -80,13 +85,20 @@ dist: $(STAMP)
 
 install: $(STAMP)
 
-$(STAMP): pyproject.toml papers/pyproject.toml constraints.txt
+# What runs, studies and reports need.
+$(RUNS): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("fedbench needs Python 3.11 or newer: make PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
-	@test -x $(BIN)/pip || $(PYTHON) -m venv .venv
-	@echo "installing into .venv (some minutes the first time)"
+	@test -x $(BIN)/pip || { echo "making .venv"; $(PYTHON) -m venv --upgrade-deps .venv; }
+	@echo "installing fedbench into .venv: PyTorch, Lightning, Ray and some hundred smaller packages, in some minutes"
 	@# Its name was fedbench before, which would be a second distribution with the same commands.
-	@$(BIN)/python -m pip uninstall -q -y fedbench 2>/dev/null; rm -rf fedbench.egg-info
-	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e '.[test]' -e ./papers
+	@$(PIP) uninstall -q -y fedbench 2>/dev/null; rm -rf fedbench.egg-info
+	@$(INSTALL) -e .
+	@touch $@
+
+# Extras, linters, type checkers, documentation and what tests need; nothing of $(RUNS) is installed again.
+$(STAMP): $(RUNS) papers/pyproject.toml
+	@echo "installing the tools of developers and fedbench-papers into .venv"
+	@$(INSTALL) -e '.[test]' -e ./papers
 	@touch $@
 
 clean:

@@ -121,6 +121,13 @@ def _entry_points() -> Any:
     return entry_points()
 
 
+def plugged_packages() -> list[str]:
+    """The top-level packages, by their import names, of all entry points in groups of fedbench's."""
+    groups = [group for group in _entry_points().groups if group.startswith(f"{__name__.partition('.')[0]}.")]
+    points = [point for group in groups for own in entry_points_of(group).values() for point in own]
+    return sorted({point.module.partition(".")[0] for point in points})
+
+
 def package_of(point: "EntryPoint") -> str:
     """The name, as pip knows it, of the package that an entry point comes from."""
     return point.dist.name if point.dist else point.value.partition(".")[0]

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from fedbench.data import cache
+from fedbench import cache_folder
 from tests.runtime.rounds import play, small
 
 RAY = Path(sys.executable).with_name("ray")
@@ -54,8 +54,8 @@ class Machines:
 
     def __init__(self, workers: int, *hidden: Path) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="fm", dir="/tmp"))  # short: the paths of Ray's sockets are limited
-        self.port, self._hidden = free_port(), [*hidden, cache.root()]
-        cache.root().mkdir(parents=True, exist_ok=True)
+        self.port, self._hidden = free_port(), [*hidden, cache_folder.root()]
+        cache_folder.root().mkdir(parents=True, exist_ok=True)
         self.environment = os.environ | {"RAY_TMPDIR": str(self.folder), "RAY_AUTH_MODE": "disabled"}
         common = ["--object-store-memory", "100000000", "--disable-usage-stats", "--block"]
         head = [

@@ -18,6 +18,7 @@ from fedbench.plugins import PluginTable
 from fedbench.user_code import exit_text
 
 COMMANDS = {
+    "demo": "a first comparison, from nothing to a verdict: FedCAC and three baselines on digits, 10 to 30 minutes",
     "run": "run one method on one data set and partition, with one or more seeds",
     "grid": "search a method's tune space, then run its best candidate and the baselines over the seeds",
     "compare": "compare methods under one protocol and equal tuning budgets, with statistics",
@@ -166,7 +167,7 @@ def usage() -> str:
     names = dict.fromkeys((*COMMANDS, *TABLE.names()))
     width = max(map(len, names))
     lines = [f"  {name:<{width}} {line_of(name)}" for name in names]
-    first = "fedbench grid --method fedcac   tunes on the digits of scikit-learn, in a few minutes"
+    first = "fedbench demo   tunes and compares four methods on the digits of scikit-learn, and says which is better"
     return "\n".join(["usage: fedbench COMMAND ...", "", *lines, "", first, "See fedbench COMMAND --help."])
 
 

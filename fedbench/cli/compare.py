@@ -13,6 +13,7 @@ from fedbench.cli.parse import parse
 from fedbench.cli.stages import (
     SPACE,
     check_trials,
+    print_result,
     read_count,
     read_space,
     read_values,
@@ -67,13 +68,8 @@ def main(argv: list[str]) -> int:
     finally:
         stages.stop()
     text, code = outcome(result.folder)
-    print(text)
-    for plan in plans(result.folder):
-        for line in trial_remarks(plan):
-            print(line)
-    print(f"results: {result.folder}")
-    print(f"report:  {result.report}")
-    return code
+    remarks = [line for plan in plans(result.folder) for line in trial_remarks(plan)]
+    return print_result(asked, [text, *remarks], result, code)
 
 
 def preview(config: Config, asked: Namespace) -> tuple[Config, Iterable[str]]:

@@ -137,7 +137,7 @@ def check_gpus() -> Iterator[Finding]:
 
 def check_folders() -> Iterator[Finding]:
     """The cache of data sets, and the folder from which commands write `results/`."""
-    from fedbench.data.cache import root
+    from fedbench.cache_folder import root
 
     for name, folder, remedy in (
         ("cache", root(), "set FEDBENCH_CACHE to a folder in which you may write"),

@@ -11,6 +11,7 @@ from fedbench.cli.parse import parse
 from fedbench.cli.stages import (
     SPACE,
     check_trials,
+    print_result,
     read_count,
     read_space,
     side_by_side,
@@ -48,17 +49,13 @@ def main(argv: list[str]) -> int:
         stages.stop()
     study = Study.load(result.folder)
     doubts = {label: beside_row(summary["doubts"]) for label, summary in study.summaries.items()}
-    print(final_table_text(study.table, study.metric, doubts))
+    lines = [final_table_text(study.table, study.metric, doubts)]
     if later := newcomers_text(study.newcomers, study.metric):
-        print(f"\n{later}\n")
+        lines.append(f"\n{later}\n")
     rows = leaderboard(study)
-    print("\n".join([answer(study, rows), *notes(study, rows)]))
-    print(f"best:    {', '.join(f'{key}={yaml_value(value)}' for key, value in result.best.items()) or 'the defaults'}")
-    for line in trial_remarks(study.plan):
-        print(line)
-    print(f"results: {result.folder}")
-    print(f"report:  {result.report}")
-    return FAILED if study.failures else OK
+    best = ", ".join(f"{key}={yaml_value(value)}" for key, value in result.best.items()) or "the defaults"
+    lines += [answer(study, rows), *notes(study, rows), f"best:    {best}", *trial_remarks(study.plan)]
+    return print_result(asked, lines, result, FAILED if study.failures else OK)
 
 
 def preview(config: Config, asked: Namespace) -> tuple[Config, Iterable[str]]:

@@ -1,6 +1,5 @@
 """The output of --help and --print-config, made from the pydantic models that validate the values."""
 
-import shutil
 import textwrap
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from types import ModuleType
@@ -12,6 +11,7 @@ from pydantic.fields import FieldInfo
 from fedbench import methods, models, tasks
 from fedbench.aggregation import rules
 from fedbench.cli.flags import COMMON, TUNING_PREFIX, Flag, flag_of, keys_of_command, sections, yaml_value
+from fedbench.cli.lines import terminal_width
 from fedbench.config import Config
 from fedbench.config.keys import flat
 from fedbench.config.tuning import Tuning
@@ -109,11 +109,6 @@ def table_lines(rows: Iterable[HelpRow]) -> Iterator[str]:
             head = " " * INDENT
         yield head + wrapped[0]
         yield from (" " * INDENT + line for line in wrapped[1:])
-
-
-def terminal_width() -> int:
-    """The number of columns of wrapped text."""
-    return max(60, min(110, shutil.get_terminal_size((100, 24)).columns))
 
 
 def _table(title: str, rows: Iterable[HelpRow], note: str = "") -> Iterator[str]:

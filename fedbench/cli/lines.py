@@ -1,6 +1,7 @@
-"""Announces slow steps on stderr while a command runs."""
+"""Announces slow steps on stderr while a command runs; how wide lines on a terminal are."""
 
 import logging
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -42,3 +43,8 @@ def loading(what: str = "checking the configuration") -> None:
     """Announces the next step if PyTorch has to be loaded for it, which takes seconds."""
     if "torch" not in sys.modules:
         log.info(f"loading PyTorch, {what}")
+
+
+def terminal_width() -> int:
+    """The number of columns of wrapped text."""
+    return max(60, min(110, shutil.get_terminal_size((100, 24)).columns))

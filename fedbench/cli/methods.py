@@ -8,7 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from fedbench.cli import OK, command
-from fedbench.cli.lines import loading
+from fedbench.cli.kept_answers import Question
+from fedbench.cli.lines import loading, terminal_width
 from fedbench.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -25,8 +26,13 @@ def main(argv: list[str]) -> int:
     """Prints the table, or one method's options."""
     if len(argv) > 1 or any(name.startswith("-") for name in argv):
         raise ConfigError(f"methods {' '.join(argv)}: give at most one name, for example `fedbench methods fedcac`")
-    loading("which methods use")
-    print("\n".join(_describe_method(argv[0]) if argv else _list_methods()))
+    question = Question(["methods", argv, terminal_width()])
+    if (text := question.known()) is None:
+        loading("which methods use")
+        text = "\n".join(_describe_method(argv[0]) if argv else _list_methods())
+        if argv or not _say_faults():
+            question.keep(text)
+    print(text)
     return OK
 
 
@@ -38,8 +44,16 @@ def _list_methods() -> Iterator[str]:
     family_width = max(len(about.family) for about in every.values())
     for name, about in sorted(every.items(), key=lambda item: (item[1].year or 0, item[0])):
         yield f"{name:<{name_width}}  {about.year or '':<4}  {about.family:<{family_width}}  {about.line}"
-    for fault in METHODS.faults():
+
+
+def _say_faults() -> bool:
+    """Names the methods of packages that cannot be loaded; whether there are any."""
+    from fedbench.methods import METHODS
+
+    faults = [*METHODS.faults()]
+    for fault in faults:
         print(f"left out: {fault}", file=sys.stderr)
+    return bool(faults)
 
 
 def about_of(kind: "type[Method]") -> "About":
@@ -51,7 +65,7 @@ def about_of(kind: "type[Method]") -> "About":
 
 
 def _describe_method(name: str) -> Iterator[str]:
-    from fedbench.cli.help import option_rows, table_lines, terminal_width
+    from fedbench.cli.help import option_rows, table_lines
     from fedbench.config import TrainConfig
     from fedbench.config.section import make_section
     from fedbench.jobs.description import decisions

@@ -2,15 +2,17 @@
 
 import logging
 from argparse import Namespace
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from fedbench.aggregation.rules import AGGREGATORS
+from fedbench.cache_folder import root
 from fedbench.cli import OK, PrintedExit
 from fedbench.cli.flags import COMMON, TUNING_PREFIX, Flag, keys_of_command, merge_layers, read
 from fedbench.cli.help import config_text, help_text
-from fedbench.cli.lines import loading
+from fedbench.cli.kept_answers import Question
+from fedbench.cli.lines import loading, terminal_width
 from fedbench.cli.pipes import keep_piped_files
 from fedbench.config import Config
 from fedbench.config.keys import flat, nest
@@ -22,6 +24,8 @@ from fedbench.installation import require
 from fedbench.methods import METHODS
 from fedbench.models import MODELS
 from fedbench.tasks import TASKS
+
+log = logging.getLogger("fedbench")
 
 
 def parse(
@@ -35,11 +39,13 @@ def parse(
 ) -> tuple[Config, Namespace]:
     """The configuration from the flags, and the flags that are not part of it.
 
-    Of these, `given` has the keys that are set without the preset, and `tuning` the section of a command that tunes.
+    Of these, `given` has the keys that are set without the preset, `tuning` the section of a command that tunes, and
+    `question` what the answer of a finished study is kept under.
 
-    Prints and exits for --help, --help-all and --print-config. preview: returns the configuration to print, and extra
-    lines. about: the command's description in --help. check: raises ConfigError for what the command cannot do, before
-    PyTorch is loaded. tuning: the section of a command that tunes. Raises ConfigError.
+    Prints and exits for --help, --help-all and --print-config, and where the answer is known. preview: returns the
+    configuration to print, and extra lines. about: the command's description in --help. check: raises ConfigError for
+    what the command cannot do, before PyTorch is loaded. tuning: the section of a command that tunes. Raises
+    ConfigError.
     """
     flags = {flag.name: flag for flag in (*extra_flags, *COMMON)}
     asked, pairs = read(argv, flags, keys_of_command(tuning))
@@ -55,14 +61,57 @@ def parse(
     keep_piped_files(config)
     check_extras(config)
     check(config, asked)
+    asked.question = question_of(prog, config, asked)
+    if (known := asked.question.known()) is not None:
+        if not asked.print_config:
+            log.info("finished before, and nothing has changed since")
+        print(known)
+        raise PrintedExit(OK)
     loading()
     if asked.print_config:
         given = flat(config.given()).keys()
         shown, lines = preview(config, asked)
         text = config_text(shown, asked.tuning, given & flat(shown.given()).keys())
-        print("\n".join([text, *(f"# {line}" for line in lines)]))
+        text = "\n".join([text, *(f"# {line}" for line in lines)])
+        asked.question.keep(text, [(config.out or Path("results")).absolute(), *decoded()])
+        print(text)
         raise PrintedExit(OK)
     return config, asked
+
+
+def question_of(prog: str, config: Config, asked: Namespace) -> Question:
+    """What decides the answer of a command that runs what is missing, or prints what it would run.
+
+    It can be kept only if fedbench and what plugs in decide it: no other code and no file of the user's, machines or
+    accounts. These have a colon or a slash in their names, or keys of their own.
+    """
+    given = {name: value for name, value in vars(asked).items() if name not in ("config", "tuning", "debug")}
+    tuning = asked.tuning.model_dump(mode="json") if asked.tuning else None
+    words = [prog, config.model_dump(mode="json"), {**given, "given": sorted(asked.given)}, tuning]
+    own = [text for text in texts_in(words[1:]) if text != str(config.out)]
+    files = [key for key, value in flat(config.model_dump()).items() if isinstance(value, Path) and key != "out"]
+    elsewhere = config.resources.address != "local" or files or config.loggers
+    # Data that are fetched or decoded later change an answer, too.
+    here = sorted(str(path.parent) for path in decoded()), sorted(str(path) for path in (root() / "files").glob("*"))
+    words += [terminal_width(), here]
+    return Question(words, may_be_kept=not elsewhere and not any(":" in text or "/" in text for text in own))
+
+
+def texts_in(value: Any) -> Iterator[str]:
+    """All texts in a tree."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from (str(key), *texts_in(inner))
+    elif isinstance(value, Iterable):
+        for inner in value:
+            yield from texts_in(inner)
+
+
+def decoded() -> list[Path]:
+    """The files that name the content of decoded data."""
+    return [*(root() / "decoded").glob("*/meta.json")]
 
 
 def _take_tuning(pairs: dict[str, Any], kind: type[Tuning] | None, prog: str) -> Tuning | None:

@@ -8,8 +8,8 @@ import logging
 from hashlib import sha256
 from pathlib import Path
 
+from fedbench import cache_folder
 from fedbench.config import Config
-from fedbench.data import cache
 from fedbench.errors import ConfigError
 
 log = logging.getLogger("fedbench")
@@ -38,7 +38,11 @@ def _save_pipe(path: Path, key: str, zipped: str, other: str) -> Path:
         from fedbench.results.files import write_atomically  # slow to import, and pipes are rare
 
         content = path.read_bytes()
-        kept = cache.root() / FOLDER / f"{sha256(content).hexdigest()[:16]}{zipped if content[:4] == ZIP else other}"
+        kept = (
+            cache_folder.root()
+            / FOLDER
+            / f"{sha256(content).hexdigest()[:16]}{zipped if content[:4] == ZIP else other}"
+        )
         kept.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(kept, content)
     except OSError as error:

@@ -5,9 +5,10 @@ from argparse import Namespace
 from collections.abc import Iterable
 from functools import partial
 
-from fedbench.cli import OK, command
+from fedbench.cli import command
 from fedbench.cli.flags import Flag
 from fedbench.cli.parse import parse
+from fedbench.cli.stages import print_result
 from fedbench.config import Config
 
 FLAGS = (Flag("resume", "continue the run in the output folder; an error if there is none"),)
@@ -31,22 +32,20 @@ def main(argv: list[str]) -> int:
         result = run(config, resume=asked.resume, watch=watched.update, debug=asked.debug)
     finally:
         watched.progress.stop()
+    lines = list[str]()
     if not watched.begun:
         print(f"already finished: delete {result.folder} to run it again", file=sys.stderr)
-        for line in Records(result.folder).warnings():
-            print(with_label(line))
+        lines += map(with_label, Records(result.folder).warnings())
     label, metric = config.method.name, result.metric
     kinds = {label: estimator(result.config.model_dump(), metric)}
     outcomes = {label: Records(result.folder).outcomes()}
     scores = FinalScores.of(metric, {label: result.metrics}, {label: result.clients}, outcomes)
-    print(final_table_text(final_table(scores, kinds), metric))
+    lines.append(final_table_text(final_table(scores, kinds), metric))
     if later := newcomers_text(newcomer_table(metric, {label: result.newcomers}), metric):
-        print(f"\n{later}")
-    print(f"results: {result.folder}")
+        lines.append(f"\n{later}")
     if config.save_models:
-        print(f"models:  {result.models}")
-    print(f"report:  {result.report}")
-    return OK
+        lines.append(f"models:  {result.models}")
+    return print_result(asked, lines, result)
 
 
 def preview(config: Config, asked: Namespace) -> tuple[Config, Iterable[str]]:

@@ -1,10 +1,12 @@
 """Flags and lines of the commands that tune."""
 
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from fedbench.cli import OK
 from fedbench.cli.flags import Flag
+from fedbench.cli.parse import decoded
 from fedbench.config import Config
 from fedbench.config.files import parse_value
 from fedbench.config.words import plural
@@ -13,6 +15,7 @@ from fedbench.installation import require
 
 if TYPE_CHECKING:
     from fedbench.results.plan import Plan
+    from fedbench.studies.study_result import StudyResult
 
 SPACE = Flag(
     "space",
@@ -60,6 +63,22 @@ def trial_remarks(plan: "Plan") -> Iterator[str]:
         yield f"stopped: {len(stopped)} of {sum(e.role == 'candidate' for e in plan.entries)} trials: {some}{more}"
     yield from (f"left out: {line}" for line in plan.left_out())
     yield from (f"again:   {line}" for line in plan.gpu_notes())
+
+
+def print_result(asked: Namespace, lines: Sequence[str], result: "StudyResult", code: int = OK) -> int:
+    """Prints the lines of a study and where it is; returns its exit code.
+
+    The answer of a study in which nothing is left to do is kept until its results change.
+    """
+    from fedbench.results.plan import PLAN_FILE, Plan
+
+    text = "\n".join([*lines, f"results: {result.folder}", f"report:  {result.report}"])
+    print(text)
+    if code == OK and (asked.tuning is None or asked.tuning.max_hours is None):
+        folders = [path.parent for path in result.folder.rglob(PLAN_FILE)]
+        jobs = [folder / entry.path for folder in folders for entry in Plan.read(folder).entries]
+        asked.question.keep(text, [result.folder, *dict.fromkeys(job.resolve() for job in jobs), *decoded()])
+    return code
 
 
 def read_count(flag: str, text: str | None) -> int | None:

@@ -126,11 +126,6 @@ class Source:
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def root() -> Path:
-    """The folder of the cache."""
-    return Path(os.environ.get("FEDBENCH_CACHE") or Path.home() / ".cache" / "fedbench").expanduser().absolute()
-
-
 def size_on_disk(folder: Path) -> int:
     """Disk space of a prepared data set, in bytes."""
     return sum(path.stat().st_size for path in folder.iterdir())

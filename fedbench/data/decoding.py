@@ -12,6 +12,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from fedbench import cache_folder
 from fedbench.checksums import KEY, checksums, with_own_checksum
 from fedbench.data.cache import (
     ARRAYS,
@@ -26,7 +27,6 @@ from fedbench.data.cache import (
     is_usable,
     refuse_disk_errors,
     replace_folder,
-    root,
 )
 from fedbench.data.copies import Copies
 from fedbench.data.normalisation import Statistics, moments_of
@@ -46,7 +46,7 @@ def prepare(source: Source, progress: OnProgress | None = None) -> Path:
     If several processes ask at once, one decodes and the others wait.
     """
     slug = re.sub(r"[^\w.-]+", "-", source.name).strip("-")[-60:]
-    folder = root() / "decoded" / f"{slug}-{source.key()}"
+    folder = cache_folder.root() / "decoded" / f"{slug}-{source.key()}"
     if not is_usable(folder):
         with hold_lock(folder.with_name(f"{folder.name}.lock")):
             if not is_usable(folder):

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from fedbench import cache_folder
 from fedbench.config import DataConfig
 from fedbench.data import archives, cache
 from fedbench.data.cache import OnProgress
@@ -57,10 +58,10 @@ def files_to_import(published: PublishedSet, path: Path, progress: OnProgress | 
     if not packed:
         yield place, False
         return
-    with cache.refuse_disk_errors(cache.root()):
-        temporary = TemporaryDirectory(prefix="import-", dir=cache.root() / "files", ignore_cleanup_errors=True)
+    with cache.refuse_disk_errors(cache_folder.root()):
+        temporary = TemporaryDirectory(prefix="import-", dir=cache_folder.root() / "files", ignore_cleanup_errors=True)
     with temporary as name:
-        with cache.refuse_disk_errors(cache.root()):
+        with cache.refuse_disk_errors(cache_folder.root()):
             for archive in packed:
                 archives.extract(archive, Path(name), published.is_needed, progress)
             for file in loose_files(published, path):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from fedbench import cache_folder
 from fedbench.data import cache
 from fedbench.data.dataset import Dataset
 from fedbench.errors import ConfigError
@@ -31,7 +32,7 @@ class PreparedDataset:
 
     def find(self) -> Dataset | None:
         """The data set on this machine: in the same place, for example on a shared path, or in its own cache."""
-        for folder in (self.folder, cache.root() / "decoded" / self.folder.name, self._content_folder):
+        for folder in (self.folder, cache_folder.root() / "decoded" / self.folder.name, self._content_folder):
             if cache.is_usable(folder) and cache.digest_of(folder) == self.digest:
                 return Dataset.open(folder).with_constants(self.mean, self.std)
         return None
@@ -61,4 +62,4 @@ class PreparedDataset:
     @property
     def _content_folder(self) -> Path:
         """Named by content, because the folder's own name depends on the files it was decoded from."""
-        return cache.root() / "decoded" / f"{self.folder.name.rpartition('-')[0]}-{self.digest[:12]}"
+        return cache_folder.root() / "decoded" / f"{self.folder.name.rpartition('-')[0]}-{self.digest[:12]}"

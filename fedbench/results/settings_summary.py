@@ -15,7 +15,6 @@ from itertools import combinations
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
 from fedbench.results.contrasts import DRAWS, holm
 from fedbench.results.rotations import DIGITS
@@ -160,6 +159,8 @@ class Ranking:
 
 def ranking(scores: pd.DataFrame, higher: bool) -> Ranking:
     """scores: a row per block, a column per method. Blocks that a method lacks are left out."""
+    from scipy import stats  # takes seconds to load, and most pages do without
+
     whole = scores.dropna().round(DIGITS)
     ranks = whole.rank(axis=1, ascending=not higher).mean().sort_values(kind="stable")
     names = [str(name) for name in ranks.index]
@@ -175,6 +176,8 @@ def ranking(scores: pd.DataFrame, higher: bool) -> Ranking:
 
 def signed_rank(one: pd.Series, other: pd.Series) -> float:
     """Two-sided p of Wilcoxon's signed-rank test; 1 where nothing differs."""
+    from scipy import stats
+
     difference = (one - other).round(DIGITS).to_numpy()
     if not np.any(difference):
         return 1.0

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fedbench.data import Dataset, cache
+from fedbench import cache_folder
+from fedbench.data import Dataset
 from fedbench.studies.run import run
 from tests.end_to_end.damages import Answer, damages, interrupted, read_report, repeat, write_page
 from tests.runtime.rounds import small
@@ -121,7 +122,9 @@ def test_a_file_in_the_place_of_a_job_s_folder_is_named_and_moved_away(results, 
 
 def test_damaged_data_of_the_cache_are_decoded_again(results, tmp_path):
     (decoded,) = (
-        path for path in (cache.root() / "decoded").iterdir() if path.name.startswith("digits-") and path.is_dir()
+        path
+        for path in (cache_folder.root() / "decoded").iterdir()
+        if path.name.startswith("digits-") and path.is_dir()
     )
     kept = tmp_path / "kept"
     shutil.copytree(decoded, kept)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from fedbench import cache_folder
 from fedbench.cli import main
 from fedbench.config import Config
-from fedbench.data import cache
 from fedbench.results.reader import Records
 from fedbench.studies.run import run
 from tests.end_to_end.commands import processes, rounds_in, started
@@ -138,14 +138,14 @@ def test_the_command_is_interrupted_loses_its_driver_and_is_killed_and_given_aga
 def test_the_machine_of_the_command_is_lost_and_another_one_goes_on(undisturbed, tmp_path):
     """Both see --out; processes, shared memory and the cache of the first one are gone with it."""
     out = tmp_path / "out"
-    with started(*WORDS, "--hosts", "2", cwd=tmp_path, within=apart(cache.root())) as command:
+    with started(*WORDS, "--hosts", "2", cwd=tmp_path, within=apart(cache_folder.root())) as command:
         command.until(lambda: rounds_in(out) >= 20, "round 10 was recorded")
         family = command.family()
         command.kill()
     assert family
     assert rounds_in(out) < 120
     begun = (out / "timings.jsonl").read_text().splitlines()[0]
-    with started(*WORDS, "--hosts", "0", cwd=tmp_path, within=apart(cache.root())) as another:
+    with started(*WORDS, "--hosts", "0", cwd=tmp_path, within=apart(cache_folder.root())) as another:
         assert another.finish() == 0, another.said()
     assert read(out) == undisturbed
     assert (out / "timings.jsonl").read_text().splitlines()[0] == begun  # it did not begin anew

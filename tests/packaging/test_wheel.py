@@ -170,7 +170,10 @@ def test_it_runs_where_it_is_installed(environment, tmp_path):
     fedbench, cache = environment / "fedbench", str(tmp_path / "cache")
     assert run(fedbench, "--version", cwd=tmp_path) == f"fedbench {PROJECT['version']}\n"
     assert {"claims", "reproduce"} <= {*run(fedbench, "--help", cwd=tmp_path).split()}
-    assert "fedper" in run(fedbench, "methods", cwd=tmp_path)
+    listed = run(fedbench, "methods", cwd=tmp_path, FEDBENCH_CACHE=cache)
+    assert "fedper" in listed
+    assert run(fedbench, "methods", cwd=tmp_path, FEDBENCH_CACHE=cache) == listed
+    assert "fedbench grid --method fedcac" in run(fedbench, "demo", "--help", cwd=tmp_path)
     small = ("--rounds", "2", "--partition.clients", "4", "--hosts", "0", "--out", "made")
     run(fedbench, "run", "--method", "fedper", *small, cwd=tmp_path, FEDBENCH_CACHE=cache)
     assert (tmp_path / "made" / "report.html").stat().st_size > 10**6

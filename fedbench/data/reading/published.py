@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
+from fedbench import cache_folder
 from fedbench.config import DataConfig, Section
 from fedbench.data import archives, cache
 from fedbench.data.cache import Content, OnProgress, Source
@@ -151,7 +152,7 @@ def read_published(name: str, folder: Path, options: Section, published: Publish
 
 def folder_in_cache(name: str) -> Path:
     """Where published files lie in the cache."""
-    return cache.root() / "files" / name
+    return cache_folder.root() / "files" / name
 
 
 def is_complete(folder: Path) -> bool:

@@ -1,0 +1,3 @@
+from fedbench.cli.demo import main
+
+raise SystemExit(main())
