@@ -25,6 +25,8 @@ from fedbench.module.weights import Weights
 from fedbench.user_code.misspelt import misspelt_names
 
 NOTHING = type(None)
+LOST = "which is lost when a run is resumed and is missing on other hosts"
+"""What is wrong with all that is kept beside declared fields."""
 RETURNS: dict[str, tuple[tuple[type, ...], str]] = {
     "begin": ((NOTHING,), "nothing: set the fields of client.state"),
     "receive": ((Weights,), "the client's weights"),
@@ -147,8 +149,7 @@ def call_hook(method: Method, hook: str, *given: Any) -> Any:
         raise hook_error(
             method,
             hook,
-            f"writes to self.{place}, which is lost when a run is resumed and is missing on other hosts: keep it in "
-            "client.state or at the server",
+            f"writes to self.{place}, {LOST}: keep it in client.state or at the server",
         )
     return found
 
@@ -171,9 +172,8 @@ def guard_stores(method: Method, hook: str) -> Iterator[None]:
     raise hook_error(
         method,
         hook,
-        f"writes to {place}, which is lost when a run is resumed and is missing on other hosts: declare a field in "
-        "State and keep it in client.state, or in Server (what is the same for all may come from a function with "
-        "@functools.cache)",
+        f"writes to {place}, {LOST}: declare a field in State and keep it in client.state, or in Server (what is the "
+        "same for all may come from a function with @functools.cache)",
     )
 
 

@@ -15,6 +15,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from fedbench.checks.several_hosts import SeveralHosts
 from fedbench.config import Config
 from fedbench.errors import ConfigError
 from fedbench.jobs.resolve import check_run, resolve
@@ -28,7 +29,6 @@ from fedbench.runtime.host import Host
 from fedbench.runtime.hosts import InProcess
 from fedbench.runtime.states import checkpoint
 from tests.runtime.rounds import play, read, small, stop
-from tests.runtime.several_hosts import SeveralHosts
 
 ROUNDS, CLIENTS = 4, 6
 SENDS_NOTHING = {"local", "centralized"}
