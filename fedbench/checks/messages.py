@@ -1,7 +1,8 @@
 """Checks of what travels between server and clients: whose entries, how many bytes, how new, by which weights."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from math import prod
 
 import torch
 from torch import Tensor
@@ -10,7 +11,7 @@ from fedbench.checks.check import CheckFailure, DoesNotApply
 from fedbench.checks.method_runs import ROUNDS, MethodRuns
 from fedbench.checks.recording import RecordingHosts, Sent
 from fedbench.methods.contract import WEIGHTS_FIELDS
-from fedbench.module.layout import Layout, Slot
+from fedbench.module.layout import Slot
 from fedbench.results.reader import Records
 from fedbench.runtime.exchange import POOLED
 
@@ -80,8 +81,10 @@ def private_entries_stay(method: MethodRuns) -> str:
         raise DoesNotApply(f"it says that clients also send {method.kind.also_sends}")
     start = part.take(hosts.host.models[0].initial.params)
     for sent in uploads(hosts):
-        private = part.take(hosts.trained[sent.number, sent.client])
-        secret = private[(private != start) & (private != 0)]
+        trained = hosts.trained[sent.number, sent.client]
+        private = part.take(trained)
+        known = torch.cat([start, hosts.host.models[0].method.shared_params.take(trained)])
+        secret = private[~torch.isin(private, known)]
         for field, tensor in sent.tensors.items():
             if len(secret) and torch.isin(secret, tensor.to(secret.dtype).flatten()).float().mean() > MANY:
                 raise CheckFailure(
@@ -196,18 +199,21 @@ def bytes_are_those_that_travel(method: MethodRuns) -> str:
     _refuse_other_sums(hosts)
     if is_pooled(method):
         raise DoesNotApply("one model is trained on the data of all clients, and nothing travels")
-    layout = hosts.host.models[0].learner.layout
-    for place, same_field in by_field(hosts):
-        constant = all(torch.equal(sent.tensors[place[1]], same_field[0].tensors[place[1]]) for sent in same_field)
+    own = hosts.host.models[0].method
+    shared = [slot.shape for slot in own.context.layout.params if own.shared_params.mask[slot.place].all()]
+    for (direction, field), same_field in by_field(hosts):
+        constant = all(torch.equal(sent.tensors[field], same_field[0].tensors[field]) for sent in same_field)
+        known = known_before(hosts, direction, field)
         for sent in same_field:
-            tensor, nbytes = sent.tensors[place[1]], sent.sizes[place[1]]
-            if constant and nbytes == 0:
+            tensor, nbytes = sent.tensors[field], sent.sizes[field]
+            if not tensor.is_floating_point() or (constant and nbytes == 0):
                 continue  # what is the same in every message is known at both ends
-            if (
-                least := least_bits(tensor) * low_rank_share(tensor, layout)
-            ) > BITS * nbytes + FEW * BITS and tensor.is_floating_point():
+            before = known.get((sent.number, sent.client))
+            updates = [] if before is None or before.shape != tensor.shape else [tensor - before]
+            least = min(least_bits(own) * low_rank_share(own, shared) for own in (tensor, *updates))
+            if least > BITS * (nbytes + FEW):
                 raise CheckFailure(
-                    f"the field {place[1]} ({place[0]}) counts {nbytes} bytes, but its {tensor.numel()} numbers carry "
+                    f"the field {field} ({direction}) counts {nbytes} bytes, but its {tensor.numel()} numbers carry "
                     f"at least {int(least / BITS)}: give `encoded` the bits of a real encoding, and send what this "
                     "encoding gives back"
                 )
@@ -243,16 +249,37 @@ def least_bits(tensor: Tensor) -> float:
     return float(-(shares * shares.log2()).sum() * len(numbers))
 
 
-def low_rank_share(tensor: Tensor, layout: Layout) -> float:
-    """Numbers of the factors of a model's matrices, relative to those of the matrices; 1 for what is no model."""
-    if tensor.numel() != layout.size:
+def known_before(hosts: RecordingHosts, direction: str, field: str) -> dict[tuple[int, int], Tensor]:
+    """What both ends know when a field is sent, to which an update may be sent: by exchange and client.
+
+    Of an upload what the client received, of a message the one before.
+    """
+    if direction == "up":
+        down = [sent for sent in hosts.sent if sent.direction == "down" and field in sent.tensors]
+        return {(sent.number, sent.client): sent.tensors[field] for sent in down}
+    found, last = {}, dict[int, Tensor]()
+    for sent in hosts.sent:
+        if sent.direction == direction and field in sent.tensors:
+            if sent.client in last:
+                found[sent.number, sent.client] = last[sent.client]
+            last[sent.client] = sent.tensors[field]
+    return found
+
+
+def low_rank_share(tensor: Tensor, shapes: Sequence[tuple[int, ...]]) -> float:
+    """Numbers of the factors of a model's matrices, relative to those of the matrices; 1 for what is no model.
+
+    shapes: of the shared tensors.
+    """
+    sizes = [prod(shape) for shape in shapes]
+    if not sizes or tensor.numel() != sum(sizes):
         return 1.0
     numbers = 0
-    for slot in layout.params:
-        matrix = slot.view(tensor.flatten()).reshape(slot.shape[0] if slot.shape else 1, -1).double()
+    for shape, part in zip(shapes, tensor.flatten().split(sizes), strict=True):
+        matrix = part.reshape(shape[0] if shape else 1, -1).double()
         rank = int(torch.linalg.matrix_rank(matrix, rtol=RANK))
-        numbers += min(slot.size, rank * sum(matrix.shape))
-    return numbers / layout.size
+        numbers += min(len(part), rank * sum(matrix.shape))
+    return numbers / sum(sizes)
 
 
 def _refuse_other_sums(hosts: RecordingHosts) -> None:

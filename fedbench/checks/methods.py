@@ -41,6 +41,7 @@ from fedbench.module.weights import Weights
 from fedbench.results.reader import Records
 from fedbench.runtime.exchange import POOLED
 from fedbench.runtime.host import Host
+from fedbench.runtime.hosts import Hosts
 
 STACK = {"rounds": 2, "train__batch_size": 16, "train__engine": "stack", "train__width": 4}
 EXACT = {**STACK, "train__precision": "64-true"}
@@ -100,15 +101,18 @@ def any_order_of_clients(method: MethodRuns) -> str:
     return ""
 
 
-def stopped_and_resumed(method: MethodRuns) -> str:
-    """Stopped on two hosts in a round of its own, resumed on three."""
+def stopped_and_resumed(method: MethodRuns, hosts: Callable[[int], Hosts] = SeveralHosts) -> str:
+    """Stopped on two hosts in a round of its own, so that all methods together stop everywhere; resumed on three.
+
+    hosts: so many of them, by default of this process.
+    """
     here = method.records("awkward")
     every, round = divmod(crc32(method.name.encode()) % (2 * (ROUNDS + 1)), ROUNDS + 1)
     config, folder = method.config("awkward", checkpoint__every=1 + every), method.folder_for("stopped")
-    method.stop(config, folder, 1 + round, SeveralHosts(2))
-    found = method.play(config, SeveralHosts(3), folder, resume=True)
+    method.stop(config, folder, 1 + round, hosts(2))
+    found = method.play(config, hosts(3), folder, resume=True)
     if found != here:
-        whole = method.play(method.config("awkward"), SeveralHosts(2))
+        whole = method.play(method.config("awkward"), hosts(2))
         if whole != here:
             raise CheckFailure(
                 f"two hosts have other numbers than one process{first_difference(here, whole)}: what a client needs "

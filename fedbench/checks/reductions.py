@@ -8,6 +8,7 @@ import pandas as pd
 
 from fedbench.checks.check import CheckFailure, DoesNotApply
 from fedbench.checks.method_runs import Keys, MethodRuns, Record
+from fedbench.config.files import parse_value
 from fedbench.config.keys import nest
 from fedbench.errors import ConfigError
 from fedbench.methods.base import Method
@@ -44,13 +45,15 @@ def refuse_difference(method: MethodRuns, other: str, keys: Keys) -> None:
     Keys of the method hold for the method alone, all others for both.
     """
     own = {key: value for key, value in keys.items() if key.startswith("method.")}
-    both = nest({key: value for key, value in keys.items() if key not in own})
+    train = {f"train.{key}": value for key, value in method.kind.train_defaults.items()}
+    both = nest({**train, **{key: value for key, value in keys.items() if key not in own}})
     options = {key.removeprefix("method."): value for key, value in own.items()}
     name, _, variant = other.partition(":")
-    theirs = dict(word.split("=") for word in variant.split(",")) if variant else {}
+    pairs = [word.partition("=") for word in variant.split(",") if word]
+    theirs = {key: parse_value(value) for key, _, value in pairs}
     with MethodRuns(method.name, {**method.options, **options}) as one, MethodRuns(name, theirs) as two:
-        shared = one.config("plain").model_dump(include={"public"}) if "public" in one.kind.needs else {}
-        records = [runs.play(runs.config("plain", **both, **shared)) for runs in (one, two)]
+        shared = one.config("tiny").model_dump(include={"public"}) if "public" in one.kind.needs else {}
+        records = [runs.play(runs.config("tiny", **both, **shared)) for runs in (one, two)]
     if place := first_other_score(*records):
         raise CheckFailure(
             f"with {words(keys)} it is not {other}: the first other number is {place}; correct the method, or what "

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from textwrap import shorten
 from typing import Any
 
@@ -95,12 +96,17 @@ def _works_or_is_refused(method: MethodRuns, **keys: Any) -> str:
     try:
         _refuse_failures(metrics_of(method.play(config, folder=folder)))
     except ConfigError as error:
-        if not isinstance(error, RunError) and not (folder / "metrics.jsonl").read_bytes():
+        if not isinstance(error, RunError) and not has_records(folder):
             return f"refused before round 1: {_shorten(str(error))}"
         raise CheckFailure(
             f"neither works nor is refused before round 1: {error}; refuse it in check(), with a ConfigError"
         ) from error
     return ""
+
+
+def has_records(folder: Path) -> bool:
+    file = folder / "metrics.jsonl"
+    return file.exists() and file.stat().st_size > 0
 
 
 def _shorten(line: str) -> str:
