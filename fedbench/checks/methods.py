@@ -84,10 +84,10 @@ def keeps_what_is_declared(method: MethodRuns) -> str:
     return f"clients keep {', '.join(fields) or 'no fields of their own'}"
 
 
-def any_order_of_clients(method: MethodRuns) -> str:
-    here = method.records("plain")
-    if method.play(method.config("plain"), Backwards()) != here:
-        again = method.play(method.config("plain"))
+def any_order_of_clients(method: MethodRuns, kind: str = "plain") -> str:
+    here = method.records(kind)
+    if method.play(method.config(kind), Backwards()) != here:
+        again = method.play(method.config(kind))
         if again != here:
             raise CheckFailure(
                 f"a second run in the same process has other numbers{first_difference(here, again)}: something is kept "

@@ -4,8 +4,11 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from fedbench.checks.check import CheckReport, CheckResult, results_of
+from fedbench.checks.data import DATA_CHECKS, ReadData
 from fedbench.checks.method_runs import MethodRuns
 from fedbench.checks.methods import METHOD_CHECKS
+from fedbench.checks.model_fits import ModelFits
+from fedbench.checks.models import MODEL_CHECKS
 from fedbench.config import Config
 from fedbench.errors import ConfigError, nearest
 
@@ -65,5 +68,9 @@ def method_runs_of(config: Config) -> MethodRuns:
     return MethodRuns(config.method.name, config.method.options)
 
 
-CHECKS: Mapping[str, tuple[Any, Callable[[Config], Any]]] = {"method": (METHOD_CHECKS, method_runs_of)}
+CHECKS: Mapping[str, tuple[Any, Callable[[Config], Any]]] = {
+    "method": (METHOD_CHECKS, method_runs_of),
+    "model": (MODEL_CHECKS, ModelFits),
+    "data": (DATA_CHECKS, ReadData),
+}
 """The checks of each section, and what makes their subject of a configuration."""

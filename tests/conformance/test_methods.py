@@ -39,14 +39,11 @@ every_check = pytest.mark.parametrize(
 
 @pytest.fixture(scope="module")
 def runs_of() -> Iterator[Callable[[str], MethodRuns]]:
-    """A method's runs, each made once; those of the method before are removed."""
+    """A method's runs, each made once."""
     known: dict[str, MethodRuns] = {}
 
     def runs(method: str) -> MethodRuns:
         if method not in known:
-            for other in known.values():
-                other.close()
-            known.clear()
             known[method] = MethodRuns(method, MORE.get(method, {}))
         return known[method]
 
