@@ -13,6 +13,7 @@ from typing import Any
 from fedbench.checks.check import Check
 from fedbench.checks.method_runs import MethodRuns
 from fedbench.checks.methods import METHOD_CHECKS
+from fedbench.checks.problem import trajectory
 from fedbench.methods.base import Method
 
 
@@ -50,6 +51,11 @@ class SharedRuns:
 def method_checks(method: str | type[Method], **options: Any) -> list[Any]:
     """The checks of a method with these options, for `pytest.mark.parametrize`."""
     return list(_cases(SharedRuns(method, options)))
+
+
+def numbers_by_hand(method: str | type[Method], **options: Any) -> list[tuple[Any, ...]]:
+    """What two clients receive, train and send in three rounds on two parameters (`fedbench.checks.problem`)."""
+    return [tuple(row) for row in trajectory(method, options)]
 
 
 def _cases(runs: SharedRuns) -> Iterator[Any]:

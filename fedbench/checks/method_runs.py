@@ -2,7 +2,6 @@
 
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -166,7 +165,7 @@ class MethodRuns:
     def _record(self, kind: str) -> RecordingHosts:
         run = resolve(self.config(kind))
         hosts = RecordingHosts(self.folder_for(kind))
-        drive(replace(run, method=hosts.watched(run.method)), hosts.folder, hosts)
+        drive(hosts.watching(run), hosts.folder, hosts)
         return hosts
 
     def records(self, kind: str = "plain") -> Record:

@@ -15,6 +15,7 @@ from fedbench.module.weights import Weights
 from fedbench.runtime.exchange import POOLED, ClientTask, Order, Relocation, Reply
 from fedbench.runtime.host import Host
 from fedbench.runtime.hosts import Hosts, InProcess
+from fedbench.runtime.resolved import ResolvedRun
 
 
 class Sent(NamedTuple):
@@ -67,6 +68,10 @@ class RecordingHosts(InProcess):
             return outgoing(method, client, received, upload)
 
         return variant(kind, aggregate=look, outgoing=wraps(outgoing)(keep_trained))
+
+    def watching(self, run: ResolvedRun) -> ResolvedRun:
+        """The run with its method watched."""
+        return replace(run, method=self.watched(run.method))
 
     @property
     def host(self) -> Host:
