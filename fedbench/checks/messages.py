@@ -36,14 +36,16 @@ def masks_are_whole(method: MethodRuns) -> str:
         for slots, mask in ((layout.params, masks.params), (layout.buffers, masks.buffers)):
             for slot in slots:
                 _refuse_cut(f"{type(own).__name__}.{name}", slot, mask[slot.place])
-    for sent in hosts.sent:
-        for field, tensor in sent.tensors.items():
-            is_model = field.rpartition(".")[2] in WEIGHTS_FIELDS
-            if not is_model and _is_mask(tensor) and sent.sizes[field] >= tensor.numel():
-                raise CheckFailure(
-                    f"the field {field} ({sent.direction}) holds only 0 and 1 as {_type(tensor)}: a mask is bool, "
-                    f"whose ones are counted exactly: send {field}.bool(), or encoded({field}.bool(), bits=1)"
-                )
+    for (direction, field), same_field in by_field(hosts):
+        first, nbytes = same_field[0].tensors[field], same_field[0].sizes[field]
+        is_model = field.rpartition(".")[2] in WEIGHTS_FIELDS
+        varies = not all(torch.equal(first, sent.tensors[field]) for sent in same_field)
+        masks = all(_is_mask(sent.tensors[field]) for sent in same_field)
+        if not is_model and nbytes >= first.numel() and masks and varies:
+            raise CheckFailure(
+                f"the field {field} ({direction}) holds only 0 and 1 as {_type(first)}: a mask is bool, whose ones are "
+                f"counted exactly: send {field}.bool(), or encoded({field}.bool(), bits=1)"
+            )
     return ""
 
 

@@ -22,7 +22,9 @@ NEAR = 1e-3
 """How near a number comes to a limit that it must not reach."""
 MOST_PAIRS = 24
 """Runs by which an option that does nothing alone is tried beside others."""
-REFUSED = "refused"
+REFUSED, DIVERGED = "refused", "diverged"
+NOT_FINITE = ("not finite", "became nan", "became inf")
+"""Words of a failure that says nothing against the code: rates of another size make models diverge."""
 
 
 def numbers_of(annotation: Any, metadata: list[Any]) -> Iterator[tuple[type, list[Any]]]:
@@ -92,7 +94,7 @@ class Trials:
     known: dict[str, Record | str] = field(default_factory=dict)
 
     def outcome(self, **options: Any) -> Record | str:
-        """The records, or REFUSED if a line refuses it before round 1. Raises CheckFailure if it fails later."""
+        """The records, REFUSED by a line before round 1, or DIVERGED. Raises CheckFailure if it fails otherwise."""
         key = repr(sorted(options.items()))
         if key not in self.known:
             self.known[key] = self._try(options)
@@ -113,10 +115,14 @@ class Trials:
         except ConfigError as error:
             if not isinstance(error, RunError) and not has_records(folder):
                 return _one_line(str(error), said)
+            if any(words in str(error) for words in NOT_FINITE):
+                return DIVERGED
             raise CheckFailure(
                 f"{said}: neither runs nor is refused before round 1: {error}; refuse it in check(), with a ConfigError"
             ) from error
         if failed := next((line["failed"] for line in metrics_of(record) if line["failed"]), None):
+            if any(words in str(failed) for words in NOT_FINITE):
+                return DIVERGED
             raise CheckFailure(f"{said}: clients fail: {failed[0]}; limit it by Field(gt=..., le=...)")
         return record
 
