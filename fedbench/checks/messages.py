@@ -40,8 +40,8 @@ def masks_are_whole(method: MethodRuns) -> str:
         first, nbytes = same_field[0].tensors[field], same_field[0].sizes[field]
         is_model = field.rpartition(".")[2] in WEIGHTS_FIELDS
         varies = not all(torch.equal(first, sent.tensors[field]) for sent in same_field)
-        masks = all(_is_mask(sent.tensors[field]) for sent in same_field)
-        if not is_model and nbytes >= first.numel() and masks and varies:
+        are_masks = all(_is_mask(sent.tensors[field]) for sent in same_field)
+        if not is_model and nbytes >= first.numel() and are_masks and varies:
             raise CheckFailure(
                 f"the field {field} ({direction}) holds only 0 and 1 as {_type(first)}: a mask is bool, whose ones are "
                 f"counted exactly: send {field}.bool(), or encoded({field}.bool(), bits=1)"
