@@ -11,16 +11,18 @@ from fedbench.config import Config
 from fedbench.errors import ConfigError
 
 if TYPE_CHECKING:
+    from fedbench.checks.suite import check
     from fedbench.data.describe import describe
     from fedbench.studies.compare import compare
     from fedbench.studies.grid import grid
     from fedbench.studies.load import load, load_model
     from fedbench.studies.run import run
 
-__all__ = ["Config", "ConfigError", "__version__", "compare", "describe", "grid", "load", "load_model", "run"]
+__all__ = ["Config", "ConfigError", "__version__", "check", "compare", "describe", "grid", "load", "load_model", "run"]
 
 STUDIES = {name: f"fedbench.studies.{name}" for name in ("run", "grid", "compare")}
 LOADERS = dict.fromkeys(("load", "load_model"), "fedbench.studies.load") | {"describe": "fedbench.data.describe"}
+CHECKS = {"check": "fedbench.checks.suite"}
 
 
 def __getattr__(name: str) -> Any:
@@ -29,7 +31,7 @@ def __getattr__(name: str) -> Any:
         from fedbench.installation import version
 
         return version() or "unknown"
-    if module := {**STUDIES, **LOADERS}.get(name):
+    if module := {**STUDIES, **LOADERS, **CHECKS}.get(name):
         from importlib import import_module
 
         return getattr(import_module(module), name)

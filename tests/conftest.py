@@ -6,6 +6,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -58,11 +59,11 @@ def needs_ray(item: pytest.Item) -> bool:
 
 
 @pytest.fixture(autouse=True)
-def _traced(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def _traced(request: pytest.FixtureRequest) -> Iterator[None]:
     """Steps of several clients are traced and not compiled, which takes seconds, but where a test says `compiled`."""
     engine = sys.modules.get("fedbench.engine.compiled")
-    if engine and not request.node.get_closest_marker("compiled"):
-        monkeypatch.setattr(engine.Compiled, "compiler", staticmethod(lambda graph, example: graph))
+    with engine.traced_steps() if engine and not request.node.get_closest_marker("compiled") else nullcontext():
+        yield
 
 
 @pytest.hookimpl(optionalhook=True)

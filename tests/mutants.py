@@ -17,8 +17,6 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from copy import deepcopy
 from dataclasses import dataclass
 from importlib import import_module
 from itertools import zip_longest
@@ -28,6 +26,10 @@ from zlib import crc32
 import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from fedbench.checks.mutants import Change, applied, changes  # noqa: E402
+
 METHODS = ROOT / "fedbench" / "methods"
 COPIED = ("fedbench", "papers", "tests", "tune_spaces", "pyproject.toml")
 COMMON = ("pytest", "hypothesis", "lightning", "torch", "scipy.optimize", "pandas", "pydantic")
@@ -36,12 +38,8 @@ KINDS = ("comparison", "sign", "statement", "constant", "argument", "exchange")
 EACH = 8
 TIMEOUT = 300
 """Seconds for the tests of one mutant; what takes longer, such as a loop without end, was noticed."""
-SPARED = {"Field", "About", "ConfigError"}
-"""Calls whose arguments are words for people."""
 FAILED, NOTHING_RUN = (1, 2), 5
 """What pytest ends with; 2: the file cannot even be imported."""
-UNSEEN = {"strict", "device"}
-"""Keywords that change no number: lists are of equal length, and tests have one device."""
 
 
 @dataclass(frozen=True)
@@ -65,138 +63,6 @@ def mutants(path: Path, each: int = EACH) -> list[Mutant]:
     return [Mutant(method, change.kind, change.what, applied(tree, change)) for change in turns[:each]]
 
 
-@dataclass(frozen=True)
-class Change:
-    """index: the node's place in `ast.walk`; make: changes a copy of that node and gives what stands there instead."""
-
-    kind: str
-    what: str
-    index: int
-    make: Callable[[ast.AST], ast.AST]
-
-
-def changes(tree: ast.Module) -> Iterator[Change]:
-    """Every small change of the code of functions."""
-    places = {id(node): index for index, node in enumerate(ast.walk(tree))}
-    for where, function in functions(tree):
-        for node in code(function):
-            for kind, make in ways(node):
-                changed = make(deepcopy(node))
-                yield Change(kind, f"{where}: {text(node)} -> {text(changed)}", places[id(node)], make)
-
-
-def functions(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef]]:
-    for node in tree.body:
-        if isinstance(node, ast.FunctionDef):
-            yield node.name, node
-        if isinstance(node, ast.ClassDef):
-            yield from ((f"{node.name}.{part.name}", part) for part in node.body if isinstance(part, ast.FunctionDef))
-
-
-def code(node: ast.AST) -> Iterator[ast.AST]:
-    """The nodes of a function that decide what it computes: no types, no words for people."""
-    if isinstance(node, ast.Raise | ast.Assert | ast.JoinedStr | ast.arguments | ast.Yield):
-        return
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in SPARED:
-        return
-    if isinstance(node, ast.keyword) and node.arg in UNSEEN:
-        return
-    yield node
-    spared = {"annotation", "returns", "decorator_list", "ctx"}
-    for name, value in ast.iter_fields(node):
-        if name not in spared:
-            for part in value if isinstance(value, list) else [value]:
-                if isinstance(part, ast.AST):
-                    yield from code(part)
-
-
-FLIPPED: dict[type[ast.cmpop], type[ast.cmpop]] = {
-    ast.Lt: ast.GtE,
-    ast.LtE: ast.Gt,
-    ast.Gt: ast.LtE,
-    ast.GtE: ast.Lt,
-    ast.Eq: ast.NotEq,
-    ast.NotEq: ast.Eq,
-    ast.Is: ast.IsNot,
-    ast.IsNot: ast.Is,
-    ast.In: ast.NotIn,
-    ast.NotIn: ast.In,
-}
-OTHER: dict[type[ast.operator], type[ast.operator]] = {
-    ast.Add: ast.Sub,
-    ast.Sub: ast.Add,
-    ast.Mult: ast.Div,
-    ast.Div: ast.Mult,
-}
-
-
-def ways(node: ast.AST) -> Iterator[tuple[str, Callable[..., ast.AST]]]:
-    """The kinds of change that a node allows."""
-    if isinstance(node, ast.Compare):
-        yield "comparison", _comparison
-    if isinstance(node, ast.BinOp | ast.AugAssign) and type(node.op) in OTHER:
-        yield "sign", _sign
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        yield "sign", lambda found: found.operand
-    if isinstance(node, ast.Constant) and isinstance(node.value, bool | int | float):
-        yield (
-            "constant",
-            lambda found: ast.Constant(not found.value if isinstance(found.value, bool) else found.value + 1),
-        )
-    if isinstance(node, ast.Call) and _seen_keywords(node):
-        yield "argument", _left_out
-    if isinstance(node, ast.Call) and len(node.args) > 1:
-        yield "exchange", _exchanged
-    if isinstance(node, ast.Assign) and not isinstance(node.targets[0], ast.Name | ast.Tuple):
-        yield "statement", lambda found: ast.Pass()
-    if isinstance(node, ast.AugAssign) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)):
-        yield "statement", lambda found: ast.Pass()
-
-
-def _comparison(found: ast.Compare) -> ast.AST:
-    found.ops[0] = FLIPPED[type(found.ops[0])]()
-    return found
-
-
-def _sign(found: ast.BinOp | ast.AugAssign) -> ast.AST:
-    found.op = OTHER[type(found.op)]()
-    return found
-
-
-def _seen_keywords(call: ast.Call) -> list[ast.keyword]:
-    return [keyword for keyword in call.keywords if keyword.arg not in UNSEEN]
-
-
-def _left_out(found: ast.Call) -> ast.AST:
-    found.keywords.remove(_seen_keywords(found)[-1])
-    return found
-
-
-def _exchanged(found: ast.Call) -> ast.AST:
-    found.args[:2] = found.args[1::-1]
-    return found
-
-
-def applied(tree: ast.Module, change: Change) -> str:
-    """The file with the change."""
-    copy = deepcopy(tree)
-    old = list(ast.walk(copy))[change.index]
-    return ast.unparse(ast.fix_missing_locations(_Replacing(old, change.make(deepcopy(old))).visit(copy)))
-
-
-class _Replacing(ast.NodeTransformer):
-    def __init__(self, old: ast.AST, new: ast.AST) -> None:
-        self.old, self.new = old, new
-
-    def visit(self, node: ast.AST) -> ast.AST:
-        return self.new if node is self.old else super().visit(node)
-
-
-def text(node: ast.AST) -> str:
-    """On one line."""
-    return " ".join(ast.unparse(node).split())
-
-
 def equivalents() -> dict[str, dict[str, str]]:
     """By method, mutants that change nothing, and why."""
     return yaml.safe_load((ROOT / "tests" / "equivalent.yaml").read_text()) or {}
@@ -218,7 +84,7 @@ def is_caught(mutant: Mutant) -> bool:
             os.dup2(said.fileno(), 1)
             os.dup2(said.fileno(), 2)
         own = [f"tests/methods/test_{file}"]
-        shared = ["tests/conformance/test_methods.py", "-k", f"[{mutant.method}] and not hosts and not processes"]
+        shared = ["tests/conformance/test_methods.py", "-k", f"[{mutant.method} and not ray"]
         common = ["tests/methods/test_base.py", "-k", f"[{mutant.method}- or -{mutant.method}-"]
         return any(_fails(words, made) for words in (own, shared, common))
 
@@ -252,7 +118,6 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="mutants tried side by side")
     parser.add_argument("--list", action="store_true", help="print them and try none")
     asked = parser.parse_args()
-    sys.path.insert(0, str(ROOT))
     if min(asked.jobs, asked.each) < 1:
         parser.error("--jobs and --each are at least 1")
     if unknown := set(asked.methods) - set(methods()):

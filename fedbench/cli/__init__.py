@@ -30,6 +30,7 @@ COMMANDS = {
     "export": "write a kept model as weights with a script, or as a program for torch alone or ONNX",
     "metrics": "compute any metric of kept predictions, without training",
     "wandb": "upload a study to W&B with tables, report and a workspace; without an account, show what it would upload",
+    "check": "check a method, a model and data of your own: a table with remedies",
     "doctor": "check the installation and this machine, and say what to do",
     "methods": "list the methods, or one method's options with default, range and source",
     "completion": "print a script by which bash, zsh or fish completes commands, flags and names",

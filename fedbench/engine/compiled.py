@@ -8,9 +8,10 @@ inductor, whose cache on this machine all processes share.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -38,6 +39,9 @@ BUFFER = "buffer "
 ROOM_BYTES = 4 << 20
 MOST_STEPS = 64
 """Limits of the batches that are gathered at once."""
+
+
+Compiler = Callable[[GraphModule, Sequence[Tensor]], Program]
 
 
 def compile_graph(graph: GraphModule, example: Sequence[Tensor]) -> Program:
@@ -69,10 +73,20 @@ class Compiled(RowEngine):
 
     optimizers = tuple(STATES)
     takes_rules = widens = True
-    compiler = staticmethod(compile_graph)
+    compiler: ClassVar[Compiler] = staticmethod(compile_graph)
 
     def new_group(self, kind: Kind, like: Fit) -> "CompiledGroup":
         return CompiledGroup(self, self.rows, kind, like, self.refusals)
+
+
+@contextmanager
+def traced_steps() -> Iterator[None]:
+    """A block in which steps of several clients are traced and not compiled: the same arithmetic, without waiting."""
+    before, Compiled.compiler = Compiled.compiler, staticmethod(lambda graph, example: graph)
+    try:
+        yield
+    finally:
+        Compiled.compiler = before
 
 
 @dataclass(frozen=True)
@@ -192,7 +206,7 @@ class CompiledGroup(Group):
         """The step of all rows as one function of tensors, which returns the logs `[K, L]` if there are any."""
         copies = [tensor.clone() for tensor in example]
         try:
-            return self.engine.compiler(make_fx(self._step_rows)(*copies), copies)
+            return Compiled.compiler(make_fx(self._step_rows)(*copies), copies)
         except Exception as error:
             raise UnsupportedFitError(f"its step cannot be compiled: {first_line(error)}") from error
 

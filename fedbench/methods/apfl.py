@@ -15,7 +15,7 @@ Where we decide:
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -37,6 +37,9 @@ class APFL(Method["APFL.Options", "APFL.State"]):
     """The personal model is alpha v + (1 - alpha) w, with alpha learned."""
 
     about = About("a learned mixture of a personal and the global model", "mixture", "Deng et al., preprint", 2020)
+    REDUCES_TO: ClassVar[dict[str, Any]] = {
+        "fedavg": {"method.alpha": 0, "method.alpha_update": "off", "method.weighting": "samples"}
+    }
 
     class Options(Method.UniformOptions):
         alpha: float = Field(0.5, ge=0, le=1, description="first weight of the personal vector in the mixture")

@@ -124,6 +124,9 @@ class Method(Generic[OptionsT, StateT, ServerT]):
     State: ClassVar[type[PrivateState]] = PrivateState
     Server: ClassVar[type[ServerState]] = ServerState
 
+    REDUCES_TO: ClassVar[dict[str, Any]] = {}
+    """Degenerate cases: other methods, with the keys with which this one has the same bits: `{"fedavg": {"method.mu":
+    0}}`. Several cases of one method are a list. Read of the class itself, not of its bases (`fedbench check`)."""
     train_defaults: ClassVar[dict[str, Any]] = {}
     """The method's defaults of `train.*` keys (resolve)."""
     needs: ClassVar[frozenset[str]] = frozenset()

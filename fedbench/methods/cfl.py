@@ -17,7 +17,7 @@ Where we decide:
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -35,6 +35,7 @@ class CFL(Method["CFL.Options", PrivateState, "CFL.Server"]):
     """Clusters of clients are cut in two where their updates point in different directions."""
 
     about = About("clusters are cut in two by the cosines of updates", "clustering", "Sattler et al., TNNLS", 2020)
+    REDUCES_TO: ClassVar[dict[str, Any]] = {"fedavg": {"method.eps1": 0, "method.weighting": "samples"}}
 
     class Options(Method.UniformOptions):
         eps1: float = Field(0.4, ge=0, description="a cluster is cut if the norm of its mean update is below")

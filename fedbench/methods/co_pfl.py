@@ -81,6 +81,18 @@ class CoPFL(Method["CoPFL.Options", "CoPFL.State", "CoPFL.Server"]):
         "Xing et al., preprint",
         2025,
     )
+    REDUCES_TO: ClassVar[dict[str, Any]] = {
+        "fedavg:weighting=uniform,buffers=private": {
+            "method.moments": "none",
+            "method.grad_score": False,
+            "method.pred_score": False,
+            "method.personalization_rate": 0,
+            "model": "mlp",
+            "train.batch_size": "full",
+            "train.shuffle": False,
+            "train.momentum": 0,
+        },
+    }
     needs = frozenset({"classes"})
     also_sends = "their mask and their score"
 

@@ -19,6 +19,8 @@ from fedbench.methods.stores import GENERATORS, Stores
 from fedbench.module.weights import Weights
 
 NOTHING = type(None)
+LOST = "which is lost when a run is resumed and is missing on other hosts"
+"""What is wrong with all that is kept beside declared fields."""
 RETURNS: dict[str, tuple[tuple[type, ...], str]] = {
     "begin": ((NOTHING,), "nothing: set the fields of client.state"),
     "receive": ((Weights,), "the client's weights"),
@@ -62,8 +64,7 @@ def call_hook(method: Method, hook: str, *given: Any) -> Any:
         raise hook_error(
             method,
             hook,
-            f"writes to self.{place}, which is lost when a run is resumed and is missing on other hosts: keep it in "
-            "client.state or at the server",
+            f"writes to self.{place}, {LOST}: keep it in client.state or at the server",
         )
     return found
 
@@ -86,9 +87,8 @@ def guard_stores(method: Method, hook: str) -> Iterator[None]:
     raise hook_error(
         method,
         hook,
-        f"writes to {place}, which is lost when a run is resumed and is missing on other hosts: declare a field in "
-        "State and keep it in client.state, or in Server (what is the same for all may come from a function with "
-        "@functools.cache)",
+        f"writes to {place}, {LOST}: declare a field in State and keep it in client.state, or in Server (what is the "
+        "same for all may come from a function with @functools.cache)",
     )
 
 

@@ -14,7 +14,7 @@ Where we decide:
 
 from copy import copy
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -34,6 +34,7 @@ class Ditto(Method["Ditto.Options", "Ditto.State"]):
     about = About(
         "a personal model beside fedavg's, pulled to the global one", "regularisation", "Li et al., ICML", 2021
     )
+    REDUCES_TO: ClassVar[dict[str, Any]] = {"local": {"method.lam": 0}}
 
     class Options(Method.Options):
         lam: float = Field(1.0, ge=0, description="weight of the pull to the global model, eq. 1")

@@ -46,6 +46,9 @@ class FedAMP(Method["FedAMP.Options", "FedAMP.State", "FedAMP.Server"]):
         "Huang et al., AAAI",
         2021,
     )
+    REDUCES_TO: ClassVar[dict[str, Any]] = {
+        "local": {"method.variant": "heur", "method.self_weight": 1, "method.lam": 0},
+    }
 
     class Options(Method.Options):
         variant: Literal["fedamp", "heur"] = Field(

@@ -19,7 +19,7 @@ Where we decide:
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -48,6 +48,7 @@ class FedAS(Method["FedAS.Options", "FedAS.State"]):
         "Yang et al., CVPR",
         2024,
     )
+    REDUCES_TO: ClassVar[dict[str, Any]] = {"fedper": {"method.align_epochs": 0, "method.weighting": "samples"}}
 
     class Options(Method.Options):
         weighting: Literal["fisher", "samples", "uniform"] = Field(  # type: ignore[assignment]

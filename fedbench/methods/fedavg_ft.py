@@ -6,7 +6,7 @@ of a local fit, so one personalisation costs one local training.
 """
 
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -20,6 +20,7 @@ class FedAvgFT(Method["FedAvgFT.Options"]):
     """after_agg is a throwaway copy of the global model, fine-tuned on the client's training images."""
 
     about = About("fedavg, then a throwaway local fine-tuning", "fine-tuning")
+    REDUCES_TO: ClassVar[dict[str, Any]] = {"fedavg": {"method.ft_epochs": 0}}
 
     class Options(Method.Options):
         ft_epochs: int | None = Field(None, ge=0, description="epochs of fine-tuning; none: as many as a local fit")

@@ -35,6 +35,14 @@ class FedBABU(FedAvgFT):
         "Oh et al., ICLR",
         2022,
     )
+    REDUCES_TO: ClassVar[dict[str, Any]] = {
+        "fedrep:head_epochs=0,body_epochs=1,weighting=samples": {
+            "method.ft_epochs": 0,
+            "model": "mlp",
+            "train.batch_size": "full",
+            "train.shuffle": False,
+        },
+    }
 
     class Options(FedAvgFT.Options):
         ft_epochs: int | None = Field(5, ge=0, description="epochs of fine-tuning; none: as many as a local fit")

@@ -29,6 +29,7 @@ class FedBN(Method["FedBN.Options", PrivateState, "FedBN.Server"]):
     """Every client keeps its own normalisation layers."""
 
     about = About("normalisation layers stay private", "parameter decoupling", "Li et al., ICLR", 2021)
+    REDUCES_TO: ClassVar[dict[str, Any]] = {"fedavg": {"method.private": "none"}}
 
     class Options(Method.Options):
         buffers: ClassVar[Any] = None  # type: ignore[misc] # private says what becomes of them

@@ -41,6 +41,10 @@ class FedCAC(Method["FedCAC.Options", PrivateState, "FedCAC.Server"]):
     """Critical parameters are averaged among clients with similar masks, the others among all."""
 
     about = About("critical parameters are shared among the alike", "parameter decoupling", "Wu et al., ICCV", 2023)
+    REDUCES_TO: ClassVar[dict[str, Any]] = {
+        "fedavg:weighting=uniform,buffers=private": {"method.tau": 0, "method.bn_stats": "local", "participation": 1.0},
+        "local": {"method.tau": 1, "method.collaboration": "none", "method.bn_stats": "local"},
+    }
 
     also_sends = "their mask"
 

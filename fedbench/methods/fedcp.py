@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
 from functools import cached_property, partial
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -49,6 +49,7 @@ class FedCP(Method["FedCP.Options"]):
         "Zhang et al., KDD",
         2023,
     )
+    REDUCES_TO: ClassVar[dict[str, Any]] = {"fedper": {"method.policy_form": "personal", "method.lam": 0}}
 
     class Options(Method.Options):
         lam: float = Field(5.0, ge=0, description="weight of the distance of features to the received body's; 0: none")

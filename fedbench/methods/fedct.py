@@ -19,7 +19,7 @@ Where we decide:
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from lightning import LightningModule
@@ -41,6 +41,7 @@ class FedCT(CoTraining["FedCT.Options"]):
     """Training on private images and on public ones with the clients' voted labels."""
 
     about = About("clients vote on labels of public samples", "co-training", "Abourayya et al., AAAI", 2025)
+    REDUCES_TO: ClassVar[dict[str, Any]] = {"local": {"method.combine": "sum", "method.public_weight": 0}}
     needs = frozenset({"public", "classes"})
     also_sends = "their votes"
 

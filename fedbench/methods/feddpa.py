@@ -18,7 +18,7 @@ Where we decide:
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import sqrt
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -56,6 +56,9 @@ class FedDPA(Method["FedDPA.Options", "FedDPA.State"]):
         "Yang et al., NeurIPS",
         2023,
     )
+    REDUCES_TO: ClassVar[dict[str, Any]] = {
+        "local": {"method.threshold": -1, "method.lambda_1": 0, "method.buffers": "private"}
+    }
 
     class Options(Method.Options):
         threshold: float = Field(

@@ -16,7 +16,7 @@ Where we decide:
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 from torch import Tensor
@@ -35,6 +35,14 @@ class FedDyn(Method["FedDyn.Options", "FedDyn.State", "FedDyn.Server"]):
     """Clients and server remember how far they have moved, so that all settle at the minimum of the common loss."""
 
     about = About("a regulariser that remembers all earlier moves", "global", "Acar et al., ICLR", 2021)
+    REDUCES_TO: ClassVar[dict[str, Any]] = {
+        "fedprox:mu=0.3,weighting=uniform": {
+            "method.alpha": 0.3,
+            "method.evaluate": "active",
+            "method.weighting": "uniform",
+            "rounds": 1,
+        },
+    }
 
     class Options(Method.Options):
         weighting: Literal["samples", "uniform"] = Field(

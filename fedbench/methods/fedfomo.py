@@ -50,6 +50,9 @@ class FedFomo(Method["FedFomo.Options", "FedFomo.State", "FedFomo.Server"]):
         "Zhang et al., ICLR",
         2021,
     )
+    REDUCES_TO: ClassVar[dict[str, Any]] = {
+        "local": {"method.models": 0, "method.val_fraction": 0, "method.baseline": "trained"},
+    }
 
     also_sends = "their whole models to other clients"
 

@@ -26,7 +26,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from math import exp, inf, log
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -55,6 +55,7 @@ class FedMosaic(CoTraining["FedMosaic.Options"]):
         "Abourayya et al., preprint",
         2025,
     )
+    REDUCES_TO: ClassVar[dict[str, Any]] = {"local": {"method.lambda_mode": "fixed", "method.lambda_value": 0}}
     needs = frozenset({"public", "classes"})
     also_sends = "their votes and their confidence"
 

@@ -20,7 +20,7 @@ Where we decide:
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -53,6 +53,10 @@ class FedOBP(Method["FedOBP.Options", "FedOBP.State"]):
         "anonymous submission",
         2025,
     )
+    REDUCES_TO: ClassVar[dict[str, Any]] = {
+        "fedavg": {"method.quantile": 1},
+        "fedper": {"method.quantile": 0, "method.scope": "head", "participation": 1.0},
+    }
 
     class Options(Method.Options):
         score: Literal["obp", "taylor", "gradient", "fisher"] = Field(

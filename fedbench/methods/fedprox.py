@@ -7,7 +7,7 @@ gradient; some popular code applies it after momentum, or forgets the half in mu
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 from torch import Tensor
@@ -26,6 +26,7 @@ class FedProx(ExtraPass["FedProx.Options", PrivateState, "FedProx.Server"]):
     """The local loss plus (mu / 2) ||w - received||^2."""
 
     about = About("fedavg with a proximal pull to the received model", "global", "Li et al., MLSys", 2020)
+    REDUCES_TO: ClassVar[dict[str, Any]] = {"fedavg": {"method.mu": 0}}
 
     class Options(Method.Options):
         mu: float = Field(0.01, ge=0, description="weight of the proximal term, eq. 2")

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from math import sqrt
 from operator import attrgetter
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from lightning import LightningModule
@@ -44,6 +44,9 @@ class FLUTE(Method["FLUTE.Options", PrivateState, "FLUTE.Server"]):
         "Liu et al., ICML",
         2024,
     )
+    REDUCES_TO: ClassVar[dict[str, Any]] = {
+        "fedper": {"method.lambda_1": 0, "method.lambda_2": 0, "method.lambda_3": 0, "method.server_lr": 0},
+    }
     needs = frozenset({"head", "classes"})
     also_sends = "their head and the classes they have"
 

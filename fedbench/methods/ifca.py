@@ -46,6 +46,7 @@ class IFCA(Method["IFCA.Options", PrivateState, "IFCA.Server"]):
     """Every client trains that one of several models which fits its data best."""
 
     about = About("clients choose the best of several global models", "clustering", "Ghosh et al., NeurIPS", 2020)
+    REDUCES_TO: ClassVar[dict[str, Any]] = {"fedavg": {"method.clusters": 1, "method.weighting": "samples"}}
 
     also_sends = "the number of their cluster"
 

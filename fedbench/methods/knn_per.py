@@ -16,7 +16,7 @@ Where we decide:
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -42,6 +42,7 @@ class KNNPer(Method["KNNPer.Options"]):
     """The global model's prediction is mixed with that of the nearest own training images."""
 
     about = About("the global model, mixed with the nearest own samples", "local memory", "Marfoq et al., ICML", 2022)
+    REDUCES_TO: ClassVar[dict[str, Any]] = {"fedavg": {"method.lam": 0}}
 
     class Options(Method.Options):
         k: int = Field(10, ge=1, description="nearest samples that vote")

@@ -12,6 +12,7 @@ Where we decide:
 """
 
 from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
 
 from pydantic import Field
 from torch import Tensor
@@ -32,6 +33,7 @@ class LGFedAvg(Method["LGFedAvg.Options", PrivateState, "LGFedAvg.Server"]):
     about = About(
         "the body stays private, the heads are averaged", "parameter decoupling", "Liang et al., preprint", 2020
     )
+    REDUCES_TO: ClassVar[dict[str, Any]] = {"fedavg": {"method.extra_shared": ["body"]}}
 
     class Options(Method.Options):
         pretrain_rounds: int = Field(

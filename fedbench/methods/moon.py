@@ -15,7 +15,7 @@ Where we decide:
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -40,6 +40,7 @@ class MOON(Method["MOON.Options", "MOON.State"]):
     about = About(
         "features near the global model's, far from the client's last ones", "global", "Li et al., CVPR", 2021
     )
+    REDUCES_TO: ClassVar[dict[str, Any]] = {"fedavg": {"method.mu": 0}}
 
     class Options(Method.Options):
         mu: float = Field(1.0, ge=0, description="weight of the contrastive term, eq. 4")

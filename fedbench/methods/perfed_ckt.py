@@ -17,7 +17,7 @@ Where we decide:
 """
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from lightning import LightningModule
 from pydantic import Field
@@ -40,6 +40,7 @@ class PerFedCKT(PublicExchange["PerFedCKT.Options", "PerFedCKT.Server"]):
     about = About(
         "clusters of clients share their logits on public samples", "distillation", "Cho et al., preprint", 2021
     )
+    REDUCES_TO: ClassVar[dict[str, Any]] = {"local": {"method.lam": 0}}
     needs = frozenset({"public", "classes"})
     also_sends = "their outputs on the public samples"
 

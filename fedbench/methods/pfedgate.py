@@ -54,6 +54,7 @@ class PFedGate(Method["PFedGate.Options", "PFedGate.State"]):
         "Chen et al., ICML",
         2023,
     )
+    REDUCES_TO: ClassVar[dict[str, Any]] = {"fedavg": {"method.gate": False}}
 
     class Options(Method.Options):
         sparsity: KeptShare | list[KeptShare] = Field(

@@ -36,6 +36,7 @@ class SCAFFOLD(Method["SCAFFOLD.Options", "SCAFFOLD.State", "SCAFFOLD.Server"]):
     """Local steps are corrected by the difference of the server's and the client's control."""
 
     about = About("control variates correct the drift of local steps", "global", "Karimireddy et al., ICML", 2020)
+    REDUCES_TO: ClassVar[dict[str, Any]] = {"fedavg": {"rounds": 1, "method.weighting": "samples"}}
 
     also_sends = "the change of their control variate"
 

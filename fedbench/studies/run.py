@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import pandas as pd
 
+from fedbench.checks.before_run import check_new_code
 from fedbench.config import Config
 from fedbench.config.schema import folder_name
 from fedbench.config.words import plural
@@ -217,7 +218,7 @@ def _run_missing_seeds(run: ResolvedRun, folder: Path, watch: Watcher, open_host
     jobs = jobs_of(config, folder)
     seeds = [job.seed for job in jobs if job.state != "done"]
     partitions = check_run(run, seeds)
-    for line in data_lines(run, partitions):
+    for line in [*data_lines(run, partitions), *check_new_code(config)]:
         log.info("%s", line)
     run_state.warn_about_changes([(job.folder, job.config) for job in jobs])
     if open_hosts and seeds:

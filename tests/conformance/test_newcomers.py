@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 import torch
 
+from fedbench.checks.several_hosts import SeveralHosts
 from fedbench.config import Config
 from fedbench.errors import ConfigError, RunError
 from fedbench.jobs.resolve import check_run, resolve
@@ -21,7 +22,6 @@ from fedbench.runtime.drive import drive
 from fedbench.runtime.exchange import Order, Relocation, Reply
 from fedbench.runtime.hosts import InProcess
 from tests.runtime.rounds import Stopped, described, driver, play, small
-from tests.runtime.several_hosts import SeveralHosts
 
 REFUSE = {"cfl", "fedamp"}
 """Methods that need every client from the start."""

@@ -6,6 +6,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from fedbench.checks.several_hosts import SeveralHosts
 from fedbench.config import Config
 from fedbench.jobs.resolve import takes_models
 from fedbench.methods import load, names
@@ -13,7 +14,6 @@ from fedbench.results.reader import Records
 from fedbench.runtime.kept.paths import MODELS_FOLDER
 from fedbench.studies.load import load_model
 from tests.runtime.rounds import play, small, stop
-from tests.runtime.several_hosts import SeveralHosts
 
 NORMED, DEEP = "tests.runtime.networks:Normed", "tests.runtime.networks:Deep"
 ABLE = [name for name in names() if takes_models(load(name))]

@@ -13,6 +13,7 @@ import pytest
 from fedbench.cli import (
     COMMANDS,
     PrintedExit,
+    check,
     compare,
     data,
     export,
@@ -166,7 +167,7 @@ def test_pages_show_commands():
 def known_flags() -> set[str]:
     keys = (*flags.CONFIG_KEYS, *flags.SHORT)
     known = {f"--{key}" for key in keys} | {f"--{key.replace('_', '-')}" for key in keys}
-    commands = (run_command, grid, compare, reproduce, claims, data, export, figure, table, wandb, watch)
+    commands = (run_command, grid, compare, check, reproduce, claims, data, export, figure, table, wandb, watch)
     every = (flags.COMMON, *(module.FLAGS for module in commands))
     return known | {f"--{flag.name}" for own in every for flag in own}
 

@@ -14,11 +14,11 @@ from fedbench.studies.grid import plan_grid
 from fedbench.studies.tuning_study import TuningStudy
 from tests.runtime.rounds import small
 
-CONVOLUTIONS = {"model__name": "avgcnn"}
+TINY = {"name": "mlp", "hidden": [64]}
 
 
 def study(folder: Path, **more: Any) -> TuningStudy:
-    config = small("fedper", out=str(folder), rounds=1, seeds=[0], model={"name": "mlp"}, **more)
+    config = small("fedper", out=str(folder), rounds=1, seeds=[0], model=TINY, **more)
     return plan_grid(config, Tuning(), baselines=["local"])
 
 
@@ -42,19 +42,19 @@ def chosen(study: TuningStudy) -> str:
         ({"train__batch_size": "full"}, "auto"),
         ({"train__accumulate": 2}, "auto"),
         ({"train__optimizer": "module"}, "auto"),
-        ({"model__options": {"hidden": [4000]}}, "auto"),
+        ({"model__hidden": [4000]}, "auto"),
     ],
 )
 def test_tiny_models_of_many_steps_are_compiled(more, engine, few_are_enough, tmp_path):
-    config = small("fedper", out=str(tmp_path), rounds=1, seeds=[0], **{"model__name": "mlp", **more})
+    config = small("fedper", out=str(tmp_path), rounds=1, seeds=[0], **{"model": TINY, **more})
     assert chosen(plan_grid(config, Tuning(), baselines=["local"])) == engine
 
 
 def test_convolutions_dropout_and_machines_without_a_compiler_have_the_loop(few_are_enough, monkeypatch):
-    assert can_compile(Config(method="fedavg", data="digits", model="mlp"))
+    assert can_compile(Config(method="fedavg", data="digits", model=TINY))
     assert not can_compile(Config(method="fedavg", data="digits", model="tests.runtime.networks:Awkward"))
     monkeypatch.setattr(processor, "compiler", lambda: None)
-    assert not can_compile(Config(method="fedavg", data="digits", model="mlp"))
+    assert not can_compile(Config(method="fedavg", data="digits", model=TINY))
 
 
 def test_few_steps_are_not_worth_a_compilation(tmp_path):
@@ -68,6 +68,7 @@ def test_a_study_that_is_continued_keeps_its_engine(few_are_enough, monkeypatch,
     monkeypatch.setattr(engine_choice, "LEAST_STEPS", 10**9)
     assert chosen(study(tmp_path)) == "compiled"
     assert chosen(study(tmp_path, train__lr=0.5)) == "auto"
+    (tmp_path / "other").mkdir()
     other = study(tmp_path / "other")
     assert chosen(other) == "auto"
     other.write()

@@ -14,6 +14,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from fedbench import models
+from fedbench.checks.several_hosts import SeveralHosts
 from fedbench.config import Config
 from fedbench.data.dataset import Dataset
 from fedbench.data.partitions import partition
@@ -26,7 +27,6 @@ from fedbench.studies.load import load_model
 from fedbench.studies.run import Result, run
 from tests.runtime.networks import Parted
 from tests.runtime.rounds import driver, play, small
-from tests.runtime.several_hosts import SeveralHosts
 
 METHODS = [
     "fedavg",

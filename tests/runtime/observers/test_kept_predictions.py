@@ -8,6 +8,7 @@ import pytest
 import torch
 from sklearn.metrics import f1_score
 
+from fedbench.checks.several_hosts import SeveralHosts
 from fedbench.config import Config
 from fedbench.results.predictions import Predictions, read_predictions
 from fedbench.runtime.exchange import Report
@@ -16,7 +17,6 @@ from fedbench.runtime.observers.kept_predictions import KeptPredictions
 from fedbench.studies.run import Result, run
 from fedbench.tasks import load
 from tests.runtime.rounds import play, read, small, stop
-from tests.runtime.several_hosts import SeveralHosts
 
 POINTS = ("after_fit", "after_agg")
 

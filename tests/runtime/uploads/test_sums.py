@@ -6,6 +6,7 @@ import torch
 from fedbench.aggregation.aggregator import mean_suffices
 from fedbench.aggregation.exact import LIMIT
 from fedbench.aggregation.rules.mean import Mean
+from fedbench.checks.several_hosts import SeveralHosts
 from fedbench.errors import ConfigError
 from fedbench.jobs.resolve import resolve
 from fedbench.methods import load, names
@@ -19,7 +20,6 @@ from fedbench.runtime.uploads.outbox import ADD_BYTES
 from fedbench.runtime.uploads.sums import FEW, Total, merged_uploads, upload_shares
 from tests.runtime.accidents import broken
 from tests.runtime.rounds import driver, play, small
-from tests.runtime.several_hosts import SeveralHosts
 
 NEED_ALL = {name for name in names() if not needs_mean_only(load(name))}
 """Methods whose server half looks at single uploads."""

@@ -1,0 +1,3 @@
+from fedbench.cli.check import main
+
+raise SystemExit(main())

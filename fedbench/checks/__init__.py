@@ -1,0 +1,1 @@
+"""What `fedbench check` asks of a method, a model and data; the project's own conformance tests ask the same."""

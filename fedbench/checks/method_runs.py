@@ -1,0 +1,223 @@
+"""The small runs by which a method is checked, each made once."""
+
+import tempfile
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from fedbench import methods
+from fedbench.checks.check import CheckFailure, DoesNotApply
+from fedbench.checks.recording import RecordingHosts, Stopped, Stopping
+from fedbench.config import Config
+from fedbench.errors import ConfigError
+from fedbench.jobs.resolve import check_run, resolve
+from fedbench.methods.base import Method
+from fedbench.methods.contract import LOST
+from fedbench.runtime.drive import drive
+from fedbench.runtime.hosts import Hosts, InProcess
+from fedbench.runtime.resolved import ResolvedRun
+from fedbench.runtime.states import checkpoint
+from fedbench.user_code import name_of
+
+ROUNDS, CLIENTS = 4, 6
+RECORDS = ("metrics.jsonl", "clients.parquet", "traces.parquet")
+"""The files whose bits a run promises."""
+Record = dict[str, bytes]
+Keys = Mapping[str, Any]
+
+SMALL: Keys = {
+    "data": "digits",
+    "partition": {"name": "dirichlet", "clients": CLIENTS},
+    "model": {"name": "mlp", "hidden": 16},
+    "train": {"epochs": 1, "lr": 0.1},
+    "rounds": ROUNDS,
+    "checkpoint": {"every": 0},
+    "resources": {"hosts": 0},
+}
+AWKWARD: Keys = {
+    "participation": 0.5,
+    "model": {"name": "fedbench.checks.networks:Awkward", "head": "classifier"},
+    "train": {"optimizer": "sgd", "keep_optimizer": True, "lr_decay": 0.9},
+}
+"""BatchNorm, Dropout, momentum kept, and half of the clients in a round."""
+ODD: Keys = {
+    "data": {"name": "fedbench.checks.samples:odd_images"},
+    "partition": {"name": "shards", "clients": 6, "classes": 1},
+    "model": {"name": "fedbench.checks.networks:Awkward", "head": "classifier"},
+    "train": {"batch_size": 8},
+    "rounds": 2,
+}
+"""Clients with one image, with one class, with a last batch of one."""
+TINY: Keys = {
+    "data": {"name": "fedbench.checks.samples:few_images"},
+    "partition": {"name": "dirichlet", "clients": 3, "alpha": 1.0},
+    "model": {"name": "fedbench.checks.networks:Awkward", "head": "classifier"},
+    "train": {"optimizer": "sgd", "batch_size": 8},
+    "participation": 0.7,
+    "rounds": 3,
+}
+"""As few images as make a round of clients of several sizes."""
+KINDS: Mapping[str, Keys] = {"plain": {}, "awkward": AWKWARD, "odd": ODD, "tiny": TINY}
+PUBLIC = {"plain": 40, "awkward": 40, "odd": 6, "tiny": 6}
+"""Images of the public set of methods that need one."""
+INSTEAD: tuple[Keys, ...] = ({}, {"keep_optimizer": False}, {"optimizer": "sgd"})
+"""What a method may refuse of the training, and what it takes instead: the first that it accepts."""
+NO_OPTIONS: Keys = MappingProxyType({})
+
+
+class MethodRuns:
+    """A method that is checked, with its runs.
+
+    method: a class or a name; options: what differs from the method's defaults. A run is of one of KINDS. Raises
+    ConfigError for a method that cannot be loaded. The runs' folders are removed with it.
+    """
+
+    def __init__(self, method: str | type[Method], options: Keys = NO_OPTIONS) -> None:
+        self.name = method if isinstance(method, str) else name_of(method)
+        self.kind, self.options = methods.load(self.name), dict(options)
+        self._folder = tempfile.TemporaryDirectory(prefix="fedbench-check-", ignore_cleanup_errors=True)
+        self.folder = Path(self._folder.name)
+        self._known: dict[str, RecordingHosts | ConfigError] = {}
+        self._changes: dict[str, Keys] = {}
+
+    def close(self) -> None:
+        self._folder.cleanup()
+
+    def __enter__(self) -> "MethodRuns":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def config(self, kind: str, **more: Any) -> Config:
+        """The configuration of a run. Keys with a dot are given as `train__lr=1`."""
+        return Config(**_merged(self._asked(kind), {"train": self._accepted(kind)}, _nested(more)))
+
+    def _asked(self, kind: str) -> Keys:
+        public = {"public": {"size": PUBLIC[kind]}} if "public" in self.kind.needs else {}
+        own = {"method": {"name": self.name, **self.options}}
+        return _merged(SMALL, public, own, KINDS[kind])
+
+    def _accepted(self, kind: str) -> Keys:
+        """The change of the training with which the method takes a run of this kind."""
+        if kind in ("plain", "tiny"):
+            return {}
+        if kind not in self._changes:
+            self._changes[kind] = self._first_accepted(kind)
+        return self._changes[kind]
+
+    def _first_accepted(self, kind: str) -> Keys:
+        refusals = []
+        for change in INSTEAD:
+            try:
+                check_run(resolve(Config(**_merged(self._asked(kind), {"train": change}))))
+                return change
+            except ConfigError as error:
+                refusals.append(error)
+        raise refusals[0]
+
+    def folder_for(self, name: str) -> Path:
+        """A new folder of a run."""
+        return Path(tempfile.mkdtemp(prefix=f"{name}-", dir=self.folder))
+
+    def play(
+        self,
+        config: Config,
+        hosts: Hosts | None = None,
+        folder: Path | None = None,
+        resume: bool = False,
+        change: Callable[[ResolvedRun], ResolvedRun] = lambda run: run,
+    ) -> Record:
+        """The records of a run. change: of the resolved run. Raises ConfigError or RunError, as a run does."""
+        folder = folder or self.folder_for("run")
+        drive(change(resolve(config)), folder, hosts or InProcess(), resume=resume)
+        return read(folder)
+
+    def stop(self, config: Config, folder: Path, round: int, hosts: Hosts | None = None) -> None:
+        """Run until a round is under way, then drop everything but the folder."""
+        try:
+            drive(resolve(config), folder, Stopping(hosts or InProcess(), round))
+        except Stopped:
+            return
+        raise AssertionError(f"round {round} never came")
+
+    def undisturbed(self, kind: str = "plain") -> RecordingHosts:
+        """The run from one end to the other, with all that was sent, made once. Raises DoesNotApply if it fails."""
+        try:
+            return self.first(kind)
+        except ConfigError as error:
+            raise DoesNotApply("the method's own run fails, as another check says") from error
+
+    def first(self, kind: str) -> RecordingHosts:
+        """As `undisturbed`. Raises the ConfigError or RunError of the run."""
+        if kind not in self._known:
+            try:
+                self._known[kind] = self._record(kind)
+            except ConfigError as error:
+                self._known[kind] = error
+        found = self._known[kind]
+        if isinstance(found, ConfigError):
+            raise found
+        return found
+
+    def _record(self, kind: str) -> RecordingHosts:
+        run = resolve(self.config(kind))
+        hosts = RecordingHosts(self.folder_for(kind))
+        drive(hosts.watching(run), hosts.folder, hosts)
+        return hosts
+
+    def records(self, kind: str = "plain") -> Record:
+        """The records of the undisturbed run."""
+        return read(self.undisturbed(kind).folder)
+
+    @cached_property
+    def shorter(self) -> tuple[Path, bool]:
+        """The folder of a run of one round less with its checkpoint, and whether it used the number of rounds."""
+        self.undisturbed("awkward")
+        folder = self.folder_for("shorter")
+        self.play(self.config("awkward", rounds=ROUNDS - 1, checkpoint__keep=True), folder=folder)
+        kept = checkpoint.load(folder / "checkpoint")
+        assert kept is not None
+        return folder, kept["uses_rounds"]
+
+
+def read(folder: Path) -> Record:
+    """The bytes of everything whose numbers a run promises."""
+    return {name: (folder / name).read_bytes() for name in RECORDS}
+
+
+def is_store_error(error: ConfigError) -> bool:
+    """Whether a run ended because code kept something that no field declares."""
+    return LOST in str(error)
+
+
+def require_equal(one: Record, other: Record, line: str) -> None:
+    """Raises CheckFailure if two runs have other records."""
+    if one != other:
+        raise CheckFailure(line)
+
+
+def _nested(pairs: Keys) -> Keys:
+    """`{"train__lr": 1}` -> `{"train": {"lr": 1}}`."""
+    found: dict[str, Any] = {}
+    for key, value in pairs.items():
+        section, _, name = key.partition("__")
+        if name:
+            found.setdefault(section, {})[name] = value
+        else:
+            found[section] = value
+    return found
+
+
+def _merged(*layers: Keys) -> dict[str, Any]:
+    """Sections of later layers change keys of earlier ones; a section with another name begins anew."""
+    found: dict[str, Any] = {}
+    for layer in layers:
+        for key, value in layer.items():
+            before = found.get(key)
+            before = {"name": before} if isinstance(before, str) and isinstance(value, Mapping) else before
+            anew = not (isinstance(before, Mapping) and isinstance(value, Mapping)) or "name" in value
+            found[key] = value if anew else {**before, **value}  # type: ignore[dict-item]
+    return found

@@ -1,0 +1,86 @@
+"""Degenerate cases: with some options a method is another one, to the bit."""
+
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from fedbench.checks.check import CheckFailure, DoesNotApply
+from fedbench.checks.method_runs import Keys, MethodRuns, Record
+from fedbench.config.files import parse_value
+from fedbench.config.keys import nest
+from fedbench.errors import ConfigError
+from fedbench.methods.base import Method
+
+POINTS = ("after_fit", "after_agg")
+
+
+def degenerate_cases_hold(method: MethodRuns) -> str:
+    method.undisturbed("plain")
+    cases = list(cases_of(method.kind))
+    if not cases:
+        raise DoesNotApply('declare some: REDUCES_TO = {"fedavg": {"method.mu": 0}}')
+    for other, keys in cases:
+        refuse_difference(method, other, keys)
+    return ", ".join(f"{words(keys)} is {other}" for other, keys in cases)
+
+
+def cases_of(kind: type[Method]) -> Iterator[tuple[str, Keys]]:
+    """The cases that a class itself declares: the other method, and the keys with which both are the same.
+
+    Raises ConfigError for a declaration of another form.
+    """
+    declared = vars(kind).get("REDUCES_TO", {})
+    if not isinstance(declared, Mapping):
+        raise ConfigError(f'{kind.__name__}.REDUCES_TO must be a dict such as {{"fedavg": {{"method.mu": 0}}}}')
+    for other, keys in declared.items():
+        for case in keys if isinstance(keys, Sequence) else [keys]:
+            yield other, case
+
+
+def refuse_difference(method: MethodRuns, other: str, keys: Keys) -> None:
+    """Raises CheckFailure if a degenerate case has other scores than the method that it is.
+
+    Keys of the method hold for the method alone, all others for both.
+    """
+    own = {key: value for key, value in keys.items() if key.startswith("method.")}
+    train = {f"train.{key}": value for key, value in method.kind.train_defaults.items()}
+    both = nest({**train, **{key: value for key, value in keys.items() if key not in own}})
+    options = {key.removeprefix("method."): value for key, value in own.items()}
+    name, _, variant = other.partition(":")
+    pairs = [word.partition("=") for word in variant.split(",") if word]
+    theirs = {key: parse_value(value) for key, _, value in pairs}
+    with MethodRuns(method.name, {**method.options, **options}) as one, MethodRuns(name, theirs) as two:
+        shared = one.config("tiny").model_dump(include={"public"}) if "public" in one.kind.needs else {}
+        records = [runs.play(runs.config("tiny", **both, **shared)) for runs in (one, two)]
+    if place := first_other_score(*records):
+        raise CheckFailure(
+            f"with {words(keys)} it is not {other}: the first other number is {place}; correct the method, or what "
+            "REDUCES_TO says"
+        )
+
+
+def first_other_score(one: Record, other: Record) -> str:
+    """The first score in which two runs differ, in words, or an empty string."""
+    frames = [_scores(record) for record in (one, other)]
+    both = frames[0].merge(frames[1], on=["round", "client", "point", "split", "metric"], suffixes=("", "_other"))
+    if both.empty:
+        return "of a score that only one has"
+    differs = both[both["value"] != both["value_other"]]
+    if differs.empty:
+        return ""
+    row = differs.iloc[0]
+    return (
+        f"the {row['metric']} of client {row['client']} in round {row['round']} ({row['point']}): {row['value']:.6g}, "
+        f"not {row['value_other']:.6g}"
+    )
+
+
+def _scores(record: Record) -> pd.DataFrame:
+    frame = pd.read_parquet(io.BytesIO(record["clients.parquet"]))
+    return frame[frame["point"].isin(POINTS)].sort_values(["round", "client"], kind="stable")
+
+
+def words(keys: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key} = {value}" for key, value in keys.items()) or "its defaults"

@@ -1,0 +1,42 @@
+import pytest
+
+from fedbench.checks.check import CheckFailure, DoesNotApply
+from fedbench.checks.method_runs import MethodRuns
+from fedbench.checks.reductions import cases_of, degenerate_cases_hold, refuse_difference, words
+from fedbench.errors import ConfigError
+from fedbench.methods import load
+from fedbench.methods.base import Method
+
+
+class Inherits(load("fedprox")):  # type: ignore[misc]
+    """Has the cases of its base no longer."""
+
+
+class Strange(Method):
+    REDUCES_TO = ["fedavg"]  # type: ignore[assignment]  # noqa: RUF012
+
+
+class Twice(Method):
+    REDUCES_TO = {"fedavg": [{"rounds": 1}, {"train.lr": 0.2}]}  # noqa: RUF012
+
+
+def test_cases_are_those_of_the_class_itself():
+    assert list(cases_of(load("fedprox"))) == [("fedavg", {"method.mu": 0})]
+    assert list(cases_of(Inherits)) == []
+    assert [keys for _, keys in cases_of(Twice)] == [{"rounds": 1}, {"train.lr": 0.2}]
+    with pytest.raises(ConfigError, match="must be a dict such as"):
+        list(cases_of(Strange))
+
+
+def test_a_case_holds_or_says_where_it_does_not():
+    with MethodRuns("fedprox") as runs:
+        refuse_difference(runs, "fedavg", {"method.mu": 0, "train.lr": 0.2})
+        with pytest.raises(CheckFailure, match=r"with method.mu = 5 it is not fedavg: the first other number is the"):
+            refuse_difference(runs, "fedavg", {"method.mu": 5})
+        refuse_difference(runs, "fedprox:mu=0.5", {"method.mu": 0.5})
+
+
+def test_without_cases_there_is_nothing_to_ask():
+    with MethodRuns("fedavg") as runs, pytest.raises(DoesNotApply, match="declare some"):
+        degenerate_cases_hold(runs)
+    assert words({}) == "its defaults"
