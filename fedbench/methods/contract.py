@@ -22,6 +22,7 @@ from fedbench.methods.messages import Message, Upload
 from fedbench.methods.server import ServerState
 from fedbench.methods.stores import GENERATORS, Stores
 from fedbench.module.weights import Weights
+from fedbench.results.trace import Trace
 from fedbench.user_code.misspelt import misspelt_names
 
 NOTHING = type(None)
@@ -80,6 +81,8 @@ def _check_traits(kind: type[Method]) -> None:
             raise _mistake(kind, f"{kind.__name__}.{name} = {value!r}: must be one of {', '.join(legal)}")
     if not isinstance(kind.needs, Set) or kind.needs - NEEDS.keys():
         raise _mistake(kind, f"{kind.__name__}.needs = {kind.needs!r}: must be a frozenset of {', '.join(NEEDS)}")
+    if not isinstance(kind.traces, tuple) or not all(isinstance(trace, Trace) for trace in kind.traces):
+        raise _mistake(kind, f"{kind.__name__}.traces must be a tuple of fedbench.results.trace.Trace")
 
 
 def check_trainers(method: Method) -> None:

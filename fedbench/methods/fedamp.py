@@ -35,6 +35,7 @@ from fedbench.methods.server import ServerState
 from fedbench.module.layout import Layout
 from fedbench.module.masks import Masks
 from fedbench.module.weights import Weights
+from fedbench.results.trace import weight_trace
 
 
 class FedAMP(Method["FedAMP.Options", "FedAMP.State", "FedAMP.Server"]):
@@ -46,6 +47,7 @@ class FedAMP(Method["FedAMP.Options", "FedAMP.State", "FedAMP.Server"]):
         "Huang et al., AAAI",
         2021,
     )
+    traces = (weight_trace("weight"),)
 
     class Options(Method.Options):
         variant: Literal["fedamp", "heur"] = Field(

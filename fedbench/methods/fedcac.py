@@ -35,12 +35,26 @@ from fedbench.methods.server import ServerState
 from fedbench.module.layout import Layout
 from fedbench.module.masks import Masks
 from fedbench.module.weights import Weights
+from fedbench.results.trace import COLLABORATORS, LAST_ROUND, Trace, mask_trace
 
 
 class FedCAC(Method["FedCAC.Options", PrivateState, "FedCAC.Server"]):
     """Critical parameters are averaged among clients with similar masks, the others among all."""
 
     about = About("critical parameters are shared among the alike", "parameter decoupling", "Wu et al., ICCV", 2023)
+    traces = (
+        mask_trace("critical_share", "critical share"),
+        Trace(
+            "mask_agreement",
+            "Agreement of masks by layer",
+            "also selected by another client, %",
+            "layers",
+            chart="mask-agreement",
+            note="Last round.",
+        ),
+        Trace("overlap", "Overlap of masks, %", "other client", "pairs", is_share=True, note=LAST_ROUND),
+        COLLABORATORS,
+    )
 
     also_sends = "their mask"
 

@@ -33,6 +33,7 @@ from fedbench.methods.messages import Message, Upload, encoded, number_models
 from fedbench.methods.server import ServerState
 from fedbench.module.masks import Entries
 from fedbench.module.weights import Weights
+from fedbench.results.trace import CLUSTER
 
 
 @dataclass(eq=False)
@@ -46,6 +47,7 @@ class IFCA(Method["IFCA.Options", PrivateState, "IFCA.Server"]):
     """Every client trains that one of several models which fits its data best."""
 
     about = About("clients choose the best of several global models", "clustering", "Ghosh et al., NeurIPS", 2020)
+    traces = (CLUSTER,)
 
     also_sends = "the number of their cluster"
 
