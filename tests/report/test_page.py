@@ -35,9 +35,6 @@ def test_points_are_differences_and_what_was_tuned_is_a_candidate(make_compariso
 
 def test_its_page_leads_to_the_pages_of_its_settings_and_shows_the_ranks(folder):
     page = page_of(folder)
-    assert set(page.charts) == {"ranks", "over-alpha", "middle-gains", "improvement", "profiles"}
     assert "settings/alpha=0.1/report.html" in page.references
-    assert "alpha=0.5" in page.text
-    assert "Colours show what was decided" in page.text
     names = [mark["text"] for mark in page.charts["ranks"]["layout"]["annotations"]]
     assert sorted(names) == ["fedcac 1.00", "fedper 2.50", "local 2.50"]
