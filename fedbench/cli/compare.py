@@ -114,33 +114,18 @@ def plans(folder: Path) -> "list[Plan]":
 
 def outcome(folder: Path) -> tuple[str, int]:
     """The table and the answer, and an exit code: whether every method has a score."""
-    from fedbench.results.settings_file import is_matrix
-
-    if is_matrix(folder):
-        from fedbench.report.answer import settings_answer
-        from fedbench.report.notes import settings_notes
-        from fedbench.report.settings_page import matrix_doubts, matrix_text
-        from fedbench.report.settings_study import SettingsStudy
-        from fedbench.results.remarks import with_label
-
-        survey = SettingsStudy.load(folder)
-        failed = len(survey.studies) < len(survey.matrix.settings) or any(s.failures for s in survey.studies.values())
-        lines = [matrix_text(survey), settings_answer(survey), *settings_notes(survey)]
-        return "\n".join([*lines, *map(with_label, matrix_doubts(survey))]), FAILED if failed else OK
     from fedbench.report.answer import answer
-    from fedbench.report.leaderboard import leaderboard
-    from fedbench.report.leaderboard_table import leaderboard_text
+    from fedbench.report.boards import boards_text
+    from fedbench.report.footer import settings_doubts
     from fedbench.report.notes import notes
-    from fedbench.report.scores import newcomers_text
-    from fedbench.report.study import Study
+    from fedbench.report.settings_study import SettingsStudy
+    from fedbench.results.remarks import with_label
 
-    study = Study.load(folder)
-    rows = leaderboard(study)
-    lines = [leaderboard_text(study, rows)]
-    if later := newcomers_text(study.newcomers, study.metric):
-        lines.append(f"\n{later}\n")
-    lines += [answer(study, rows), *notes(study, rows)]
-    return "\n".join(lines), FAILED if study.failures else OK
+    survey = SettingsStudy.load(folder)
+    doubts = settings_doubts(survey) if survey.has_settings else []
+    text = "\n".join([boards_text(survey), answer(survey), *notes(survey), *map(with_label, doubts)])
+    missing = len(survey.studies) < len(survey.file.settings)
+    return text, FAILED if missing or any(study.failures for study in survey.studies.values()) else OK
 
 
 def read_methods(texts: list[str]) -> list[str]:

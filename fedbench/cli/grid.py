@@ -33,10 +33,9 @@ def main(argv: list[str]) -> int:
     """Runs or continues a grid; prints the final table, failed and stopped trials, and the paths of the results."""
     config, asked = parse(argv, FLAGS, prog="fedbench grid", preview=preview, check=check_trials, tuning=TUNING)
     from fedbench.report.answer import answer
-    from fedbench.report.leaderboard import leaderboard
     from fedbench.report.notes import notes
     from fedbench.report.scores import final_table_text, newcomers_text
-    from fedbench.report.study import Study
+    from fedbench.report.settings_study import SettingsStudy
     from fedbench.results.remarks import beside_row
     from fedbench.studies.grid import grid
     from fedbench.studies.stages import Stages
@@ -47,14 +46,14 @@ def main(argv: list[str]) -> int:
         result = grid(config, at_once=at_once, watch=stages.update, **grid_options(asked), **dict(asked.tuning))
     finally:
         stages.stop()
-    study = Study.load(result.folder)
+    survey = SettingsStudy.load(result.folder)
+    study = survey.first_study
     doubts = {label: beside_row(summary["doubts"]) for label, summary in study.summaries.items()}
     lines = [final_table_text(study.table, study.metric, doubts)]
     if later := newcomers_text(study.newcomers, study.metric):
         lines.append(f"\n{later}\n")
-    rows = leaderboard(study)
     best = ", ".join(f"{key}={yaml_value(value)}" for key, value in result.best.items()) or "the defaults"
-    lines += [answer(study, rows), *notes(study, rows), f"best:    {best}", *trial_remarks(study.plan)]
+    lines += [answer(survey), *notes(survey), f"best:    {best}", *trial_remarks(study.plan)]
     return print_result(asked, lines, result, FAILED if study.failures else OK)
 
 

@@ -6,6 +6,7 @@ import platform
 import subprocess
 import sys
 import time
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,7 @@ def describe_run(folder: Path, run: ResolvedRun, partitions: dict[int, Partition
             **description_of(dataset, config, next(iter(partitions.values()))).as_json(),
             "shown": shown_samples(dataset),
         },
+        "traces": [asdict(trace) for trace in run.method.traces],
         "decisions": decisions(config.method.name, run.options, config.train),
     }
     known = {**environment(drawn, dataset), **more, **file_fingerprints(config), **provenance.code_record(config)}

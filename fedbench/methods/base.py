@@ -25,6 +25,7 @@ from fedbench.methods.server import Context, ServerState, ServerT
 from fedbench.module.layout import Layout
 from fedbench.module.masks import Entries, Masks
 from fedbench.module.weights import Weights
+from fedbench.results.trace import Trace
 
 Point = Literal["after_fit", "after_agg"]
 WEIGHTS_TOLERANCE = 1e-6
@@ -96,8 +97,9 @@ class Method(Generic[OptionsT, StateT, ServerT]):
     join; server: start, send, aggregate, weights, global_model, shared_part, welcome; both: check, adapt_model, steps,
     common_shapes.
 
-    Traits, each with its default and, in parentheses, its readers: needs, after_fit, optimizer, also_sends, trainers,
-    makes_steps; and two marks of hooks, `uses_aggregator` (aggregate) and `mean_suffices` (aggregate and weights).
+    Traits, each with its default and, in parentheses, its readers: needs, after_fit, optimizer, also_sends, traces,
+    trainers, makes_steps; and two marks of hooks, `uses_aggregator` (aggregate) and `mean_suffices` (aggregate and
+    weights).
     """
 
     about: ClassVar[About] = About("")
@@ -137,6 +139,8 @@ class Method(Generic[OptionsT, StateT, ServerT]):
     """The optimiser that trains the model: the run's, the method's own, or plain steps (warnings, spaces)."""
     also_sends: ClassVar[str] = ""
     """Fields that clients upload besides parameters and buffers, in words (attacks, compression, privacy)."""
+    traces: ClassVar[tuple[Trace, ...]] = ()
+    """How pages show what it traces; traces that are not here are drawn by their form (description)."""
 
     @classmethod
     def trainers(cls, options: OptionsT) -> Literal["drawn", "all", "pooled"]:

@@ -14,6 +14,7 @@ from fedbench.methods.base import NEEDS, ExtraPass, Method
 from fedbench.methods.client import PrivateState
 from fedbench.methods.contract import RETURNS
 from fedbench.methods.server import ServerState
+from fedbench.results.trace import Trace
 from fedbench.user_code.misspelt import misspelt_names
 
 OTHER_HOOKS = {
@@ -50,6 +51,8 @@ def _check_traits(kind: type[Method]) -> None:
             raise _mistake(kind, f"{kind.__name__}.{name} = {value!r}: must be one of {', '.join(legal)}")
     if not isinstance(kind.needs, Set) or kind.needs - NEEDS.keys():
         raise _mistake(kind, f"{kind.__name__}.needs = {kind.needs!r}: must be a frozenset of {', '.join(NEEDS)}")
+    if not isinstance(kind.traces, tuple) or not all(isinstance(trace, Trace) for trace in kind.traces):
+        raise _mistake(kind, f"{kind.__name__}.traces must be a tuple of fedbench.results.trace.Trace")
 
 
 def _check_state(kind: type[Method], name: str, base: type[PrivateState | ServerState]) -> None:

@@ -55,6 +55,7 @@ from fedbench.methods.server import UNSET, ServerState
 from fedbench.module.layout import shares_by_tensor
 from fedbench.module.masks import bitmask, choose, holds_one, without
 from fedbench.module.weights import Weights
+from fedbench.results.trace import mask_trace
 
 LEAST_SHARED = 0.1
 """Least share of parameters that still move at the server; a run warns below it."""
@@ -93,6 +94,7 @@ class CoPFL(Method["CoPFL.Options", "CoPFL.State", "CoPFL.Server"]):
             "train.momentum": 0,
         },
     }
+    traces = (mask_trace("personal_share", "private share"),)
     needs = frozenset({"classes"})
     also_sends = "their mask and their score"
 

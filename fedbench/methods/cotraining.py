@@ -9,7 +9,7 @@ from abc import abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -30,6 +30,7 @@ from fedbench.methods.messages import Message, Upload, encoded
 from fedbench.methods.server import Context, ServerState, ServerT
 from fedbench.module.seeds import Key
 from fedbench.module.weights import Weights
+from fedbench.results.trace import Trace
 
 LEARNT = 80
 """Gradient steps of local training after which a client's outputs are worth an exchange."""
@@ -84,6 +85,18 @@ class PublicExchange(Local[ExchangeOptions, ServerT]):
 
 class CoTraining(PublicExchange[VoteOptions, "CoTraining.Server"]):
     """Local training and a vote. A method defines how training uses the voted labels."""
+
+    traces: ClassVar[tuple[Trace, ...]] = (
+        Trace("agreement", "Agreement with the consensus", "agreement with the consensus, %", is_share=True),
+        Trace(
+            "consensus_accuracy",
+            "Accuracy of the consensus",
+            "correct voted labels, %",
+            chart="consensus",
+            is_share=True,
+            note="Compared with the public set's labels, which no client learns from.",
+        ),
+    )
 
     class Options(PublicExchange.Options):
         communication_period: int = Field(1, ge=1, description="rounds between two votes")

@@ -35,6 +35,7 @@ from fedbench.methods.server import ServerState
 from fedbench.module.layout import Layout
 from fedbench.module.masks import Masks
 from fedbench.module.weights import Weights
+from fedbench.results.trace import weight_trace
 
 
 class FedAMP(Method["FedAMP.Options", "FedAMP.State", "FedAMP.Server"]):
@@ -49,6 +50,7 @@ class FedAMP(Method["FedAMP.Options", "FedAMP.State", "FedAMP.Server"]):
     REDUCES_TO: ClassVar[dict[str, Any]] = {
         "local": {"method.variant": "heur", "method.self_weight": 1, "method.lam": 0},
     }
+    traces = (weight_trace("weight"),)
 
     class Options(Method.Options):
         variant: Literal["fedamp", "heur"] = Field(

@@ -35,6 +35,7 @@ from fedbench.methods.server import ServerState
 from fedbench.module.layout import Layout
 from fedbench.module.masks import Masks
 from fedbench.module.weights import Weights
+from fedbench.results.trace import COLLABORATORS, LAST_ROUND, Trace, mask_trace
 
 
 class FedCAC(Method["FedCAC.Options", PrivateState, "FedCAC.Server"]):
@@ -45,6 +46,19 @@ class FedCAC(Method["FedCAC.Options", PrivateState, "FedCAC.Server"]):
         "fedavg:weighting=uniform,buffers=private": {"method.tau": 0, "method.bn_stats": "local", "participation": 1.0},
         "local": {"method.tau": 1, "method.collaboration": "none", "method.bn_stats": "local"},
     }
+    traces = (
+        mask_trace("critical_share", "critical share"),
+        Trace(
+            "mask_agreement",
+            "Agreement of masks by layer",
+            "also selected by another client, %",
+            "layers",
+            chart="mask-agreement",
+            note="Last round.",
+        ),
+        Trace("overlap", "Overlap of masks, %", "other client", "pairs", is_share=True, note=LAST_ROUND),
+        COLLABORATORS,
+    )
 
     also_sends = "their mask"
 

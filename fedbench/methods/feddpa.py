@@ -38,6 +38,7 @@ from fedbench.methods.server import ServerState
 from fedbench.module.layout import shares_by_tensor
 from fedbench.module.masks import choose, holds_one
 from fedbench.module.weights import Weights
+from fedbench.results.trace import mask_trace
 
 
 @dataclass(eq=False)
@@ -59,6 +60,7 @@ class FedDPA(Method["FedDPA.Options", "FedDPA.State"]):
     REDUCES_TO: ClassVar[dict[str, Any]] = {
         "local": {"method.threshold": -1, "method.lambda_1": 0, "method.buffers": "private"}
     }
+    traces = (mask_trace("personal_share", "private share"),)
 
     class Options(Method.Options):
         threshold: float = Field(

@@ -33,6 +33,7 @@ from fedbench.methods.client import Client, Predictor, PrivateState
 from fedbench.methods.messages import Message, Upload, number_models, weights_of
 from fedbench.methods.server import ServerState
 from fedbench.module.weights import Weights
+from fedbench.results.trace import MIXTURE
 
 
 @dataclass(eq=False)
@@ -54,6 +55,7 @@ class FedEM(Method["FedEM.Options", "FedEM.State", "FedEM.Server"]):
     """Every client has its own mixture of several shared models."""
 
     about = About("own mixtures of several shared models", "clustering", "Marfoq et al., NeurIPS", 2021)
+    traces = (MIXTURE,)
 
     class Options(Method.Options):
         buffers: ClassVar[Any] = None  # type: ignore[misc] # no option: each component has its own, averaged

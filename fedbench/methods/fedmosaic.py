@@ -44,6 +44,10 @@ from fedbench.methods.cotraining import CoTraining, PublicLabels, public_batch, 
 from fedbench.methods.messages import Encoded, Message, Upload, encoded, zero_bytes
 from fedbench.methods.messages import Field as MessageField
 from fedbench.module.weights import Weights
+from fedbench.results.trace import Trace
+
+TRUST = "Trust in the consensus"
+"""The section on pages that shows what a client trusts."""
 
 
 class FedMosaic(CoTraining["FedMosaic.Options"]):
@@ -56,6 +60,21 @@ class FedMosaic(CoTraining["FedMosaic.Options"]):
         2025,
     )
     REDUCES_TO: ClassVar[dict[str, Any]] = {"local": {"method.lambda_mode": "fixed", "method.lambda_value": 0}}
+    traces = (
+        Trace(
+            "lambda",
+            "λ per client",
+            "λ, weight of the consensus",
+            "clients",
+            section=TRUST,
+            intro="Weight of the consensus in each client's loss; near 0 the client trains alone. Mean over seeds.",
+        ),
+        *(
+            Trace(f"loss_{data}", "Loss on private and on public data", data, "flipped", chart="losses", section=TRUST)
+            for data in ("private", "public")
+        ),
+        *CoTraining.traces,
+    )
     needs = frozenset({"public", "classes"})
     also_sends = "their votes and their confidence"
 

@@ -34,6 +34,7 @@ from fedbench.methods.messages import Upload
 from fedbench.module.layout import Slot
 from fedbench.module.masks import Entries, choose
 from fedbench.module.weights import Weights
+from fedbench.results.trace import Trace, mask_trace
 
 
 @dataclass(eq=False)
@@ -57,6 +58,10 @@ class FedOBP(Method["FedOBP.Options", "FedOBP.State"]):
         "fedavg": {"method.quantile": 1},
         "fedper": {"method.quantile": 0, "method.scope": "head", "participation": 1.0},
     }
+    traces = (
+        mask_trace("personal_share", "private share"),
+        Trace("personal_location", "By layer over rounds", "of all personal parameters", "location"),
+    )
 
     class Options(Method.Options):
         score: Literal["obp", "taylor", "gradient", "fisher"] = Field(

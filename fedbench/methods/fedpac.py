@@ -41,6 +41,7 @@ from fedbench.methods.server import UNSET, ServerState
 from fedbench.module.layout import Layout
 from fedbench.module.masks import Entries, Masks
 from fedbench.module.weights import Weights
+from fedbench.results.trace import COLLABORATORS, weight_trace
 
 
 class FedPAC(Method["FedPAC.Options", PrivateState, "FedPAC.Server"]):
@@ -52,6 +53,7 @@ class FedPAC(Method["FedPAC.Options", PrivateState, "FedPAC.Server"]):
         "Xu et al., ICLR",
         2023,
     )
+    traces = (weight_trace("head_weight"), COLLABORATORS)
     needs = frozenset({"head", "classes", "epochs"})
     also_sends = "statistics of their features, and their head"
 

@@ -38,6 +38,7 @@ from fedbench.methods.server import ServerState
 from fedbench.module.layout import Layout, shares_by_tensor
 from fedbench.module.masks import choose, holds_one, without
 from fedbench.module.weights import Weights
+from fedbench.results.trace import mask_trace
 
 
 class FedSelect(Method["FedSelect.Options", "FedSelect.State"]):
@@ -49,6 +50,7 @@ class FedSelect(Method["FedSelect.Options", "FedSelect.State"]):
         "Tamirisa et al., CVPR",
         2024,
     )
+    traces = (mask_trace("personal_share", "private share"),)
 
     class Options(Method.Options):
         personalization_rate: float = Field(

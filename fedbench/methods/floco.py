@@ -43,6 +43,7 @@ from fedbench.methods.server import ServerState
 from fedbench.module.layout import Layout
 from fedbench.module.masks import Masks
 from fedbench.module.weights import Weights
+from fedbench.results.trace import MIXTURE
 
 
 class Floco(ExtraPass["Floco.Options", "Floco.State", "Floco.Server"]):
@@ -54,6 +55,7 @@ class Floco(ExtraPass["Floco.Options", "Floco.State", "Floco.Server"]):
         "Grinwald et al., NeurIPS",
         2024,
     )
+    traces = (MIXTURE,)
 
     class Options(Method.Options):
         endpoints: int = Field(10, ge=1, description="matrices that the classifier's weight is mixed of, M")

@@ -33,6 +33,7 @@ from fedbench.methods.messages import Message, Upload, encoded, number_models
 from fedbench.methods.server import ServerState
 from fedbench.module.masks import Entries
 from fedbench.module.weights import Weights
+from fedbench.results.trace import CLUSTER
 
 
 @dataclass(eq=False)
@@ -47,6 +48,7 @@ class IFCA(Method["IFCA.Options", PrivateState, "IFCA.Server"]):
 
     about = About("clients choose the best of several global models", "clustering", "Ghosh et al., NeurIPS", 2020)
     REDUCES_TO: ClassVar[dict[str, Any]] = {"fedavg": {"method.clusters": 1, "method.weighting": "samples"}}
+    traces = (CLUSTER,)
 
     also_sends = "the number of their cluster"
 

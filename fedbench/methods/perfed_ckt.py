@@ -32,6 +32,7 @@ from fedbench.methods.cotraining import PublicExchange, PublicLabels, public_bat
 from fedbench.methods.messages import Message, Upload
 from fedbench.methods.server import ServerState
 from fedbench.module.weights import Weights
+from fedbench.results.trace import CLUSTER
 
 
 class PerFedCKT(PublicExchange["PerFedCKT.Options", "PerFedCKT.Server"]):
@@ -41,6 +42,7 @@ class PerFedCKT(PublicExchange["PerFedCKT.Options", "PerFedCKT.Server"]):
         "clusters of clients share their logits on public samples", "distillation", "Cho et al., preprint", 2021
     )
     REDUCES_TO: ClassVar[dict[str, Any]] = {"local": {"method.lam": 0}}
+    traces = (CLUSTER,)
     needs = frozenset({"public", "classes"})
     also_sends = "their outputs on the public samples"
 

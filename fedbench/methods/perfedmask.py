@@ -36,6 +36,7 @@ from fedbench.methods.server import ServerState
 from fedbench.module.layout import Layout
 from fedbench.module.masks import Masks
 from fedbench.module.weights import Weights
+from fedbench.results.trace import mask_trace
 
 Capability = Annotated[float, Field(gt=0, le=1)]
 
@@ -57,6 +58,7 @@ class PerFedMask(Method["PerFedMask.Options", PrivateState, "PerFedMask.Server"]
         "Setayesh et al., ICLR",
         2023,
     )
+    traces = (mask_trace("trained_share", "trained share"),)
 
     class Options(Method.Options):
         capability: Capability | list[Capability] = Field(

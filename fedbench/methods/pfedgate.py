@@ -41,6 +41,7 @@ from fedbench.module.blocks import Blocks, select_blocks
 from fedbench.module.layout import shares_by_tensor
 from fedbench.module.masks import choose
 from fedbench.module.weights import Weights
+from fedbench.results.trace import mask_trace
 
 KeptShare = Annotated[float, Field(gt=0, le=1)]
 
@@ -55,6 +56,7 @@ class PFedGate(Method["PFedGate.Options", "PFedGate.State"]):
         2023,
     )
     REDUCES_TO: ClassVar[dict[str, Any]] = {"fedavg": {"method.gate": False}}
+    traces = (mask_trace("active_share", "share in use"),)
 
     class Options(Method.Options):
         sparsity: KeptShare | list[KeptShare] = Field(

@@ -25,11 +25,7 @@ def write_report(folder: str | Path) -> Path:
     from fedbench.results.settings_file import is_matrix
 
     folder = Path(folder)
-    if is_matrix(folder):
-        from fedbench.report import settings_page
-
-        return settings_page.write_matrix(folder)
-    added = next((file for file in PAGES.names() if (folder / file).exists()), None)
+    added = None if is_matrix(folder) else next((file for file in PAGES.names() if (folder / file).exists()), None)
     if added is None:
         from fedbench.report import page
 

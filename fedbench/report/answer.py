@@ -23,8 +23,13 @@ from fedbench.results.verdict import Verdict
 from fedbench.tasks import Metric
 
 
-def answer(study: Study, rows: Sequence[LeaderboardRow]) -> str:
-    """The answer of a study. rows: the leaderboard, if methods are compared."""
+def answer(survey: SettingsStudy) -> str:
+    """The answer of a study or a run."""
+    return settings_answer(survey) if survey.has_settings else study_answer(survey.first_study, survey.rows)
+
+
+def study_answer(study: Study, rows: Sequence[LeaderboardRow]) -> str:
+    """The answer of a study without settings. rows: the leaderboard, if methods are compared."""
     if study.race is not None:
         return race_answer(study, study.race)
     if study.plan.subject is None:
@@ -38,11 +43,11 @@ def run_answer(study: Study) -> str:
         return f"{study.method} failed."
     if study.method not in study.metrics:
         return f"{study.method} has not been evaluated yet."
-    found = study.summaries[study.method]["points"]
+    scores = study.summaries[study.method]["points"]
     said = [
         f"{study.metric.with_unit(score['mean'])} {POINT_NAMES[point]} ({span(score, partial(possible, study.metric))})"
         for point in ("after_agg", "after_fit")
-        if (score := found.get(point, {}).get("last", {}).get(study.test))
+        if (score := scores.get(point, {}).get("last", {}).get(study.test))
     ]
     if not said:
         return f"{study.method} has not been evaluated on personal models yet."
@@ -75,12 +80,12 @@ def compared_answer(study: Study) -> str:
     winner = f"{study.method} with {settings(chosen)}" if chosen else study.method
     if study.method not in study.metrics or study.last_rows(study.method).empty:
         value = next((entry.scores.get("val") for entry in tried if entry.values == chosen), None)
-        found = study.metric.with_unit(value) if value is not None else f"{study.metric.label} unknown"
+        score = study.metric.with_unit(value) if value is not None else f"{study.metric.label} unknown"
         lack = "failed" if study.method in study.failed_methods else "are not finished yet"
         ties = len(plan.as_good(study.method))
         tied = f"is the first of {ties + 1} candidates with the same score on validation"
         led = tied if ties else "won on validation"
-        return f"{winner} {led} ({found}); its final runs {lack}."
+        return f"{winner} {led} ({score}); its final runs {lack}."
     reached = study.metric.with_unit(study.last_rows(study.method)[study.test].mean())
     ties = len(plan.as_good(study.method))
     first = f"is the first of {ties + 1} candidates with the same validation score and reached"
@@ -157,23 +162,23 @@ def ahead_of_all(study: Study, rows: Sequence[LeaderboardRow]) -> str | None:
     return rows[0].label if told else None
 
 
-def equal_words(metric: Metric, found: Sequence[Verdict]) -> str:
+def equal_words(metric: Metric, verdicts: Sequence[Verdict]) -> str:
     """`; equal to it within 1.0 points: fedper`, or nothing."""
-    equal = [one for one in found if one.relation == "equal"]
+    equal = [one for one in verdicts if one.relation == "equal"]
     return f"; {within(metric, equal[0])} it: {join_words([one.against for one in equal])}" if equal else ""
 
 
-def within(metric: Metric, found: Verdict) -> str:
+def within(metric: Metric, verdict: Verdict) -> str:
     """`equal within 1.0 points to`."""
-    return f"equal within {metric.number(found.margin or 0.0)}{points(metric)} to"
+    return f"equal within {metric.number(verdict.margin or 0.0)}{points(metric)} to"
 
 
-def lead(metric: Metric, found: Contrast) -> str:
+def lead(metric: Metric, contrast: Contrast) -> str:
     """`1.2 points ahead of fedper (95 % interval ..., p = ...)`, or behind, over the seeds that both have."""
-    size = metric.difference(abs(found.interval.mean)).lstrip("+") + points(metric)
-    p = "" if found.p_adjusted is None else f", p {p_text(found.p_adjusted)}"
-    side = "ahead of" if found.interval.mean >= 0 else "behind"
-    return f"{size} {side} {found.against} ({span(found.interval, metric.difference)}{p})"
+    size = metric.difference(abs(contrast.interval.mean)).lstrip("+") + points(metric)
+    p = "" if contrast.p_adjusted is None else f", p {p_text(contrast.p_adjusted)}"
+    side = "ahead of" if contrast.interval.mean >= 0 else "behind"
+    return f"{size} {side} {contrast.against} ({span(contrast.interval, metric.difference)}{p})"
 
 
 def race_answer(study: Study, race: SequentialTest) -> str:
@@ -204,20 +209,20 @@ def settings_answer(survey: SettingsStudy) -> str:
     """The answer of a study over settings; names a winner only if it is alone in its group."""
     if survey.is_race:
         return race_settings_answer(survey)
-    found = survey.ranking
-    if len(found.ranks) < 2 or not found.blocks:
+    ranking = survey.ranking
+    if len(ranking.ranks) < 2 or not ranking.blocks:
         return "There is nothing to compare yet."
-    first, second, *others = found.ranks
+    first, second, *others = ranking.ranks
     where = plural(len(survey.settings), "setting")
-    best = f"{first} has the best mean rank over {where}: {found.ranks[first]:.2f} of {len(found.ranks)}"
-    ties = next((group for group in found.groups if first in group), [])
+    best = f"{first} has the best mean rank over {where}: {ranking.ranks[first]:.2f} of {len(ranking.ranks)}"
+    ties = next((group for group in ranking.groups if first in group), [])
     if ties:
         return f"{best}; it cannot be told from {join_words([label for label in ties if label != first])}."
     doubts = {name: doubts_of_lead(study, first, [second, *others]) for name, study in survey.studies.items()}
     if doubt := next(filter(None, doubts.values()), ""):
-        names = join_words([name for name, own in doubts.items() if own == doubt])
+        names = join_words([name for name, known in doubts.items() if known == doubt])
         return f"{best}; but in {names} {doubt}, so no winner is named."
-    return f"{best}, ahead of {second} ({found.ranks[second]:.2f}, p {p_text(found.pairs[first, second])})."
+    return f"{best}, ahead of {second} ({ranking.ranks[second]:.2f}, p {p_text(ranking.pairs[first, second])})."
 
 
 def race_settings_answer(survey: SettingsStudy) -> str:
@@ -244,7 +249,7 @@ def _setting_answer(study: Study, race: SequentialTest) -> str:
     return f"in {{}} it is undecided: {known}" if race.is_over else f"in {{}} it is not decided yet: {known}"
 
 
-def span(found: Interval | dict[str, Any], form: Any) -> str:
+def span(interval: Interval | dict[str, Any], form: Any) -> str:
     """`95 % interval a to b`, or why there is none."""
-    low, high = (found.low, found.high) if isinstance(found, Interval) else (found["low"], found["high"])
+    low, high = (interval.low, interval.high) if isinstance(interval, Interval) else (interval["low"], interval["high"])
     return f"95\u00a0% interval {form(low)} to {form(high)}" if low is not None else "one seed, so no interval"

@@ -27,7 +27,7 @@ def height_of(rows: int) -> int:
 
 OVER_LOCAL = "better than local"
 VALUES = ("95 % interval", "over resampled seeds and clients", "p (adjusted)", "resolves", "seeds needed")
-"""What is beside a difference in the table of a chart's values."""
+"""Columns beside a difference in the table of a chart's values."""
 
 
 def forest(study: Study, rows: Sequence[LeaderboardRow]) -> go.Figure | None:
@@ -40,13 +40,13 @@ def behind_best(study: Study, rows: Sequence[LeaderboardRow]) -> go.Figure | Non
 
     None if `forest` shows the same.
     """
-    found = {row.label: row.behind for row in rows if row.behind is not None}
+    verdicts = {row.label: row.behind for row in rows if row.behind is not None}
     best = escape(rows[0].label)
     if study.race is not None:
-        return _forest(study.metric, found, f"better than {best}", view=-1)
-    if rows[0].label == BASELINE or not set(found) - {BASELINE}:
+        return _forest(study.metric, verdicts, f"better than {best}", view=-1)
+    if rows[0].label == BASELINE or not set(verdicts) - {BASELINE}:
         return None
-    return _forest(study.metric, found, f"{best} is better")
+    return _forest(study.metric, verdicts, f"{best} is better")
 
 
 def _forest(metric: Metric, verdicts: Mapping[str, Verdict], what: str, view: int = 1) -> go.Figure | None:
@@ -56,10 +56,10 @@ def _forest(metric: Metric, verdicts: Mapping[str, Verdict], what: str, view: in
     """
     if not verdicts:
         return None
-    title, found = difference_title(metric, what), [*verdicts.values()]
-    shown = [-v.interval if view < 0 and isinstance(v.interval, Bound) else v.interval for v in found]
-    thick = [_ends(own.mean, (own.low, own.high)) for own in shown]
-    contrasts = [verdict for verdict in found if isinstance(verdict, Contrast)]
+    title, ordered = difference_title(metric, what), [*verdicts.values()]
+    shown = [-v.interval if view < 0 and isinstance(v.interval, Bound) else v.interval for v in ordered]
+    thick = [_ends(interval.mean, (interval.low, interval.high)) for interval in shown]
+    contrasts = [verdict for verdict in ordered if isinstance(verdict, Contrast)]
     heads: Sequence[str] = VALUES
     values = [_values(metric, contrast) for contrast in contrasts]
     texts = [difference_text(metric, contrast) for contrast in contrasts]
@@ -70,7 +70,7 @@ def _forest(metric: Metric, verdicts: Mapping[str, Verdict], what: str, view: in
     fig = figure_of_intervals(
         axis(title, **ZERO_LINE),
         [*verdicts],
-        [own.mean * metric.factor for own in shown],
+        [interval.mean * metric.factor for interval in shown],
         thick=[(low * metric.factor, high * metric.factor) for low, high in thick],
         thin=[
             (low * metric.factor, high * metric.factor)
@@ -79,7 +79,7 @@ def _forest(metric: Metric, verdicts: Mapping[str, Verdict], what: str, view: in
         heads=["method", title, *heads],
         values=values,
     )
-    fig.data[-1].update(marker=markers(found, view), text=texts)
+    fig.data[-1].update(marker=markers(ordered, view), text=texts)
     return fig
 
 
@@ -113,7 +113,7 @@ def figure_of_intervals(
     """
     names = [escape(label) for label in labels]
     fig = figure_of_rows(height_of(len(names)), xaxis)
-    rows = [[name, *own] for name, own in zip(names, values, strict=True)]
+    rows = [[name, *cells] for name, cells in zip(names, values, strict=True)]
     fig.update_layout(meta={"table": {"heads": [*heads], "rows": rows}})
     for ends, width, opacity in ((thin, 2, 0.5), (thick, 6, 0.35)):
         if ends:
@@ -146,32 +146,32 @@ def client_gains(study: Study, rows: Sequence[LeaderboardRow]) -> go.Figure | No
         thick=[(q[1], q[3]) for q in at],
         thin=[(q[0], q[4]) for q in at],
         heads=["method", "least", "lower quartile", "median", "upper quartile", "most", "clients that gain"],
-        values=[[*round_values(q), own] for q, own in zip(at, share, strict=True)],
+        values=[[*round_values(q), gaining] for q, gaining in zip(at, share, strict=True)],
     )
     fig.data[-1].text = [f"{(gain > 0).sum()} of {len(gain)} clients gain" for gain in gains.values()]
     fig.data[-1].hovertemplate = "%{y}: median %{x:.3g}, %{text}<extra></extra>"
     return fig
 
 
-def _intervals(found: Contrast) -> list[tuple[float, float] | None]:
+def _intervals(contrast: Contrast) -> list[tuple[float, float] | None]:
     """The interval of a difference, and the one over resampled seeds and clients."""
-    low, high = found.interval.low, found.interval.high
-    return [None if low is None or high is None else (low, high), found.resampled]
+    low, high = contrast.interval.low, contrast.interval.high
+    return [None if low is None or high is None else (low, high), contrast.resampled]
 
 
-def difference_text(metric: Metric, found: Contrast) -> str:
+def difference_text(metric: Metric, contrast: Contrast) -> str:
     """A difference in words, with both intervals."""
-    difference, seeds, clients, p, *_ = _values(metric, found)
+    difference, seeds, clients, p, *_ = _values(metric, contrast)
     said = [f"{name} {value}" for name, value in zip(VALUES, (seeds, clients, p), strict=False) if value]
     return "<br>".join([difference, *said])
 
 
-def _values(metric: Metric, found: Contrast) -> list[str]:
+def _values(metric: Metric, contrast: Contrast) -> list[str]:
     """A difference and its VALUES; unknown values are empty."""
-    spans = [" to ".join(map(metric.difference, ends or ())) for ends in _intervals(found)]
-    p = "" if found.p_adjusted is None else p_text(found.p_adjusted).removeprefix("= ")
-    resolves = "" if found.resolves is None else metric.difference(found.resolves).lstrip("+")
-    return [metric.difference(found.interval.mean), *spans, p, resolves, str(found.seeds_needed or "")]
+    spans = [" to ".join(map(metric.difference, ends or ())) for ends in _intervals(contrast)]
+    p = "" if contrast.p_adjusted is None else p_text(contrast.p_adjusted).removeprefix("= ")
+    resolves = "" if contrast.resolves is None else metric.difference(contrast.resolves).lstrip("+")
+    return [metric.difference(contrast.interval.mean), *spans, p, resolves, str(contrast.seeds_needed or "")]
 
 
 def tuning_strip(study: Study, rows: Sequence[LeaderboardRow]) -> go.Figure | None:

@@ -31,7 +31,7 @@ def doubts(study: Study, method: str, other: str, gain: float) -> str:
     ours, theirs = (study.estimators.get(label, SAMPLES) for label in (method, other))
     if ours != theirs:
         return f"{method} is scored by the mean over {ours} and {other} by the mean over {theirs}"
-    if gaps := next((found for label in (method, other) if (found := gaps_of(study, label))), ""):
+    if gaps := next((line for label in (method, other) if (line := gaps_of(study, label))), ""):
         return gaps
     for label in (method, other):
         if study.summaries[label].get("degenerate"):
@@ -58,7 +58,7 @@ def doubts_of_lead(study: Study, first: str, rivals: Sequence[str]) -> str:
     """Why a method that is ahead of all rivals may not be the best."""
     if study.failed_methods:
         return f"{join_words(study.failed_methods)} failed"
-    return next((found for rival in rivals if (found := doubts(study, first, rival, 1.0))), "")
+    return next((doubt for rival in rivals if (doubt := doubts(study, first, rival, 1.0))), "")
 
 
 def doubt_of_winner(study: Study, race: SequentialTest) -> str:

@@ -12,14 +12,14 @@ from fedbench.results.statistics import Interval
 SEEDS, BOTH = "over seeds", "over seeds and test samples"
 
 
-def kind_of(found: Sequence[Interval | None]) -> str:
+def kind_of(intervals: Sequence[Interval | None]) -> str:
     """`over seeds and test samples` if all of these intervals that exist are, else `over seeds`."""
-    known = [one for one in found if one is not None and one.low is not None]
-    return BOTH if known and all(one.samples is not None for one in known) else SEEDS
+    known = [interval for interval in intervals if interval is not None and interval.low is not None]
+    return BOTH if known and all(interval.samples is not None for interval in known) else SEEDS
 
 
 def over(study: Study) -> str:
-    """The same of the scores of a study at its point."""
+    """The kinds of chance that the intervals of a study's scores at its point cover."""
     return BOTH if covers_samples(study) else SEEDS
 
 
@@ -27,12 +27,12 @@ def covers_samples(study: Study) -> bool:
     """Whether the choice of test samples is in the intervals of a study's scores and differences."""
     if study.race is not None:
         return study.race.over_samples and bool(study.race.look)
-    found = [study.scores.score(label, study.point) for label in study.ordered if len(study.last_rows(label))]
-    return kind_of(found) == BOTH
+    scores = [study.scores.score(label, study.point) for label in study.ordered if len(study.last_rows(label))]
+    return kind_of(scores) == BOTH
 
 
 def evidence_lines(study: Study) -> list[str]:
-    """What intervals cover, and the test samples behind them; none before there are intervals."""
+    """Sentences on what intervals cover, and the test samples behind them; none before there are intervals."""
     labels = [label for label in study.ordered if len(study.last_rows(label)) > 1]
     if not labels or (study.race is not None and not study.race.look):
         return []
@@ -41,22 +41,21 @@ def evidence_lines(study: Study) -> list[str]:
             "Intervals are over seeds alone: outcomes of the test samples were not kept, so what comes from the choice "
             "of the test samples is left out where seeds share some."
         ]
-    found = [known for label in labels if (known := study.scores.evidence(label, study.point)) is not None]
-    if not found:
+    known = [study.scores.evidence(label, study.point) for label in labels]
+    if not any(known):
         return [f"Intervals are {BOTH}."]
-    most = max(found, key=lambda known: known.samples)
+    most = max(filter(None, known), key=lambda evidence: evidence.samples)
     return [f"Intervals are {BOTH}, for these clients. {samples_text(most)}."]
 
 
-def samples_text(found: Evidence) -> str:
-    """`Behind them stand 1797 different test samples (113 positive), 360 (22) in each seed`."""
-    positive = "" if found.positive is None else f" ({found.positive} positive)"
-    each = "" if found.positive_per_seed is None else f" ({found.positive_per_seed:.4g})"
-    if found.samples == found.per_seed:
-        return f"Behind them stand {found.samples} test samples{positive}, the same in all seeds"
-    return (
-        f"Behind them stand {found.samples} different test samples{positive}, {found.per_seed:.4g}{each} in each seed"
-    )
+def samples_text(known: Evidence) -> str:
+    """`Behind them stand 1797 different test samples (113 positive); a seed has 359.5 (22.25) of them on average`."""
+    positive = "" if known.positive is None else f" ({known.positive} positive)"
+    each = "" if known.positive_per_seed is None else f" ({known.positive_per_seed:.4g})"
+    if known.samples == known.per_seed:
+        return f"Behind them stand {known.samples} test samples{positive}, the same in all seeds"
+    different = f"Behind them stand {known.samples} different test samples{positive}"
+    return f"{different}; a seed has {known.per_seed:.4g}{each} of them on average"
 
 
 def client_evidence(study: Study) -> list[tuple[str, str, str]]:
@@ -64,19 +63,19 @@ def client_evidence(study: Study) -> list[tuple[str, str, str]]:
 
     Of the first method with outcomes, as all are tested on the same samples; none if there are no outcomes.
     """
-    known = next((found for label in study.ordered if (found := study.scores.outcomes.get(label))), {})
-    seeds = [outcomes for (_, point), outcomes in known.items() if point == study.point]
-    clients = np.unique(np.concatenate([np.zeros(0, np.int64), *(found.clients for found in seeds)])).tolist()
+    first = next((known for label in study.ordered if (known := study.scores.outcomes.get(label))), {})
+    seeds = [outcomes for (_, point), outcomes in first.items() if point == study.point]
+    clients = np.unique(np.concatenate([np.zeros(0, np.int64), *(seed.clients for seed in seeds)])).tolist()
     names = (next(iter(study.partition.values()), None) or {}).get("names") or []
 
     def counts(hits: Sequence[np.ndarray]) -> list[str]:
-        by_seed = [np.bincount(own, minlength=max(clients) + 1) for own in hits]
+        by_seed = [np.bincount(seed, minlength=max(clients) + 1) for seed in hits]
         return [range_of([int(count[client]) for count in by_seed]) for client in clients]
 
     if not clients:
         return []
-    samples = counts([found.clients for found in seeds])
-    hits = [found.clients[found.positive] for found in seeds if found.positive is not None]
+    samples = counts([seed.clients for seed in seeds])
+    hits = [seed.clients[seed.positive] for seed in seeds if seed.positive is not None]
     positive = counts(hits) if len(hits) == len(seeds) else [""] * len(clients)
     called = [names[client] if client < len(names) and names[client] else f"client {client}" for client in clients]
     return list(zip(called, samples, positive, strict=True))

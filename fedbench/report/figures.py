@@ -32,16 +32,16 @@ def client_strip(study: Study) -> go.Figure | None:
     both = both.sort_values("agg", ascending=study.metric.higher).reset_index()
     if both.empty:
         return None
-    place = list(range(1, len(both) + 1))
+    positions = list(range(1, len(both) + 1))
     fig = figure(340, yaxis=score_axis(study.metric, [*both["fit"], *both["agg"]]))
     fig.update_layout(xaxis=axis("clients, worst first", showgrid=False, range=[0.3, len(both) + 0.7]))
     fig.update_xaxes(dtick=1 if len(both) <= 20 else None)
     fig.add_vrect(x0=0.5, x1=-(-len(both) // 10) + 0.5, fillcolor=with_opacity(LIGHT["alarm"], 0.1), line_width=0)
-    _segments(fig, [(p, p) for p in place], list(zip(both["fit"], both["agg"], strict=True)), LIGHT["quiet"], 1.2)
+    _segments(fig, [(p, p) for p in positions], list(zip(both["fit"], both["agg"], strict=True)), LIGHT["quiet"], 1.2)
     who = [f"client {c}, seed {s}" for c, s in zip(both["client"], both["seed"], strict=True)]
     marks = {"fit": (LIGHT["c1"], "circle-open", "after_fit"), "agg": (LIGHT["accent"], "circle", "after_agg")}
     for key, (colour, symbol, point) in marks.items():
-        fig.add_scatter(x=place, y=round_values(both[key]), mode="markers", text=who, name=POINT_NAMES[point])
+        fig.add_scatter(x=positions, y=round_values(both[key]), mode="markers", text=who, name=POINT_NAMES[point])
         fig.data[-1].update(marker={"color": colour, "symbol": symbol, "size": 8, "line": {"width": 1.6}})
         fig.data[-1].update(
             hovertemplate=f"%{{text}}<br>{hover(study.metric)} " + POINT_NAMES[point] + "<extra></extra>"

@@ -62,18 +62,18 @@ def heat_map(
 ) -> go.Figure:
     """Validation scores per point as a heat map with values; best and failed points are marked."""
     across, down = ([text_of(value) for value in ascending(space[key])] for key in (columns, rows))
-    found = {(text_of(entry.values[rows]), text_of(entry.values[columns])): entry for entry in tried}
-    z = [[_value(metric, found.get((row, column))) for column in across] for row in down]
+    entries = {(text_of(entry.values[rows]), text_of(entry.values[columns])): entry for entry in tried}
+    z = [[_value(metric, entries.get((row, column))) for column in across] for row in down]
     fig = figure_of_rows(96 + 54 * len(down), axis(escape(short_name(columns)), showgrid=False, type="category"))
     fig.update_yaxes(title_text=escape(short_name(rows)))
-    scale = SCALE if metric.higher else [(1 - place, colour) for place, colour in reversed(SCALE)]
+    scale = SCALE if metric.higher else [(1 - at, colour) for at, colour in reversed(SCALE)]
     fig.add_heatmap(x=across, y=down, z=z, colorscale=scale, zmin=limits[0], zmax=limits[1], xgap=3, ygap=3)
     form = "%{z:.1f}" if metric.share else "%{z:.3g}"
     fig.data[-1].update(texttemplate=form, textfont={"size": 15}, showscale=False, hoverongaps=False)
-    fig.data[-1].update(customdata=[[_test(metric, found.get((r, c))) for c in across] for r in down])
+    fig.data[-1].update(customdata=[[_test(metric, entries.get((r, c))) for c in across] for r in down])
     names = f"{escape(short_name(rows))} = %{{y}}, {escape(short_name(columns))} = %{{x}}"
     fig.data[-1].hovertemplate = names + f"<br>validation {form}{metric.unit}, test %{{customdata}}<extra></extra>"
-    for (row, column), entry in found.items():
+    for (row, column), entry in entries.items():
         _mark(metric, fig, entry, down.index(row), across.index(column), best)
     return fig
 
@@ -120,9 +120,9 @@ def dots(metric: Metric, tried: Sequence[Entry], key: str, best: Sequence[str]) 
     told = f"%{{x}}: {form}{metric.unit}<extra></extra>"
     fig.data[-1].update(marker={"color": colours, "size": 11}, hovertemplate=told)
     bottom = fig.layout.yaxis.range[0]
-    for place, entry in enumerate(tried):
+    for position, entry in enumerate(tried):
         if entry.status != "done":
             text = {"text": entry.status, "font": {"color": LIGHT["alarm"]}, "showarrow": False, "yanchor": "bottom"}
-            fig.add_annotation(x=place, y=bottom, **text)
+            fig.add_annotation(x=position, y=bottom, **text)
     fig.update_xaxes(range=[-0.5, len(tried) - 0.5])
     return fig

@@ -7,7 +7,11 @@ import pandas as pd
 
 from fedbench.config.counts import newcomer_count
 from fedbench.config.words import plural
+from fedbench.report.settings_study import SettingsStudy
 from fedbench.report.study import POINT_NAMES, Study
+from fedbench.report.typeset import join_words
+from fedbench.report.verdicts import margin_text
+from fedbench.results.plan import text_of
 from fedbench.results.quantities import seed_range, size
 from fedbench.results.tables import LAST
 from fedbench.results.unscored import worst_label
@@ -28,8 +32,24 @@ def possible(metric: Metric, value: float) -> str:
     return metric.with_unit(min(1.0, max(0.0, value)) if metric.share else value)
 
 
-def subtitle(study: Study) -> str:
-    """The line under the title: partition, model, rounds, seeds, and the space of a grid."""
+def subtitle(survey: SettingsStudy) -> str:
+    """The line under the title."""
+    return settings_subtitle(survey) if survey.has_settings else study_subtitle(survey.first_study)
+
+
+def settings_subtitle(survey: SettingsStudy) -> str:
+    """The values of each key, and the seeds, or the rules of sequential tests, fixed beforehand."""
+    parts = [f"{key}: {join_words(list(map(text_of, values)))}" for key, values in survey.file.over.items()]
+    if survey.is_race:
+        most = int((survey.first_study.plan.race or {})["most"])
+        parts.append(f"margin {margin_text(survey.first_study)}, at most {plural(most, 'seed')}")
+    else:
+        parts.append(seed_range(survey.file.config.get("seeds") or []))
+    return "; ".join(filter(None, parts))
+
+
+def study_subtitle(study: Study) -> str:
+    """Partition, model, rounds, seeds, and the space of a grid."""
     config = study.config
     parts = [partition_words(config, study.records.environment() if study.records else {})]
     parts += [f"model {_name(config, 'model')}"] if _name(config, "model") else []
@@ -78,17 +98,17 @@ def answer_tiles(study: Study) -> list[Tile]:
         return []
     rows = study.table[(study.table["method"] == study.method) & (study.table["choice"] == LAST)].set_index("point")
     both = [point for point in ("after_agg", "after_fit") if point in rows.index]
-    found = [_score_tile(study.metric, rows.loc[point], POINT_NAMES[point]) for point in both]
+    tiles = [_score_tile(study.metric, rows.loc[point], POINT_NAMES[point]) for point in both]
     at: Any = rows.loc[study.point] if study.point in rows.index else None
     if at is not None and pd.notna(at["gain"]):
-        found = [
+        tiles = [
             _gain_tile(study.metric, at),
             Tile(f"{100 * at['share_gains']:.0f}\u00a0%", "of clients gain", "over local training"),
         ]
-        found.insert(0, _score_tile(study.metric, at, POINT_NAMES[study.point]))
+        tiles.insert(0, _score_tile(study.metric, at, POINT_NAMES[study.point]))
     if at is not None and pd.notna(at["worst_tenth"]):
         worst = worst_label([int(at["fewest_scored"]), int(at["most_scored"])])
-        found.append(
+        tiles.append(
             _score_tile(
                 study.metric,
                 at,
@@ -97,7 +117,7 @@ def answer_tiles(study: Study) -> list[Tile]:
                 "worst_tenth_",
             )
         )
-    return [*found, *_cost_tiles(study)]
+    return [*tiles, *_cost_tiles(study)]
 
 
 def _score_tile(metric: Metric, row: Any, name: str, column: str = "mean", ends: str = "") -> Tile:
@@ -115,10 +135,10 @@ def _gain_tile(metric: Metric, row: pd.Series) -> Tile:
 def _cost_tiles(study: Study) -> list[Tile]:
     cost = study.summaries[study.method]
     traffic, seconds = (cost["bytes_up"] or 0) + (cost["bytes_down"] or 0), cost["seconds_per_round"]
-    found = []
+    tiles = []
     if cost["bytes_up"] is not None:
         parts = f"{size(cost['bytes_up'])} up, {size(cost['bytes_down'] or 0)} down"
-        found.append(Tile(size(traffic), "per client and round", parts))
+        tiles.append(Tile(size(traffic), "per client and round", parts))
     if seconds is not None:
-        found.append(Tile(f"{seconds:.3g}\u00a0s", "per round", "median"))
-    return found
+        tiles.append(Tile(f"{seconds:.3g}\u00a0s", "per round", "median"))
+    return tiles

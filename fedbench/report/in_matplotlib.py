@@ -105,17 +105,17 @@ def in_panels(figures: Sequence[go.Figure], shown: ShownMethods = EVERYTHING, wi
         lines = -(-len(legend) // columns) if legend else 0
         made.set_size_inches(width, (FRAME + ROW * max(rows) if any(rows) else SHAPE * each) + LINE * lines)
         if legend:
-            place: dict[str, Any] = {"loc": "outside upper center", "ncols": columns, "borderaxespad": 0.2}
-            made.legend([*legend.values()], [*legend], **place)
+            legend_style: dict[str, Any] = {"loc": "outside upper center", "ncols": columns, "borderaxespad": 0.2}
+            made.legend([*legend.values()], [*legend], **legend_style)
     return made
 
 
 def _legend(axes: Axes, figure: go.Figure, shown: ShownMethods) -> dict[str, Any]:
-    """What the legend explains by name: the methods in their order, or what the page's legend has."""
+    """The handles of the legend by name: the methods in their order, or the entries of the page's legend."""
     if not figure.layout.showlegend and not any(map(_method_of, figure.data)):
         return {}
     handles, labels = axes.get_legend_handles_labels()
-    order = {shown.name(label): place for place, label in enumerate(shown.methods or shown.labels)}
+    order = {shown.name(label): rank for rank, label in enumerate(shown.methods or shown.labels)}
     known = dict(zip(labels, handles, strict=True))
     return {label: known[label] for label in sorted(known, key=lambda label: order.get(label, len(order)))}
 
@@ -143,18 +143,18 @@ def draw_on(axes: Axes, figure: go.Figure, shown: ShownMethods = EVERYTHING, let
     return len(places["y"]) or (len(ticks) if ticks and figure.layout.yaxis.visible is not False else 0)
 
 
-def picture_format(file: Path | None, asked: str | None = None, others: Iterable[str] = ()) -> str:
+def picture_format(file: Path | None, format: str | None = None, others: Iterable[str] = ()) -> str:
     """The format that is asked for, else that by which the name of a file ends.
 
     Raises ConfigError, which also names the others.
     """
     end = file.suffix.removeprefix(".") if file else ""
-    kind = asked or end or PICTURES[0]
+    kind = format or end or PICTURES[0]
     if kind not in PICTURES:
-        what = f"format = {asked}" if asked else f"{file}: the end of its name"
+        what = f"format = {format}" if format else f"{file}: the end of its name"
         raise ConfigError(f"{what}: must be one of {', '.join([*PICTURES, *others])}")
     if end in PICTURES and end != kind:
-        raise ConfigError(f"format = {asked}: {file} ends in {end}; leave one of them out")
+        raise ConfigError(f"format = {format}: {file} ends in {end}; leave one of them out")
     return kind
 
 
@@ -168,7 +168,7 @@ def save_picture(figure: Figure, file: Path, kind: str) -> None:
 
 @dataclass(frozen=True)
 class _TraceLook:
-    """What a trace is drawn with besides its own values. name: in the report; rows: of the chart that have names."""
+    """The style of a trace that its own values do not have. name: in the report; rows: of the chart that have names."""
 
     shown: ShownMethods
     marker: tuple[str, int] | None
@@ -202,15 +202,15 @@ def _categories(figure: go.Figure, name: str, shown: ShownMethods) -> RowLabels:
     for trace in figure.data:
         values += [] if getattr(trace, name) is None else list(getattr(trace, name))
     kept = (value for value in dict.fromkeys(map(str, values)) if shown.has(unescape(value)))
-    return {value: place for place, value in enumerate(kept)}
+    return {value: position for position, value in enumerate(kept)}
 
 
 def _positions(values: Iterable[Any] | None, categories: RowLabels) -> np.ndarray:
     """Positions along an axis; NaN interrupts a line, or is a category that is not shown."""
-    found = [] if values is None else list(values)
+    positions = [] if values is None else list(values)
     if categories:
-        return np.array([nan if value is None else categories.get(str(value), nan) for value in found], dtype=float)
-    return np.array([nan if value is None else value for value in found], dtype=float)
+        return np.array([nan if value is None else categories.get(str(value), nan) for value in positions], dtype=float)
+    return np.array([nan if value is None else value for value in positions], dtype=float)
 
 
 def _scatter(axes: Axes, trace: Any, x: np.ndarray, y: np.ndarray, look: _TraceLook) -> None:
@@ -231,14 +231,14 @@ def _scatter(axes: Axes, trace: Any, x: np.ndarray, y: np.ndarray, look: _TraceL
 def _line(trace: Any, count: int, look: _TraceLook) -> dict[str, Any]:
     width = 0.55 * float(trace.line.width or 2.0)
     style = DASHES[trace.line.dash or "solid"]
-    found = {"color": _colour(trace.line.color), "lw": width, "ls": style, "solid_capstyle": "butt"}
+    style_of_line = {"color": _colour(trace.line.color), "lw": width, "ls": style, "solid_capstyle": "butt"}
     if trace.line.shape == "hv":
-        found["drawstyle"] = "steps-post"
+        style_of_line["drawstyle"] = "steps-post"
     if look.marker:
         mark, number = look.marker
         step = max(1, count // MOST_MARKS)
-        found |= {"marker": mark, "ms": 3.6, "mew": 0.5, "mec": "white", "markevery": (number % step, step)}
-    return found
+        style_of_line |= {"marker": mark, "ms": 3.6, "mew": 0.5, "mec": "white", "markevery": (number % step, step)}
+    return style_of_line
 
 
 def _dots(trace: Any, count: int) -> dict[str, Any]:
@@ -294,8 +294,8 @@ def _cells(axes: Axes, trace: Any, x: np.ndarray, y: np.ndarray, look: _TraceLoo
 
 def _format_value(template: str | None, name: str, value: float) -> str:
     """`%{y:.1f}` -> `84.2`."""
-    found = re.match(rf"%\{{{name}:(.*?)\}}", template or "")
-    return "" if np.isnan(value) else format(value, found[1] if found else ".3g")
+    match = re.match(rf"%\{{{name}:(.*?)\}}", template or "")
+    return "" if np.isnan(value) else format(value, match[1] if match else ".3g")
 
 
 def _write(axes: Axes, x: np.ndarray, y: np.ndarray, texts: Sequence[str]) -> None:

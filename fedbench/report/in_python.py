@@ -1,4 +1,4 @@
-"""What a report shows, as objects: the answer, the table, and the figures."""
+"""The content of a report as objects: the answer, the table, and the figures."""
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -12,16 +12,12 @@ import plotly.io
 
 from fedbench.errors import ConfigError
 from fedbench.installation import require
-from fedbench.report.answer import answer, settings_answer
-from fedbench.report.leaderboard import leaderboard
-from fedbench.report.leaderboard_table import score_table
+from fedbench.report.answer import answer
+from fedbench.report.boards import score_tables
 from fedbench.report.page import chart_sections
 from fedbench.report.parts import Chart, ChartSection
-from fedbench.report.settings_page import matrix_parts, matrix_tables
 from fedbench.report.settings_study import SettingsStudy
-from fedbench.report.study import Study
 from fedbench.report.typeset import ShownMethods
-from fedbench.results.settings_file import is_matrix
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -38,19 +34,12 @@ WRITTEN_WITH_RESULTS = ("plan.json", "matrix.json", "metrics.jsonl", "clients.pa
 
 def answer_of(folder: Path) -> str:
     """The answer in one sentence. Raises ConfigError if the folder holds no study."""
-    if is_matrix(folder):
-        return settings_answer(SettingsStudy.load(folder))
-    study = Study.load(folder)
-    return answer(study, leaderboard(study))
+    return answer(SettingsStudy.load(folder))
 
 
 def shown_table(folder: Path) -> pd.DataFrame:
     """The table of methods as text: rounded, with intervals. Raises ConfigError if the folder holds no study."""
-    if is_matrix(folder):
-        table = matrix_tables(SettingsStudy.load(folder))[0]
-    else:
-        study = Study.load(folder)
-        table = score_table(study, leaderboard(study), study.failures)
+    table = score_tables(SettingsStudy.load(folder))[0]
     return pd.DataFrame([[cell.text for cell in line] for line in table.lines], columns=list(table.heads))
 
 
@@ -83,16 +72,15 @@ def figure_of_matplotlib(
     return name, figure, " ".join(filter(None, (chart.caption, "" if chart.apart else part.intro)))
 
 
-def require_known(key: str, asked: Sequence[str], labels: Sequence[str]) -> None:
+def require_known(key: str, names: Sequence[str], labels: Sequence[str]) -> None:
     """Raises ConfigError if something is asked for that the study lacks."""
-    if unknown := next((label for label in asked if label not in labels), None):
+    if unknown := next((label for label in names if label not in labels), None):
         raise ConfigError(f"{key}: {unknown}: not in this study; it has {', '.join(labels) or 'no results yet'}")
 
 
 def methods_by_label(folder: Path) -> dict[str, str]:
     """The method of every label in a study. Raises ConfigError if the folder holds none."""
-    survey = SettingsStudy.load(folder) if is_matrix(folder) else None
-    studies = [Study.load(folder)] if survey is None else [*survey.studies.values()]
+    studies = SettingsStudy.load(folder).studies.values()
     runs = {label: run for study in studies for label, run in study.runs.items()}
     return {label: str((run.config().get("method") or {}).get("name") or label) for label, run in runs.items()}
 
@@ -120,11 +108,5 @@ def _charts(folder: Path, first: Sequence[str] = ()) -> tuple[Charts, list[str]]
 @lru_cache(maxsize=4)
 def _charts_then(folder: Path, first: tuple[str, ...], written: tuple[int, ...]) -> tuple[Charts, list[str]]:
     """written: when the study's files were, because making all charts for each figure would take seconds."""
-    if is_matrix(folder):
-        survey = SettingsStudy.load(folder, first)
-        found, labels = matrix_parts(survey), survey.ordered
-    else:
-        study = Study.load(folder, first)
-        found = list(chart_sections(study, leaderboard(study) if study.plan.subject is None else []))
-        labels = [*dict.fromkeys([*study.ordered, *study.plan.labels()])]
-    return {chart.id: (part, chart) for part in found for chart in part.charts}, labels
+    survey = SettingsStudy.load(folder, first)
+    return {chart.id: (part, chart) for part in chart_sections(survey) for chart in part.charts}, survey.known

@@ -90,7 +90,7 @@ def index_line(path: Path, above: Path) -> Line:
 
 def _line(path: Path, name: str) -> Line:
     places = [path, *(plan.parent for deep in ("*", "*/*") for plan in path.glob(f"{deep}/{PLAN_FILE}"))]
-    plans = [(place, Plan.read(place)) for place in places if is_study(place) or is_run(place)]
+    plans = [(folder, Plan.read(folder)) for folder in places if is_study(folder) or is_run(folder)]
     report = path / "report.html"
     changed = max((file.stat().st_mtime for file in _records(path, plans)), default=0.0)
     if not report.exists() or report.stat().st_mtime < changed:
@@ -113,13 +113,13 @@ def _line(path: Path, name: str) -> Line:
 
 def _records(path: Path, plans: Sequence[tuple[Path, Plan]]) -> Iterator[Path]:
     """The files by which a result changes: its plans, else its metrics."""
-    places = [place / name for place, _ in plans for name in (PLAN_FILE, "metrics.jsonl")]
+    places = [folder / name for folder, _ in plans for name in (PLAN_FILE, "metrics.jsonl")]
     yield from (file for file in [*places, *(path / name for name in PAGES.names())] if file.exists())
 
 
 def _text_inside(page: str, pattern: str) -> str:
-    found = re.search(pattern, page, re.S)
-    return unescape(re.sub(r"<[^>]*>", "", found[1])).strip() if found else ""
+    match = re.search(pattern, page, re.S)
+    return unescape(re.sub(r"<[^>]*>", "", match[1])).strip() if match else ""
 
 
 def _command(plans: Sequence[tuple[Path, Plan]]) -> str:
@@ -133,7 +133,7 @@ def _command(plans: Sequence[tuple[Path, Plan]]) -> str:
 def study_state(plans: Sequence[tuple[Path, Plan]]) -> str:
     """Whether all jobs are over, and how many failed."""
     entries = [entry for _, plan in plans if plan.kind != "run" for entry in plan.entries]
-    runs = [Records(place) for place, plan in plans if plan.kind == "run"]
+    runs = [Records(folder) for folder, plan in plans if plan.kind == "run"]
     failed = sum(entry.status == "failed" for entry in entries)
     if any(entry.status == "missing" for entry in entries) or not all(run.finished() for run in runs):
         return f"{OPEN}, {failed} failed" if failed else OPEN

@@ -119,8 +119,8 @@ class LeaderboardRow:
     @property
     def from_best(self) -> Bound | None:
         """The difference from the best in a sequential test."""
-        found = None if self.behind is None else self.behind.interval
-        return -found if isinstance(found, Bound) else None
+        interval = None if self.behind is None else self.behind.interval
+        return -interval if isinstance(interval, Bound) else None
 
     def spent(self, *names: str) -> float | None:
         """A cost of the whole run, from costs of a round; unknown if the first is."""
@@ -160,17 +160,17 @@ def comparisons(
     states one value.
     """
     if study.race is not None:
-        found = {label: race_verdicts(study, study.race, label) for label in labels}
-        over_local = {label: verdict for label, (verdict, _, _) in found.items() if verdict is not None}
-        return over_local, {label: verdict for label, (_, verdict, _) in found.items() if verdict is not None}
+        verdicts = {label: race_verdicts(study, study.race, label) for label in labels}
+        over_local = {label: verdict for label, (verdict, _, _) in verdicts.items() if verdict is not None}
+        return over_local, {label: verdict for label, (_, verdict, _) in verdicts.items() if verdict is not None}
     best = labels[0]
     compared = partial(family, study.scores, point=study.point, margin=margin)
     others = [label for label in labels if label != BASELINE] if BASELINE in labels else []
     local = {c.method: c for c in compared([(label, BASELINE) for label in others])}
     behind = {c.against: c for c in compared([(best, label) for label in labels[1:] if label not in REFERENCES])}
     for label in [label for label in behind if BASELINE in (best, label)]:
-        own = label if best == BASELINE else best
-        local[own], behind[label] = stricter(local[own], behind[label]), stricter(behind[label], local[own])
+        method = label if best == BASELINE else best
+        local[method], behind[label] = stricter(local[method], behind[label]), stricter(behind[label], local[method])
     doubted = [{label: with_doubt(study, c) for label, c in family.items()} for family in (local, behind)]
     return doubted[0], doubted[1]
 

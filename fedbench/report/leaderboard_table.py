@@ -6,7 +6,6 @@ To show a further metric, add a column to `score_columns`.
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from types import MappingProxyType
 from typing import Any
 
 import pandas as pd
@@ -20,7 +19,6 @@ from fedbench.report.typeset import Cell, p_text, sentence, share_text, with_hal
 from fedbench.report.verdicts import bound_text
 from fedbench.results.contrasts import Contrast
 from fedbench.results.estimators import estimator_marks, estimator_remark
-from fedbench.results.files import write_atomically
 from fedbench.results.remarks import footnote_numbers
 from fedbench.results.schema import COMMON
 from fedbench.results.statistics import Interval, ends_of, interval
@@ -36,7 +34,6 @@ SPENT = (
     "does, and of all processors; rounds and MB per client until the mean curve first reaches local's last score"
 )
 HEADS = ("over local", "p (adjusted)", "better off")
-NO_FAILURES: Mapping[str, str] = MappingProxyType({})
 LeaderboardColumn = Column[LeaderboardRow]
 
 
@@ -173,31 +170,37 @@ def leaderboard_frame(study: Study, rows: Sequence[LeaderboardRow]) -> pd.DataFr
     )
 
 
-def score_table(study: Study, rows: Sequence[LeaderboardRow], failures: Mapping[str, str] = NO_FAILURES) -> Table:
-    """The scores with their legend. failures: methods that come last."""
+def _name(row: LeaderboardRow, remarks: str = "") -> Cell:
+    return Cell(row.label + remarks, title=row.chosen, method=row.label)
+
+
+def score_table(study: Study, rows: Sequence[LeaderboardRow]) -> Table:
+    """The scores with their legend; failed methods come last."""
     worst = worst_label([count for row in rows for count in row.scored])
     kinds = [study.estimators[row.label] for row in rows]
     marks = dict(zip((row.label for row in rows), estimator_marks(kinds), strict=True))
     feet = footnote_numbers(row.remarks for row in rows)
-    places = {row.label: place for place, row in enumerate(rows[:2], 1)}
+    places = {row.label: rank for rank, row in enumerate(rows[:2], 1)}
 
-    def name(row: LeaderboardRow) -> str:
-        return row.label + row.mark + marks[row.label] + "".join(f" [{feet[line]}]" for line in row.remarks)
+    def name(row: LeaderboardRow) -> Cell:
+        return _name(row, row.mark + marks[row.label] + "".join(f" [{feet[line]}]" for line in row.remarks))
 
     def score(row: LeaderboardRow) -> Cell:
         return Cell(score_text(study, row.score), places.get(row.label, 0), row.tied, row.tone)
 
-    made = Table.of([Column("method", name), Column("score", score), *score_columns(study, worst)], rows)
-    lines = [[Cell(label), Cell("failed"), *[Cell("")] * (len(made.heads) - 2)] for label in failures]
     said = leaderboard_note(kind_of([row.score for row in rows]), worst) if study.race is None else race_note(worst)
-    notes = [said, *made.notes, estimator_remark(study.metric, kinds)]
-    notes += [f"[{number}] {line}" for line, number in feet.items()]
-    return replace(made, lines=[*made.lines, *lines], notes=[note for note in notes if note])
+    columns = [Column("method", name), Column("score", score), *score_columns(study, worst)]
+    table = Table.of(columns, rows, notes=[said], title="Leaderboard")
+    empty = [Cell("")] * (len(table.heads) - 2)
+    lines = [[Cell(label, method=label), Cell("failed", title=why), *empty] for label, why in study.failures.items()]
+    remarks = [f"[{number}] {line}" for line, number in feet.items()]
+    notes = [*table.notes, estimator_remark(study.metric, kinds), *remarks]
+    return replace(table, lines=[*table.lines, *lines], notes=[note for note in notes if note])
 
 
 def cost_table(rows: Sequence[LeaderboardRow]) -> Table:
     """The costs, without empty columns."""
-    return Table.of([Column("method", lambda row: row.label), *COSTS], rows)
+    return Table.of([Column("method", _name), *COSTS], rows, title="Cost of each method", intro=f"{sentence(SPENT)}.")
 
 
 def reasons(failures: Mapping[str, str]) -> list[str]:
@@ -213,13 +216,13 @@ def point_suffix(study: Study, rows: Sequence[LeaderboardRow]) -> str:
 def leaderboard_text(study: Study, rows: Sequence[LeaderboardRow]) -> str:
     """Aligned plain text; `=` marks methods that cannot be told from the best."""
     what = f"{study.metric.label} in %" if study.metric.share else study.metric.label
-    scores = score_table(study, rows, study.failures)
+    scores = score_table(study, rows)
     legend = "; ".join(scores.notes)
     return f"{scores.plain()}\ntest {what}{point_suffix(study, rows)}; {legend}\n\n{cost_table(rows).plain()}\n{SPENT}"
 
 
 def leaderboard_note(over: str, worst: str) -> str:
-    """What the numbers of a table mean.
+    """Explains the numbers of a table.
 
     over: what the intervals of scores and differences cover. worst: the head of the column of the worst clients.
     """
@@ -231,19 +234,10 @@ def leaderboard_note(over: str, worst: str) -> str:
 
 
 def race_note(worst: str) -> str:
-    """What the numbers of a table mean in a study that adds seeds until it is decided."""
+    """Explains the numbers of a table in a study that adds seeds until it is decided."""
     return (
         f"sd over seeds; {clients_note(worst)}; "
         "methods have different numbers of seeds and are ordered by their paired difference from the first; "
         "differences are those of the seeds that decided them, later seeds change the scores only; "
         "in brackets simultaneous intervals; = may be the best"
     )
-
-
-def write_tables(study: Study, rows: Sequence[LeaderboardRow]) -> None:
-    """Writes table.csv, table.md and table.tex into the folder of the study."""
-    scores, costs = score_table(study, rows, study.failures), cost_table(rows).markdown()
-    said = "; ".join([f"Test {study.metric.label}{point_suffix(study, rows)}", *scores.notes, *reasons(study.failures)])
-    write_atomically(study.folder / "table.csv", leaderboard_frame(study, rows).to_csv(index=False))
-    write_atomically(study.folder / "table.md", f"{scores.markdown()}\n\n{said}.\n\n{costs}\n\n{sentence(SPENT)}.\n")
-    write_atomically(study.folder / "table.tex", f"% {said}\n{scores.latex()}")

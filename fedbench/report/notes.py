@@ -26,8 +26,13 @@ ENOUGH_SEEDS = 5
 NO_SEEDS = "more seeds cannot decide this over the same test samples; more test samples can"
 
 
-def notes(study: Study, rows: Sequence[LeaderboardRow]) -> list[str]:
-    """The lines under the answer of a study. rows: the leaderboard, if methods are compared."""
+def notes(survey: SettingsStudy) -> list[str]:
+    """The lines under the answer of a study or a run."""
+    return settings_notes(survey) if survey.has_settings else study_notes(survey.first_study, survey.rows)
+
+
+def study_notes(study: Study, rows: Sequence[LeaderboardRow]) -> list[str]:
+    """The lines under the answer of a study without settings. rows: the leaderboard, if methods are compared."""
     if study.plan.subject is None or study.race is not None:
         return comparison_notes(study, rows)
     return [*reference_lines(study), *evidence_lines(study)]
@@ -41,9 +46,9 @@ def reference_lines(study: Study) -> list[str]:
         gap = study.scores.difference(study.method, other, study.point)
         if gap is not None:
             said = f"{study.metric.difference(gap.mean)}{points(study.metric)}"
-            found = with_doubt(study, Verdict(study.method, other, gap))
-            but = f"; but {found.doubt}" if found.doubt else ""
-            undecided = ", undecided" if gap.low is not None and not found.sign else but
+            verdict = with_doubt(study, Verdict(study.method, other, gap))
+            but = f"; but {verdict.doubt}" if verdict.doubt else ""
+            undecided = ", undecided" if gap.low is not None and not verdict.sign else but
             lines.append(f"Against {other}: {said} ({span(gap, study.metric.difference)}{undecided}).")
     return [
         *lines,
@@ -61,11 +66,11 @@ def tuning_doubts(study: Study) -> list[str]:
 def equal_points(study: Study) -> list[str]:
     """Which chosen points were the first of several with the same score on validation."""
     plan = study.plan
-    found = {label: plan.as_good(label) for label in plan.labels()}
+    ties = {label: plan.as_good(label) for label in plan.labels()}
     more = lambda names: " and more" if len(names) > 2 else ""  # noqa: E731
     said = [
         f"{label} ({point_name(plan.choices[label])}; also {', '.join(names[:2])}{more(names)})"
-        for label, names in found.items()
+        for label, names in ties.items()
         if names
     ]
     return [f"Chosen as the first of candidates with equal validation scores: {join_words(said)}."] if said else []
@@ -89,26 +94,26 @@ def comparison_notes(study: Study, rows: Sequence[LeaderboardRow]) -> list[str]:
     lines = [*_over_local(study, rows), *_failures(study, rows), *_at_ends(study, rows), *tuning_doubts(study)]
     lines += equal_points(study)
     rivals = [row for row in rows[1:] if row.behind is not None and row.label not in REFERENCES]
-    if rivals and isinstance(found := rivals[0].behind, Contrast) and found.resolves is not None:
-        lines.append(detectable_line(study.metric, found))
+    if rivals and isinstance(contrast := rivals[0].behind, Contrast) and contrast.resolves is not None:
+        lines.append(detectable_line(study.metric, contrast))
     return [*lines, *evidence_lines(study), *few_seeds(len(rows[0].score.values) if rows else 0)]
 
 
-def detectable_line(metric: Metric, found: Contrast) -> str:
+def detectable_line(metric: Metric, contrast: Contrast) -> str:
     """Which difference between the first two methods would be seen."""
-    if not any(found.interval.values):
-        return f"{found.method} and {found.against} have the same score in every seed."
-    smallest = metric.difference(found.resolves or 0.0).lstrip("+") + points(metric)
-    these = "these seeds" if found.interval.samples is None else "these seeds and test samples"
-    return f"Between the first two, {these} can detect differences of {smallest} or more{left_open(found)}."
+    if not any(contrast.interval.values):
+        return f"{contrast.method} and {contrast.against} have the same score in every seed."
+    smallest = metric.difference(contrast.resolves or 0.0).lstrip("+") + points(metric)
+    these = "these seeds" if contrast.interval.samples is None else "these seeds and test samples"
+    return f"Between the first two, {these} can detect differences of {smallest} or more{left_open(contrast)}."
 
 
-def left_open(found: Contrast) -> str:
+def left_open(contrast: Contrast) -> str:
     """How many seeds would decide what these leave open, or that none would."""
-    if found.needs_samples:
+    if contrast.needs_samples:
         return "; more seeds cannot show the observed one, more test samples can"
-    more = found.seeds_needed
-    if found.sign or not more or more <= found.interval.seeds:
+    more = contrast.seeds_needed
+    if contrast.sign or not more or more <= contrast.interval.seeds:
         return ""
     return f"; the observed one would need about {more} seeds to show with a probability of 80\u00a0%"
 
@@ -167,10 +172,10 @@ def race_notes(study: Study, race: SequentialTest) -> list[str]:
         lines.append(f"Difference from {race.leader}: {shown(race.behind)}.")
     verdicts = [with_doubt(study, verdict) for verdict in race.over_local.values()]
     for relation, form in LOCAL_WORDS.items():
-        words, own = form.format(margin=margin_text(study)), [found for found in verdicts if found.relation == relation]
-        if fine := {found.method: found.interval for found in own if not found.doubt}:
+        words, own = form.format(margin=margin_text(study)), [one for one in verdicts if one.relation == relation]
+        if fine := {one.method: one.interval for one in own if not one.doubt}:
             lines.append(f"{sentence(words)}: {shown(fine)}.")
-        lines += [f"{found.method}: {words}, but {found.doubt}." for found in own if found.doubt]
+        lines += [f"{one.method}: {words}, but {one.doubt}." for one in own if one.doubt]
     if race.look and (left := {label: own for label, own in race.undecided.items() if label not in race.given_up}):
         lines.append(f"Undecided against local training: {shown(left)}.")
     lines += _given_up(study, race)
@@ -183,13 +188,13 @@ def race_notes(study: Study, race: SequentialTest) -> list[str]:
 
 
 def _given_up(study: Study, race: SequentialTest) -> list[str]:
-    """What is given up and why, and what no number of seeds decides."""
+    """Questions that are given up and why, and those that no number of seeds decides."""
     most, lines = int((study.plan.race or {})["most"]), []
     few = f"because {most} seeds would decide it with a probability below 20\u00a0%"
     for why, by_samples in ((few, False), (f"because {NO_SEEDS}", True)):
-        own = [method for method in race.given_up if (("local", method) in race.needs_samples) == by_samples]
-        if own:
-            shown = [f"{method} ({bound_ends(study.metric, race.undecided[method])})" for method in own]
+        methods = [method for method in race.given_up if (("local", method) in race.needs_samples) == by_samples]
+        if methods:
+            shown = [f"{method} ({bound_ends(study.metric, race.undecided[method])})" for method in methods]
             lines.append(f"Given up against local training, {why}: {join_words(shown)}.")
     if race.ending == "open" and any(question == "best" for question, _ in race.needs_samples):
         lines.append(f"Who is best stays open, because {NO_SEEDS}.")
@@ -197,7 +202,7 @@ def _given_up(study: Study, race: SequentialTest) -> list[str]:
 
 
 def guarantee(study: Study) -> str:
-    """What the statements of a study promise together, and under which premises."""
+    """The promise of all statements of a study together, and its premises."""
     return (
         "All these statements together, over all looks, are false with a probability of at most 5\u00a0%, "
         f"{premises(study)}. The intervals are simultaneous. A study that stops early tends to exaggerate differences."
@@ -205,7 +210,7 @@ def guarantee(study: Study) -> str:
 
 
 def premises(study: Study) -> str:
-    """What an error probability takes as given."""
+    """The premises of an error probability."""
     chosen = "the chosen candidates and " if any(study.plan.points(label) for label in study.plan.labels()) else ""
     return f"given {chosen}the clients, and if differences over seeds are normal"
 
@@ -219,18 +224,18 @@ def settings_notes(survey: SettingsStudy) -> list[str]:
     """The lines under the answer: the tests, and their limits with few blocks."""
     if survey.is_race:
         return race_settings_notes(survey)
-    found = survey.ranking
+    ranking = survey.ranking
     said = []
-    if found.friedman is not None:
+    if ranking.friedman is not None:
         said.append(
-            f"Friedman's test over {found.blocks} blocks (a block is a setting and a seed): "
-            f"p {p_text(found.friedman)}; pairs by Wilcoxon's signed-rank test with Holm's correction."
+            f"Friedman's test over {ranking.blocks} blocks (a block is a setting and a seed): "
+            f"p {p_text(ranking.friedman)}; pairs by Wilcoxon's signed-rank test with Holm's correction."
         )
-    if not is_clear(found.finest) and len(found.ranks) > 1:
+    if not is_clear(ranking.finest) and len(ranking.ranks) > 1:
         said.append(
-            f"With so few blocks no two of {len(found.ranks)} methods can be told apart; use more seeds or settings."
+            f"With so few blocks no two of {len(ranking.ranks)} methods can be told apart; use more seeds or settings."
         )
-    if found.blocks:
+    if ranking.blocks:
         said.append("This holds for these settings only.")
     return said
 
@@ -245,11 +250,11 @@ def race_settings_notes(survey: SettingsStudy) -> list[str]:
         fine: dict[str, list[str]] = {}
         doubtful: dict[tuple[str, str], list[str]] = {}
         words = form.format(margin=margin)
-        for name, found in verdicts:
-            if found.relation == relation and found.doubt:
-                doubtful.setdefault((found.method, found.doubt), []).append(name)
-            elif found.relation == relation:
-                fine.setdefault(found.method, []).append(name)
+        for name, one in verdicts:
+            if one.relation == relation and one.doubt:
+                doubtful.setdefault((one.method, one.doubt), []).append(name)
+            elif one.relation == relation:
+                fine.setdefault(one.method, []).append(name)
         if fine:
             lines.append(f"{sentence(words)}: {_where(survey, fine)}.")
         lines += [f"{m} in {join_words(names)}: {words}, but {doubt}." for (m, doubt), names in doubtful.items()]
@@ -273,7 +278,7 @@ def _settings_in_words(names: Sequence[str], settings: int) -> str:
 
 
 def guarantee_of_settings(survey: SettingsStudy) -> str:
-    """What the verdicts of the settings promise."""
+    """The promise of the verdicts of all settings."""
     settings = len(survey.races)
     several = f" and of all {settings} together with at most {min(100, 5 * settings)}\u00a0%" if settings > 1 else ""
     return (

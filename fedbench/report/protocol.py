@@ -3,10 +3,7 @@
 Every sentence stands on facts of the plan, the configurations and the records; what no record says is left out.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from textwrap import fill
@@ -16,6 +13,7 @@ from fedbench.config.counts import count_of, newcomer_count
 from fedbench.config.words import plural
 from fedbench.report.evidence import covers_samples
 from fedbench.report.evidence import over as chance
+from fedbench.report.facts import Facts
 from fedbench.report.headline import partition_words
 from fedbench.report.leaderboard import comparisons
 from fedbench.report.leaderboard_table import model_sizes
@@ -26,7 +24,6 @@ from fedbench.results.contrasts import Contrast, correction_of
 from fedbench.results.estimators import SAMPLES
 from fedbench.results.plan import key_name, text_of
 from fedbench.results.quantities import ranges, seed_range
-from fedbench.results.settings_file import is_matrix
 from fedbench.results.tables import BASELINE
 
 OPTIMISERS = {"sgd": "SGD", "adam": "Adam", "adamw": "AdamW", "module": "the model's own optimiser"}
@@ -41,12 +38,10 @@ STEPS_BY = {"plain": "makes plain gradient steps of its own", "own": "has an opt
 
 def protocol(folder: Path, names: Mapping[str, str]) -> str:
     """The paragraph as plain text. names: how methods are called. Raises ConfigError if the folder holds no study."""
-    if not is_matrix(folder):
-        return " ".join(sentences(Study.load(folder), names, {}))
     survey = SettingsStudy.load(folder)
-    study = survey.first_study if survey.studies else Study.load(folder / survey.matrix.settings[0].path)
-    missing = len(survey.matrix.settings) - len(survey.settings)
-    return " ".join(sentences(study, names, survey.matrix.over, missing))
+    study = survey.first_study if survey.studies else Study.load(folder / survey.file.settings[0].path)
+    missing = len(survey.file.settings) - len(survey.settings)
+    return " ".join(sentences(study, names, survey.file.over, missing))
 
 
 def in_lines(text: str, form: str) -> str:
@@ -56,12 +51,12 @@ def in_lines(text: str, form: str) -> str:
 
 
 def sentences(study: Study, names: Mapping[str, str], over: Mapping[str, Sequence[Any]], missing: int = 0) -> list[str]:
-    """What is compared, on which data, how it is trained, tuned, scored and tested.
+    """Sentences on the compared methods, their data, training, tuning, scores and tests.
 
     over: what varies, by key. missing: the number of settings that were not evaluated.
     """
     facts = Facts(study, names, over, missing)
-    found = [
+    lines = [
         _compared_methods(facts),
         _clients(facts),
         _fleet(facts),
@@ -72,105 +67,13 @@ def sentences(study: Study, names: Mapping[str, str], over: Mapping[str, Sequenc
         _scores(facts),
         _tests(facts),
     ]
-    return [said for said in found if said]
-
-
-@dataclass(frozen=True)
-class Facts:
-    """What sentences stand on. over, missing: as of `sentences`."""
-
-    study: Study
-    names: Mapping[str, str]
-    over: Mapping[str, Sequence[Any]]
-    missing: int = 0
-
-    @cached_property
-    def labels(self) -> list[str]:
-        """The methods, also those without a score."""
-        return [*dict.fromkeys([*self.study.ordered, *self.study.plan.labels()])]
-
-    def called(self, labels: Iterable[str]) -> str:
-        """The names of methods in words."""
-        return join_words(sorted(self.names.get(label, label) for label in labels))
-
-    def section(self, name: str) -> dict[str, Any]:
-        """A section of the configuration, without the keys that vary."""
-        tree = dict(self.study.config.get(name) or {})
-        return {key: value for key, value in tree.items() if not self.varies(f"{name}.{key}")}
-
-    def varies(self, key: str) -> bool:
-        """Whether a key differs between settings, by itself, as its section's name, or as one of a value's keys."""
-        section, _, name = key.partition(".")
-        whole = self.over.get(section, [])
-        return key in self.over or (bool(whole) and (name in ("", "name") or any(_has(value, name) for value in whole)))
-
-    @cached_property
-    def environments(self) -> dict[str, dict[str, Any]]:
-        return {label: run.environment() for label, run in self.study.runs.items()}
-
-    @cached_property
-    def pooled(self) -> list[str]:
-        """The methods that train one model on the data of all clients."""
-        return [label for label, found in self.environments.items() if found.get("pooled")]
-
-    @cached_property
-    def configs(self) -> dict[str, dict[str, Any]]:
-        """The configurations of final runs."""
-        return {label: run.config() for label, run in self.study.runs.items()}
-
-    @cached_property
-    def train(self) -> dict[str, dict[str, Any]]:
-        """By method, the section `train`; that of the plan where nothing has run."""
-        found = {label: dict(config.get("train") or {}) for label, config in self.configs.items()}
-        return found or {self.study.method: dict(self.study.plan.config.get("train") or {})}
-
-    def tuned(self, key: str) -> list[str]:
-        """The methods that are tuned over a key of `train`."""
-        spaces = self.study.plan.spaces
-        return [label for label in self.labels if len(spaces.get(label, {}).get(f"train.{key}", [])) > 1]
-
-    @cached_property
-    def tuned_methods(self) -> list[str]:
-        """The methods that have several candidates."""
-        found = dict.fromkeys(entry.label for entry in self.study.plan.entries if entry.role == "candidate")
-        return [label for label in found if len(self.study.plan.points(label)) > 1]
-
-    def usual(self, key: str) -> Any:
-        """The value of a key of `train` that most methods have without tuning it; None if it has none."""
-        values = [own.get(key) for label, own in self.train.items() if label not in self.tuned(key)]
-        return Counter(map(_hashable, values)).most_common(1)[0][0] if values else None
-
-    def others(self, key: str) -> dict[str, Any]:
-        """By method, values of a key of `train` that differ from the usual one, without tuning."""
-        if self.varies(f"train.{key}"):
-            return {}
-        fixed = {label: own.get(key) for label, own in self.train.items() if label not in self.tuned(key)}
-        return {label: value for label, value in fixed.items() if _hashable(value) != self.usual(key)}
-
-    def stated(self, key: str, name: str) -> str:
-        """`momentum 0.5`, `momentum tuned`, `momentum varied`, or `momentum 0.5 unless tuned`."""
-        if self.varies(f"train.{key}"):
-            return f"{name} varied"
-        tuned, value = self.tuned(key), self.usual(key)
-        if tuned and len(tuned) >= len(self.train):
-            return f"{name} tuned"
-        if not isinstance(value, int | float):
-            return ""
-        return f"{name} {value:g} unless tuned" if tuned else f"{name} {value:g}"
-
-
-def _has(value: Any, name: str) -> bool:
-    return isinstance(value, Mapping) and name in value
-
-
-def _hashable(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
+    return [said for said in lines if said]
 
 
 def _compared_methods(facts: Facts) -> str:
     name = str((facts.study.config.get("data") or {}).get("name", "unknown data"))
-    kind, colon, place = name.partition(":")
-    data = f"the data {kind}:{place.rpartition('/')[2] if place.startswith('/') else place}" if colon else name
+    kind, colon, source = name.partition(":")
+    data = f"the data {kind}:{source.rpartition('/')[2] if source.startswith('/') else source}" if colon else name
     data = "several data sets" if facts.varies("data.name") else data
     said = f"We {'compare' if len(facts.labels) > 1 else 'run'} {facts.called(facts.labels)} on {data}."
     failed = [label for label in facts.labels if label in facts.study.failures]
@@ -179,23 +82,23 @@ def _compared_methods(facts: Facts) -> str:
 
 
 def _clients(facts: Facts) -> str:
-    own, whole = facts.section("partition"), dict(facts.study.config.get("partition") or {})
+    partition, whole = facts.section("partition"), dict(facts.study.config.get("partition") or {})
     name, clients = str(whole.get("name") or ""), whole.get("clients") or 0
-    known = next((found for found in facts.environments.values() if found), {})
+    known = next((environment for environment in facts.environments.values() if environment), {})
     if facts.varies("partition.name"):
         said = "The data are divided among clients in several ways"
     elif name == "natural":
-        count = "" if facts.varies("data.name") or "clients" not in own else f", {clients} of them"
+        count = "" if facts.varies("data.name") or "clients" not in partition else f", {clients} of them"
         said = f"The clients are those of the data{count}"
     elif name:
-        dealt = partition_words({"partition": own}, known)
-        among, comma, scheme = dealt.partition(", ") if own.get("clients") else ("clients", ", ", dealt)
+        dealt = partition_words({"partition": partition}, known)
+        among, comma, scheme = dealt.partition(", ") if partition.get("clients") else ("clients", ", ", dealt)
         said = f"The data are divided among {among} by the scheme {scheme}" if comma else ""
     else:
         said = "Every client has its own data"
     if not facts.varies("public.size") and (public := int(facts.section("public").get("size") or 0)):
         said += f"; {public} public samples belong to no client"
-    if own.get("seed") is not None:
+    if partition.get("seed") is not None:
         said += "; all seeds share one partition"
     return f"{said}{_participants(facts, clients, whole)}."
 
@@ -214,7 +117,7 @@ def _participants(facts: Facts, clients: int, partition: Mapping[str, Any]) -> s
 
 
 def _fleet(facts: Facts) -> str:
-    """What happens to participants and to what they send."""
+    """How participants fail or attack, and what changes their uploads."""
     slow, attack, short, private = map(facts.section, ("stragglers", "attack", "compression", "privacy"))
     lost = 0.0 if facts.varies("dropout") else float(facts.study.config.get("dropout") or 0.0)
     parts = [
@@ -257,7 +160,7 @@ def _model(facts: Facts) -> str:
     hidden = model.get("hidden")
     widths = [str(width) for width in hidden] if isinstance(hidden, list) else []
     layers = f" with {'hidden layers' if len(widths) > 1 else 'a hidden layer'} of {join_words(widths)} units"
-    sizes = {model_sizes(found, "parameters") for found in facts.environments.values()}
+    sizes = {model_sizes(environment, "parameters") for environment in facts.environments.values()}
     size = sizes.pop() if len(sizes) == 1 and not any(facts.varies(key) for key in ("model", "data.name")) else ""
     return f"the model {names[0]}{layers if widths else ''}{f' ({int(size):,} parameters)' if size.isdigit() else ''}"
 
@@ -309,14 +212,14 @@ def _optimiser(facts: Facts) -> str:
 
 def _own_training(facts: Facts) -> str:
     """Which methods train otherwise than `_training` says."""
-    found: dict[str, list[str]] = {}
+    departures: dict[str, list[str]] = {}
     for key in OF_TRAINING:
         if key == "momentum" and facts.usual("optimizer") != "sgd":
             continue
         for label, value in facts.others(key).items():
             shown = OPTIMISERS.get(str(value), text_of(value)) if key == "optimizer" else text_of(value)
-            found.setdefault(label, []).append(f"{key.replace('_', ' ').replace('lr', 'learning rate')} {shown}")
-    said = [f"{facts.called([label])} has {join_words(own)}" for label, own in found.items()]
+            departures.setdefault(label, []).append(f"{key.replace('_', ' ').replace('lr', 'learning rate')} {shown}")
+    said = [f"{facts.called([label])} has {join_words(words)}" for label, words in departures.items()]
     own_steps = {label: env.get("steps_by") for label, env in facts.environments.items()}
     said += [f"{facts.called([label])} {STEPS_BY[by]}" for label, by in own_steps.items() if by in STEPS_BY]
     if facts.pooled and len(facts.pooled) < len(facts.labels):
@@ -374,7 +277,7 @@ def _validation(facts: Facts) -> str:
     """On which samples candidates are compared."""
     if facts.varies("data.val"):
         return ""
-    if any(found.get("validation_part") for found in facts.environments.values()):
+    if any(environment.get("validation_part") for environment in facts.environments.values()):
         return " on the data's own validation part"
     held = (facts.study.plan.config.get("data") or {}).get("val")
     return f" on {100 * held:g} % of every client's training data, which are held out" if held else ""
@@ -405,10 +308,10 @@ def _scores(facts: Facts) -> str:
 
 
 def _scored_clients(facts: Facts) -> str:
-    asked = facts.section("evaluate").get("clients")
+    evaluated = facts.section("evaluate").get("clients")
     clients = (facts.study.config.get("partition") or {}).get("clients") or 0
-    if isinstance(asked, int) and asked < clients and not facts.varies("partition.clients"):
-        return f"{asked:,} of the clients, the same in every round,"
+    if isinstance(evaluated, int) and evaluated < clients and not facts.varies("partition.clients"):
+        return f"{evaluated:,} of the clients, the same in every round,"
     return "clients"
 
 
@@ -416,36 +319,36 @@ def _scored_seeds(facts: Facts) -> str:
     """The seeds that have a score; before there is one, those asked for."""
     study, plan = facts.study, facts.study.plan
     known = {label: study.last_rows(label)["seed"].tolist() for label in study.metrics}
-    asked = [*dict.fromkeys(entry.seed for label in plan.labels() for entry in plan.final(label))]
-    every = sorted({*chain(*known.values())}) or list(plan.config.get("seeds") or study.config.get("seeds") or asked)
+    planned = [*dict.fromkeys(entry.seed for label in plan.labels() for entry in plan.final(label))]
+    every = sorted({*chain(*known.values())}) or list(plan.config.get("seeds") or study.config.get("seeds") or planned)
     fewer = {label: len(seeds) for label, seeds in known.items() if len(seeds) < len(every)}
     lack = join_words([f"{facts.called([label])} {count}" for label, count in fewer.items()])
     return f"{plural(len(every), 'seed')} ({ranges(every)}{f'; {lack} of them' if lack else ''})"
 
 
 def _in_common(facts: Facts) -> str:
-    """What all methods share in a seed, as far as records show it."""
+    """The parts of a seed that all methods share, as far as records show it."""
     if len(facts.configs) < 2:
         return ""
-    own = {label: config for label, config in facts.configs.items() if label not in facts.pooled}
+    configs = {label: config for label, config in facts.configs.items() if label not in facts.pooled}
     dealt: dict[str, set[str]] = {}
-    for found in facts.environments.values():
-        for seed, own_part in (found.get("partition_fingerprint") or {}).items():
+    for environment in facts.environments.values():
+        for seed, own_part in (environment.get("partition_fingerprint") or {}).items():
             dealt.setdefault(seed, set()).add(own_part)
     parts = ["the partition"] if dealt and all(len(known) == 1 for known in dealt.values()) else []
-    sizes = [model_sizes(facts.environments[label], "parameters") for label in own]
+    sizes = [model_sizes(facts.environments[label], "parameters") for label in configs]
     same_model = _same(sizes) and _same(config.get("model") for config in facts.configs.values())
     parts += ["the initial model"] if same_model else []
     keys = ("batch_size", "epochs", "steps", "shuffle", "accumulate")
-    trained = [[facts.train[label].get(key) for key in keys] for label in own]
+    trained = [[facts.train[label].get(key) for key in keys] for label in configs]
     # The pooled model has batches of its own.
-    parts += ["the order of batches"] if len(own) == len(facts.configs) and _same(trained) else []
+    parts += ["the order of batches"] if len(configs) == len(facts.configs) and _same(trained) else []
     return f"; methods share {join_words(parts)} of a seed" if parts else ""
 
 
 def _same(values: Iterable[Any]) -> bool:
-    found = list(values)
-    return all(value == found[0] for value in found)
+    known = list(values)
+    return all(value == known[0] for value in known)
 
 
 def _tests(facts: Facts) -> str:
@@ -467,7 +370,7 @@ def _tests(facts: Facts) -> str:
             f"{said} Differences are paired by seed and client; their intervals are not corrected." if alone else said
         )
     families = comparisons(study, study.ordered) if study.ordered else ()
-    tested = [[c for c in own.values() if isinstance(c, Contrast) and c.p is not None] for own in families]
+    tested = [[c for c in contrasts.values() if isinstance(c, Contrast) and c.p is not None] for contrasts in families]
     if not any(tested):
         return said
     how = [CORRECTIONS[name] for name in dict.fromkeys(map(correction_of, filter(None, tested))) if name]

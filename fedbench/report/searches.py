@@ -64,13 +64,13 @@ def rates_note(plan: Plan) -> list[str]:
 
 def search_notes(plan: Plan) -> list[str]:
     """The rates of all methods, trials stopped early, points left out, and trials repeated with more of a GPU."""
-    found = rates_note(plan)
-    found += [f"Left out as invalid: {line}." for line in plan.left_out()]
+    lines = rates_note(plan)
+    lines += [f"Left out as invalid: {line}." for line in plan.left_out()]
     if stopped := plan.stopped():
         tried = sum(entry.role == "candidate" for entry in plan.entries)
         names = ", ".join(f"{entry.label} {entry.name}" for entry in stopped)
-        found.append(f"{len(stopped)} of {tried} trials were stopped early and are never chosen: {names}.")
-    return found + plan.gpu_notes()
+        lines.append(f"{len(stopped)} of {tried} trials were stopped early and are never chosen: {names}.")
+    return lines + plan.gpu_notes()
 
 
 def parallel_coordinates(metric: Metric, points: Sequence[Entry], keys: Sequence[str], chosen: str) -> go.Figure:
@@ -93,10 +93,10 @@ def parallel_coordinates(metric: Metric, points: Sequence[Entry], keys: Sequence
         fig.add_scatter(x=list(range(len(names))), y=[height[i] for height in heights], mode="lines", name=name)
         told = f"{escape(name)}: {escape(marks[i])}{metric.unit}<extra></extra>"
         fig.data[-1].update(line={"color": tone, "width": 3 if ours else 1.5}, hovertemplate=told)
-    for place, (height, (_, words)) in enumerate(zip(heights, axes, strict=True)):
+    for position, (height, (_, words)) in enumerate(zip(heights, axes, strict=True)):
         for y, word in ticks(height, words):
             note = {"text": escape(word), "showarrow": False, "xanchor": "left", "xshift": 4, "font": {"size": 12}}
-            fig.add_annotation(x=place, y=y, bgcolor=LIGHT["ground"], opacity=0.85, **note)
+            fig.add_annotation(x=position, y=y, bgcolor=LIGHT["ground"], opacity=0.85, **note)
     return fig
 
 
@@ -112,7 +112,7 @@ def ticks(heights: Sequence[float], words: Sequence[str]) -> list[tuple[float, s
 
 def _between_0_and_1(places: Sequence[float]) -> list[float]:
     low, high = min(places), max(places)
-    return [(place - low) / (high - low) if high > low else 0.5 for place in places]
+    return [(position - low) / (high - low) if high > low else 0.5 for position in places]
 
 
 def on_scale(values: Sequence[Any]) -> tuple[list[float], list[str]]:
@@ -133,8 +133,8 @@ def importance(points: Sequence[Entry], keys: Sequence[str]) -> dict[str, float]
     with silence_logger("optuna"):
         study = optuna.create_study()
     for entry in points:
-        own = {key: entry.values[key] if _has_bounds(spaces[key]) else text_of(entry.values[key]) for key in keys}
-        study.add_trial(optuna.trial.create_trial(params=own, distributions=spaces, value=entry.scores["val"]))
+        params = {key: entry.values[key] if _has_bounds(spaces[key]) else text_of(entry.values[key]) for key in keys}
+        study.add_trial(optuna.trial.create_trial(params=params, distributions=spaces, value=entry.scores["val"]))
     evaluator = optuna.importance.FanovaImportanceEvaluator(seed=SEED)
     return dict(optuna.importance.get_param_importances(study, evaluator=evaluator))
 

@@ -1,6 +1,9 @@
-"""The data of a report over settings: the study and the leaderboard of every setting, read once."""
+"""The data of a report: the study and the leaderboard of every setting, read once.
 
-from collections.abc import Sequence
+A study without settings is a study with one.
+"""
+
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,39 +15,64 @@ from fedbench.report.leaderboard import LeaderboardRow, leaderboard
 from fedbench.report.study import Study
 from fedbench.results.plan import PLAN_FILE, is_study
 from fedbench.results.sequential_test import SequentialTest
-from fedbench.results.settings_file import Setting, SettingsFile
+from fedbench.results.settings_file import Setting, SettingsFile, is_matrix
 from fedbench.results.settings_summary import Ranking, SettingsSummary, over_settings, ranking
 from fedbench.results.tables import REFERENCES
+
+ALONE = SettingsFile({}, {}, [Setting("", {}, ".")])
+"""The settings of a study that has none."""
 
 
 @dataclass(frozen=True)
 class SettingsStudy:
-    """The results of a study over settings: its study and leaderboard by setting."""
+    """The results of a study or a run by setting, without settings by "". begun: the studies of all that have begun."""
 
     folder: Path
-    matrix: SettingsFile
-    studies: dict[str, Study]
-    boards: dict[str, dict[str, LeaderboardRow]]
+    file: SettingsFile
+    begun: Mapping[str, Study]
 
     @classmethod
     def load(cls, folder: Path, first: Sequence[str] = ()) -> "SettingsStudy":
-        """Reads a folder; settings without evaluations are left out. first: methods that get a colour first."""
-        matrix = SettingsFile.read(folder)
-        begun = [setting for setting in matrix.settings if is_study(folder / setting.path)]
-        found = {setting.name: Study.load(folder / setting.path, first) for setting in begun}
-        boards = {name: {row.label: row for row in leaderboard(study)} for name, study in found.items()}
-        known = {name: board for name, board in boards.items() if board}
-        if not begun and matrix.settings:
+        """Reads a folder. first: methods that get a colour first.
+
+        Raises ConfigError if it holds neither a study nor a run, or if what it holds is damaged.
+        """
+        if not is_matrix(folder):
+            return cls(folder, ALONE, {"": Study.load(folder, first)})
+        file = SettingsFile.read(folder)
+        begun = {s.name: Study.load(folder / s.path, first) for s in file.settings if is_study(folder / s.path)}
+        if not begun and file.settings:
             raise ConfigError(f"{folder}: no setting has a {PLAN_FILE}; bring them back, or repeat the command")
-        return cls(folder, matrix, {name: found[name] for name in known}, known)
+        return cls(folder, file, begun)
+
+    @cached_property
+    def boards(self) -> dict[str, dict[str, LeaderboardRow]]:
+        """The leaderboards of the settings with evaluations, by label."""
+        boards = {name: {row.label: row for row in leaderboard(study)} for name, study in self.begun.items()}
+        return {name: board for name, board in boards.items() if board}
+
+    @cached_property
+    def studies(self) -> Mapping[str, Study]:
+        """The studies of the settings with evaluations; without settings the study."""
+        return {name: self.begun[name] for name in self.boards} if self.has_settings else self.begun
+
+    @property
+    def has_settings(self) -> bool:
+        return self.file is not ALONE
 
     @property
     def settings(self) -> list[Setting]:
-        return [setting for setting in self.matrix.settings if setting.name in self.boards]
+        """The settings with evaluations."""
+        return [setting for setting in self.file.settings if setting.name in self.boards]
 
     @property
     def first_study(self) -> Study:
         return next(iter(self.studies.values()))
+
+    @property
+    def rows(self) -> list[LeaderboardRow]:
+        """The leaderboard of a study without settings, if it compares methods."""
+        return [*self.boards.get("", {}).values()] if self.first_study.plan.subject is None else []
 
     @property
     def is_race(self) -> bool:
@@ -59,12 +87,12 @@ class SettingsStudy:
     @cached_property
     def scores(self) -> pd.DataFrame:
         """One row per setting and seed, one column per competing method, as recorded."""
-        found = {
+        competing = [label for label in self.labels if label not in REFERENCES]
+        columns = {
             label: pd.concat({name: s.last_rows(label).set_index("seed")[s.test] for name, s in self.studies.items()})
-            for label in self.labels
-            if label not in REFERENCES
+            for label in competing
         }
-        return pd.DataFrame(found)
+        return pd.DataFrame(columns)
 
     @cached_property
     def labels(self) -> list[str]:
@@ -83,13 +111,21 @@ class SettingsStudy:
 
     @cached_property
     def ordered(self) -> list[str]:
-        """By mean rank, references last; of races by the mean place in the settings' own orders.
+        """By mean rank, references last; of sequential tests by the mean place in the settings' own orders.
 
-        A race has different numbers of seeds by method, which says who was hard to tell apart, so that ranks over the
-        seeds that all have would be no test.
+        These have different numbers of seeds by method, which says who was hard to tell apart, so that ranks over the
+        seeds that all have would be no test. Without settings, in the order of the study.
         """
+        if not self.has_settings:
+            return self.first_study.ordered
         if not self.is_race:
             return [*self.ranking.ranks, *(label for label in self.labels if label in REFERENCES)]
         orders = [[label for label in board if label in self.labels] for board in self.boards.values()]
         places = {label: sum(order.index(label) for order in orders) for label in self.labels}
         return sorted(self.labels, key=lambda label: (label in REFERENCES, places[label]))
+
+    @property
+    def known(self) -> list[str]:
+        """The methods in order, without settings also those that have no score."""
+        more = [] if self.has_settings else self.first_study.plan.labels()
+        return [*dict.fromkeys([*self.ordered, *more])]

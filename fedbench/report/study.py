@@ -19,6 +19,7 @@ from fedbench.results.reader import Records, at_last_round
 from fedbench.results.sequential_test import SequentialTest, race_of
 from fedbench.results.summary import summarise
 from fedbench.results.tables import REFERENCES, FinalScores, final_table
+from fedbench.results.trace import Trace
 from fedbench.tasks import Metric
 
 POINT_NAMES = {"after_fit": "after local training", "after_agg": "after aggregation", "global": "global model"}
@@ -111,7 +112,7 @@ class Study:
 
     @cached_property
     def estimators(self) -> dict[str, str]:
-        """What each method's client scores are averaged over."""
+        """By method, the units that a client's score is a mean over: samples, or batches."""
         return {method: self.runs[method].estimator() for method in self.metrics}
 
     @property
@@ -128,9 +129,14 @@ class Study:
         )
 
     @cached_property
+    def trace_charts(self) -> dict[str, Trace]:
+        """The charts that the subject declares for its traces, by name."""
+        return self.records.declared_traces() if self.records else {}
+
+    @cached_property
     def partition(self) -> dict[str, Any]:
         """The first partition in the runs; all runs of a study share it."""
-        return next((found for run in self.runs.values() if (found := run.partition())), {})
+        return next((dealt for run in self.runs.values() if (dealt := run.partition())), {})
 
     @cached_property
     def config(self) -> dict[str, Any]:
@@ -221,7 +227,7 @@ class Study:
 
     @cached_property
     def _last_rows(self) -> dict[tuple[str, str], pd.DataFrame]:
-        """The same by method and point."""
+        """Rows of the last evaluated round by method and point."""
         whole = {method: at_last_round(frame, self.metric) for method, frame in self.metrics.items()}
         return {
             (method, point): frame[frame["point"] == point].reset_index(drop=True)

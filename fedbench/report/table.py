@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeVar
 import pandas as pd
 
 from fedbench.report import typeset
-from fedbench.report.typeset import Cell
+from fedbench.report.typeset import Cell, TextLine
 
 Row = TypeVar("Row")
 
@@ -36,51 +36,68 @@ class Column(Generic[Row]):
 
 @dataclass(frozen=True)
 class Table:
-    """What is shown in rows. left: its first columns, which hold words and stay if they are empty.
+    """Rows of cells under heads.
 
-    title: the caption; notes: sentences under it; name: its label in LaTeX; numbers: for CSV.
+    left: its first columns, which hold words. title: the caption; intro: sentences above it on pages, notes: under it;
+    name: its label in LaTeX and on pages; groups: the heading on pages under which each line stands, none by default;
+    numbers: for CSV.
     """
 
     heads: Sequence[str]
-    lines: Sequence[Sequence[Cell]]
+    lines: Sequence[TextLine]
     left: int = 1
     title: str = ""
+    intro: str = ""
     notes: Sequence[str] = ()
     name: str = ""
+    groups: Sequence[str] = ()
     numbers: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     @classmethod
-    def of(cls, columns: Sequence[Column[Row]], rows: Sequence[Row], least: int = 2) -> "Table":
-        """The columns that have a text in some row, and the first `least` ones, with the notes of those shown."""
+    def of(
+        cls, columns: Sequence[Column[Row]], rows: Sequence[Row], least: int = 2, notes: Sequence[str] = (), **more: Any
+    ) -> "Table":
+        """The columns that have a text in some row, and the first `least` ones.
+
+        notes: stand before those of the columns that are shown. more: of the table.
+        """
         named = [column for column in columns if column.title]
         filled = [(column, [column.cell(row) for row in rows]) for column in named]
         shown = [(c, cells) for i, (c, cells) in enumerate(filled) if i < least or any(cell.text for cell in cells)]
         lines = [list(line) for line in zip(*(cells for _, cells in shown), strict=True)]
-        return cls([column.title for column, _ in shown], lines, notes=[c.note for c, _ in shown if c.note])
+        said = [note for note in [*notes, *(column.note for column, _ in shown)] if note]
+        return cls([column.title for column, _ in shown], lines, notes=said, **more)
+
+    @property
+    def by_group(self) -> dict[str, list[TextLine]]:
+        """The lines under each heading."""
+        groups: dict[str, list[TextLine]] = {}
+        for group, line in zip(self.groups or [""] * len(self.lines), self.lines, strict=True):
+            groups.setdefault(group, []).append(line)
+        return groups
 
     def plain(self) -> str:
-        return typeset.plain_table(self.heads, self.lines)
+        return typeset.plain_table(self.heads, self.lines, self.left)
 
     def markdown(self) -> str:
-        return typeset.markdown(self.heads, self.lines)
+        return typeset.markdown(self.heads, self.lines, self.left)
 
     def latex(self) -> str:
-        return typeset.latex(self.heads, self.lines)
+        return typeset.latex(self.heads, self.lines, self.left)
 
     def typeset(self, form: str) -> str:
         """With caption and note, as latex, markdown or csv."""
         if form == "csv":
             return str(self.numbers.to_csv(index=False))
-        heads, lines = typeset.without_empty_columns(self.heads, self.lines, self.left)
-        note = " ".join(f"{said.rstrip('.')}." for said in self.notes if said)
+        note = " ".join(f"{said.rstrip('.')}." for said in self.notes)
         if form == "markdown":
             shown = note.replace("*", r"\*")
-            return f"{self.title}\n\n{typeset.markdown(heads, lines, self.left)}\n\n{shown}\n"
-        return typeset.latex_float(heads, lines, self.left, self.name, self.title, note)
+            return f"{self.title}\n\n{self.markdown()}\n\n{shown}\n"
+        return typeset.latex_float(self.heads, self.lines, self.left, self.name, self.title, note)
 
 
 def numbers_of(columns: Sequence[Column[Row]], row: Row) -> dict[str, Any]:
-    """What CSV has of a row."""
+    """The cells of a row in CSV, by column."""
     numbers: dict[str, Any] = {}
     for column in columns:
         value = column.value(row) if column.name else None

@@ -41,12 +41,12 @@ LETTER = 7.2  # pixels, mean width of a letter of a direct label
 LINE_HEIGHT = 17  # pixels between two direct labels
 
 
-def colour_of(methods: Sequence[str], own: str) -> dict[str, str]:
+def colour_of(methods: Sequence[str], subject: str) -> dict[str, str]:
     """One colour per method, the same in every figure: accent for the study's own, grey for local.
 
     If there are more methods than colours, the last ones are quiet.
     """
-    fixed = {BASELINE: LIGHT["local"], own: LIGHT["accent"]}
+    fixed = {BASELINE: LIGHT["local"], subject: LIGHT["accent"]}
     others = [method for method in methods if method not in fixed]
     names = [*METHOD_COLOURS, *["quiet"] * len(others)]
     return fixed | {method: LIGHT[name] for method, name in zip(others, names, strict=False)}
@@ -91,8 +91,8 @@ def figure_of_rows(height: int, xaxis: dict[str, Any], **layout: Any) -> go.Figu
 def show_legend(fig: go.Figure, **more: Any) -> None:
     """Shows the legend in one line above the plot."""
     font = {"size": 13, "color": LIGHT["ink"]}
-    place = {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "font": font, **more}
-    fig.update_layout(showlegend=True, legend=place, margin_t=36)
+    style = {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "font": font, **more}
+    fig.update_layout(showlegend=True, legend=style, margin_t=36)
 
 
 def axis(title: str | None = None, **more: Any) -> dict[str, Any]:
@@ -142,8 +142,8 @@ def label_ends(fig: go.Figure, ends: Sequence[tuple[str, float, str]]) -> None:
     order = sorted(range(len(ends)), key=lambda i: ends[i][1])
     places = spread([ends[i][1] for i in order], gap)
     # Values outside the axis are not drawn.
-    places = [max(place, low + gap * (i + 0.5)) for i, place in enumerate(places)]
-    places = [min(place, high - gap * (len(places) - 1 - i)) for i, place in enumerate(places)]
+    places = [max(height_of_label, low + gap * (i + 0.5)) for i, height_of_label in enumerate(places)]
+    places = [min(height_of_label, high - gap * (len(places) - 1 - i)) for i, height_of_label in enumerate(places)]
     for i, y in zip(order, places, strict=True):
         name, _, colour = ends[i]
         text = {"text": name, "font": {"color": colour, "size": 13}, "showarrow": False}

@@ -1,10 +1,11 @@
 """Figures of what a method traced, read from traces.parquet.
 
-A trace is drawn by its form: NAME over rounds, NAME/LAYER as shares of layers, and NAME/NUMBER of a client and another
-client, class or endpoint as a matrix, of the server as a line for each number. Some have words of their own here, and
-those of fedmosaic a section.
+A method declares the charts of its traces (`results/trace.py`), some in a section of their own. Others are drawn by
+their form: NAME over rounds, and NAME/NUMBER of a client and another client, class or endpoint as a matrix, of the
+server as a line for each number.
 """
 
+from collections.abc import Callable, Iterator, Mapping
 from re import escape
 
 import pandas as pd
@@ -26,76 +27,71 @@ from fedbench.report.theme import (
     show_legend,
     with_opacity,
 )
+from fedbench.results.trace import LAST_ROUND, Trace
 
 MOST_LINES = 60
 MOST_CELLS = 20
-SHARES = {
-    "personal_share": "private share",
-    "critical_share": "critical share",
-    "active_share": "share in use",
-    "trained_share": "trained share",
-}
-"""Traces of masks and their labels; NAME/LAYER is the value within a layer."""
-LOCATION = "personal_location"
-"""Traces named personal_location/LAYER: the share of all personal parameters that are in a layer."""
-MATRICES = ("weight", "head_weight", "mixture", "overlap", "head_sensitivity")
-"""Traces NAME/NUMBER of clients with words of their own."""
-IN_SECTION = ("lambda", "loss_private", "loss_public")
-"""Traces of the section on lambda."""
+Drawn = Iterator[tuple[str, str, go.Figure | None, str]]
+"""Charts by id, title, figure and caption."""
 
 
-def lambda_part(study: Study) -> ChartSection:
-    """What fedmosaic traces: the weight of the consensus, and the losses that it follows from."""
-    found = [("lambda", "λ per client", lambda_lines(study), "")]
-    found.append(("losses", "Loss on private and on public data", loss_lines(study), ""))
-    intro = "Weight of the consensus in each client's loss; near 0 the client trains alone. Mean over seeds."
-    return ChartSection("lambda", "Trust in the consensus", charts(*found) if found[0][2] else [], intro)
+def trace_sections(study: Study) -> Iterator[ChartSection]:
+    """The sections that traces declare, and that of all other traces."""
+    traces = study.trace_charts
+    for title in dict.fromkeys(trace.section for trace in traces.values() if trace.section):
+        inside = {name: trace for name, trace in traces.items() if trace.section == title}
+        name, first = next(iter(inside.items()))
+        yield ChartSection(name, title, charts(*declared(study, inside)), first.intro)
+    others = {name: trace for name, trace in traces.items() if not trace.section}
+    shown = charts(*declared(study, others), *undeclared(study.traces, traces))
+    yield ChartSection("inside", f"Inside {study.method}", shown, "Mean over clients; bands: lowest to highest client.")
 
 
-def inside_part(study: Study) -> ChartSection:
-    """Everything else that a method traces."""
-    traces = study.traces
-    mask = next((name for name in SHARES if (traces["name"] == name).any()), "")
-    share, last = SHARES.get(mask, ""), "Last round of the first seed."
-    told = "Compared with the public set's labels, which no client learns from."
-    own = {
-        mask: ("mask-share", "Share of parameters in the mask", f"{share} of the parameters, %", 100, ""),
-        "collaborators": ("collaborators", "Collaborators", "collaborators per client", 1, ""),
-        "agreement": ("agreement", "Agreement with the consensus", "agreement with the consensus, %", 100, ""),
-        "consensus_accuracy": ("consensus", "Accuracy of the consensus", "correct voted labels, %", 100, told),
-    }
-    shares, *over_rounds = (
-        (name, title, lines(traces, trace, upright, factor), caption)
-        for trace, (name, title, upright, factor, caption) in own.items()
-    )
-    plain = [name for name in traces["name"].unique() if "/" not in name or name.startswith("logged/")]
-    others = sorted({*plain} - {*own, *SHARES, *IN_SECTION, "cluster"})
+def declared(study: Study, traces: Mapping[str, Trace]) -> Drawn:
+    """The charts of these traces in their order; traces of one chart are drawn together."""
+    together: dict[str, dict[str, Trace]] = {}
+    for name, trace in traces.items():
+        together.setdefault(trace.chart or name, {})[name] = trace
+    for chart, inside in together.items():
+        ((name, first), *_) = inside.items()
+        if first.form == "mask":
+            yield from mask_charts(study.traces, name, first, traces)
+        elif first.form == "flipped":
+            yield chart, first.title, loss_lines(study, inside), first.note
+        elif first.form != "location":  # which `mask_charts` draws
+            yield chart, first.title, FORMS[first.form](study, name, first), first.note
+
+
+def undeclared(traces: pd.DataFrame, known: Mapping[str, Trace]) -> Drawn:
+    """The charts of other traces, by their form."""
     server = traces["client"] < 0
-    agreement = layer_bars(traces, "mask_agreement", "also selected by another client, %")
-    weights = matrix(traces, "weight", "takes from client") or matrix(traces, "head_weight", "takes from client")
-    mixture, rows = matrix(traces, "mixture", "endpoint"), matrix(traces, "head_sensitivity", "class", relative=True)
-    made = charts(
-        shares,
-        ("mask-layers", "By layer, last round", layer_bars(traces, mask, f"{share} of the layer, %"), ""),
-        ("mask-rounds", "By layer over rounds", layer_map(traces), "Mean over clients and seeds."),
-        ("mask-agreement", "Agreement of masks by layer", agreement, "Last round."),
-        ("overlap", "Overlap of masks, %", matrix(traces, "overlap", "other client"), last),
-        ("weights", "Weights of other clients, %", weights, last),
-        ("mixture", "Weights of the endpoints, %", mixture, last),
-        ("sensitivity", "Sensitivity of the classifier's rows, % of the highest", rows, ""),
-        ("clusters", "Cluster of every client", cluster_map(traces), "First seed."),
-        *over_rounds,
-        *(
-            (f"pairs-{name}", name, matrix(traces, name, "number", factor=1), last)
-            for name in numbered_names(traces[~server])
-        ),
-        *(
-            (f"numbers-{name}", name, number_lines(traces[server], name), "First seed.")
-            for name in numbered_names(traces[server])
-        ),
-        *((f"trace-{i}", name.removeprefix("logged/"), lines(traces, name), "") for i, name in enumerate(others)),
-    )
-    return ChartSection("inside", f"Inside {study.method}", made, "Mean over clients; bands: lowest to highest client.")
+    for name in numbered_names(traces[~server], known):
+        yield f"pairs-{name}", name, matrix(traces, name, "number", factor=1), LAST_ROUND
+    for name in numbered_names(traces[server], known):
+        yield f"numbers-{name}", name, number_lines(traces[server], name), "First seed."
+    plain = [name for name in traces["name"].unique() if "/" not in name or name.startswith("logged/")]
+    for i, name in enumerate(sorted({*plain} - known.keys())):
+        yield f"trace-{i}", name.removeprefix("logged/"), lines(traces, name), ""
+
+
+def mask_charts(traces: pd.DataFrame, name: str, trace: Trace, known: Mapping[str, Trace]) -> Drawn:
+    """The share of parameters in a mask: over rounds, and by layer, in place of which a location may be drawn."""
+    share = trace.label
+    yield trace.chart, trace.title, lines(traces, name, f"{share} of the parameters, %", 100), trace.note
+    yield "mask-layers", "By layer, last round", layer_bars(traces, name, f"{share} of the layer, %"), ""
+    where = [(other, declared.label) for other, declared in known.items() if declared.form == "location"]
+    maps = (layer_map(traces, other, label) for other, label in [*where, (name, share)])
+    first = next((drawn for drawn in maps if drawn is not None), None)
+    yield "mask-rounds", "By layer over rounds", first, "Mean over clients and seeds."
+
+
+def _curve(study: Study, name: str, trace: Trace) -> go.Figure | None:
+    return lines(study.traces, name, trace.label, 100 if trace.is_share else 1)
+
+
+def _pairs(study: Study, name: str, trace: Trace) -> go.Figure | None:
+    relative = trace.form == "relative"
+    return matrix(study.traces, name, trace.label, relative, 100 if relative or trace.is_share else 1)
 
 
 def by_round(traces: pd.DataFrame, name: str, server: bool = False) -> pd.DataFrame:
@@ -104,19 +100,19 @@ def by_round(traces: pd.DataFrame, name: str, server: bool = False) -> pd.DataFr
     return thin_out(rows.pivot_table(index="round", columns="client", values="value", aggfunc="mean"))
 
 
-def lambda_lines(study: Study) -> go.Figure | None:
-    """Lambda over rounds, one line per client; clients with permuted labels are highlighted and named.
+def client_lines(study: Study, name: str, trace: Trace) -> go.Figure | None:
+    """A trace over rounds, one line per client; clients with permuted labels are highlighted and named.
 
     The others are named once, or, if there are a few and none is flipped, each.
     """
-    table = by_round(study.traces, "lambda")
+    table = by_round(study.traces, name)
     if table.empty:
         return None
     clients = [int(client) for client in table.columns]
     flipped = [client for client in study.flipped_clients if client in clients]
     others = [client for client in clients if client not in flipped][:MOST_LINES]
     top = max(1.0, float(table[[*flipped, *others]].max().max()))
-    yaxis = axis("λ, weight of the consensus", range=[-0.03 * top, 1.06 * top])
+    symbol, yaxis = trace.label.partition(",")[0], axis(trace.label, range=[-0.03 * top, 1.06 * top])
     fig = figure(360, yaxis=yaxis, xaxis=round_axis(table.index.max()))
     quiet, loud = {"color": with_opacity(LIGHT["accent"], 0.55), "width": 1.6}, {"color": LIGHT["alarm"], "width": 3.2}
     for client in [*others, *flipped]:
@@ -124,7 +120,7 @@ def lambda_lines(study: Study) -> go.Figure | None:
         line = loud if stands_out else quiet
         fig.add_scatter(x=values.index.tolist(), y=values.tolist(), mode="lines", line=line)
         fig.data[-1].update(name=f"client {client}: flipped", showlegend=stands_out)
-        fig.data[-1].hovertemplate = f"client {client}<br>round %{{x}}: λ = %{{y:.3f}}<extra></extra>"
+        fig.data[-1].hovertemplate = f"client {client}<br>round %{{x}}: {symbol} = %{{y:.3f}}<extra></extra>"
     last = table.ffill().iloc[-1]
     names = [(f"client {client}: flipped", float(last[client]), LIGHT["alarm"]) for client in flipped]
     together = f"{'other' if flipped else 'all'} {plural(len(others), 'client')}"
@@ -138,9 +134,10 @@ def lambda_lines(study: Study) -> go.Figure | None:
     return fig
 
 
-def loss_lines(study: Study) -> go.Figure | None:
-    """Private and public loss over rounds, mean over the flipped clients and over the others."""
-    tables = {name: by_round(study.traces, f"loss_{name}") for name in ("private", "public")}
+def loss_lines(study: Study, traces: Mapping[str, Trace]) -> go.Figure | None:
+    """Losses over rounds, mean over the clients with permuted labels and over the others; the first one is solid."""
+    tables = {trace.label: by_round(study.traces, name) for name, trace in traces.items()}
+    solid = next(iter(tables))
     if any(table.empty for table in tables.values()):
         return None
     last = max(table.index.max() for table in tables.values())
@@ -155,7 +152,7 @@ def loss_lines(study: Study) -> go.Figure | None:
         for group, (clients, colour) in groups.items():
             if clients:
                 mean = table.loc[:, clients].mean(axis=1)
-                line = {"color": colour, "width": 2.2, "dash": "solid" if name == "private" else "dash"}
+                line = {"color": colour, "width": 2.2, "dash": "solid" if name == solid else "dash"}
                 fig.add_scatter(x=mean.index.tolist(), y=mean.tolist(), mode="lines", line=line)
                 fig.data[-1].name = f"{name}, {group}" if flipped else name
     fig.update_layout(hovermode="x unified")
@@ -187,10 +184,10 @@ def lines(traces: pd.DataFrame, name: str, title: str = "", factor: float = 1) -
     return fig
 
 
-def numbered_names(traces: pd.DataFrame) -> list[str]:
-    """The names of traces NAME/NUMBER that have no words of their own; what modules log is drawn as curves."""
-    found = traces["name"].str.extract(r"^([^/]+)/\d+$")[0].dropna()
-    return sorted({*found} - {*MATRICES, *SHARES, LOCATION, "logged"})
+def numbered_names(traces: pd.DataFrame, known: Mapping[str, Trace]) -> list[str]:
+    """The names of traces NAME/NUMBER that are not declared; what modules log is drawn as curves."""
+    names = traces["name"].str.extract(r"^([^/]+)/\d+$")[0].dropna()
+    return sorted({*names} - known.keys() - {"logged"})
 
 
 def number_lines(traces: pd.DataFrame, name: str) -> go.Figure:
@@ -199,8 +196,8 @@ def number_lines(traces: pd.DataFrame, name: str) -> go.Figure:
     number = rows["name"].str.removeprefix(f"{name}/").astype(int)
     table = thin_out(rows.assign(number=number).pivot_table(index="round", columns="number", values="value"))
     fig = figure(300, xaxis=round_axis(table.index.max()), yaxis=axis("", rangemode="tozero"))
-    for place, (number, values) in enumerate(table.items()):
-        colour = LIGHT[METHOD_COLOURS[place % len(METHOD_COLOURS)]]
+    for i, (number, values) in enumerate(table.items()):
+        colour = LIGHT[METHOD_COLOURS[i % len(METHOD_COLOURS)]]
         fig.add_scatter(x=table.index.tolist(), y=values.astype(object).where(values.notna(), None).tolist())
         fig.data[-1].update(mode="lines", name=str(number), line={"color": colour, "width": 2})
     fig.update_layout(hovermode="x unified")
@@ -208,9 +205,9 @@ def number_lines(traces: pd.DataFrame, name: str) -> go.Figure:
     return fig
 
 
-def cluster_map(traces: pd.DataFrame) -> go.Figure | None:
+def cluster_map(traces: pd.DataFrame, name: str) -> go.Figure | None:
     """The cluster of every client over the rounds of the first seed, clients x rounds."""
-    rows = traces[(traces["name"] == "cluster") & (traces["seed"] == traces["seed"].min())]
+    rows = traces[(traces["name"] == name) & (traces["seed"] == traces["seed"].min())]
     if rows.empty:
         return None
     table = thin_out(rows.pivot_table(index="round", columns="client", values="value")).T
@@ -237,24 +234,21 @@ def layer_bars(traces: pd.DataFrame, name: str, title: str) -> go.Figure | None:
     return fig
 
 
-def layer_map(traces: pd.DataFrame) -> go.Figure | None:
-    """The share of a layer, or of all personal parameters, in the mask: layers x rounds, over clients and seeds."""
-    for name in (LOCATION, *SHARES):
-        rows = traces[traces["name"].str.startswith(f"{name}/")]
-        if len(rows) and rows["round"].nunique() > 1:
-            what = "of all personal parameters" if name == LOCATION else SHARES[name]
-            layers = [layer.removeprefix(f"{name}/") for layer in rows["name"].unique()]
-            table = rows.assign(name=rows["name"].str.removeprefix(f"{name}/")).pivot_table(
-                index="round", columns="name", values="value", aggfunc="mean"
-            )
-            shown = thin_out(table)[layers].T * 100
-            fig = figure_of_rows(110 + 24 * len(layers), axis("round", showgrid=False))
-            cells = [round_values(row) for row in shown.to_numpy().tolist()]
-            fig.add_heatmap(x=shown.columns.tolist(), y=layers, z=cells, colorscale=SCALE, zmin=0)
-            fig.data[-1].hovertemplate = f"%{{y}}, round %{{x}}: %{{z:.1f}} % {what}<extra></extra>"
-            fig.data[-1].colorbar = PERCENT
-            return fig
-    return None
+def layer_map(traces: pd.DataFrame, name: str, label: str) -> go.Figure | None:
+    """Shares NAME/LAYER, layers x rounds, over clients and seeds; None for a single round. label: what they are."""
+    rows = traces[traces["name"].str.startswith(f"{name}/")]
+    if rows["round"].nunique() < 2:
+        return None
+    rows = rows.assign(name=rows["name"].str.removeprefix(f"{name}/"))
+    layers = [*rows["name"].unique()]
+    table = rows.pivot_table(index="round", columns="name", values="value", aggfunc="mean")
+    shown = thin_out(table)[layers].T * 100
+    fig = figure_of_rows(110 + 24 * len(layers), axis("round", showgrid=False))
+    cells = [round_values(row) for row in shown.to_numpy().tolist()]
+    fig.add_heatmap(x=shown.columns.tolist(), y=layers, z=cells, colorscale=SCALE, zmin=0)
+    fig.data[-1].hovertemplate = f"%{{y}}, round %{{x}}: %{{z:.1f}} % {label}<extra></extra>"
+    fig.data[-1].colorbar = PERCENT
+    return fig
 
 
 def matrix(
@@ -295,3 +289,12 @@ def matrix(
 
 PERCENT = {"title": {"text": "%"}, "thickness": 10, "outlinewidth": 0}
 """The bar of colours."""
+FORMS: Mapping[str, Callable[[Study, str, Trace], go.Figure | None]] = {
+    "curve": _curve,
+    "clients": client_lines,
+    "layers": lambda study, name, trace: layer_bars(study.traces, name, trace.label),
+    "pairs": _pairs,
+    "relative": _pairs,
+    "clusters": lambda study, name, trace: cluster_map(study.traces, name),
+}
+"""The function that draws a trace, by its form."""

@@ -1,4 +1,4 @@
-"""What tuning over k points reaches on average, and its charts: how a comparison depends on its tuning budget.
+"""Mean scores that tuning over k points reaches, and their charts: how a comparison depends on its tuning budget.
 
 Source: Dodge et al., "Show your work: improved reporting of experimental results", EMNLP 2019, who draw the k points
 with replacement. Here they are drawn without, as a search tries each point once: for points of a random search the
@@ -74,25 +74,25 @@ def budget_charts(study: Study) -> list[Chart]:
 
 def budgets(study: Study) -> dict[str, BudgetCurve]:
     """The expected scores of every method with two finished points or more."""
-    found = {}
+    curves = {}
     for label in study.plan.labels():
         scored = [entry.scores for entry in study.plan.points(label) if entry.scores.get("val") is not None]
         validation = [scores["val"] or 0.0 for scores in scored]
         test = [value for scores in scored if (value := scores.get("test")) is not None]
         if len(scored) > 1:
             whole = test if len(test) == len(scored) else None
-            found[label] = tuning_budget(validation, whole, study.metric.higher)
-    return found
+            curves[label] = tuning_budget(validation, whole, study.metric.higher)
+    return curves
 
 
 def budget_curves(study: Study, scores: Mapping[str, np.ndarray], split: str) -> go.Figure | None:
     """Scores over the number of points, one curve per method. scores: after 1, ..., n points."""
     if not scores:
         return None
-    metric, shown = study.metric, {label: study.metric.factor * own for label, own in scores.items()}
+    metric, shown = study.metric, {label: study.metric.factor * values for label, values in scores.items()}
     most = max(map(len, shown.values()))
     xaxis = axis("candidates", showgrid=False, dtick=1 if most <= 12 else None)
-    limits = [float(value) for own in shown.values() for value in (own.min(), own.max())]
+    limits = [float(value) for values in shown.values() for value in (values.min(), values.max())]
     fig = figure(340, xaxis=xaxis, yaxis=score_axis(metric, limits, split))
     fig.update_layout(hovermode="closest")
     colours = {label: study.colours.get(label, LIGHT["quiet"]) for label in shown}
@@ -102,6 +102,10 @@ def budget_curves(study: Study, scores: Mapping[str, np.ndarray], split: str) ->
         add_line(fig, label, numbers, shown[label], colours[label], mode="lines+markers", hovertemplate=told)
     label_ends(
         fig,
-        [(escape(label), float(own[-1]), colours[label]) for label, own in shown.items() if is_loud(colours[label])],
+        [
+            (escape(label), float(values[-1]), colours[label])
+            for label, values in shown.items()
+            if is_loud(colours[label])
+        ],
     )
     return fig

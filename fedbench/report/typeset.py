@@ -17,7 +17,7 @@ class Cell:
     """place: 1 for the best of its column, 2 for the second, else 0; tied: cannot be told from the best.
 
     tone: its colour on pages (`verdicts.TONES`, or quiet). mark: raised after its text; small: an addition; title: the
-    tooltip.
+    tooltip. method: whose row it heads, by its label.
     """
 
     text: str
@@ -27,6 +27,7 @@ class Cell:
     mark: str = ""
     small: str = ""
     title: str = ""
+    method: str = ""
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class ShownMethods:
     def rename(self, text: str) -> str:
         """A text of the report with the names that are to be shown."""
         word = "|".join(re.escape(label) for label in sorted(self.names, key=len, reverse=True))
-        return re.sub(rf"(?<![\w-])(?:{word})(?![\w-])", lambda found: self.name(found[0]), text) if word else text
+        return re.sub(rf"(?<![\w-])(?:{word})(?![\w-])", lambda match: self.name(match[0]), text) if word else text
 
 
 Number = Callable[[float], str]
@@ -76,20 +77,20 @@ PAGE = 45
 SPECIAL = re.compile("|".join(map(re.escape, LATEX)))
 
 
-def with_half(found: Interval, number: Number, half: Number | None = None) -> str:
+def with_half(interval: Interval, number: Number, half: Number | None = None) -> str:
     """`91.2 ± 0.8`, or of a lopsided interval `96.1 (88.0 to 99.0)`, or the mean alone."""
-    if found.half is None or found.low is None or found.high is None:
-        return number(found.mean)
-    if found.is_lopsided:
-        return f"{number(found.mean)} ({number(found.low)} to {number(found.high)})"
-    return f"{number(found.mean)} ± {(half or number)(found.half)}"
+    if interval.half is None or interval.low is None or interval.high is None:
+        return number(interval.mean)
+    if interval.is_lopsided:
+        return f"{number(interval.mean)} ({number(interval.low)} to {number(interval.high)})"
+    return f"{number(interval.mean)} ± {(half or number)(interval.half)}"
 
 
-def share_text(found: Interval) -> str:
+def share_text(interval: Interval) -> str:
     """`58 % (36 to 78)`, because the interval of a share is lopsided; the mean alone where all seeds agree."""
-    low, high = found.low, found.high
+    low, high = interval.low, interval.high
     ends = "" if low is None or high is None or math.isclose(low, high) else f" ({100 * low:.0f} to {100 * high:.0f})"
-    return f"{100 * found.mean:.0f} %{ends}"
+    return f"{100 * interval.mean:.0f} %{ends}"
 
 
 def points(metric: Metric) -> str:
@@ -156,14 +157,6 @@ def latex(heads: Sequence[str], lines: Sequence[TextLine], left: int = 1, captio
     )
 
 
-def without_empty_columns(
-    heads: Sequence[str], lines: Sequence[TextLine], least: int
-) -> tuple[list[str], list[list[Cell]]]:
-    """A table without the columns in which no line has a text, but with the first `least` ones."""
-    kept = [i for i in range(len(heads)) if i < least or any(line[i].text for line in lines)]
-    return [heads[i] for i in kept], [[line[i] for i in kept] for line in lines]
-
-
 def latex_float(heads: Sequence[str], lines: Sequence[TextLine], left: int, name: str, caption: str, note: str) -> str:
     """A LaTeX table with caption, label and a note below; one that fits no page breaks over pages."""
     above = rf"\caption{{{escape_latex(caption)}}}", rf"\label{{tab:{name}}}"
@@ -179,7 +172,7 @@ def latex_float(heads: Sequence[str], lines: Sequence[TextLine], left: int, name
 
 def escape_latex(text: str) -> str:
     """Escapes text for LaTeX."""
-    return SPECIAL.sub(lambda found: LATEX[found[0]], text)
+    return SPECIAL.sub(lambda match: LATEX[match[0]], text)
 
 
 def ranks_in_column(values: Sequence[float | None], higher: bool) -> list[int]:

@@ -52,7 +52,7 @@ def markers(verdicts: Sequence[Verdict], view: int = 1) -> dict[str, object]:
 
     view: -1 where the differences are those of the other methods.
     """
-    states = [(view * sign, view * alone) for sign, alone in (found.signs_without_doubt for found in verdicts)]
+    states = [(view * sign, view * alone) for sign, alone in (verdict.signs_without_doubt for verdict in verdicts)]
     tones = {1: LIGHT["accent"], -1: LIGHT["alarm"], 0: LIGHT["quiet"]}
     edges = [tones[sign or alone] for sign, alone in states]
     faces = [LIGHT["ground"] if alone and not sign else edge for edge, (sign, alone) in zip(edges, states, strict=True)]
@@ -67,7 +67,7 @@ def mark_of(verdict: Verdict) -> str:
 
 @dataclass(frozen=True)
 class SequentialStanding:
-    """What a sequential test says of a method: its seeds, and both verdicts in words."""
+    """The state of a method in a sequential test: its seeds, and both verdicts in words."""
 
     seeds: int
     against_local: str

@@ -85,32 +85,34 @@ def contrast(scores: FinalScores, method: str, other: str, point: str) -> Contra
     return next(iter(contrasts(scores, [(method, other)], point)), None)
 
 
-def contrasts(scores: FinalScores, asked: Sequence[tuple[str, str]], point: str) -> list[Contrast]:
+def contrasts(scores: FinalScores, pairs: Sequence[tuple[str, str]], point: str) -> list[Contrast]:
     """The existing contrasts of these pairs, not yet corrected."""
-    both = [(pair, joined) for pair in asked if len(joined := scores.paired_clients(*pair, point))]
+    both = [(pair, joined) for pair in pairs if len(joined := scores.paired_clients(*pair, point))]
     parts = [np.unique(joined["seed"].to_numpy(), return_index=True) for _, joined in both]  # pairs are in their order
     each = [
         np.split(joined["difference"].to_numpy(), starts[1:])
         for (_, joined), (_, starts) in zip(both, parts, strict=True)
     ]
-    found = []
-    for (pair, joined), (own, _), seeds, span in zip(both, parts, each, resampled_intervals(each), strict=True):
+    uncorrected = []
+    for (pair, joined), (shared_seeds, _), seeds, span in zip(
+        both, parts, each, resampled_intervals(each), strict=True
+    ):
         samples = scores.pair_error(*pair, point, joined)
         gain = interval([round(float(differences.mean()), DIGITS) for differences in seeds], samples=samples)
         better = share_interval([float((differences > 0).mean()) for differences in seeds])
-        p, names = p_of(gain.values, samples), tuple(own.tolist())
-        found.append(Contrast(*pair, gain, resampled=span, p=p, better_off=better, seeds=names))
-    return found
+        p, names = p_of(gain.values, samples), tuple(shared_seeds.tolist())
+        uncorrected.append(Contrast(*pair, gain, resampled=span, p=p, better_off=better, seeds=names))
+    return uncorrected
 
 
 def family(
-    scores: FinalScores, asked: Sequence[tuple[str, str]], point: str, margin: float | None = None
+    scores: FinalScores, pairs: Sequence[tuple[str, str]], point: str, margin: float | None = None
 ) -> list[Contrast]:
     """The existing contrasts of these pairs, corrected for their number."""
-    found = [replace(made, margin=margin) for made in contrasts(scores, asked, point)]
-    tested = [made for made in found if made.p is not None]
+    uncorrected = [replace(made, margin=margin) for made in contrasts(scores, pairs, point)]
+    tested = [made for made in uncorrected if made.p is not None]
     corrected = iter((by_rotations if correction_of(tested) == "rotations" else by_holm)(tested))
-    return [made if made.p is None else next(corrected) for made in found]
+    return [made if made.p is None else next(corrected) for made in uncorrected]
 
 
 def correction_of(tested: Sequence[Contrast]) -> Literal["", "rotations", "holm"]:
@@ -125,14 +127,14 @@ def correction_of(tested: Sequence[Contrast]) -> Literal["", "rotations", "holm"
 
 def by_rotations(tested: Sequence[Contrast]) -> list[Contrast]:
     """Contrasts over the same seeds with p values and intervals that heed how they are correlated."""
-    own = np.array([made.p for made in tested], dtype=float)
+    single = np.array([made.p for made in tested], dtype=float)
     differences = np.array([made.interval.values for made in tested]).T  # [seeds, contrasts]
     of, added = range(1, len(tested) + 1), np.zeros((len(tested) + 1, len(tested) + 1))
     added[1:, 0] = [0.0 if made.interval.samples is None else made.interval.samples.variance for made in tested]
     columns = np.column_stack([np.zeros(len(differences)), differences])
     rotated = RotatedScores(columns, sample_variances=added)
     _, errors = rotated.differences(of, 0)
-    adjusted = np.maximum(own, rotated.adjusted_p(of, 0))
+    adjusted = np.maximum(single, rotated.adjusted_p(of, 0))
     halves = errors * rotated.critical(of, 0, ALPHA)
     return _with_correction(tested, adjusted.tolist(), halves.tolist())
 
@@ -207,14 +209,14 @@ def resampled_intervals(
     draws, which take the time.
     """
     sizes = [tuple(map(len, seeds)) for seeds in contrasts]
-    found: list[tuple[float, float] | None] = [None] * len(sizes)
-    for own in {counts for counts in sizes if len(counts) > 1}:
-        places = [place for place, counts in enumerate(sizes) if counts == own]
-        values = [np.stack([contrasts[place][seed] for place in places], axis=1) for seed in range(len(own))]
+    intervals: list[tuple[float, float] | None] = [None] * len(sizes)
+    for sizes_of_seeds in {counts for counts in sizes if len(counts) > 1}:
+        places = [place for place, counts in enumerate(sizes) if counts == sizes_of_seeds]
+        values = [np.stack([contrasts[place][seed] for place in places], axis=1) for seed in range(len(sizes_of_seeds))]
         low, high = np.quantile(_resample_means(values, draws), [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2], axis=0)
         for place, ends in zip(places, zip(low.tolist(), high.tolist(), strict=True), strict=True):
-            found[place] = ends
-    return found
+            intervals[place] = ends
+    return intervals
 
 
 def _resample_means(values: Sequence[np.ndarray], draws: int) -> np.ndarray:
@@ -222,7 +224,9 @@ def _resample_means(values: Sequence[np.ndarray], draws: int) -> np.ndarray:
     rng, seeds = np.random.default_rng(0), len(values)
     total = np.zeros((draws, values[0].shape[1]))
     for _ in range(seeds):
-        means = np.stack([_times_drawn(rng, draws, len(own)) @ own / len(own) for own in values])
+        means = np.stack(
+            [_times_drawn(rng, draws, len(differences)) @ differences / len(differences) for differences in values]
+        )
         total += means[rng.integers(seeds, size=draws), np.arange(draws)]
     return total / seeds
 
@@ -266,8 +270,8 @@ def seeds_for(gain: Interval, comparisons: int = 1) -> int | None:
     variance, added = float(np.var(gain.values, ddof=1)), 0.0 if gain.samples is None else gain.samples.variance
     effect = lambda seeds: abs(gain.mean) / float(np.sqrt(variance + seeds * added))  # noqa: E731
     counts = range(LEAST_SEEDS, MOST_SEEDS + 1)
-    place = bisect_left(counts, POWER, key=lambda seeds: power(effect(seeds), seeds, ALPHA / comparisons))
-    return counts[place] if place < len(counts) else None
+    first = bisect_left(counts, POWER, key=lambda seeds: power(effect(seeds), seeds, ALPHA / comparisons))
+    return counts[first] if first < len(counts) else None
 
 
 def power(effect: float, seeds: int, level: float) -> float:

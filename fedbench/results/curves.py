@@ -18,12 +18,14 @@ def seed_curve(metric: Metric, metrics: pd.DataFrame, point: str, split: str = "
 
 
 def over_seeds(metrics: pd.DataFrame, column: str) -> pd.DataFrame:
-    """The same of any column as it is recorded."""
+    """Mean, lowest and highest value over seeds of any column as it is recorded, by round."""
     rounds, values = metrics["round"].to_numpy(), metrics[column].to_numpy(dtype=float)
     known = np.flatnonzero((rounds > 0) & ~np.isnan(values))
     known = known[np.argsort(rounds[known], kind="stable")]
     names, starts, counts = np.unique(rounds[known], return_index=True, return_counts=True)
-    each = [own.tolist() for own, count in zip(np.split(values[known], starts[1:]), counts, strict=False)]
+    each = [
+        round_values.tolist() for round_values, count in zip(np.split(values[known], starts[1:]), counts, strict=False)
+    ]
     kept = np.flatnonzero(counts == counts.max(initial=0))
     means = [math.fsum(each[i]) / len(each[i]) for i in kept]
     ends = {"min": [min(each[i]) for i in kept], "max": [max(each[i]) for i in kept]}
@@ -31,7 +33,7 @@ def over_seeds(metrics: pd.DataFrame, column: str) -> pd.DataFrame:
 
 
 def cost_so_far(run: Records, scores: pd.DataFrame) -> pd.DataFrame:
-    """What a participant has spent so far, per round and mean over seeds, beside the score as shown.
+    """The cost of a participant so far, per round and mean over seeds, beside the score as shown.
 
     scores: the run's `seed_curve`. Rounds that were not evaluated count as the next one that was. Columns: round, sent
     (bytes, both ways), steps (of gradients), score.
@@ -41,8 +43,8 @@ def cost_so_far(run: Records, scores: pd.DataFrame) -> pd.DataFrame:
     seeds, rounds = rows["seed"].to_numpy(), rows["round"].to_numpy()
     shares = per_participant(run, run.clients(), run.config(), rows).fillna(0)
     costs = np.column_stack([shares["bytes_up"] + shares["bytes_down"], shares["steps"]])  # [rows, 2]
-    for own in (seeds == seed for seed in np.unique(seeds)):
-        costs[own] = (costs[own] * np.diff(rounds[own], prepend=0)[:, None]).cumsum(axis=0)
+    for of_seed in (seeds == seed for seed in np.unique(seeds)):
+        costs[of_seed] = (costs[of_seed] * np.diff(rounds[of_seed], prepend=0)[:, None]).cumsum(axis=0)
     means = pd.DataFrame(costs, columns=["sent", "steps"]).groupby(rounds).mean()
     curve = scores.loc[scores["round"].isin(means.index), ["round", "mean"]].rename(columns={"mean": "score"})
     return means.loc[curve["round"]].rename_axis("round").reset_index().assign(score=curve["score"].to_numpy())

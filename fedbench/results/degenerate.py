@@ -9,10 +9,10 @@ DEGENERATE = "degenerate"
 def degenerate_seeds(metrics: pd.DataFrame, traces: pd.DataFrame) -> list[int]:
     """The seeds that are degenerate at the last evaluated round after training, or in more than half of them."""
     marked = traces[(traces["name"] == DEGENERATE) & (traces["value"] == 1)]
-    found = []
+    degenerate = []
     for seed in marked["seed"].unique().tolist():
         known = set(metrics.loc[(metrics["seed"] == seed) & (metrics["round"] > 0), "round"].tolist())
-        own = known & set(marked.loc[marked["seed"] == seed, "round"].tolist())
-        if own and (max(known) in own or len(own) > len(known) / 2):
-            found.append(int(seed))
-    return sorted(found)
+        rounds = known & set(marked.loc[marked["seed"] == seed, "round"].tolist())
+        if rounds and (max(known) in rounds or len(rounds) > len(known) / 2):
+            degenerate.append(int(seed))
+    return sorted(degenerate)

@@ -31,7 +31,7 @@ UNREADABLE = (
     *(OSError, ValueError, TypeError, EOFError, KeyError, SyntaxError, NotImplementedError),
     *(zipfile.BadZipFile, zlib.error, struct.error),
 )
-"""What NumPy raises for damaged files."""
+"""Exceptions of NumPy for damaged files."""
 PART_SUFFIX = ".part"
 """The suffix of incomplete files, whose names begin with a dot."""
 
@@ -55,12 +55,12 @@ def name_file_in_errors(path: Path) -> Iterator[None]:
 
 
 def occupied_line(path: Path, error: OSError) -> str | None:
-    """What to do if something else stands in the place of a file or folder; None if that is not the error."""
+    """The remedy if something else stands in the place of a file or folder; None if that is not the error."""
     if error.errno not in OCCUPIED:
         return None
-    place = next((p for p in (*reversed(path.parents), path) if os.path.lexists(p) and not p.is_dir()), path)
-    kind = "a link that leads nowhere" if not place.exists() else "a folder" if place.is_dir() else "a file"
-    return f"{path}: cannot be written, because {place} is {kind}; move it away and repeat the command"
+    obstacle = next((p for p in (*reversed(path.parents), path) if os.path.lexists(p) and not p.is_dir()), path)
+    kind = "a link that leads nowhere" if not obstacle.exists() else "a folder" if obstacle.is_dir() else "a file"
+    return f"{path}: cannot be written, because {obstacle} is {kind}; move it away and repeat the command"
 
 
 LOCK_POLL = 0.1
@@ -168,11 +168,13 @@ def seed_file(folder: Path, kind: str, seed: int) -> Path:
 def write_points(path: Path, points: Mapping[str, Mapping[str, np.ndarray]]) -> None:
     """Writes the arrays of all evaluation points as POINT/NAME."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_arrays_atomically(path, {f"{p}/{name}": own for p, found in points.items() for name, own in found.items()})
+    write_arrays_atomically(
+        path, {f"{p}/{name}": array for p, arrays in points.items() for name, array in arrays.items()}
+    )
 
 
 def rerun_hint(folder: Path) -> str:
-    """What to do about a missing or damaged file of a run."""
+    """The remedy for a missing or damaged file of a run."""
     return f"bring the file back, or delete {folder} to run it again"
 
 

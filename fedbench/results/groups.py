@@ -25,10 +25,10 @@ def group_table(
     rows = []
     for method, frame in groups.items():
         for point in POINTS if len(frame) else ():
-            found = clients_at(frame, chosen_rows(metric, metrics[method], point, LAST))
-            parts = sorted(found.groupby(["by", "group"]), key=lambda part: _sort_key(*map(str, part[0])))
-            place = {"method": method, "point": point}
-            rows += [{**place, "by": b, "group": g, **_row(metric, own)} for (b, g), own in parts]
+            clients_of_rounds = clients_at(frame, chosen_rows(metric, metrics[method], point, LAST))
+            parts = sorted(clients_of_rounds.groupby(["by", "group"]), key=lambda part: _sort_key(*map(str, part[0])))
+            keys = {"method": method, "point": point}
+            rows += [{**keys, "by": b, "group": g, **_row(metric, members)} for (b, g), members in parts]
     return pd.DataFrame(rows, columns=GROUP_COLUMNS)
 
 
@@ -37,10 +37,12 @@ def _sort_key(by: str, group: str) -> tuple[str, int, str]:
     return by, int(group) if by in ("class", "label") else 0, group
 
 
-def _row(metric: Metric, own: pd.DataFrame) -> dict[str, float | None]:
-    seeds = own.groupby("seed")
+def _row(metric: Metric, members: pd.DataFrame) -> dict[str, float | None]:
+    seeds = members.groupby("seed")
     return {
-        **interval(pooled_means(own["seed"], own["value"], own["n"]).tolist(), is_share=metric.within_one).columns(),
+        **interval(
+            pooled_means(members["seed"], members["value"], members["n"]).tolist(), is_share=metric.within_one
+        ).columns(),
         "client_mean": seeds["value"].mean().mean(),
         "samples": seeds["n"].sum().mean(),
         "clients": seeds["client"].nunique().mean(),

@@ -23,32 +23,32 @@ def newcomer_table(metric: Metric, newcomers: Mapping[str, pd.DataFrame]) -> pd.
     """
     rows = []
     for method, frame in newcomers.items():
-        for images, epochs, own in _cases(metric, frame):
-            values = own.groupby("seed")["value"]
+        for images, epochs, scores in _cases(metric, frame):
+            values = scores.groupby("seed")["value"]
             row = {"method": method, "epochs": epochs, "images": images, "newcomers": values.size().mean()}
-            rows.append({**row, **_over_seeds(metric, own).columns(), "client_sd": values.std(ddof=0).mean()})
+            rows.append({**row, **_over_seeds(metric, scores).columns(), "client_sd": values.std(ddof=0).mean()})
     return pd.DataFrame(rows, columns=NEWCOMER_COLUMNS)
 
 
 def newcomer_summary(metric: Metric, frame: pd.DataFrame) -> dict[str, Any]:
     """The part of summary.json: `{"epochs": {"0": ...}, "images": {"1": ...}}`, each an interval over seeds."""
-    found: dict[str, Any] = {"epochs": {}, "images": {}}
-    for images, epochs, own in _cases(metric, frame):
+    summary: dict[str, Any] = {"epochs": {}, "images": {}}
+    for images, epochs, scores in _cases(metric, frame):
         kind, number = ("epochs", epochs) if images == ALL else ("images", images)
-        found[kind][str(number)] = _over_seeds(metric, own).to_dict()
-    return found
+        summary[kind][str(number)] = _over_seeds(metric, scores).to_dict()
+    return summary
 
 
 def after_most_epochs(metric: Metric, frame: pd.DataFrame) -> Interval | None:
     """The score on all images after the most epochs, with its interval over seeds; None without newcomers."""
-    cases = {epochs: own for images, epochs, own in _cases(metric, frame) if images == ALL}
+    cases = {epochs: scores for images, epochs, scores in _cases(metric, frame) if images == ALL}
     return _over_seeds(metric, cases[max(cases)]) if cases else None
 
 
 def newcomer_curve(metric: Metric, frame: pd.DataFrame) -> pd.DataFrame:
     """By local epochs on all images, as shown: mean, lowest and highest over seeds of the mean over newcomers."""
-    own = frame[(frame["metric"] == metric.name) & (frame["images"] == ALL)]
-    seeds = own.groupby(["epochs", "seed"])["value"].mean() * metric.factor
+    scores = frame[(frame["metric"] == metric.name) & (frame["images"] == ALL)]
+    seeds = scores.groupby(["epochs", "seed"])["value"].mean() * metric.factor
     return seeds.groupby("epochs").agg(["mean", "min", "max"]).reset_index()
 
 
@@ -60,9 +60,9 @@ def case_name(epochs: int, images: int) -> str:
 def _cases(metric: Metric, frame: pd.DataFrame) -> Iterator[tuple[int, int, pd.DataFrame]]:
     """Images, epochs, and the rows of the metric."""
     known = frame[frame["metric"] == metric.name].dropna(subset=["value"])
-    for _, own in known.groupby(["images", "epochs"]):
-        yield int(own["images"].iloc[0]), int(own["epochs"].iloc[0]), own
+    for _, scores in known.groupby(["images", "epochs"]):
+        yield int(scores["images"].iloc[0]), int(scores["epochs"].iloc[0]), scores
 
 
-def _over_seeds(metric: Metric, own: pd.DataFrame) -> Interval:
-    return interval(own.groupby("seed")["value"].mean().tolist(), is_share=metric.within_one)
+def _over_seeds(metric: Metric, scores: pd.DataFrame) -> Interval:
+    return interval(scores.groupby("seed")["value"].mean().tolist(), is_share=metric.within_one)

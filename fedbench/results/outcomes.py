@@ -33,7 +33,7 @@ class PointOutcomes:
     values: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def of(self, metric: str) -> "MetricOutcomes | None":
-        """Those of a metric; None if it has none."""
+        """The outcomes of a metric; None if it has none."""
         units = self.rows if self.groups is None else self.groups
         for kind in (EACH, SHARED):
             if (values := self.values.get(f"{kind}{metric}")) is not None:
@@ -57,28 +57,28 @@ def join(parts: Mapping[int, Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]
     """The arrays of a point, from those of its clients. Metrics that a client lacks are NaN there."""
     order = sorted(parts)
     counts = [len(parts[client]["rows"]) for client in order]
-    found = {"clients": np.repeat(order, counts).astype(np.int32)}
-    for name in sorted({name for own in parts.values() for name in own}):
+    arrays = {"clients": np.repeat(order, counts).astype(np.int32)}
+    for name in sorted({name for values in parts.values() for name in values}):
         unknown = [np.full(count, np.nan, np.float32) for count in counts]
-        found[name] = np.concatenate([parts[c].get(name, gap) for c, gap in zip(order, unknown, strict=True)])
-    return found
+        arrays[name] = np.concatenate([parts[c].get(name, gap) for c, gap in zip(order, unknown, strict=True)])
+    return arrays
 
 
 def split(arrays: Mapping[str, np.ndarray]) -> dict[int, dict[str, np.ndarray]]:
     """The arrays of a point by client."""
     clients, starts = np.unique(arrays["clients"], return_index=True)
     pieces = {name: np.split(array, starts[1:]) for name, array in arrays.items() if name != "clients"}
-    return {int(client): {name: own[place] for name, own in pieces.items()} for place, client in enumerate(clients)}
+    return {int(client): {name: own[i] for name, own in pieces.items()} for i, client in enumerate(clients)}
 
 
 def read_points(path: Path, problems: list[str]) -> dict[str, dict[str, np.ndarray]]:
     """The arrays of a file by point; none if it is missing or damaged; the latter is named in `problems`."""
     arrays = read_arrays(path, problems)
-    found: dict[str, dict[str, np.ndarray]] = {
+    points: dict[str, dict[str, np.ndarray]] = {
         point: {name.removeprefix(f"{point}/"): array for name, array in arrays.items() if name.startswith(f"{point}/")}
         for point in POINTS
     }
-    whole = {point: own for point, own in found.items() if own}
+    whole = {point: own for point, own in points.items() if own}
     if any(not {"clients", "rows"} <= set(own) or len({len(a) for a in own.values()}) > 1 for own in whole.values()):
         problems.append(f"{path.name} is damaged and is left out")
         return {}
@@ -87,11 +87,11 @@ def read_points(path: Path, problems: list[str]) -> dict[str, dict[str, np.ndarr
 
 def read_outcomes(paths: Iterable[Path], problems: list[str]) -> dict[tuple[int, str], PointOutcomes]:
     """The outcomes in a run's files by seed and point."""
-    found = {}
+    outcomes = {}
     for path in paths:
         seed = int(path.stem.removeprefix("seed-"))
         for point, arrays in read_points(path, problems).items():
             values = {name: array for name, array in arrays.items() if name.startswith((EACH, SHARED))}
             more = arrays.get("groups"), arrays.get("positive")
-            found[seed, point] = PointOutcomes(arrays["clients"], arrays["rows"], *more, values)
-    return found
+            outcomes[seed, point] = PointOutcomes(arrays["clients"], arrays["rows"], *more, values)
+    return outcomes

@@ -103,7 +103,7 @@ class Plan:
         write_json_atomically(folder / PLAN_FILE, asdict(self), own_checksum=True)
 
     def faults(self) -> Iterator[str]:
-        """What a report could not make sense of, in a plan that was written by hand."""
+        """Mistakes in a plan that was written by hand, which a report could not make sense of."""
         yield from config_faults(self.config)
         if self.point not in POINTS:
             yield f"point: {self.point}; one of {', '.join(POINTS)} is legal"
@@ -119,18 +119,18 @@ class Plan:
 
     def labels(self) -> list[str]:
         """The labels of final jobs, the subject first."""
-        found = dict.fromkeys(entry.label for entry in self.entries if entry.role == "final")
-        return sorted(found, key=lambda label: label != self.subject)
+        labels = dict.fromkeys(entry.label for entry in self.entries if entry.role == "final")
+        return sorted(labels, key=lambda label: label != self.subject)
 
     def records(self, folder: Path, only_done: bool = False) -> dict[str, Records]:
         """The records of final jobs by label; omits those that failed or never began, or all that are not done."""
         known = ("done",) if only_done else ("done", "stopped", "missing")
-        found = {}
+        records = {}
         for label in self.labels():
             paths = [folder / entry.path for entry in self.final(label) if entry.status in known]
             if begun := [path for path in dict.fromkeys(paths) if is_run(path)]:
-                found[label] = Records(*begun)
-        return found
+                records[label] = Records(*begun)
+        return records
 
     def final(self, label: str) -> list[Entry]:
         return [entry for entry in self.entries if entry.role == "final" and entry.label == label]
@@ -143,9 +143,9 @@ class Plan:
         return [_merge_seeds(seeds) for seeds in self._candidates(self.subject if label is None else label)]
 
     def finalists(self, label: str) -> list[Entry]:
-        """Those of a label's points that have a score and were tried on the most seeds: from these one is chosen."""
-        found = [(len(seeds), _merge_seeds(seeds)) for seeds in self._candidates(label)]
-        known = [(count, point) for count, point in found if point.scores.get("val") is not None]
+        """The points of a label that have a score and were tried on the most seeds: from these one is chosen."""
+        merged = [(len(seeds), _merge_seeds(seeds)) for seeds in self._candidates(label)]
+        known = [(count, point) for count, point in merged if point.scores.get("val") is not None]
         return [point for count, point in known if count == max(other for other, _ in known)]
 
     @property
@@ -155,11 +155,11 @@ class Plan:
 
     def _candidates(self, label: str | None) -> list[list[Entry]]:
         """The candidates of a label, by point."""
-        found: dict[str, list[Entry]] = {}
+        by_name: dict[str, list[Entry]] = {}
         for entry in self.entries:
             if (entry.role, entry.label) == ("candidate", label):
-                found.setdefault(entry.name, []).append(entry)
-        return list(found.values())
+                by_name.setdefault(entry.name, []).append(entry)
+        return list(by_name.values())
 
     def as_good(self, label: str) -> list[str]:
         """The names of points whose validation score equals that of the chosen one, which was the first of them."""
@@ -189,10 +189,10 @@ class Plan:
         """A line for each invalid point, with the reason; of a method that has many, the first ones and a count."""
         lines = list[str]()
         for label in dict.fromkeys(label for label, _, _ in self.refused):
-            own = [f"{label} {point}: {why}" for named, point, why in self.refused if named == label]
-            lines += own[:MOST_NAMED]
-            if len(own) > MOST_NAMED:
-                lines.append(f"{label}: {plural(len(own) - MOST_NAMED, 'more invalid candidate')}")
+            refusals = [f"{label} {point}: {why}" for named, point, why in self.refused if named == label]
+            lines += refusals[:MOST_NAMED]
+            if len(refusals) > MOST_NAMED:
+                lines.append(f"{label}: {plural(len(refusals) - MOST_NAMED, 'more invalid candidate')}")
         return lines
 
     def gpu_notes(self) -> list[str]:
@@ -228,18 +228,18 @@ def is_study(folder: Path) -> bool:
 
 def study_name(folder: Path) -> str:
     """The name of a study elsewhere: its folder's name, after that of the study that contains it."""
-    own = folder.absolute()
-    return f"{own.parents[1].name}/{own.name}" if own.parent.name in STUDY_PARTS else own.name
+    path = folder.absolute()
+    return f"{path.parents[1].name}/{path.name}" if path.parent.name in STUDY_PARTS else path.name
 
 
 def studies_in(folder: Path) -> list[Path]:
     """The folder itself if it holds a study or a run, else the studies below it. Raises ConfigError for neither."""
     if is_study(folder) or is_run(folder):
         return [folder]
-    found = sorted(path.parent for path in folder.rglob(PLAN_FILE))
-    if not found:
+    folders = sorted(path.parent for path in folder.rglob(PLAN_FILE))
+    if not folders:
         raise ConfigError(f"{folder}: no study or run here; give the folder of a run, a grid or a comparison")
-    return found
+    return folders
 
 
 def point_name(values: dict[str, Any]) -> str:

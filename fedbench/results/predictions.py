@@ -28,9 +28,9 @@ class Predictions:
     targets: np.ndarray
 
     def of(self, client: int) -> "Predictions":
-        """Those of one client."""
-        own = self.clients == client
-        return Predictions(*(getattr(self, field.name)[own] for field in fields(self)))
+        """The predictions of one client."""
+        is_client = self.clients == client
+        return Predictions(*(getattr(self, field.name)[is_client] for field in fields(self)))
 
     def __len__(self) -> int:
         return len(self.clients)
@@ -45,16 +45,16 @@ def join(parts: Mapping[int, Mapping[str, np.ndarray]]) -> Predictions:
 
 def read_predictions(folder: Path) -> dict[tuple[int, RecordPoint], Predictions]:
     """The predictions of a run by seed and evaluation point, if it kept any. Raises ConfigError for a damaged file."""
-    found = {}
+    predictions = {}
     for path in sorted((folder / PREDICTIONS_FOLDER).glob("seed-*.npz")):
         problems: list[str] = []
         arrays, seed = read_arrays(path, problems), int(path.stem.removeprefix("seed-"))
         try:
             for point in (point for point in POINTS if f"{point}/clients" in arrays):
                 held = {field.name: arrays[f"{point}/{field.name}"] for field in fields(Predictions)}
-                found[seed, point] = Predictions(**held)
+                predictions[seed, point] = Predictions(**held)
         except KeyError as error:
             problems.append(f"{error} is missing")
         if problems:
             raise ConfigError(f"{path}: damaged ({problems[0]}); run it again")
-    return dict(sorted(found.items(), key=lambda item: (item[0][0], POINTS.index(item[0][1]))))
+    return dict(sorted(predictions.items(), key=lambda item: (item[0][0], POINTS.index(item[0][1]))))

@@ -49,6 +49,7 @@ from fedbench.results.schema import (
     line_shape,
     score_keys,
 )
+from fedbench.results.trace import Trace
 from fedbench.tasks import Metric, Task
 
 CONFIG, DEALT, ENVIRONMENT = TypeAdapter(ConfigShape), TypeAdapter(DealtShape), TypeAdapter(EnvironmentShape)
@@ -73,14 +74,16 @@ class Records:
 
     @property
     def problems(self) -> list[str]:
-        """What could not be read so far."""
+        """Files and lines that could not be read so far."""
         return [line for lines in self._problems.values() for line in lines]
 
     @property
     def remedies(self) -> list[str]:
-        """The same with the names of the folders, and what to do, each once."""
+        """Every problem once, with the name of its folder and its remedy."""
         named = self._problems.items()
-        return list(dict.fromkeys(f"{own.name}/{line}; {rerun_hint(own)}" for own, lines in named for line in lines))
+        return list(
+            dict.fromkeys(f"{folder.name}/{line}; {rerun_hint(folder)}" for folder, lines in named for line in lines)
+        )
 
     def task(self) -> Task:
         """The task of the models."""
@@ -108,21 +111,21 @@ class Records:
 
     @cached_property
     def _metrics(self) -> pd.DataFrame:
-        found, key = self._lines("metrics.jsonl"), ["seed", "round", "point"]
-        known = {name for _, line in found for name in line}
+        lines, key = self._lines("metrics.jsonl"), ["seed", "round", "point"]
+        known = {name for _, line in lines for name in line}
         more = [
             *(f"{begin}_{metric.name}" for begin in (COMMON, POOLED) for metric in self.task().metrics),
             *(count_key(split, metric.name) for metric in self.task().metrics for split in SPLITS),
         ]
         numbers = [*score_keys(self.task()), *COST_KEYS, *(name for name in more if name in known)]
         shape = line_shape(numbers)
-        order = {point: place for place, point in enumerate(POINTS)}
+        order = {point: rank for rank, point in enumerate(POINTS)}
         last = {
             (line["seed"], line["round"], order.get(point := line["point"], len(order)), point): line
-            for folder, line in found
+            for folder, line in lines
             if self._is_sound(folder, line, shape)
         }
-        rows = [last[place] for place in sorted(last)]
+        rows = [last[rank] for rank in sorted(last)]
         columns = {name: [row.get(name) for row in rows] for name in (*key, *numbers, "clients", "failed")}
         return pd.DataFrame(columns | {name: np.array(columns[name], dtype=float) for name in numbers})
 
@@ -139,13 +142,15 @@ class Records:
         known = [f"{split}_{metric.name}" for metric in self.task().metrics for split in SPLITS]
         column = pd.Index(known).get_indexer(pd.Index(rows["split"] + "_" + rows["metric"]))
         rows, column = rows[column >= 0], column[column >= 0]
-        place = rows.groupby(CLIENT).ngroup().to_numpy()  # by arrays, because a pivot takes five times as long
-        _, firsts = np.unique(place, return_index=True)
+        row = rows.groupby(CLIENT).ngroup().to_numpy()  # by arrays, because a pivot takes five times as long
+        _, firsts = np.unique(row, return_index=True)
         values = np.full((len(firsts), len(known)), nan)
-        values[place, column] = rows["value"]
+        values[row, column] = rows["value"]
         wide = rows[CLIENT].iloc[firsts].reset_index(drop=True).join(pd.DataFrame(values, columns=known))
-        own = column == known.index(f"test_{self.metric().name}")
-        wide["test_n"] = pd.Series(rows["n"].to_numpy()[own], place[own]) if self.estimator() == SAMPLES else nan
+        is_primary = column == known.index(f"test_{self.metric().name}")
+        wide["test_n"] = (
+            pd.Series(rows["n"].to_numpy()[is_primary], row[is_primary]) if self.estimator() == SAMPLES else nan
+        )
         return wide
 
     def groups(self) -> pd.DataFrame:
@@ -161,7 +166,7 @@ class Records:
         return whole.dropna(subset=["group"]).reset_index(drop=True)
 
     def estimator(self) -> str:
-        """What a client's primary metric is averaged over: `samples`, or `batches of 32`."""
+        """The units that a client's primary metric is a mean over: `samples`, or `batches of 32`."""
         return estimator(self.config(), self.metric())
 
     def scores(self, metric: str, split: str) -> pd.DataFrame:
@@ -175,19 +180,23 @@ class Records:
         rows = self._table("traces.parquet", TRACES_SCHEMA).drop_duplicates(key, keep="last")
         return rows.sort_values(key[:3], kind="stable", ignore_index=True)
 
+    def declared_traces(self) -> dict[str, Trace]:
+        """The charts that the method declares for its traces, by name."""
+        return {trace["name"]: Trace(**trace) for trace in self.environment().get("traces", [])}
+
     def outcomes(self) -> dict[tuple[int, str], MetricOutcomes]:
         """The primary metric's outcomes at the last round by seed and point, of the runs that kept some. Cached."""
         return self._outcomes
 
     @cached_property
     def _outcomes(self) -> dict[tuple[int, str], MetricOutcomes]:
-        found = {
-            place: own
+        outcomes = {
+            key: of_metric
             for folder in self.folders
-            for place, points in read_outcomes(self._whole(folder, OUTCOMES), self._problems[folder]).items()
-            if (own := points.of(self.metric().name)) is not None
+            for key, points in read_outcomes(self._whole(folder, OUTCOMES), self._problems[folder]).items()
+            if (of_metric := points.of(self.metric().name)) is not None
         }
-        return found
+        return outcomes
 
     def newcomers(self) -> pd.DataFrame:
         """newcomers.parquet: one row per seed, newcomer, local epochs, images (0: all) and metric; none without any."""
@@ -219,8 +228,8 @@ class Records:
 
     def finished(self) -> bool:
         """Whether every run is marked as finished."""
-        found = [self._json(folder, "summary.json") for folder in self.folders]
-        return all(summary.get("complete") for summary in found)
+        summaries = [self._json(folder, "summary.json") for folder in self.folders]
+        return all(summary.get("complete") for summary in summaries)
 
     def summary(self) -> dict[str, Any]:
         """summary.json; empty until the run is finished."""
@@ -229,17 +238,17 @@ class Records:
     def warnings(self) -> list[str]:
         """The runs' warnings, each once; those that concern the numbers are of type Doubt."""
         summaries = [self._json(folder, "summary.json") for folder in self.folders]
-        found = [summary.get("warnings") or [] for summary in summaries]
-        said = [line for lines in found if isinstance(lines, list) for line in lines if isinstance(line, str)]
-        if any(not isinstance(lines, list) for lines in found) or len(said) < sum(map(len, found)):
+        warnings = [summary.get("warnings") or [] for summary in summaries]
+        said = [line for lines in warnings if isinstance(lines, list) for line in lines if isinstance(line, str)]
+        if any(not isinstance(lines, list) for lines in warnings) or len(said) < sum(map(len, warnings)):
             self._problems[self.path].append("summary.json: warnings that are no text are left out")
-        lists = [own for summary in summaries if isinstance(own := summary.get("doubts"), list)]
-        return with_levels(dict.fromkeys(said), [line for own in lists for line in own if isinstance(line, str)])
+        lists = [doubts for summary in summaries if isinstance(doubts := summary.get("doubts"), list)]
+        return with_levels(dict.fromkeys(said), [line for doubts in lists for line in doubts if isinstance(line, str)])
 
     def config(self) -> dict[str, Any]:
         """The resolved configuration as a tree, with the seeds of all runs."""
-        found = self._configs[0]
-        return {**found, "seeds": self.seeds()} if found else {}
+        config = self._configs[0]
+        return {**config, "seeds": self.seeds()} if config else {}
 
     @cached_property
     def _configs(self) -> list[dict[str, Any]]:
@@ -251,30 +260,30 @@ class Records:
 
     @cached_property
     def _environment(self) -> dict[str, Any]:
-        found = self._json(self.path, "environment.json")
+        environment = self._json(self.path, "environment.json")
         try:
-            ENVIRONMENT.validate_python(found)
+            ENVIRONMENT.validate_python(environment)
         except ValidationError as error:
             for key in dict.fromkeys(str(part["loc"][0]) for part in error.errors()):
                 self._problems[self.path].append(f"environment.json: {key} is damaged and is left out")
-                del found[key]
-        return found
+                del environment[key]
+        return environment
 
     def partition(self) -> dict[str, Any]:
         """partition.json: the clients' row numbers and class counts by seed (a string).
 
         From partition.npz, which replaces it if there are many clients, only the class counts.
         """
-        found = [(folder, self._json(folder, "partition.json")) for folder in self.folders]
-        whole = {s: dealt for folder, tree in found for s, dealt in tree.items() if self._is_dealt(folder, s, dealt)}
+        trees = [(folder, self._json(folder, "partition.json")) for folder in self.folders]
+        whole = {s: dealt for folder, tree in trees for s, dealt in tree.items() if self._is_dealt(folder, s, dealt)}
         counts = {name: array.tolist() for name, array in self.arrays().items() if name.endswith("/class_counts")}
         return whole | {name.partition("/")[0]: {"class_counts": rows} for name, rows in counts.items()}
 
     def arrays(self) -> dict[str, np.ndarray]:
         """partition.npz: arrays by `seed/name`."""
         paths = [folder / "partition.npz" for folder in self.folders]
-        found = [read_arrays(path, self._problems[path.parent]) for path in paths if self._is_whole(path)]
-        return {name: array for arrays in found for name, array in arrays.items()}
+        files = [read_arrays(path, self._problems[path.parent]) for path in paths if self._is_whole(path)]
+        return {name: array for arrays in files for name, array in arrays.items()}
 
     def _is_dealt(self, folder: Path, seed: str, dealt: Any) -> bool:
         try:
@@ -286,7 +295,7 @@ class Records:
 
     def _is_whole(self, path: Path) -> bool:
         """Whether a file is as it was written, if its checksum is known; if not, adds it to `problems`."""
-        folder = next(own for own in self.folders if path.is_relative_to(own))
+        folder = next(known_folder for known_folder in self.folders if path.is_relative_to(known_folder))
         known = self._listed(folder).get(name := path.relative_to(folder).as_posix())
         grows = name == "metrics.jsonl" and not (folder / "summary.json").exists()
         why = change_of(path, known, grows) if known else None
@@ -356,7 +365,7 @@ class Records:
 
 
 def config_faults(tree: Any) -> Iterator[str]:
-    """What is wrong with a configuration, as far as it is read here."""
+    """Mistakes in a configuration, as far as it is read here."""
     try:
         CONFIG.validate_python(tree)
     except ValidationError as error:
@@ -390,7 +399,7 @@ def _first_largest(metrics: pd.DataFrame, values: np.ndarray) -> list[int]:
     A report asks this hundreds of times, and a group-by takes milliseconds.
     """
     best: dict[tuple[int, str], int] = {}
-    for place, key in enumerate(zip(metrics["seed"].tolist(), metrics["point"].tolist(), strict=True)):
-        if key not in best or values[place] > values[best[key]]:
-            best[key] = place
+    for row, key in enumerate(zip(metrics["seed"].tolist(), metrics["point"].tolist(), strict=True)):
+        if key not in best or values[row] > values[best[key]]:
+            best[key] = row
     return list(best.values())

@@ -51,16 +51,16 @@ def beside_row(doubts: Sequence[str]) -> tuple[str, ...]:
 
 def footnote_numbers(doubts: Iterable[Sequence[str]]) -> dict[str, int]:
     """The numbers of the doubts of all rows, from 1 in the order of rows; equal ones share a number."""
-    return {line: number for number, line in enumerate(dict.fromkeys(line for own in doubts for line in own), 1)}
+    return {line: number for number, line in enumerate(dict.fromkeys(line for lines in doubts for line in lines), 1)}
 
 
 def with_methods(lines: Mapping[str, Sequence[str]]) -> list[str]:
     """Every remark once, with the methods that it concerns, if these are not all; doubts first. lines: by method."""
-    found: dict[str, list[str]] = {}
-    for method, own in lines.items():
-        for line in dict.fromkeys(own):
-            found.setdefault(line, []).append(method)
-    named = [_with_names(line, methods, len(methods) == len(lines) > 1) for line, methods in found.items()]
+    methods_of: dict[str, list[str]] = {}
+    for method, said in lines.items():
+        for line in dict.fromkeys(said):
+            methods_of.setdefault(line, []).append(method)
+    named = [_with_names(line, methods, len(methods) == len(lines) > 1) for line, methods in methods_of.items()]
     return sorted(named, key=lambda line: not isinstance(line, Doubt))
 
 

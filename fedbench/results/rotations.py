@@ -20,7 +20,7 @@ DIGITS = 12
 
 @lru_cache(maxsize=16)
 def directions(seeds: int, count: int = ROTATIONS) -> np.ndarray:
-    """The same random unit vectors in every process, `[seeds, count]`."""
+    """Random unit vectors, equal in every process, `[seeds, count]`."""
     drawn = np.random.default_rng(seeds).standard_normal((seeds, count))
     return (drawn / np.linalg.norm(drawn, axis=0)).astype(np.float32)
 
@@ -61,9 +61,9 @@ class RotatedScores:
 
     def critical(self, of: Sequence[int], minus: int, level: float, two_sided: bool = True) -> float:
         """The number that the largest t statistic of these differences exceeds with this probability by chance."""
-        found = self._largest(of, minus, two_sided)
-        place = len(found) - max(1, round(level * len(found)))
-        return self._as_t(float(np.partition(found, place)[place]))
+        largest = self._largest(of, minus, two_sided)
+        rank = len(largest) - max(1, round(level * len(largest)))
+        return self._as_t(float(np.partition(largest, rank)[rank]))
 
     def adjusted_p(self, of: Sequence[int], minus: int) -> np.ndarray:
         """Two-sided p values `[k]` of these differences, adjusted step by step (Westfall and Young).
@@ -81,20 +81,20 @@ class RotatedScores:
         largest = np.maximum.accumulate(by_chance[order[::-1]])[::-1]
         limits = seen[order] / np.sqrt(self.seeds - 1 + seen[order] ** 2)
         p = (1 + np.count_nonzero(largest >= limits[:, None], axis=1)) / (1 + largest.shape[1])
-        found = np.ones(len(means))
-        found[order] = np.maximum.accumulate(p)
-        return found
+        adjusted = np.ones(len(means))
+        adjusted[order] = np.maximum.accumulate(p)
+        return adjusted
 
     def _largest(self, of: Sequence[int], minus: int, two_sided: bool) -> np.ndarray:
         """The largest statistic of every rotation, as a correlation in [-1, 1]."""
         varying = [column for column in of if self._squares[column, minus] > 0]
         if not varying:
             return np.abs(self._directions[0]) if two_sided else self._directions[0]
-        largest, own = np.full(self._moved.shape[1], -1, np.float32), np.empty(self._moved.shape[1], np.float32)
+        largest, difference = np.full(self._moved.shape[1], -1, np.float32), np.empty(self._moved.shape[1], np.float32)
         for column in varying:
-            np.subtract(self._moved[column], self._moved[minus], out=own)
-            np.multiply(own, np.float32(1 / np.sqrt(self._squares[column, minus])), out=own)
-            np.maximum(largest, np.abs(own, out=own) if two_sided else own, out=largest)
+            np.subtract(self._moved[column], self._moved[minus], out=difference)
+            np.multiply(difference, np.float32(1 / np.sqrt(self._squares[column, minus])), out=difference)
+            np.maximum(largest, np.abs(difference, out=difference) if two_sided else difference, out=largest)
         return largest
 
     def _as_t(self, correlation: float) -> float:

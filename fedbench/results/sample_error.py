@@ -1,4 +1,4 @@
-"""What the choice of test samples adds to the error of a mean over seeds.
+"""The error that the choice of test samples adds to a mean over seeds.
 
 Seeds that share test samples err together: a sample on which a method happens to be good is counted in every seed, and
 the spread over seeds does not show it. What it leaves out is the covariance of the seeds' scores through the samples
@@ -23,13 +23,13 @@ class Deviations:
     values: np.ndarray
 
     def minus(self, other: "Deviations") -> "Deviations":
-        """Those of a difference of two scores of the same seed."""
-        units, place = np.unique(np.concatenate([self.units, other.units]), return_inverse=True)
-        values = np.bincount(place, np.concatenate([self.values, -other.values]), minlength=len(units))
+        """The deviations of the difference of two scores of the same seed."""
+        units, column = np.unique(np.concatenate([self.units, other.units]), return_inverse=True)
+        values = np.bincount(column, np.concatenate([self.values, -other.values]), minlength=len(units))
         return Deviations(units, values)
 
 
-def deviations(found: MetricOutcomes, scores: Mapping[int, float]) -> Deviations:
+def deviations(outcomes: MetricOutcomes, scores: Mapping[int, float]) -> Deviations:
     """Deviations of a seed's score, the mean over clients of client means.
 
     scores: of the clients that count. A sample at a client with n of them deviates by its outcome minus the client's
@@ -37,8 +37,8 @@ def deviations(found: MetricOutcomes, scores: Mapping[int, float]) -> Deviations
     which its client has no score, because all its samples are in it, or the only one of a class is, is compared with
     the mean of clients ("adjusted lonely units" of survey statistics).
     """
-    counted = np.isin(found.clients, np.fromiter(scores, np.int64, len(scores)))
-    clients, units, values = found.clients[counted], found.units[counted], found.values[counted].astype(float)
+    counted = np.isin(outcomes.clients, np.fromiter(scores, np.int64, len(scores)))
+    clients, units, values = outcomes.clients[counted], outcomes.units[counted], outcomes.values[counted].astype(float)
     names, client = np.unique(clients, return_inverse=True)
     unknown = np.isnan(values)
     size, known = (np.bincount(client, weights, len(names)) for weights in (np.ones(len(client)), ~unknown))
@@ -46,14 +46,14 @@ def deviations(found: MetricOutcomes, scores: Mapping[int, float]) -> Deviations
     _, pair, together = np.unique(
         np.stack([client, units]), axis=1, return_inverse=True, return_counts=True
     )  # samples of a unit at a client
-    own = together[pair.reshape(-1)]
+    own_weight = together[pair.reshape(-1)]
     whole = size[client]
-    away = np.where(unknown, 0.0, values - means[client]) / np.maximum(whole - own, 1)
+    away = np.where(unknown, 0.0, values - means[client]) / np.maximum(whole - own_weight, 1)
     own_score = np.array([scores[int(name)] for name in names]) - np.mean([*scores.values()])
-    away = np.where(own == whole, own_score[client] / whole, away)
-    away = np.where(unknown & (own < whole), own_score[client], away)
-    unit, place = np.unique(units, return_inverse=True)
-    return Deviations(unit, np.bincount(place, away / len(scores), minlength=len(unit)))
+    away = np.where(own_weight == whole, own_score[client] / whole, away)
+    away = np.where(unknown & (own_weight < whole), own_score[client], away)
+    unit, column = np.unique(units, return_inverse=True)
+    return Deviations(unit, np.bincount(column, away / len(scores), minlength=len(unit)))
 
 
 @dataclass(frozen=True)
@@ -72,20 +72,20 @@ def sample_error(seeds: Sequence[Deviations]) -> SampleError:
     count = len(seeds)
     if count < 2:
         return SampleError(0.0, 1.0)
-    units, place = np.unique(np.concatenate([own.units for own in seeds]), return_inverse=True)
-    values = np.concatenate([own.values for own in seeds])
-    sums, squares = (np.bincount(place, weights, minlength=len(units)) for weights in (values, values**2))
+    units, column = np.unique(np.concatenate([seed.units for seed in seeds]), return_inverse=True)
+    values = np.concatenate([seed.values for seed in seeds])
+    sums, squares = (np.bincount(column, weights, minlength=len(units)) for weights in (values, values**2))
     parts = (sums**2 - squares) / (count * (count - 1))  # of every unit
     total, spread = float(parts.sum()), float((parts**2).sum())
     return SampleError(total, max(1.0, 2 * total**2 / spread)) if total > 0 else SampleError(0.0, 1.0)
 
 
 def sample_variances(methods: Sequence[Sequence[Deviations]]) -> np.ndarray:
-    """The same variance of the difference of every two methods, `[K, K]`, from their deviations in the same seeds."""
+    """The variance of the difference of every two methods, `[K, K]`, from their deviations in the same seeds."""
     count, methods_count = len(methods[0]), len(methods)
     if count < 2:
         return np.zeros((methods_count, methods_count))
-    units = np.unique(np.concatenate([own.units for seeds in methods for own in seeds]))
+    units = np.unique(np.concatenate([variances.units for seeds in methods for variances in seeds]))
     sums, within = np.zeros((methods_count, len(units))), np.zeros((methods_count, methods_count))
     for seed in range(count):
         here = np.zeros_like(sums)
@@ -94,8 +94,8 @@ def sample_variances(methods: Sequence[Sequence[Deviations]]) -> np.ndarray:
         sums += here
         within += here @ here.T
     shared = (sums @ sums.T - within) / (count * (count - 1))
-    own = np.diagonal(shared)
-    return np.maximum(0.0, own[:, None] + own - 2 * shared)
+    variances = np.diagonal(shared)
+    return np.maximum(0.0, variances[:, None] + variances - 2 * shared)
 
 
 @dataclass(frozen=True)
@@ -118,8 +118,8 @@ def evidence(seeds: Iterable[MetricOutcomes]) -> Evidence | None:
     known = list(seeds)
     if not known:
         return None
-    rows = [np.unique(own.rows) for own in known]
-    hits = [np.unique(own.rows[own.positive]) for own in known if own.positive is not None]
+    rows = [np.unique(seed.rows) for seed in known]
+    hits = [np.unique(seed.rows[seed.positive]) for seed in known if seed.positive is not None]
     distinct, per_seed = len(np.unique(np.concatenate(rows))), float(np.mean([*map(len, rows)]))
     if len(hits) < len(known):
         return Evidence(len(known), distinct, per_seed)

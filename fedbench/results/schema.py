@@ -16,6 +16,7 @@ import pyarrow as pa
 from pydantic import Field, TypeAdapter
 from typing_extensions import TypedDict
 
+from fedbench.results.trace import Trace
 from fedbench.tasks import Task
 
 RecordPoint = Literal["after_fit", "after_agg", "global"]
@@ -81,7 +82,7 @@ class LineShape(TypedDict):
 
 
 def line_shape(numbers: Iterable[str]) -> TypeAdapter[dict[str, Any]]:
-    """What a line of metrics.jsonl has to look like. numbers: the names of scores and costs, which may be missing."""
+    """The shape of a line of metrics.jsonl. numbers: the names of scores and costs, which may be missing."""
     fields = {**get_type_hints(LineShape, include_extras=True), **dict.fromkeys(numbers, NotRequired[float | None])}
     return TypeAdapter(TypedDict("Line", fields))  # type: ignore[operator]
 
@@ -124,7 +125,7 @@ class ShownShape:
 
 @dataclass(frozen=True)
 class DataShape:
-    """What was read: pairs of a name and a text."""
+    """The data that were read, as pairs of a name and a text."""
 
     rows: list[tuple[str, str]]
     shown: ShownShape
@@ -137,6 +138,7 @@ class EnvironmentShape:
     decisions: list[str] = field(default_factory=list)
     data: DataShape | None = None
     models: dict[str, ModelShape] = field(default_factory=dict)
+    traces: list[Trace] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

@@ -132,11 +132,11 @@ def judge(
 def _running(race: SequentialTest, baseline: str) -> list[str]:
     """Methods that need further seeds: open contrasts, local training while there are some, and candidates."""
     wanted = [method for method in race.undecided if method not in race.given_up]
-    asked = set(wanted) | ({baseline} if wanted else set()) | (set(race.candidates) if race.ending is None else set())
-    if asked <= {baseline}:
+    wanting = set(wanted) | ({baseline} if wanted else set()) | (set(race.candidates) if race.ending is None else set())
+    if wanting <= {baseline}:
         return []
     order = [baseline, *race.undecided, *race.over_local, *race.candidates]
-    return [method for method in dict.fromkeys(order) if method in asked]
+    return [method for method in dict.fromkeys(order) if method in wanting]
 
 
 class _Look:
@@ -161,13 +161,13 @@ class _Look:
         return float(self.rotated.means[self.place[method]])
 
     def bound(self, of: str, minus: str, critical: float) -> Bound:
-        own, other = self.place[of], self.place[minus]
-        mean, error = self.rotated.means[own] - self.rotated.means[other], self.rotated.errors[own, other]
+        one, other = self.place[of], self.place[minus]
+        mean, error = self.rotated.means[one] - self.rotated.means[other], self.rotated.errors[one, other]
         mean, half = round(float(mean), DIGITS), critical * float(error)
-        return Bound(mean, mean - half, mean + half, float(error), self.seeds, float(np.sqrt(self.added[own, other])))
+        return Bound(mean, mean - half, mean + half, float(error), self.seeds, float(np.sqrt(self.added[one, other])))
 
     def cautious(self, of: str, minus: str, critical: float) -> Bound:
-        """The same, wide enough to hold the interval without outlying seeds as well."""
+        """A bound that is wide enough to hold the interval without outlying seeds as well."""
         plain, pair = self.bound(of, minus, critical), (self.place[of], self.place[minus])
         mean, half = float(self._kept_means[pair]), critical * float(self._kept_errors[pair])
         return replace(plain, low=min(plain.low, mean - half), high=max(plain.high, mean + half))
@@ -177,11 +177,11 @@ class _Look:
 
         critical: of every method's own family.
         """
-        own, each = np.ix_(*2 * [[self.place[method] for method in critical]]), np.array([*critical.values()])
+        block, each = np.ix_(*2 * [[self.place[method] for method in critical]]), np.array([*critical.values()])
         gaps = np.round(self.rotated.means[:, None] - self.rotated.means, DIGITS)
-        plain = gaps[own] - each * self.rotated.errors[own]
+        plain = gaps[block] - each * self.rotated.errors[block]
         np.fill_diagonal(plain, -np.inf)
-        return plain, np.minimum(plain, self._kept_means[own] - each * self._kept_errors[own])
+        return plain, np.minimum(plain, self._kept_means[block] - each * self._kept_errors[block])
 
 
 def _without_outliers(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -322,8 +322,8 @@ def race_of(plan: Plan, scores: FinalScores) -> SequentialTest:
     rules = Rules(plan.race["margin"] / scores.metric.factor, int(plan.race["most"]))
     labels = [label for label in plan.labels() if label not in REFERENCES]
     failed = {entry.label for entry in plan.failed() if entry.role == "final"}
-    own = {label: scores_by_seed(plan, scores, label) for label in labels}
-    return judge(own, rules, failed, samples=_deviations_by_seed(plan, scores, own))
+    by_label = {label: scores_by_seed(plan, scores, label) for label in labels}
+    return judge(by_label, rules, failed, samples=_deviations_by_seed(plan, scores, by_label))
 
 
 def _deviations_by_seed(
@@ -333,13 +333,13 @@ def _deviations_by_seed(
 
     values: the scores that are used, by method.
     """
-    found = {}
-    for label, own in values.items():
-        made = scores.seed_deviations(label, _point_of(plan, scores, label), range(len(own)))
-        if own and made is None:
+    deviations = {}
+    for label, used in values.items():
+        made = scores.seed_deviations(label, _point_of(plan, scores, label), range(len(used)))
+        if used and made is None:
             return None
-        found[label] = made or []
-    return found
+        deviations[label] = made or []
+    return deviations
 
 
 def _point_of(plan: Plan, scores: FinalScores, label: str) -> str:

@@ -15,7 +15,7 @@ MATRIX_FILE = "matrix.json"
 
 @dataclass(frozen=True)
 class Setting:
-    """One of them. values: what sets it apart, by dotted key; path: of its comparison, relative to the matrix."""
+    """A setting. values: what sets it apart, by dotted key; path: of its comparison, relative to the matrix."""
 
     name: str
     values: dict[str, Any]
@@ -39,7 +39,7 @@ class SettingsFile:
         write_json_atomically(folder / MATRIX_FILE, asdict(self), own_checksum=True)
 
     def faults(self) -> Iterator[str]:
-        """What a report could not make sense of, in a matrix that was written by hand."""
+        """Mistakes in a file that was written by hand, which a report could not make sense of."""
         yield from config_faults(self.config)
         if not self.settings:
             yield "settings: there are none"

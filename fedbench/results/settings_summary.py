@@ -70,10 +70,10 @@ def over_settings(scores: pd.DataFrame, metric: Metric, baseline: str = BASELINE
     return SettingsSummary(
         len(settings),
         len(seeds),
-        {label: _estimate(interquartile_means, own, counts) for label, own in gains.items()},
-        {label: _estimate(shares_ahead, own, counts) for label, own in gains.items()},
+        {label: _estimate(interquartile_means, gain, counts) for label, gain in gains.items()},
+        {label: _estimate(shares_ahead, gain, counts) for label, gain in gains.items()},
         thresholds,
-        {label: profile(own, thresholds, counts) for label, own in gains.items()},
+        {label: profile(gain, thresholds, counts) for label, gain in gains.items()},
     )
 
 

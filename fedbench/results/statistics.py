@@ -74,9 +74,9 @@ class Interval:
 ENDS = {"": "mean", "_low": "low", "_high": "high"}
 
 
-def ends_of(name: str, found: Any) -> dict[str, float | None]:
+def ends_of(name: str, interval: Any) -> dict[str, float | None]:
     """A mean and the ends of its interval as columns NAME, NAME_low and NAME_high; empty if there is none."""
-    return {f"{name}{end}": getattr(found, part, None) for end, part in ENDS.items()}
+    return {f"{name}{end}": getattr(interval, part, None) for end, part in ENDS.items()}
 
 
 def interval(
@@ -142,19 +142,19 @@ def _share_ends(mean: float, half: float) -> tuple[float, float]:
         return max(0.0, mean - half), min(1.0, mean + half)
     weight = half**2 / variance  # square of the quantile over the number of trials
     centre = (mean + weight / 2) / (1 + weight)
-    own = math.sqrt(variance * weight + weight**2 / 4) / (1 + weight)
-    return max(0.0, centre - own), min(1.0, centre + own)
+    half_width = math.sqrt(variance * weight + weight**2 / 4) / (1 + weight)
+    return max(0.0, centre - half_width), min(1.0, centre + half_width)
 
 
 def pooled_means(seeds: pd.Series, values: pd.Series, counts: pd.Series) -> pd.Series:
     """The mean over all samples per seed, from means and their counts; omits seeds that lack a count."""
     names, means, weights = seeds.to_numpy(), values.to_numpy(dtype=float), counts.to_numpy(dtype=float)
     known = ~(np.isnan(means) | np.isnan(weights))
-    found = {}
+    means_by_seed = {}
     for name in np.unique(names[known]):
-        own = known & (names == name)
-        found[name] = math.fsum(means[own] * weights[own]) / math.fsum(weights[own])
-    pooled = pd.Series(found, dtype=float)
+        of_seed = known & (names == name)
+        means_by_seed[name] = math.fsum(means[of_seed] * weights[of_seed]) / math.fsum(weights[of_seed])
+    pooled = pd.Series(means_by_seed, dtype=float)
     pooled.index.name = seeds.name
     return pooled
 
@@ -174,8 +174,8 @@ def client_pairs(ours: pd.DataFrame, theirs: pd.DataFrame, metric: Metric) -> pd
     """
     value = f"test_{metric.name}"
     # By arrays: a page asks for hundreds of such pairs, and a merge takes several milliseconds.
-    columns = [[found[name].to_numpy() for name in ("seed", "client", value)] for found in (ours, theirs)]
-    left, right = ([column[~np.isnan(own[2])] for column in own] for own in columns)
+    columns = [[frame[name].to_numpy() for name in ("seed", "client", value)] for frame in (ours, theirs)]
+    left, right = ([column[~np.isnan(column3[2])] for column in column3] for column3 in columns)
     stride = 1 + max((int(clients.max()) for _, clients, _ in (left, right) if len(clients)), default=0)
     one, other = (seeds * stride + clients for seeds, clients, _ in (left, right))
     _, here, there = np.intersect1d(one, other, assume_unique=True, return_indices=True)
@@ -200,4 +200,4 @@ def share_that_gains(paired: pd.DataFrame) -> float:
 def _means(paired: pd.DataFrame, values: pd.Series) -> list[float]:
     """The mean of each seed's pairs, which stand in the order of seeds."""
     _, starts = np.unique(paired["seed"].to_numpy(), return_index=True)
-    return [math.fsum(own.tolist()) / len(own) for own in np.split(values.to_numpy(), starts[1:])]
+    return [math.fsum(seed.tolist()) / len(seed) for seed in np.split(values.to_numpy(), starts[1:])]

@@ -88,8 +88,8 @@ def summarise(run: Records, warnings: Sequence[str] = (), scores: bool = True) -
 def failures(metrics: pd.DataFrame) -> list[list[Any]]:
     """`[seed, round, client, reason]` of every client that was left out of a round, each once."""
     rows = metrics[["seed", "round", "failed"]].itertuples(index=False)
-    found = [(int(s), int(r), client, reason) for s, r, failed in rows for client, reason in _as_list(failed)]
-    return [list(entry) for entry in dict.fromkeys(found)]
+    entries = [(int(s), int(r), client, reason) for s, r, failed in rows for client, reason in _as_list(failed)]
+    return [list(entry) for entry in dict.fromkeys(entries)]
 
 
 def _as_list(value: Any) -> list[Any]:
@@ -109,17 +109,17 @@ def _intervals(
 ) -> dict[str, Any]:
     """error: what the choice of test samples adds to that of the test score."""
     names = (f"test_{metric.name}", f"val_{metric.name}", "test_worst_tenth")
-    found = {name: rows[name].tolist() for name in names if rows[name].notna().any()}
-    own = clients_at(clients, rows)
-    found |= {"test_pooled": values} if (values := pooled_scores(metric, own, rows)) else {}
-    found |= {"test_weighted": values} if (values := weighted_scores(metric, own)) else {}
+    values_by_name = {name: rows[name].tolist() for name in names if rows[name].notna().any()}
+    own_clients = clients_at(clients, rows)
+    values_by_name |= {"test_pooled": values} if (values := pooled_scores(metric, own_clients, rows)) else {}
+    values_by_name |= {"test_weighted": values} if (values := weighted_scores(metric, own_clients)) else {}
     counts = scored_counts(rows, metric)
     scored = {"scored_clients": counts} if scored_text(counts, int(rows["clients"].max() if counts else 0)) else {}
     return scored | {
         name: interval(
             values, samples=error if name == f"test_{metric.name}" else None, is_share=metric.within_one
         ).to_dict()
-        for name, values in found.items()
+        for name, values in values_by_name.items()
     }
 
 
@@ -155,11 +155,11 @@ def counted_participants(clients: pd.DataFrame, config: dict[str, Any], rounds: 
     total = dealt.get("clients")
     if total:
         total -= newcomer_count(total, dealt.get("new_clients") or 0)
-    asked = rounds["clients"].map(lambda clients: float(count_of(total or clients, share)))
+    drawn = rounds["clients"].map(lambda clients: float(count_of(total or clients, share)))
     if (config.get("evaluate") or {}).get("clients") not in (None, "all"):
-        return asked
+        return drawn
     took_part = clients["participated"].to_numpy(dtype=bool)
     known = clients.loc[took_part, ["seed", "round", "client"]].drop_duplicates()
     counted = Counter(zip(known["seed"].tolist(), known["round"].tolist(), strict=True))
     keys = zip(rounds["seed"].tolist(), rounds["round"].tolist(), strict=True)
-    return pd.Series([float(counted.get(key, nan)) for key in keys], rounds.index, dtype=float).fillna(asked)
+    return pd.Series([float(counted.get(key, nan)) for key in keys], rounds.index, dtype=float).fillna(drawn)

@@ -37,7 +37,7 @@ SCORE_COLUMNS = [
 ]
 TABLE_COLUMNS = ["method", "point", "choice", "estimator", "seeds", "round", *SCORE_COLUMNS, *GAINS, "intervals_over"]
 SEEDS_ALONE = "seeds"
-"""What intervals are over that leave the choice of test samples out."""
+"""The name of intervals that leave the choice of test samples out."""
 BASELINE = "local"
 REFERENCES = ("centralized",)
 """Methods that pool the clients' data are shown, but do not compete."""
@@ -50,7 +50,7 @@ ScorePlace = tuple[str, str, str]
 
 @dataclass(frozen=True)
 class FinalScores:
-    """What methods reached, by method, point and choice of the round, as far as the choice can be made.
+    """The scores of methods by method, point and choice of the round, as far as the choice can be made.
 
     rows: of metrics.jsonl, one per seed. clients: of clients.parquet, at the same seeds and rounds; none where only
     metrics are known. outcomes: of the metric at the last round, by method, seed and point, where they were kept.
@@ -71,15 +71,17 @@ class FinalScores:
         outcomes: Mapping[str, Outcomes] = MappingProxyType({}),
     ) -> "FinalScores":
         rows: dict[ScorePlace, pd.DataFrame] = {
-            (method, point, choice): found
+            (method, point, choice): chosen
             for method, frame in metrics.items()
             for point in POINTS
             for at_point in [frame[frame["point"] == point]]
             for choice in CHOICES
-            if len(found := _at_chosen_round(metric, at_point, choice))
+            if len(chosen := _at_chosen_round(metric, at_point, choice))
         }
-        own = {} if clients is None else {place: clients_at(clients[place[0]], found) for place, found in rows.items()}
-        return cls(metric, rows, own, outcomes)
+        at_rows = (
+            {} if clients is None else {place: clients_at(clients[place[0]], chosen) for place, chosen in rows.items()}
+        )
+        return cls(metric, rows, at_rows, outcomes)
 
     def paired_clients(self, method: str, other: str, point: str, choice: str = LAST) -> pd.DataFrame:
         """The clients of two methods in pairs, each at its own chosen round; none where one of them has no such score.
@@ -104,19 +106,22 @@ class FinalScores:
         return interval(values, samples=samples, is_share=self.metric.within_one)
 
     def error(self, method: str, point: str) -> SampleError | None:
-        """What the choice of test samples adds to the error of a method's score at the last round.
+        """The error that the choice of test samples adds to a method's score at the last round.
 
         None if a seed has no outcomes, or with fewer than two seeds.
         """
-        found = self.seed_deviations(method, point, self._seeds(method, point))
-        return None if found is None or len(found) < 2 else sample_error(found)
+        deviations = self.seed_deviations(method, point, self._seeds(method, point))
+        return None if deviations is None or len(deviations) < 2 else sample_error(deviations)
 
     def pair_error(self, method: str, other: str, point: str, paired: pd.DataFrame) -> SampleError | None:
-        """The same of the difference of two methods. paired: the clients of both, see `paired_clients`."""
+        """The error that the choice of test samples adds to the difference of two methods.
+
+        paired: the clients of both, see `paired_clients`.
+        """
         at_other = point if (other, point, LAST) in self.rows else "after_agg"
         seeds, starts = np.unique(paired["seed"].to_numpy(), return_index=True)
         parts = zip(*(np.split(paired[name].to_numpy(), starts[1:]) for name in PAIRED[1:4]), strict=True)
-        found = []
+        differences = []
         for seed, (clients, ours, theirs) in zip(seeds.tolist(), parts, strict=True) if len(seeds) > 1 else ():
             one = self._seed_deviations(method, point, seed, dict(zip(clients.tolist(), ours.tolist(), strict=True)))
             two = self._seed_deviations(
@@ -124,34 +129,34 @@ class FinalScores:
             )
             if one is None or two is None:
                 return None
-            found.append(one.minus(two))
-        return sample_error(found) if found else None
+            differences.append(one.minus(two))
+        return sample_error(differences) if differences else None
 
     def seed_deviations(self, method: str, point: str, seeds: Sequence[int]) -> list[Deviations] | None:
         """By how much each test sample moves a method's score at the last round, seed by seed; None if unknown."""
         if method not in self.outcomes:
             return None
-        known, found = self._client_scores(method, point), []
+        known, all_deviations = self._client_scores(method, point), []
         for seed in seeds:
             if (made := self._seed_deviations(method, point, seed, known.get(seed, {}))) is None:
                 return None
-            found.append(made)
-        return found
+            all_deviations.append(made)
+        return all_deviations
 
     def _client_scores(self, method: str, point: str) -> dict[int, dict[int, float]]:
         """A method's clients with their scores at the last round, by seed."""
         frame = self.clients.get((method, point, LAST))
         if frame is None:
             return {}
-        found: dict[int, dict[int, float]] = {}
+        by_seed: dict[int, dict[int, float]] = {}
         columns = (frame[name].tolist() for name in ("seed", "client", f"test_{self.metric.name}"))
         for seed, client, value in zip(*columns, strict=True):
             if not isnan(value):
-                found.setdefault(seed, {})[client] = value
-        return found
+                by_seed.setdefault(seed, {})[client] = value
+        return by_seed
 
     def _seed_deviations(self, method: str, point: str, seed: int, scores: Mapping[int, float]) -> Deviations | None:
-        """Those of one seed, of these clients."""
+        """The deviations of one seed, of these clients."""
         held = self.outcomes.get(method, {}).get((seed, point))
         if held is None or not scores:
             return None
@@ -168,8 +173,8 @@ class FinalScores:
         """How many test samples stand behind a method's score; None if a seed has no outcomes."""
         seeds = self._seeds(method, point)
         known = self.outcomes.get(method, {})
-        found = [known[seed, point] for seed in seeds if (seed, point) in known]
-        return evidence(found) if len(found) == len(seeds) else None
+        outcomes = [known[seed, point] for seed in seeds if (seed, point) in known]
+        return evidence(outcomes) if len(outcomes) == len(seeds) else None
 
 
 def final_table(
@@ -221,17 +226,17 @@ def clients_at(clients: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _score_columns(scores: FinalScores, place: ScorePlace) -> dict[str, float | str | None]:
-    rows, found = scores.rows[place], scores.score(*place)
+    rows, score = scores.rows[place], scores.score(*place)
     counts = scored_counts(rows, scores.metric)
     common = known_interval(rows, f"{COMMON}_{scores.metric.name}", scores.metric)
     return {
         "round": rows["round"].mean(),
         **ends_of("worst_tenth", known_interval(rows, "test_worst_tenth", scores.metric)),
         "spread": rows["test_spread"].mean(),
-        **found.columns(),
+        **score.columns(),
         "seeds": len(rows),
         **dict(zip(SCORED, (int(rows["clients"].max()), min(counts), max(counts)), strict=True)),
-        "intervals_over": SEEDS_ALONE if found.samples is None else "seeds and test samples",
+        "intervals_over": SEEDS_ALONE if score.samples is None else "seeds and test samples",
         **({} if common is None else {COMMON: common.mean}),
     }
 
@@ -255,11 +260,11 @@ def _of_clients(scores: FinalScores, place: ScorePlace, baseline: str) -> dict[s
 def _means(scores: FinalScores, place: ScorePlace) -> dict[str, float | None]:
     """The pooled and the weighted score, mean over seeds, where they are known."""
     clients = scores.clients[place]
-    found = {
+    values_by_name = {
         "pooled": pooled_scores(scores.metric, clients, scores.rows[place]),
         "weighted": weighted_scores(scores.metric, clients),
     }
-    return {name: interval(values).mean for name, values in found.items() if values}
+    return {name: interval(values).mean for name, values in values_by_name.items() if values}
 
 
 def weighted_scores(metric: Metric, clients: pd.DataFrame) -> list[float]:
@@ -278,5 +283,5 @@ def pooled_scores(metric: Metric, clients: pd.DataFrame, rows: pd.DataFrame) -> 
         name = f"{POOLED}_{metric.name}"
         return rows[name].tolist() if name in rows and rows[name].notna().all() else []
     values = clients[f"test_{metric.name}"]
-    found = pooled_means(clients["seed"], np.log(values) if metric.log_mean else values, clients["test_n"])
-    return (np.exp(found) if metric.log_mean else found).tolist()
+    means = pooled_means(clients["seed"], np.log(values) if metric.log_mean else values, clients["test_n"])
+    return (np.exp(means) if metric.log_mean else means).tolist()

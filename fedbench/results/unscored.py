@@ -12,16 +12,16 @@ MOST_NAMED = 5
 """Number of clients that a line names for one reason."""
 
 
-def unknown_line(what: str, found: Mapping[int, str], clients: int, name: Callable[[int], str]) -> str:
+def unknown_line(what: str, reasons: Mapping[int, str], clients: int, name: Callable[[int], str]) -> str:
     """`AUROC is unknown at 1 of 8 clients (fulda: one class)`.
 
-    what: the metric. found: why, by client; empty if nobody knows. clients: the number of all.
+    what: the metric. reasons: why, by client; empty if nobody knows. clients: the number of all.
     """
     by_reason: dict[str, list[int]] = {}
-    for client in sorted(found):
-        by_reason.setdefault(found[client], []).append(client)
-    said = "; ".join(_names(own, name) + (f": {why}" if why else "") for why, own in by_reason.items())
-    return f"{what} is unknown at {len(found)} of {plural(clients, 'client')} ({said})"
+    for client in sorted(reasons):
+        by_reason.setdefault(reasons[client], []).append(client)
+    said = "; ".join(_names(same, name) + (f": {why}" if why else "") for why, same in by_reason.items())
+    return f"{what} is unknown at {len(reasons)} of {plural(clients, 'client')} ({said})"
 
 
 def _names(clients: Sequence[int], name: Callable[[int], str]) -> str:
@@ -44,7 +44,7 @@ def scored_text(counts: Sequence[int], clients: int) -> str:
 
 
 def worst_label(counts: Sequence[int]) -> str:
-    """What the mean of the worst tenth of so many clients is: of fewer than 20, one client or two.
+    """Names the mean of the worst tenth of so many clients: of fewer than 20, one client or two.
 
     counts: of each row of a table, the clients with a score.
     """

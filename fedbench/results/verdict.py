@@ -58,7 +58,7 @@ def relation_of_p(mean: float, p: float | None, half: float | None = None, margi
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a test says of a method against another one on test, by the interval of their paired difference.
+    """The result of a test of a method against another one on test, by the interval of their paired difference.
 
     margin: a difference too small to matter, in units of the metric. doubt: why a decided relation is not certain.
     is_withheld: the interval decides only because of an outlying seed.

@@ -134,7 +134,8 @@ class StudyResult:
         if reference is not None and what != "scores":
             raise ConfigError(f"reference = {reference}: {what} has no marks of a reference; leave it out")
         if what in ("scores", "hyperparameters", "ablation"):
-            from fedbench.report.paper import Choice, paper_table
+            from fedbench.report.paper import paper_table
+            from fedbench.report.paper_notes import Choice
 
             return paper_table(self.folder, what, Choice(methods, names, reference=reference)).typeset(
                 format or legal[0]

@@ -507,6 +507,10 @@ class UnknownOptimizer(Method):  # UnknownOptimizer
     optimizer = "mine"
 
 
+class TraceWithoutWords(Method):  # TraceWithoutWords
+    traces = ("overlap",)
+
+
 class UnknownNeed(Method):  # UnknownNeed
     needs = frozenset({"labels"})
 

@@ -18,6 +18,7 @@ MISTAKES = {
     "NoClassMethod": "NoClassMethod.steps must be a class method: write @classmethod above it",
     "UnknownDefault": "UnknownDefault.train_defaults: unknown key train.learning_rate",
     "UnknownOptimizer": "UnknownOptimizer.optimizer = 'mine': must be one of run, own, plain",
+    "TraceWithoutWords": "TraceWithoutWords.traces must be a tuple of fedbench.results.trace.Trace",
     "UnknownNeed": "UnknownNeed.needs = frozenset({'labels'}): must be a frozenset of head, public, classes, epochs",
     "MisspeltHook": "MisspeltHook.agregate has no effect: did you mean aggregate? (if not, name it _agregate)",
     "MisspeltTrait": "MisspeltTrait.optimiser has no effect: did you mean optimizer? (if not, name it _optimiser)",

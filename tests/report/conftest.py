@@ -5,7 +5,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Sequence
 from copy import copy
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import wraps
 from itertools import product
 from pathlib import Path
@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 import yaml
 
+from fedbench import methods
 from fedbench.config import Config
 from fedbench.data.partitions.scheme import SCHEMES
-from fedbench.report.leaderboard import leaderboard
 from fedbench.report.settings_study import SettingsStudy
 from fedbench.report.study import Study
 from fedbench.results.files import (
@@ -137,7 +137,7 @@ def write_run(
     append_lines(path / "metrics.jsonl", lines)
     append_lines(path / "timings.jsonl", timings)
     write_parquet_atomically(path / "clients.parquet", rows, CLIENTS_SCHEMA)
-    write_json_atomically(path / "environment.json", environment(seeds, asked.partition.name))
+    write_json_atomically(path / "environment.json", environment(seeds, asked.partition.name, method))
     write_json_atomically(path / "partition.json", {str(seed): partition(seed, clients) for seed in seeds})
     for seed in seeds if outcomes else ():
         write_points(
@@ -162,8 +162,10 @@ def timing(seed: int, number: int, rng: np.random.Generator) -> dict[str, Any]:
     }
 
 
-def environment(seeds: Sequence[int], scheme: str) -> dict[str, Any]:
+def environment(seeds: Sequence[int], scheme: str, method: str) -> dict[str, Any]:
+    traces = methods.load(method).traces if method in methods.names() else ()
     return {
+        "traces": [asdict(trace) for trace in traces],
         "versions": {"python": "3.11.9", "torch": "2.11.0", "fedbench": "0.1.0"},
         "machine": {"cpu": "2 cores", "memory_gb": 24},
         "git": {"commit": "0123abc", "dirty": False},
@@ -393,11 +395,10 @@ def raced(make_comparison):
 
 
 def judged(survey: SettingsStudy, *settings: str, race: SequentialTest | None = None, **plan: Any) -> SettingsStudy:
-    """The same with another sequential test, or another plan, in these settings."""
-    studies, boards = dict(survey.studies), dict(survey.boards)
+    """A study over settings with another sequential test, or another plan, in these settings."""
+    studies = dict(survey.begun)
     for name in settings:
         studies[name] = study = copy(studies[name])
         study.plan = replace(study.plan, **plan)
         study.__dict__["race"] = race or study.race
-        boards[name] = {row.label: row for row in leaderboard(study)}
-    return replace(survey, studies=studies, boards=boards)
+    return replace(survey, begun=studies)

@@ -7,13 +7,13 @@ import pytest
 
 from fedbench.report.answer import (
     ahead_of_all,
-    answer,
     best_for_sure,
     compared_answer,
     comparison_answer,
     lead,
     race_answer,
     settings_answer,
+    study_answer,
 )
 from fedbench.report.leaderboard import leaderboard
 from fedbench.report.settings_study import SettingsStudy
@@ -27,7 +27,7 @@ from fedbench.results.verdict import Bound
 from fedbench.tasks import load
 from tests.report.conftest import judged
 from tests.report.reading import Make, page_of
-from tests.report.test_settings_page import write_matrix
+from tests.report.test_settings_tables import write_matrix
 
 CLEAR = {"local": 0.6, "fedper": 0.7, "fedcac": 0.9, "centralized": 0.95}
 FEW = {"local": 0.6, "fedper": 0.7, "fedcac": 0.8}
@@ -67,7 +67,7 @@ def test_a_grid_says_whether_collaboration_helped(make_grid: Make, options, word
     if "ends" in options:
         plan = Plan.read(folder)
         replace(plan, spaces={**plan.spaces, "local": {"train.lr": [0.01, 0.02]}}).write(folder)
-    said = answer(Study.load(folder), [])
+    said = study_answer(Study.load(folder), [])
     assert re.sub(r"\d+\.\d(?= to|\))", "N", said).endswith(words), said
 
 
@@ -213,7 +213,7 @@ def test_a_sequential_test_is_answered_by_its_state(raced):
 def test_a_grid_that_adds_seeds_has_the_answer_of_its_sequential_test(raced):
     study = raced()
     study.plan.subject = "fedcac"
-    assert answer(study, []) == race_answer(study, study.race)
+    assert study_answer(study, []) == race_answer(study, study.race)
 
 
 def test_settings_name_a_winner_where_it_leads_often_enough(tmp_path):

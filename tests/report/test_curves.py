@@ -53,11 +53,6 @@ def test_costs_that_are_far_apart_stand_on_a_logarithmic_axis(make_comparison: M
     assert len(set(level["y"])) == 1
 
 
-def test_the_training_loss_of_every_method_is_drawn(make_comparison: Make) -> None:
-    charts = page_of(make_comparison({"local": 0.7, "fedcac": 0.8}, seeds=(0,))).charts
-    assert {trace["name"] for trace in charts["train-loss"]["data"]} == {"local", "fedcac"}
-
-
 def test_the_points_of_a_grid_are_drawn_over_each_other(make_grid: Make) -> None:
     from tests.report.conftest import write_run
 

@@ -16,7 +16,10 @@ LEVELS = {"local": 0.6, "fedcac": 0.9}
 def test_samples_are_counted_over_all_seeds_and_by_seed():
     assert samples_text(Evidence(4, 360, 360.0)) == "Behind them stand 360 test samples, the same in all seeds"
     text = samples_text(Evidence(4, 1797, 359.5, 113, 22.25))
-    assert text == "Behind them stand 1797 different test samples (113 positive), 359.5 (22.25) in each seed"
+    assert (
+        text
+        == "Behind them stand 1797 different test samples (113 positive); a seed has 359.5 (22.25) of them on average"
+    )
 
 
 def test_every_client_has_its_test_samples_and_the_positive_ones_of_the_seeds(tmp_path):

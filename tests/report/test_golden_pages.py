@@ -16,7 +16,7 @@ from fedbench.report.in_python import answer_of
 from fedbench.studies.study_result import WHATS, StudyResult
 from tests.report.conftest import add_newcomers, write_comparison, write_grid, write_run
 from tests.report.reading import Page, page_of
-from tests.report.test_settings_page import write_matrix
+from tests.report.test_settings_tables import write_matrix
 
 GOLDEN = Path(__file__).with_name("golden_pages")
 LEVELS = {"local": 0.7, "fedper": 0.8, "fedcac": 0.85, "ditto": 0.6, "centralized": 0.95}

@@ -8,7 +8,7 @@ from fedbench.errors import ConfigError
 from fedbench.studies.compare import Comparison
 from fedbench.studies.grid import GridResult
 from tests.report.conftest import write_comparison, write_grid
-from tests.report.test_settings_page import write_matrix
+from tests.report.test_settings_tables import write_matrix
 
 
 def test_a_grid_and_comparisons_show_their_answer_table_and_figures(tmp_path):

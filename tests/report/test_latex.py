@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from fedbench.report.paper import Choice, paper_table
+from fedbench.report.paper import paper_table
+from fedbench.report.paper_notes import Choice
 from fedbench.report.table import Table
 from fedbench.report.typeset import Cell
 from fedbench.studies.study_result import StudyResult

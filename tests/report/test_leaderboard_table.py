@@ -1,12 +1,10 @@
 """The tables of a comparison, and its files."""
 
 import json
-import math
 
 import pandas as pd
 import pytest
 
-from fedbench.cli.compare import outcome
 from fedbench.report.leaderboard import leaderboard
 from fedbench.report.leaderboard_table import (
     cost_table,
@@ -14,9 +12,7 @@ from fedbench.report.leaderboard_table import (
     leaderboard_text,
     model_sizes,
     score_table,
-    write_tables,
 )
-from fedbench.report.page import write_page
 from fedbench.report.scores import final
 from fedbench.report.study import Study
 from fedbench.report.typeset import share_text
@@ -39,26 +35,6 @@ def shown(study: Study) -> dict[str, dict[str, str]]:
 
 def in_files(study: Study) -> pd.DataFrame:
     return leaderboard_frame(study, leaderboard(study)).set_index("method")
-
-
-def test_files_and_pages_hold_the_same_numbers(study):
-    rows, texts = leaderboard(study), shown(study)
-    write_tables(study, rows)
-    table = pd.read_csv(study.folder / "table.csv").set_index("method")
-    assert table.loc["fedper", "over_local"] == pytest.approx(rows[1].over_local.interval.mean)
-    assert table.loc["fedper", "best_ahead"] == pytest.approx(rows[1].behind.interval.mean)
-    assert table.loc["fedper", "over_local_resolves"] == pytest.approx(rows[1].over_local.interval.half)
-    assert table.loc["fedper", "better_off_high"] == pytest.approx(rows[1].over_local.better_off.high)
-    assert table.loc["local", "tuned_points"] == 3
-    last = study.last_rows("fedcac")
-    half = 4.302653 * last["test_worst_tenth"].sem()  # t of 2 degrees of freedom
-    assert table.loc["fedcac", "worst_tenth_high"] == pytest.approx(last["test_worst_tenth"].mean() + half, abs=1e-7)
-    assert texts["fedcac"]["worst client"] == f"{100 * last['test_worst_tenth'].mean():.1f} ± {100 * half:.1f}"
-    assert table.loc["fedcac", "spread"] == pytest.approx(last["test_spread"].mean())
-    assert texts["fedcac"]["client sd"] == f"{100 * last['test_spread'].mean():.1f}"
-    assert texts["fedcac"]["sd"] == f"{100 * rows[0].score.sd:.1f}"
-    assert table.loc["fedcac", "pooled"] == pytest.approx(rows[0].score.mean, abs=0.01)
-    assert texts["fedcac"]["pooled"] == f"{100 * table.loc['fedcac', 'pooled']:.1f}"
 
 
 def test_parameters_and_those_that_are_shared_stand_beside_the_other_costs(study):
@@ -107,27 +83,6 @@ def test_text_says_what_cannot_be_told_apart(make_comparison):
     lines = score_table(close, rows).lines
     assert [line[1].tied for line in lines][:2] == [False, True]
     assert [line[1].place for line in lines] == [1, 2, 0]
-
-
-def test_a_reference_that_failed_comes_last_with_its_reason(make_comparison):
-    folder = make_comparison(LEVELS, spread=0.0, fail={"centralized": (0, 1, 2), "fedcac": (1,)})
-    write_page(folder)
-    table = pd.read_csv(folder / "table.csv").set_index("method")
-    assert table[["seeds", "failed_seeds"]].loc[["fedcac", "local"]].to_numpy().tolist() == [[2, 1], [3, 0]]
-    assert table.loc["centralized", ["status", "error"]].tolist() == ["failed", "RuntimeError: boom"]
-    assert math.isnan(table.loc["centralized", "mean"])
-    assert '<td title="RuntimeError: boom">failed</td>' in (folder / "report.html").read_text()
-    assert "fedcac (2 of 3 seeds)" in shown(Study.load(folder))
-
-
-def test_where_all_failed_there_is_a_table_of_reasons(make_comparison, capsys):
-    folder = make_comparison({"local": 0.6, "fedcac": 0.9}, fail={"local": (0,), "fedcac": (0,)}, seeds=(0,))
-    write_page(folder)
-    assert pd.read_csv(folder / "table.csv")["status"].tolist() == ["failed", "failed"]
-    text, code = outcome(folder)
-    assert code == 1
-    assert "fedcac  failed" in text
-    assert "Every method failed." in text.splitlines()
 
 
 def test_newcomers_and_the_common_test_set_are_columns_where_they_were_recorded(make_comparison):

@@ -22,7 +22,7 @@ from fedbench.results.verdict import Bound, Verdict
 from fedbench.tasks import load
 from tests.report.conftest import judged
 from tests.report.test_answer import CLEAR, EDGE, FEW, RACE
-from tests.report.test_settings_page import write_matrix
+from tests.report.test_settings_tables import write_matrix
 
 METRIC = load("classification").primary
 

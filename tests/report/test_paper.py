@@ -10,15 +10,16 @@ import yaml
 
 from fedbench.errors import ConfigError
 from fedbench.report.leaderboard import leaderboard
-from fedbench.report.paper import Choice, by_size, how_settings_are_tested, paper_table, study_scores
+from fedbench.report.paper import by_size, how_settings_are_tested, paper_table, study_scores
+from fedbench.report.paper_notes import Choice
+from fedbench.report.settings_study import SettingsStudy
 from fedbench.report.study import Study
 from fedbench.report.table import Table
 from fedbench.report.typeset import Cell
 from fedbench.results.settings_file import SettingsFile, settings_of
 from tests.report.conftest import set_method, write_comparison, write_grid, write_run
-from tests.report.test_settings_page import write_matrix
-
-LEVELS = {"local": 0.7, "fedper": 0.78, "fedcac": 0.85, "ditto": 0.6, "centralized": 0.95}
+from tests.report.test_paper_notes import LEVELS, is_latex
+from tests.report.test_settings_tables import write_matrix
 
 
 @pytest.fixture(scope="module")
@@ -30,20 +31,6 @@ def folder(tmp_path_factory) -> Path:
 def cells(table: Table) -> dict[str, Cell]:
     """The scores by method."""
     return {line[0].text: line[1] for line in table.lines}
-
-
-def test_the_caption_of_a_run_that_is_not_over_says_how_far_it_is(tmp_path):
-    for done, when in ((4, "so far, after round 4 of 6"), (6, "last round")):
-        table = paper_table(write_run(tmp_path / str(done), done=done), "scores", Choice())
-        assert table.title == f"Test accuracy after aggregation in %, {when}."
-
-
-def test_the_caption_of_a_comparison_says_which_runs_are_not_complete(tmp_path):
-    folder = write_comparison(tmp_path, LEVELS)
-    write_run(folder / "final" / "fedper", "fedper", 0.78, 0.73, (0, 1, 2), done=4)
-    assert paper_table(folder, "scores", Choice()).title == (
-        "Test accuracy after aggregation in %, last round so far (the runs of fedper are not complete)."
-    )
 
 
 def test_settings_that_are_tested_differently_say_so_each():
@@ -58,13 +45,10 @@ def test_settings_that_are_tested_differently_say_so_each():
 
 def test_no_note_on_a_column_that_is_not_there(folder, tmp_path):
     assert "client sd: standard deviation" in " ".join(paper_table(folder, "scores", Choice()).notes).lower()
-    study = Study.load(folder)
-    rows = leaderboard(study)
-    for row in rows:
+    survey = SettingsStudy.load(folder)
+    for row in survey.rows:
         row.__dict__ |= {"worst": None, "spread": None}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fedbench.report.paper.leaderboard", lambda study: rows)
-        notes = " ".join(study_scores(study, Choice()).notes).lower()
+    notes = " ".join(study_scores(survey, Choice()).notes).lower()
     assert "client sd" not in notes
     assert "worst" not in notes
 
@@ -180,20 +164,26 @@ def test_a_long_table_breaks_over_pages():
     assert r"\endhead" in long
 
 
-def is_latex(text: str) -> bool:
-    """Whether environments are nested, braces and dollars are in pairs, and every row has as many cells as columns."""
-    plain = re.sub(r"\\[%_#$&{}\\~^]", "", re.sub(r"^%.*$", "", text, flags=re.M).replace("\\\\", ""))
-    opened: list[str] = []
-    for what, name in re.findall(r"\\(begin|end)\{([\w*]+)\}", text):
-        if what == "begin":
-            opened.append(name)
-        elif opened.pop() != name:
-            return False
-    (columns,) = re.findall(r"\\begin\{tabular\}\{([lr]+)\}", text)
-    rows = [line for line in text.splitlines() if line.endswith(r" \\")]
-    wide = {len(re.split(r"(?<!\\)&", row)) for row in rows}
-    pairs = plain.count("{") == plain.count("}") and plain.count("$") % 2 == 0
-    return not opened and wide == {len(columns)} and pairs and not re.search(r"[%#]", plain)
+def test_settings_are_columns_with_the_ranks(tmp_path):
+    table = paper_table(write_matrix(tmp_path, LEVELS, {**LEVELS, "fedper": 0.6}, spread=0.0), "scores", Choice())
+    assert table.heads == ["method", "alpha = 0.1", "alpha = 0.5", "rank"]
+    marks = {line[0].text: [cell.mark for cell in line[1:3]] for line in table.lines}
+    assert (marks["fedcac"], marks["fedper"]) == (["*", "*"], ["*", "†"])
+    assert is_latex(table.typeset("latex"))
+
+
+def test_what_a_study_lacks_is_one_clear_line(folder, tmp_path):
+    for what, choice, line in (
+        ("scores", Choice(["fedavg"]), r"methods: fedavg: not in this study; it has fedcac, fedper, local"),
+        ("scores", Choice(names={"x": "X"}), "names: x: not in this study"),
+        ("scores", Choice(reference="x"), "reference: x: not in this study"),
+        ("ablation", Choice(), "no ablation here"),
+        ("tables", Choice(), "table = tables: must be one of scores, hyperparameters"),
+    ):
+        with pytest.raises(ConfigError, match=line):
+            paper_table(folder, what, choice)
+    with pytest.raises(ConfigError, match="no run here"):
+        paper_table(tmp_path, "scores", Choice())
 
 
 def test_hyperparameters_are_the_tried_and_the_chosen_ones(tmp_path):
@@ -218,18 +208,11 @@ def test_without_tuning_the_numbers_are_those_of_the_runs(tmp_path):
     set_method(tmp_path, {"name": "fedcac", "tau": 0.7, "ties": "exact", "beta": None})
     table = paper_table(tmp_path, "hyperparameters", Choice())
     rate = yaml.safe_load((tmp_path / "config.yaml").read_text())["train"]["lr"]
-    assert [[cell.text for cell in line[:4]] for line in table.lines] == [
-        ["fedcac", "tau", "", "0.7"],
-        ["", "lr", "", f"{rate:g}" if rate else "none"],
+    assert table.heads == ["method", "key", "chosen"]
+    assert [[cell.text for cell in line] for line in table.lines] == [
+        ["fedcac", "tau", "0.7"],
+        ["", "lr", f"{rate:g}" if rate else "none"],
     ]
-
-
-def test_settings_are_columns_with_the_ranks(tmp_path):
-    table = paper_table(write_matrix(tmp_path, LEVELS, {**LEVELS, "fedper": 0.6}, spread=0.0), "scores", Choice())
-    assert table.heads == ["method", "alpha = 0.1", "alpha = 0.5", "rank"]
-    marks = {line[0].text: [cell.mark for cell in line[1:3]] for line in table.lines}
-    assert (marks["fedcac"], marks["fedper"]) == (["*", "*"], ["*", "†"])
-    assert is_latex(table.typeset("latex"))
 
 
 def write_ablation(folder: Path, over: dict, *levels: float) -> Path:
@@ -260,17 +243,3 @@ def test_settings_with_other_partitions_are_not_tested_against_each_other(tmp_pa
     assert table.heads == ["alpha", "fedcac", "local"]
     assert [(cell.mark, cell.place) for line in table.lines for cell in line[1:]] == [("", 0)] * 4
     assert any("rows are not tested against each other" in said for said in table.notes)
-
-
-def test_what_a_study_lacks_is_one_clear_line(folder, tmp_path):
-    for what, choice, line in (
-        ("scores", Choice(["fedavg"]), r"methods: fedavg: not in this study; it has fedcac, fedper, local"),
-        ("scores", Choice(names={"x": "X"}), "names: x: not in this study"),
-        ("scores", Choice(reference="x"), "reference: x: not in this study"),
-        ("ablation", Choice(), "no ablation here"),
-        ("tables", Choice(), "table = tables: must be one of scores, hyperparameters"),
-    ):
-        with pytest.raises(ConfigError, match=line):
-            paper_table(folder, what, choice)
-    with pytest.raises(ConfigError, match="no run here"):
-        paper_table(tmp_path, "scores", Choice())

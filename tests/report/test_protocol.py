@@ -7,7 +7,7 @@ from fedbench.report.protocol import in_lines, protocol
 from fedbench.report.study import Study
 from fedbench.results.plan import Plan
 from tests.report.conftest import write_comparison, write_grid, write_run
-from tests.report.test_settings_page import LEVELS, write_matrix
+from tests.report.test_settings_tables import LEVELS, write_matrix
 
 
 def test_a_run_says_data_clients_training_seeds_and_intervals(tmp_path):

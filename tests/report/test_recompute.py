@@ -5,10 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fedbench.report.leaderboard import leaderboard
-from fedbench.report.leaderboard_table import write_tables
-from fedbench.report.page import page_text
-from fedbench.report.study import Study
+from fedbench.report.page import write_page
 from tests.report import recompute
 from tests.report.conftest import write_comparison
 
@@ -64,9 +61,7 @@ def folder(tmp_path_factory):
             made[name] = tmp_path_factory.mktemp("study")
             asked = {"": {"rounds": 2, "clients": 6, **STUDIES[name].get("asked", {}).get("", {})}}
             write_comparison(made[name], **STUDIES[name] | {"asked": asked})
-            study = Study.load(made[name])
-            write_tables(study, rows := leaderboard(study))
-            (study.folder / "report.html").write_text(page_text(study, rows))
+            write_page(made[name])
         return made[name]
 
     return give

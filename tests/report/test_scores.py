@@ -25,12 +25,20 @@ LEVELS = {"local": 0.6, "fedper": 0.7, "fedcac": 0.9}
 def test_the_final_table_has_the_spread_and_the_score_over_all_samples(make_run: Make) -> None:
     study = Study.load(make_run())
     table = final(study)
-    assert table.heads == ["last round", "sd", "pooled", "worst client", "client sd", "best-val round", "best on test*"]
+    assert table.heads[1:] == [
+        "last round",
+        "sd",
+        "pooled",
+        "worst client",
+        "client sd",
+        "best-val round",
+        "best on test*",
+    ]
     last = study.last_rows("fedcac")
     rows = study.clients["fedcac"].merge(last[["seed", "round", "point"]])
     correct = (rows["test_accuracy"] * rows["test_n"]).groupby(rows["seed"]).sum()
     pooled = (correct / rows.groupby("seed")["test_n"].sum()).mean()
-    shown = dict(zip(table.heads, table.parts["after aggregation"]["fedcac"][1:], strict=True))
+    shown = dict(zip(table.heads[1:], table.by_group["after aggregation"][0][1:], strict=True))
     assert shown["pooled"].text == f"{100 * pooled:.1f}"
     assert shown["sd"].text == f"{100 * last['test_accuracy'].std():.1f}"
     assert shown["last round"].text == f"{100 * last['test_accuracy'].mean():.1f}"
@@ -56,7 +64,7 @@ def test_batches_are_said_wherever_their_mean_is_shown(make_run: Make) -> None:
 def test_rows_over_samples_and_over_batches_are_marked_and_make_no_winner(make_comparison: Make) -> None:
     folder = make_comparison(LEVELS, spread=0.0, asked={"fedcac": BATCHES})
     page, study = page_of(folder), Study.load(folder)
-    labels = [line[0].text for line in final(study).parts["after aggregation"].values()]
+    labels = [line[0].text for line in final(study).by_group["after aggregation"]]
     assert labels == ["fedcac (mean over batches of 32)", "fedper (mean over samples)", "local (mean over samples)"]
     reason = "but fedcac is scored by the mean over batches of 32 and fedper by the mean over samples"
     assert page.answer.endswith(f"{reason}, so no winner is named.")
@@ -109,11 +117,11 @@ def test_classes_and_domains_of_a_run_at_every_point(make_run: Make) -> None:
     folder = make_run(**BOTH)
     study, page = Study.load(folder), page_of(folder)
     classes, domains = of_groups(study)
-    assert (classes.heads, domains.heads) == (["class 9", "class 10"], ["photo", "sketch"])
-    assert list(domains.parts) == ["after aggregation", "after local training"]
+    assert (classes.heads, domains.heads) == (["method", "class 9", "class 10"], ["method", "photo", "sketch"])
+    assert list(domains.by_group) == ["after aggregation", "after local training"]
     rows = study.clients["fedcac"].merge(study.last_rows("fedcac")[["seed", "round", "point"]]).query("client % 2 == 1")
     correct = (rows["test_accuracy"] * rows["test_n"]).groupby(rows["seed"]).sum()
-    sketch = domains.parts["after aggregation"]["fedcac"][2]
+    sketch = domains.by_group["after aggregation"][0][2]
     assert sketch.text == f"{100 * (correct / rows.groupby('seed')['test_n'].sum()).mean():.1f}"
     assert sketch.title.startswith("525 samples of 5 clients; mean over clients ")
     assert page.sections.index("by-class") < page.sections.index("by-domain") < page.sections.index("curves")
@@ -123,8 +131,8 @@ def test_classes_and_domains_of_a_run_at_every_point(make_run: Make) -> None:
 def test_those_of_a_comparison_at_its_point_the_best_method_first(make_comparison: Make) -> None:
     study = Study.load(make_comparison(LEVELS, spread=0.0, asked={"": BOTH}, point="after_fit"))
     for table in of_groups(study):
-        assert list(table.parts) == ["after local training"]
-        assert [*table.parts["after local training"]] == ["fedcac", "fedper", "local"]
+        assert list(table.by_group) == ["after local training"]
+        assert [line[0].method for line in table.lines] == ["fedcac", "fedper", "local"]
 
 
 def test_without_such_records_there_is_no_section_and_no_file(make_run: Make) -> None:
@@ -156,13 +164,13 @@ def test_a_run_without_validation_images_says_so(make_run: Make) -> None:
 
 def test_newcomers_have_a_table_by_epochs_and_by_images(make_run: Make) -> None:
     folder = make_run()
-    assert not of_newcomers(Study.load(folder)).parts
+    assert not of_newcomers(Study.load(folder)).lines
     assert newcomers_text(Study.load(folder).newcomers, ACCURACY) == ""
     add_newcomers(folder, 0.7)
     study = Study.load(folder)
     table = of_newcomers(study)
-    ((_, *cells),) = table.parts["after the last round"].values()
-    assert table.heads == ["0 epochs", "1 epoch", "2 epochs", "1 sample"]
+    ((_, *cells),) = table.lines
+    assert table.heads[1:] == ["0 epochs", "1 epoch", "2 epochs", "1 sample"]
     assert [cell.text for cell in cells] == ["52.0", "62.0", "72.0", "62.0"]  # 0.5 to 0.52, and 0.52 to 0.54
     assert cells[2].small == f"± {4.302653 * 1 / 3**0.5:.1f}"  # t of 2 degrees of freedom, points
     assert cells[0].title == "standard deviation over newcomers 1.0"

@@ -7,7 +7,7 @@ import pytest
 
 from fedbench.errors import ConfigError
 from fedbench.report.settings_study import SettingsStudy
-from tests.report.test_settings_page import write_matrix
+from tests.report.test_settings_tables import write_matrix
 
 LEVELS = {"local": 0.7, "fedper": 0.8}
 

@@ -32,9 +32,9 @@ def test_files_have_numbers_with_ends_and_leave_out_what_is_optional():
 
 
 def test_every_format_shows_the_same_cells():
-    lines = [[Cell("a"), Cell("1 %", 1), Cell("")], [Cell("b"), Cell("2", mark="*"), Cell("")]]
+    lines = [[Cell("a"), Cell("1 %", 1)], [Cell("b"), Cell("2", mark="*")]]
     numbers = pd.DataFrame({"x": [1]})
-    table = Table(["m", "n", "none"], lines, title="Title.", notes=["* better.", ""], name="t", numbers=numbers)
+    table = Table(["m", "n"], lines, title="Title.", notes=["* better."], name="t", numbers=numbers)
     assert table.plain().splitlines()[2].split() == ["a", "1", "%"]
     assert (
         table.typeset("markdown")

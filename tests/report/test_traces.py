@@ -1,9 +1,33 @@
 """Pictures of what a method traced."""
 
+import json
 from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
 
+from fedbench.results.trace import Trace
+from fedbench_papers.claims.traced import HeadSensitivity
 from tests.report.conftest import write_traces
 from tests.report.reading import Make, page_of
+
+
+def declare(folder: Path, *traces: Trace) -> None:
+    """The run's method declares these traces too."""
+    file = folder / "environment.json"
+    tree = json.loads(file.read_text())
+    file.write_text(json.dumps({**tree, "traces": [*tree["traces"], *map(asdict, traces)]}))
+
+
+def test_a_declared_trace_has_its_words_and_its_section_without_a_change_here(make_run: Make) -> None:
+    folder = make_run(method="mine", seeds=(0,))
+    declare(folder, Trace("drift", "Drift", "drift, %", is_share=True, note="Of all.", section="Drifts", intro="Hm."))
+    write_traces(folder, [(0, r, c, "drift", 0.1 * r) for r in (1, 2) for c in range(3)])
+    page = page_of(folder)
+    assert page.charts["drift"]["data"][1]["y"] == [10, 20]
+    assert page.charts["drift"]["layout"]["yaxis"]["title"]["text"] == "drift, %"
+    assert "drift" in page.sections
+    assert "inside" not in page.sections
+    assert all(words in page.text for words in ("Drifts", "Hm.", "Of all."))
 
 
 def test_lambda_traces_show_the_flipped_client_by_name(make_run: Make, with_lambda: Callable) -> None:
@@ -18,13 +42,12 @@ def test_lambda_traces_show_the_flipped_client_by_name(make_run: Make, with_lamb
 def test_whatever_a_method_traces_is_drawn(make_run: Make) -> None:
     folder = make_run(method="fedamp")
     rows = [(0, r, c, f"weight/{(c + 1) % 3}", 0.1 * r) for r in (1, 2) for c in range(3)]
-    rows += [(0, r, c, "mixture/0", 0.5) for r in (1, 2) for c in range(3)]
     rows += [(0, r, c, "epsilon", r + c) for r in (1, 2) for c in range(3)]
     rows += [(0, r, -1, "live_share", 0.3 * r) for r in (1, 2)] + [(0, 1, -1, "live_share/head", 0.3)]
     rows += [(0, r, -1, "threshold", 0.1 * r) for r in (1, 2)]
     write_traces(folder, rows)
     charts = page_of(folder).charts
-    assert {"weights", "mixture", "trace-0", "trace-1"} <= set(charts)
+    assert {"weights", "trace-0", "trace-1"} <= set(charts)
     assert charts["weights"]["data"][0]["z"] == [[None, 20, None], [None, None, 20], [20, None, None]]
     assert charts["trace-0"]["data"][1]["y"] == [2.0, 3.0]  # epsilon: the mean over clients
     assert charts["trace-1"]["data"][1]["y"] == [0.3, 0.6]
@@ -46,6 +69,7 @@ LAYERS = {"conv": 0.1, "head": 0.3}
 
 def test_many_clients_and_the_rows_of_the_classifier_are_heat_maps(make_run: Make) -> None:
     folder = make_run(method="fedcac", clients=30, seeds=(0,))
+    declare(folder, *HeadSensitivity.traces)
     pairs = [(0, 2, c, f"overlap/{o}", 0.5) for c in range(30) for o in range(30) if c != o]
     write_traces(folder, [*pairs, (0, 2, 0, "head_sensitivity/0", 2.0), (0, 2, 0, "head_sensitivity/1", 1.0)])
     charts = page_of(folder).charts
@@ -55,7 +79,7 @@ def test_many_clients_and_the_rows_of_the_classifier_are_heat_maps(make_run: Mak
 
 
 def test_the_accuracy_of_the_consensus_is_drawn_apart(make_run: Make) -> None:
-    folder = make_run(method="fedmosaic")
+    folder = make_run(method="fedct")
     write_traces(folder, [(0, r, -1, "consensus_accuracy", 0.4 * r) for r in (1, 2)])
     charts = page_of(folder).charts
     assert charts["consensus"]["data"][1]["y"] == [40.0, 80.0]

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from fedbench.report.page import chart_sections
+from fedbench.report.settings_study import SettingsStudy
 from fedbench.report.study import Study
 from fedbench.report.tuning_budget import budget_charts, budget_curves, budgets, chances_of_best, tuning_budget
 from fedbench.results.plan import Entry, Plan
@@ -67,13 +68,10 @@ def test_without_tests_scores_or_tuning_there_is_no_chart():
 
 
 def test_pages_of_comparisons_and_grids_show_it(make_comparison, a_grid):
-    from fedbench.report.leaderboard import leaderboard
-
-    study = Study.load(make_comparison({"local": 0.7, "fedper": 0.8}, seeds=(0,), asked={"": {"rounds": 1}}))
-    by_id = {part.id: [chart.id for chart in part.charts] for part in chart_sections(study, leaderboard(study))}
-    assert by_id["tuning"] == ["tuning", "budget", "budget-test"]
-    by_id = {part.id: [chart.id for chart in part.charts] for part in chart_sections(Study.load(a_grid), [])}
-    assert by_id["grid"][-2:] == ["budget", "budget-test"]
+    folder = make_comparison({"local": 0.7, "fedper": 0.8}, seeds=(0,), asked={"": {"rounds": 1}})
+    for study, section in ((folder, "tuning"), (a_grid, "grid")):
+        by_id = {part.id: [chart.id for chart in part.charts] for part in chart_sections(SettingsStudy.load(study))}
+        assert by_id[section][-2:] == ["budget", "budget-test"]
 
 
 def test_the_best_of_k_points_drawn_without_replacement():

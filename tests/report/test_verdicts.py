@@ -5,7 +5,8 @@ import pytest
 from fedbench.report.comparisons import behind_best, forest
 from fedbench.report.leaderboard import leaderboard
 from fedbench.report.leaderboard_table import leaderboard_frame, race_columns, score_table
-from fedbench.report.settings_page import SettingsStudy, matrix_lines
+from fedbench.report.settings_study import SettingsStudy
+from fedbench.report.settings_tables import ranked_table
 from fedbench.report.study import Study
 from fedbench.report.theme import LIGHT
 from fedbench.report.verdicts import mark_of, markers, race_verdicts, tone_of
@@ -14,7 +15,7 @@ from fedbench.results.sequential_test import SequentialTest
 from fedbench.results.statistics import interval
 from fedbench.results.verdict import Bound, Verdict
 from tests.report.conftest import write_comparison
-from tests.report.test_settings_page import write_matrix
+from tests.report.test_settings_tables import write_matrix
 
 LEVELS = {"local": 0.7, "centralized": 0.75, "fedper": 0.8, "fedcac": 0.7001, "fedavg": 0.5}
 COLOURS = {"local": "baseline", "centralized": "baseline", "fedper": "above", "fedcac": "open", "fedavg": "below"}
@@ -62,7 +63,7 @@ def test_leaderboards_and_tables_over_settings_show_it(tmp_path):
     signs = {row.label: row.over_local.sign for row in rows if row.over_local}
     assert signs == {"centralized": 1, "fedper": 1, "fedcac": 0, "fedavg": -1}
     survey = SettingsStudy.load(write_matrix(tmp_path / "many", LEVELS, {**LEVELS, "fedper": 0.6}))
-    table = {line[0].text: [cell.tone for cell in line[1:]] for line in matrix_lines(survey)}
+    table = {line[0].text: [cell.tone for cell in line[1:]] for line in ranked_table(survey).lines}
     assert table == {label: [tone, tone, ""] for label, tone in COLOURS.items()} | {"fedper": ["above", "below", ""]}
 
 

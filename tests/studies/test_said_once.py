@@ -7,7 +7,7 @@ import pytest
 
 from fedbench.cli.compare import outcome
 from fedbench.jobs.resolve import resolve
-from fedbench.report.page import study_warnings
+from fedbench.report.footer import study_warnings
 from fedbench.report.study import Study
 from fedbench.results.remarks import doubts_in
 from fedbench.runtime.warnings import config_warnings

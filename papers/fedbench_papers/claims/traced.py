@@ -20,6 +20,7 @@ from fedbench.methods.local import Local
 from fedbench.methods.messages import Upload
 from fedbench.methods.server import ServerState
 from fedbench.module.weights import Weights
+from fedbench.results.trace import Trace
 
 
 class UpdateAngles(FedAvg):
@@ -37,6 +38,15 @@ class HeadSensitivity(Local):
     """Local training that traces the mean sensitivity (eq. 5 of FedCAC) of every class's classifier row."""
 
     needs = frozenset({"head"})
+    traces = (
+        Trace(
+            "head_sensitivity",
+            "Sensitivity of the classifier's rows, % of the highest",
+            "class",
+            "relative",
+            chart="sensitivity",
+        ),
+    )
 
     def train(self, client: Client, received: Weights) -> Upload:
         upload = super().train(client, received)

@@ -1,18 +1,17 @@
-"""A study over settings: its table, its ranks and its page."""
+"""The tables of a study over settings."""
 
 import pandas as pd
 import pytest
 
-from fedbench.report.settings_page import (
+from fedbench.report.settings_study import SettingsStudy
+from fedbench.report.settings_tables import (
     AGAINST_LOCAL,
     SCORES,
     WHO_IS_BEST,
-    SettingsStudy,
-    matrix_lines,
-    matrix_text,
-    matrix_warnings,
-    newcomer_lines,
     race_tables,
+    ranked_table,
+    settings_tables,
+    settings_text,
 )
 from fedbench.results.sequential_test import SequentialTest
 from fedbench.results.settings_file import SettingsFile, settings_of
@@ -42,53 +41,36 @@ def test_methods_are_ranked_over_settings_and_seeds_and_references_are_not(folde
     survey = SettingsStudy.load(folder)
     assert survey.ranking.ranks == {"fedcac": 1.0, "fedper": 2.5, "local": 2.5}
     assert survey.ranking.blocks == 6
-    table = matrix_lines(survey)
+    table = ranked_table(survey).lines
     assert [line[0].text for line in table] == ["fedcac", "fedper", "local", "centralized"]
     assert [cell.place for cell in table[0][1:]] == [1, 1, 1]
     assert [line[-1].text for line in table] == ["1.00", "2.50", "2.50", ""]
     assert [cell.place for cell in table[3][1:]] == [0, 0, 0]
 
 
-def test_its_page_leads_to_the_pages_of_its_settings_and_shows_the_ranks(folder):
-    page = page_of(folder)
-    assert set(page.charts) == {"ranks", "over-alpha", "middle-gains", "improvement", "profiles"}
-    assert "settings/alpha=0.1/report.html" in page.references
-    assert "alpha=0.5" in page.text
-    assert "Colours show what was decided" in page.text
-    names = [mark["text"] for mark in page.charts["ranks"]["layout"]["annotations"]]
-    assert sorted(names) == ["fedcac 1.00", "fedper 2.50", "local 2.50"]
-
-
 def test_a_score_that_lacks_seeds_is_marked(tmp_path):
     survey = SettingsStudy.load(write_matrix(tmp_path, LEVELS, LEVELS, fail={"fedper": (1,)}))
-    assert {line[0].text: line[1].text.endswith(" (2 of 3 seeds)") for line in matrix_lines(survey)}["fedper"]
+    assert {line[0].text: line[1].text.endswith(" (2 of 3 seeds)") for line in ranked_table(survey).lines}["fedper"]
     assert survey.ranking.blocks == 4
-
-
-def test_what_is_missing_is_said(tmp_path):
-    survey = SettingsStudy.load(write_matrix(tmp_path, LEVELS))
-    assert [setting.name for setting in survey.settings] == ["alpha=0.1"]
-    assert matrix_warnings(survey) == ["alpha=0.5: nothing was evaluated yet."]
-    assert page_of(tmp_path).answer
 
 
 def test_newcomers_of_every_setting_have_a_table(tmp_path):
     folder = write_matrix(tmp_path, {"local": 0.7, "fedper": 0.8}, {"local": 0.7, "fedper": 0.8})
-    assert newcomer_lines(SettingsStudy.load(folder)) == []
+    assert len(settings_tables(SettingsStudy.load(folder))) == 1
     add_newcomers(folder / "settings" / "alpha=0.1" / "final" / "fedper", 0.7)
     survey = SettingsStudy.load(folder)
-    lines = [[cell.text for cell in line] for line in newcomer_lines(survey)]
+    lines = [[cell.text for cell in line] for line in settings_tables(survey)[1].lines]
     assert lines == [["fedper", "72.0 ± 2.5", ""], ["local", "", ""]]
-    assert "\n\nNewcomers\n" in matrix_text(survey)
-    assert "newcomers: clients that joined after the last round" in matrix_text(survey)
-    assert "Newcomers" in page_of(folder).text
+    assert "\n\nNewcomers\n" in settings_text(survey)
+    assert "newcomers: clients that joined after the last round" in settings_text(survey)
+    page_of(folder)
     table = pd.read_csv(folder / "table.csv").set_index(["method", "partition.alpha"])
     assert table["newcomers"].dropna().to_dict() == {("fedper", 0.1): pytest.approx(0.72)}
     assert "**Newcomers**" in (folder / "table.md").read_text()
 
 
 def cells(survey: SettingsStudy, name: str) -> dict[str, list]:
-    return {line[0].text: line[1:] for line in race_tables(survey)[name]}
+    return {line[0].text: line[1:] for table in race_tables(survey) if table.title == name for line in table.lines}
 
 
 def test_tables_of_sequential_tests_show_their_verdicts(tmp_path):
