@@ -59,10 +59,10 @@ def needs_ray(item: pytest.Item) -> bool:
 
 
 @pytest.fixture(autouse=True)
-def _traced(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Steps of several clients are traced and not compiled, which takes seconds, but where a test says `compiled`."""
+def _uncompiled(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Steps of several clients are not compiled, which takes seconds, but where a test says `compiled`."""
     engine = sys.modules.get("fedbench.engine.compiled")
-    with engine.traced_steps() if engine and not request.node.get_closest_marker("compiled") else nullcontext():
+    with engine.uncompiled_steps() if engine and not request.node.get_closest_marker("compiled") else nullcontext():
         yield
 
 

@@ -35,7 +35,7 @@ from fedbench.checks.situations import (
     noise,
     odd_clients,
 )
-from fedbench.engine.compiled import traced_steps
+from fedbench.engine.compiled import uncompiled_steps
 from fedbench.errors import ConfigError
 from fedbench.methods.client import PrivateState
 from fedbench.module.weights import Weights
@@ -220,7 +220,7 @@ def steps_are_estimated(method: MethodRuns) -> str:
 def steps_in_rows(method: MethodRuns) -> str:
     method.undisturbed("plain")
     folders = {engine: method.folder_for(engine) for engine in ("loop", "compiled")}
-    with traced_steps():
+    with uncompiled_steps():
         for engine, folder in folders.items():
             method.play(method.config("plain", **{**EXACT, "train__engine": engine}), folder=folder)
     a, b = (Records(folder) for folder in folders.values())

@@ -16,7 +16,6 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.modules.conv import _ConvNd
 from torch.nn.modules.dropout import _DropoutNd
@@ -41,15 +40,15 @@ MOST_STEPS = 64
 """Limits of the batches that are gathered at once."""
 
 
-Compiler = Callable[[GraphModule, Sequence[Tensor]], Program]
+Compiler = Callable[[Program, Sequence[Tensor]], Program]
 
 
-def compile_graph(graph: GraphModule, example: Sequence[Tensor]) -> Program:
-    """Compiles a traced function of tensors for these shapes."""
+def compile_function(function: Program, example: Sequence[Tensor]) -> Program:
+    """Traces a function of tensors and compiles it for these shapes."""
     from torch._inductor import config, standalone_compile  # takes two seconds, which other engines need not wait for
 
     with config.patch({"cpp.threads": 1}):  # the bits do not depend on the threads of a process
-        return standalone_compile(graph, list(example), dynamic_shapes="from_example_inputs")
+        return standalone_compile(make_fx(function)(*example), list(example), dynamic_shapes="from_example_inputs")
 
 
 MOST_MULTIPLY_ADDS = 2_000_000
@@ -73,16 +72,16 @@ class Compiled(RowEngine):
 
     optimizers = tuple(STATES)
     takes_rules = widens = True
-    compiler: ClassVar[Compiler] = staticmethod(compile_graph)
+    compiler: ClassVar[Compiler] = staticmethod(compile_function)
 
     def new_group(self, kind: Kind, like: Fit) -> "CompiledGroup":
         return CompiledGroup(self, self.rows, kind, like, self.refusals)
 
 
 @contextmanager
-def traced_steps() -> Iterator[None]:
-    """A block in which steps of several clients are traced and not compiled: the same arithmetic, without waiting."""
-    before, Compiled.compiler = Compiled.compiler, staticmethod(lambda graph, example: graph)
+def uncompiled_steps() -> Iterator[None]:
+    """A block in which steps of several clients are not compiled: the same arithmetic, without waiting."""
+    before, Compiled.compiler = Compiled.compiler, staticmethod(lambda function, example: function)
     try:
         yield
     finally:
@@ -206,7 +205,7 @@ class CompiledGroup(Group):
         """The step of all rows as one function of tensors, which returns the logs `[K, L]` if there are any."""
         copies = [tensor.clone() for tensor in example]
         try:
-            return Compiled.compiler(make_fx(self._step_rows)(*copies), copies)
+            return Compiled.compiler(self._step_rows, copies)
         except Exception as error:
             raise UnsupportedFitError(f"its step cannot be compiled: {first_line(error)}") from error
 
