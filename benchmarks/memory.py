@@ -63,7 +63,7 @@ def main() -> None:
     workload = Workload("avgcnn", (3, 32, 32), 50, 100, 100, 50, 1, method=asked.method)
     measured = []
     with cluster.connect(Config(resources={"hosts": 2})):
-        ours = Ours(workload, 2, "32-true")
+        ours = Ours(workload, 2, "32-true", "auto")
         for _ in range(asked.rounds):
             ours.round()
             measured.append(sum(map(pss_mb, process_tree(os.getpid()))))

@@ -1,6 +1,6 @@
 """Seconds per round, ours and a bare PyTorch loop interleaved in one run.
 
-    python benchmarks/throughput.py [W0 W1 W2 W3] [--rounds 12] [--starts 3] [--precision bf16-mixed] [--json]
+    python benchmarks/throughput.py [W0 W1 W2 W3] [--rounds 12] [--starts 3] [--hosts 0] [--engine compiled] [--json]
 
 The bare loop is one process per core, the same model in plain PyTorch (contiguous, torch.optim.SGD), the same steps on
 data that are in memory as floats: no messages, no aggregation, no evaluation. Ours is the whole engine: two hosts in
@@ -136,17 +136,18 @@ def asked(workload: Workload, train: dict[str, Any], resources: dict[str, Any]) 
 
 
 class Ours:
-    """The engine with Ray hosts, evaluation off."""
+    """Whole rounds, evaluation off, by so many hosts of Ray, or in this process."""
 
-    def __init__(self, workload: Workload, hosts: int, precision: str) -> None:
+    def __init__(self, workload: Workload, hosts: int, precision: str, engine: str) -> None:
         from fedbench.jobs.resolve import resolve
         from fedbench.runtime.driver import Driver
+        from fedbench.runtime.hosts import InProcess
         from fedbench.runtime.observers.recorder import Recorder
         from fedbench.runtime.ray.hosts import RayHosts
 
-        resolved = resolve(asked(workload, {"precision": precision}, {"hosts": hosts}))
+        resolved = resolve(asked(workload, {"precision": precision, "engine": engine}, {"hosts": hosts}))
         self.folder = Path(tempfile.mkdtemp(prefix="fedbench-throughput-"))
-        self.hosts = RayHosts(hosts, 1, 0.0)
+        self.hosts: Any = RayHosts(hosts, 1, 0.0) if hosts else InProcess()
         self.run = Driver.of(resolved, self.hosts, Recorder(self.folder, resolved.task))
         self.run.begin()
 
@@ -159,25 +160,27 @@ class Ours:
         self.hosts.close()
 
 
-def measure(name: str, rounds: int, starts: int, processes: int, precision: str) -> dict[str, Any]:
+def measure(
+    name: str, rounds: int, starts: int, processes: int, precision: str, hosts: int, engine: str
+) -> dict[str, Any]:
     """Medians over interleaved rounds of processes that are started so many times."""
     workload = WORKLOADS[name]
     plain: list[float] = []
-    engine: list[dict[str, Any]] = []
+    rounds_of_ours: list[dict[str, Any]] = []
     for start in range(starts):
-        bare, ours = Bare(workload, processes), Ours(workload, processes, precision)
+        bare, ours = Bare(workload, processes), Ours(workload, hosts, precision, engine)
         bare.round(), ours.round(), bare.round(), ours.round()  # warm-up
         for _ in range(start, rounds, starts):
             plain.append(bare.round())
-            engine.append(ours.round())
+            rounds_of_ours.append(ours.round())
         bare.close()
         ours.close()
     median = statistics.median
-    total = median(line["total"] for line in engine)
-    busy = [max(line["host_busy"]) / max(1e-9, min(line["host_busy"])) - 1 for line in engine]
-    parts = {part: median(line[part] for line in engine) for part in ("train", "comm", "server", "eval", "log")}
+    total = median(line["total"] for line in rounds_of_ours)
+    busy = [max(line["host_busy"]) / max(1e-9, min(line["host_busy"])) - 1 for line in rounds_of_ours]
+    parts = {part: median(line[part] for line in rounds_of_ours) for part in ("train", "comm", "server", "eval", "log")}
     return {
-        "ratio": median(line["total"] / base for line, base in zip(engine, plain, strict=True)),
+        "ratio": median(line["total"] / base for line, base in zip(rounds_of_ours, plain, strict=True)),
         "bare_s": median(plain),
         "ours_s": total,
         "extra_ms": 1000 * (total - median(plain)),
@@ -195,7 +198,9 @@ def main() -> None:
     parser.add_argument("workloads", nargs="*", default=list(WORKLOADS), help=f"of {', '.join(WORKLOADS)}")
     parser.add_argument("--rounds", type=int, default=12, help="measured rounds of each, in all")
     parser.add_argument("--starts", type=int, default=3, help="how often the processes are started anew meanwhile")
-    parser.add_argument("--processes", type=int, default=cores(), help="hosts, and processes of the bare loop")
+    parser.add_argument("--processes", type=int, default=cores(), help="processes of the bare loop")
+    parser.add_argument("--hosts", type=int, help="hosts of Ray, as many by default; 0: this process")
+    parser.add_argument("--engine", default="auto", help="train.engine of ours")
     parser.add_argument(
         "--precision",
         default="32-true",
@@ -211,15 +216,18 @@ def main() -> None:
         parser.error("--rounds, --starts and --processes are at least 1")
     if given.starts > given.rounds:
         parser.error(f"--starts {given.starts}: every start needs a round, and --rounds is {given.rounds}")
+    hosts = given.processes if given.hosts is None else given.hosts
     from fedbench.config import Config
     from fedbench.runtime.ray import cluster
 
     os.chdir(Path(__file__).resolve().parent.parent)
     sys.path.insert(0, os.getcwd())
     found = {}
-    with cluster.connect(Config(resources={"hosts": given.processes})):
+    with cluster.connect(Config(resources={"hosts": hosts})):
         for name in given.workloads:
-            found[name] = result = measure(name, given.rounds, given.starts, given.processes, given.precision)
+            found[name] = result = measure(
+                name, given.rounds, given.starts, given.processes, given.precision, hosts, given.engine
+            )
             if not given.json:
                 parts = ", ".join(f"{part} {1000 * s:.1f}" for part, s in result["parts_s"].items())
                 print(
