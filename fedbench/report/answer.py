@@ -18,7 +18,7 @@ from fedbench.report.verdicts import margin_text
 from fedbench.results.contrasts import Contrast
 from fedbench.results.sequential_test import SequentialTest
 from fedbench.results.statistics import LEAST_SEEDS, Interval
-from fedbench.results.tables import BASELINE, REFERENCES
+from fedbench.results.tables import BASELINE
 from fedbench.results.verdict import Verdict
 from fedbench.tasks import Metric
 
@@ -124,7 +124,7 @@ def undecidable(seeds: int) -> str:
 
 def comparison_answer(study: Study, rows: Sequence[LeaderboardRow]) -> str:
     """The answer in one sentence; names a winner only if it beats every rival and there is no doubt."""
-    rivals = [row for row in rows[1:] if row.label not in REFERENCES]
+    rivals = [row for row in rows[1:] if not row.is_reference]
     if not rows:
         return "Every method failed." if study.failed_methods else "No method has been evaluated yet."
     first = rows[0]
@@ -147,14 +147,14 @@ def comparison_answer(study: Study, rows: Sequence[LeaderboardRow]) -> str:
 def best_for_sure(study: Study, rows: Sequence[LeaderboardRow]) -> str | None:
     """The method that is better than every rival, without a doubt. rows: the leaderboard."""
     first = ahead_of_all(study, rows)
-    rivals = [row.label for row in rows if row.label not in (first, *REFERENCES)]
+    rivals = [row.label for row in rows if row.label != first and not row.is_reference]
     return None if first is None or doubts_of_lead(study, first, rivals) else first
 
 
 def ahead_of_all(study: Study, rows: Sequence[LeaderboardRow]) -> str | None:
     """The method that is better than every rival, doubts or not. rows: the leaderboard."""
-    rivals = [row for row in rows[1:] if row.label not in REFERENCES]
-    if not rivals or rows[0].label in REFERENCES:
+    rivals = [row for row in rows[1:] if not row.is_reference]
+    if not rivals or rows[0].is_reference:
         return None
     if study.race is not None:
         return study.race.leader if study.race.ending == "winner" else None

@@ -16,7 +16,7 @@ from fedbench.results.contrasts import Contrast
 from fedbench.results.plan import point_name
 from fedbench.results.sequential_test import SequentialTest
 from fedbench.results.statistics import Interval
-from fedbench.results.tables import BASELINE, REFERENCES
+from fedbench.results.tables import BASELINE
 from fedbench.results.verdict import Bound, Verdict, is_clear
 from fedbench.tasks import Metric
 
@@ -93,7 +93,7 @@ def comparison_notes(study: Study, rows: Sequence[LeaderboardRow]) -> list[str]:
         return [*lines, *_at_ends(study, rows), *tuning_doubts(study), *equal_points(study)]
     lines = [*_over_local(study, rows), *_failures(study, rows), *_at_ends(study, rows), *tuning_doubts(study)]
     lines += equal_points(study)
-    rivals = [row for row in rows[1:] if row.behind is not None and row.label not in REFERENCES]
+    rivals = [row for row in rows[1:] if row.behind is not None and not row.is_reference]
     if rivals and isinstance(contrast := rivals[0].behind, Contrast) and contrast.resolves is not None:
         lines.append(detectable_line(study.metric, contrast))
     return [*lines, *evidence_lines(study), *few_seeds(len(rows[0].score.values) if rows else 0)]
@@ -128,7 +128,7 @@ def _failures(study: Study, rows: Sequence[LeaderboardRow]) -> list[str]:
 
 def _at_ends(study: Study, rows: Sequence[LeaderboardRow]) -> list[str]:
     """Methods whose best point is at the edge of the search range, or beside points that were not tried."""
-    plan, known = study.plan, [row.label for row in rows if row.label not in REFERENCES]
+    plan, known = study.plan, [row.label for row in rows if not row.is_reference]
     ends = [label for label in known if plan.ends.get(label)]
     inside = [label for label in known if plan.untried.get(label) and label not in ends]
     groups = {
@@ -140,7 +140,7 @@ def _at_ends(study: Study, rows: Sequence[LeaderboardRow]) -> list[str]:
 
 def _over_local(study: Study, rows: Sequence[LeaderboardRow]) -> list[str]:
     """Which methods are better or worse than local training, equal to it, or undecided."""
-    known = [row for row in rows if row.over_local is not None and row.label not in REFERENCES]
+    known = [row for row in rows if row.over_local is not None and not row.is_reference]
     better, worse = LOCAL_WORDS["better"], LOCAL_WORDS["worse"]
     groups: dict[str, list[str]] = {better: [], worse: []}
     doubtful: dict[str, list[str]] = {}

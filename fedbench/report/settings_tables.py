@@ -14,7 +14,7 @@ from fedbench.report.table import Column, Table, numbers_of
 from fedbench.report.typeset import Cell, ranks_in_column, with_half
 from fedbench.results.sequential_test import SequentialTest
 from fedbench.results.statistics import ends_of
-from fedbench.results.tables import BASELINE, REFERENCES
+from fedbench.results.tables import BASELINE
 
 NOTE = (
     "± half of the 95 % interval over seeds, and over test samples where their outcomes were kept; = cannot be told "
@@ -68,7 +68,7 @@ def ranked_table(survey: SettingsStudy) -> Table:
         for rows in [[board[label] for label in labels]]
         for row, order in zip(
             rows,
-            ranks_in_column([None if r.label in REFERENCES else r.score.mean for r in rows], metric.higher),
+            ranks_in_column([None if r.is_reference else r.score.mean for r in rows], metric.higher),
             strict=True,
         )
     }
@@ -87,7 +87,7 @@ def ranked_table(survey: SettingsStudy) -> Table:
 
 def race_tables(survey: SettingsStudy) -> list[Table]:
     """The tables of sequential tests."""
-    competing = [label for label in survey.ordered if label not in REFERENCES]
+    competing = [label for label in survey.ordered if label not in survey.references]
     return [
         _table(survey, SCORES, _race_score, survey.ordered),
         _table(survey, AGAINST_LOCAL, _against_local, [label for label in competing if label != BASELINE]),

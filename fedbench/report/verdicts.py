@@ -13,7 +13,7 @@ from fedbench.report.theme import LIGHT
 from fedbench.report.typeset import points
 from fedbench.results.sequential_test import SequentialTest
 from fedbench.results.statistics import Interval
-from fedbench.results.tables import BASELINE, REFERENCES
+from fedbench.results.tables import BASELINE
 from fedbench.results.verdict import Bound, Verdict
 from fedbench.tasks import Metric
 
@@ -38,8 +38,8 @@ BETTER, WORSE, BEST = "*", "†", "‡"
 
 
 def tone_of(label: str, over_local: Verdict | None) -> str:
-    """The tone of a method that was compared with local training; a verdict with a doubt is open."""
-    if label in (BASELINE, *REFERENCES):
+    """The tone of a method that competes, or of local training; a verdict with a doubt is open."""
+    if label == BASELINE:
         return "baseline"
     sign, alone = (0, 0) if over_local is None else over_local.signs_without_doubt
     if not (sign or alone):

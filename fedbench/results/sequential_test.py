@@ -23,7 +23,7 @@ from fedbench.config.tuning import LOOKS
 from fedbench.results.plan import Plan
 from fedbench.results.rotations import DIGITS, ROTATIONS, RotatedScores
 from fedbench.results.sample_error import Deviations, sample_variances
-from fedbench.results.tables import BASELINE, LAST, REFERENCES, FinalScores
+from fedbench.results.tables import BASELINE, LAST, FinalScores
 from fedbench.results.verdict import Bound, Verdict, relation_of_interval
 
 WEIGHTS = (0.05, 0.10, 0.20, 0.25, 0.20, 0.10, 0.05, 0.025)
@@ -320,7 +320,7 @@ def race_of(plan: Plan, scores: FinalScores) -> SequentialTest:
     """The race of a study that adds seeds until it is decided. References take no part."""
     assert plan.race is not None
     rules = Rules(plan.race["margin"] / scores.metric.factor, int(plan.race["most"]))
-    labels = [label for label in plan.labels() if label not in REFERENCES]
+    labels = [label for label in plan.labels() if label not in plan.references]
     failed = {entry.label for entry in plan.failed() if entry.role == "final"}
     by_label = {label: scores_by_seed(plan, scores, label) for label in labels}
     return judge(by_label, rules, failed, samples=_deviations_by_seed(plan, scores, by_label))
