@@ -35,8 +35,8 @@ def over_seeds(metrics: pd.DataFrame, column: str) -> pd.DataFrame:
 def cost_so_far(run: Records, scores: pd.DataFrame, pooled: bool) -> pd.DataFrame:
     """The cost of a participant so far, per round and mean over seeds, beside the score as shown.
 
-    scores: the run's `seed_curve`. pooled: whether one model was trained on the data of all clients. Rounds that were not evaluated count as the next one that was. Columns: round, sent
-    (bytes, both ways), steps (of gradients), score.
+    scores: the run's `seed_curve`. pooled: whether one model was trained on the data of all clients. Rounds that were
+    not evaluated count as the next one that was. Columns: round, sent (bytes, both ways), steps (of gradients), score.
     """
     metrics = run.metrics()
     rows = metrics[(metrics["point"] == "after_fit") & (metrics["round"] > 0)]  # in the order of seeds and rounds
