@@ -182,7 +182,7 @@ def _method_of(trace: Any) -> str:
 
 def _marks(traces: Sequence[Any]) -> dict[str, tuple[str, int]]:
     """A marker and its number by method; methods whose lines have dashes, and quiet curves go without."""
-    dashed = {_method_of(trace) for trace in traces if trace.line.dash not in (None, SOLID)}
+    dashed = {method for trace in traces if (method := _method_of(trace)) and trace.line.dash not in (None, SOLID)}
     known = dict.fromkeys(
         method
         for trace in traces
