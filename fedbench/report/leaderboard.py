@@ -153,8 +153,10 @@ def leaderboard(study: Study, margin: float | None = None) -> list[LeaderboardRo
     local, behind = comparisons(study, labels, margin)
     order = block_ranks(study.scores, [label for label in labels if label not in study.plan.references], study.point)
     target = study.final_score(BASELINE) if BASELINE in labels else None
-    race = {} if study.race is None else {label: race_verdicts(study, study.race, label)[2] for label in labels}
-    return [LeaderboardRow(study, m, local.get(m), behind.get(m), order.get(m), race.get(m), target) for m in labels]
+    standings = {} if study.race is None else {label: race_verdicts(study, study.race, label)[2] for label in labels}
+    return [
+        LeaderboardRow(study, m, local.get(m), behind.get(m), order.get(m), standings.get(m), target) for m in labels
+    ]
 
 
 def comparisons(
@@ -182,18 +184,18 @@ def comparisons(
     return doubted[0], doubted[1]
 
 
-def race_order(study: Study, race: SequentialTest) -> list[str]:
+def race_order(study: Study, test: SequentialTest) -> list[str]:
     """Methods by their paired difference from the leader over the seeds that both have, references last."""
     labels = [label for label in study.ordered if label not in study.plan.references]
-    leader = race.leader if race.leader in labels else None
-    if leader is None or not race.look:
+    leader = test.leader if test.leader in labels else None
+    if leader is None or not test.look:
         return study.ordered
 
     def behind(label: str) -> float:
         paired = study.scores.paired_clients(label, leader, study.point, LAST)
         return float(paired.groupby("seed")["difference"].mean().mean()) if len(paired) else -inf
 
-    candidates = [label for label in race.candidates if label in labels]
+    candidates = [label for label in test.candidates if label in labels]
     others = sorted((label for label in labels if label not in candidates), key=lambda label: -behind(label))
     return [*candidates, *others, *(label for label in study.ordered if label in study.plan.references)]
 

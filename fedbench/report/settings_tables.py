@@ -96,9 +96,9 @@ def race_tables(survey: SettingsStudy) -> list[Table]:
 
 
 def _race_score(row: LeaderboardRow) -> Cell:
-    study, race = row.study, _race(row)
-    is_best = race.ending == "winner" and row.label == race.leader and not doubt_of_winner(study, race)
-    may_be_best = race.look > 0 and race.ending != "winner" and row.label in race.candidates
+    study, test = row.study, _race(row)
+    is_best = test.ending == "winner" and row.label == test.leader and not doubt_of_winner(study, test)
+    may_be_best = test.look > 0 and test.ending != "winner" and row.label in test.candidates
     text = f"{study.metric.number(row.score.mean)} ({len(row.score.values)})"
     return Cell(text, int(is_best), may_be_best, row.tone)
 
@@ -114,9 +114,9 @@ def _against_local(row: LeaderboardRow) -> Cell:
 
 
 def _who_is_best(row: LeaderboardRow) -> Cell:
-    race = _race(row)
+    test = _race(row)
     interval, verdict = (column.cell(row).text for column in race_columns(row.study.metric)[3:])
-    if race.ending == "winner" and row.label == race.leader and doubt_of_winner(row.study, race):
+    if test.ending == "winner" and row.label == test.leader and doubt_of_winner(row.study, test):
         verdict = "ahead of all, but in doubt"
     return Cell(", ".join(filter(None, (interval, verdict))))
 
