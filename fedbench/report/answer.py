@@ -18,7 +18,7 @@ from fedbench.report.verdicts import margin_text
 from fedbench.results.contrasts import Contrast
 from fedbench.results.sequential_test import SequentialTest
 from fedbench.results.statistics import LEAST_SEEDS, Interval
-from fedbench.results.tables import BASELINE, REFERENCES
+from fedbench.results.tables import BASELINE
 from fedbench.results.verdict import Verdict
 from fedbench.tasks import Metric
 
@@ -124,7 +124,7 @@ def undecidable(seeds: int) -> str:
 
 def comparison_answer(study: Study, rows: Sequence[LeaderboardRow]) -> str:
     """The answer in one sentence; names a winner only if it beats every rival and there is no doubt."""
-    rivals = [row for row in rows[1:] if row.label not in REFERENCES]
+    rivals = [row for row in rows[1:] if not row.is_reference]
     if not rows:
         return "Every method failed." if study.failed_methods else "No method has been evaluated yet."
     first = rows[0]
@@ -147,14 +147,14 @@ def comparison_answer(study: Study, rows: Sequence[LeaderboardRow]) -> str:
 def best_for_sure(study: Study, rows: Sequence[LeaderboardRow]) -> str | None:
     """The method that is better than every rival, without a doubt. rows: the leaderboard."""
     first = ahead_of_all(study, rows)
-    rivals = [row.label for row in rows if row.label not in (first, *REFERENCES)]
+    rivals = [row.label for row in rows if row.label != first and not row.is_reference]
     return None if first is None or doubts_of_lead(study, first, rivals) else first
 
 
 def ahead_of_all(study: Study, rows: Sequence[LeaderboardRow]) -> str | None:
     """The method that is better than every rival, doubts or not. rows: the leaderboard."""
-    rivals = [row for row in rows[1:] if row.label not in REFERENCES]
-    if not rivals or rows[0].label in REFERENCES:
+    rivals = [row for row in rows[1:] if not row.is_reference]
+    if not rivals or rows[0].is_reference:
         return None
     if study.race is not None:
         return study.race.leader if study.race.ending == "winner" else None
@@ -181,26 +181,26 @@ def lead(metric: Metric, contrast: Contrast) -> str:
     return f"{size} {side} {contrast.against} ({span(contrast.interval, metric.difference)}{p})"
 
 
-def race_answer(study: Study, race: SequentialTest) -> str:
+def race_answer(study: Study, test: SequentialTest) -> str:
     """The answer in one sentence."""
-    if race.leader is None:
+    if test.leader is None:
         return "No method has been evaluated yet."
-    leader, rest, margin = race.leader, race.candidates[1:], margin_text(study)
-    if not race.look and not race.needs:
+    leader, rest, margin = test.leader, test.candidates[1:], margin_text(study)
+    if not test.look and not test.needs:
         return f"Nothing can be decided: there is no run to compare {leader} with."
-    if not race.look:
-        return f"Not decided yet: the first look is at {max(race.needs.values())} seeds."
+    if not test.look:
+        return f"Not decided yet: the first look is at {max(test.needs.values())} seeds."
     reached = f"{leader} reached {study.metric.with_unit(study.final_score(leader))} {POINT_NAMES[study.point]}"
-    seeds = plural(race.seeds[leader], "seed")
-    if race.ending is None:
+    seeds = plural(test.seeds[leader], "seed")
+    if test.ending is None:
         return f"Not decided after {seeds}: {reached}, and {join_words(rest)} may still be the best."
-    if race.ending == "winner":
-        if doubt := doubt_of_winner(study, race):
+    if test.ending == "winner":
+        if doubt := doubt_of_winner(study, test):
             return f"{reached} and beats all others, decided after {seeds}; but {doubt}, so no winner is named."
         return f"{reached}: it is the best, decided after {seeds}."
-    if race.ending == "tie":
+    if test.ending == "tie":
         return f"{reached}; equal to it within {margin}: {join_words(rest)}, decided after {seeds}."
-    if race.ending == "within":
+    if test.ending == "within":
         return f"{reached} and is best or within {margin} of the best; {join_words(rest)} may be better ({seeds})."
     return f"Undecided: {reached}, but {join_words(rest)} may be better by {margin} or more ({seeds})."
 
@@ -228,25 +228,25 @@ def settings_answer(survey: SettingsStudy) -> str:
 def race_settings_answer(survey: SettingsStudy) -> str:
     """The answer of every setting in one sentence; settings with the same answer are named together."""
     said: dict[str, list[str]] = {}
-    for name, study, race in survey.races:
-        said.setdefault(_setting_answer(study, race), []).append(name)
+    for name, study, test in survey.races:
+        said.setdefault(_setting_answer(study, test), []).append(name)
     return f"{sentence('; '.join(words.format(join_words(names)) for words, names in said.items()))}."
 
 
-def _setting_answer(study: Study, race: SequentialTest) -> str:
+def _setting_answer(study: Study, test: SequentialTest) -> str:
     """The answer of a setting, with a place for its name."""
-    leader, rest, margin = race.leader or "", join_words(race.candidates[1:]), margin_text(study)
-    if not race.look:
-        return "in {} nothing is decided yet" if race.needs else "in {} nothing can be decided"
-    if race.ending == "winner":
-        doubt = doubt_of_winner(study, race)
+    leader, rest, margin = test.leader or "", join_words(test.candidates[1:]), margin_text(study)
+    if not test.look:
+        return "in {} nothing is decided yet" if test.needs else "in {} nothing can be decided"
+    if test.ending == "winner":
+        doubt = doubt_of_winner(study, test)
         return f"in {{}} {leader} beats all others, but {doubt}" if doubt else f"in {{}} {leader} is the best"
-    if race.ending == "tie":
+    if test.ending == "tie":
         return f"in {{}} {leader} is the best, equal to it within {margin}: {rest}"
-    if race.ending == "within":
+    if test.ending == "within":
         return f"in {{}} {leader} is best or within {margin} of the best, and {rest} may be better"
-    known = f"{join_words(race.candidates)} may be the best"
-    return f"in {{}} it is undecided: {known}" if race.is_over else f"in {{}} it is not decided yet: {known}"
+    known = f"{join_words(test.candidates)} may be the best"
+    return f"in {{}} it is undecided: {known}" if test.is_over else f"in {{}} it is not decided yet: {known}"
 
 
 def span(interval: Interval | dict[str, Any], form: Any) -> str:

@@ -1,7 +1,8 @@
 """Curves: scores and losses over rounds, and scores against cost. Colours are those of theme.LIGHT."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from html import escape
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from fedbench.report.study import POINT_NAMES, Study
-from fedbench.report.theme import LIGHT, axis, dash_of, figure, hover, label_ends, round_axis, score_axis, with_opacity
+from fedbench.report.theme import LIGHT, SOLID, axis, figure, hover, label_ends, round_axis, score_axis, with_opacity
 from fedbench.results.curves import over_seeds, seed_curve
 from fedbench.results.newcomers import newcomer_curve
 from fedbench.results.reader import Records, is_run
@@ -40,6 +41,7 @@ def method_curves(study: Study, point: str, limits: list[float]) -> go.Figure | 
         {method: (study.curves[method, point], study.colours[method]) for method in study.metrics},
         score_axis(study.metric, limits),
         hover(study.metric),
+        study.dashes,
     )
 
 
@@ -66,7 +68,7 @@ def newcomer_curves(study: Study) -> go.Figure | None:
         return None
     limits = [min(curve["min"].min() for curve in known), max(curve["max"].max() for curve in known)]
     shown = {m: (c.rename(columns={"epochs": "round"}), study.colours[m]) for m, c in curves.items()}
-    fig = _curves(shown, score_axis(study.metric, limits), hover(study.metric))
+    fig = _curves(shown, score_axis(study.metric, limits), hover(study.metric), study.dashes)
     if fig is not None:
         ticks = sorted(set().union(*(curve["epochs"] for curve in known)))
         fig.update_layout(xaxis=axis("local epochs of a newcomer", showgrid=False, tickvals=ticks))
@@ -81,7 +83,7 @@ def loss_curves(study: Study) -> go.Figure | None:
         return None
     yaxis = axis("training loss", range=[-0.03 * max(highest), 1.05 * max(highest)])
     shown = {method: (curve, study.colours[method]) for method, curve in curves.items()}
-    return _curves(shown, yaxis, "%{y:.3g}")
+    return _curves(shown, yaxis, "%{y:.3g}", study.dashes)
 
 
 def tried_curves(study: Study) -> go.Figure | None:
@@ -102,7 +104,11 @@ def tried_curves(study: Study) -> go.Figure | None:
 
 
 def _curves(
-    curves: dict[str, tuple[pd.DataFrame, str]], yaxis: dict[str, Any], told: str, methods: bool = True
+    curves: dict[str, tuple[pd.DataFrame, str]],
+    yaxis: dict[str, Any],
+    told: str,
+    dashes: Mapping[str, str] = MappingProxyType({}),
+    methods: bool = True,
 ) -> go.Figure | None:
     """Draws curves by name with their colours; quiet ones are behind the others, and without a band if not methods."""
     curves = {name: (thin_out(curve), colour) for name, (curve, colour) in curves.items() if len(curve)}
@@ -113,7 +119,7 @@ def _curves(
     for name, (curve, colour) in sorted(curves.items(), key=lambda item: is_loud(item[1][1])):
         if methods or is_loud(colour):
             add_band(fig, name, curve["round"], curve["min"], curve["max"], colour)
-        add_line(fig, name, curve["round"], curve["mean"], colour, hovertemplate=told)
+        add_line(fig, name, curve["round"], curve["mean"], colour, dashes.get(name, SOLID), hovertemplate=told)
     _label(fig, {name: (curve["mean"].iloc[-1], colour) for name, (curve, colour) in curves.items()})
     return fig
 
@@ -123,10 +129,12 @@ def is_loud(colour: str) -> bool:
     return colour != LIGHT["quiet"]
 
 
-def add_line(fig: go.Figure, name: str, x: Iterable[Any], y: Iterable[Any], colour: str, **more: Any) -> None:
+def add_line(
+    fig: go.Figure, name: str, x: Iterable[Any], y: Iterable[Any], colour: str, dash: str = SOLID, **more: Any
+) -> None:
     """Draws one curve; `meta` names its method, so that the reader can highlight it. more: properties of the trace."""
     places, loud = round_values(x), is_loud(colour)
-    line = {"color": colour, "width": 2.4 if loud else 1.2, "dash": dash_of(name)}
+    line = {"color": colour, "width": 2.4 if loud else 1.2, "dash": dash}
     fig.add_scatter(x=places, y=round_values(y), mode="lines+markers" if len(places) == 1 else "lines", line=line)
     fig.data[-1].update(name=escape(name), meta={"method": name}, showlegend=loud, **more)
 
@@ -172,7 +180,7 @@ def cost_curves(study: Study, cost: str) -> go.Figure | None:
     fig.update_layout(hovermode="closest")
     for method in sorted(known, key=lambda method: is_loud(study.colours[method])):
         curve, told = thin_out(level.get(method, known[method])), f"%{{x:.3g}} {unit}, {hover(study.metric)}"
-        add_line(fig, method, curve[cost] / scale, curve["score"], study.colours[method])
+        add_line(fig, method, curve[cost] / scale, curve["score"], study.colours[method], study.dashes[method])
         fig.data[-1].hovertemplate = f"{escape(method)}<br>{told}<extra></extra>"
     _label(fig, {method: (so_far["score"].iloc[-1], study.colours[method]) for method, so_far in known.items()})
     return fig

@@ -61,9 +61,9 @@ def doubts_of_lead(study: Study, first: str, rivals: Sequence[str]) -> str:
     return next((doubt for rival in rivals if (doubt := doubts(study, first, rival, 1.0))), "")
 
 
-def doubt_of_winner(study: Study, race: SequentialTest) -> str:
+def doubt_of_winner(study: Study, test: SequentialTest) -> str:
     """Why the winner of a sequential test may not be the best."""
-    return doubts_of_lead(study, race.leader or "", [*race.out])
+    return doubts_of_lead(study, test.leader or "", [*test.out])
 
 
 def gaps_of(study: Study, label: str) -> str:

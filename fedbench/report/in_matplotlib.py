@@ -25,10 +25,9 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator, NullLocator
 
 from fedbench.errors import ConfigError
-from fedbench.report.theme import LIGHT
+from fedbench.report.theme import LIGHT, SOLID
 from fedbench.report.typeset import ShownMethods
 from fedbench.results.files import write_atomically
-from fedbench.results.tables import BASELINE, REFERENCES
 
 COLUMN = 3.4
 """Width of a column in inches."""
@@ -182,13 +181,12 @@ def _method_of(trace: Any) -> str:
 
 
 def _marks(traces: Sequence[Any]) -> dict[str, tuple[str, int]]:
-    """A marker and its number by method; baselines and references, which have dashes, and quiet curves go without."""
+    """A marker and its number by method; methods whose lines have dashes, and quiet curves go without."""
+    dashed = {method for trace in traces if (method := _method_of(trace)) and trace.line.dash not in (None, SOLID)}
     known = dict.fromkeys(
         method
         for trace in traces
-        if (method := _method_of(trace))
-        and trace.line.color != LIGHT["quiet"]
-        and method not in (BASELINE, *REFERENCES)
+        if (method := _method_of(trace)) and trace.line.color != LIGHT["quiet"] and method not in dashed
     )
     return {method: (mark, i) for i, (method, mark) in enumerate(zip(known, cycle(MARKERS), strict=False))}
 

@@ -16,7 +16,7 @@ from fedbench.results.plan import point_name
 from fedbench.results.remarks import beside_row
 from fedbench.results.sequential_test import SequentialTest
 from fedbench.results.statistics import Interval
-from fedbench.results.tables import BASELINE, LAST, REFERENCES, known_interval
+from fedbench.results.tables import BASELINE, LAST, known_interval
 from fedbench.results.unscored import scored_counts
 from fedbench.results.verdict import Bound, Verdict
 
@@ -106,8 +106,14 @@ class LeaderboardRow:
     @cached_property
     def tone(self) -> str:
         """The colour of its score (`verdicts.TONES`)."""
-        is_compared = BASELINE in self.study.metrics or self.label in REFERENCES
-        return tone_of(self.label, self.over_local) if is_compared else ""
+        if self.is_reference:
+            return "baseline"
+        return tone_of(self.label, self.over_local) if BASELINE in self.study.metrics else ""
+
+    @property
+    def is_reference(self) -> bool:
+        """Whether it does not compete, because it trains on the pooled data of all clients."""
+        return self.label in self.study.plan.references
 
     @property
     def tied(self) -> bool:
@@ -145,10 +151,12 @@ def leaderboard(study: Study, margin: float | None = None) -> list[LeaderboardRo
     if study.race is not None:
         labels = race_order(study, study.race)
     local, behind = comparisons(study, labels, margin)
-    order = block_ranks(study.scores, [label for label in labels if label not in REFERENCES], study.point)
+    order = block_ranks(study.scores, [label for label in labels if label not in study.plan.references], study.point)
     target = study.final_score(BASELINE) if BASELINE in labels else None
-    race = {} if study.race is None else {label: race_verdicts(study, study.race, label)[2] for label in labels}
-    return [LeaderboardRow(study, m, local.get(m), behind.get(m), order.get(m), race.get(m), target) for m in labels]
+    standings = {} if study.race is None else {label: race_verdicts(study, study.race, label)[2] for label in labels}
+    return [
+        LeaderboardRow(study, m, local.get(m), behind.get(m), order.get(m), standings.get(m), target) for m in labels
+    ]
 
 
 def comparisons(
@@ -167,7 +175,8 @@ def comparisons(
     compared = partial(family, study.scores, point=study.point, margin=margin)
     others = [label for label in labels if label != BASELINE] if BASELINE in labels else []
     local = {c.method: c for c in compared([(label, BASELINE) for label in others])}
-    behind = {c.against: c for c in compared([(best, label) for label in labels[1:] if label not in REFERENCES])}
+    rivals = [label for label in labels[1:] if label not in study.plan.references]
+    behind = {c.against: c for c in compared([(best, rival) for rival in rivals])}
     for label in [label for label in behind if BASELINE in (best, label)]:
         method = label if best == BASELINE else best
         local[method], behind[label] = stricter(local[method], behind[label]), stricter(behind[label], local[method])
@@ -175,20 +184,20 @@ def comparisons(
     return doubted[0], doubted[1]
 
 
-def race_order(study: Study, race: SequentialTest) -> list[str]:
+def race_order(study: Study, test: SequentialTest) -> list[str]:
     """Methods by their paired difference from the leader over the seeds that both have, references last."""
-    labels = [label for label in study.ordered if label not in REFERENCES]
-    leader = race.leader if race.leader in labels else None
-    if leader is None or not race.look:
+    labels = [label for label in study.ordered if label not in study.plan.references]
+    leader = test.leader if test.leader in labels else None
+    if leader is None or not test.look:
         return study.ordered
 
     def behind(label: str) -> float:
         paired = study.scores.paired_clients(label, leader, study.point, LAST)
         return float(paired.groupby("seed")["difference"].mean().mean()) if len(paired) else -inf
 
-    candidates = [label for label in race.candidates if label in labels]
+    candidates = [label for label in test.candidates if label in labels]
     others = sorted((label for label in labels if label not in candidates), key=lambda label: -behind(label))
-    return [*candidates, *others, *(label for label in study.ordered if label in REFERENCES)]
+    return [*candidates, *others, *(label for label in study.ordered if label in study.plan.references)]
 
 
 def first_reaching(study: Study, label: str, target: float) -> tuple[int, float | None] | None:

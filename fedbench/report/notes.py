@@ -16,7 +16,7 @@ from fedbench.results.contrasts import Contrast
 from fedbench.results.plan import point_name
 from fedbench.results.sequential_test import SequentialTest
 from fedbench.results.statistics import Interval
-from fedbench.results.tables import BASELINE, REFERENCES
+from fedbench.results.tables import BASELINE
 from fedbench.results.verdict import Bound, Verdict, is_clear
 from fedbench.tasks import Metric
 
@@ -93,7 +93,7 @@ def comparison_notes(study: Study, rows: Sequence[LeaderboardRow]) -> list[str]:
         return [*lines, *_at_ends(study, rows), *tuning_doubts(study), *equal_points(study)]
     lines = [*_over_local(study, rows), *_failures(study, rows), *_at_ends(study, rows), *tuning_doubts(study)]
     lines += equal_points(study)
-    rivals = [row for row in rows[1:] if row.behind is not None and row.label not in REFERENCES]
+    rivals = [row for row in rows[1:] if row.behind is not None and not row.is_reference]
     if rivals and isinstance(contrast := rivals[0].behind, Contrast) and contrast.resolves is not None:
         lines.append(detectable_line(study.metric, contrast))
     return [*lines, *evidence_lines(study), *few_seeds(len(rows[0].score.values) if rows else 0)]
@@ -128,7 +128,7 @@ def _failures(study: Study, rows: Sequence[LeaderboardRow]) -> list[str]:
 
 def _at_ends(study: Study, rows: Sequence[LeaderboardRow]) -> list[str]:
     """Methods whose best point is at the edge of the search range, or beside points that were not tried."""
-    plan, known = study.plan, [row.label for row in rows if row.label not in REFERENCES]
+    plan, known = study.plan, [row.label for row in rows if not row.is_reference]
     ends = [label for label in known if plan.ends.get(label)]
     inside = [label for label in known if plan.untried.get(label) and label not in ends]
     groups = {
@@ -140,7 +140,7 @@ def _at_ends(study: Study, rows: Sequence[LeaderboardRow]) -> list[str]:
 
 def _over_local(study: Study, rows: Sequence[LeaderboardRow]) -> list[str]:
     """Which methods are better or worse than local training, equal to it, or undecided."""
-    known = [row for row in rows if row.over_local is not None and row.label not in REFERENCES]
+    known = [row for row in rows if row.over_local is not None and not row.is_reference]
     better, worse = LOCAL_WORDS["better"], LOCAL_WORDS["worse"]
     groups: dict[str, list[str]] = {better: [], worse: []}
     doubtful: dict[str, list[str]] = {}
@@ -161,42 +161,42 @@ def _over_local(study: Study, rows: Sequence[LeaderboardRow]) -> list[str]:
     return [line for line in lines if line]
 
 
-def race_notes(study: Study, race: SequentialTest) -> list[str]:
+def race_notes(study: Study, test: SequentialTest) -> list[str]:
     """The lines of a sequential test: groups with their intervals, what is open and why, and the guarantee."""
     metric, lines = study.metric, list[str]()
 
     def shown(bounds: Mapping[str, Interval | Bound]) -> str:
         return join_words([f"{label} ({bound_ends(metric, bound)})" for label, bound in bounds.items()])
 
-    if race.behind and race.ending != "winner":
-        lines.append(f"Difference from {race.leader}: {shown(race.behind)}.")
-    verdicts = [with_doubt(study, verdict) for verdict in race.over_local.values()]
+    if test.behind and test.ending != "winner":
+        lines.append(f"Difference from {test.leader}: {shown(test.behind)}.")
+    verdicts = [with_doubt(study, verdict) for verdict in test.over_local.values()]
     for relation, form in LOCAL_WORDS.items():
         words, own = form.format(margin=margin_text(study)), [one for one in verdicts if one.relation == relation]
         if fine := {one.method: one.interval for one in own if not one.doubt}:
             lines.append(f"{sentence(words)}: {shown(fine)}.")
         lines += [f"{one.method}: {words}, but {one.doubt}." for one in own if one.doubt]
-    if race.look and (left := {label: own for label, own in race.undecided.items() if label not in race.given_up}):
+    if test.look and (left := {label: own for label, own in test.undecided.items() if label not in test.given_up}):
         lines.append(f"Undecided against local training: {shown(left)}.")
-    lines += _given_up(study, race)
-    for (question, method), verdict in race.withheld.items():
+    lines += _given_up(study, test)
+    for (question, method), verdict in test.withheld.items():
         what = f"{method}, {verdict}{' than local training' if question == 'local' else ''}"
         lines.append(f"Withheld, because it does not hold without an outlying seed: {what}.")
-    if not race.is_over and race.look:
-        lines.append(f"Stopped before it was decided; the same command continues with {race_next(race)}.")
-    return [*lines, guarantee(study)] if race.look else lines
+    if not test.is_over and test.look:
+        lines.append(f"Stopped before it was decided; the same command continues with {race_next(test)}.")
+    return [*lines, guarantee(study)] if test.look else lines
 
 
-def _given_up(study: Study, race: SequentialTest) -> list[str]:
+def _given_up(study: Study, test: SequentialTest) -> list[str]:
     """Questions that are given up and why, and those that no number of seeds decides."""
     most, lines = int((study.plan.race or {})["most"]), []
     few = f"because {most} seeds would decide it with a probability below 20\u00a0%"
     for why, by_samples in ((few, False), (f"because {NO_SEEDS}", True)):
-        methods = [method for method in race.given_up if (("local", method) in race.needs_samples) == by_samples]
+        methods = [method for method in test.given_up if (("local", method) in test.needs_samples) == by_samples]
         if methods:
-            shown = [f"{method} ({bound_ends(study.metric, race.undecided[method])})" for method in methods]
+            shown = [f"{method} ({bound_ends(study.metric, test.undecided[method])})" for method in methods]
             lines.append(f"Given up against local training, {why}: {join_words(shown)}.")
-    if race.ending == "open" and any(question == "best" for question, _ in race.needs_samples):
+    if test.ending == "open" and any(question == "best" for question, _ in test.needs_samples):
         lines.append(f"Who is best stays open, because {NO_SEEDS}.")
     return lines
 
@@ -215,9 +215,9 @@ def premises(study: Study) -> str:
     return f"given {chosen}the clients, and if differences over seeds are normal"
 
 
-def race_next(race: SequentialTest) -> str:
+def race_next(test: SequentialTest) -> str:
     """The next look in words."""
-    return f"{max(race.needs.values())} seeds of {plural(len(race.needs), 'method')}"
+    return f"{max(test.needs.values())} seeds of {plural(len(test.needs), 'method')}"
 
 
 def settings_notes(survey: SettingsStudy) -> list[str]:
@@ -244,7 +244,7 @@ def race_settings_notes(survey: SettingsStudy) -> list[str]:
     """The lines under the answer: who is better than local training where, what is not over, and the guarantee."""
     margin, lines = margin_text(survey.first_study), list[str]()
     verdicts = [
-        (name, with_doubt(study, verdict)) for name, study, race in survey.races for verdict in race.over_local.values()
+        (name, with_doubt(study, verdict)) for name, study, test in survey.races for verdict in test.over_local.values()
     ]
     for relation, form in LOCAL_WORDS.items():
         fine: dict[str, list[str]] = {}
@@ -258,10 +258,10 @@ def race_settings_notes(survey: SettingsStudy) -> list[str]:
         if fine:
             lines.append(f"{sentence(words)}: {_where(survey, fine)}.")
         lines += [f"{m} in {join_words(names)}: {words}, but {doubt}." for (m, doubt), names in doubtful.items()]
-    for name, _, race in survey.races:
-        if race.needs and race.look:
-            lines.append(f"Stopped in {name} before it was decided; the same command continues with {race_next(race)}.")
-    return [*lines, guarantee_of_settings(survey)] if any(race.look for _, _, race in survey.races) else lines
+    for name, _, test in survey.races:
+        if test.needs and test.look:
+            lines.append(f"Stopped in {name} before it was decided; the same command continues with {race_next(test)}.")
+    return [*lines, guarantee_of_settings(survey)] if any(test.look for _, _, test in survey.races) else lines
 
 
 def _where(survey: SettingsStudy, settings: Mapping[str, Sequence[str]]) -> str:

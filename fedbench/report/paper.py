@@ -85,7 +85,7 @@ def study_scores(survey: SettingsStudy, choice: Choice) -> Table:
         bold_note(marked, choice),
     ]
     more = [
-        pooled_note(choice, shown),
+        pooled_note(choice, shown, study.plan.references),
         *evidence_lines(study),
         sentence(estimator_remark(metric, kinds)),
         *(f"{choice.name(label)} failed: {why}" for label, why in study.failures.items()),
@@ -142,7 +142,7 @@ def settings_scores(survey: SettingsStudy, choice: Choice) -> Table:
         f"{BEST} {bold}, but there is a doubt, which the setting's page names" if ahead else "",
         f"Bold: {bold}" if any_best else f"Nothing is in bold, because no method is {bold}{' without a doubt' * ahead}",
         "Rank: mean over settings and seeds, 1 is the best" if ranks else "",
-        pooled_note(choice, shown),
+        pooled_note(choice, shown, survey.references),
     ]
 
     def score(own: Marks, label: str) -> Cell:

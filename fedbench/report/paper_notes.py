@@ -1,6 +1,6 @@
 """Marks and notes of tables for papers: which methods a table shows, who is marked, and what its numbers mean."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -20,7 +20,7 @@ from fedbench.report.typeset import Cell, ShownMethods, join_words, with_half
 from fedbench.report.verdicts import BEST, BETTER, WORSE, mark_of
 from fedbench.results.contrasts import Contrast, family
 from fedbench.results.settings_file import Setting
-from fedbench.results.tables import BASELINE, REFERENCES
+from fedbench.results.tables import BASELINE
 from fedbench.results.verdict import ALPHA, Verdict
 
 
@@ -70,12 +70,12 @@ class Marks:
     def doubts(self) -> dict[str, str]:
         """Why it is not certain that methods are better or worse than the reference, although tests say so."""
         doubts = {label: verdict.doubt for label, verdict in self.verdicts.items() if verdict.sign}
-        return {label: doubt for label, doubt in doubts.items() if doubt and label not in REFERENCES}
+        return {label: doubt for label, doubt in doubts.items() if doubt and not self.rows[label].is_reference}
 
     @cached_property
     def marks(self) -> dict[str, str]:
         """The marks of the methods that are better or worse than the reference, in brackets where there is a doubt."""
-        marks = {label: mark_of(verdict) for label, verdict in self.verdicts.items() if label not in REFERENCES}
+        marks = {m: mark_of(verdict) for m, verdict in self.verdicts.items() if not self.rows[m].is_reference}
         return marks | ({self.ahead: marks.get(self.ahead, "") + BEST} if self.ahead else {})
 
     @cached_property
@@ -138,7 +138,7 @@ def marks_note(choice: Choice, how: str, marks: Sequence[str]) -> str:
 def bold_note(marked: Marks, choice: Choice) -> str:
     """Explains what bold means, or why nothing is bold."""
     rows = [*marked.rows.values()]
-    if len([row for row in rows if row.label not in REFERENCES]) < 2 or marked.study.plan.subject is not None:
+    if len([row for row in rows if not row.is_reference]) < 2 or marked.study.plan.subject is not None:
         return ""
     if marked.ahead is not None:
         said = choice.rename(study_answer(marked.study, rows))
@@ -149,8 +149,9 @@ def bold_note(marked: Marks, choice: Choice) -> str:
     return f"Bold: better than every other method by the same tests{hidden}"
 
 
-def pooled_note(choice: Choice, shown: Sequence[str]) -> str:
-    pooled = [choice.name(label) for label in shown if label in REFERENCES]
+def pooled_note(choice: Choice, shown: Sequence[str], references: Collection[str]) -> str:
+    """Says which of the shown methods do not compete. references: all those of the study."""
+    pooled = [choice.name(label) for label in shown if label in references]
     return f"{join_words(pooled)} trains on the pooled data of all clients and does not compete" if pooled else ""
 
 

@@ -172,7 +172,7 @@ Point = tuple[float, Interval, str]
 
 def score_lines(survey: SettingsStudy, points: Mapping[str, Sequence[Point]], xaxis: dict[str, Any]) -> go.Figure:
     """The scores of every method as a line, with their intervals as bands."""
-    metric, colours = survey.first_study.metric, survey.first_study.colours
+    metric, colours, dashes = survey.first_study.metric, survey.first_study.colours, survey.first_study.dashes
     ends = {
         label: [
             [score.mean if end is None or survey.is_race else end for end in (score.low, score.high)]
@@ -187,7 +187,7 @@ def score_lines(survey: SettingsStudy, points: Mapping[str, Sequence[Point]], xa
         low, high = ([metric.factor * pair[i] for pair in ends[label]] for i in (0, 1))
         add_band(fig, label, places, low, high, colours[label])
         means = [metric.factor * score.mean for score in scores]
-        add_line(fig, label, places, means, colours[label], mode="lines+markers", marker={"size": 8})
+        add_line(fig, label, places, means, colours[label], dashes[label], mode="lines+markers", marker={"size": 8})
         fig.data[-1].hovertemplate = f"{escape(label)}: {hover(metric)}<extra></extra>"
         if any(more):
             fig.data[-1].text = [*map(escape, more)]

@@ -17,7 +17,6 @@ from fedbench.results.plan import PLAN_FILE, is_study
 from fedbench.results.sequential_test import SequentialTest
 from fedbench.results.settings_file import Setting, SettingsFile, is_matrix
 from fedbench.results.settings_summary import Ranking, SettingsSummary, over_settings, ranking
-from fedbench.results.tables import REFERENCES
 
 ALONE = SettingsFile({}, {}, [Setting("", {}, ".")])
 """The settings of a study that has none."""
@@ -87,7 +86,7 @@ class SettingsStudy:
     @cached_property
     def scores(self) -> pd.DataFrame:
         """One row per setting and seed, one column per competing method, as recorded."""
-        competing = [label for label in self.labels if label not in REFERENCES]
+        competing = [label for label in self.labels if label not in self.references]
         columns = {
             label: pd.concat({name: s.last_rows(label).set_index("seed")[s.test] for name, s in self.studies.items()})
             for label in competing
@@ -99,6 +98,11 @@ class SettingsStudy:
         """Methods that were evaluated in every setting."""
         boards = list(self.boards.values())
         return [label for label in boards[0] if all(label in board for board in boards)] if boards else []
+
+    @cached_property
+    def references(self) -> set[str]:
+        """The methods that do not compete."""
+        return {label for study in self.begun.values() for label in study.plan.references}
 
     @cached_property
     def ranking(self) -> Ranking:
@@ -119,10 +123,10 @@ class SettingsStudy:
         if not self.has_settings:
             return self.first_study.ordered
         if not self.is_race:
-            return [*self.ranking.ranks, *(label for label in self.labels if label in REFERENCES)]
+            return [*self.ranking.ranks, *(label for label in self.labels if label in self.references)]
         orders = [[label for label in board if label in self.labels] for board in self.boards.values()]
         places = {label: sum(order.index(label) for order in orders) for label in self.labels}
-        return sorted(self.labels, key=lambda label: (label in REFERENCES, places[label]))
+        return sorted(self.labels, key=lambda label: (label in self.references, places[label]))
 
     @property
     def known(self) -> list[str]:

@@ -14,7 +14,7 @@ from fedbench.report.table import Column, Table, numbers_of
 from fedbench.report.typeset import Cell, ranks_in_column, with_half
 from fedbench.results.sequential_test import SequentialTest
 from fedbench.results.statistics import ends_of
-from fedbench.results.tables import BASELINE, REFERENCES
+from fedbench.results.tables import BASELINE
 
 NOTE = (
     "± half of the 95 % interval over seeds, and over test samples where their outcomes were kept; = cannot be told "
@@ -68,7 +68,7 @@ def ranked_table(survey: SettingsStudy) -> Table:
         for rows in [[board[label] for label in labels]]
         for row, order in zip(
             rows,
-            ranks_in_column([None if r.label in REFERENCES else r.score.mean for r in rows], metric.higher),
+            ranks_in_column([None if r.is_reference else r.score.mean for r in rows], metric.higher),
             strict=True,
         )
     }
@@ -87,7 +87,7 @@ def ranked_table(survey: SettingsStudy) -> Table:
 
 def race_tables(survey: SettingsStudy) -> list[Table]:
     """The tables of sequential tests."""
-    competing = [label for label in survey.ordered if label not in REFERENCES]
+    competing = [label for label in survey.ordered if label not in survey.references]
     return [
         _table(survey, SCORES, _race_score, survey.ordered),
         _table(survey, AGAINST_LOCAL, _against_local, [label for label in competing if label != BASELINE]),
@@ -96,9 +96,9 @@ def race_tables(survey: SettingsStudy) -> list[Table]:
 
 
 def _race_score(row: LeaderboardRow) -> Cell:
-    study, race = row.study, _race(row)
-    is_best = race.ending == "winner" and row.label == race.leader and not doubt_of_winner(study, race)
-    may_be_best = race.look > 0 and race.ending != "winner" and row.label in race.candidates
+    study, test = row.study, _race(row)
+    is_best = test.ending == "winner" and row.label == test.leader and not doubt_of_winner(study, test)
+    may_be_best = test.look > 0 and test.ending != "winner" and row.label in test.candidates
     text = f"{study.metric.number(row.score.mean)} ({len(row.score.values)})"
     return Cell(text, int(is_best), may_be_best, row.tone)
 
@@ -114,9 +114,9 @@ def _against_local(row: LeaderboardRow) -> Cell:
 
 
 def _who_is_best(row: LeaderboardRow) -> Cell:
-    race = _race(row)
+    test = _race(row)
     interval, verdict = (column.cell(row).text for column in race_columns(row.study.metric)[3:])
-    if race.ending == "winner" and row.label == race.leader and doubt_of_winner(row.study, race):
+    if test.ending == "winner" and row.label == test.leader and doubt_of_winner(row.study, test):
         verdict = "ahead of all, but in doubt"
     return Cell(", ".join(filter(None, (interval, verdict))))
 

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from fedbench import tasks
-from fedbench.report.theme import colour_of
+from fedbench.report.theme import colour_of, dash_of
 from fedbench.results.curves import cost_so_far, seed_curve
 from fedbench.results.estimators import estimator_remark
 from fedbench.results.groups import group_table
@@ -18,7 +18,7 @@ from fedbench.results.plan import Plan
 from fedbench.results.reader import Records, at_last_round
 from fedbench.results.sequential_test import SequentialTest, race_of
 from fedbench.results.summary import summarise
-from fedbench.results.tables import REFERENCES, FinalScores, final_table
+from fedbench.results.tables import FinalScores, final_table
 from fedbench.results.trace import Trace
 from fedbench.tasks import Metric
 
@@ -98,7 +98,10 @@ class Study:
     @cached_property
     def costs(self) -> dict[str, pd.DataFrame]:
         """By method, what a participant has spent so far, beside the score at the study's point."""
-        return {method: cost_so_far(self.runs[method], self.curves[method, self.point]) for method in self.metrics}
+        return {
+            method: cost_so_far(self.runs[method], self.curves[method, self.point], method in self.plan.references)
+            for method in self.metrics
+        }
 
     @cached_property
     def groups(self) -> pd.DataFrame:
@@ -146,7 +149,11 @@ class Study:
     @cached_property
     def summaries(self) -> dict[str, dict[str, Any]]:
         """Summaries by method, recomputed, with the warnings recorded by the run; scores of the subject only."""
-        return {m: summarise(run, run.warnings(), scores=m == self.plan.subject) for m, run in self.runs.items()}
+        plan = self.plan
+        return {
+            label: summarise(run, run.warnings(), label == plan.subject, pooled=label in plan.references)
+            for label, run in self.runs.items()
+        }
 
     @property
     def records(self) -> Records | None:
@@ -169,11 +176,16 @@ class Study:
             return list(self.metrics)
         known = [label for label in self.metrics if len(self.last_rows(label))]
         sign = -1 if self.metric.higher else 1
-        return sorted(known, key=lambda label: (label in REFERENCES, sign * self.final_score(label)))
+        return sorted(known, key=lambda label: (label in self.plan.references, sign * self.final_score(label)))
 
     @cached_property
     def colours(self) -> dict[str, str]:
         return colour_of([*dict.fromkeys([*self.first, *self.ordered, *self.runs])], self.method)
+
+    @cached_property
+    def dashes(self) -> dict[str, str]:
+        """The dash of each method's lines."""
+        return {label: dash_of(label, self.plan.references) for label in self.colours}
 
     @property
     def problems(self) -> list[str]:
@@ -211,7 +223,7 @@ class Study:
     @property
     def failed_methods(self) -> list[str]:
         """The failed methods that are not references."""
-        return [label for label in self.failures if label not in REFERENCES]
+        return [label for label in self.failures if label not in self.plan.references]
 
     def reason(self, label: str) -> str:
         """Why the first failed run of a method failed, or ""."""

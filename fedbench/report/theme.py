@@ -4,12 +4,12 @@ Figures use the light colours. In a dark theme the page replaces every colour of
 each colour must occur only once in LIGHT.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import plotly.graph_objects as go
 
-from fedbench.results.tables import BASELINE, REFERENCES
+from fedbench.results.tables import BASELINE
 from fedbench.tasks import Metric
 
 PALETTE = {
@@ -35,6 +35,8 @@ PALETTE = {
 """Every colour in the light and in the dark theme."""
 LIGHT, DARK = ({name: pair[theme] for name, pair in PALETTE.items()} for theme in (0, 1))
 METHOD_COLOURS = ["c1", "c2", "c3", "c4", "c5", "c6"]
+SOLID = "solid"
+"""The dash of a line without gaps."""
 SCALE = [(0.0, LIGHT["s0"]), (0.33, LIGHT["s1"]), (0.67, LIGHT["s2"]), (1.0, LIGHT["s3"])]
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 LETTER = 7.2  # pixels, mean width of a letter of a direct label
@@ -52,9 +54,9 @@ def colour_of(methods: Sequence[str], subject: str) -> dict[str, str]:
     return fixed | {method: LIGHT[name] for method, name in zip(others, names, strict=False)}
 
 
-def dash_of(method: str) -> str:
-    """Reference lines stay apart from methods without colour, too."""
-    return {BASELINE: "dash", **dict.fromkeys(REFERENCES, "dot")}.get(method, "solid")
+def dash_of(method: str, references: Collection[str]) -> str:
+    """Lines of local training and of references stay apart from methods without colour, too."""
+    return "dash" if method == BASELINE else "dot" if method in references else SOLID
 
 
 def with_opacity(colour: str, opacity: float) -> str:

@@ -16,7 +16,7 @@ import plotly.graph_objects as go
 from fedbench.report.curves import add_line, is_loud
 from fedbench.report.parts import Chart, charts
 from fedbench.report.study import Study
-from fedbench.report.theme import LIGHT, axis, figure, hover, label_ends, score_axis
+from fedbench.report.theme import LIGHT, axis, dash_of, figure, hover, label_ends, score_axis
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,8 @@ def budget_curves(study: Study, scores: Mapping[str, np.ndarray], split: str) ->
     for label in sorted(shown, key=lambda label: is_loud(colours[label])):
         told = f"{escape(label)}<br>%{{x}} candidates: {hover(metric)}<extra></extra>"
         numbers = range(1, len(shown[label]) + 1)
-        add_line(fig, label, numbers, shown[label], colours[label], mode="lines+markers", hovertemplate=told)
+        dash = dash_of(label, study.plan.references)
+        add_line(fig, label, numbers, shown[label], colours[label], dash, mode="lines+markers", hovertemplate=told)
     label_ends(
         fig,
         [

@@ -13,7 +13,7 @@ from fedbench.report.theme import LIGHT
 from fedbench.report.typeset import points
 from fedbench.results.sequential_test import SequentialTest
 from fedbench.results.statistics import Interval
-from fedbench.results.tables import BASELINE, REFERENCES
+from fedbench.results.tables import BASELINE
 from fedbench.results.verdict import Bound, Verdict
 from fedbench.tasks import Metric
 
@@ -38,8 +38,8 @@ BETTER, WORSE, BEST = "*", "†", "‡"
 
 
 def tone_of(label: str, over_local: Verdict | None) -> str:
-    """The tone of a method that was compared with local training; a verdict with a doubt is open."""
-    if label in (BASELINE, *REFERENCES):
+    """The tone of a method that competes, or of local training; a verdict with a doubt is open."""
+    if label == BASELINE:
         return "baseline"
     sign, alone = (0, 0) if over_local is None else over_local.signs_without_doubt
     if not (sign or alone):
@@ -76,56 +76,56 @@ class SequentialStanding:
 
 
 def race_verdicts(
-    study: Study, race: SequentialTest, label: str
+    study: Study, test: SequentialTest, label: str
 ) -> tuple[Verdict | None, Verdict | None, SequentialStanding]:
     """The verdicts on a method against local training, and on the best method against it, and both in words."""
-    local, best = _over_local(study, race, label), _behind(study, race, label)
-    against = "" if local is None else _against_local(study, race, local)
-    tied = race.look > 0 and label in race.candidates[1:]
+    local, best = _over_local(study, test, label), _behind(study, test, label)
+    against = "" if local is None else _against_local(study, test, local)
+    tied = test.look > 0 and label in test.candidates[1:]
     return (
         local,
         best,
-        SequentialStanding(race.seeds.get(label, 0), against, _who_is_best(study, race, label, best), tied),
+        SequentialStanding(test.seeds.get(label, 0), against, _who_is_best(study, test, label, best), tied),
     )
 
 
-def _over_local(study: Study, race: SequentialTest, label: str) -> Verdict | None:
-    bound = race.undecided.get(label)
-    if label in race.over_local:
-        return with_doubt(study, race.over_local[label])
+def _over_local(study: Study, test: SequentialTest, label: str) -> Verdict | None:
+    bound = test.undecided.get(label)
+    if label in test.over_local:
+        return with_doubt(study, test.over_local[label])
     if bound is None or not bound.seeds:
         return None
-    return Verdict(label, BASELINE, bound, is_withheld=("local", label) in race.withheld)
+    return Verdict(label, BASELINE, bound, is_withheld=("local", label) in test.withheld)
 
 
-def _behind(study: Study, race: SequentialTest, label: str) -> Verdict | None:
-    if label in race.out:
+def _behind(study: Study, test: SequentialTest, label: str) -> Verdict | None:
+    if label in test.out:
         # Somebody is better; that it is the method that is ahead the most is not certain.
-        ahead, bound = race.out[label]
+        ahead, bound = test.out[label]
         return with_doubt(study, Verdict(ahead, label, replace(bound, high=inf)))
-    if label in race.behind and race.leader is not None:
-        return with_doubt(study, Verdict(race.leader, label, -race.behind[label]))
+    if label in test.behind and test.leader is not None:
+        return with_doubt(study, Verdict(test.leader, label, -test.behind[label]))
     return None
 
 
-def _against_local(study: Study, race: SequentialTest, verdict: Verdict) -> str:
+def _against_local(study: Study, test: SequentialTest, verdict: Verdict) -> str:
     if verdict.relation == "equal":
         return f"equal within {margin_text(study)}"
     if verdict.relation == "open":
-        return "given up" if verdict.method in race.given_up else "open"
+        return "given up" if verdict.method in test.given_up else "open"
     return verdict.stated
 
 
-def _who_is_best(study: Study, race: SequentialTest, label: str, behind: Verdict | None) -> str:
-    if label in race.out:
+def _who_is_best(study: Study, test: SequentialTest, label: str, behind: Verdict | None) -> str:
+    if label in test.out:
         return "withheld" if behind is not None and behind.doubt else "not the best"
-    if label not in race.candidates or not race.look:
+    if label not in test.candidates or not test.look:
         return ""
     margin = margin_text(study)
-    if label == race.leader:
+    if label == test.leader:
         led = {"winner": "best", "tie": "best, tied", "within": f"best or within {margin}", "open": "open"}
-        return led.get(race.ending or "", "open")
-    return {"tie": f"equal within {margin}", "within": "may be better"}.get(race.ending or "", "open")
+        return led.get(test.ending or "", "open")
+    return {"tie": f"equal within {margin}", "within": "may be better"}.get(test.ending or "", "open")
 
 
 def margin_text(study: Study) -> str:

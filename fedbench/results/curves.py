@@ -32,16 +32,16 @@ def over_seeds(metrics: pd.DataFrame, column: str) -> pd.DataFrame:
     return pd.DataFrame({"round": names[kept], "mean": means, **ends})
 
 
-def cost_so_far(run: Records, scores: pd.DataFrame) -> pd.DataFrame:
+def cost_so_far(run: Records, scores: pd.DataFrame, pooled: bool) -> pd.DataFrame:
     """The cost of a participant so far, per round and mean over seeds, beside the score as shown.
 
-    scores: the run's `seed_curve`. Rounds that were not evaluated count as the next one that was. Columns: round, sent
-    (bytes, both ways), steps (of gradients), score.
+    scores: the run's `seed_curve`. pooled: whether one model was trained on the data of all clients. Rounds that were
+    not evaluated count as the next one that was. Columns: round, sent (bytes, both ways), steps (of gradients), score.
     """
     metrics = run.metrics()
     rows = metrics[(metrics["point"] == "after_fit") & (metrics["round"] > 0)]  # in the order of seeds and rounds
     seeds, rounds = rows["seed"].to_numpy(), rows["round"].to_numpy()
-    shares = per_participant(run, run.clients(), run.config(), rows).fillna(0)
+    shares = per_participant(run.clients(), run.config(), rows, pooled).fillna(0)
     costs = np.column_stack([shares["bytes_up"] + shares["bytes_down"], shares["steps"]])  # [rows, 2]
     for of_seed in (seeds == seed for seed in np.unique(seeds)):
         costs[of_seed] = (costs[of_seed] * np.diff(rounds[of_seed], prepend=0)[:, None]).cumsum(axis=0)

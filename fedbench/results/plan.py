@@ -61,7 +61,8 @@ class Plan:
     budgets are equal in gradient steps, as asked. refused: invalid points, as
     `[label, point, why]`. race: if seeds are added until the comparison is decided, its margin, in the unit that is
     shown, and the maximum number of seeds. gpus: how trials share GPUs, in a sentence. gpu_full: by trial, the GPUs
-    that it had each time, if their memory was too small at first.
+    that it had each time, if their memory was too small at first. references: the labels of methods that train on the
+    pooled data of all clients: they are shown and do not compete.
     """
 
     kind: str
@@ -83,6 +84,7 @@ class Plan:
     gpus: str = ""
     gpu_full: dict[str, list[float]] = field(default_factory=dict)
     by_steps: bool = False
+    references: list[str] = field(default_factory=list)
 
     @classmethod
     def read(cls, folder: Path) -> "Plan":
@@ -91,13 +93,21 @@ class Plan:
         Raises ConfigError if there is neither, or if the plan is damaged.
         """
         if is_study(folder):
-            return read_as(cls, folder / PLAN_FILE, cls.faults)
+            plan = read_as(cls, folder / PLAN_FILE, cls.faults)
+            plan.references = plan.references or plan._pooled(folder)
+            return plan
         if not folder.is_dir():
             raise ConfigError(f"{folder}: no such folder; give the folder of a run or of a study")
         config = Records(folder).config()
         label = (config.get("method") or {}).get("name") or folder.name
         entries = [Entry("final", label, {}, seed, ".") for seed in (config.get("seeds") or [0])[:1]]
-        return cls("run", label, config, entries)
+        plan = cls("run", label, config, entries)
+        plan.references = plan._pooled(folder)
+        return plan
+
+    def _pooled(self, folder: Path) -> list[str]:
+        """The methods whose final runs say that they train on pooled data: a plan may lack the note."""
+        return [label for label, run in self.records(folder).items() if run.is_pooled]
 
     def write(self, folder: Path) -> None:
         write_json_atomically(folder / PLAN_FILE, asdict(self), own_checksum=True)

@@ -258,6 +258,11 @@ class Records:
         """environment.json: versions, machine, git, task, partition_fingerprint, started, finished."""
         return self._environment
 
+    @property
+    def is_pooled(self) -> bool:
+        """Whether one model was trained on the data of all clients."""
+        return bool(self.environment().get("pooled"))
+
     @cached_property
     def _environment(self) -> dict[str, Any]:
         environment = self._json(self.path, "environment.json")

@@ -23,7 +23,7 @@ from fedbench.config.tuning import LOOKS
 from fedbench.results.plan import Plan
 from fedbench.results.rotations import DIGITS, ROTATIONS, RotatedScores
 from fedbench.results.sample_error import Deviations, sample_variances
-from fedbench.results.tables import BASELINE, LAST, REFERENCES, FinalScores
+from fedbench.results.tables import BASELINE, LAST, FinalScores
 from fedbench.results.verdict import Bound, Verdict, relation_of_interval
 
 WEIGHTS = (0.05, 0.10, 0.20, 0.25, 0.20, 0.10, 0.05, 0.025)
@@ -102,40 +102,40 @@ def judge(
     rotations: int = ROTATIONS,
     samples: Mapping[str, Sequence[Deviations]] | None = None,
 ) -> SequentialTest:
-    """The race as far as the scores go.
+    """The test as far as the scores go.
 
     scores: of every method, higher is better, in the order of the seeds, which is the same for all; a method may have
     fewer than others. failed: methods that lack a seed for good, which take no part. samples: by how much each test
     sample moves each of these scores; None where that is not known of all, so that intervals are over seeds alone.
     """
     methods = [method for method in scores if method not in failed]
-    race = SequentialTest(candidates=list(methods), over_samples=samples is not None)
-    race.undecided = {}
+    test = SequentialTest(candidates=list(methods), over_samples=samples is not None)
+    test.undecided = {}
     if baseline in methods:
-        race.undecided = {method: UNKNOWN for method in methods if method != baseline}
+        test.undecided = {method: UNKNOWN for method in methods if method != baseline}
     for n, level in rules.looks():
-        running = _running(race, baseline)
+        running = _running(test, baseline)
         if not running:
             break
         if any(len(scores[method]) < n for method in running):
-            race.needs = dict.fromkeys(running, n)
-            return race
+            test.needs = dict.fromkeys(running, n)
+            return test
         added = None if samples is None else sample_variances([samples[method][:n] for method in running])
         look = _Look(np.array([scores[method][:n] for method in running]).T, running, rotations, added)
-        _judge_look(race, look, rules, level, baseline)
-        race.look = n
-        race.seeds |= dict.fromkeys(running, n)
-    race.needs = {}
-    return race
+        _judge_look(test, look, rules, level, baseline)
+        test.look = n
+        test.seeds |= dict.fromkeys(running, n)
+    test.needs = {}
+    return test
 
 
-def _running(race: SequentialTest, baseline: str) -> list[str]:
+def _running(test: SequentialTest, baseline: str) -> list[str]:
     """Methods that need further seeds: open contrasts, local training while there are some, and candidates."""
-    wanted = [method for method in race.undecided if method not in race.given_up]
-    wanting = set(wanted) | ({baseline} if wanted else set()) | (set(race.candidates) if race.ending is None else set())
+    wanted = [method for method in test.undecided if method not in test.given_up]
+    wanting = set(wanted) | ({baseline} if wanted else set()) | (set(test.candidates) if test.ending is None else set())
     if wanting <= {baseline}:
         return []
-    order = [baseline, *race.undecided, *race.over_local, *race.candidates]
+    order = [baseline, *test.undecided, *test.over_local, *test.candidates]
     return [method for method in dict.fromkeys(order) if method in wanting]
 
 
@@ -199,75 +199,75 @@ def _without_outliers(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return means, np.sqrt(squares / (count - 1) / count)
 
 
-def _judge_look(race: SequentialTest, look: _Look, rules: Rules, level: float, baseline: str) -> None:
-    wanted = [method for method in race.undecided if method in look.place and method not in race.given_up]
+def _judge_look(test: SequentialTest, look: _Look, rules: Rules, level: float, baseline: str) -> None:
+    wanted = [method for method in test.undecided if method in look.place and method not in test.given_up]
     if wanted:
-        _look_over_local(race, look, wanted, rules, level, baseline)
-    if race.ending is None:
-        _look_for_best(race, look, level)
-        race.ending = _ending(race, look.seeds, rules)
+        _look_over_local(test, look, wanted, rules, level, baseline)
+    if test.ending is None:
+        _look_for_best(test, look, level)
+        test.ending = _ending(test, look.seeds, rules)
 
 
 def _look_over_local(
-    race: SequentialTest, look: _Look, wanted: Sequence[str], rules: Rules, level: float, baseline: str
+    test: SequentialTest, look: _Look, wanted: Sequence[str], rules: Rules, level: float, baseline: str
 ) -> None:
     # Those given up keep their share of the level, because which ones they are depends on the scores.
-    family = len(race.undecided)
+    family = len(test.undecided)
     critical = look.critical(wanted, baseline, level * len(wanted) / family, two_sided=True)
     for method in wanted:
-        race.withheld.pop(("local", method), None)
-        race.needs_samples.discard(("local", method))
-        race.undecided[method] = bound = look.cautious(method, baseline, critical)
+        test.withheld.pop(("local", method), None)
+        test.needs_samples.discard(("local", method))
+        test.undecided[method] = bound = look.cautious(method, baseline, critical)
         verdict = Verdict(method, baseline, bound, rules.margin)
         if verdict.relation != "open":
-            race.over_local[method] = verdict
-            del race.undecided[method]
+            test.over_local[method] = verdict
+            del test.undecided[method]
         elif (plain := relation_of_interval(look.bound(method, baseline, critical), rules.margin)) != "open":
-            race.withheld["local", method] = plain
+            test.withheld["local", method] = plain
         else:
             if no_seeds_decide(bound, 2 * family, rules):
-                race.needs_samples.add(("local", method))
+                test.needs_samples.add(("local", method))
             if GIVING_UP_FROM <= look.seeds < rules.looks()[-1][0]:
                 chance = _chance_over_local(bound, family, rules)
                 if chance < LEAST_CHANCE:
-                    race.given_up[method] = chance
+                    test.given_up[method] = chance
 
 
-def _look_for_best(race: SequentialTest, look: _Look, level: float) -> None:
+def _look_for_best(test: SequentialTest, look: _Look, level: float) -> None:
     """Takes out whom another candidate beats.
 
     Every candidate is compared with all others by a family of its own, one-sided. Only the family of the method that is
     truly best counts, so the level is that of one family: if its intervals hold, it is not taken out, and all ends of
     `behind` hold whoever it is.
     """
-    before = race.candidates
+    before = test.candidates
     critical = {
         method: look.critical([other for other in before if other != method], method, level, two_sided=False)
         for method in before
     }
     plain, cautious = look.leads(critical)
     for column, method in enumerate(before):
-        race.withheld.pop(("best", method), None)
+        test.withheld.pop(("best", method), None)
         ahead = before[int(cautious[:, column].argmax())]
         if cautious[:, column].max() > 0:
-            race.out[method] = ahead, look.cautious(ahead, method, critical[method])
+            test.out[method] = ahead, look.cautious(ahead, method, critical[method])
         elif plain[:, column].max() > 0:
-            race.withheld["best", method] = f"behind {before[int(plain[:, column].argmax())]}"
-    race.candidates = sorted(critical.keys() - race.out.keys(), key=lambda method: (-look.mean(method), method))
-    leader, *rest = race.candidates
-    left = [before.index(method) for method in race.candidates]
+            test.withheld["best", method] = f"behind {before[int(plain[:, column].argmax())]}"
+    test.candidates = sorted(critical.keys() - test.out.keys(), key=lambda method: (-look.mean(method), method))
+    leader, *rest = test.candidates
+    left = [before.index(method) for method in test.candidates]
     leads = np.where(np.eye(len(left), dtype=bool), np.inf, cautious[np.ix_(left, left)])
     low, high = leads.min(1), -leads[0].min()
-    race.behind = {
+    test.behind = {
         method: replace(look.bound(method, leader, critical[leader]), low=float(low[row]), high=float(high))
         for row, method in enumerate(rest, 1)
     }
 
 
-def _ending(race: SequentialTest, seeds: int, rules: Rules) -> Ending | None:
+def _ending(test: SequentialTest, seeds: int, rules: Rules) -> Ending | None:
     """The answer to who is best, if no more seeds are to be spent on it."""
-    bounds, margin = list(race.behind.values()), rules.margin
-    race.needs_samples = {(question, method) for question, method in race.needs_samples if question != "best"}
+    bounds, margin = list(test.behind.values()), rules.margin
+    test.needs_samples = {(question, method) for question, method in test.needs_samples if question != "best"}
     if not bounds:
         return "winner"
     within = all(bound.high < margin for bound in bounds)
@@ -278,7 +278,7 @@ def _ending(race: SequentialTest, seeds: int, rules: Rules) -> Ending | None:
         if seeds < GIVING_UP_FROM or chances[0] >= LEAST_CHANCE or (not within and chances[1] >= LEAST_CHANCE):
             return None
     if not within and any(no_seeds_decide(bound, len(bounds), rules) for bound in bounds):
-        race.needs_samples.add(("best", race.candidates[0]))
+        test.needs_samples.add(("best", test.candidates[0]))
     return "within" if within else "open"
 
 
@@ -317,10 +317,10 @@ def no_seeds_decide(bound: Bound, contrasts: int, rules: Rules) -> bool:
 
 
 def race_of(plan: Plan, scores: FinalScores) -> SequentialTest:
-    """The race of a study that adds seeds until it is decided. References take no part."""
+    """The sequential test of a study that adds seeds until it is decided. References take no part."""
     assert plan.race is not None
     rules = Rules(plan.race["margin"] / scores.metric.factor, int(plan.race["most"]))
-    labels = [label for label in plan.labels() if label not in REFERENCES]
+    labels = [label for label in plan.labels() if label not in plan.references]
     failed = {entry.label for entry in plan.failed() if entry.role == "final"}
     by_label = {label: scores_by_seed(plan, scores, label) for label in labels}
     return judge(by_label, rules, failed, samples=_deviations_by_seed(plan, scores, by_label))

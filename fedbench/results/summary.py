@@ -20,7 +20,7 @@ from fedbench.results.remarks import doubts_in
 from fedbench.results.sample_error import SampleError
 from fedbench.results.schema import POINTS
 from fedbench.results.statistics import interval
-from fedbench.results.tables import REFERENCES, FinalScores, clients_at, pooled_scores, weighted_scores
+from fedbench.results.tables import FinalScores, clients_at, pooled_scores, weighted_scores
 from fedbench.results.unscored import scored_counts, scored_text
 from fedbench.tasks import Metric
 
@@ -51,10 +51,13 @@ def damages_in(folder: Path, summary: Mapping[str, Any]) -> Iterator[tuple[str, 
     yield from changes(folder, known)
 
 
-def summarise(run: Records, warnings: Sequence[str] = (), scores: bool = True) -> dict[str, Any]:
+def summarise(
+    run: Records, warnings: Sequence[str] = (), scores: bool = True, pooled: bool | None = None
+) -> dict[str, Any]:
     """The summary, from metrics.jsonl, clients.parquet, timings.jsonl and config.yaml.
 
-    scores: whether to include those of all points, which take the time.
+    scores: whether to include those of all points, which take the time. pooled: whether one model was trained on the
+    data of all clients; by default as the run says.
     """
     config, metrics, metric = run.config(), run.metrics(), run.metric()
     method = dict(config.get("method") or {})
@@ -76,7 +79,7 @@ def summarise(run: Records, warnings: Sequence[str] = (), scores: bool = True) -
         "rounds": config.get("rounds"),
         "points": points,
         **({"new_clients": newcomer_summary(metric, later)} if len(later := run.newcomers()) else {}),
-        **_cost(run, clients, config, metrics),
+        **_cost(run, clients, config, metrics, run.is_pooled if pooled is None else pooled),
         "warnings": list(warnings),
         "doubts": doubts_in(warnings),
         **({"degenerate": seeds} if (seeds := degenerate_seeds(metrics, run.traces())) else {}),
@@ -123,10 +126,12 @@ def _intervals(
     }
 
 
-def _cost(run: Records, clients: pd.DataFrame, config: dict[str, Any], metrics: pd.DataFrame) -> dict[str, Any]:
+def _cost(
+    run: Records, clients: pd.DataFrame, config: dict[str, Any], metrics: pd.DataFrame, pooled: bool
+) -> dict[str, Any]:
     """Bytes and steps per client and participated round; seconds as the median over rounds, which ignores warm-up."""
     rounds = metrics[(metrics["point"] == "after_fit") & (metrics["round"] > 0)]
-    shares = per_participant(run, clients, config, rounds)
+    shares = per_participant(clients, config, rounds, pooled)
     seconds = run.timings()[["total", "cpu"]].apply(pd.to_numeric).median()
     cost = {
         **shares.mean().to_dict(),
@@ -136,13 +141,12 @@ def _cost(run: Records, clients: pd.DataFrame, config: dict[str, Any], metrics: 
     return {str(key): None if pd.isna(value) else float(value) for key, value in cost.items()}
 
 
-def per_participant(run: Records, clients: pd.DataFrame, config: dict[str, Any], rounds: pd.DataFrame) -> pd.DataFrame:
+def per_participant(clients: pd.DataFrame, config: dict[str, Any], rounds: pd.DataFrame, pooled: bool) -> pd.DataFrame:
     """bytes_up, bytes_down and steps of a participant in each of these rounds (rows of metrics).
 
-    A single model trained on the data of all clients makes its own steps, which count whole.
+    pooled: whether a single model was trained on the data of all clients; its own steps count whole.
     """
     shares = rounds[["bytes_up", "bytes_down", "steps"]].div(counted_participants(clients, config, rounds), axis=0)
-    pooled = run.environment().get("pooled", (config.get("method") or {}).get("name") in REFERENCES)
     return shares.assign(steps=rounds["steps"]) if pooled else shares
 
 

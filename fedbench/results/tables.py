@@ -39,8 +39,6 @@ TABLE_COLUMNS = ["method", "point", "choice", "estimator", "seeds", "round", *SC
 SEEDS_ALONE = "seeds"
 """The name of intervals that leave the choice of test samples out."""
 BASELINE = "local"
-REFERENCES = ("centralized",)
-"""Methods that pool the clients' data are shown, but do not compete."""
 PAIRED = ["seed", "client", "ours", "theirs", "difference"]
 Outcomes = Mapping[tuple[int, str], MetricOutcomes]
 """Of a method, by seed and point."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fedbench.config import Config, MethodConfig
+from fedbench.config import Config
 from fedbench.config.tuning import ComparisonTuning, keywords_of
 from fedbench.errors import ConfigError
 from fedbench.jobs import folder_locks, run_state
@@ -191,13 +191,8 @@ class ComparisonSpec:
             return {method.label: most for method in compared}
         steps = {method.label: steps_of(method.config(config)) for method in compared}
         # One model on pooled data makes few steps for many clients, so it sets no standard.
-        least = min(steps[e.label] for e in compared if not is_pooled(e.config(config).method))
+        least = min(steps[e.label] for e in compared if not e.is_pooled(config))
         return {label: max(1, round(most * min(1.0, least / max(1, own)))) for label, own in steps.items()}
-
-
-def is_pooled(method: MethodConfig) -> bool:
-    """Whether a method trains one model on the data of all clients."""
-    return load(method.name).trainers(checked_options(method)) == "pooled"
 
 
 def check_named_options(config: Config, compared: Sequence[ComparedMethod]) -> None:

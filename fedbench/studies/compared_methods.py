@@ -146,6 +146,11 @@ class ComparedMethod:
         asked = {methods.full_key(self.name, key): value for key, value in flat(tree).items()}
         return Config(**nest({**asked, **self.fixed, **(values or {})}))
 
+    def is_pooled(self, config: Config) -> bool:
+        """Whether it trains one model on the data of all clients."""
+        asked = self.config(config, self.points[0]).method
+        return methods.load(asked.name).trainers(methods.checked_options(asked)) == "pooled"
+
     def runs(
         self, config: Config, seeds: Sequence[int], tune_seeds: Sequence[int] = TUNE_SEEDS
     ) -> Iterator[tuple[Config, int]]:

@@ -10,7 +10,7 @@ from fedbench.config.words import plural
 from fedbench.results.plan import point_name
 from fedbench.results.quantities import duration
 from fedbench.results.sequential_test import Rules, judge
-from fedbench.results.tables import BASELINE, REFERENCES
+from fedbench.results.tables import BASELINE
 from fedbench.studies.timing import PROCESS, LeftRuns, Room, span_of
 from fedbench.studies.tuning_remarks import not_tuned, turned_rates
 from fedbench.studies.tuning_study import TuningStudy
@@ -117,7 +117,7 @@ def _cost_of_races(racing: Sequence[LeftRuns], room: Room, hours: float | None) 
     first, race = len(racing[0].study.config.seeds), racing[0].study.plan.race or {}
     low, high, most = list[float](), list[float](), list[float]()
     for own in racing:
-        methods = [method for method in own.study.compared if method.label not in REFERENCES]
+        methods = [method for method in own.study.compared if method.label not in own.study.references]
         runs = [own.run(method, own.study.points[method.label][0]) for method in methods]
         least, slowest = (fmean(times) for times in zip(*((run.least, run.most) for run in runs), strict=True))
         few, many = expected_runs(len(methods), race["margin"], int(race["most"]))

@@ -328,6 +328,11 @@ class TuningStudy:
         """The methods of which a point has been chosen."""
         return [method for method in self.compared if method.label in self.plan.choices]
 
+    @property
+    def references(self) -> list[str]:
+        """The methods that train on the pooled data of all clients, which do not compete."""
+        return [method.label for method in self.compared if method.is_pooled(self.config)]
+
     def begin(self, jobs: Sequence[Job]) -> None:
         """Add jobs to the plan."""
         self.jobs = (*self.jobs, *jobs)
@@ -336,6 +341,7 @@ class TuningStudy:
     def write(self) -> None:
         """Update plan.json."""
         self.plan.entries = [job.entry(self.folder) for job in self.jobs]
+        self.plan.references = self.references
         self.plan.spaces = {
             method.label: {key: list(dict.fromkeys(point[key] for point in points)) for key in points[0]}
             for method in self.compared

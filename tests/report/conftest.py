@@ -176,6 +176,14 @@ def environment(seeds: Sequence[int], scheme: str, method: str) -> dict[str, Any
     }
 
 
+def is_pooled(method: str) -> bool:
+    """Whether a built-in method trains on pooled data; a synthetic one does not."""
+    if method not in methods.names():
+        return False
+    kind = methods.load(method)
+    return kind.trainers(kind.Options()) == "pooled"
+
+
 def partition(seed: int, clients: int) -> dict[str, Any]:
     rng = np.random.default_rng(seed)
     counts = (rng.dirichlet([0.3] * CLASSES, clients) * 140).round().astype(int).tolist()
@@ -274,7 +282,7 @@ def write_grid(
     others = [tuned(name, {"train.lr": 0.01 * (i + 1)}) for name in levels if name != method for i in range(len(tried))]
     plan = Plan("grid", method, config, [*tried, *others, *finals], {method: space})
     plan.choices = {} if best is None else {method: best, **{n: {"train.lr": 0.02} for n in levels if n != method}}
-    plan.ends = ends or {}
+    plan.ends, plan.references = ends or {}, [name for name in levels if is_pooled(name)]
     plan.write(path)
     return path
 
@@ -324,6 +332,7 @@ def write_comparison(
     config = Config(rounds=ROUNDS, seeds=list(seeds)).model_dump(mode="json")
     plan = Plan("compare", None, config, entries, {name: {"train.lr": [0.01, 0.1, 1.0]} for name in levels})
     plan.choices = {name: {"train.lr": 0.01} for name in levels}
+    plan.references = [name for name in levels if is_pooled(name.partition(" ")[0])]
     replace(plan, **more).write(path)
     return path
 

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from fedbench.report.answer import (
     settings_answer,
     study_answer,
 )
+from fedbench.report.in_python import answer_of
 from fedbench.report.leaderboard import leaderboard
 from fedbench.report.settings_study import SettingsStudy
 from fedbench.report.study import Study
@@ -243,3 +245,20 @@ def test_settings_with_sequential_tests_are_answered_one_by_one(tmp_path):
         assert said == f"In {first} {words}; in {second} fedcac is the best."
     doubted = judged(survey, first, ends={"fedper": ["train.lr"]})
     assert settings_answer(doubted).startswith(f"In {first} fedcac beats all others, but {EDGE.format('fedper')}; in ")
+
+
+@pytest.mark.parametrize("label", ["centralized", "centralized ft_epochs=1"])
+@pytest.mark.parametrize("race", [None, {"margin": 2.0, "most": 5}])
+def test_what_pools_the_data_never_competes_whatever_its_label(make_comparison: Make, label: str, race: Any) -> None:
+    folder = make_comparison({**FEW, label: 0.95}, seeds=FIVE, spread=0.01, **({"race": race} if race else {}))
+    survey = SettingsStudy.load(folder)
+    study, rows = survey.first_study, survey.rows
+    assert [row.label for row in rows] == ["fedcac", "fedper", "local", label]
+    assert (rows[-1].rank, rows[-1].behind, rows[-1].tone) == (None, None, "baseline")
+    assert best_for_sure(study, rows) == "fedcac"
+    said = answer_of(folder)
+    assert said.startswith("fedcac ")
+    assert label not in said.splitlines()[0]
+    assert said.splitlines()[0] in page_of(folder).text
+    if race:
+        assert label not in {*study.race.candidates, *study.race.out, *study.race.over_local, *study.race.needs}

@@ -14,9 +14,9 @@ from tests.report.conftest import write_run
 ACCURACY = load("classification").primary
 
 
-def spent(folder: Path) -> pd.DataFrame:
+def spent(folder: Path, pooled: bool = False) -> pd.DataFrame:
     run = Records(folder)
-    return cost_so_far(run, seed_curve(ACCURACY, run.metrics(), "after_agg"))
+    return cost_so_far(run, seed_curve(ACCURACY, run.metrics(), "after_agg"), pooled)
 
 
 def test_a_curve_ends_where_the_most_seeds_end() -> None:
@@ -39,7 +39,8 @@ def test_rounds_that_were_not_evaluated_cost_something_too(tmp_path: Path) -> No
 
 
 def test_the_steps_of_the_pooled_model_are_its_own(tmp_path: Path) -> None:
-    pooled, single = (spent(write_run(tmp_path / name, name)) for name in ("centralized", "local"))
+    pooled = spent(write_run(tmp_path / "centralized", "centralized"), pooled=True)
+    single = spent(write_run(tmp_path / "local", "local"))
     rows = Records(tmp_path / "centralized").metrics()
     made = rows[(rows["point"] == "after_fit") & (rows["seed"] == 0)]["steps"].cumsum()
     assert list(pooled["steps"]) == list(made)

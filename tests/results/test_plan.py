@@ -33,6 +33,19 @@ def test_it_is_read_back_as_it_was_written(tmp_path):
     assert Plan.read(tmp_path) == plan()
 
 
+@pytest.mark.parametrize("noted", [[], ["b"]])
+def test_what_pools_the_data_is_noted_or_said_by_its_run(tmp_path, noted):
+    for name, pooled in (("a", True), ("b", False)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "metrics.jsonl").touch()
+        (tmp_path / name / "config.yaml").write_text("rounds: 1\n")
+        (tmp_path / name / "environment.json").write_text(json.dumps({"pooled": pooled}))
+    entries = [Entry("final", name, {}, 0, name, "done") for name in ("a", "b")]
+    Plan("compare", None, {}, entries, references=noted).write(tmp_path)
+    assert Plan.read(tmp_path).references == (noted or ["a"])
+    assert [Plan.read(tmp_path / name).references for name in ("a", "b")] == [["a"], []]
+
+
 def test_points_that_were_as_good_as_the_chosen_one():
     tried = {0.1: 0.5, 0.3: 0.75, 0.5: 0.75, 0.7: None}
     entries = [

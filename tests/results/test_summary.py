@@ -50,7 +50,6 @@ def test_summary_costs_are_per_participant_and_round(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("method", "environment", "steps"),
     [
-        ("centralized", {}, 20),
         ("centralized", {"pooled": True}, 20),
         ("own:Pooled", {"pooled": True}, 20),
         ("fedavg", {"pooled": False}, 10),

@@ -13,12 +13,14 @@ from fedbench.config.tuning import Tuning
 from fedbench.errors import ConfigError
 from fedbench.jobs.job import Job
 from fedbench.jobs.run_names import changed_keys
+from fedbench.methods.centralized import Centralized
 from fedbench.results.files import write_json_atomically
 from fedbench.results.plan import Entry, Plan
 from fedbench.studies.compared_methods import BASELINES, ComparedMethod
 from fedbench.studies.space import Space
 from fedbench.studies.tuning_study import TuningStudy
 from fedbench.tasks import load
+from fedbench.user_code import name_of
 
 POINTS = ({"train.lr": 0.01}, {"train.lr": 0.1}, {"train.lr": 1.0})
 
@@ -66,6 +68,19 @@ def test_a_baseline_that_cannot_run_is_left_out_and_the_user_told_once(tmp_path,
         assert [method.label for method in made.compared] == ["fedavg", "fedavg-ft", "local"]
     (line,) = [line for line in caplog.messages if "left out" in line]
     assert line.startswith("the baseline centralized is left out: privacy.clip = 1: centralized trains on")
+
+
+class OnPooledData(Centralized):
+    """A method of a user that trains one model on the data of all clients."""
+
+
+def test_the_plan_notes_what_pools_the_data_whatever_its_label(tmp_path):
+    own = name_of(OnPooledData)
+    compared = [ComparedMethod.parse(text) for text in ("centralized:ft_epochs=1", own, "fedavg-ft", "local")]
+    asked = Config(seeds=[0], model="mlp")
+    study = TuningStudy(Plan("compare", None, {}, []), asked, compared, tmp_path, tmp_path, [90])
+    study.begin([])
+    assert Plan.read(tmp_path).references == study.references == ["centralized ft_epochs=1", own]
 
 
 def test_a_baseline_that_was_asked_for_is_refused(tmp_path):

@@ -18,7 +18,6 @@ from fedbench.report.template import page_of
 from fedbench.report.theme import LIGHT, axis, figure
 from fedbench.report.typeset import Cell
 from fedbench.results.files import write_atomically
-from fedbench.results.tables import REFERENCES
 from fedbench_papers.tables.content import NumberTable, PageContent, interval_columns, ours_text, seeds_text
 from fedbench_papers.tables.figure_page import figure_content
 from fedbench_papers.tables.heat import heat_maps
@@ -177,7 +176,7 @@ def orders(found: Sequence[ComparedNumber]) -> list[str]:
     """The agreement of the order of methods with the paper's, by cell."""
     said = []
     for name, own in groupby(found, key=lambda one: one.cell):
-        run = [one for one in own if one.ours is not None and one.method not in REFERENCES]
+        run = [one for one in own if one.ours is not None and not one.is_reference]
         if len(run) >= FEWEST_METHODS:
             tau = stats.kendalltau([one.published for one in run], [one.ours.mean for one in run if one.ours])
             order = f"Kendall's tau between the paper's order and ours is {tau.statistic:.2f} (p = {tau.pvalue:.2f})"

@@ -98,7 +98,7 @@ class ComparedTrace:
 class ComparedNumber:
     """A published number and ours, both in percent. deviation: of the paper's repeated runs. ours: over seeds.
 
-    point: at which ours is evaluated; empty if it was not run.
+    point: at which ours is evaluated; empty if it was not run. is_reference: whether ours is one model on pooled data.
     """
 
     cell: str
@@ -110,6 +110,7 @@ class ComparedNumber:
     ours: Interval | None
     point: str
     scored: str
+    is_reference: bool = False
 
     @property
     def difference(self) -> float | None:
@@ -140,7 +141,8 @@ def _compare_numbers(cell: CellRecord, folder: Path, repeats: int | None) -> Ite
         ours = None if run is None else score_of(cell, point, run)
         scored = "" if run is None else _scoring_note(cell, run)
         published = number["table"], number["mean"], number["std"]
-        yield ComparedNumber(cell.name, label, *published, repeats, ours, point, scored)
+        pooled = run is not None and run.is_pooled
+        yield ComparedNumber(cell.name, label, *published, repeats, ours, point, scored, pooled)
 
 
 def _compare_traces(cell: CellRecord, folder: Path) -> Iterator[ComparedTrace]:
