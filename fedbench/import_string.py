@@ -62,7 +62,7 @@ def import_string(path: str, what: str) -> object:
             return here
         raise ConfigError(
             f"{what} '{path}': only the process that defines {name.partition(AT)[0]} knows it: write it into a file, "
-            "or stay in that process, with resources.hosts = 0 and, in a grid or a comparison, at_once=1"
+            "or stay in that process, with resources.hosts = 0 and, in a grid or a comparison, trials=1"
         )
     found = imported_module(path, what)
     if (thing := attribute(found, name)) is None:

@@ -112,7 +112,7 @@ def test_the_notebook_lines_run_as_printed(tmp_path, monkeypatch):
 def test_the_script_in_python_runs_as_printed(tmp_path):
     (code,) = [block for kind, block in BLOCKS if kind == "python" and "import Config, compare" in block]
     assert len(code.splitlines()) <= 30
-    quick = code.replace("rounds=10", "rounds=1, seeds=[0], train={'steps': 1}").replace("tune=0", "tune=0, at_once=1")
+    quick = code.replace("rounds=10", "rounds=1, seeds=[0], train={'steps': 1}").replace("tune=0", "tune=0, trials=1")
     (tmp_path / "script.py").write_text(quick)
     done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
