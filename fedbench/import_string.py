@@ -91,6 +91,8 @@ def imported_module(path: str, what: str) -> ModuleType:
             f"{what} '{path}': module {module} ends the program when it is imported (exit code {error.code}); "
             f"{BELOW_MAIN}"
         ) from error
+    except ConfigError:  # of a class that fedbench refuses as soon as it is made
+        raise
     except Exception as error:
         why = f"{type(error).__name__}: {error}"  # a SyntaxError names its line itself
         why += "" if isinstance(error, SyntaxError) else f", {place_of(error)}"
