@@ -27,6 +27,8 @@ from fedbench.cli import (
 )
 from fedbench.cli import run as run_command
 from fedbench.cli.parse import parse
+from fedbench.config import Config
+from fedbench.studies.run import Result
 from fedbench_papers.claims import command as claims
 from fedbench_papers.tables import command as reproduce
 
@@ -205,6 +207,20 @@ def test_what_own_md_shows_runs_as_printed(tmp_path, monkeypatch, capsys):
     assert (
         "worst_class" in (max((tmp_path / "results" / "run").glob("*/metrics.jsonl"), key=os.path.getmtime)).read_text()
     )
+
+
+@pytest.mark.slow
+def test_the_server_that_sends_different_models_divides_clients_and_passes_checks(tmp_path, monkeypatch):
+    page = ROOT / "docs" / "clusters.md"
+    (code,) = re.findall(r"`my_clusters\.py`:\n\n```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+    (tmp_path / "my_clusters.py").write_text(code)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    asked, run_line = (shlex.split(line)[1:] for line in commands_of(page))
+    assert main([*asked, "--only", "order", "resume", "degenerate"]) == 0
+    assert main([*run_line, *QUICK, "--out", "out"]) == 0
+    traces = Result(tmp_path / "out", Config()).traces
+    assert set(traces[traces["name"] == "cluster"]["value"]) == {0, 1, 2}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
