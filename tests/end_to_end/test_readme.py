@@ -192,7 +192,7 @@ def test_every_flag_that_a_page_names_exists(page):
 def test_what_own_md_shows_runs_as_printed(tmp_path, monkeypatch, capsys):
     page = ROOT / "docs" / "own.md"
     shown = re.findall(r"`(my_\w+)\.py`:\n\n```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
-    assert [name for name, _ in shown] == ["my_methods", "my_models", "my_data", "my_metrics"]
+    assert [name for name, _ in shown] == ["my_head", "my_methods", "my_models", "my_data", "my_metrics"]
     for name, code in shown:
         (tmp_path / f"{name}.py").write_text(code)
         monkeypatch.delitem(sys.modules, name, raising=False)
@@ -227,6 +227,15 @@ def test_the_server_that_sends_different_models_divides_clients_and_passes_check
 def test_every_file_that_a_page_points_to_exists(page):
     for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
         assert (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("name", ["own", "extending"])
+def test_a_whole_example_stands_before_the_first_table(name):
+    text = (ROOT / "docs" / f"{name}.md").read_text()
+    example = re.search(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    assert re.search(r"^class \w+\(Method", example[1], re.MULTILINE)
+    assert len(example[1].splitlines()) < 35
+    assert "\n| " not in text[: example.end()]
 
 
 def test_it_is_a_page():
