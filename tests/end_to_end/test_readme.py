@@ -43,8 +43,8 @@ PAGES = [
     *sorted((ROOT / "docs").glob("*.md")),
     *sorted((ROOT / "papers" / "docs").glob("*.md")),
 ]
-FOREIGN = {"--no-wait", "--num-cpus", "--working-dir", "--precision"}
-"""Flags of Ray and of a benchmark that pages name."""
+FOREIGN = {"--no-wait", "--num-cpus", "--working-dir", "--precision", "--probabilities", "--threshold"}
+"""Flags of Ray, of a benchmark and of predict.py that pages name."""
 QUICK = ["--hosts", "0", "--train.epochs", "1"]
 
 
