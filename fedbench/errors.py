@@ -1,5 +1,6 @@
 """Exceptions for users' mistakes, and the line of user code that they come from."""
 
+import dataclasses
 import difflib
 import inspect
 import sysconfig
@@ -101,6 +102,19 @@ def place_of_code(code: Any) -> str:
     except (OSError, TypeError):  # Python knows no lines of a notebook's classes
         return str(getattr(code, "__module__", ""))
     return f"{Path(file or '').name}:{line}"
+
+
+def refuse_hidden_fields(kind: type, base: type) -> None:
+    """Raises ConfigError if a class declares a field of the dataclass that it derives from again.
+
+    Called before `kind` becomes a dataclass, as Python would complain of the order of fields, or say nothing.
+    """
+    own = inspect.get_annotations(kind).keys() | vars(kind).keys()
+    if hidden := [f.name for f in dataclasses.fields(base) if f.name in own]:
+        raise ConfigError(
+            f"{kind.__qualname__}.{hidden[0]} hides the field {hidden[0]} of {base.__name__}, which fedbench "
+            f"reads: give it another name ({place_of_code(kind)})"
+        )
 
 
 def trace_of(error: BaseException) -> str:

@@ -62,7 +62,7 @@ def import_string(path: str, what: str) -> object:
             return here
         raise ConfigError(
             f"{what} '{path}': only the process that defines {name.partition(AT)[0]} knows it: write it into a file, "
-            "or stay in that process, with resources.hosts = 0 and, in a grid or a comparison, at_once=1"
+            "or stay in that process, with resources.hosts = 0 and, in a grid or a comparison, trials=1"
         )
     found = imported_module(path, what)
     if (thing := attribute(found, name)) is None:
@@ -91,6 +91,8 @@ def imported_module(path: str, what: str) -> ModuleType:
             f"{what} '{path}': module {module} ends the program when it is imported (exit code {error.code}); "
             f"{BELOW_MAIN}"
         ) from error
+    except ConfigError:  # of a class that fedbench refuses as soon as it is made
+        raise
     except Exception as error:
         why = f"{type(error).__name__}: {error}"  # a SyntaxError names its line itself
         why += "" if isinstance(error, SyntaxError) else f", {place_of(error)}"

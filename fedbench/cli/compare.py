@@ -63,8 +63,8 @@ def main(argv: list[str]) -> int:
 
     stages = Stages(f"comparison on {config.data.name}", config)
     try:
-        at_once, options = read_count("trials", asked.trials), compare_options(asked) | dict(asked.tuning)
-        result = compare(config, names, at_once=at_once, watch=stages.update, **options)
+        trials, options = read_count("trials", asked.trials), compare_options(asked) | dict(asked.tuning)
+        result = compare(config, names, trials=trials, watch=stages.update, **options)
     finally:
         stages.stop()
     text, code = outcome(result.folder)

@@ -42,8 +42,8 @@ def main(argv: list[str]) -> int:
 
     stages = Stages(f"grid of {config.method.name} on {config.data.name}", config)
     try:
-        at_once = read_count("trials", asked.trials)
-        result = grid(config, at_once=at_once, watch=stages.update, **grid_options(asked), **dict(asked.tuning))
+        trials = read_count("trials", asked.trials)
+        result = grid(config, trials=trials, watch=stages.update, **grid_options(asked), **dict(asked.tuning))
     finally:
         stages.stop()
     survey = SettingsStudy.load(result.folder)

@@ -121,7 +121,7 @@ class StagesLeft:
 def run_jobs(
     jobs: Sequence[Job],
     scratch: Path,
-    at_once: int | None,
+    trials: int | None,
     watch: Watch,
     more: MoreJobs = tuple,
     early: bool = False,
@@ -135,14 +135,14 @@ def run_jobs(
         last.update(outcomes)
         watch(outcomes, progress)
 
-    run_stages([Stage(jobs, keep, more, early)], scratch, at_once, early, tune_folder, shares)
+    run_stages([Stage(jobs, keep, more, early)], scratch, trials, early, tune_folder, shares)
     return last
 
 
 def run_stages(
     stages: Iterable[Stage],
     scratch: Path,
-    at_once: int | None,
+    trials: int | None,
     early: bool = False,
     tune_folder: Path | None = None,
     shares: GpuShares | None = None,
@@ -157,12 +157,12 @@ def run_stages(
     """
     work = StagesLeft(stages)
     if left := work.next_stage():
-        with ray_for(left[0].config, at_once, early) as ray:
+        with ray_for(left[0].config, trials, early) as ray:
             if ray is None:
                 _run_here(work, left)
             else:
                 shutil.rmtree(scratch, ignore_errors=True)  # the jobs' folders record what is done
-                begun = _ByTune(ray, work, at_once, early, scratch, tune_folder, shares or GpuShares())
+                begun = _ByTune(ray, work, trials, early, scratch, tune_folder, shares or GpuShares())
                 while left:
                     begun.run(left)
                     left = work.next_stage()
@@ -185,7 +185,7 @@ class _ByTune:
 
     ray: Any
     work: StagesLeft
-    at_once: int | None
+    trials: int | None
     early: bool
     scratch: Path
     tune_folder: Path | None
@@ -198,7 +198,7 @@ class _ByTune:
         with supplies_for(self.ray, self.work.every) as supplies:
             # Of GPUs trials may have shares, so that the cores decide.
             cores = {"CPU": need_of(left[0].config).get("CPU", 0)}
-            most = self.at_once or _fitting(self.ray.cluster_resources(), cores)
+            most = self.trials or _fitting(self.ray.cluster_resources(), cores)
             next_stage = self._next_stage if supplies is None else None
             while left:
                 queue = job_queue(left, self.work.further, self.shares, has_room, next_stage)
@@ -208,7 +208,7 @@ class _ByTune:
 
     def _begin(self, left: Sequence[Job]) -> HasRoom:
         knows_all = self.work.stage is not None and self.work.stage.more is tuple
-        return begin_shares(self.ray, self.shares, self.work.every, left, self.at_once, knows_all)
+        return begin_shares(self.ray, self.shares, self.work.every, left, self.trials, knows_all)
 
     def _next_stage(self) -> Sequence[Job]:
         """The jobs of the next stage. Tune would hide what is raised here, so that it is raised after Tune's end."""
@@ -256,12 +256,12 @@ def run_queue(tuner: Any, queue: Any) -> list[Job]:
 
 
 @contextmanager
-def ray_for(trial: Config, at_once: int | None, early: bool = False) -> Iterator[Any]:
+def ray_for(trial: Config, trials: int | None, early: bool = False) -> Iterator[Any]:
     """Ray for a block that runs trials like this one; None if they need none. early: trials may be stopped.
 
     Raises ConfigError if a trial could never run.
     """
-    if not needs_ray(trial, at_once, early):
+    if not needs_ray(trial, trials, early):
         yield None
         return
     require("ray", "stop no trials early" if early else "use --hosts 0 --trials 1")
@@ -270,14 +270,14 @@ def ray_for(trial: Config, at_once: int | None, early: bool = False) -> Iterator
         yield ray
 
 
-def needs_ray(trial: Config, at_once: int | None, early: bool = False) -> bool:
+def needs_ray(trial: Config, trials: int | None, early: bool = False) -> bool:
     """Whether trials like this one run by Ray: not if one runs at a time, in this process, to its end."""
-    return at_once != 1 or trial.resources.hosts != 0 or early
+    return trials != 1 or trial.resources.hosts != 0 or early
 
 
-def check_room(trial: Config, at_once: int | None, early: bool) -> None:
+def check_room(trial: Config, trials: int | None, early: bool) -> None:
     """Raises ConfigError if a trial could never run on this machine; a cluster is asked when the trials begin."""
-    if needs_ray(trial, at_once, early) and trial.resources.address == "local" and not cluster.is_joined():
+    if needs_ray(trial, trials, early) and trial.resources.address == "local" and not cluster.is_joined():
         _require_room(trial, this_machine().machines[0])
 
 
@@ -309,7 +309,7 @@ def bundles(config: Config) -> list[dict[str, float]]:
 
 
 def begin_shares(
-    ray: Any, shares: GpuShares, every: Sequence[Job], left: Sequence[Job], at_once: int | None, knows_all: bool
+    ray: Any, shares: GpuShares, every: Sequence[Job], left: Sequence[Job], trials: int | None, knows_all: bool
 ) -> HasRoom:
     """Prepare the choice of shares of GPUs for the jobs that are left; returns whether a job has room beside others.
 
@@ -317,16 +317,16 @@ def begin_shares(
     """
     if takes_gpu(left[0]):
         machines = [node["Resources"] for node in cluster.alive(ray)]
-        trials = min(at_once or inf, len(left) if knows_all else inf)
+        most = min(trials or inf, len(left) if knows_all else inf)
         chosen = any(job.shares_gpu for job in left)
-        shares.begin(machines, smallest_gpu_mb(ray, cluster.alive(ray)) if chosen else USUAL_MB, left[0], trials)
+        shares.begin(machines, smallest_gpu_mb(ray, cluster.alive(ray)) if chosen else USUAL_MB, left[0], most)
         for job in every:
             shares.learn(job)
         shares.with_share(left[0])
     total = dict(ray.cluster_resources())
 
     def has_room(job: Job, running: Sequence[Job]) -> bool:
-        if at_once is not None or not running:  # Tune counts those, and more machines may be started for them
+        if trials is not None or not running:  # Tune counts those, and more machines may be started for them
             return True
         needs = [need_of(other.config) for other in (job, *running)]
         return all(sum(need.get(kind, 0) for need in needs) <= total.get(kind, 0) + 1e-3 for kind in needs[0])

@@ -1,9 +1,12 @@
 """The numbers of a module, which are sent and averaged."""
 
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import torch
 from torch import Tensor
+
+from fedbench.errors import refuse_hidden_fields
 
 
 @dataclass(eq=False)
@@ -17,6 +20,10 @@ class Weights:
     params: Tensor
     buffers: Tensor
     counters: Tensor
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        refuse_hidden_fields(cls, Weights)
 
     def clone(self) -> "Weights":
         return Weights(self.params.clone(), self.buffers.clone(), self.counters.clone())

@@ -43,6 +43,12 @@ def shown_table(folder: Path) -> pd.DataFrame:
     return pd.DataFrame([[cell.text for cell in line] for line in table.lines], columns=list(table.heads))
 
 
+def shown_text(folder: Path) -> str:
+    """The answer and the table of methods for a terminal. Raises ConfigError if the folder holds no study."""
+    survey = SettingsStudy.load(folder)
+    return f"{answer(survey)}\n\n{score_tables(survey)[0].plain()}"
+
+
 def figure_of(folder: Path, name: str) -> go.Figure:
     """A figure of the report by its name. Raises ConfigError if there is none of this name."""
     return _figure(_charts(folder)[0], name)

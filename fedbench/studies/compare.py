@@ -50,7 +50,7 @@ def compare(
     *,
     over: Mapping[str, Sequence[Any]] | None = None,
     space: Mapping[str, Any] | str | None = None,
-    at_once: int | None = None,
+    trials: int | None = None,
     watch: StudyWatch | None = None,
     **tuning: Any,
 ) -> Comparison:
@@ -63,10 +63,10 @@ def compare(
     space: values or distributions of Ray Tune by key for all methods, or for one, `{"fedper:train.lr": [0.01, 0.1]}`;
     `paper` for the grids of the methods' papers, if they name one; by default each method's own. tuning: the keys of
     `ComparisonTuning`, such as tune=6, budget_steps=True, or until_decided=True, margin=1. Final runs have the seeds of
-    the configuration, by default 0 to 9.
+    the configuration, by default 0 to 9. trials: how many runs go side by side at most, by default as many as fit.
 
     >>> small = {"rounds": 1, "seeds": [0], "resources": {"hosts": 0}}
-    >>> result = compare(small, ["fedper"], tune=0, at_once=1)
+    >>> result = compare(small, ["fedper"], tune=0, trials=1)
     >>> sorted(result.table["method"])
     ['centralized', 'fedavg-ft', 'fedper', 'local']
     """
@@ -78,11 +78,11 @@ def compare(
     if asked.race is None and (line := too_few(len(studies[0].config.seeds))):
         logging.getLogger("fedbench").warning(with_label(line))
     if matrix is None:
-        run_studies(studies, at_once, watch, asked.max_hours)
+        run_studies(studies, trials, watch, asked.max_hours)
         return Comparison(folder)
     run_state.refuse_other_results(folder, "compare --over")
     with folder_locks.writable(folder):
-        new = run_studies(studies, at_once, watch, asked.max_hours)
+        new = run_studies(studies, trials, watch, asked.max_hours)
         matrix.write(folder)
     from fedbench.report import make_report
 

@@ -46,7 +46,7 @@ def grid(
     *,
     space: Mapping[str, Any] | str | None = None,
     baselines: Methods = BASELINES,
-    at_once: int | None = None,
+    trials: int | None = None,
     watch: StudyWatch | None = None,
     **tuning: Any,
 ) -> GridResult:
@@ -56,15 +56,16 @@ def grid(
     key, for the baselines too as far as they have the key, or for one method, `{"local:train.lr": [0.01, 0.1]}`;
     `paper` for the grid of the method's paper; by default each method's own. tuning: the keys of `Tuning`, such as
     tune=6, search="random", samples=12, scheduler="asha", final_val=0, or until_decided=True, margin=1.
+    trials: how many runs go side by side at most, by default as many as fit.
 
     >>> small = {"method": "fedprox", "rounds": 1, "seeds": [0], "resources": {"hosts": 0}}
-    >>> result = grid(small, space={"method.mu": [0.01, 0.1]}, baselines=[], tune_seeds=[90], at_once=1)
+    >>> result = grid(small, space={"method.mu": [0.01, 0.1]}, baselines=[], tune_seeds=[90], trials=1)
     >>> list(result.best)
     ['method.mu']
     """
     asked = Tuning(**tuning)
     study = plan_grid(Config.of(config), asked, space, baselines)
-    run_studies([study], at_once, watch, asked.max_hours)
+    run_studies([study], trials, watch, asked.max_hours)
     return GridResult(study.folder, study.plan.choices[study.plan.subject or ""])
 
 

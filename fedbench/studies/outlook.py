@@ -30,13 +30,13 @@ MOST_LISTED = 24
 
 def outlook(
     studies: Sequence[TuningStudy],
-    at_once: int | None = None,
+    trials: int | None = None,
     hours: float | None = None,
     remarks: Iterable[str] | None = None,
 ) -> Iterator[str]:
     """Lines about a planned study: points, runs, and estimated time.
 
-    at_once, hours: as in `cost`. remarks: what its check has said, if it was checked. Raises ConfigError.
+    trials, hours: as in `cost`. remarks: what its check has said, if it was checked. Raises ConfigError.
     """
     for study in studies:
         inside = f"{study.setting}: " if study.setting else ""
@@ -53,7 +53,7 @@ def outlook(
     said = [line for study in studies for line in _lines(study)] if remarks is None else [*turned, *remarks]
     yield from dict.fromkeys(said)
     yield from left_out(studies)
-    yield from cost(studies, at_once, hours)
+    yield from cost(studies, trials, hours)
 
 
 def _lines(study: TuningStudy) -> Iterator[str]:
@@ -72,13 +72,13 @@ def left_out(studies: Sequence[TuningStudy]) -> Iterator[str]:
         yield from (f"{inside}left out: {line}" for line in study.plan.left_out())
 
 
-def cost(studies: Sequence[TuningStudy], at_once: int | None = None, hours: float | None = None) -> Iterator[str]:
+def cost(studies: Sequence[TuningStudy], trials: int | None = None, hours: float | None = None) -> Iterator[str]:
     """Runs that are left, their gradient steps and estimated time, and what a race adds to these.
 
-    at_once: the number of runs side by side, None for as many as fit. hours: those after which a race adds no seeds.
+    trials: the number of runs side by side, None for as many as fit. hours: those after which a race adds no seeds.
     Raises ConfigError.
     """
-    room, left = Room.of(studies, at_once), [LeftRuns(study) for study in studies]
+    room, left = Room.of(studies, trials), [LeftRuns(study) for study in studies]
     span, done = span_of(left, room), len(set[str]().union(*(own.done for own in left)))
     racing = [own for own in left if own.study.plan.race is not None]
     first = f" for the first {len(racing[0].study.config.seeds)} seeds" if racing else ""
@@ -90,9 +90,9 @@ def cost(studies: Sequence[TuningStudy], at_once: int | None = None, hours: floa
     yield from _cost_of_races(racing, room, hours)
 
 
-def time_left_line(studies: Sequence[TuningStudy], at_once: int | None) -> str:
+def time_left_line(studies: Sequence[TuningStudy], trials: int | None) -> str:
     """How long studies in progress will take, by the time that their runs took so far."""
-    room, left = Room.of(studies, at_once), [LeftRuns(study) for study in studies]
+    room, left = Room.of(studies, trials), [LeftRuns(study) for study in studies]
     span = span_of(left, room)
     runs = range_text(*span.runs, lambda count: f"{count:,.0f}")
     until = " up to this look" if any(own.study.plan.race and own.begun for own in left) else ""

@@ -44,7 +44,7 @@ SCRATCH = ".tune"
 
 def run_studies(
     studies: Sequence[TuningStudy],
-    at_once: int | None = None,
+    trials: int | None = None,
     watch: StudyWatch | None = None,
     hours: float | None = None,
 ) -> bool:
@@ -53,33 +53,33 @@ def run_studies(
     watch: gets the progress, which a notebook shows otherwise. hours: the time after which races get no more seeds.
     Raises ConfigError before the first trial.
     """
-    check_count(at_once)
+    check_count(trials)
     until = None if hours is None else time.monotonic() + 3600 * hours
     if watch is None and in_notebook():
         watch = Stages(study_name(studies[0].folder), studies[0].config).update
     from fedbench.report import make_report
 
-    stages = _Stages(studies, at_once, watch)
+    stages = _Stages(studies, trials, watch)
     for attempt in ray_restarts(log.warning):
         with attempt, ExitStack() as stack:
-            check_studies(studies, stack, lambda line: log.warning(with_label(line)), at_once)
+            check_studies(studies, stack, lambda line: log.warning(with_label(line)), trials)
             for study in studies:
                 stack.enter_context(folder_locks.folder_in_turn(study.folder, log.warning))
             for line in lines_about_data(studies):
                 log.info("%s", line)
             for line in left_out(studies):
                 log.warning("%s", line)
-            for line in cost(studies, at_once, hours):
+            for line in cost(studies, trials, hours):
                 log.info("%s", line)
             early = any(study.plan.scheduler != "none" for study in studies)
             scratch = studies[0].folder / SCRATCH
             stack.callback(shutil.rmtree, scratch, ignore_errors=True)  # after Ray has ended, whatever ended the study
-            stack.enter_context(ray_for(studies[0].first_job().config, at_once, early))
+            stack.enter_context(ray_for(studies[0].first_job().config, trials, early))
             for study in studies:
                 study.recall()
             own = stages.all_of(until)
             tunes = any(method.tuned for study in studies for method in study.compared)
-            run_stages(own, scratch, at_once, early, studies[0].folder / TUNE if tunes else None, stages.shares)
+            run_stages(own, scratch, trials, early, studies[0].folder / TUNE if tunes else None, stages.shares)
     for study in studies:
         make_report(study.folder)
         if stages.has_run:
@@ -87,14 +87,14 @@ def run_studies(
     return stages.has_run
 
 
-def check_count(at_once: int | None) -> None:
+def check_count(trials: int | None) -> None:
     """Raises ConfigError if this is no number of trials side by side."""
-    if at_once is not None and not (is_count(at_once) and at_once >= 1):
-        raise ConfigError(f"at_once = {at_once!r}: must be a whole number >= 1, or None for all that fit")
+    if trials is not None and not (is_count(trials) and trials >= 1):
+        raise ConfigError(f"trials = {trials!r}: must be a whole number >= 1, or None for all that fit")
 
 
 def check_studies(
-    studies: Sequence[TuningStudy], stack: ExitStack, say: Callable[[str], None], at_once: int | None
+    studies: Sequence[TuningStudy], stack: ExitStack, say: Callable[[str], None], trials: int | None
 ) -> None:
     """Check the folders of studies, which are made until the stack ends, and a run of every method.
 
@@ -108,7 +108,7 @@ def check_studies(
         study.check(told, say)
         choose_engine(study)
     early = any(study.plan.scheduler != "none" for study in studies)
-    check_room(studies[0].first_job().config, at_once, early)
+    check_room(studies[0].first_job().config, trials, early)
 
 
 def lines_about_data(studies: Sequence[TuningStudy]) -> Iterator[str]:
@@ -122,23 +122,23 @@ def lines_about_data(studies: Sequence[TuningStudy]) -> Iterator[str]:
 
 
 def preview_studies(
-    studies: Sequence[TuningStudy], at_once: int | None = None, hours: float | None = None
+    studies: Sequence[TuningStudy], trials: int | None = None, hours: float | None = None
 ) -> Iterator[str]:
     """What studies would run, after the checks that come before the first trial; nothing is run. Raises ConfigError.
 
     Of published data that are not on this machine nothing is fetched, and what depends on them is not checked.
     """
-    check_count(at_once)
+    check_count(trials)
     absent = dict.fromkeys(line for study in studies if (line := not_here(study.config)))
     if absent:
-        yield from outlook(studies, at_once, hours)
+        yield from outlook(studies, trials, hours)
         yield from absent
         return
     remarks = list[str]()
     with ExitStack() as stack:
-        check_studies(studies, stack, lambda line: remarks.append(with_label(line)), at_once)
+        check_studies(studies, stack, lambda line: remarks.append(with_label(line)), trials)
         yield from lines_about_data(studies)
-        yield from outlook(studies, at_once, hours, remarks)
+        yield from outlook(studies, trials, hours, remarks)
 
 
 @dataclass
@@ -146,7 +146,7 @@ class _Stages:
     """The stages of studies that run side by side. has_run: whether any job was missing."""
 
     studies: Sequence[TuningStudy]
-    at_once: int | None
+    trials: int | None
     watch: StudyWatch | None
     has_run: bool = False
     has_begun: bool = False
@@ -193,7 +193,7 @@ class _Stages:
         first = {job.folder: job.name for job in reversed(every)}
         twice = {job.name for job in every} - set(first.values())
         if self.has_begun:
-            log.info("%s", time_left_line(self.studies, self.at_once))
+            log.info("%s", time_left_line(self.studies, self.trials))
         self.has_begun = True
         yield Stage(every, partial(self._write_and_tell, name, twice), **how)
 

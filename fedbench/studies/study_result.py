@@ -187,6 +187,12 @@ class StudyResult:
             save_picture(self.figure(what, "matplotlib", methods, names, **more), file, kind)
         return file
 
+    def __str__(self) -> str:
+        """What `print` shows: the answer, the table, and where the report is."""
+        from fedbench.report.in_python import shown_text
+
+        return f"{shown_text(self.folder)}\n\nreport: {self.report}"
+
     def _repr_html_(self) -> str:
         """What a notebook shows: the answer, the table, and a link to the report."""
         from fedbench.report.in_python import shown_table

@@ -62,20 +62,20 @@ class Room:
     clustered: bool = False
 
     @classmethod
-    def of(cls, studies: Sequence[TuningStudy], at_once: int | None) -> "Room":
+    def of(cls, studies: Sequence[TuningStudy], trials: int | None) -> "Room":
         """The room for the trials of studies, of which as many run at once as are asked for, or as fit."""
         first, early = studies[0], any(study.plan.scheduler != "none" for study in studies)
         trial = Cost.of(first.compared[0].config(first.config, first.compared[0].points[0])).config
         open_to_trial(trial)
         choose_hosts(trial)
-        hosts, ray = int(trial.resources.hosts), needs_ray(trial, at_once, early)
+        hosts, ray = int(trial.resources.hosts), needs_ray(trial, trials, early)
         if not ray:
             return cls(1, 0, False, cores())
         clustered = trial.resources.address != "local"
         machines = cluster.cluster_offer(trial.resources.address).machines if clustered else this_machine().machines
         total = sum(machine.get("CPU", 0.0) for machine in machines)
         fitting = max(1, int(total / need_of(trial)["CPU"] + 1e-6))
-        return cls(min(fitting, at_once or fitting), hosts, True, max(1, int(total)), clustered)
+        return cls(min(fitting, trials or fitting), hosts, True, max(1, int(total)), clustered)
 
     def __str__(self) -> str:
         side = "one run at a time" if self.trials == 1 else f"{self.trials} runs side by side"

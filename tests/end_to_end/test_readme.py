@@ -27,6 +27,8 @@ from fedbench.cli import (
 )
 from fedbench.cli import run as run_command
 from fedbench.cli.parse import parse
+from fedbench.config import Config
+from fedbench.studies.run import Result
 from fedbench_papers.claims import command as claims
 from fedbench_papers.tables import command as reproduce
 
@@ -41,8 +43,8 @@ PAGES = [
     *sorted((ROOT / "docs").glob("*.md")),
     *sorted((ROOT / "papers" / "docs").glob("*.md")),
 ]
-FOREIGN = {"--no-wait", "--num-cpus", "--working-dir", "--precision"}
-"""Flags of Ray and of a benchmark that pages name."""
+FOREIGN = {"--no-wait", "--num-cpus", "--working-dir", "--precision", "--probabilities", "--threshold"}
+"""Flags of Ray, of a benchmark and of predict.py that pages name."""
 QUICK = ["--hosts", "0", "--train.epochs", "1"]
 
 
@@ -112,7 +114,7 @@ def test_the_notebook_lines_run_as_printed(tmp_path, monkeypatch):
 def test_the_script_in_python_runs_as_printed(tmp_path):
     (code,) = [block for kind, block in BLOCKS if kind == "python" and "import Config, compare" in block]
     assert len(code.splitlines()) <= 30
-    quick = code.replace("rounds=10", "rounds=1, seeds=[0], train={'steps': 1}").replace("tune=0", "tune=0, at_once=1")
+    quick = code.replace("rounds=10", "rounds=1, seeds=[0], train={'steps': 1}").replace("tune=0", "tune=0, trials=1")
     (tmp_path / "script.py").write_text(quick)
     done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
@@ -190,7 +192,7 @@ def test_every_flag_that_a_page_names_exists(page):
 def test_what_own_md_shows_runs_as_printed(tmp_path, monkeypatch, capsys):
     page = ROOT / "docs" / "own.md"
     shown = re.findall(r"`(my_\w+)\.py`:\n\n```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
-    assert [name for name, _ in shown] == ["my_methods", "my_models", "my_data", "my_metrics"]
+    assert [name for name, _ in shown] == ["my_head", "my_methods", "my_models", "my_data", "my_metrics"]
     for name, code in shown:
         (tmp_path / f"{name}.py").write_text(code)
         monkeypatch.delitem(sys.modules, name, raising=False)
@@ -207,10 +209,33 @@ def test_what_own_md_shows_runs_as_printed(tmp_path, monkeypatch, capsys):
     )
 
 
+@pytest.mark.slow
+def test_the_server_that_sends_different_models_divides_clients_and_passes_checks(tmp_path, monkeypatch):
+    page = ROOT / "docs" / "clusters.md"
+    (code,) = re.findall(r"`my_clusters\.py`:\n\n```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+    (tmp_path / "my_clusters.py").write_text(code)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    asked, run_line = (shlex.split(line)[1:] for line in commands_of(page))
+    assert main([*asked, "--only", "order", "resume", "degenerate"]) == 0
+    assert main([*run_line, *QUICK, "--out", "out"]) == 0
+    traces = Result(tmp_path / "out", Config()).traces
+    assert set(traces[traces["name"] == "cluster"]["value"]) == {0, 1, 2}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_file_that_a_page_points_to_exists(page):
     for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
         assert (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("name", ["own", "extending"])
+def test_a_whole_example_stands_before_the_first_table(name):
+    text = (ROOT / "docs" / f"{name}.md").read_text()
+    example = re.search(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    assert re.search(r"^class \w+\(Method", example[1], re.MULTILINE)
+    assert len(example[1].splitlines()) < 35
+    assert "\n| " not in text[: example.end()]
 
 
 def test_it_is_a_page():

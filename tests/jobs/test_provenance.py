@@ -212,7 +212,7 @@ def test_a_comparison_runs_anew_what_has_changed_and_nothing_else(here, caplog):
         config = asked("method", by, rounds=1, seeds=[0], **more)
         common = config.model_copy(update={"method": Config().method})
         runs: list[str] = []
-        found = compare(common, ["own_method:Scaled"], tune=0, at_once=1, watch=lambda *told: runs.extend(told[2]))
+        found = compare(common, ["own_method:Scaled"], tune=0, trials=1, watch=lambda *told: runs.extend(told[2]))
         scores = {entry.label: entry.scores["test"] for entry in Plan.read(found.folder).entries}
         assert len(scores) == 4
         return list(dict.fromkeys(runs)), scores["own_method:Scaled"]
@@ -260,7 +260,7 @@ def test_a_file_that_other_processes_would_import_otherwise_is_refused(here):
     with pytest.raises(ConfigError, match=said):
         provenance.check_code_is_current(small("own_method:Scaled", resources={"hosts": 2}))
     with pytest.raises(ConfigError, match=said.lstrip("^")):
-        compare(config, ["own_method:Scaled"], tune=0, at_once=1)
+        compare(config, ["own_method:Scaled"], tune=0, trials=1)
 
 
 def test_a_file_that_was_written_to_between_its_import_and_the_first_run_is_other_code(here, caplog):

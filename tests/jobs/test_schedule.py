@@ -47,16 +47,16 @@ def test_a_trial_that_can_never_fit_is_refused(local_ray):
         pass
 
 
-@pytest.mark.parametrize("at_once", [1, 2])
-def test_a_job_that_fails_says_why_and_others_are_done_although_their_process_is_killed(at_once, local_ray, tmp_path):
+@pytest.mark.parametrize("trials", [1, 2])
+def test_a_job_that_fails_says_why_and_others_are_done_although_their_process_is_killed(trials, local_ray, tmp_path):
     """Beside others, in a process of its own, which is killed in round 3 and goes on from the checkpoint of round 2."""
     asked = dict(rounds=4, checkpoint={"every": 2})
     broken = resolve(small(**asked)).config.model_copy(deep=True)
     broken.partition.clients = 2000
     deadly = dict(method__name="tests.runtime.accidents:Deadly", method__notes=str(tmp_path / "notes"))
-    whole = resolve(small("fedcac", **asked, **(deadly if at_once > 1 else {}))).config
+    whole = resolve(small("fedcac", **asked, **(deadly if trials > 1 else {}))).config
     jobs = [Job(broken, tmp_path / "a", "broken"), Job(whole, tmp_path / "b", "whole")]
-    found = run_jobs(jobs, tmp_path / "scratch", at_once, lambda *event: None)
+    found = run_jobs(jobs, tmp_path / "scratch", trials, lambda *event: None)
     failed, done = (found[job.name] for job in jobs)
     assert failed.status == "failed"
     assert failed.error.startswith("ConfigError: ")
@@ -64,7 +64,7 @@ def test_a_job_that_fails_says_why_and_others_are_done_although_their_process_is
     assert done == Outcome("done")
     assert not (tmp_path / "scratch").exists()
     assert play(small("fedcac", **asked), tmp_path / "undisturbed") == read(tmp_path / "b")
-    if at_once > 1:
+    if trials > 1:
         rounds = [int(line.split()[0]) for line in (tmp_path / "notes").read_text().splitlines()]
         assert rounds == [1] * 10 + [2] * 10 + [3] * (3 + 10) + [4] * 10, "killed once, and nothing done twice"
 
@@ -74,9 +74,9 @@ def test_what_ends_the_work_between_two_stages_is_raised_as_it_is(local_ray, tmp
         yield Stage([Job(resolve(small(rounds=1)).config, tmp_path / "a", "mine")], lambda *event: None)
         raise ConfigError("nothing can be chosen")
 
-    for at_once in (1, 2):
+    for trials in (1, 2):
         with pytest.raises(ConfigError, match=r"^nothing can be chosen$"):
-            run_stages(stages(), tmp_path / "scratch", at_once)
+            run_stages(stages(), tmp_path / "scratch", trials)
         assert (tmp_path / "a" / "summary.json").exists()
         shutil.rmtree(tmp_path / "a")
 

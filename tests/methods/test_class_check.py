@@ -36,6 +36,40 @@ def test_a_mistake_is_one_line_with_its_place(name):
     assert "\n" not in str(error.value)
 
 
+HIDING = """from dataclasses import dataclass
+from fedbench.methods.base import Method
+from fedbench.methods.client import PrivateState
+from fedbench.methods.server import ServerState
+from fedbench.module.weights import Weights
+
+
+@dataclass
+class {kind}({base}):
+    {field}
+"""
+
+
+@pytest.mark.parametrize(
+    ("base", "field", "name"),
+    [
+        ("Weights", "buffers: object = None", "buffers"),
+        ("ServerState", "params: object = None", "params"),
+        ("ServerState", "round = 3", "round"),
+        ("PrivateState", "residual: object = None", "residual"),
+    ],
+)
+def test_a_field_that_hides_one_of_its_base_is_named_as_soon_as_the_class_is_made(
+    base, field, name, tmp_path, monkeypatch
+):
+    kind = f"Hides{base}{name}"
+    (tmp_path / f"{kind.lower()}.py").write_text(HIDING.format(kind=kind, base=base, field=field))
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ConfigError) as error:
+        methods.load(f"{kind.lower()}:{kind}")
+    said = f"{kind}.{name} hides the field {name} of {base}, which fedbench reads: give it another name"
+    assert str(error.value) in {f"{said} ({kind.lower()}.py:{line})" for line in (8, 9)}
+
+
 @pytest.mark.parametrize("name", methods.names())
 def test_the_methods_keep_to_it(name):
     check_class(methods.load(name))

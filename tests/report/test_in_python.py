@@ -21,6 +21,10 @@ def test_a_grid_and_comparisons_show_their_answer_table_and_figures(tmp_path):
     over = fedbench.load(write_matrix(tmp_path / "over", {"local": 0.7, "fedper": 0.8}, {"local": 0.7, "fedper": 0.6}))
     for found, shown in ((one, "collaboration helped"), (many, "fedper reached 79.4"), (over, "fedper")):
         assert shown in found.answer
+        printed = str(found)
+        assert printed.startswith(f"{found.answer}\n\n")
+        assert printed.endswith(f"\n\nreport: {found.report}")
+        assert all(line in printed for line in ("method  ", "\nlocal "))
         html = found._repr_html_()
         assert found.report.absolute().as_uri() in html
         assert "<td>fedper</td>" in html or "<td>fedcac</td>" in html

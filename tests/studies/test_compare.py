@@ -36,7 +36,7 @@ def asked(folder: Path, **more) -> Config:
 def folder(tmp_path_factory) -> Path:
     """A finished comparison in two settings."""
     out = tmp_path_factory.mktemp("compare") / "out"
-    compare(asked(out), METHODS, over=OVER, tune=2, tune_seeds=[90], at_once=1)
+    compare(asked(out), METHODS, over=OVER, tune=2, tune_seeds=[90], trials=1)
     return out
 
 
@@ -68,7 +68,7 @@ def test_its_files_are_there(folder):
         assert (place / "report.html").stat().st_size > 10_000
         assert "\\bottomrule" in (place / "table.tex").read_text()
         assert (place / "table.md").read_text().startswith("| method |")
-    assert len(compare(asked(folder), METHODS, over=OVER, tune=2, tune_seeds=[90], at_once=1).table) == 2 * len(LABELS)
+    assert len(compare(asked(folder), METHODS, over=OVER, tune=2, tune_seeds=[90], trials=1).table) == 2 * len(LABELS)
 
 
 def test_another_seed_and_another_method_in_one_setting_add_only_what_is_missing(folder):
@@ -79,7 +79,7 @@ def test_another_seed_and_another_method_in_one_setting_add_only_what_is_missing
         folder.absolute(),
     )
     study = found.study(asked(folder, seeds=[3, 4], participation=1), folder / "more")
-    run_studies([study], at_once=1)
+    run_studies([study], trials=1)
     after = {path: path.stat().st_mtime_ns for path in folder.rglob("summary.json")}
     assert before.items() <= after.items()
     neighbours = study.plan.beside_best["ditto"]
@@ -115,7 +115,7 @@ def test_without_tuning_everybody_has_one_point_and_needs_no_validation(tmp_path
 )
 def test_what_makes_no_settings_is_refused_before_anything_runs(tmp_path, over, line):
     with pytest.raises(ConfigError, match=line):
-        compare(asked(tmp_path / "out"), ["fedper"], over=over, tune=2, at_once=1)
+        compare(asked(tmp_path / "out"), ["fedper"], over=over, tune=2, trials=1)
     assert not (tmp_path / "out").exists()
 
 
@@ -194,7 +194,7 @@ def test_a_folder_with_other_results_is_not_taken(tmp_path):
     run(one)
     for over, command in ((None, "compare"), (OVER, "compare --over")):
         with pytest.raises(ConfigError, match=f"out = .*out: holds results of fedbench run, not of {command}; give an"):
-            compare(one, ["fedper"], over=over, tune=0, at_once=1)
+            compare(one, ["fedper"], over=over, tune=0, trials=1)
     assert not (tmp_path / "out" / "plan.json").exists()
 
 
@@ -297,7 +297,7 @@ def test_every_method_is_searched_alike():
 
 def test_what_will_be_run_is_known_before():
     study = planned(["fedper"], search="random", samples=5, tune_seeds=[90, 91])
-    (line,) = cost([study], at_once=1)
+    (line,) = cost([study], trials=1)
     assert line.startswith(f"{4 * (5 + 3 + 10)} runs, ")
 
 
@@ -315,7 +315,7 @@ def test_too_few_seeds_are_said_before_anything_is_tried(caplog):
 
 
 def test_seeds_are_added_until_it_is_decided_and_the_same_command_goes_on(tmp_path):
-    given = dict(tune=0, until_decided=True, at_once=1)
+    given = dict(tune=0, until_decided=True, trials=1)
     config = {**asked(tmp_path).model_dump(exclude_unset=True)}
     config.pop("seeds")
     compare(config, METHODS, **given, margin=10_000, max_seeds=8)

@@ -27,7 +27,7 @@ from tests.runtime.rounds import small
 # In one process where tests run side by side, so that the grid which most of them look at is run once.
 pytestmark = pytest.mark.xdist_group("grid")
 SPACE = {"train.lr": [0.0001, 0.1], "method.mu": [0.0, 0.1], "train.epochs": [1, 2]}
-ASKED: dict[str, Any] = dict(tune_seeds=[90], baselines=["local", "fedprox"], at_once=1)
+ASKED: dict[str, Any] = dict(tune_seeds=[90], baselines=["local", "fedprox"], trials=1)
 
 
 def constraint(values: dict[str, Any]) -> bool:
@@ -154,7 +154,7 @@ def test_the_page_is_there_and_tunes_own_files_are_not(folder):
 def retrained(tmp_path_factory) -> Path:
     """A grid by the other point on two tuning seeds, whose final runs train on all images."""
     out = tmp_path_factory.mktemp("grid") / "out"
-    more: dict[str, Any] = dict(baselines=[], tune_seeds=[90, 91], point="after_fit", final_val=0, at_once=1)
+    more: dict[str, Any] = dict(baselines=[], tune_seeds=[90, 91], point="after_fit", final_val=0, trials=1)
     grid(asked(out, seeds=[3], method__mu=0.0), space={"train.lr": [0.01, 0.1]}, **more)
     return out
 
@@ -188,7 +188,7 @@ def test_final_runs_train_on_all_images_and_the_page_says_so(retrained):
 
 def test_a_space_with_distributions_is_searched_and_more_samples_add_only_what_is_missing(tmp_path):
     space = {"train.lr": tune.loguniform(0.001, 0.5), "train.momentum": [0.0, -1.0]}
-    more: dict[str, Any] = dict(space=space, baselines=[], search="random", at_once=1)
+    more: dict[str, Any] = dict(space=space, baselines=[], search="random", trials=1)
     config = asked(tmp_path / "out", seeds=[3], method__mu=0.0)
     points = plan(grid(config, samples=2, **more).folder).points()
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("summary.json")}
@@ -240,5 +240,5 @@ def test_a_race_needs_somebody_to_compare_with(tmp_path):
 
 def test_the_number_of_runs_at_once_is_a_count():
     for mistake in ("a", 0, True):
-        with pytest.raises(ConfigError, match=rf"at_once = {mistake!r}: must be a whole number >= 1"):
-            grid(Config(method="fedper"), at_once=mistake)
+        with pytest.raises(ConfigError, match=rf"trials = {mistake!r}: must be a whole number >= 1"):
+            grid(Config(method="fedper"), trials=mistake)

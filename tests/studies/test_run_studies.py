@@ -35,7 +35,7 @@ def test_points_past_the_ends_of_ranges_are_tried_twice_and_every_stage_has_a_na
         space={"train.lr": [1e-3, 3e-3, 1e-2]},
         baselines=["local"],
         tune_seeds=[90, 91],
-        at_once=1,
+        trials=1,
         watch=watch,
         **race,
     )
@@ -52,7 +52,7 @@ def test_invalid_points_are_named_before_the_first_trial_by_every_command(tmp_pa
     for seeds in ([90], [90], [90, 91]):  # anew, with nothing left to do, and with trials that are left
         caplog.clear()
         told.clear()
-        grid(asked, space={"train.lr": [0.1, -1, "x"]}, baselines=[], tune_seeds=seeds, at_once=1, watch=watch)
+        grid(asked, space={"train.lr": [0.1, -1, "x"]}, baselines=[], tune_seeds=seeds, trials=1, watch=watch)
         lines = [line for line in caplog.messages if line.startswith("left out: ")]
         assert (
             lines
@@ -91,7 +91,7 @@ def test_nothing_of_tune_stays_where_a_study_is_interrupted(tmp_path):
 
     asked = small("fedper", rounds=1, out=str(tmp_path))
     with pytest.raises(KeyboardInterrupt):
-        grid(asked, space={"train.lr": [0.1, 0.2]}, baselines=[], tune_seeds=[90], at_once=1, watch=interrupt)
+        grid(asked, space={"train.lr": [0.1, 0.2]}, baselines=[], tune_seeds=[90], trials=1, watch=interrupt)
     assert (tmp_path / "plan.json").exists()
     assert not (tmp_path / SCRATCH).exists()
 
@@ -106,6 +106,6 @@ def test_the_page_is_logged_where_ray_dies_after_the_last_run(tmp_path, monkeypa
 
     asked = small("fedper", rounds=1, out=str(tmp_path / "study"), seeds=[0])
     for _ in range(2):  # the second command finds everything done
-        grid(asked, space={"train.lr": [0.1, 0.2]}, baselines=[], tune_seeds=[90], at_once=1, watch=watch)
+        grid(asked, space={"train.lr": [0.1, 0.2]}, baselines=[], tune_seeds=[90], trials=1, watch=watch)
     assert not deaths
     assert logged == ["study"]

@@ -30,7 +30,7 @@ def said(tmp_path_factory) -> tuple[Path, list[str]]:
     log.addHandler(handler)
     try:
         asked = small(rounds=1, seeds=[0, 1], out=str(folder), partition=FEW, model="mlp")
-        compare(asked, ["fedavg", "fedbn"], tune=0, at_once=1)
+        compare(asked, ["fedavg", "fedbn"], tune=0, trials=1)
     finally:
         log.removeHandler(handler)
     return folder, lines
@@ -70,7 +70,7 @@ def test_a_doubt_stands_on_the_page_once_and_in_the_tables(said):
 
 def test_settings_say_a_doubt_once(tmp_path, caplog):
     asked = small(rounds=1, seeds=[0], out=str(tmp_path), model="mlp")
-    compare(asked, ["fedbn"], tune=0, at_once=1, over={"train.lr": [0.1, 0.2]})
+    compare(asked, ["fedbn"], tune=0, trials=1, over={"train.lr": [0.1, 0.2]})
     assert caplog.messages.count(f"warning: {FEDBN}") == 1
     text, _ = outcome(tmp_path)
     assert text.count(FEDBN) == 1

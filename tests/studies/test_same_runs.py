@@ -103,7 +103,7 @@ def test_settings_that_run_the_same_are_refused_with_both_names(over, names):
 def test_variants_that_run_the_same_are_refused_with_both_names(tmp_path):
     config = asked({"out": str(tmp_path / "out")})
     with pytest.raises(ConfigError, match=r"methods: fedprox and fedprox mu=0.01 run the same, and would count as two"):
-        compare(config, ["fedprox", "fedprox:mu=0.01"], tune=0, at_once=1)
+        compare(config, ["fedprox", "fedprox:mu=0.01"], tune=0, trials=1)
     assert not (tmp_path / "out").exists()
     study = plan_comparisons(config, ["fedavg", "fedprox:mu=0", "fedprox:mu=0.1"], ComparisonTuning(tune=0))[0][0]
     assert len(study.compared) == 6

@@ -40,7 +40,7 @@ def test_hosts_divide_a_run_and_start_for_every_run():
 
 
 @pytest.mark.parametrize(
-    ("hosts", "at_once", "room"),
+    ("hosts", "trials", "room"),
     [
         (0, 1, Room(1, 0, False, 4)),
         (0, 3, Room(3, 0, True, 4)),
@@ -51,11 +51,11 @@ def test_hosts_divide_a_run_and_start_for_every_run():
         (2, 1, Room(1, 2, True, 4)),
     ],
 )
-def test_as_many_runs_go_side_by_side_as_are_asked_for_and_fit(hosts, at_once, room, monkeypatch):
+def test_as_many_runs_go_side_by_side_as_are_asked_for_and_fit(hosts, trials, room, monkeypatch):
     monkeypatch.setattr(timing, "cores", lambda: 4)
     here = cluster.Offer({}, [{"CPU": 4.0, "GPU": 0.0}])
     monkeypatch.setattr(timing, "this_machine", lambda: here)
-    assert Room.of(planned(resources={"hosts": hosts}), at_once) == room
+    assert Room.of(planned(resources={"hosts": hosts}), trials) == room
 
 
 def test_words_for_how_runs_go():
@@ -83,7 +83,7 @@ def test_neighbours_of_the_best_points_may_be_added_where_a_study_tries_them():
     span = span_of([left], ALONE)
     assert span.runs[1] - span.runs[0] == len(possible)
     assert span.seconds[1] > span.seconds[0]
-    runs, later = cost([study], at_once=1)
+    runs, later = cost([study], trials=1)
     assert runs.startswith(f"{span.runs[0]} to {span.runs[1]} runs for the first 5 seeds, ")
     assert "at most " in later
     assert later.endswith(" more, for 12 seeds")
@@ -93,7 +93,7 @@ def test_neighbours_of_the_best_points_may_be_added_where_a_study_tries_them():
 
 
 def test_runs_that_settings_have_in_common_count_once():
-    (line,) = cost(planned(["fedcac", "fedper"], over={"method.tau": [0.3, 0.7]}), at_once=1)
+    (line,) = cost(planned(["fedcac", "fedper"], over={"method.tau": [0.3, 0.7]}), trials=1)
     assert line.startswith(f"{2 * 2 + 4 * 2} runs, ")  # fedcac twice, fedper and the baselines once
 
 
@@ -110,31 +110,31 @@ def test_methods_that_are_slow_besides_their_steps_count_as_such():
 
 def test_what_is_done_is_not_counted_again_and_tells_how_long_the_rest_takes(tmp_path):
     asked = small("fedper", rounds=1, out=str(tmp_path / "out"), seeds=[0, 1])
-    compare(asked, ["fedper"], tune=0, at_once=1)
+    compare(asked, ["fedper"], tune=0, trials=1)
     more = asked.model_copy(update={"seeds": [0, 1, 2]})
     (study,), _, _ = plan_comparisons(more, ["fedper"], ComparisonTuning(tune=0))
-    (line,) = cost([study], at_once=1)
+    (line,) = cost([study], trials=1)
     assert line.startswith("4 runs are left, 8 done, ")
     left = LeftRuns(study)
     run = left.run(study.compared[0], {})
     assert run.least == run.most  # measured
     (study,), _, _ = plan_comparisons(more.model_copy(update={"rounds": 2}), ["fedper"], ComparisonTuning(tune=0))
-    assert next(iter(cost([study], at_once=1))).startswith("12 runs, ")  # others than those that are done
+    assert next(iter(cost([study], trials=1))).startswith("12 runs, ")  # others than those that are done
 
 
 def test_runs_of_other_studies_in_the_results_folder_are_not_counted_again(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     asked = small("fedper", rounds=1, seeds=[0])
-    compare(asked, ["fedper"], tune=0, at_once=1)
+    compare(asked, ["fedper"], tune=0, trials=1)
     (study,), _, _ = plan_comparisons(asked, ["fedper", "fedprox"], ComparisonTuning(tune=0))
-    (line,) = cost([study], at_once=1)
+    (line,) = cost([study], trials=1)
     assert line.startswith("1 run is left, 4 done, ")
 
 
 def test_the_time_left_is_said_when_a_further_stage_begins(tmp_path, caplog):
     caplog.set_level("INFO", logger="fedbench")
     asked = small("fedper", rounds=1, out=str(tmp_path), seeds=[0])
-    compare(asked, ["fedper"], tune=2, tune_seeds=[90], at_once=1)
+    compare(asked, ["fedper"], tune=2, tune_seeds=[90], trials=1)
     said = [line for line in caplog.messages if " left for " in line]
     assert len(said) == 1  # after tuning, before the final runs
     assert said[0].endswith(" left for 4 runs")
@@ -143,7 +143,7 @@ def test_the_time_left_is_said_when_a_further_stage_begins(tmp_path, caplog):
 def test_each_look_of_a_race_says_how_long_it_takes(tmp_path, caplog):
     caplog.set_level("INFO", logger="fedbench")
     asked = small("fedper", rounds=1, out=str(tmp_path))
-    compare(asked, ["fedper"], tune=0, at_once=1, until_decided=True, margin=0.0, max_seeds=8)
+    compare(asked, ["fedper"], tune=0, trials=1, until_decided=True, margin=0.0, max_seeds=8)
     (said,) = [line for line in caplog.messages if " left for " in line]
     assert said.endswith(" runs up to this look")
     assert " left for 0 runs" not in said

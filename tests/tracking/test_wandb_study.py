@@ -29,7 +29,7 @@ def a_grid(tmp_path_factory):
         out = tmp_path_factory.mktemp("studies") / "mine"
         train = {"lr": 0.1, "momentum": 0.5, "epochs": 1}
         asked = small("fedprox", rounds=2, seeds=[0, 1, 2], train=train, loggers=["wandb"], out=str(out))
-        grid(asked, space={"method.mu": [0.01, 0.1]}, baselines=["local"], tune_seeds=[90], at_once=1)
+        grid(asked, space={"method.mu": [0.01, 0.1]}, baselines=["local"], tune_seeds=[90], trials=1)
         yield out
 
 

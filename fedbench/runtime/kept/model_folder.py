@@ -27,12 +27,15 @@ IMPUTED = "missing values are filled by client (data.impute)"
 def about_model(run: ResolvedRun, learner: Learner) -> dict[str, Any]:
     """The content of model.json: the inputs and outputs of a model, and how it is built.
 
-    The first keys are those of `Dataset.inputs`. dtype: of samples. task: of the outputs. double: whether it computes
-    in double precision. plain: whether forward returns the outputs alone. call: how it takes samples of several arrays.
-    imports, build, calls: lines of Python that make the module; no_script: why there are none.
+    The first keys are those of `Dataset.inputs`. dtype: of samples. columns: names of a table's features, in their
+    order. task: of the outputs. double: whether it computes in double precision. plain: whether forward returns the
+    outputs alone. call: how it takes samples of several arrays. imports, build, calls: lines of Python that make the
+    module; no_script: why there are none.
     """
     config, dataset = run.config, run.dataset
     about = {**dataset.inputs(), "dtype": str(dataset.samples.dtype), "task": run.task.name}
+    if dataset.columns:
+        about["columns"] = [*dataset.columns]
     about |= {"double": config.train.precision == "64-true", "plain": isinstance(learner.module, Network)}
     try:
         if learner.flat.added:

@@ -50,4 +50,12 @@ def _script(about: About, form: str, file: str, imports: Sequence[str], point: b
         packages=dict.fromkeys(line.split()[1].partition(".")[0] for line in ["import numpy", *imports]),
         structure=next(iter((about.get("fields") or {}).get("sample") or {}), ""),  # dict or tuple of several arrays
         point=point,
+        names=class_names(about),
     )
+
+
+def class_names(about: About) -> list[str]:
+    """The names of the classes of which outputs give probabilities; none of other tasks."""
+    if about["task"] == "binary":
+        return [*(about["classes"] or ("0", "1"))]
+    return [*about["classes"]] if about["task"] == "classification" else []

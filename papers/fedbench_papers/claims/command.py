@@ -64,7 +64,7 @@ def main(argv: list[str]) -> int:
         return OK
     config, asked = parse(argv, FLAGS, "fedbench claims", preview, check=check)
     keys, conditions = harmless_keys(config), conditions_of(config, asked)
-    at_once = read_count("trials", asked.trials)
+    trials = read_count("trials", asked.trials)
     from fedbench.studies.stages import Stages
     from fedbench_papers.claims.page import tally
     from fedbench_papers.claims.record import CLAIMS_FILE, ClaimsRecord
@@ -79,7 +79,7 @@ def main(argv: list[str]) -> int:
         return OK
     stages = Stages("claims", config)
     try:
-        run: dict[str, Any] = {"at_once": at_once, "watch": stages.update, "on_row": stages.begin}
+        run: dict[str, Any] = {"trials": trials, "watch": stages.update, "on_row": stages.begin}
         done = claims(chosen, sources=sources, out=config.out, keys=keys, conditions=conditions, **run)
     finally:
         stages.stop()

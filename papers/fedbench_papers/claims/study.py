@@ -43,6 +43,9 @@ class Claims(StudyResult):
 
     file = "claims.csv"
 
+    def __str__(self) -> str:
+        return f"{self.table.to_string(index=False)}\n\nreport: {self.report}"
+
 
 def claims(
     only: Sequence[str] = ("all",),
@@ -51,7 +54,7 @@ def claims(
     out: Path | str | None = None,
     keys: Values | None = None,
     conditions: Conditions | None = None,
-    at_once: int | None = None,
+    trials: int | None = None,
     watch: StudyWatch | None = None,
     on_row: Callable[[str], None] = lambda name: None,
     readings: str = "",
@@ -74,7 +77,7 @@ def claims(
         if not row.reason:
             for name in [*(name for name in row.uses if not is_finished(folder / name)), row.id]:
                 on_row(name)
-                run_row(rows[name], folder, at_once, watch)
+                run_row(rows[name], folder, trials, watch)
         write_entries(folder, rows, {row.id: row_entry(row, folder)}, conditions)
     return Claims(folder)
 
@@ -86,7 +89,7 @@ def check_data(rows: Sequence[Row]) -> None:
         Dataset.load(data)
 
 
-def run_row(row: Row, parent: Path, at_once: int | None, watch: StudyWatch | None) -> None:
+def run_row(row: Row, parent: Path, trials: int | None, watch: StudyWatch | None) -> None:
     """Runs the arms of a row in a folder of its own within the claims' folder. Raises ConfigError."""
     if not row.arms:
         return
@@ -95,7 +98,7 @@ def run_row(row: Row, parent: Path, at_once: int | None, watch: StudyWatch | Non
     study = TuningStudy(
         plan, Config(seeds=list(row.seeds)), row.arms, folder, parent.parent, TUNE_SEEDS, listed_only=True
     )
-    run_studies([study], at_once, watch)
+    run_studies([study], trials, watch)
 
 
 def is_finished(folder: Path) -> bool:

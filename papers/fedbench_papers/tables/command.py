@@ -54,7 +54,7 @@ def main(argv: list[str]) -> int:
         rest, FLAGS, prog="fedbench reproduce [PAPER/EXPERIMENT | PAPER --figure N]", about=ABOUT, **said
     )
     name = experiment_name(word, asked)
-    at_once = read_count("trials", asked.trials)
+    trials = read_count("trials", asked.trials)
     from fedbench.studies.stages import Stages
     from fedbench_papers.tables.page import reproduction_text
     from fedbench_papers.tables.reproduce import experiments_listing, reproduce
@@ -66,7 +66,7 @@ def main(argv: list[str]) -> int:
     chosen = choice(asked)
     stages = Stages(f"reproduction of {name}", config)
     try:
-        made = reproduce(name, config, **chosen, at_once=at_once, watch=stages.update)
+        made = reproduce(name, config, **chosen, trials=trials, watch=stages.update)
     finally:
         stages.stop()
     print(reproduction_text(made.folder))

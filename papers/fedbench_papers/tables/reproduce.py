@@ -39,6 +39,9 @@ REPRODUCTION_KIND = "reproduce"
 class Reproduction(StudyResult):
     """A reproduction. `table` has a row per published number."""
 
+    def __str__(self) -> str:
+        return f"{self.table.to_string(index=False)}\n\nreport: {self.report}"
+
 
 def reproduce(
     name: str,
@@ -49,7 +52,7 @@ def reproduce(
     scale: str = "full",
     sources: Mapping[str, str] | None = None,
     point: str | None = None,
-    at_once: int | None = None,
+    trials: int | None = None,
     watch: StudyWatch | None = None,
 ) -> Reproduction:
     """Executes the missing runs of a published experiment and writes our numbers next to the paper's.
@@ -68,7 +71,7 @@ def reproduce(
         made[cell.name] = with_public_sets(record, experiment.figure, study, scale)
     with folder_locks.writable(folder):
         training = [study for study in distinct(studies) if study.compared]
-        new = run_studies(training, at_once, watch) if training else False
+        new = run_studies(training, trials, watch) if training else False
         order = [cell.name for cell in experiment.cells]
         known = sorted(made.values(), key=lambda cell: order.index(cell.name))
         changed = {

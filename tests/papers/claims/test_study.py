@@ -35,7 +35,7 @@ SMALL = {"data.name": "digits", "model.name": "mlp", "model.hidden": [16], "roun
 def out(tmp_path_factory) -> Path:
     """A results folder in which a row has been tested."""
     folder = tmp_path_factory.mktemp("claims") / "out"
-    claims(["F6"], out=folder, keys=SMALL, at_once=1)
+    claims(["F6"], out=folder, keys=SMALL, trials=1)
     return folder
 
 
@@ -64,7 +64,9 @@ def test_page_and_tables_are_there_with_every_row(out):
 
 def test_runs_that_are_there_are_taken(out):
     before = {path: path.stat().st_mtime_ns for path in out.rglob("summary.json")}
-    assert claims(["F6"], out=out, keys=SMALL, at_once=1).table["id"].nunique() == 40 + 11 + 10
+    found = claims(["F6"], out=out, keys=SMALL, trials=1)
+    assert found.table["id"].nunique() == 40 + 11 + 10
+    assert str(found).endswith(f"\n\nreport: {found.report}")
     assert {path: path.stat().st_mtime_ns for path in out.rglob("summary.json")} == before
 
 

@@ -130,7 +130,7 @@ def test_figures_that_show_the_same_runs_share_them(names):
 def test_a_figure_is_run_and_drawn(tmp_path):
     tree = {"partition": {"clients": 3, "train_size": 20, "test_size": 10}, "model": {"name": "mlp", "hidden": 8}}
     config = Config(**tree, train={"epochs": 1}, rounds=2, seeds=[0], out=tmp_path / "out")
-    made = reproduce("fedcac/figure-3", config, cells=["cifar10"], sources={"cifar10": "digits"}, at_once=1)
+    made = reproduce("fedcac/figure-3", config, cells=["cifar10"], sources={"cifar10": "digits"}, trials=1)
     assert made.table["line"].tolist() == ["sensitivity", "random", "reverse"]
     assert made.table["mean"].between(0, 100).all()
     assert [own["x"] for own in picture(made.folder)["data"]] == [[1, 2]] * 3

@@ -12,7 +12,7 @@ def test_classes_of_public_sets_need_no_run():
 
 def test_the_classes_of_public_sets_are_counted_and_drawn_without_a_run(tmp_path):
     keys = {"partition": {"clients": 3}, "public": {"size": 50}, "seeds": [0, 1], "out": tmp_path / "out"}
-    made = reproduce("fedmosaic/figure-10", Config(**keys), sources={"cifar10": "digits"}, at_once=1)
+    made = reproduce("fedmosaic/figure-10", Config(**keys), sources={"cifar10": "digits"}, trials=1)
     assert not (made.folder / "cells").exists()
     page, seeds = page_of(made.folder), [f"figure-{number}" for number in range(2)]
     for name in seeds:

@@ -28,6 +28,16 @@ def test_of_a_built_in_model():
     assert json.loads(json.dumps(found)) == found
 
 
+def test_of_a_table_it_names_the_columns_in_their_order(tmp_path):
+    rows = [f"{age},{colour},{age % 2}" for age in range(60) for colour in ("red", "blue")]
+    (tmp_path / "t.csv").write_text("\n".join(["age,colour,label", *rows]))
+    found = about(data=f"csv:{tmp_path / 't.csv'}", model="mlp", partition={"clients": 3})
+    assert found["columns"] == ["age", "colour=blue", "colour=red"]
+    assert found["shape"] == [3]
+    assert found["classes"] == ["0", "1"]
+    assert "columns" not in about()
+
+
 def test_why_it_cannot_be_built_again():
     assert about("fedrod")["no_script"] == "fedrod adds layers to it"
     assert "build" not in about("fedrod")

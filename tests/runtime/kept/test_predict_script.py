@@ -30,13 +30,13 @@ PACKED = {"shape": [5], "mean": [], "std": [], "fields": {"sample": {"dict": {"a
 WEIGHTS = {"weight": torch.tensor([[1.0, 0, 0], [0, 1, 0]]), "bias": torch.zeros(2)}
 
 
-def printed(text, folder, samples, monkeypatch, capsys, **more):
-    """What a script prints about samples."""
+def printed(text, folder, samples, monkeypatch, capsys, words=(), **more):
+    """What a script prints about samples. words: further ones of the command line."""
     (folder / "predict.py").write_text(text)
     (folder / "model.json").write_text(json.dumps(ABOUT | more))
     path = folder / ("x.npz" if isinstance(samples, dict) else "x.npy")
     np.savez(path, **samples) if isinstance(samples, dict) else np.save(path, samples)
-    monkeypatch.setattr(sys, "argv", ["predict.py", str(path)])
+    monkeypatch.setattr(sys, "argv", ["predict.py", str(path), *words])
     runpy.run_path(str(folder / "predict.py"))
     return capsys.readouterr().out.split()
 
@@ -50,7 +50,31 @@ def test_normalised_samples_give_classes_or_numbers(task, said, tmp_path, monkey
     x = np.array([[3, 2, 9], [1, 4, 9]], np.float32)
     text = from_weights(ABOUT | {"task": task}, "model.safetensors")
     assert printed(text, tmp_path, x, monkeypatch, capsys) == said
-    assert len(text.partition("\nhere = ")[2].strip().splitlines()) == 10
+    assert len(text.partition("\nhere = ")[2].strip().splitlines()) <= 26
+
+
+def test_probabilities_stand_beside_the_class_and_a_threshold_moves_it(tmp_path, monkeypatch, capsys):
+    """Scores 1 and 0 are e / (e + 1) = 0.731059 of the first class."""
+    save_file(WEIGHTS, tmp_path / "model.safetensors")
+    x, text = np.array([[3, 2, 9], [1, 4, 9]], np.float32), from_weights(ABOUT, "model.safetensors")
+    said = printed(text, tmp_path, x, monkeypatch, capsys, ["--probabilities"])
+    assert said == ["class", "no", "yes", "no", "0.731059", "0.268941", "yes", "0.268941", "0.731059"]
+    for threshold, classes in (("0.2", ["yes", "yes"]), ("0.5", ["no", "yes"]), ("0.8", ["no", "no"])):
+        assert printed(text, tmp_path, x, monkeypatch, capsys, ["--threshold", threshold]) == classes
+    assert "threshold" not in from_weights(ABOUT | {"classes": ["a", "b", "c"]}, "w")
+
+
+@pytest.mark.parametrize(("classes", "said"), [([], ["1", "0", "0"]), (["no", "yes"], ["yes", "no", "no"])])
+def test_one_logit_is_the_score_of_the_second_class(classes, said, tmp_path, monkeypatch, capsys):
+    """Logits (3 - 1) / 2, 0 and (0 - 1) / 2; of the logit 0 both classes have probability 0.5."""
+    save_file({"weight": WEIGHTS["weight"][:1], "bias": torch.zeros(1)}, tmp_path / "model.safetensors")
+    about = {"task": "binary", "classes": classes, "build": "Linear(3, 1)"}
+    x = np.array([[3, 2, 9], [1, 2, 9], [0, 4, 9]], np.float32)
+    text = from_weights(ABOUT | about, "model.safetensors")
+    assert printed(text, tmp_path, x, monkeypatch, capsys, **about) == said
+    lines = printed(text, tmp_path, x, monkeypatch, capsys, ["--probabilities", "--threshold", "0.3"], **about)
+    assert lines[3::3] == [said[0], said[0], said[0]]
+    assert lines[5::3] == ["0.731059", "0.500000", "0.377541"]
 
 
 @pytest.mark.parametrize("samples", [np.ones((2, 3)), np.ones((2, 4), np.float32)], ids=["type", "shape"])
@@ -84,7 +108,9 @@ def test_outputs_of_a_module_of_ones_own_are_found_and_doubles_stay_doubles():
     lines = text.splitlines()
     places = [lines.index(line) for line in ("torch.set_default_dtype(torch.float64)", "model.configure_model()")]
     assert places == sorted(places)
-    assert not any(word in from_weights(ABOUT, "w") for word in ('scores["logits"]', "float64", "configure_model"))
+    assert not any(
+        word in from_weights(ABOUT, "w") for word in ('scores["logits"]', "set_default_dtype", "configure_model")
+    )
 
 
 def test_a_program_of_onnx_is_fed_by_name(tmp_path, monkeypatch, capsys):
