@@ -19,7 +19,7 @@ STATES: Mapping[str, Mapping[str, bool]] = {
 }
 """torch.optim's names of an optimiser's states, and whether each is a vector of the size of the parameters."""
 
-RULES = {torch.optim.SGD: "sgd", torch.optim.Adam: "adam", torch.optim.AdamW: "adamw"}
+RULES = {torch.optim.SGD: "sgd"}
 
 
 @dataclass(frozen=True)

@@ -94,7 +94,7 @@ def fits(name: str, learner: Learner, blobs: Callable) -> list[Fit]:
         "head": lambda i: Fit(start, data[i], move=head_of(learner)),
         "resting norm": lambda i: Fit(start, data[i], move=head_of(learner, frozen="norm_eval")),
         "masked": lambda i: Fit(start, data[i], move=scattered(learner, i)),
-        "rule": lambda i: Fit(start, data[i], step=Step(rule=partial(torch.optim.Adam, betas=(0.8, 0.9)), memory={})),
+        "rule": lambda i: Fit(start, data[i], step=Step(rule=partial(torch.optim.SGD, momentum=0.8), memory={})),
         "memory": lambda i: Fit(start, data[i], step=Step(memory={"optimizer": {"momentum_buffer": start.params + i}})),
         "masked memory": lambda i: Fit(start, data[i], move=scattered(learner, i), step=Step(memory={})),
         "pairs": lambda i: Fit(
