@@ -2,9 +2,8 @@
 
 import logging
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -50,74 +49,6 @@ Watch = Callable[[dict[str, Outcome], JobProgress], None]
 """Gets the outcome of every job so far, and the progress of running jobs."""
 
 
-@dataclass(frozen=True)
-class Stage:
-    """Jobs that have ended before the next stage begins.
-
-    watch: gets the outcomes of this stage's jobs, and the progress of running ones. more: called for further jobs when
-    there is room. early: jobs that fall behind are stopped.
-    """
-
-    jobs: Sequence[Job]
-    watch: Watch
-    more: MoreJobs = tuple
-    early: bool = False
-
-
-class StagesLeft:
-    """What is left to do of stages, one after another. A stage is asked for when the one before has ended.
-
-    every: all jobs so far of the present stage; ended: those jobs that had ended before their stage began.
-    """
-
-    def __init__(self, stages: Iterable[Stage]) -> None:
-        self._stages = iter(stages)
-        self.stage: Stage | None = None
-        self.every, self.ended = list[Job](), list[Job]()
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Nothing: Tune pickles its callbacks, and what gives the stages cannot be pickled."""
-        return {}
-
-    def next_stage(self) -> list[Job]:
-        """End the present stage and begin the next one that has something left; returns its jobs that are left."""
-        while True:
-            if self.stage is not None:
-                self.stage.watch(_outcomes(self.every), {})
-            self.stage = next(self._stages, None)
-            if self.stage is None:
-                return []
-            self.every = list(self.stage.jobs)
-            for job in self.every:
-                if job.outcome().status == "done":
-                    run_state.state_of(job.folder, job.config)
-                    folder_locks.remove_leftovers(job.folder, job.config.rounds)
-            self.ended += [job for job in self.every if self._has_ended(job)]
-            # Two labels may stand for one run, which must not run in two trials at once.
-            left = {job.folder: job for job in reversed(self.every) if not self._has_ended(job)}
-            if found := list(left.values())[::-1] or self.further():
-                return found
-
-    def further(self) -> list[Job]:
-        """Further jobs of the present stage that are left."""
-        while self.stage is not None and (added := list(self.stage.more())):
-            self.every.extend(added)
-            if left := [job for job in added if not self._has_ended(job)]:
-                return left
-        return []
-
-    def tell(self, progress: JobProgress) -> None:
-        if self.stage is not None:
-            self.stage.watch(_outcomes(self.every), progress)
-
-    def stops_early(self) -> bool:
-        return self.stage is not None and self.stage.early
-
-    def _has_ended(self, job: Job) -> bool:
-        """Whether nothing is left to do. A stopped job continues if early stopping is off."""
-        return job.outcome().status in (ENDED if self.stops_early() else ENDED[:1])
-
-
 def run_jobs(
     jobs: Sequence[Job],
     scratch: Path,
@@ -128,107 +59,62 @@ def run_jobs(
     tune_folder: Path | None = None,
     shares: GpuShares | None = None,
 ) -> dict[str, Outcome]:
-    """Run the jobs of one stage, as `run_stages` does; returns the outcome of each."""
-    last = dict[str, Outcome]()
-
-    def keep(outcomes: dict[str, Outcome], progress: JobProgress) -> None:
-        last.update(outcomes)
-        watch(outcomes, progress)
-
-    run_stages([Stage(jobs, keep, more, early)], scratch, trials, early, tune_folder, shares)
-    return last
-
-
-def run_stages(
-    stages: Iterable[Stage],
-    scratch: Path,
-    trials: int | None,
-    early: bool = False,
-    tune_folder: Path | None = None,
-    shares: GpuShares | None = None,
-) -> None:
-    """Run the jobs of stages that are not done, as many side by side as fit.
+    """Run the jobs that are not done, as many side by side as fit; returns the outcome of each.
 
     A failed job is reported and not tried again, unless its share of a GPU was too small; a job whose process dies
     continues from its last checkpoint. One at a time and without hosts, jobs run in this process, and Ray is not
-    needed. Otherwise they run in processes that stay for all stages; on a cluster, which is sent the data of a stage,
-    for one. early: whether any stage stops jobs early. tune_folder: for Tune's own records of the trials. shares: what
-    earlier stages of a study have learned about shares of GPUs.
+    needed. more: called for further jobs when there is room. early: jobs that fall behind are stopped. tune_folder: for
+    Tune's own records of the trials. shares: what earlier stages of a study have learned about shares of GPUs.
     """
-    work = StagesLeft(stages)
-    if left := work.next_stage():
+    every = list(jobs)
+
+    def further() -> Sequence[Job]:
+        while added := list(more()):
+            every.extend(added)
+            if left := [job for job in added if not _has_ended(job, early)]:
+                return left
+        return []
+
+    for job in every:
+        if job.outcome().status == "done":
+            run_state.state_of(job.folder, job.config)
+            folder_locks.remove_leftovers(job.folder, job.config.rounds)
+    # Two labels may stand for one run, which must not run in two trials at once.
+    left = list({job.folder: job for job in reversed(every) if not _has_ended(job, early)}.values())[::-1]
+    left = left or list(further())
+    if left:
         with ray_for(left[0].config, trials, early) as ray:
+            tell: OnJobProgress = lambda progress: watch(_outcomes(every), progress)  # noqa: E731
             if ray is None:
-                _run_here(work, left)
-            else:
-                shutil.rmtree(scratch, ignore_errors=True)  # the jobs' folders record what is done
-                begun = _ByTune(ray, work, trials, early, scratch, tune_folder, shares or GpuShares())
                 while left:
-                    begun.run(left)
-                    left = work.next_stage()
+                    job = left.pop(0)
+                    tell({job.name: 0.0})
+                    job.forget_end()
+                    run_job(job, watch=at_most_every(SYNC_EVERY, partial(_tell_round, tell, job)))
+                    left = left or list(further())
+            else:
+                ended = [job for job in every if _has_ended(job, early)]
+                shares = shares or GpuShares()
+                has_room = begin_shares(ray, shares, every, left, trials, knows_all=more is tuple)
+                with supplies_for(ray, every) as supplies:
+                    shutil.rmtree(scratch, ignore_errors=True)  # the jobs' folders record what is done
+                    # Of GPUs trials may have shares, so that the cores decide.
+                    cores = {"CPU": need_of(left[0].config).get("CPU", 0)}
+                    most = trials or _fitting(ray.cluster_resources(), cores)
+                    while left:
+                        queue = job_queue(left, further, shares, has_room)
+                        tuner = _tuner(
+                            queue,
+                            asha_per_method(ended) if early else None,
+                            tune_folder or scratch,
+                            most,
+                            [progress_callback(tell), *(_record_callbacks() if tune_folder else [])],
+                            supplies,
+                        )
+                        left, most = run_queue(tuner, queue), 1
     shutil.rmtree(scratch, ignore_errors=True)
-
-
-def _run_here(work: StagesLeft, left: list[Job]) -> None:
-    """Run the jobs that are left, and all further ones, one after another in this process."""
-    while left:
-        job = left.pop(0)
-        work.tell({job.name: 0.0})
-        job.forget_end()
-        run_job(job, watch=at_most_every(SYNC_EVERY, partial(_tell_round, work.tell, job)))
-        left = left or work.further() or work.next_stage()
-
-
-@dataclass
-class _ByTune:
-    """Runs jobs as trials of Ray Tune. faults: what ended the work between two stages."""
-
-    ray: Any
-    work: StagesLeft
-    trials: int | None
-    early: bool
-    scratch: Path
-    tune_folder: Path | None
-    shares: GpuShares
-    faults: list[BaseException] = field(default_factory=list)
-
-    def run(self, left: list[Job]) -> None:
-        """Run the jobs that are left of a stage, and the stages after it if processes can stay for these."""
-        has_room = self._begin(left)
-        with supplies_for(self.ray, self.work.every) as supplies:
-            # Of GPUs trials may have shares, so that the cores decide.
-            cores = {"CPU": need_of(left[0].config).get("CPU", 0)}
-            most = self.trials or _fitting(self.ray.cluster_resources(), cores)
-            next_stage = self._next_stage if supplies is None else None
-            while left:
-                queue = job_queue(left, self.work.further, self.shares, has_room, next_stage)
-                left, most = run_queue(self._tuner(queue, most, supplies), queue), 1
-                if self.faults:
-                    raise self.faults[0]
-
-    def _begin(self, left: Sequence[Job]) -> HasRoom:
-        knows_all = self.work.stage is not None and self.work.stage.more is tuple
-        return begin_shares(self.ray, self.shares, self.work.every, left, self.trials, knows_all)
-
-    def _next_stage(self) -> Sequence[Job]:
-        """The jobs of the next stage. Tune would hide what is raised here, so that it is raised after Tune's end."""
-        try:
-            if left := self.work.next_stage():
-                self._begin(left)
-            return left
-        except BaseException as error:
-            self.faults.append(error)
-            return ()
-
-    def _tuner(self, queue: Any, most: int, supplies: Supplies | None) -> Any:
-        return _tuner(
-            queue,
-            asha_per_method(self.work.ended, self.work.stops_early) if self.early else None,
-            self.tune_folder or self.scratch,
-            most,
-            [progress_callback(self.work.tell), *(_record_callbacks() if self.tune_folder else [])],
-            supplies,
-        )
+    watch(_outcomes(every), {})
+    return _outcomes(every)
 
 
 def run_queue(tuner: Any, queue: Any) -> list[Job]:
@@ -253,6 +139,11 @@ def run_queue(tuner: Any, queue: Any) -> list[Job]:
     for job in running:
         write_error(job, OUT_OF_MEMORY)
     return [*queue.waiting]
+
+
+def _has_ended(job: Job, early: bool) -> bool:
+    """Whether nothing is left to do. A stopped job continues if early stopping is off."""
+    return job.outcome().status in (ENDED if early else ENDED[:1])
 
 
 @contextmanager

@@ -11,7 +11,6 @@ from typing import Any
 from fedbench.jobs.gpu_shares import GpuShares, shares_a_gpu
 from fedbench.jobs.job import Job
 from fedbench.jobs.run_job import at_most_every, last_line, write_error
-from fedbench.jobs.tune_processes import keep_processes
 from fedbench.results.reader import Records
 from fedbench.runtime import retries
 from fedbench.runtime.ray.liveness import MEMORY_REMEDY, check_alive
@@ -44,7 +43,6 @@ def import_tune() -> Any:
         os.environ.setdefault(name, value)
     from ray import tune
 
-    keep_processes()
     return tune
 
 
@@ -58,16 +56,11 @@ HasRoom = Callable[[Job, Sequence[Job]], bool]
 
 
 def job_queue(
-    jobs: Sequence[Job],
-    more: MoreJobs,
-    shares: GpuShares,
-    has_room: HasRoom = lambda job, running: True,
-    next_stage: MoreJobs | None = None,
+    jobs: Sequence[Job], more: MoreJobs, shares: GpuShares, has_room: HasRoom = lambda job, running: True
 ) -> Any:
     """A searcher of Tune that hands out jobs: first the given ones, then further ones when there is room.
 
-    A job whose share of a GPU was too small comes back with a larger one. next_stage: called for the jobs that follow
-    once all others have ended; there are no more if it gives none.
+    A job whose share of a GPU was too small comes back with a larger one.
     """
     from ray.tune.search import Searcher
 
@@ -80,18 +73,15 @@ def job_queue(
         def suggest(self, trial_id: str) -> Any:
             if not self.waiting:
                 self.waiting += more()
-            if not self.waiting and not self.running and next_stage is not None:
-                self.waiting += next_stage()
             if not self.waiting:
-                may_follow = next_stage is not None or any(map(shares_a_gpu, self.running.values()))
-                return None if self.running and may_follow else Searcher.FINISHED
+                return None if any(map(shares_a_gpu, self.running.values())) else Searcher.FINISHED
             job = shares.with_share(self.waiting[0])
             if not has_room(job, [*self.running.values()]):
                 return None
             del self.waiting[0]
             self.running[trial_id] = job
             job.forget_end()
-            return {"job": job, "method": job.label, "seed": job.seed, "role": job.role, **job.values}
+            return {"job": job, "method": job.label, "seed": job.seed, **job.values}
 
         def on_trial_result(self, trial_id: str, result: Any) -> None:
             """Takes note of the memory that it takes by then."""
@@ -113,11 +103,10 @@ def job_queue(
     return Jobs()
 
 
-def asha_per_method(known: Sequence[Job], applies: Callable[[], bool] = lambda: True) -> Any:
+def asha_per_method(known: Sequence[Job]) -> Any:
     """Asynchronous successive halving among the trials of one method and seed; methods do not compete here.
 
-    known: jobs done or stopped before, with which new ones compete too. applies: whether trials are stopped now; all
-    that run at a time are, or none.
+    known: jobs done or stopped before, with which new ones compete too.
     """
     from ray.tune.schedulers import ASHAScheduler, FIFOScheduler, TrialScheduler
 
@@ -136,12 +125,9 @@ def asha_per_method(known: Sequence[Job], applies: Callable[[], bool] = lambda: 
             return self.groups[key]
 
         def on_trial_add(self, tune_controller: Any, trial: Any) -> None:
-            if applies():
-                self.group(trial.config["job"]).on_trial_add(tune_controller, trial)
+            self.group(trial.config["job"]).on_trial_add(tune_controller, trial)
 
         def on_trial_result(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> str:
-            if not applies():
-                return str(TrialScheduler.CONTINUE)
             job = trial.config["job"]
             decision = str(self.group(job).on_trial_result(tune_controller, trial, result))
             if decision == TrialScheduler.STOP:
@@ -149,12 +135,10 @@ def asha_per_method(known: Sequence[Job], applies: Callable[[], bool] = lambda: 
             return decision
 
         def on_trial_complete(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> None:
-            if applies():
-                self.group(trial.config["job"]).on_trial_complete(tune_controller, trial, result)
+            self.group(trial.config["job"]).on_trial_complete(tune_controller, trial, result)
 
         def on_trial_remove(self, tune_controller: Any, trial: Any) -> None:
-            if applies():
-                self.group(trial.config["job"]).on_trial_remove(tune_controller, trial)
+            self.group(trial.config["job"]).on_trial_remove(tune_controller, trial)
 
     def asha(rounds: int, every: int) -> Any:
         grace = min(rounds, max(every, ceil(rounds / REDUCTION**RUNGS)))

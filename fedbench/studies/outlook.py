@@ -127,9 +127,9 @@ def _cost_of_races(racing: Sequence[LeftRuns], room: Room, hours: float | None) 
     looks = sum(first < look <= race["most"] for look in LOOKS)
     usual_looks = min(looks, USUAL_LOOKS)
     usual = duration_range(
-        *(room.seconds(runs, start, usual_looks, begun=True) for runs, start in zip((low, high), PROCESS, strict=True))
+        *(room.seconds(runs, start, usual_looks) for runs, start in zip((low, high), PROCESS, strict=True))
     )
-    ending = f"at most {duration(room.seconds(most, PROCESS[1], looks, begun=True))} more, for {race['most']:.0f} seeds"
+    ending = f"at most {duration(room.seconds(most, PROCESS[1], looks))} more, for {race['most']:.0f} seeds"
     limit = "" if hours is None else f"; no look begins after {duration(3600 * hours)}"
     yield f"until it is decided, usually {usual} more if methods differ by some {TYPICAL:g} points; {ending}{limit}"
 

@@ -15,7 +15,7 @@ from fedbench.errors import ConfigError
 from fedbench.jobs import folder_locks, run_state
 from fedbench.jobs.gpu_shares import GpuShares
 from fedbench.jobs.job import Job, Outcome
-from fedbench.jobs.schedule import Stage, check_room, ray_for, run_stages
+from fedbench.jobs.schedule import check_room, ray_for, run_jobs
 from fedbench.jobs.tune_callbacks import JobProgress, MoreJobs
 from fedbench.results.plan import study_name
 from fedbench.results.remarks import with_label
@@ -59,7 +59,7 @@ def run_studies(
         watch = Stages(study_name(studies[0].folder), studies[0].config).update
     from fedbench.report import make_report
 
-    stages = _Stages(studies, trials, watch)
+    stages = _StageRunner(studies, trials, watch)
     for attempt in ray_restarts(log.warning):
         with attempt, ExitStack() as stack:
             check_studies(studies, stack, lambda line: log.warning(with_label(line)), trials)
@@ -77,9 +77,26 @@ def run_studies(
             stack.enter_context(ray_for(studies[0].first_job().config, trials, early))
             for study in studies:
                 study.recall()
-            own = stages.all_of(until)
-            tunes = any(method.tuned for study in studies for method in study.compared)
-            run_stages(own, scratch, trials, early, studies[0].folder / TUNE if tunes else None, stages.shares)
+            tuning: dict[str, Any] = {"early": early, "tune_folder": studies[0].folder / TUNE}
+            proposes = any(method.samples for study in studies for method in study.compared)
+            more: MoreJobs = partial(_propose, studies) if proposes else tuple
+            stages.run(TUNING, [study.candidates() for study in studies], more=more, **tuning)
+            for place in range(1, max(len(study.tune_seeds) for study in studies)):
+                better = [study.better_candidates(place) for study in studies]
+                stages.run(BETTER_HALF.format(place + 1), better, **tuning)
+            for study in studies:
+                study.choose()
+            for stage in NEIGHBOURS:
+                if not stages.run(stage, [study.trials_of_neighbours() for study in studies]):
+                    break
+                for study in studies:
+                    study.choose()
+            stages.run(FINALS, [study.finals() for study in studies])
+            while until is None or time.monotonic() < until:
+                looks = [study.next_look() for study in studies]
+                if not any(looks):
+                    break
+                stages.run(_race_so_far(studies), looks)
     for study in studies:
         make_report(study.folder)
         if stages.has_run:
@@ -142,8 +159,8 @@ def preview_studies(
 
 
 @dataclass
-class _Stages:
-    """The stages of studies that run side by side. has_run: whether any job was missing."""
+class _StageRunner:
+    """Runs the jobs of studies stage by stage. has_run: whether any of them was missing."""
 
     studies: Sequence[TuningStudy]
     trials: int | None
@@ -152,59 +169,27 @@ class _Stages:
     has_begun: bool = False
     shares: GpuShares = field(default_factory=GpuShares)
 
-    def all_of(self, until: float | None) -> Iterator[Stage]:
-        """One stage after another, each when the one before has ended. until: when races get no more seeds, or None."""
-        studies = self.studies
-        early = any(study.plan.scheduler != "none" for study in studies)
-        proposes = any(method.samples for study in studies for method in study.compared)
-        more: MoreJobs = self._propose if proposes else tuple
-        yield from self._stage(TUNING, [study.candidates() for study in studies], more=more, early=early)
-        for place in range(1, max(len(study.tune_seeds) for study in studies)):
-            better = [study.better_candidates(place) for study in studies]
-            yield from self._stage(BETTER_HALF.format(place + 1), better, early=early)
-        for study in studies:
-            study.choose()
-        for name in NEIGHBOURS:
-            neighbours = [study.trials_of_neighbours() for study in studies]
-            if not any(neighbours):
-                break
-            yield from self._stage(name, neighbours)
-            for study in studies:
-                study.choose()
-        yield from self._stage(FINALS, [study.finals() for study in studies])
-        while until is None or time.monotonic() < until:
-            looks = [study.next_look() for study in studies]
-            if not any(looks):
-                break
-            yield from self._stage(_race_so_far(studies), looks)
+    def run(self, stage: str, jobs: Sequence[Sequence[Job]], **how: Any) -> bool:
+        """Take the next jobs of every study into its plan and run what is missing; returns whether there are jobs.
 
-    def _stage(self, name: str, jobs: Sequence[Sequence[Job]], **how: Any) -> Iterator[Stage]:
-        """A stage with the next jobs of every study, which are taken into its plan; none if there are no jobs.
-
-        how: as in `Stage`.
+        how: as in `run_jobs`.
         """
         for study, own in zip(self.studies, jobs, strict=True):
             study.begin(own)
         every = longest_first([job for own in jobs for job in own], [j for study in self.studies for j in study.jobs])
         if not every:
-            return
+            return False
         run_state.warn_about_changes([(job.folder, job.config) for job in every])
         self.has_run |= any(job.outcome().status != "done" for job in every)
         first = {job.folder: job.name for job in reversed(every)}
         twice = {job.name for job in every} - set(first.values())
+        scratch, told = self.studies[0].folder / SCRATCH, partial(self._write_and_tell, stage, twice)
         if self.has_begun:
             log.info("%s", time_left_line(self.studies, self.trials))
         self.has_begun = True
-        yield Stage(every, partial(self._write_and_tell, name, twice), **how)
-
-    def _propose(self) -> list[Job]:
-        """Further jobs of the first study that proposes some."""
-        for study in self.studies:
-            if added := study.propose():
-                study.begin(added)
-                self.has_run = True
-                return added
-        return []
+        known = run_jobs(every, scratch, self.trials, told, shares=self.shares, **how)
+        self.has_run |= len(known) > len(every)
+        return True
 
     def _write_and_tell(self, stage: str, twice: Set[str], outcomes: dict[str, Outcome], progress: JobProgress) -> None:
         """twice: names of jobs that have their run in common with another one, which runs once."""
@@ -244,3 +229,12 @@ def _race_so_far(studies: Sequence[TuningStudy]) -> str:
         return f"{race_answer(study, race)}{against}\nup to {race_next(race)}"
     over = sum(race.is_over for _, race in races)
     return f"decided in {over} of {len(races)} settings, more seeds in the others"
+
+
+def _propose(studies: Sequence[TuningStudy]) -> list[Job]:
+    """Further jobs of the first study that proposes some."""
+    for study in studies:
+        if added := study.propose():
+            study.begin(added)
+            return added
+    return []

@@ -24,7 +24,7 @@ from fedbench.studies.tuning_study import TuningStudy
 PROCESS = (6.0, 10.0)
 """Processor seconds until a process has loaded its libraries, at least and, on a busy machine, at most.
 
-One process starts for each trial at a time, on a cluster in every stage, and one for every host of a run.
+One process starts for each trial at a time in every stage, and one for every host of a run.
 """
 RAY = (cluster.START, 2 * cluster.START)
 """Seconds until a local Ray has started, likewise."""
@@ -52,14 +52,13 @@ SPREAD = (0.65, 1.25)
 @dataclass(frozen=True)
 class Room:
     """How trials run. trials: side by side; hosts: processes of each, 0 if there are none besides; ray: whether Ray
-    starts them; cores: of the machine or cluster; clustered: whether it is one.
+    starts them; cores: of the machine or cluster.
     """
 
     trials: int
     hosts: int
     ray: bool
     cores: int
-    clustered: bool = False
 
     @classmethod
     def of(cls, studies: Sequence[TuningStudy], trials: int | None) -> "Room":
@@ -75,25 +74,24 @@ class Room:
         machines = cluster.cluster_offer(trial.resources.address).machines if clustered else this_machine().machines
         total = sum(machine.get("CPU", 0.0) for machine in machines)
         fitting = max(1, int(total / need_of(trial)["CPU"] + 1e-6))
-        return cls(min(fitting, trials or fitting), hosts, True, max(1, int(total)), clustered)
+        return cls(min(fitting, trials or fitting), hosts, True, max(1, int(total)))
 
     def __str__(self) -> str:
         side = "one run at a time" if self.trials == 1 else f"{self.trials} runs side by side"
         return side if self.hosts < 2 else f"{side}, each on {self.hosts} hosts"
 
-    def seconds(self, runs: Sequence[float], process: float, stages: int = 1, begun: bool = False) -> float:
+    def seconds(self, runs: Sequence[float], process: float, stages: int = 1) -> float:
         """The time by the clock of runs of so many processor seconds, in so many stages of about as many runs.
 
-        process: processor seconds until a process has started. begun: whether stages went before.
+        process: processor seconds until a process has started.
         """
         if not runs:
             return 0.0
         side = min(self.trials, len(runs))
         processors = min(self.cores, side * max(1, self.hosts))
-        starts = stages if self.clustered else int(not begun)
-        of_trial, of_hosts = self.ray * starts * process, self.hosts * process
-        work = sum(runs) + side * of_trial + len(runs) * of_hosts
-        longest = of_trial + (max(runs) + of_hosts) / min(self.cores, max(1, self.hosts))
+        of_trial, of_hosts = self.ray * process, self.hosts * process
+        work = sum(runs) + stages * side * of_trial + len(runs) * of_hosts
+        longest = stages * of_trial + (max(runs) + of_hosts) / min(self.cores, max(1, self.hosts))
         return max(work / processors, longest)
 
 
@@ -147,9 +145,7 @@ def whole_seconds(stages: Sequence[Sequence[float]], room: Room, end: int) -> fl
     end: 0 for the time at least, 1 for that at most.
     """
     start = RAY[end] if room.ray and any(stages) and not cluster.is_joined() else 0.0
-    begun = [cluster.is_joined() or any(map(bool, stages[:place])) for place in range(len(stages))]
-    times = [room.seconds(runs, PROCESS[end], begun=before) for runs, before in zip(stages, begun, strict=True)]
-    return start + sum(times)
+    return start + sum(room.seconds(runs, PROCESS[end]) for runs in stages)
 
 
 class LeftRuns:

@@ -1,6 +1,5 @@
 """Jobs side by side: what each reserves, and what is told of those that are done, that fail or that never fit."""
 
-import shutil
 from types import SimpleNamespace
 
 import pytest
@@ -11,7 +10,7 @@ from fedbench.config import Config
 from fedbench.errors import ConfigError
 from fedbench.jobs.job import ERROR, Job, Outcome
 from fedbench.jobs.resolve import resolve
-from fedbench.jobs.schedule import OUT_OF_MEMORY, Stage, bundles, ray_for, run_jobs, run_queue, run_stages
+from fedbench.jobs.schedule import OUT_OF_MEMORY, bundles, ray_for, run_jobs, run_queue
 from fedbench.results.reader import Records
 from fedbench.studies.run import run
 from tests.runtime.rounds import play, read, small
@@ -67,18 +66,6 @@ def test_a_job_that_fails_says_why_and_others_are_done_although_their_process_is
     if trials > 1:
         rounds = [int(line.split()[0]) for line in (tmp_path / "notes").read_text().splitlines()]
         assert rounds == [1] * 10 + [2] * 10 + [3] * (3 + 10) + [4] * 10, "killed once, and nothing done twice"
-
-
-def test_what_ends_the_work_between_two_stages_is_raised_as_it_is(local_ray, tmp_path):
-    def stages():
-        yield Stage([Job(resolve(small(rounds=1)).config, tmp_path / "a", "mine")], lambda *event: None)
-        raise ConfigError("nothing can be chosen")
-
-    for trials in (1, 2):
-        with pytest.raises(ConfigError, match=r"^nothing can be chosen$"):
-            run_stages(stages(), tmp_path / "scratch", trials)
-        assert (tmp_path / "a" / "summary.json").exists()
-        shutil.rmtree(tmp_path / "a")
 
 
 def test_where_ray_ends_trials_to_save_memory_jobs_run_alone_and_fail_only_then(tmp_path):

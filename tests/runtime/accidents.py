@@ -2,7 +2,6 @@
 
 import os
 import signal
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
@@ -137,24 +136,6 @@ class Deadly(FedCAC):
         fits = notes.read_text().splitlines()
         if client.round == 3 and sum(fit.startswith("3 ") for fit in fits) == CLIENT:
             os.kill(os.getpid(), signal.SIGKILL)
-        return super().train(client, received)
-
-
-class Noted(FedAvg):
-    """FedAvg that notes in which process it runs, and goes on when a second one runs beside it, for a minute at most.
-
-    `notes` is a file of the processes, one line a fit.
-    """
-
-    class Options(FedAvg.Options):
-        notes: str = Field(description="where processes are noted")
-
-    def train(self, client: Client, received: Weights) -> Upload:
-        notes, until = Path(self.options.notes), time.monotonic() + 60
-        with notes.open("a") as file:
-            file.write(f"{os.getpid()}\n")
-        while len({*notes.read_text().split()}) < 2 and time.monotonic() < until:
-            time.sleep(0.05)
         return super().train(client, received)
 
 

@@ -27,9 +27,7 @@ def test_runs_side_by_side_share_the_time_and_every_process_has_to_start():
     assert ALONE.seconds(runs, START) == 480
     two = Room(2, 0, True, 4)
     assert two.seconds(runs, START) == 240 + START
-    assert two.seconds(runs, START, stages=3) == 240 + START  # they stay
-    assert two.seconds(runs, START, stages=3, begun=True) == 240
-    assert Room(2, 0, True, 4, clustered=True).seconds(runs, START, stages=3, begun=True) == 240 + 3 * START
+    assert two.seconds(runs, START, stages=3) == 240 + 3 * START
     assert Room(8, 0, True, 4).seconds(runs, START) == 120 + 2 * START  # no more cores than there are
     assert two.seconds([60.0, 10.0], START) == 60 + START  # the longest
     assert two.seconds([], START) == 0
