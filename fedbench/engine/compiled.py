@@ -32,15 +32,17 @@ from fedbench.errors import first_line
 from fedbench.module.weights import Weights
 
 Program = Callable[..., Sequence[Tensor]]
+"""A step of all rows on its tensors; returns the logs `[K, L]` if there are any."""
+
+Compiler = Callable[[Program, Sequence[Tensor]], Program]
+"""Makes a faster function of one and its arguments."""
 
 BUFFER = "buffer "
+"""How the names of the model's buffers begin among what a step changes."""
 
 ROOM_BYTES = 4 << 20
 MOST_STEPS = 64
 """Limits of the batches that are gathered at once."""
-
-
-Compiler = Callable[[Program, Sequence[Tensor]], Program]
 
 
 def compile_function(function: Program, example: Sequence[Tensor]) -> Program:
@@ -89,7 +91,7 @@ def uncompiled_steps() -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class Batches:
+class RowBatches:
     """The next steps of several fits, of all rows.
 
     active: whether a row takes part in a step, bool `[T, K]`; shares: of samples in the loss, `[T, K, b]`, or None if
@@ -241,7 +243,7 @@ class CompiledGroup(Group):
             return [torch.stack([value.double() for value in logged], 1)] if logged else []
 
 
-def gather_rows(taken: Taken, rows: int, whole: Size, shares: torch.dtype | None) -> Batches:
+def gather_rows(taken: Taken, rows: int, whole: Size, shares: torch.dtype | None) -> RowBatches:
     """The batches at places of several fits. whole: size of a whole batch; shares: their type, if some are smaller."""
     index, tensors = gather_samples(taken)
     sizes = np.zeros((len(taken), max(len(places) for _, places in taken)), np.int64)
@@ -255,7 +257,7 @@ def gather_rows(taken: Taken, rows: int, whole: Size, shares: torch.dtype | None
     parts = [(wheres[0], part) for part in (index, *tensors[:2])] + [(wheres[-1], part) for part in tensors[2:]]
     index, *tensors = (part.index_select(0, at.flatten()).unflatten(0, at.shape) for at, part in parts)
     weights = None if shares is None else spread(inside / np.maximum(sizes, 1)[..., None]).to(shares)
-    return Batches(spread(active), weights, index, tensors)
+    return RowBatches(spread(active), weights, index, tensors)
 
 
 def places_in_rows(sizes: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:

@@ -23,8 +23,8 @@ def choose_engine(study: TuningStudy) -> None:
     """
     if study.config.train.engine != "auto":
         return
-    engine = known_engine(study) or ("compiled" if can_compile(study.config) and _has_many_steps(study) else "loop")
-    if engine == "compiled":
+    known = known_engine(study)
+    if known == "compiled" or (known is None and can_compile(study.config) and _has_many_steps(study)):
         study.set_engine("compiled")
 
 

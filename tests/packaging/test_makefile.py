@@ -45,7 +45,7 @@ def test_the_demo_installs_what_runs_need_and_tests_only_add(checkout):
 
 def test_the_demo_is_the_command_of_those_who_installed_the_wheel(checkout):
     lines = subprocess.run(
-        ["make", "--dry-run", "demo"], cwd=checkout, capture_output=True, text=True, check=True
+        ["make", "--dry-run", "--no-print-directory", "demo"], cwd=checkout, capture_output=True, text=True, check=True
     ).stdout
     assert lines.splitlines()[-1] == ".venv/bin/fedbench demo"
     assert "-q -c" not in lines, "progress is seen"
