@@ -228,9 +228,9 @@ def steps_in_rows(method: MethodRuns) -> str:
     a, b = (Records(folder) for folder in folders.values())
     for table in (Records.metrics, Records.clients, Records.traces):
         one, other = table(a), table(b)
-        first_rounds = [frame[frame["round"] <= 1] for frame in (one, other)]
+        early, other_early = (frame[frame["round"] <= 1] for frame in (one, other))
         try:
-            pd.testing.assert_frame_equal(*first_rounds, check_exact=False, rtol=1e-9, atol=1e-12)
+            pd.testing.assert_frame_equal(early, other_early, check_exact=False, rtol=1e-9, atol=1e-12)
             pd.testing.assert_frame_equal(one, other, check_exact=False, rtol=AFTER_ROUNDING, atol=AFTER_ROUNDING)
         except AssertionError as error:
             raise CheckFailure(
