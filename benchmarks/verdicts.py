@@ -72,43 +72,43 @@ def names(methods: int) -> list[str]:
     return [BASELINE, *(f"method{number}" for number in range(1, methods))]
 
 
-def races(truth: Truth, rules: Rules, studies: int, rotations: int) -> Iterator[SequentialTest]:
-    """Races of simulated studies."""
+def simulated_tests(truth: Truth, rules: Rules, studies: int, rotations: int) -> Iterator[SequentialTest]:
+    """Sequential tests of simulated studies."""
     labels = names(len(truth.means))
     for study in range(studies):
         scores = truth.scores(rules.most, np.random.default_rng([study, len(labels), rules.most]))
         yield judge(dict(zip(labels, scores, strict=True)), rules, rotations=rotations)
 
 
-def marks(race: SequentialTest, truth: Truth, margin: float) -> set[str]:
-    """What is false in a race, and how it ended. Of several best methods, the last one counts as the best."""
+def marks(test: SequentialTest, truth: Truth, margin: float) -> set[str]:
+    """What is false in a sequential test, and how it ended. Of several best methods, the last counts as the best."""
     mean = dict(zip(names(len(truth.means)), truth.means, strict=True))
     best = max(reversed(mean), key=lambda method: mean[method])
-    found: set[str] = {race.ending or "unfinished"}
-    for method, told in race.over_local.items():
+    found: set[str] = {test.ending or "unfinished"}
+    for method, told in test.over_local.items():
         gain = mean[method] - mean[BASELINE]
         if {"better": gain <= 0, "worse": gain >= 0, "equal": abs(gain) >= margin - 1e-9}[told.relation]:
             found |= {"false over local", f"false {told.relation}"}
         if not _holds(told.interval, gain):
             found.add("false interval")
-    if any(bound.seeds and not _holds(bound, mean[m] - mean[BASELINE]) for m, bound in race.undecided.items()):
+    if any(bound.seeds and not _holds(bound, mean[m] - mean[BASELINE]) for m, bound in test.undecided.items()):
         found.add("false interval")
-    if best in race.out:
+    if best in test.out:
         found.add("best out")
-    if any(mean[method] == mean[best] for method in race.out):
+    if any(mean[method] == mean[best] for method in test.out):
         found.add("a best one out")
-    if race.leader is not None and race.ending in ("tie", "within"):
-        gaps = [mean[method] - mean[race.leader] for method in race.candidates]
-        least = min(gaps) if race.ending == "tie" else 0
+    if test.leader is not None and test.ending in ("tie", "within"):
+        gaps = [mean[method] - mean[test.leader] for method in test.candidates]
+        least = min(gaps) if test.ending == "tie" else 0
         if max(gaps) >= margin - 1e-9 or least <= -margin + 1e-9:
-            found.add(f"false {race.ending}")
-    if any(not _holds(bound, mean[m] - mean[race.leader or m]) for m, bound in race.behind.items()):
+            found.add(f"false {test.ending}")
+    if any(not _holds(bound, mean[m] - mean[test.leader or m]) for m, bound in test.behind.items()):
         found.add("false interval of the best")
     if found & {"false over local", "best out", "false tie", "false within"}:
         found.add("any false verdict")
     if found & {"any false verdict", "false interval", "false interval of the best"}:
         found.add("any false")
-    if race.withheld:
+    if test.withheld:
         found.add("withheld")
     return found
 
@@ -134,10 +134,10 @@ class Rates:
 
 def rates(truth: Truth, margin: float, most: int, studies: int, rotations: int) -> Rates:
     seen, runs, told = Counter[str](), 0, 0
-    for race in races(truth, Rules(margin, most), studies, rotations):
-        seen.update(marks(race, truth, margin))
-        runs += sum(race.seeds.values())
-        told += len(race.over_local)
+    for test in simulated_tests(truth, Rules(margin, most), studies, rotations):
+        seen.update(marks(test, truth, margin))
+        runs += sum(test.seeds.values())
+        told += len(test.over_local)
     shares = {name: 100 * count / studies for name, count in sorted(seen.items())}
     return Rates(studies, shares, runs / studies, 100 * told / studies / (len(truth.means) - 1))
 
@@ -238,14 +238,14 @@ def two_seeds(methods: list[int], studies: int, rotations: int) -> Iterator[Line
             scores = truth.scores(seeds, np.random.default_rng([study, 6]))
             rotated, best = RotatedScores(scores.T, rotations), int(scores.mean(1).argmax())
             p = [rotated.adjusted_p([i for i in range(12) if i != minus], minus).min() for minus in (0, best)]
-            race = judge(dict(zip(names(12), scores, strict=True)), Rules(1.0, 40), rotations=rotations)
-            told += [p[0] < 0.05, min(p) < 0.05, bool(race.over_local or race.out)]
+            test = judge(dict(zip(names(12), scores, strict=True)), Rules(1.0, 40), rotations=rotations)
+            told += [p[0] < 0.05, min(p) < 0.05, bool(test.over_local or test.out)]
         where = f"12 equal methods, {seeds} seeds, 800 test images:"
-        local, any_, raced = 100 * told / studies
+        local, any_, sequential = 100 * told / studies
         bar = 5.0 if seeds == 2 else None
         yield Line(6, f"{where} somebody told from local by p", local, bar)
         yield Line(6, f"{where} somebody told from local or the best by p", any_, bar)
-        yield Line(6, f"{where} somebody told by a race", raced, bar)
+        yield Line(6, f"{where} somebody told by a sequential test", sequential, bar)
 
 
 def shared_rows(methods: list[int], studies: int, rotations: int) -> Iterator[Line]:
@@ -263,12 +263,12 @@ def shared_rows(methods: list[int], studies: int, rotations: int) -> Iterator[Li
                 for half in (None, 0, 1):
                     told = [_told(seeds, half, over_samples, rotations) for over_samples in (False, True)]
                     if half is None:
-                        wrong += [any(race) for race in told]
+                        wrong += [any(test) for test in told]
                     elif half == 0:
                         first = told
                     else:
                         both = [[a * b for a, b in zip(*pair, strict=True)] for pair in zip(first, told, strict=True)]
-                        opposite += [min(race) < 0 for race in both]
+                        opposite += [min(test) < 0 for test in both]
             for place, over in enumerate(("seeds alone", "seeds and samples")):
                 where = f"7 equal methods, shared rows ({name}), spread {spread:g}, {over}:"
                 bar = 5.0 if place else None
@@ -290,9 +290,9 @@ def _told(seeds: Sequence[Any], half: int | None, over_samples: bool, rotations:
             values[label].append(float(np.mean([*scores.values()])))
             moved[label].append(deviations(found, scores))
     rules = Rules(1e-9, 27)  # no margin: better and worse are what may be false
-    race = judge(values, rules, rotations=rotations, samples=moved if over_samples else None)
+    test = judge(values, rules, rotations=rotations, samples=moved if over_samples else None)
     word = {"better": 1, "worse": -1, "equal": 0}
-    return [word[race.over_local[label].relation] if label in race.over_local else 0 for label in labels]
+    return [word[test.over_local[label].relation] if label in test.over_local else 0 for label in labels]
 
 
 BARS = {1: equal_truth, 2: at_the_margin, 3: one_best, 4: real_means, 5: outlying_seeds, 6: two_seeds, 7: shared_rows}

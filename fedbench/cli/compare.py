@@ -82,7 +82,7 @@ def preview(config: Config, asked: Namespace) -> tuple[Config, Iterable[str]]:
     tuning, names = asked.tuning, read_methods(asked.methods)
     config, note = without_preset_method(config, asked, names)
     studies, _, _ = plan_comparisons(config, names, tuning, **compare_options(asked))
-    few = None if tuning.race else too_few(len(studies[0].config.seeds))
+    few = None if tuning.stopping_rule else too_few(len(studies[0].config.seeds))
     lines = preview_studies(studies, read_count("trials", asked.trials), tuning.max_hours)
     notes = [*([note] if note else []), *([with_label(few)] if few else [])]
     return tuning.with_final_seeds(config), [*notes, *lines]

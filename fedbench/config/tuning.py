@@ -104,7 +104,7 @@ class Tuning(RootSection):
         return self
 
     @property
-    def race(self) -> dict[str, float] | None:
+    def stopping_rule(self) -> dict[str, float] | None:
         """Margin and maximum number of seeds if seeds are added until the study is decided."""
         if self.margin is None:
             return None
@@ -117,7 +117,7 @@ class Tuning(RootSection):
 
     def as_plan(self) -> dict[str, Any]:
         """The entries of plan.json."""
-        return dict(point=self.point, search=self.search, scheduler=self.scheduler, race=self.race)
+        return dict(point=self.point, search=self.search, scheduler=self.scheduler, stopping_rule=self.stopping_rule)
 
     def with_final_seeds(self, config: Config) -> Config:
         """The configuration with the seeds of final runs: those that are set, or of the first look, or the default.
@@ -125,16 +125,18 @@ class Tuning(RootSection):
         Raises ConfigError for seeds of a study that adds them by itself.
         """
         are_set = "seeds" in config.model_fields_set
-        if self.race is None:
+        if self.stopping_rule is None:
             return config if are_set else config.model_copy(update={"seeds": list(SEEDS)})
         first = list(range(LOOKS[0]))
         if are_set and config.seeds != first:
             raise ConfigError(
                 "seeds: until_decided takes seeds 0, 1, 2, ... by itself; leave them out, or set max_seeds"
             )
-        clash = [seed for seed in self.tune_seeds if seed < self.race["most"]]
+        clash = [seed for seed in self.tune_seeds if seed < self.stopping_rule["most"]]
         if clash:
-            raise ConfigError(f"tune_seeds: {clash[0]} is among the final seeds 0 to {self.race['most'] - 1:.0f}")
+            raise ConfigError(
+                f"tune_seeds: {clash[0]} is among the final seeds 0 to {self.stopping_rule['most'] - 1:.0f}"
+            )
         return config.model_copy(update={"seeds": first})
 
 

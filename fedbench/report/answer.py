@@ -30,8 +30,8 @@ def answer(survey: SettingsStudy) -> str:
 
 def study_answer(study: Study, rows: Sequence[LeaderboardRow]) -> str:
     """The answer of a study without settings. rows: the leaderboard, if methods are compared."""
-    if study.race is not None:
-        return race_answer(study, study.race)
+    if study.sequential_test is not None:
+        return sequential_answer(study, study.sequential_test)
     if study.plan.subject is None:
         return comparison_answer(study, rows)
     return compared_answer(study) if study.is_comparison else run_answer(study)
@@ -156,8 +156,8 @@ def ahead_of_all(study: Study, rows: Sequence[LeaderboardRow]) -> str | None:
     rivals = [row for row in rows[1:] if not row.is_reference]
     if not rivals or rows[0].is_reference:
         return None
-    if study.race is not None:
-        return study.race.leader if study.race.ending == "winner" else None
+    if study.sequential_test is not None:
+        return study.sequential_test.leader if study.sequential_test.ending == "winner" else None
     told = all(row.behind is not None and row.behind.sign for row in rivals)
     return rows[0].label if told else None
 
@@ -181,7 +181,7 @@ def lead(metric: Metric, contrast: Contrast) -> str:
     return f"{size} {side} {contrast.against} ({span(contrast.interval, metric.difference)}{p})"
 
 
-def race_answer(study: Study, test: SequentialTest) -> str:
+def sequential_answer(study: Study, test: SequentialTest) -> str:
     """The answer in one sentence."""
     if test.leader is None:
         return "No method has been evaluated yet."
@@ -207,8 +207,8 @@ def race_answer(study: Study, test: SequentialTest) -> str:
 
 def settings_answer(survey: SettingsStudy) -> str:
     """The answer of a study over settings; names a winner only if it is alone in its group."""
-    if survey.is_race:
-        return race_settings_answer(survey)
+    if survey.is_sequential:
+        return sequential_settings_answer(survey)
     ranking = survey.ranking
     if len(ranking.ranks) < 2 or not ranking.blocks:
         return "There is nothing to compare yet."
@@ -225,10 +225,10 @@ def settings_answer(survey: SettingsStudy) -> str:
     return f"{best}, ahead of {second} ({ranking.ranks[second]:.2f}, p {p_text(ranking.pairs[first, second])})."
 
 
-def race_settings_answer(survey: SettingsStudy) -> str:
+def sequential_settings_answer(survey: SettingsStudy) -> str:
     """The answer of every setting in one sentence; settings with the same answer are named together."""
     said: dict[str, list[str]] = {}
-    for name, study, test in survey.races:
+    for name, study, test in survey.sequential_tests:
         said.setdefault(_setting_answer(study, test), []).append(name)
     return f"{sentence('; '.join(words.format(join_words(names)) for words, names in said.items()))}."
 

@@ -42,7 +42,7 @@ def behind_best(study: Study, rows: Sequence[LeaderboardRow]) -> go.Figure | Non
     """
     verdicts = {row.label: row.behind for row in rows if row.behind is not None}
     best = escape(rows[0].label)
-    if study.race is not None:
+    if study.sequential_test is not None:
         return _forest(study.metric, verdicts, f"better than {best}", view=-1)
     if rows[0].label == BASELINE or not set(verdicts) - {BASELINE}:
         return None
@@ -133,7 +133,11 @@ def client_gains(study: Study, rows: Sequence[LeaderboardRow]) -> go.Figure | No
     """Gains of each method's clients over local: range (thin), middle half (thick) and median."""
     metric, gains = study.metric, {}
     for row in rows:
-        if (row.over_local or row.race) and row.label != BASELINE and len(paired := paired_clients(study, row.label)):
+        if (
+            (row.over_local or row.standing)
+            and row.label != BASELINE
+            and len(paired := paired_clients(study, row.label))
+        ):
             gains[row.label] = metric.gain(paired[study.point], paired["local"])
     if not gains:
         return None

@@ -25,8 +25,8 @@ def over(study: Study) -> str:
 
 def covers_samples(study: Study) -> bool:
     """Whether the choice of test samples is in the intervals of a study's scores and differences."""
-    if study.race is not None:
-        return study.race.over_samples and bool(study.race.look)
+    if study.sequential_test is not None:
+        return study.sequential_test.over_samples and bool(study.sequential_test.look)
     scores = [study.scores.score(label, study.point) for label in study.ordered if len(study.last_rows(label))]
     return kind_of(scores) == BOTH
 
@@ -34,7 +34,7 @@ def covers_samples(study: Study) -> bool:
 def evidence_lines(study: Study) -> list[str]:
     """Sentences on what intervals cover, and the test samples behind them; none before there are intervals."""
     labels = [label for label in study.ordered if len(study.last_rows(label)) > 1]
-    if not labels or (study.race is not None and not study.race.look):
+    if not labels or (study.sequential_test is not None and not study.sequential_test.look):
         return []
     if not covers_samples(study):
         return [

@@ -40,8 +40,8 @@ def subtitle(survey: SettingsStudy) -> str:
 def settings_subtitle(survey: SettingsStudy) -> str:
     """The values of each key, and the seeds, or the rules of sequential tests, fixed beforehand."""
     parts = [f"{key}: {join_words(list(map(text_of, values)))}" for key, values in survey.file.over.items()]
-    if survey.is_race:
-        most = int((survey.first_study.plan.race or {})["most"])
+    if survey.is_sequential:
+        most = int((survey.first_study.plan.stopping_rule or {})["most"])
         parts.append(f"margin {margin_text(survey.first_study)}, at most {plural(most, 'seed')}")
     else:
         parts.append(seed_range(survey.file.config.get("seeds") or []))
@@ -55,7 +55,7 @@ def study_subtitle(study: Study) -> str:
     parts += [f"model {_name(config, 'model')}"] if _name(config, "model") else []
     parts += [plural(config["rounds"], "round")] if config.get("rounds") else []
     seeds = study.plan.config.get("seeds") or config.get("seeds") or []
-    if study.race is not None:
+    if study.sequential_test is not None:
         seeds = sorted({*seeds, *(entry.seed for entry in study.plan.entries if entry.role == "final")})
     parts += [seed_range(seeds)] if seeds else []
     if tried := study.plan.points():

@@ -9,7 +9,7 @@ import pandas as pd
 
 from fedbench.report.doubts import with_doubt
 from fedbench.report.study import Study
-from fedbench.report.verdicts import SequentialStanding, race_verdicts, tone_of
+from fedbench.report.verdicts import SequentialStanding, sequential_verdicts, tone_of
 from fedbench.results.contrasts import block_ranks, family, stricter
 from fedbench.results.newcomers import after_most_epochs
 from fedbench.results.plan import point_name
@@ -29,7 +29,7 @@ class LeaderboardRow:
     """A method of a study, with the verdicts on it and what was recorded of it at the last round.
 
     over_local, behind: it against local training and the best against it; None for these two themselves. rank: the mean
-    over seeds; race: what a sequential test says of it in words; target: local's last score.
+    over seeds; standing: what a sequential test says of it in words; target: local's last score.
     """
 
     study: Study
@@ -37,7 +37,7 @@ class LeaderboardRow:
     over_local: Verdict | None
     behind: Verdict | None
     rank: float | None
-    race: SequentialStanding | None
+    standing: SequentialStanding | None
     target: float | None
 
     @cached_property
@@ -118,8 +118,8 @@ class LeaderboardRow:
     @property
     def tied(self) -> bool:
         """Whether it cannot be told from the best."""
-        if self.race is not None:
-            return self.race.may_be_best
+        if self.standing is not None:
+            return self.standing.may_be_best
         return self.behind is not None and not self.behind.sign
 
     @property
@@ -148,12 +148,16 @@ def leaderboard(study: Study, margin: float | None = None) -> list[LeaderboardRo
     labels = study.ordered
     if not labels:
         return []
-    if study.race is not None:
-        labels = race_order(study, study.race)
+    if study.sequential_test is not None:
+        labels = sequential_order(study, study.sequential_test)
     local, behind = comparisons(study, labels, margin)
     order = block_ranks(study.scores, [label for label in labels if label not in study.plan.references], study.point)
     target = study.final_score(BASELINE) if BASELINE in labels else None
-    standings = {} if study.race is None else {label: race_verdicts(study, study.race, label)[2] for label in labels}
+    standings = (
+        {}
+        if study.sequential_test is None
+        else {label: sequential_verdicts(study, study.sequential_test, label)[2] for label in labels}
+    )
     return [
         LeaderboardRow(study, m, local.get(m), behind.get(m), order.get(m), standings.get(m), target) for m in labels
     ]
@@ -167,8 +171,8 @@ def comparisons(
     Without a sequential test these are two families. A pair in both gets the stricter correction, so that a report
     states one value.
     """
-    if study.race is not None:
-        verdicts = {label: race_verdicts(study, study.race, label) for label in labels}
+    if study.sequential_test is not None:
+        verdicts = {label: sequential_verdicts(study, study.sequential_test, label) for label in labels}
         over_local = {label: verdict for label, (verdict, _, _) in verdicts.items() if verdict is not None}
         return over_local, {label: verdict for label, (_, verdict, _) in verdicts.items() if verdict is not None}
     best = labels[0]
@@ -184,7 +188,7 @@ def comparisons(
     return doubted[0], doubted[1]
 
 
-def race_order(study: Study, test: SequentialTest) -> list[str]:
+def sequential_order(study: Study, test: SequentialTest) -> list[str]:
     """Methods by their paired difference from the leader over the seeds that both have, references last."""
     labels = [label for label in study.ordered if label not in study.plan.references]
     leader = test.leader if test.leader in labels else None

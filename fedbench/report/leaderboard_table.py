@@ -59,8 +59,8 @@ def score_columns(study: Study, worst: str) -> list[LeaderboardColumn]:
         with_ends("newcomers", lambda row: row.newcomers, name="newcomers", note=NEWCOMERS_NOTE, is_optional=True),
         with_ends("common test", common, name="common", note=COMMON_NOTE, is_optional=True),
         plain("", lambda row: row.rank, name="rank"),
-        *verdict_columns(metric, HEADS if study.race is None else 3 * [""]),
-        *([] if study.race is None else race_columns(metric)),
+        *verdict_columns(metric, HEADS if study.sequential_test is None else 3 * [""]),
+        *([] if study.sequential_test is None else sequential_columns(metric)),
     ]
 
 
@@ -69,7 +69,7 @@ def score_text(study: Study, score: Interval) -> str:
 
     It stops by what it sees, so that intervals for a fixed number of seeds do not hold.
     """
-    return with_half(score, study.metric.number) if study.race is None else study.metric.number(score.mean)
+    return with_half(score, study.metric.number) if study.sequential_test is None else study.metric.number(score.mean)
 
 
 def _mean(values: Sequence[float] | None) -> float | None:
@@ -105,18 +105,20 @@ def _numbers(name: str, verdict: Verdict | None) -> dict[str, float | None]:
     }
 
 
-def race_columns(metric: Metric) -> list[LeaderboardColumn]:
+def sequential_columns(metric: Metric) -> list[LeaderboardColumn]:
     """The verdicts of a sequential test, with their simultaneous intervals."""
 
     def words(title: str, part: str) -> LeaderboardColumn:
-        return Column(title, lambda row: getattr(row.race, part), name=f"race_{part}")
+        return Column(title, lambda row: getattr(row.standing, part), name=f"sequential_{part}")
 
     with_ends = partial(LeaderboardColumn, form=partial(bound_text, metric), numbers=ends_of)
     return [
-        Column("seeds", lambda row: row.race and row.race.seeds, lambda seeds: str(seeds or ""), "race_seeds"),
-        with_ends("over local", lambda row: row.over_local and row.over_local.interval, name="race_over_local"),
+        Column(
+            "seeds", lambda row: row.standing and row.standing.seeds, lambda seeds: str(seeds or ""), "sequential_seeds"
+        ),
+        with_ends("over local", lambda row: row.over_local and row.over_local.interval, name="sequential_over_local"),
         words("against local", "against_local"),
-        with_ends("from the best", lambda row: row.from_best, name="race_from_best"),
+        with_ends("from the best", lambda row: row.from_best, name="sequential_from_best"),
         words("who is best", "who_is_best"),
     ]
 
@@ -188,7 +190,11 @@ def score_table(study: Study, rows: Sequence[LeaderboardRow]) -> Table:
     def score(row: LeaderboardRow) -> Cell:
         return Cell(score_text(study, row.score), places.get(row.label, 0), row.tied, row.tone)
 
-    said = leaderboard_note(kind_of([row.score for row in rows]), worst) if study.race is None else race_note(worst)
+    said = (
+        leaderboard_note(kind_of([row.score for row in rows]), worst)
+        if study.sequential_test is None
+        else sequential_note(worst)
+    )
     columns = [Column("method", name), Column("score", score), *score_columns(study, worst)]
     table = Table.of(columns, rows, notes=[said], title="Leaderboard")
     empty = [Cell("")] * (len(table.heads) - 2)
@@ -233,7 +239,7 @@ def leaderboard_note(over: str, worst: str) -> str:
     )
 
 
-def race_note(worst: str) -> str:
+def sequential_note(worst: str) -> str:
     """Explains the numbers of a table in a study that adds seeds until it is decided."""
     return (
         f"sd over seeds; {clients_note(worst)}; "

@@ -33,7 +33,7 @@ def notes(survey: SettingsStudy) -> list[str]:
 
 def study_notes(study: Study, rows: Sequence[LeaderboardRow]) -> list[str]:
     """The lines under the answer of a study without settings. rows: the leaderboard, if methods are compared."""
-    if study.plan.subject is None or study.race is not None:
+    if study.plan.subject is None or study.sequential_test is not None:
         return comparison_notes(study, rows)
     return [*reference_lines(study), *evidence_lines(study)]
 
@@ -88,8 +88,8 @@ def few_seeds(count: int) -> list[str]:
 
 def comparison_notes(study: Study, rows: Sequence[LeaderboardRow]) -> list[str]:
     """The lines under the answer: comparison with local training, failures, and the detectable difference."""
-    if study.race is not None:
-        lines = [*race_notes(study, study.race), *evidence_lines(study), *_failures(study, rows)]
+    if study.sequential_test is not None:
+        lines = [*sequential_notes(study, study.sequential_test), *evidence_lines(study), *_failures(study, rows)]
         return [*lines, *_at_ends(study, rows), *tuning_doubts(study), *equal_points(study)]
     lines = [*_over_local(study, rows), *_failures(study, rows), *_at_ends(study, rows), *tuning_doubts(study)]
     lines += equal_points(study)
@@ -161,7 +161,7 @@ def _over_local(study: Study, rows: Sequence[LeaderboardRow]) -> list[str]:
     return [line for line in lines if line]
 
 
-def race_notes(study: Study, test: SequentialTest) -> list[str]:
+def sequential_notes(study: Study, test: SequentialTest) -> list[str]:
     """The lines of a sequential test: groups with their intervals, what is open and why, and the guarantee."""
     metric, lines = study.metric, list[str]()
 
@@ -183,13 +183,13 @@ def race_notes(study: Study, test: SequentialTest) -> list[str]:
         what = f"{method}, {verdict}{' than local training' if question == 'local' else ''}"
         lines.append(f"Withheld, because it does not hold without an outlying seed: {what}.")
     if not test.is_over and test.look:
-        lines.append(f"Stopped before it was decided; the same command continues with {race_next(test)}.")
+        lines.append(f"Stopped before it was decided; the same command continues with {next_looks(test)}.")
     return [*lines, guarantee(study)] if test.look else lines
 
 
 def _given_up(study: Study, test: SequentialTest) -> list[str]:
     """Questions that are given up and why, and those that no number of seeds decides."""
-    most, lines = int((study.plan.race or {})["most"]), []
+    most, lines = int((study.plan.stopping_rule or {})["most"]), []
     few = f"because {most} seeds would decide it with a probability below 20\u00a0%"
     for why, by_samples in ((few, False), (f"because {NO_SEEDS}", True)):
         methods = [method for method in test.given_up if (("local", method) in test.needs_samples) == by_samples]
@@ -215,15 +215,15 @@ def premises(study: Study) -> str:
     return f"given {chosen}the clients, and if differences over seeds are normal"
 
 
-def race_next(test: SequentialTest) -> str:
+def next_looks(test: SequentialTest) -> str:
     """The next look in words."""
     return f"{max(test.needs.values())} seeds of {plural(len(test.needs), 'method')}"
 
 
 def settings_notes(survey: SettingsStudy) -> list[str]:
     """The lines under the answer: the tests, and their limits with few blocks."""
-    if survey.is_race:
-        return race_settings_notes(survey)
+    if survey.is_sequential:
+        return sequential_settings_notes(survey)
     ranking = survey.ranking
     said = []
     if ranking.friedman is not None:
@@ -240,11 +240,13 @@ def settings_notes(survey: SettingsStudy) -> list[str]:
     return said
 
 
-def race_settings_notes(survey: SettingsStudy) -> list[str]:
+def sequential_settings_notes(survey: SettingsStudy) -> list[str]:
     """The lines under the answer: who is better than local training where, what is not over, and the guarantee."""
     margin, lines = margin_text(survey.first_study), list[str]()
     verdicts = [
-        (name, with_doubt(study, verdict)) for name, study, test in survey.races for verdict in test.over_local.values()
+        (name, with_doubt(study, verdict))
+        for name, study, test in survey.sequential_tests
+        for verdict in test.over_local.values()
     ]
     for relation, form in LOCAL_WORDS.items():
         fine: dict[str, list[str]] = {}
@@ -258,10 +260,14 @@ def race_settings_notes(survey: SettingsStudy) -> list[str]:
         if fine:
             lines.append(f"{sentence(words)}: {_where(survey, fine)}.")
         lines += [f"{m} in {join_words(names)}: {words}, but {doubt}." for (m, doubt), names in doubtful.items()]
-    for name, _, test in survey.races:
+    for name, _, test in survey.sequential_tests:
         if test.needs and test.look:
-            lines.append(f"Stopped in {name} before it was decided; the same command continues with {race_next(test)}.")
-    return [*lines, guarantee_of_settings(survey)] if any(test.look for _, _, test in survey.races) else lines
+            lines.append(
+                f"Stopped in {name} before it was decided; the same command continues with {next_looks(test)}."
+            )
+    return (
+        [*lines, guarantee_of_settings(survey)] if any(test.look for _, _, test in survey.sequential_tests) else lines
+    )
 
 
 def _where(survey: SettingsStudy, settings: Mapping[str, Sequence[str]]) -> str:
@@ -269,7 +275,7 @@ def _where(survey: SettingsStudy, settings: Mapping[str, Sequence[str]]) -> str:
     together: dict[tuple[str, ...], list[str]] = {}
     for method in sorted(settings, key=lambda method: (-len(settings[method]), survey.ordered.index(method))):
         together.setdefault(tuple(settings[method]), []).append(method)
-    words = {names: _settings_in_words(names, len(survey.races)) for names in together}
+    words = {names: _settings_in_words(names, len(survey.sequential_tests)) for names in together}
     return "; ".join(f"{join_words(them)} in {words[names]}" for names, them in together.items())
 
 
@@ -279,7 +285,7 @@ def _settings_in_words(names: Sequence[str], settings: int) -> str:
 
 def guarantee_of_settings(survey: SettingsStudy) -> str:
     """The promise of the verdicts of all settings."""
-    settings = len(survey.races)
+    settings = len(survey.sequential_tests)
     several = f" and of all {settings} together with at most {min(100, 5 * settings)}\u00a0%" if settings > 1 else ""
     return (
         f"95\u00a0% for each setting: the statements of one setting, over all its looks, are false with a probability "

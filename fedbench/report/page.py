@@ -24,7 +24,7 @@ from fedbench.report.table import Table
 from fedbench.report.template import page_of
 from fedbench.report.theme import LIGHT
 from fedbench.report.typeset import sentence
-from fedbench.report.verdicts import RACE_TONES, TONES
+from fedbench.report.verdicts import SEQUENTIAL_TONES, TONES
 from fedbench.results.files import write_atomically
 
 log = logging.getLogger("fedbench")
@@ -81,7 +81,7 @@ def page_values(survey: SettingsStudy) -> dict[str, Any]:
         "asked": headline.subtitle(survey),
         "answer": answer(survey),
         "besides": notes(survey),
-        "tones": RACE_TONES if survey.is_race else TONES,
+        "tones": SEQUENTIAL_TONES if survey.is_sequential else TONES,
         "colours": study.colours,
         "chips": methods if len(methods) >= LEAST_CHOSEN else [],
         "quiet": LIGHT["quiet"],

@@ -103,14 +103,14 @@ def study_columns(marked: Marks, choice: Choice, worst: str) -> list[Column[Lead
     number = metric.number
     plain = partial(Column[LeaderboardRow], form=number)
     with_ends = partial(Column[LeaderboardRow], form=partial(with_half, number=number))
-    is_race = study.race is not None
+    is_sequential = study.sequential_test is not None
     sd_note = "sd: over seeds; differences: simultaneous intervals at the seeds that decided them"
     worst_means = f"{sentence(worst_note(worst))}, its interval over seeds alone"
     over = f"over {choice.name(marked.reference)}{', points' if metric.share else ''}"
     return [
         Column("method", lambda row: choice.name(row.label) + row.mark),
         Column(metric.title, lambda row: marked.cell(row.label)),
-        plain("sd", lambda row: row.score.sd if is_race else None, note=sd_note),
+        plain("sd", lambda row: row.score.sd if is_sequential else None, note=sd_note),
         with_ends(POINT_NAMES[OTHER_POINT[study.point]], lambda row: row.other),
         with_ends(worst, lambda row: row.worst, note=worst_means),
         plain("client sd", lambda row: row.spread, note="Client sd: standard deviation over a seed's clients"),
@@ -129,7 +129,7 @@ def settings_scores(survey: SettingsStudy, choice: Choice) -> Table:
     """Methods by setting, with their mean ranks."""
     shown, studies, reference = choice.of(survey.ordered), survey.studies, choice.reference or BASELINE
     marked = {name: Marks(studies[name], board, reference) for name, board in survey.boards.items()}
-    ranks = {} if survey.is_race else survey.ranking.ranks
+    ranks = {} if survey.is_sequential else survey.ranking.ranks
     marks = [own.marks.get(label, "") for own in marked.values() for label in shown]
     bold = "better than every other method of the setting by the same tests"
     any_best = any(own.best for own in marked.values())
@@ -253,7 +253,7 @@ def ablation(survey: SettingsStudy, choice: Choice) -> Table:
     varied = [label for label in survey.ordered if _is_varied(survey, label)]
     choice = replace(choice, methods=choice.methods or varied or survey.ordered)
     shown = choice.of(survey.ordered)
-    paired = not survey.is_race and not any(key.partition(".")[0] in SHARED for key in keys)
+    paired = not survey.is_sequential and not any(key.partition(".")[0] in SHARED for key in keys)
     tests = {label: _between_settings(survey, label) if paired else ({}, None) for label in shown}
 
     def score(label: str, setting: Setting) -> Cell:
@@ -274,7 +274,7 @@ def ablation(survey: SettingsStudy, choice: Choice) -> Table:
         marks_note(Choice(reference=shown_name(settings[0])), how, marks).replace("method is", "value is"),
         "Bold: better than every other value by the same tests" if any(best for _, best in tests.values()) else "",
         ""
-        if paired or survey.is_race
+        if paired or survey.is_sequential
         else "Clients have other data in other rows, so that rows are not tested against each other",
     ]
     columns = [

@@ -45,7 +45,7 @@ class Choice(ShownMethods):
 class Marks:
     """The marks of a study's methods in a table. rows: its leaderboard; reference: the method that marks compare with.
 
-    Raises ConfigError for a race with another reference than local training.
+    Raises ConfigError for a sequential test with another reference than local training.
     """
 
     study: Study
@@ -53,7 +53,7 @@ class Marks:
     reference: str
 
     def __post_init__(self) -> None:
-        if self.study.race is not None and self.reference != BASELINE:
+        if self.study.sequential_test is not None and self.reference != BASELINE:
             only = f"a comparison with --until-decided tests against {BASELINE} only"
             raise ConfigError(f"reference = {self.reference}: {only}")
 
@@ -96,7 +96,7 @@ class Marks:
 
     def how(self) -> str:
         """By which tests methods are compared; empty if there are too few seeds for one."""
-        if self.study.race is not None:
+        if self.study.sequential_test is not None:
             return "sequential tests of paired differences that hold together with 95 %"
         tested = [
             verdict for verdict in self.verdicts.values() if isinstance(verdict, Contrast) and verdict.p is not None
@@ -122,7 +122,7 @@ def mean_note(rows: Sequence[LeaderboardRow]) -> str:
     counts = sorted({len(row.score.values) for row in rows})
     seeds = plural(counts[-1], "seed") if len(counts) == 1 else f"{counts[0]} to {counts[-1]} seeds"
     over = kind_of([row.score for row in rows])
-    alone = ", each by itself" if any(row.race is not None for row in rows) else ""
+    alone = ", each by itself" if any(row.standing is not None for row in rows) else ""
     half = f" ± half of the 95 % interval {over} (Student t{alone})" if counts[-1] > 1 else ""
     return f"Mean over clients and {seeds}{half}"
 

@@ -300,7 +300,7 @@ def _scores(facts: Facts) -> str:
         f"We report the test {study.metric.label}{unit} of the personal models {POINT_NAMES[study.point]}, "
         f"{when or 'after the last round'}, as mean over {_scored_clients(facts)}"
     )
-    if study.race is not None:
+    if study.sequential_test is not None:
         return f"{last} and seeds; seeds are added until the comparison is decided."
     kinds = sorted({kind for kind in study.estimators.values() if kind != SAMPLES})
     by = f"; a client's {study.metric.label} is the mean over {join_words(kinds)}" if kinds else ""
@@ -353,11 +353,11 @@ def _same(values: Iterable[Any]) -> bool:
 
 def _tests(facts: Facts) -> str:
     study = facts.study
-    if study.race is not None:
+    if study.sequential_test is not None:
         return (
             "Statements on who is better hold together with 95 % over all looks (group-sequential tests of paired "
             f"differences {chance(study)}{_clustered(study)})."
-            if study.race.look
+            if study.sequential_test.look
             else ""
         )
     seeds = max((len(study.last_rows(label)) for label in study.metrics), default=0)

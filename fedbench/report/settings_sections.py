@@ -38,7 +38,7 @@ def settings_sections(survey: SettingsStudy) -> list[ChartSection]:
 
 
 def rank_part(survey: SettingsStudy) -> ChartSection:
-    if survey.is_race:
+    if survey.is_sequential:
         return ChartSection("ranks", "Ranks")
     intro = "Mean rank over settings and seeds, best to the left. A bar joins methods that cannot be told apart."
     return ChartSection("ranks", "Ranks", charts(("ranks", "", critical_difference(survey), ""), wide=True), intro)
@@ -87,7 +87,7 @@ def keys_part(survey: SettingsStudy) -> ChartSection:
         return ChartSection("over", "Scores over settings")
     bands = (
         ""
-        if survey.is_race
+        if survey.is_sequential
         else "; bands: 95\u00a0% interval over seeds, and test samples where their outcomes were kept"
     )
     metric, point = survey.first_study.metric, POINT_NAMES[survey.first_study.point]
@@ -175,7 +175,7 @@ def score_lines(survey: SettingsStudy, points: Mapping[str, Sequence[Point]], xa
     metric, colours, dashes = survey.first_study.metric, survey.first_study.colours, survey.first_study.dashes
     ends = {
         label: [
-            [score.mean if end is None or survey.is_race else end for end in (score.low, score.high)]
+            [score.mean if end is None or survey.is_sequential else end for end in (score.low, score.high)]
             for _, score, _ in own
         ]
         for label, own in points.items()

@@ -74,14 +74,18 @@ class SettingsStudy:
         return [*self.boards.get("", {}).values()] if self.first_study.plan.subject is None else []
 
     @property
-    def is_race(self) -> bool:
+    def is_sequential(self) -> bool:
         """Whether seeds are added in every setting until it is decided."""
-        return bool(self.studies) and all(study.race is not None for study in self.studies.values())
+        return bool(self.studies) and all(study.sequential_test is not None for study in self.studies.values())
 
     @cached_property
-    def races(self) -> list[tuple[str, Study, SequentialTest]]:
+    def sequential_tests(self) -> list[tuple[str, Study, SequentialTest]]:
         """Every setting's name, study and sequential test."""
-        return [(name, study, study.race) for name, study in self.studies.items() if study.race is not None]
+        return [
+            (name, study, study.sequential_test)
+            for name, study in self.studies.items()
+            if study.sequential_test is not None
+        ]
 
     @cached_property
     def scores(self) -> pd.DataFrame:
@@ -122,7 +126,7 @@ class SettingsStudy:
         """
         if not self.has_settings:
             return self.first_study.ordered
-        if not self.is_race:
+        if not self.is_sequential:
             return [*self.ranking.ranks, *(label for label in self.labels if label in self.references)]
         orders = [[label for label in board if label in self.labels] for board in self.boards.values()]
         places = {label: sum(order.index(label) for order in orders) for label in self.labels}

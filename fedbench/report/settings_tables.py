@@ -8,7 +8,7 @@ import pandas as pd
 
 from fedbench.report.doubts import doubt_of_winner
 from fedbench.report.leaderboard import LeaderboardRow
-from fedbench.report.leaderboard_table import NEWCOMERS_NOTE, race_columns
+from fedbench.report.leaderboard_table import NEWCOMERS_NOTE, sequential_columns
 from fedbench.report.settings_study import SettingsStudy
 from fedbench.report.table import Column, Table, numbers_of
 from fedbench.report.typeset import Cell, ranks_in_column, with_half
@@ -21,7 +21,7 @@ NOTE = (
     "from the best of its column, after the correction for "
     "the number of comparisons; rank: mean over settings and seeds, 1 the best"
 )
-RACE_NOTE = (
+SEQUENTIAL_NOTE = (
     "scores with their number of seeds, which differ; bold: the best of its column, = may be the best, each by the "
     "verdict; differences with their simultaneous intervals; given up: the maximum of seeds would hardly decide it; "
     "withheld: it does not hold without an outlying seed, or there is a doubt, which the notes name"
@@ -31,7 +31,7 @@ SCORES, AGAINST_LOCAL, WHO_IS_BEST, NEWCOMERS = "Scores", "Against local trainin
 
 def settings_tables(survey: SettingsStudy) -> list[Table]:
     """One table with ranks, of sequential tests the scores and both verdicts; and that of newcomers, if any joined."""
-    tables = race_tables(survey) if survey.is_race else [ranked_table(survey)]
+    tables = sequential_tables(survey) if survey.is_sequential else [ranked_table(survey)]
     number = survey.first_study.metric.number
     newcomers = _table(
         survey,
@@ -85,37 +85,37 @@ def ranked_table(survey: SettingsStudy) -> Table:
     return _table(survey, SCORES, score, labels, Column("rank", rank))
 
 
-def race_tables(survey: SettingsStudy) -> list[Table]:
+def sequential_tables(survey: SettingsStudy) -> list[Table]:
     """The tables of sequential tests."""
     competing = [label for label in survey.ordered if label not in survey.references]
     return [
-        _table(survey, SCORES, _race_score, survey.ordered),
+        _table(survey, SCORES, _sequential_score, survey.ordered),
         _table(survey, AGAINST_LOCAL, _against_local, [label for label in competing if label != BASELINE]),
         _table(survey, WHO_IS_BEST, _who_is_best, competing),
     ]
 
 
-def _race_score(row: LeaderboardRow) -> Cell:
-    study, test = row.study, _race(row)
+def _sequential_score(row: LeaderboardRow) -> Cell:
+    study, test = row.study, _test_of(row)
     is_best = test.ending == "winner" and row.label == test.leader and not doubt_of_winner(study, test)
     may_be_best = test.look > 0 and test.ending != "winner" and row.label in test.candidates
     text = f"{study.metric.number(row.score.mean)} ({len(row.score.values)})"
     return Cell(text, int(is_best), may_be_best, row.tone)
 
 
-def _race(row: LeaderboardRow) -> SequentialTest:
-    assert row.study.race is not None
-    return row.study.race
+def _test_of(row: LeaderboardRow) -> SequentialTest:
+    assert row.study.sequential_test is not None
+    return row.study.sequential_test
 
 
 def _against_local(row: LeaderboardRow) -> Cell:
-    interval, verdict = (column.cell(row).text for column in race_columns(row.study.metric)[1:3])
+    interval, verdict = (column.cell(row).text for column in sequential_columns(row.study.metric)[1:3])
     return Cell(", ".join(filter(None, (interval, verdict))), tone=row.tone)
 
 
 def _who_is_best(row: LeaderboardRow) -> Cell:
-    test = _race(row)
-    interval, verdict = (column.cell(row).text for column in race_columns(row.study.metric)[3:])
+    test = _test_of(row)
+    interval, verdict = (column.cell(row).text for column in sequential_columns(row.study.metric)[3:])
     if test.ending == "winner" and row.label == test.leader and doubt_of_winner(row.study, test):
         verdict = "ahead of all, but in doubt"
     return Cell(", ".join(filter(None, (interval, verdict))))
@@ -124,7 +124,7 @@ def _who_is_best(row: LeaderboardRow) -> Cell:
 def settings_note(survey: SettingsStudy, tables: Sequence[Table]) -> str:
     """Explains the signs in these tables."""
     later = f"; {NEWCOMERS_NOTE}" if tables[-1].title == NEWCOMERS else ""
-    return (RACE_NOTE if survey.is_race else NOTE) + later
+    return (SEQUENTIAL_NOTE if survey.is_sequential else NOTE) + later
 
 
 def settings_text(survey: SettingsStudy) -> str:
@@ -157,8 +157,8 @@ def settings_frame(survey: SettingsStudy) -> pd.DataFrame:
 def _numbers(survey: SettingsStudy, row: LeaderboardRow) -> dict[str, Any]:
     """The columns of a method in a setting."""
     later = {} if row.newcomers is None else ends_of("newcomers", row.newcomers)
-    if row.race is not None:
-        return {"mean": row.score.mean, **later, **numbers_of(race_columns(row.study.metric), row)}
+    if row.standing is not None:
+        return {"mean": row.score.mean, **later, **numbers_of(sequential_columns(row.study.metric), row)}
     rank = survey.ranking.ranks.get(row.label)
     ends = {"mean": row.score.mean, "low": row.score.low, "high": row.score.high}
     return {**ends, **later, "tied_with_best": row.tied, "mean_rank": rank}

@@ -16,7 +16,7 @@ from fedbench.results.groups import group_table
 from fedbench.results.newcomers import newcomer_table
 from fedbench.results.plan import Plan
 from fedbench.results.reader import Records, at_last_round
-from fedbench.results.sequential_test import SequentialTest, race_of
+from fedbench.results.sequential_test import SequentialTest, sequential_test_of
 from fedbench.results.summary import summarise
 from fedbench.results.tables import FinalScores, final_table
 from fedbench.results.trace import Trace
@@ -85,9 +85,9 @@ class Study:
         return FinalScores.of(self.metric, self.metrics, self.clients, outcomes)
 
     @cached_property
-    def race(self) -> SequentialTest | None:
+    def sequential_test(self) -> SequentialTest | None:
         """The state of a comparison that adds seeds until it is decided."""
-        return None if self.plan.race is None else race_of(self.plan, self.scores)
+        return None if self.plan.stopping_rule is None else sequential_test_of(self.plan, self.scores)
 
     @cached_property
     def curves(self) -> dict[tuple[str, str], pd.DataFrame]:

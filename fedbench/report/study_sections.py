@@ -47,14 +47,14 @@ CONTRASTS_ASIDE = (
     "Values: both intervals, the smallest difference that these seeds can detect, and how many seeds would tell "
     "the observed one with a probability of 80 %, after the correction."
 )
-RACE_INTRO = (
+SEQUENTIAL_INTRO = (
     "Paired by seed. Bars: the simultaneous interval at the look that decided, or at the last one. Filled "
     "dot: it excludes 0 (blue: better, red: worse); grey: open or in doubt."
 )
 
 
 def _difference_part(study: Study, rows: Sequence[LeaderboardRow]) -> ChartSection:
-    intro, aside = (RACE_INTRO, "") if study.race is not None else (CONTRASTS_INTRO, CONTRASTS_ASIDE)
+    intro, aside = (SEQUENTIAL_INTRO, "") if study.sequential_test is not None else (CONTRASTS_INTRO, CONTRASTS_ASIDE)
     of_clients = "Thin: from the smallest to the largest gain of a client; thick: the middle half; dot: the median."
     shown = charts(
         ("forest", "", forest(study, rows), ""),

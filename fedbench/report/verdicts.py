@@ -26,7 +26,7 @@ TONES = {
     "baseline": "a baseline",
 }
 """The meaning of each tone in tables."""
-RACE_TONES = {tone: words for tone, words in TONES.items() if not tone.endswith("-alone")}
+SEQUENTIAL_TONES = {tone: words for tone, words in TONES.items() if not tone.endswith("-alone")}
 """Tones of sequential tests, which have no uncorrected verdict because their intervals are simultaneous."""
 LOCAL_WORDS = {
     "better": TONES["above"],
@@ -75,7 +75,7 @@ class SequentialStanding:
     may_be_best: bool
 
 
-def race_verdicts(
+def sequential_verdicts(
     study: Study, test: SequentialTest, label: str
 ) -> tuple[Verdict | None, Verdict | None, SequentialStanding]:
     """The verdicts on a method against local training, and on the best method against it, and both in words."""
@@ -130,7 +130,7 @@ def _who_is_best(study: Study, test: SequentialTest, label: str, behind: Verdict
 
 def margin_text(study: Study) -> str:
     """`1 point` or `0.05`."""
-    margin = (study.plan.race or {})["margin"]
+    margin = (study.plan.stopping_rule or {})["margin"]
     return f"{margin:g}{points(study.metric) if margin != 1 else points(study.metric).rstrip('s')}"
 
 

@@ -58,11 +58,11 @@ class Plan:
     to the budget, by label. tuning_doubts: sentences on why the chosen points may not be the best. point: the
     evaluation point of choices and of the answer. search, scheduler: how points were found, and whether trials were
     stopped early. budgets: points by label, where they count as equal although numbers differ. by_steps: whether
-    budgets are equal in gradient steps, as asked. refused: invalid points, as
-    `[label, point, why]`. race: if seeds are added until the comparison is decided, its margin, in the unit that is
-    shown, and the maximum number of seeds. gpus: how trials share GPUs, in a sentence. gpu_full: by trial, the GPUs
-    that it had each time, if their memory was too small at first. references: the labels of methods that train on the
-    pooled data of all clients: they are shown and do not compete.
+    budgets are equal in gradient steps, as asked. refused: invalid points, as `[label, point, why]`. stopping_rule: if
+    seeds are added until the comparison is decided, its margin, in the unit that is shown, and the maximum number of
+    seeds. gpus: how trials share GPUs, in a sentence. gpu_full: by trial, the GPUs that it had each time, if their
+    memory was too small at first. references: the labels of methods that train on the pooled data of all clients: they
+    are shown and do not compete.
     """
 
     kind: str
@@ -80,7 +80,7 @@ class Plan:
     scheduler: str = "none"
     budgets: dict[str, int] = field(default_factory=dict)
     refused: list[list[str]] = field(default_factory=list)
-    race: dict[str, float] | None = None
+    stopping_rule: dict[str, float] | None = None
     gpus: str = ""
     gpu_full: dict[str, list[float]] = field(default_factory=dict)
     by_steps: bool = False
@@ -121,8 +121,8 @@ class Plan:
             yield f"subject: no entry has the label {self.subject}"
         if any(len(refusal) != 3 for refusal in self.refused):
             yield "refused: a label, a point and a reason are expected"
-        if self.race is not None and not {"margin", "most"} <= self.race.keys():
-            yield "race: margin and most are expected"
+        if self.stopping_rule is not None and not {"margin", "most"} <= self.stopping_rule.keys():
+            yield "stopping_rule: margin and most are expected"
         for label, chosen in self.choices.items():
             if lacks := [key for key in self.open_keys(label) if key not in chosen]:
                 yield f"choices: that of {label} lacks {lacks[0]}"

@@ -316,10 +316,10 @@ def no_seeds_decide(bound: Bound, contrasts: int, rules: Rules) -> bool:
     return abs(bound.mean) <= half and abs(bound.mean) + half >= rules.margin
 
 
-def race_of(plan: Plan, scores: FinalScores) -> SequentialTest:
+def sequential_test_of(plan: Plan, scores: FinalScores) -> SequentialTest:
     """The sequential test of a study that adds seeds until it is decided. References take no part."""
-    assert plan.race is not None
-    rules = Rules(plan.race["margin"] / scores.metric.factor, int(plan.race["most"]))
+    assert plan.stopping_rule is not None
+    rules = Rules(plan.stopping_rule["margin"] / scores.metric.factor, int(plan.stopping_rule["most"]))
     labels = [label for label in plan.labels() if label not in plan.references]
     failed = {entry.label for entry in plan.failed() if entry.role == "final"}
     by_label = {label: scores_by_seed(plan, scores, label) for label in labels}

@@ -75,7 +75,7 @@ def compare(
         raise ConfigError("compare: the configuration comes first, then the methods: compare(config, methods)")
     config = Config.of(config)
     studies, matrix, folder = plan_comparisons(config, method_names(methods), asked, over, space)
-    if asked.race is None and (line := too_few(len(studies[0].config.seeds))):
+    if asked.stopping_rule is None and (line := too_few(len(studies[0].config.seeds))):
         logging.getLogger("fedbench").warning(with_label(line))
     if matrix is None:
         run_studies(studies, trials, watch, asked.max_hours)

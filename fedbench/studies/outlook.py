@@ -18,7 +18,7 @@ from fedbench.studies.tuning_study import TuningStudy
 TYPICAL = 2.0
 """Typical standard deviation, in points of accuracy, of methods' means, and of paired differences over seeds."""
 SIMULATED, ROTATIONS = 20, 300
-"""Simulated races behind an expectation, and rotations in each, fewer than for verdicts."""
+"""Simulated sequential tests behind an expectation, and rotations in each, fewer than for verdicts."""
 
 EXACT = 1.25
 """Ratio of the largest to the smallest estimate up to which one number says it."""
@@ -73,21 +73,21 @@ def left_out(studies: Sequence[TuningStudy]) -> Iterator[str]:
 
 
 def cost(studies: Sequence[TuningStudy], trials: int | None = None, hours: float | None = None) -> Iterator[str]:
-    """Runs that are left, their gradient steps and estimated time, and what a race adds to these.
+    """Runs that are left, their gradient steps and estimated time, and what a sequential test adds to these.
 
-    trials: the number of runs side by side, None for as many as fit. hours: those after which a race adds no seeds.
-    Raises ConfigError.
+    trials: the number of runs side by side, None for as many as fit. hours: those after which no seeds are
+    added. Raises ConfigError.
     """
     room, left = Room.of(studies, trials), [LeftRuns(study) for study in studies]
     span, done = span_of(left, room), len(set[str]().union(*(own.done for own in left)))
-    racing = [own for own in left if own.study.plan.race is not None]
-    first = f" for the first {len(racing[0].study.config.seeds)} seeds" if racing else ""
+    sequential = [own for own in left if own.study.plan.stopping_rule is not None]
+    first = f" for the first {len(sequential[0].study.config.seeds)} seeds" if sequential else ""
     noun, verb = ("run", "is") if span.runs == (1, 1) else ("runs", "are")
     known = f" {verb} left, {done:,} done" if done else ""
     runs = range_text(*span.runs, lambda count: f"{count:,.0f}")
     steps = range_text(*span.steps, lambda steps: f"{float(f'{steps:.2g}'):,.0f}")
     yield f"{runs} {noun}{known}{first}, {steps} gradient steps: about {duration_range(*span.seconds)}, {room}"
-    yield from _cost_of_races(racing, room, hours)
+    yield from _cost_of_looks(sequential, room, hours)
 
 
 def time_left_line(studies: Sequence[TuningStudy], trials: int | None) -> str:
@@ -95,7 +95,7 @@ def time_left_line(studies: Sequence[TuningStudy], trials: int | None) -> str:
     room, left = Room.of(studies, trials), [LeftRuns(study) for study in studies]
     span = span_of(left, room)
     runs = range_text(*span.runs, lambda count: f"{count:,.0f}")
-    until = " up to this look" if any(own.study.plan.race and own.begun for own in left) else ""
+    until = " up to this look" if any(own.study.plan.stopping_rule and own.begun for own in left) else ""
     return f"about {duration_range(*span.seconds)} left for {runs} {'run' if span.runs == (1, 1) else 'runs'}{until}"
 
 
@@ -110,34 +110,37 @@ def range_text(least: float, most: float, text: Callable[[float], str]) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def _cost_of_races(racing: Sequence[LeftRuns], room: Room, hours: float | None) -> Iterator[str]:
+def _cost_of_looks(sequential: Sequence[LeftRuns], room: Room, hours: float | None) -> Iterator[str]:
     """How much longer studies take that add seeds until they are decided."""
-    if not racing or (racing[0].study.plan.race or {})["most"] <= len(racing[0].study.config.seeds):
+    if not sequential or (sequential[0].study.plan.stopping_rule or {})["most"] <= len(
+        sequential[0].study.config.seeds
+    ):
         return
-    first, race = len(racing[0].study.config.seeds), racing[0].study.plan.race or {}
+    first, test = len(sequential[0].study.config.seeds), sequential[0].study.plan.stopping_rule or {}
     low, high, most = list[float](), list[float](), list[float]()
-    for own in racing:
+    for own in sequential:
         methods = [method for method in own.study.compared if method.label not in own.study.references]
         runs = [own.run(method, own.study.points[method.label][0]) for method in methods]
         least, slowest = (fmean(times) for times in zip(*((run.least, run.most) for run in runs), strict=True))
-        few, many = expected_runs(len(methods), race["margin"], int(race["most"]))
+        few, many = expected_runs(len(methods), test["margin"], int(test["most"]))
         low += [least] * max(0, round(few) - first * len(methods))
         high += [slowest] * max(0, round(many) - first * len(methods))
-        most += [slowest] * round(len(methods) * (race["most"] - first))
-    looks = sum(first < look <= race["most"] for look in LOOKS)
+        most += [slowest] * round(len(methods) * (test["most"] - first))
+    looks = sum(first < look <= test["most"] for look in LOOKS)
     usual_looks = min(looks, USUAL_LOOKS)
     usual = duration_range(
         *(room.seconds(runs, start, usual_looks) for runs, start in zip((low, high), PROCESS, strict=True))
     )
-    ending = f"at most {duration(room.seconds(most, PROCESS[1], looks))} more, for {race['most']:.0f} seeds"
+    ending = f"at most {duration(room.seconds(most, PROCESS[1], looks))} more, for {test['most']:.0f} seeds"
     limit = "" if hours is None else f"; no look begins after {duration(3600 * hours)}"
     yield f"until it is decided, usually {usual} more if methods differ by some {TYPICAL:g} points; {ending}{limit}"
 
 
 def expected_runs(methods: int, margin: float, most: int) -> tuple[float, float]:
-    """Final runs of a race, the first and the last tenth of simulated ones cut off. margin: points of accuracy.
+    """Final runs of a sequential test, the first and the last tenth of simulated ones cut off.
 
-    methods: with local training. Their means, and their paired differences over seeds, vary as is typical.
+    margin: points of accuracy. methods: with local training. Their means, and their paired differences over seeds,
+    vary as is typical.
     """
     draw, used = np.random.default_rng(0), []
     names = [BASELINE, *map(str, range(methods - 1))]

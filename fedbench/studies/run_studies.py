@@ -1,4 +1,4 @@
-"""Runs studies stage by stage: tuning, the neighbours of the best points, final runs, and the looks of a race."""
+"""Runs studies stage by stage: tuning, neighbours of the best points, final runs, looks of a sequential test."""
 
 import logging
 import shutil
@@ -50,7 +50,7 @@ def run_studies(
 ) -> bool:
     """Run the missing jobs of studies side by side, tuning first, and write the pages; returns whether any was missing.
 
-    watch: gets the progress, which a notebook shows otherwise. hours: the time after which races get no more seeds.
+    watch: gets the progress, which a notebook shows otherwise. hours: the time after which tests get no more seeds.
     Raises ConfigError before the first trial.
     """
     check_count(trials)
@@ -96,7 +96,7 @@ def run_studies(
                 looks = [study.next_look() for study in studies]
                 if not any(looks):
                     break
-                stages.run(_race_so_far(studies), looks)
+                stages.run(_looks_so_far(studies), looks)
     for study in studies:
         make_report(study.folder)
         if stages.has_run:
@@ -213,22 +213,22 @@ def longest_first(jobs: Sequence[Job], known: Sequence[Job]) -> list[Job]:
     return sorted(jobs, key=lambda job: -fmean(took.get((job.setting, job.label), [inf])))
 
 
-def _race_so_far(studies: Sequence[TuningStudy]) -> str:
+def _looks_so_far(studies: Sequence[TuningStudy]) -> str:
     """What is decided, and which runs come next, as the name of a stage."""
-    from fedbench.report.answer import race_answer
-    from fedbench.report.notes import race_next
+    from fedbench.report.answer import sequential_answer
+    from fedbench.report.notes import next_looks
     from fedbench.report.study import Study
     from fedbench.report.typeset import join_words
 
     found = [Study.load(study.folder) for study in studies]
-    races = [(study, study.race) for study in found if study.race is not None]
-    if len(races) == 1:
-        (study, race) = races[0]
-        waiting = [method for method in race.undecided if method not in race.given_up]
-        against = f" Undecided against local training: {join_words(waiting)}." if race.look and waiting else ""
-        return f"{race_answer(study, race)}{against}\nup to {race_next(race)}"
-    over = sum(race.is_over for _, race in races)
-    return f"decided in {over} of {len(races)} settings, more seeds in the others"
+    tests = [(study, study.sequential_test) for study in found if study.sequential_test is not None]
+    if len(tests) == 1:
+        (study, test) = tests[0]
+        waiting = [method for method in test.undecided if method not in test.given_up]
+        against = f" Undecided against local training: {join_words(waiting)}." if test.look and waiting else ""
+        return f"{sequential_answer(study, test)}{against}\nup to {next_looks(test)}"
+    over = sum(test.is_over for _, test in tests)
+    return f"decided in {over} of {len(tests)} settings, more seeds in the others"
 
 
 def _propose(studies: Sequence[TuningStudy]) -> list[Job]:

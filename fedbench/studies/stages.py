@@ -1,4 +1,4 @@
-"""Shows the rounds of a run, and the stages of a study: tuning, final runs, and the looks of a race."""
+"""Shows the rounds of a run, and the stages of a study: tuning, final runs, and the looks of a sequential test."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

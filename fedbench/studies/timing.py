@@ -122,7 +122,7 @@ Stages = list[tuple[list[LeftRun], list[LeftRun]]]
 
 
 def span_of(left: "Sequence[LeftRuns]", room: Room) -> Span:
-    """What is left of studies that run side by side, up to the first look of a race. Raises ConfigError."""
+    """What is left of studies that run side by side, up to the first look of a sequential test. Raises ConfigError."""
     stages = [*zip(*(own.stages() for own in left), strict=True)]
     certain = [_each_once(run for own, _ in stage for run in own) for stage in stages]
     possible = [[*runs, *(run for _, own in stage for run in own)] for runs, stage in zip(certain, stages, strict=True)]

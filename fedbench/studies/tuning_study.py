@@ -19,7 +19,7 @@ from fedbench.jobs.job import Job
 from fedbench.jobs.resolve import check_run, resolve, with_defaults
 from fedbench.results.plan import Entry, EntryRole, Plan, is_study, point_name, study_name
 from fedbench.results.remarks import as_doubts, with_methods
-from fedbench.results.sequential_test import race_of
+from fedbench.results.sequential_test import sequential_test_of
 from fedbench.results.tables import FinalScores
 from fedbench.runtime.evaluation.unscored import unscored_before
 from fedbench.runtime.resolved import ResolvedRun
@@ -288,7 +288,7 @@ class TuningStudy:
         if not self.tries_neighbours:
             return []
         jobs, extra = list[Job](), self.plan.beside_best
-        listed_only = self.plan.subject if self.plan.kind == "grid" and self.plan.race is None else None
+        listed_only = self.plan.subject if self.plan.kind == "grid" and self.plan.stopping_rule is None else None
         for method in filter(lambda method: method.tuned, self.chosen_methods):
             for one in list(self._untried_neighbours(method)):
                 if not (one.is_past and method.label == listed_only):
@@ -302,17 +302,17 @@ class TuningStudy:
         return self._finals({method.label: method.seeds or self.config.seeds for method in self.compared})
 
     def next_look(self) -> list[Job]:
-        """The jobs that a race needs for its next look; none if it is over, or if there is no race."""
-        if self.plan.race is None:
+        """The jobs that a sequential test needs for its next look; none if it is over, or if there is none."""
+        if self.plan.stopping_rule is None:
             return []
         done = self.plan.records(self.folder, only_done=True)
         frames, clients, outcomes = (
             {label: getattr(records, part)() for label, records in done.items()}
             for part in ("metrics", "clients", "outcomes")
         )
-        race = race_of(self.plan, FinalScores.of(self.metric, frames, clients, outcomes))
+        test = sequential_test_of(self.plan, FinalScores.of(self.metric, frames, clients, outcomes))
         known = {(job.label, job.seed) for job in self.jobs if job.role == "final"}
-        seeds = {label: [s for s in range(n) if (label, s) not in known] for label, n in race.needs.items()}
+        seeds = {label: [s for s in range(n) if (label, s) not in known] for label, n in test.needs.items()}
         return self._finals(seeds)
 
     def _finals(self, seeds: Mapping[str, Sequence[int]]) -> list[Job]:

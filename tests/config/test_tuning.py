@@ -14,7 +14,7 @@ from fedbench.studies.grid import grid
 
 def test_what_a_plan_says():
     tuning = ComparisonTuning(search="random", samples=5, scheduler="asha", budget_steps=True)
-    plain = {"point": "after_agg", "search": "random", "scheduler": "asha", "race": None}
+    plain = {"point": "after_agg", "search": "random", "scheduler": "asha", "stopping_rule": None}
     assert tuning.as_plan() == {**plain, "by_steps": True}
     assert Tuning(search="random", samples=5, scheduler="asha").as_plan() == plain
     assert not tuning.is_plain
@@ -28,9 +28,9 @@ def test_ten_seeds_unless_others_are_set():
 
 def test_a_race_starts_with_the_seeds_of_its_first_look():
     tuning = Tuning(until_decided=True, margin=1)
-    assert tuning.as_plan()["race"] == tuning.race == {"margin": 1.0, "most": 40}
+    assert tuning.as_plan()["stopping_rule"] == tuning.stopping_rule == {"margin": 1.0, "most": 40}
     assert tuning.with_final_seeds(Config()).seeds == [0, 1, 2, 3, 4]
-    assert Tuning(until_decided=True, margin=0, max_seeds=8).race == {"margin": 0.0, "most": 8}
+    assert Tuning(until_decided=True, margin=0, max_seeds=8).stopping_rule == {"margin": 0.0, "most": 8}
     with pytest.raises(ConfigError, match="until_decided takes seeds 0, 1, 2"):
         tuning.with_final_seeds(Config(seeds=[7]))
     with pytest.raises(ConfigError, match=r"tune_seeds: 3 is among the final seeds 0 to 39"):
@@ -81,7 +81,7 @@ def test_a_comparison_may_tune_nothing_and_then_takes_no_keys_of_tuning():
 
 def test_numbers_of_numpy_are_numbers():
     found = Tuning(tune=np.int64(3), tune_seeds=np.arange(2), until_decided=True, margin=np.float64(1))
-    assert (found.tune, found.tune_seeds, found.race) == (3, [0, 1], {"margin": 1.0, "most": 40})
+    assert (found.tune, found.tune_seeds, found.stopping_rule) == (3, [0, 1], {"margin": 1.0, "most": 40})
     assert Tuning(tune_seeds=range(90, 92)).tune_seeds == [90, 91]
 
 

@@ -315,7 +315,7 @@ def write_comparison(
     """A comparison of methods with these levels of accuracy, each tuned over three points.
 
     asked: what is asked of all ("") or of some methods only. fail: seeds by method whose final run failed in round 3.
-    more: of its plan, which has a job per seed for a race.
+    more: of its plan, which has a job per seed for a sequential test.
     """
     asked = asked or {}
     path.mkdir(parents=True, exist_ok=True)
@@ -327,7 +327,7 @@ def write_comparison(
             place, done = f"final/{name}{own[0] if failed else ''}", 2 if own[0] in failed else None
             write_run(path / place, name.partition(" ")[0], level, level - 0.05, own, spread=spread, done=done, **keys)
             status, error = ("failed", "RuntimeError: boom") if done else ("done", None)
-            jobs = own if "race" in more else own[:1]
+            jobs = own if "stopping_rule" in more else own[:1]
             entries += [Entry("final", name, {"train.lr": 0.01}, seed, place, status, error) for seed in jobs]
     config = Config(rounds=ROUNDS, seeds=list(seeds)).model_dump(mode="json")
     plan = Plan("compare", None, config, entries, {name: {"train.lr": [0.01, 0.1, 1.0]} for name in levels})
@@ -392,22 +392,22 @@ def grid_page(a_grid: Path) -> Page:
 
 
 @pytest.fixture
-def raced(make_comparison):
+def sequential(make_comparison):
     """A comparison that added seeds until it was decided, with a margin of some points."""
 
     def make(margin: float = 2.0, seeds: int = 8, most: int = 8, **more) -> Study:
         levels = more.pop("levels", {"local": 0.6, "fedper": 0.7, "fedcac": 0.8, "centralized": 0.95})
-        options = {"spread": 0.01, **more, "race": {"margin": margin, "most": most}}
+        options = {"spread": 0.01, **more, "stopping_rule": {"margin": margin, "most": most}}
         return Study.load(make_comparison(levels, seeds=tuple(range(seeds)), **options))
 
     return make
 
 
-def judged(survey: SettingsStudy, *settings: str, race: SequentialTest | None = None, **plan: Any) -> SettingsStudy:
+def judged(survey: SettingsStudy, *settings: str, test: SequentialTest | None = None, **plan: Any) -> SettingsStudy:
     """A study over settings with another sequential test, or another plan, in these settings."""
     studies = dict(survey.begun)
     for name in settings:
         studies[name] = study = copy(studies[name])
         study.plan = replace(study.plan, **plan)
-        study.__dict__["race"] = race or study.race
+        study.__dict__["sequential_test"] = test or study.sequential_test
     return replace(survey, begun=studies)

@@ -424,7 +424,7 @@ def differences(records: Records, asked: list[tuple[str, str]]) -> list[Differen
     return found
 
 
-# --- a race ----------------------------------------------------------------------------------------------------------
+# --- a sequential test ------------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -637,13 +637,13 @@ def check(folder: Path, html: str | None = None) -> Check:
     table = pd.read_csv(folder / "table.csv").set_index("method")
     shown = [label for label in records.labels if label in records.rows]
     means = {label: float(records.seeds(label).mean()) for label in shown}
-    rules = records.plan["race"]
+    rules = records.plan["stopping_rule"]
     check_scores(found, page, table, records, shown)
     check_final_table(found, page, records, shown)
     check_charts(found, page, records, shown)
     if rules:
-        race = race_of(records, rules)
-        check_race(found, page, table, records, race)
+        test = sequential_test_of(records, rules)
+        check_sequential_test(found, page, table, records, test)
     else:
         order = sorted(shown, key=lambda label: (label == POOLED, -means[label]))
         check_comparison(found, page, table, records, order)
@@ -659,7 +659,7 @@ def cells_of(page: Page) -> Iterator[tuple[str, dict[str, tuple[str, str]]]]:
 
 def check_scores(found: Check, page: Page, table: pd.DataFrame, records: Records, labels: list[str]) -> None:
     """Columns on a method alone."""
-    raced = records.plan["race"] is not None
+    sequential = records.plan["stopping_rule"] is not None
     other = next(point for point in POINTS if point != records.point)
     competing = pd.DataFrame({m: records.seeds(m) for m in labels if m != POOLED}).dropna().round(12)
     ranks = competing.rank(axis=1, ascending=False)
@@ -673,11 +673,11 @@ def check_scores(found: Check, page: Page, table: pd.DataFrame, records: Records
         part = records.part_of(label)
         mean, half = mean_and_half(seeds, part)
         texts = {
-            "score": number(mean) if raced else plus_minus(seeds, part=part),
+            "score": number(mean) if sequential else plus_minus(seeds, part=part),
             "sd": "" if half is None else number(seeds.std()),
             "pooled": number(pooled.mean()),
             other.replace("_", " "): number(records.seeds(label, other).mean()),
-            worst_head(last): number(tenths.mean()) if raced else plus_minus(tenths),
+            worst_head(last): number(tenths.mean()) if sequential else plus_minus(tenths),
             "client sd": number(spread),
         }
         for head, expected in texts.items():
@@ -914,8 +914,8 @@ def check_words(
             found.text("resolution", note, f"{expected}.")
 
 
-def race_of(records: Records, rules: dict[str, float]) -> SequentialTest:
-    """The race over the first seeds of every method without a gap."""
+def sequential_test_of(records: Records, rules: dict[str, float]) -> SequentialTest:
+    """The sequential test over the first seeds of every method without a gap."""
     lost = {label for label, _ in records.failed}
     scores = {}
     for label in records.labels:
@@ -927,23 +927,25 @@ def race_of(records: Records, rules: dict[str, float]) -> SequentialTest:
     return SequentialTest(scores, rules["margin"] / 100, int(rules["most"]), records.first_part)
 
 
-def check_race(found: Check, page: Page, table: pd.DataFrame, records: Records, race: SequentialTest) -> None:
+def check_sequential_test(
+    found: Check, page: Page, table: pd.DataFrame, records: Records, test: SequentialTest
+) -> None:
     """Verdicts with their intervals, marks, colours, the answer and the lines under it."""
-    margin = f"{100 * race.margin:g} point{'' if 100 * race.margin == 1 else 's'}"
-    leader = race.candidates[0]
+    margin = f"{100 * test.margin:g} point{'' if 100 * test.margin == 1 else 's'}"
+    leader = test.candidates[0]
     for label, cells in cells_of(page):
-        word, bound = race.against.get(label, ("", None))
-        best, from_best = "", race.out.get(label) or race.behind.get(label)
-        if label in race.out:
+        word, bound = test.against.get(label, ("", None))
+        best, from_best = "", test.out.get(label) or test.behind.get(label)
+        if label in test.out:
             best = "not the best"
-        elif label == leader and race.look:
+        elif label == leader and test.look:
             best = {"winner": "best", "tie": "best, tied", "within": f"best or within {margin}"}.get(
-                race.ending, "open"
+                test.ending, "open"
             )
-        elif label in race.behind:
-            best = {"tie": f"equal within {margin}", "within": "may be better"}.get(race.ending, "open")
+        elif label in test.behind:
+            best = {"tie": f"equal within {margin}", "within": "may be better"}.get(test.ending, "open")
         texts = {
-            "seeds": str(race.seeds.get(label, "")),
+            "seeds": str(test.seeds.get(label, "")),
             "over local": span_of(bound),
             "against local": f"equal within {margin}" if word == "equal" else word,
             "from the best": span_of(from_best),
@@ -952,26 +954,26 @@ def check_race(found: Check, page: Page, table: pd.DataFrame, records: Records, 
         for head, expected in texts.items():
             if head in cells or expected:
                 found.text(f"{label}, {head}", cells.get(head, ("", ""))[0], expected)
-        found.text(f"{label}, mark", " =" * cells["score"][0].endswith(" ="), " =" * (label in race.candidates[1:]))
+        found.text(f"{label}, mark", " =" * cells["score"][0].endswith(" ="), " =" * (label in test.candidates[1:]))
         mean = 0.0 if bound is None else bound.mean
         found.text(f"{label}, colour", cells["score"][1], tone_of(records, label, mean, word in ("better", "worse")))
         row = table.loc[label]
-        found.value(f"table.csv, {label}, race_seeds", row["race_seeds"], race.seeds.get(label, 0))
-        for name, own in (("race_over_local", bound), ("race_from_best", from_best)):
+        found.value(f"table.csv, {label}, sequential_seeds", row["sequential_seeds"], test.seeds.get(label, 0))
+        for name, own in (("sequential_over_local", bound), ("sequential_from_best", from_best)):
             for end, value in (("", "mean"), ("_low", "low"), ("_high", "high")):
                 expected_end = getattr(own, value) if own else None
                 found.value(f"table.csv, {label}, {name}{end}", row[f"{name}{end}"], expected_end, 2e-6)
-        for name, expected in (("race_against_local", texts["against local"]), ("race_who_is_best", best)):
+        for name, expected in (("sequential_against_local", texts["against local"]), ("sequential_who_is_best", best)):
             found.text(f"table.csv, {label}, {name}", str(row[name]) if pd.notna(row[name]) else "", expected)
-    known = {label: bound for label, (_, bound) in race.against.items()}
-    for chart, bounds in (("forest", known), ("behind", {**race.behind, **race.out})):
+    known = {label: bound for label, (_, bound) in test.against.items()}
+    for chart, bounds in (("forest", known), ("behind", {**test.behind, **test.out})):
         check_methods(found, page, chart, bounds)
         for label, *shown in rows_of(page, chart):
             own = bounds[label]
             ends = [own.low if np.isfinite(own.low) else own.mean, own.high]
             for text, expected in zip(shown, [signed(own.mean), *map(signed, ends), str(own.n)], strict=True):
                 found.text(f"{chart}, {label}", text, expected)
-    check_race_words(found, page, records, race, margin)
+    check_sequential_words(found, page, records, test, margin)
 
 
 def span_of(bound: Bound | None) -> str:
@@ -983,11 +985,11 @@ def ends_of(bound: Bound) -> str:
     return low + signed(bound.high)
 
 
-def check_race_words(found: Check, page: Page, records: Records, race: SequentialTest, margin: str) -> None:
-    leader, rest = race.candidates[0], race.candidates[1:]
+def check_sequential_words(found: Check, page: Page, records: Records, test: SequentialTest, margin: str) -> None:
+    leader, rest = test.candidates[0], test.candidates[1:]
     reached = f"{leader} reached {number(records.seeds(leader).mean())} % {POINTS[records.point]}"
-    after = f"{race.seeds.get(leader, 0)} seeds"
-    doubt = race.ending == "winner" and any(records.in_doubt(leader, label, 1.0) for label in race.out)
+    after = f"{test.seeds.get(leader, 0)} seeds"
+    doubt = test.ending == "winner" and any(records.in_doubt(leader, label, 1.0) for label in test.out)
     answers = {
         "winner": f"{reached}: it is the best, decided after {after}.",
         "tie": f"{reached}; equal to it within {margin}: {listed(rest)}, decided after {after}.",
@@ -995,8 +997,8 @@ def check_race_words(found: Check, page: Page, records: Records, race: Sequentia
         "open": f"Undecided: {reached}, but {listed(rest)} may be better by {margin} or more ({after}).",
         "": f"Not decided after {after}: {reached}, and {listed(rest)} may still be the best.",
     }
-    if not race.look:
-        found.text("answer", page.answer, f"Not decided yet: the first look is at {race.needs} seeds.")
+    if not test.look:
+        found.text("answer", page.answer, f"Not decided yet: the first look is at {test.needs} seeds.")
         return
     if doubt:
         found.text(
@@ -1005,17 +1007,17 @@ def check_race_words(found: Check, page: Page, records: Records, race: Sequentia
             f"{reached} and beats all others, decided after {after}, so no winner is named.",
         )
     else:
-        found.text("answer", page.answer, answers[race.ending])
+        found.text("answer", page.answer, answers[test.ending])
     statements: dict[str, list[str]] = {}
-    if race.ending != "winner":
-        statements[f"Difference from {leader}: "] = [f"{m} ({ends_of(race.behind[m])})" for m in rest]
+    if test.ending != "winner":
+        statements[f"Difference from {leader}: "] = [f"{m} ({ends_of(test.behind[m])})" for m in rest]
     prefixes = {
         "better": "Better than local training: ",
         "worse": "Worse than local training: ",
         "equal": f"Equal to local training within {margin}: ",
         "given up": "Given up against local training, ",
     }
-    for label, (word, bound) in race.against.items():
+    for label, (word, bound) in test.against.items():
         if word in ("better", "worse", "equal") and records.in_doubt(label, LOCAL, bound.mean):
             continue
         prefix = prefixes.get(word, "Undecided against local training: ")
@@ -1032,11 +1034,11 @@ def check_race_words(found: Check, page: Page, records: Records, race: Sequentia
     for word in ("Better than", "Worse than", "Equal to local", "Given up", "Undecided against", "Difference from"):
         if any(note.startswith(word) for note in page.notes) and not any(name.startswith(word) for name in statements):
             found.wrong.append(f"{word}: a statement that no number supports")
-    if race.needs:
+    if test.needs:
         (line,) = [note for note in page.notes if note.startswith("Stopped before")] or [""]
         end = line.partition("continues with ")[2]
-        count = f"{race.waiting} method{'' if race.waiting == 1 else 's'}"
-        found.text("what goes on", end, f"{race.needs} seeds of {count}.")
+        count = f"{test.waiting} method{'' if test.waiting == 1 else 's'}"
+        found.text("what goes on", end, f"{test.needs} seeds of {count}.")
 
 
 def main(folder: str) -> int:

@@ -12,7 +12,7 @@ from fedbench.report.answer import (
     compared_answer,
     comparison_answer,
     lead,
-    race_answer,
+    sequential_answer,
     settings_answer,
     study_answer,
 )
@@ -33,7 +33,7 @@ from tests.report.test_settings_tables import write_matrix
 
 CLEAR = {"local": 0.6, "fedper": 0.7, "fedcac": 0.9, "centralized": 0.95}
 FEW = {"local": 0.6, "fedper": 0.7, "fedcac": 0.8}
-RACE = {"seeds": range(5), "spread": 0.01, "race": {"margin": 2.0, "most": 5}}
+SEQUENTIAL = {"seeds": range(5), "spread": 0.01, "stopping_rule": {"margin": 2.0, "most": 5}}
 EDGE = "the best candidate of {} is at the edge of its search range (train.lr = 0.01)"
 FIVE = (0, 1, 2, 3, 4)
 
@@ -193,8 +193,8 @@ def test_a_lead_over_common_seeds_may_be_a_lag():
     assert lead(metric, replace(found, interval=interval([0.02, 0.01, 0.03]))).startswith("2.0 points ahead of fedper")
 
 
-def test_a_sequential_test_is_answered_by_its_state(raced):
-    study = raced(margin=50.0)
+def test_a_sequential_test_is_answered_by_its_state(sequential):
+    study = sequential(margin=50.0)
     state = {"look": 8, "candidates": ["fedcac", "fedper"], "seeds": {"fedcac": 8}}
     for more, words in (
         ({"ending": "tie"}, "; equal to it within 50 points: fedper, decided after 8 seeds."),
@@ -206,16 +206,16 @@ def test_a_sequential_test_is_answered_by_its_state(raced):
         ({"look": 0}, "Nothing can be decided: there is no run to compare fedcac with."),
         ({"candidates": []}, "No method has been evaluated yet."),
     ):
-        assert race_answer(study, SequentialTest(**{**state, **more})).endswith(words)
+        assert sequential_answer(study, SequentialTest(**{**state, **more})).endswith(words)
     out = SequentialTest(**state, ending="winner", out={"fedper": ("fedcac", Bound(0.1, 0.05, 0.2, 0.01, 8))})
     study.plan.ends = {"fedper": ["train.lr"]}
-    assert race_answer(study, out).endswith(f"after 8 seeds; but {EDGE.format('fedper')}, so no winner is named.")
+    assert sequential_answer(study, out).endswith(f"after 8 seeds; but {EDGE.format('fedper')}, so no winner is named.")
 
 
-def test_a_grid_that_adds_seeds_has_the_answer_of_its_sequential_test(raced):
-    study = raced()
+def test_a_grid_that_adds_seeds_has_the_answer_of_its_sequential_test(sequential):
+    study = sequential()
     study.plan.subject = "fedcac"
-    assert study_answer(study, []) == race_answer(study, study.race)
+    assert study_answer(study, []) == sequential_answer(study, study.sequential_test)
 
 
 def test_settings_name_a_winner_where_it_leads_often_enough(tmp_path):
@@ -230,7 +230,7 @@ def test_settings_name_a_winner_where_it_leads_often_enough(tmp_path):
 
 
 def test_settings_with_sequential_tests_are_answered_one_by_one(tmp_path):
-    survey = SettingsStudy.load(write_matrix(tmp_path, FEW, FEW, asked={"": {"rounds": 2, "clients": 4}}, **RACE))
+    survey = SettingsStudy.load(write_matrix(tmp_path, FEW, FEW, asked={"": {"rounds": 2, "clients": 4}}, **SEQUENTIAL))
     first, second = survey.studies
     state = {"look": 5, "candidates": ["fedcac", "fedper"], "seeds": dict.fromkeys(FEW, 5)}
     for more, words in (
@@ -241,16 +241,16 @@ def test_settings_with_sequential_tests_are_answered_one_by_one(tmp_path):
         ({"look": 0, "needs": {"fedper": 8}}, "nothing is decided yet"),
         ({"look": 0}, "nothing can be decided"),
     ):
-        said = settings_answer(judged(survey, first, race=SequentialTest(**{**state, **more})))
+        said = settings_answer(judged(survey, first, test=SequentialTest(**{**state, **more})))
         assert said == f"In {first} {words}; in {second} fedcac is the best."
     doubted = judged(survey, first, ends={"fedper": ["train.lr"]})
     assert settings_answer(doubted).startswith(f"In {first} fedcac beats all others, but {EDGE.format('fedper')}; in ")
 
 
 @pytest.mark.parametrize("label", ["centralized", "centralized ft_epochs=1"])
-@pytest.mark.parametrize("race", [None, {"margin": 2.0, "most": 5}])
-def test_what_pools_the_data_never_competes_whatever_its_label(make_comparison: Make, label: str, race: Any) -> None:
-    folder = make_comparison({**FEW, label: 0.95}, seeds=FIVE, spread=0.01, **({"race": race} if race else {}))
+@pytest.mark.parametrize("rule", [None, {"margin": 2.0, "most": 5}])
+def test_what_pools_the_data_never_competes_whatever_its_label(make_comparison: Make, label: str, rule: Any) -> None:
+    folder = make_comparison({**FEW, label: 0.95}, seeds=FIVE, spread=0.01, **({"stopping_rule": rule} if rule else {}))
     survey = SettingsStudy.load(folder)
     study, rows = survey.first_study, survey.rows
     assert [row.label for row in rows] == ["fedcac", "fedper", "local", label]
@@ -260,5 +260,10 @@ def test_what_pools_the_data_never_competes_whatever_its_label(make_comparison: 
     assert said.startswith("fedcac ")
     assert label not in said.splitlines()[0]
     assert said.splitlines()[0] in page_of(folder).text
-    if race:
-        assert label not in {*study.race.candidates, *study.race.out, *study.race.over_local, *study.race.needs}
+    if rule:
+        assert label not in {
+            *study.sequential_test.candidates,
+            *study.sequential_test.out,
+            *study.sequential_test.over_local,
+            *study.sequential_test.needs,
+        }

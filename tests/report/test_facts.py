@@ -43,12 +43,12 @@ class Case:
     levels: Mapping[str, float] = field(default_factory=lambda: LEVELS)
     seeds: tuple[int, ...] = (0, 1, 2)
     fail: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    race: Mapping[str, float] | None = None
+    stopping_rule: Mapping[str, float] | None = None
     missing: int = 0
     outcomes: bool = False
 
     def text(self, folder: Path) -> str:
-        more: dict[str, Any] = {"race": dict(self.race)} if self.race else {}
+        more: dict[str, Any] = {"stopping_rule": dict(self.stopping_rule)} if self.stopping_rule else {}
         more |= {"asked": {"": {"outcomes": True}}} if self.outcomes else {}
         write_comparison(folder, dict(self.levels), seeds=self.seeds, fail=dict(self.fail), **more)
         for place in (folder / "final").iterdir():
@@ -125,7 +125,7 @@ def grid_of(label: str) -> Callable[[Plan], Plan]:
 ALL = Case()
 ONE = Case(levels={"fedcac": 0.8}, plan=lambda plan: replace(untuned(*LEVELS)(plan), kind="run", subject="fedcac"))
 EXTRA = tuned("fedper", {"train.lr": 3.0})
-RACE = {"margin": 1.0, "most": 40}
+SEQUENTIAL = {"margin": 1.0, "most": 40}
 MODEL = {"models": {"mlp": {"parameters": 100, "shared": 50}}}
 OTHER = {"fedper": {"models": {"mlp": {"parameters": 200, "shared": 50}}}}
 AGAIN = replace(of_tuning(EXTRA, 91), values={"train.lr": 0.01})
@@ -296,12 +296,16 @@ TABLE: list[tuple[str, Case, Case]] = [
     ("the initial model", ALL, Case(of={"fedper": {"model.name": "avgcnn"}})),
     ("the order of batches", ALL, Case(of={"fedper": {"train.batch_size": 10}})),
     ("the order of batches", ALL, Case(own=POOLED)),
-    ("seeds are added until the comparison is decided", Case(race=RACE, seeds=tuple(range(5))), ALL),
-    ("hold together with 95 % over all looks", Case(race=RACE, seeds=tuple(range(5))), Case(race=RACE)),
+    ("seeds are added until the comparison is decided", Case(stopping_rule=SEQUENTIAL, seeds=tuple(range(5))), ALL),
+    (
+        "hold together with 95 % over all looks",
+        Case(stopping_rule=SEQUENTIAL, seeds=tuple(range(5))),
+        Case(stopping_rule=SEQUENTIAL),
+    ),
     ("Intervals are 95 % Student t intervals over seeds.", ALL, Case(seeds=(0,))),
     ("Intervals are 95 % Student t intervals over seeds.", ALL, Case(outcomes=True)),
     ("two-way clustered variance; Cameron et al., 2011", Case(outcomes=True), ALL),
-    ("Intervals are 95 %", ALL, Case(race=RACE, seeds=tuple(range(5)))),
+    ("Intervals are 95 %", ALL, Case(stopping_rule=SEQUENTIAL, seeds=tuple(range(5)))),
     ("Methods are compared by paired t tests over seeds", ALL, Case(seeds=(0, 1))),
     ("Methods are compared by paired t tests over seeds", ALL, ONE),
     ("Methods are compared by paired t tests over seeds", ALL, Case(plan=grid_of("fedcac"))),

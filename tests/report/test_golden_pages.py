@@ -22,7 +22,7 @@ GOLDEN = Path(__file__).with_name("golden_pages")
 LEVELS = {"local": 0.7, "fedper": 0.8, "fedcac": 0.85, "ditto": 0.6, "centralized": 0.95}
 FEW = {"local": 0.6, "fedper": 0.7, "fedcac": 0.8}
 SMALL = {"": {"rounds": 2, "clients": 4}}
-RACE = {"seeds": range(5), "race": {"margin": 2.0, "most": 5}, "asked": SMALL}
+SEQUENTIAL = {"seeds": range(5), "stopping_rule": {"margin": 2.0, "most": 5}, "asked": SMALL}
 TABLES = ("scores", "hyperparameters", "protocol")
 FORMATS = {"tex": "latex", "md": "markdown", "csv": "csv"}
 WARNING = "seed 0: AUROC is unknown at 1 of 10 clients (client 3)"
@@ -39,9 +39,9 @@ STUDIES: dict[str, Callable[[Path], Path]] = {
     "run": lambda folder: write_run(folder, warnings=[WARNING], outcomes=True),
     "grid": lambda folder: write_grid(folder, fail=(0,), masks=True),
     "comparison": lambda folder: write_comparison(folder, LEVELS, seeds=range(5), asked={"": {"outcomes": True}}),
-    "sequential": lambda folder: write_comparison(folder, FEW, **RACE),
+    "sequential": lambda folder: write_comparison(folder, FEW, **SEQUENTIAL),
     "settings": lambda folder: write_matrix(folder, LEVELS, {**LEVELS, "local": 0.82}),
-    "settings-sequential": lambda folder: write_matrix(folder, FEW, {**FEW, "fedper": 0.5}, **RACE),
+    "settings-sequential": lambda folder: write_matrix(folder, FEW, {**FEW, "fedper": 0.5}, **SEQUENTIAL),
     "failed": lambda folder: write_comparison(folder, LEVELS, fail={"fedper": [1], "ditto": [0, 1, 2]}),
     "newcomers": with_newcomers,
 }

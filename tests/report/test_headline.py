@@ -24,7 +24,7 @@ def test_records_of_older_versions_name_their_partition_without_its_keys(make_ru
     assert "12 clients, shards;" in study_subtitle(Study.load(folder))
 
 
-def test_seeds_that_were_added_are_named(raced):
-    study = raced()
+def test_seeds_that_were_added_are_named(sequential):
+    study = sequential()
     study.plan.config = {**study.plan.config, "seeds": [0, 1, 2, 3, 4]}
     assert "seeds 0 to 7" in study_subtitle(study)

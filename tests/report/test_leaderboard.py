@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedbench.report.leaderboard import first_reaching, leaderboard, race_order
+from fedbench.report.leaderboard import first_reaching, leaderboard, sequential_order
 from fedbench.report.study import Study
 
 LEVELS = {"local": 0.7, "fedper": 0.8, "fedcac": 0.85, "centralized": 0.95}
@@ -49,6 +49,6 @@ def test_a_pair_has_one_p_wherever_it_is_shown(make_comparison, alone):
         assert over.sign == -behind.sign or best != "local"
 
 
-def test_methods_are_ordered_by_their_paired_difference(raced):
-    study = raced()
-    assert race_order(study, study.race) == ["fedcac", "fedper", "local", "centralized"]
+def test_methods_are_ordered_by_their_paired_difference(sequential):
+    study = sequential()
+    assert sequential_order(study, study.sequential_test) == ["fedcac", "fedper", "local", "centralized"]

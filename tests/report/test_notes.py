@@ -10,7 +10,7 @@ from fedbench.report.notes import (
     detectable_line,
     guarantee,
     left_open,
-    race_notes,
+    sequential_notes,
     settings_notes,
 )
 from fedbench.report.settings_study import SettingsStudy
@@ -21,7 +21,7 @@ from fedbench.results.statistics import interval
 from fedbench.results.verdict import Bound, Verdict
 from fedbench.tasks import load
 from tests.report.conftest import judged
-from tests.report.test_answer import CLEAR, EDGE, FEW, RACE
+from tests.report.test_answer import CLEAR, EDGE, FEW, SEQUENTIAL
 from tests.report.test_settings_tables import write_matrix
 
 METRIC = load("classification").primary
@@ -120,15 +120,15 @@ def test_two_methods_with_the_same_scores_are_said_to_be_so():
     assert detectable_line(METRIC, apart).startswith("Between the first two, these seeds can detect differences of 2.5")
 
 
-def test_tuned_points_are_a_premise_only_where_something_was_tuned(raced):
-    study = raced()
+def test_tuned_points_are_a_premise_only_where_something_was_tuned(sequential):
+    study = sequential()
     assert "given the chosen candidates and the clients, and if differences" in guarantee(study)
     study.plan.entries = [entry for entry in study.plan.entries if entry.role == "final"]
     assert "given the clients, and if differences" in guarantee(study)
 
 
-def test_a_sequential_test_says_what_is_told_open_given_up_and_withheld(raced):
-    study, bound = raced(), Bound(-0.01, -0.02, 0.0, 0.003, 8)
+def test_a_sequential_test_says_what_is_told_open_given_up_and_withheld(sequential):
+    study, bound = sequential(), Bound(-0.01, -0.02, 0.0, 0.003, 8)
     study.plan.ends = {"local": ["train.lr"]}
     state = SequentialTest(
         look=8,
@@ -142,7 +142,7 @@ def test_a_sequential_test_says_what_is_told_open_given_up_and_withheld(raced):
         needs={"apfl": 12},
         needs_samples={("best", "fedcac")},
     )
-    notes = race_notes(study, state)
+    notes = sequential_notes(study, state)
     assert notes[:-1] == [
         "Difference from fedcac: fedper (\u22122.0 to +0.0).",
         f"fedper: better than local training, but {EDGE.format('local')}.",
@@ -157,27 +157,27 @@ def test_a_sequential_test_says_what_is_told_open_given_up_and_withheld(raced):
     ]
     assert notes[-1] == guarantee(study)
     study.plan.ends = {}
-    assert "Better than local training: fedper (+5.0 to +15.0)." in race_notes(study, state)
-    assert race_notes(study, SequentialTest(candidates=["fedcac"], needs={"fedcac": 5})) == []
+    assert "Better than local training: fedper (+5.0 to +15.0)." in sequential_notes(study, state)
+    assert sequential_notes(study, SequentialTest(candidates=["fedcac"], needs={"fedcac": 5})) == []
 
 
 def test_settings_say_where_a_method_is_better_than_local_training(tmp_path):
     small = {"": {"rounds": 2, "clients": 4}}
-    survey = SettingsStudy.load(write_matrix(tmp_path, FEW, {**FEW, "fedper": 0.5}, asked=small, **RACE))
+    survey = SettingsStudy.load(write_matrix(tmp_path, FEW, {**FEW, "fedper": 0.5}, asked=small, **SEQUENTIAL))
     better, worse, promise = settings_notes(survey)
     assert better == "Better than local training: fedcac in every setting; fedper in alpha=0.1."
     assert worse == "Worse than local training: fedper in alpha=0.5."
     assert "of all 2 together with at most 10\u00a0%" in promise
-    first = survey.studies["alpha=0.1"].race
-    both = judged(survey, *survey.studies, race=first)
+    first = survey.studies["alpha=0.1"].sequential_test
+    both = judged(survey, *survey.studies, test=first)
     assert settings_notes(both)[0] == "Better than local training: fedcac and fedper in every setting."
     doubted = settings_notes(judged(survey, "alpha=0.1", ends={"local": ["train.lr"]}))
     assert doubted[0] == "Better than local training: fedcac in alpha=0.5."
     assert f"fedper in alpha=0.1: better than local training, but {EDGE.format('local')}." in doubted
-    going = settings_notes(judged(survey, "alpha=0.1", race=replace(first, needs={"fedper": 8})))
+    going = settings_notes(judged(survey, "alpha=0.1", test=replace(first, needs={"fedper": 8})))
     line = "Stopped in alpha=0.1 before it was decided; the same command continues with 8 seeds of 1 method."
     assert line in going
     assert (
-        settings_notes(judged(survey, *survey.studies, race=SequentialTest(candidates=["local"], needs={"local": 5})))
+        settings_notes(judged(survey, *survey.studies, test=SequentialTest(candidates=["local"], needs={"local": 5})))
         == []
     )

@@ -18,7 +18,7 @@ __all__ = ["folder"]
         {},
         {"ends": {"fedper": ["train.lr"]}},
         {"untried": {"fedper": ["train.lr"]}},
-        {"race": {"margin": 1.0, "most": 5}},
+        {"stopping_rule": {"margin": 1.0, "most": 5}},
         {"search": "random", "refused": [["fedper", "train.lr=-1", "must be > 0"]]},
     ],
     ids=lambda plan: next(iter(plan), "told"),

@@ -118,7 +118,7 @@ def test_few_methods_keep_the_correction_for_all_and_have_other_names(folder):
 
 
 def test_a_race_tests_against_local_alone_and_shows_its_own_intervals_of_differences(tmp_path):
-    folder = write_comparison(tmp_path, LEVELS, seeds=range(5), race={"margin": 1.0, "most": 40})
+    folder = write_comparison(tmp_path, LEVELS, seeds=range(5), stopping_rule={"margin": 1.0, "most": 40})
     table, rows = paper_table(folder, "scores", Choice()), {r.label: r for r in leaderboard(Study.load(folder))}
     found = {line[0].text: dict(zip(table.heads, line, strict=True)) for line in table.lines}["fedcac"]
     score, bound = rows["fedcac"].score, rows["fedcac"].over_local.interval
@@ -131,7 +131,7 @@ def test_a_race_tests_against_local_alone_and_shows_its_own_intervals_of_differe
     assert cells(table)["fedcac"].mark == "*"
     assert "(Student t, each by itself)" in " ".join(table.notes)
     numbers = table.numbers.set_index("method").loc["fedcac"]
-    assert numbers["over_local_low"] == numbers["race_over_local_low"] == bound.low
+    assert numbers["over_local_low"] == numbers["sequential_over_local_low"] == bound.low
     with pytest.raises(
         ConfigError, match="reference = fedper: a comparison with --until-decided tests against local only"
     ):

@@ -75,7 +75,7 @@ def test_a_grid_and_settings_are_said(tmp_path):
 
 
 def test_a_race_says_what_holds_together(tmp_path):
-    folder = write_comparison(tmp_path, LEVELS, seeds=range(5), race={"margin": 1.0, "most": 40})
+    folder = write_comparison(tmp_path, LEVELS, seeds=range(5), stopping_rule={"margin": 1.0, "most": 40})
     said = protocol(folder, {})
     assert "seeds are added until the comparison is decided" in said
     assert "hold together with 95 %" in said

@@ -14,14 +14,14 @@ CLEAR = {"local": 0.6, "fedper": 0.5, "fedcac": 0.85}
 STUDIES = {
     "close": {"levels": LEVELS, "seeds": range(4), "spread": 0.04, "fail": {"ditto": (1,)}},
     "clear": {"levels": CLEAR, "seeds": range(6), "spread": 0.01},
-    "race": {"levels": LEVELS, "seeds": range(12), "spread": 0.06, "race": {"margin": 3.0, "most": 18}},
-    "won": {"levels": CLEAR, "seeds": range(5), "spread": 0.02, "race": {"margin": 2.0, "most": 5}},
+    "sequential": {"levels": LEVELS, "seeds": range(12), "spread": 0.06, "stopping_rule": {"margin": 3.0, "most": 18}},
+    "won": {"levels": CLEAR, "seeds": range(5), "spread": 0.02, "stopping_rule": {"margin": 2.0, "most": 5}},
     "shared rows": {"levels": LEVELS, "seeds": range(4), "spread": 0.02, "asked": {"": {"outcomes": True}}},
-    "race on shared rows": {
+    "sequential, on shared rows": {
         "levels": LEVELS,
         "seeds": range(12),
         "spread": 0.02,
-        "race": {"margin": 3.0, "most": 18},
+        "stopping_rule": {"margin": 3.0, "most": 18},
         "asked": {"": {"outcomes": True}},
     },
 }
@@ -35,7 +35,7 @@ WORDS = {
         ("it is the best of them on this data", "no winner is named", "answer"),
         ("Better than local training: fedcac", "Better than local training: fedper", "against local training"),
     ],
-    "race": [
+    "sequential": [
         ("; ditto and fedper may be better (12", "; ditto may be better (12", "answer"),
         ("Better than local", "Equal to local", "Better than local training"),
         (">not the best<", ">open<", "local, who is best"),
@@ -74,7 +74,7 @@ def test_every_number_and_word_is_that_of_the_records(folder, name):
     assert found.numbers > 150
 
 
-@pytest.mark.parametrize("name", ["close", "race"])
+@pytest.mark.parametrize("name", ["close", "sequential"])
 def test_every_broken_number_is_noticed(folder, name):
     page = (folder(name) / "report.html").read_text()
     leaders = re.search(r'<section id="leaders">.*?</tbody>', page, re.S)[0]

@@ -8,8 +8,8 @@ from fedbench.report.settings_tables import (
     AGAINST_LOCAL,
     SCORES,
     WHO_IS_BEST,
-    race_tables,
     ranked_table,
+    sequential_tables,
     settings_tables,
     settings_text,
 )
@@ -70,20 +70,22 @@ def test_newcomers_of_every_setting_have_a_table(tmp_path):
 
 
 def cells(survey: SettingsStudy, name: str) -> dict[str, list]:
-    return {line[0].text: line[1:] for table in race_tables(survey) if table.title == name for line in table.lines}
+    return {
+        line[0].text: line[1:] for table in sequential_tables(survey) if table.title == name for line in table.lines
+    }
 
 
 def test_tables_of_sequential_tests_show_their_verdicts(tmp_path):
     levels = {"local": 0.6, "fedper": 0.7, "fedcac": 0.8}
-    more = {"seeds": range(5), "spread": 0.01, "race": {"margin": 2.0, "most": 5}}
+    more = {"seeds": range(5), "spread": 0.01, "stopping_rule": {"margin": 2.0, "most": 5}}
     small = {"": {"rounds": 2, "clients": 4}}
     survey = SettingsStudy.load(write_matrix(tmp_path, levels, {**levels, "fedper": 0.5}, asked=small, **more))
     scores, first = cells(survey, SCORES), survey.settings[0].name
     assert [cell.place for cell in scores["fedcac"]] == [1, 1]
     assert [cell.tone for cell in scores["fedper"]] == ["above", "below"]
     assert not any(cell.tied for line in scores.values() for cell in line)
-    own = survey.studies[first].race
-    race = SequentialTest(
+    own = survey.studies[first].sequential_test
+    changed_test = SequentialTest(
         look=5,
         over_local={**own.over_local, "fedper": Verdict("fedper", "local", Bound(0.1, -0.01, 0.019, 0.004, 5), 0.02)},
         candidates=["fedcac", "local"],
@@ -92,14 +94,14 @@ def test_tables_of_sequential_tests_show_their_verdicts(tmp_path):
         behind={"local": Bound(-0.005, -0.02, 0.01, 0.004, 5)},
         seeds=own.seeds,
     )
-    changed = judged(survey, first, race=race)
+    changed = judged(survey, first, test=changed_test)
     scores = cells(changed, SCORES)
     assert [cell.tone for cell in scores["fedper"]] == ["open", "below"]
     assert [cell.place for cell in scores["fedcac"]] == [0, 1]
     assert [scores[label][0].tied for label in ("fedcac", "local", "fedper")] == [True, True, False]
     assert cells(changed, AGAINST_LOCAL)["fedper"][0].text == "+10.0 (−1.0 to +1.9), equal within 2 points"
     assert cells(changed, WHO_IS_BEST)["local"][0].text == "−0.5 (−2.0 to +1.0), may be better"
-    before = judged(survey, *survey.studies, race=SequentialTest(candidates=[*levels], needs=own.seeds))
+    before = judged(survey, *survey.studies, test=SequentialTest(candidates=[*levels], needs=own.seeds))
     assert not any(cell.place or cell.tied for line in cells(before, SCORES).values() for cell in line)
     assert {cell.text for line in cells(before, WHO_IS_BEST).values() for cell in line} == {""}
     doubted = judged(survey, first, ends={"fedper": ["train.lr"]})

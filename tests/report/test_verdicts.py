@@ -4,12 +4,12 @@ import pytest
 
 from fedbench.report.comparisons import behind_best, forest
 from fedbench.report.leaderboard import leaderboard
-from fedbench.report.leaderboard_table import leaderboard_frame, race_columns, score_table
+from fedbench.report.leaderboard_table import leaderboard_frame, score_table, sequential_columns
 from fedbench.report.settings_study import SettingsStudy
 from fedbench.report.settings_tables import ranked_table
 from fedbench.report.study import Study
 from fedbench.report.theme import LIGHT
-from fedbench.report.verdicts import mark_of, markers, race_verdicts, tone_of
+from fedbench.report.verdicts import mark_of, markers, sequential_verdicts, tone_of
 from fedbench.results.contrasts import Contrast
 from fedbench.results.sequential_test import SequentialTest
 from fedbench.results.statistics import interval
@@ -67,11 +67,11 @@ def test_leaderboards_and_tables_over_settings_show_it(tmp_path):
     assert table == {label: [tone, tone, ""] for label, tone in COLOURS.items()} | {"fedper": ["above", "below", ""]}
 
 
-def test_verdicts_stand_in_the_table_in_place_of_p_values(raced):
-    study = raced()
+def test_verdicts_stand_in_the_table_in_place_of_p_values(sequential):
+    study = sequential()
     rows = leaderboard(study)
     table = score_table(study, rows)
-    assert {column.title for column in race_columns(study.metric)} <= set(table.heads)
+    assert {column.title for column in sequential_columns(study.metric)} <= set(table.heads)
     by_label = {line[0].text: dict(zip(table.heads, line, strict=True)) for line in table.lines}
     assert by_label["fedcac"]["who is best"].text == "best"
     assert by_label["fedper"]["who is best"].text == "not the best"
@@ -79,17 +79,17 @@ def test_verdicts_stand_in_the_table_in_place_of_p_values(raced):
     assert by_label["fedper"]["score"].tone == "above"
     assert not any("±" in cell.text for line in table.lines for cell in line), "intervals of a fixed number of seeds"
     frame = leaderboard_frame(study, rows).set_index("method")
-    assert frame.loc["fedcac", "race_who_is_best"] == "best"
-    assert frame.loc["fedper", "race_over_local_low"] > 0
+    assert frame.loc["fedcac", "sequential_who_is_best"] == "best"
+    assert frame.loc["fedper", "sequential_over_local_low"] > 0
 
 
 def words(study: Study, label: str, **state) -> tuple[str, str]:
-    *_, standing = race_verdicts(study, SequentialTest(look=8, seeds={label: 8}, **state), label)
+    *_, standing = sequential_verdicts(study, SequentialTest(look=8, seeds={label: 8}, **state), label)
     return standing.against_local, standing.who_is_best
 
 
-def test_words_of_a_sequential_test_follow_its_state(raced):
-    study, own = raced(), Bound(0.01, -0.01, 0.019, 0.004, 8)
+def test_words_of_a_sequential_test_follow_its_state(sequential):
+    study, own = sequential(), Bound(0.01, -0.01, 0.019, 0.004, 8)
     equal = {"fedper": Verdict("fedper", "local", own, margin=0.02)}
     better = {"fedper": Verdict("fedper", "local", Bound(0.1, 0.05, 0.2, 0.01, 8))}
     out = {"fedper": ("fedcac", Bound(0.1, 0.05, 0.2, 0.01, 8))}
@@ -112,8 +112,8 @@ def test_words_of_a_sequential_test_follow_its_state(raced):
     assert words(study, "fedper", over_local=better, out=out) == ("withheld", "withheld")
 
 
-def test_each_difference_to_the_best_has_the_name_of_the_other_method(raced):
-    study = raced(levels={"local": 0.8, "fedper": 0.7, "fedcac": 0.6})
+def test_each_difference_to_the_best_has_the_name_of_the_other_method(sequential):
+    study = sequential(levels={"local": 0.8, "fedper": 0.7, "fedcac": 0.6})
     rows = leaderboard(study)
     assert rows[0].label == "local"
     for drawn in (forest(study, rows), behind_best(study, rows)):

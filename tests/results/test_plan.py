@@ -199,7 +199,7 @@ def test_trials_that_needed_more_of_a_gpu_are_told_in_a_sentence(tmp_path):
         ({"crc32": {}, "point": "nowhere"}, "point: nowhere; one of after_fit, after_agg, global is legal"),
         ({"crc32": {}, "subject": "nobody"}, "subject: no entry has the label nobody"),
         ({"crc32": {}, "refused": [["fedcac"]]}, "refused: a label, a point and a reason are expected"),
-        ({"crc32": {}, "race": {"margin": 1}}, "race: margin and most are expected"),
+        ({"crc32": {}, "stopping_rule": {"margin": 1}}, "stopping_rule: margin and most are expected"),
         ({"point": "after_fit"}, "changed since it was written"),
     ],
 )

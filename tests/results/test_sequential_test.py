@@ -1,4 +1,4 @@
-"""Races of methods with known scores: what is told after which look, and who gets further seeds."""
+"""Sequential tests of methods with known scores: what is told after which look, and who gets further seeds."""
 
 from dataclasses import replace
 
@@ -39,7 +39,7 @@ def run(full: dict[str, list[float]], rules: Rules, **more) -> SequentialTest:
 def played(
     full: dict[str, list[float]], rules: Rules, known: dict[str, list[float]] | None = None
 ) -> list[SequentialTest]:
-    """The states of a race in which every method gets the seeds that it needs, look by look."""
+    """The states of a sequential test in which every method gets the seeds that it needs, look by look."""
     known = known or {method: [] for method in full}
     states = [run(known, rules)]
     while not states[-1].is_over:
@@ -60,23 +60,23 @@ def test_the_looks_spend_at_most_the_level():
 
 
 def test_nothing_is_said_before_the_first_look():
-    race = run(cut(scores(MIXED), 4), RULES)
-    assert (race.look, race.ending, race.over_local, race.out) == (0, None, {}, {})
-    assert race.needs == dict.fromkeys(MIXED, 5)
-    assert set(race.undecided.values()) == {UNKNOWN}
+    test = run(cut(scores(MIXED), 4), RULES)
+    assert (test.look, test.ending, test.over_local, test.out) == (0, None, {}, {})
+    assert test.needs == dict.fromkeys(MIXED, 5)
+    assert set(test.undecided.values()) == {UNKNOWN}
 
 
 def test_a_race_tells_the_winner_and_all_from_local():
-    race = run(scores(MIXED), RULES)
-    assert (race.ending, race.leader, race.candidates) == ("winner", "best", ["best"])
-    assert set(race.out) == {"local", "good", "same", "bad"}
-    assert {method: told.relation for method, told in race.over_local.items() if method != "same"} == {
+    test = run(scores(MIXED), RULES)
+    assert (test.ending, test.leader, test.candidates) == ("winner", "best", ["best"])
+    assert set(test.out) == {"local", "good", "same", "bad"}
+    assert {method: told.relation for method, told in test.over_local.items() if method != "same"} == {
         "good": "better",
         "best": "better",
         "bad": "worse",
     }
-    assert all(told.interval.low > 0 for method, told in race.over_local.items() if told.relation == "better")
-    assert all(bound.low > 0 for _, bound in race.out.values())
+    assert all(told.interval.low > 0 for method, told in test.over_local.items() if told.relation == "better")
+    assert all(bound.low > 0 for _, bound in test.out.values())
 
 
 def test_statements_depend_on_the_first_seeds_of_each_look_only():
@@ -106,10 +106,10 @@ def test_an_interrupted_race_ends_as_if_it_had_not_been():
 @pytest.mark.parametrize("number", range(4))
 def test_the_order_of_methods_decides_nothing(number):
     full = scores({"local": 90.0, "a": 90.5, "b": 91.5, "c": 92.0, "d": 92.2}, number=number)
-    race, turned = run(full, RULES), run(dict(reversed(full.items())), RULES)
-    assert (race.ending, race.look, race.seeds, race.needs) == (turned.ending, turned.look, turned.seeds, turned.needs)
-    assert (race.candidates, {*race.out}, {*race.given_up}) == (turned.candidates, {*turned.out}, {*turned.given_up})
-    assert {m: told.relation for m, told in race.over_local.items()} == {
+    test, turned = run(full, RULES), run(dict(reversed(full.items())), RULES)
+    assert (test.ending, test.look, test.seeds, test.needs) == (turned.ending, turned.look, turned.seeds, turned.needs)
+    assert (test.candidates, {*test.out}, {*test.given_up}) == (turned.candidates, {*turned.out}, {*turned.given_up})
+    assert {m: told.relation for m, told in test.over_local.items()} == {
         m: told.relation for m, told in turned.over_local.items()
     }
 
@@ -136,42 +136,42 @@ def test_a_raised_maximum_asks_for_more_seeds_of_what_is_open():
 def test_failed_methods_take_no_part():
     full = scores(MIXED)
     full["best"] = full["best"][:3]
-    race = run(full, RULES, failed=["best"])
-    assert (race.ending, race.leader) == ("winner", "good")
-    assert "best" not in {*race.candidates, *race.over_local, *race.out, *race.seeds}
+    test = run(full, RULES, failed=["best"])
+    assert (test.ending, test.leader) == ("winner", "good")
+    assert "best" not in {*test.candidates, *test.over_local, *test.out, *test.seeds}
     assert run(full, RULES).needs == dict.fromkeys(MIXED, 5)
     del full["best"]
-    assert race == run(full, RULES)
+    assert test == run(full, RULES)
 
 
 def test_methods_within_the_margin_of_each_other_tie():
-    race = run(scores({"local": 85.0, "a": 90.0, "b": 90.1, "c": 90.0}, spread=0.5), RULES)
-    assert (race.ending, {*race.candidates}, {*race.out}) == ("tie", {"a", "b", "c"}, {"local"})
-    assert all(-1 < bound.low <= 0 <= bound.high < 1 for bound in race.behind.values())
+    test = run(scores({"local": 85.0, "a": 90.0, "b": 90.1, "c": 90.0}, spread=0.5), RULES)
+    assert (test.ending, {*test.candidates}, {*test.out}) == ("tie", {"a", "b", "c"}, {"local"})
+    assert all(-1 < bound.low <= 0 <= bound.high < 1 for bound in test.behind.values())
 
 
 def test_a_leader_may_be_best_or_within_the_margin_of_the_best():
     full = scores({"local": 85.0, "a": 90.0, "b": 89.75}, spread=1.2, number=1)
-    race = run(full, RULES)
-    assert (race.ending, race.candidates) == ("within", ["a", "b"])
-    assert race.behind["b"].high < 1
-    assert race.behind["b"].low <= -1
+    test = run(full, RULES)
+    assert (test.ending, test.candidates) == ("within", ["a", "b"])
+    assert test.behind["b"].high < 1
+    assert test.behind["b"].low <= -1
 
 
 def test_a_question_that_the_maximum_does_not_answer_stays_open():
     full = scores({"local": 90.0, "a": 90.4, "b": 90.2}, spread=3.0)
-    race = run(full, RULES)
-    assert (race.ending, race.over_local, race.is_over) == ("open", {}, True)
-    assert race.look < 40
-    assert {*race.given_up} == {"a", "b"}
-    assert all(chance < 0.2 for chance in race.given_up.values())
+    test = run(full, RULES)
+    assert (test.ending, test.over_local, test.is_over) == ("open", {}, True)
+    assert test.look < 40
+    assert {*test.given_up} == {"a", "b"}
+    assert all(chance < 0.2 for chance in test.given_up.values())
 
 
 def test_the_most_that_a_candidate_may_be_ahead_is_the_same_for_all():
-    race = run(scores({"local": 90.0, "a": 90.4, "b": 90.2, "c": 90.3}, spread=3.0), RULES)
-    assert [*race.behind] == race.candidates[1:]
-    assert len({bound.high for bound in race.behind.values()}) == 1
-    assert all(bound.low <= min(0, bound.mean) for bound in race.behind.values())
+    test = run(scores({"local": 90.0, "a": 90.4, "b": 90.2, "c": 90.3}, spread=3.0), RULES)
+    assert [*test.behind] == test.candidates[1:]
+    assert len({bound.high for bound in test.behind.values()}) == 1
+    assert all(bound.low <= min(0, bound.mean) for bound in test.behind.values())
 
 
 def test_contrasts_given_up_get_no_more_seeds():
@@ -187,11 +187,11 @@ def test_contrasts_given_up_get_no_more_seeds():
 def test_contrasts_given_up_keep_their_share_of_the_level():
     full = scores({"local": 90.0, "a": 91.2, "far": 90.6}, spread=1.3, number=3)
     full["far"] = [*np.array(full["local"]) + 0.7 + np.tile([6.0, -6.0], 20)]
-    race = run(cut(full, 18), RULES)
-    assert ({*race.given_up}, {*race.undecided}) == ({"far"}, {"a", "far"})
+    test = run(cut(full, 18), RULES)
+    assert ({*test.given_up}, {*test.undecided}) == ({"far"}, {"a", "far"})
     (level,) = [level for n, level in RULES.looks() if n == 18]
     alone = RotatedScores(np.array([full["local"][:18], full["a"][:18]]).T, FAST)
-    bound = race.undecided["a"]
+    bound = test.undecided["a"]
     assert (bound.high - bound.mean) / bound.error == pytest.approx(alone.critical([1], 0, level / 2), rel=1e-3)
 
 
@@ -209,11 +209,11 @@ def test_a_verdict_that_does_not_hold_without_an_outlying_seed_is_withheld():
     local, gaps = draw.normal(90, 1.5, 40), draw.normal(0.5, 0.6, 40)
     gaps[2] = 3.0
     full, rules = {"local": [*local], "other": [*(local + gaps)]}, Rules(0.0, 40)
-    race = run(cut(full, 27), rules)
-    assert race.withheld["local", "other"] == "better"
-    assert race.undecided["other"].low < 0
-    assert race.over_local == {}
-    assert race.needs == {"local": 40, "other": 40}
+    test = run(cut(full, 27), rules)
+    assert test.withheld["local", "other"] == "better"
+    assert test.undecided["other"].low < 0
+    assert test.over_local == {}
+    assert test.needs == {"local": 40, "other": 40}
     ordinary = run(cut(full | {"other": [*(local + np.where(gaps == 3, 1.5, gaps))]}, 27), rules)
     assert not any(question == "local" for question, _ in ordinary.withheld)
 
@@ -224,17 +224,17 @@ def test_who_is_behind_only_by_an_outlying_seed_may_still_be_the_best():
     local, other = 90 + shared + draw.normal(0, 0.8, 40), 90.9 + shared + draw.normal(0, 0.8, 40)
     local[4] -= 5
     full = {"local": [*local], "other": [*other]}
-    race = run(cut(full, 27), RULES)
-    assert race.withheld == {("best", "local"): "behind other"}
-    assert race.candidates == ["other", "local"]
-    assert race.out == {}
+    test = run(cut(full, 27), RULES)
+    assert test.withheld == {("best", "local"): "behind other"}
+    assert test.candidates == ["other", "local"]
+    assert test.out == {}
 
 
 def test_a_margin_of_zero_tells_no_equality():
     full = scores({"local": 90.0, "a": 90.0, "b": 95.0})
-    race = run(full, Rules(0.0, 40))
-    assert {told.relation for told in race.over_local.values()} == {"better"}
-    assert (race.ending, race.leader) == ("winner", "b")
+    test = run(full, Rules(0.0, 40))
+    assert {told.relation for told in test.over_local.values()} == {"better"}
+    assert (test.ending, test.leader) == ("winner", "b")
     tied = run(scores({"local": 90.0, "a": 95.0, "b": 95.0}), Rules(0.0, 40))
     assert tied.ending == "open"
 
@@ -242,25 +242,25 @@ def test_a_margin_of_zero_tells_no_equality():
 def test_scores_that_are_equal_to_the_bit_are_equal_within_any_margin():
     full = scores({"local": 90.0, "a": 95.0})
     full |= {"twin": [*full["a"]], "sibling": [score + 2.0**-44 for score in full["local"]]}
-    race = run(full, RULES)
-    assert race.over_local["sibling"].relation == "equal"
-    assert race.over_local["sibling"].interval.mean == 0
-    assert (race.ending, {*race.candidates}) == ("tie", {"a", "twin"})
+    test = run(full, RULES)
+    assert test.over_local["sibling"].relation == "equal"
+    assert test.over_local["sibling"].interval.mean == 0
+    assert (test.ending, {*test.candidates}) == ("tie", {"a", "twin"})
     strict = run(full, Rules(0.0, 40))
     assert "sibling" in strict.undecided
     assert strict.ending == "open"
 
 
 def test_two_methods_are_enough():
-    race = run(scores({"local": 90.0, "a": 93.0}), RULES)
-    assert (race.ending, race.leader, race.over_local["a"].relation) == ("winner", "a", "better")
-    assert race.look < 40
+    test = run(scores({"local": 90.0, "a": 93.0}), RULES)
+    assert (test.ending, test.leader, test.over_local["a"].relation) == ("winner", "a", "better")
+    assert test.look < 40
 
 
 def test_a_race_needs_no_local_training():
-    race = run(scores({"a": 90.0, "b": 93.0, "c": 90.0}), RULES)
-    assert (race.ending, race.leader) == ("winner", "b")
-    assert (race.over_local, race.undecided, race.given_up) == ({}, {}, {})
+    test = run(scores({"a": 90.0, "b": 93.0, "c": 90.0}), RULES)
+    assert (test.ending, test.leader) == ("winner", "b")
+    assert (test.over_local, test.undecided, test.given_up) == ({}, {}, {})
 
 
 def test_local_training_alone_gets_no_seeds():
@@ -280,8 +280,8 @@ def test_rows_that_seeds_share_widen_intervals_by_their_part():
     moves = dict.fromkeys(MIXED, 0.0) | {"good": 2.0}
     plain, found = run(full, RULES), run(full, RULES, samples=shared_rows(full, moves))
     (_, one), (_, other) = (
-        (race.over_local.get("good"), race.undecided.get("good") or race.over_local["good"].interval)
-        for race in (plain, found)
+        (test.over_local.get("good"), test.undecided.get("good") or test.over_local["good"].interval)
+        for test in (plain, found)
     )
     assert other.samples**2 == pytest.approx(2 * 2.0**2), "the variance of two rows, in every pair of seeds"
     assert other.error**2 == pytest.approx(one.error**2 + other.samples**2)
@@ -293,12 +293,12 @@ def test_what_no_seeds_decide_is_given_up_and_said():
     full = scores({"local": 90.0, "good": 93.0})
     assert run(full, RULES).over_local["good"].relation == "better"
     moves = {"local": 0.0, "good": 2.0}
-    race = run(full, RULES, samples=shared_rows(full, moves))
-    assert race.look == 12, "the first look at which anything is given up"
-    assert race.given_up.keys() == {"good"}
-    assert race.needs_samples == {("local", "good"), ("best", "good")}
-    assert race.ending == "open"
-    bound = race.undecided["good"]
+    test = run(full, RULES, samples=shared_rows(full, moves))
+    assert test.look == 12, "the first look at which anything is given up"
+    assert test.given_up.keys() == {"good"}
+    assert test.needs_samples == {("local", "good"), ("best", "good")}
+    assert test.ending == "open"
+    bound = test.undecided["good"]
     assert no_seeds_decide(bound, 2, RULES)
     assert not no_seeds_decide(replace(bound, samples=0.0), 2, RULES)
     assert not no_seeds_decide(replace(bound, samples=0.1), 2, RULES), "clearly better on these rows"

@@ -323,7 +323,7 @@ def test_seeds_are_added_until_it_is_decided_and_the_same_command_goes_on(tmp_pa
     assert {label: len(first.final(label)) for label in LABELS} == dict.fromkeys(LABELS, 5)
     compare(config, METHODS, **given, margin=0, max_seeds=8)
     then = Plan.read(tmp_path)
-    assert then.race == {"margin": 0.0, "most": 8}
+    assert then.stopping_rule == {"margin": 0.0, "most": 8}
     counts = {label: len(then.final(label)) for label in LABELS}
     assert set(counts.values()) == {5, 8}
     assert counts["centralized"] == 5

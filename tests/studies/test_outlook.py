@@ -20,11 +20,11 @@ def test_the_runs_of_a_race_are_those_of_its_first_look_and_what_it_adds_is_said
     tuning = ComparisonTuning(tune=0, until_decided=True, margin=1.0, max_seeds=40)
     config = tuning.with_final_seeds(Config(rounds=1))
     studies, _, _ = plan_comparisons(config, ["fedper"], tuning)
-    runs, race = cost(studies)
+    runs, test = cost(studies)
     assert runs.startswith("20 runs for the first 5 seeds, ")
     assert " gradient steps: about " in runs
-    assert race.startswith("until it is decided, usually ")
-    assert race.endswith(" more, for 40 seeds")
+    assert test.startswith("until it is decided, usually ")
+    assert test.endswith(" more, for 40 seeds")
 
 
 def test_a_single_point_is_listed_too_unless_it_is_the_defaults():

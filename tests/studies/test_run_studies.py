@@ -29,7 +29,7 @@ def test_points_past_the_ends_of_ranges_are_tried_twice_and_every_stage_has_a_na
 
     # With rates as low as these the largest is the best, whichever are tried.
     asked = small("fedper", rounds=1, train={"epochs": 5}, out=str(tmp_path), seeds=[0, 1, 2, 3, 4])
-    race = {"until_decided": True, "margin": 100.0, "max_seeds": 5}
+    adding_seeds = {"until_decided": True, "margin": 100.0, "max_seeds": 5}
     grid(
         asked,
         space={"train.lr": [1e-3, 3e-3, 1e-2]},
@@ -37,7 +37,7 @@ def test_points_past_the_ends_of_ranges_are_tried_twice_and_every_stage_has_a_na
         tune_seeds=[90, 91],
         trials=1,
         watch=watch,
-        **race,
+        **adding_seeds,
     )
     assert list(stages)[:5] == [TUNING, BETTER_HALF.format(2), *NEIGHBOURS, FINALS]
 

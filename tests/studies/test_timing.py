@@ -70,9 +70,9 @@ def test_tuning_seeds_count_with_the_points_that_are_tried_on_them():
 
 
 def test_neighbours_of_the_best_points_may_be_added_where_a_study_tries_them():
-    race = ComparisonTuning(tune=3, until_decided=True, margin=1.0, max_seeds=12)
-    asked = race.with_final_seeds(Config(rounds=3, model="mlp", resources={"hosts": 0}))
-    (study,), _, _ = plan_comparisons(asked, ["fedper"], race)
+    rule = ComparisonTuning(tune=3, until_decided=True, margin=1.0, max_seeds=12)
+    asked = rule.with_final_seeds(Config(rounds=3, model="mlp", resources={"hosts": 0}))
+    (study,), _, _ = plan_comparisons(asked, ["fedper"], rule)
     left = LeftRuns(study)
     certain, possible = left.stages()[-2]
     assert not certain
