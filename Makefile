@@ -5,7 +5,9 @@ BIN := .venv/bin
 RUNS := .venv/.runs
 STAMP := .venv/.installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check
-# Modules are compiled when they are first imported: most of them never are.
+# Modules are compiled when they are first imported: most of them never are. Where nothing may be written down, every
+# process would compile all of PyTorch anew, which takes twice as long as importing it.
+unexport PYTHONDONTWRITEBYTECODE
 INSTALL := $(PIP) install --no-compile -c constraints.txt
 # Processes that tests run in side by side; one of them holds a Ray with three hosts.
 WORKERS ?= 2
