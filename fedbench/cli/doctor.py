@@ -3,11 +3,13 @@
 import os
 import platform
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from importlib import metadata
+from importlib.util import cache_from_source, find_spec
 from pathlib import Path
 
 from fedbench import processor
@@ -114,6 +116,16 @@ def check_machine() -> Iterator[Finding]:
         yield Finding("shared memory", f"{free:.1f} GiB free", "" if free >= LEAST_SHARED else few)
 
 
+def check_modules() -> Iterator[Finding]:
+    """A note if no process finds PyTorch compiled, as in a container that sets PYTHONDONTWRITEBYTECODE."""
+    spec = find_spec("torch")
+    if sys.dont_write_bytecode and spec and spec.origin and not Path(cache_from_source(spec.origin)).exists():
+        text = "none is compiled, and PYTHONDONTWRITEBYTECODE keeps it so: every process takes twice as long to start"
+        yield Finding(
+            "modules", text, f"unset it for one command, or python -m compileall -q {Path(spec.origin).parents[1]}"
+        )
+
+
 def check_compiler() -> Iterator[Finding]:
     """The C++ compiler, with which tiny models train several times faster on a processor."""
     path = processor.compiler()
@@ -192,6 +204,7 @@ def check_wandb() -> Iterator[Finding]:
 
 CHECKS: tuple[Callable[[], Iterator[Finding]], ...] = (
     check_machine,
+    check_modules,
     check_compiler,
     check_gpus,
     check_folders,

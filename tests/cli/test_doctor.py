@@ -1,5 +1,6 @@
 """The installation and the machine are checked, and every problem has a remedy."""
 
+import sys
 from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
@@ -95,6 +96,17 @@ def test_a_gpu_that_pytorch_cannot_use(lines, monkeypatch):
     (line,) = [line for line in printed if line.startswith("wrong")]
     assert code == 1
     assert line.startswith("wrong  GPU            there is one that PyTorch cannot use: ")
+
+
+def test_modules_that_every_process_compiles_are_a_note(lines, monkeypatch, tmp_path):
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    cached = tmp_path / "none.pyc"
+    monkeypatch.setattr(doctor, "cache_from_source", lambda path: cached)
+    (line,) = (line for line in lines()[1] if line[7:14] == "modules")
+    assert line.startswith("note   modules        none is compiled, and PYTHONDONTWRITEBYTECODE keeps it so")
+    assert line.endswith(f"python -m compileall -q {Path(torch.__file__).parents[1]}")
+    cached.touch()
+    assert not any(line[7:14] == "modules" for line in lines()[1])
 
 
 def test_little_shared_memory_is_a_note(lines, monkeypatch):
