@@ -48,9 +48,9 @@ def add_together(total: Tensor, vectors: Sequence[Tensor], weights: Sequence[flo
     """As `add_terms`, all at once: on a GPU, starting operations and waiting for results takes most of the time."""
     rows = torch.stack([vector.detach().reshape(-1) for vector in vectors])
     fitting = (rows.abs().amax(1) < LIMIT).tolist() if rows.numel() else [True] * len(vectors)
-    places = [place for place, own in enumerate(fitting) if own]
-    scales = torch.tensor([weights[place] * SCALE for place in places], dtype=torch.float64).to(rows.device)
-    terms = (rows if all(fitting) else rows[places]).to(torch.float64).mul_(scales[:, None]).round_()
+    indices = [index for index, own in enumerate(fitting) if own]
+    scales = torch.tensor([weights[index] * SCALE for index in indices], dtype=torch.float64).to(rows.device)
+    terms = (rows if all(fitting) else rows[indices]).to(torch.float64).mul_(scales[:, None]).round_()
     total.view(-1).add_(terms.to(torch.int64).sum(0))
     return fitting
 

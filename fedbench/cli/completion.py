@@ -88,12 +88,12 @@ def _add_first_word(own: ArgumentParser, command: str) -> None:
         own.add_argument("folder", nargs="?").complete = shtab.DIRECTORY  # type: ignore[attr-defined]
 
 
-def _add(own: ArgumentParser, name: str, help: str, nargs: Any, choices: Iterable[str], place: Any) -> None:
+def _add(own: ArgumentParser, name: str, help: str, nargs: Any, choices: Iterable[str], complete: Any) -> None:
     known = [choice for choice in choices if ":" not in choice]  # others are forms such as package.module:Class
     how: dict[str, Any] = {"action": "store_true"} if nargs == 0 else {"nargs": nargs, "choices": known or None}
     action = own.add_argument(f"--{name}", dest=name, default=SUPPRESS, help=help.translate(UNQUOTED), **how)
-    if place:
-        action.complete = place  # type: ignore[attr-defined]
+    if complete:
+        action.complete = complete  # type: ignore[attr-defined]
 
 
 def _flags(command: str, module: ModuleType) -> dict[str, dict[str, Any]]:
@@ -116,8 +116,8 @@ def _of_flag(flag: Flag) -> dict[str, Any]:
 def _of_key(key: str, field: FieldInfo) -> dict[str, Any]:
     choices = NAMES[key]() if key in NAMES else list(_literals(field.annotation))
     nargs = "*" if get_origin(field.annotation) is list else "?" if field.annotation is bool else None
-    place = shtab.FILE if Path in (field.annotation, *get_args(field.annotation)) else None
-    return dict(help=field.description or "", nargs=nargs, choices=choices, place=place)
+    complete = shtab.FILE if Path in (field.annotation, *get_args(field.annotation)) else None
+    return dict(help=field.description or "", nargs=nargs, choices=choices, place=complete)
 
 
 def _literals(annotation: Any) -> Iterator[str]:

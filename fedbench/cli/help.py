@@ -126,8 +126,8 @@ def _flag_row(flag: Flag) -> HelpRow:
 def _key_row(key: str, field: FieldInfo) -> HelpRow:
     from fedbench.data.partitions.scheme import readers  # imports NumPy, which other errors need not wait for
 
-    said = _describe_key(field, readers(key.removeprefix("partition.")) if key.startswith("partition.") else ())
-    return f"--{flag_of(key)}", said
+    text = _describe_key(field, readers(key.removeprefix("partition.")) if key.startswith("partition.") else ())
+    return f"--{flag_of(key)}", text
 
 
 def _describe_key(field: FieldInfo, schemes: Sequence[str] = ()) -> str:
