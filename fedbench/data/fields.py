@@ -103,7 +103,7 @@ def tree_of(value: Any, leaf: Callable[[Any, str], tuple[tuple[int, ...], str]])
         if isinstance(value, Mapping):
             return {str(key): build(own, _name_below(name, key)) for key, own in value.items()}
         if isinstance(value, tuple):
-            return tuple(build(own, _name_below(name, place)) for place, own in enumerate(value))
+            return tuple(build(own, _name_below(name, number)) for number, own in enumerate(value))
         field = Leaf(*leaf(value, name), start=width)
         width = field.stop
         return field

@@ -81,12 +81,12 @@ class PixelMoments(Statistics):
         self.histogram = self.histogram + np.stack(counts) if len(self.histogram) else np.stack(counts)
 
     def mean_and_std(self) -> tuple[list[float], list[float]]:
-        found = []
+        moments = []
         for counts in self.histogram.tolist():  # of Python, which are exact, so that a constant channel is seen as one
             n, total = sum(counts), sum(v * k for v, k in enumerate(counts))
             spread = n * sum(v * v * k for v, k in enumerate(counts)) - total**2
-            found.append((total / (255 * n), spread**0.5 / (255 * n) or 1.0))
-        means, stds = zip(*found, strict=True)
+            moments.append((total / (255 * n), spread**0.5 / (255 * n) or 1.0))
+        means, stds = zip(*moments, strict=True)
         return list(means), list(stds)
 
 
@@ -139,8 +139,8 @@ class ChannelMoments(Statistics):
             self.channels = self.given
             return []
         self.channels, reason = self._certain() or self._ask(where)
-        said = f"samples {[*self.shape]} have {CONSTANTS[self.channels]}: {reason}"
-        return [Decision("samples", said, "certain", "data.channels", self.channels)]
+        text = f"samples {[*self.shape]} have {CONSTANTS[self.channels]}: {reason}"
+        return [Decision("samples", text, "certain", "data.channels", self.channels)]
 
     def _certain(self) -> tuple[Channels, str] | None:
         """The channels, and why no others make sense; None if others do."""

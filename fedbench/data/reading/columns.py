@@ -53,7 +53,7 @@ def dense_rows(column: Any, where: str) -> Any:
         return np.asarray(column)
     if not hasattr(column, "to_numpy"):
         return column
-    found, types = column.to_numpy(), column.dtypes if hasattr(column, "columns") else [column.dtype]
-    if found.dtype.hasobject and all(map(is_numeric_dtype, types)):  # of numbers or truth values, some of them missing
+    rows, types = column.to_numpy(), column.dtypes if hasattr(column, "columns") else [column.dtype]
+    if rows.dtype.hasobject and all(map(is_numeric_dtype, types)):  # of numbers or truth values, some of them missing
         return column.to_numpy(dtype=np.float64, na_value=np.nan)
-    return found
+    return rows

@@ -163,7 +163,7 @@ def pad_items(items: list[Any], label: str | None) -> list[Any]:
     first = items[0]
     if isinstance(first, Mapping):
         return row_dicts({key: _pad([item[key] for item in items], PADDED_TARGET * (key == label)) for key in first})
-    columns = (_pad([*own], PADDED_TARGET * (place == 1)) for place, own in enumerate(zip(*items, strict=True)))
+    columns = (_pad([*own], PADDED_TARGET * (number == 1)) for number, own in enumerate(zip(*items, strict=True)))
     return list(zip(*columns, strict=True))
 
 

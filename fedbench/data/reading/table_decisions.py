@@ -37,7 +37,7 @@ def decisions_on(
     options: TableOptions, roles: Roles, read: dict[str, Features], targets: Targets
 ) -> Iterator[Decision]:
     """How the columns were read."""
-    how: Callable[[object], Literal["given", "certain"]] = lambda asked: "given" if asked else "certain"  # noqa: E731
+    how: Callable[[object], Literal["given", "certain"]] = lambda option: "given" if option else "certain"  # noqa: E731
     yield Decision("targets", f"column {roles.label} is the target", how(options.label), "data.label", roles.label)
     if roles.user:
         yield Decision("clients", f"column {roles.user} is the user", how(options.user), "data.user", roles.user)
@@ -45,8 +45,8 @@ def decisions_on(
         names = [name for name, own in read.items() if own.category == (key == "categories")]
         given = [name for name in names if name in getattr(options, key)]
         if given:
-            said = f"{columns_text(with_category_counts(given, read), 'holds', 'hold')} {key}"
-            yield Decision("samples", said, "given", f"data.{key}", given)
+            text = f"{columns_text(with_category_counts(given, read), 'holds', 'hold')} {key}"
+            yield Decision("samples", text, "given", f"data.{key}", given)
         if others := [name for name in names if name not in given]:  # no key: it would say that these are no codes
             yield Decision("samples", f"{columns_text(with_category_counts(others, read), 'holds', 'hold')} {key}")
     if not read:
@@ -74,11 +74,11 @@ def imputing(void: Mapping[str, Features], impute: str) -> Decision:
     numbers, texts = (
         [f"{name} ({own.void})" for name, own in void.items() if own.category == category] for category in (False, True)
     )
-    said = [f"missing values of {columns_text(numbers, 'are', 'are')} the median of the client's training samples"]
-    said = said * bool(numbers)
+    lines = [f"missing values of {columns_text(numbers, 'are', 'are')} the median of the client's training samples"]
+    lines = lines * bool(numbers)
     if texts:
-        said.append(f"missing values of {columns_text(texts, 'are', 'are')} a category")
-    return Decision("samples", ", ".join([*said, "with a column of 0 and 1 each"]), "given", "data.impute", impute)
+        lines.append(f"missing values of {columns_text(texts, 'are', 'are')} a category")
+    return Decision("samples", ", ".join([*lines, "with a column of 0 and 1 each"]), "given", "data.impute", impute)
 
 
 def with_category_counts(names: Sequence[str], read: dict[str, Features]) -> list[str]:

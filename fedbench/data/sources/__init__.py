@@ -78,24 +78,24 @@ def find_source(config: DataConfig, progress: OnProgress | None = None, beside: 
     """
     if config.task not in CHOSEN:
         load_task(config.task)
-    found, path = load(config.name), path_of(config.name)
-    if not isinstance(found, ModuleType):
+    plugin, path = load(config.name), path_of(config.name)
+    if not isinstance(plugin, ModuleType):
         from fedbench.data.sources import memory
 
-        made = memory.source_of_factory(config, found, beside)
-    elif getattr(found, "HAS_COLUMNS", False):
-        made = found.source(config, checked_data_options(config, found.Options), progress, beside)
+        made = memory.source_of_factory(config, plugin, beside)
+    elif getattr(plugin, "HAS_COLUMNS", False):
+        made = plugin.source(config, checked_data_options(config, plugin.Options), progress, beside)
     else:
         if any(beside._replace(group=beside.group.removeprefix(DOMAIN))):
             raise ConfigError(
                 f"{beside.first_key}: data {config.name} have no columns; {DOMAIN} is possible for partition.test_by, "
                 "and partition.test last goes by the order of samples"
             )
-        options = checked_data_options(config, found.Options)
-        if known := getattr(found, "PUBLISHED", {}).get(config.name):
-            made = published.source(config, options, progress, known, found.read)
+        options = checked_data_options(config, plugin.Options)
+        if known := getattr(plugin, "PUBLISHED", {}).get(config.name):
+            made = published.source(config, options, progress, known, plugin.read)
         else:
-            made = found.source(config, options, progress)
+            made = plugin.source(config, options, progress)
     if path:
         made = replace(made, options={**made.options, "code": code_of(path).fingerprint})
     return made if config.task in CHOSEN else read_by(config.task, made)

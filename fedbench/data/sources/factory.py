@@ -166,7 +166,7 @@ def read(
             f"data {config.name}: the train part says {train.count} classes and the test part {test.count}; bring the "
             "same number, or the names of both"
         )
-    one, found = train.item(0), list[tuple[Any, Any]]()
+    one, beside = train.item(0), list[tuple[Any, Any]]()
     first = checked_target(one, None)
     if bool(train.domains) != bool(test.domains):
         raise ConfigError(
@@ -182,12 +182,12 @@ def read(
                         f"{item.where}: it has {'no' if item.domain is None else 'a'} domain, unlike the first; bring "
                         "one with every sample, or leave such samples out"
                     )
-                found.append(item.beside)
+                beside.append(item.beside)
                 yield item._replace(label=checked_target(item, first))
 
     def arrays() -> dict[str, np.ndarray]:
         keys = train.keys.beside
-        groups, order = zip(*found, strict=True)
+        groups, order = zip(*beside, strict=True)
         return keys.arrays(None if groups[0] is None else groups, order, f"data {config.name}")
 
     rows = len(train) + len(val or ())

@@ -141,8 +141,8 @@ def user_samples(files: list[Path]) -> Iterator[UserSamples]:
     for file in files:
         try:
             content = json.loads(file.read_bytes())
-            found = [(str(user), content["user_data"][user]) for user in content["users"]]
-            users = [UserSamples(user, own["x"], own["y"], f"{file}, user {user}") for user, own in found]
+            entries = [(str(user), content["user_data"][user]) for user in content["users"]]
+            users = [UserSamples(user, own["x"], own["y"], f"{file}, user {user}") for user, own in entries]
         except (KeyError, TypeError) as error:
             raise ConfigError(f"{file}: expected users, and user_data with x and y of each user") from error
         except (OSError, ValueError, RecursionError) as error:

@@ -147,12 +147,12 @@ def columns_in_folders(relative: Path) -> dict[str, str]:
 
 def with_number_columns(columns: list[dict[str, str]]) -> list[dict[str, Any]]:
     """The same columns, as numbers where all texts are plain whole numbers."""
-    found: list[dict[str, Any]] = [dict(own) for own in columns]
+    columns_with_numbers: list[dict[str, Any]] = [dict(own) for own in columns]
     for name in columns[0]:
         numbers = plain_numbers(own.get(name, "") for own in columns) or ()
-        for own, number in zip(found, numbers, strict=False):
+        for own, number in zip(columns_with_numbers, numbers, strict=False):
             own[name] = number
-    return found
+    return columns_with_numbers
 
 
 def load_columns(file: Path, no_features: list[str], more: dict[str, Any]) -> pd.DataFrame:
@@ -164,9 +164,9 @@ def load_columns(file: Path, no_features: list[str], more: dict[str, Any]) -> pd
         table = opened.read()
     if not table.num_rows:
         raise ConfigError(f"{file}: no rows in it")
-    for place, column in enumerate(table.schema):
+    for number, column in enumerate(table.schema):
         if types.is_decimal(column.type):
-            table = table.set_column(place, column.name, table.column(place).cast(pa.float64()))
+            table = table.set_column(number, column.name, table.column(number).cast(pa.float64()))
         elif column.name not in no_features and not is_plain(column.type):
             kind = "bytes" if is_encoded(column.type) else column.type
             raise ConfigError(
@@ -174,8 +174,8 @@ def load_columns(file: Path, no_features: list[str], more: dict[str, Any]) -> pd
                 f"--data.drop {column.name} leaves it out"
             )
     index = index_columns(table.schema)
-    found = with_plain_names(str(file), table.to_pandas(ignore_metadata=True).drop(columns=index))
-    return found.assign(**{name: value for name, value in more.items() if name not in found})
+    frame = with_plain_names(str(file), table.to_pandas(ignore_metadata=True).drop(columns=index))
+    return frame.assign(**{name: value for name, value in more.items() if name not in frame})
 
 
 def index_columns(schema: Any) -> list[str]:
@@ -225,8 +225,8 @@ def parquet_parts(path: Path, options: Options) -> tuple[dict[str, list[Path]], 
 def part_of(relative: Path) -> str:
     """train, test, val, or nothing, by the name of the file or its folder."""
     for name in (relative.stem, *reversed(relative.parent.parts)):
-        if found := PART_IN_NAME.search(name):
-            part = found[1].lower()
+        if match := PART_IN_NAME.search(name):
+            part = match[1].lower()
             return "val" if part.startswith("val") else part
     return ""
 
@@ -238,12 +238,12 @@ def check_shards(files: list[Path]) -> None:
         raise ConfigError(
             f"data parquet: both {folders[0]} and {folders[1]} hold this part; give the path of one of them"
         )
-    numbered = [(file, found) for file in files if (found := SHARD.search(file.name))]
-    present = {(int(found[1]), int(found[2])) for _, found in numbered}
-    for file, found in numbered:
-        for number in range(int(found[2])):
-            if (number, int(found[2])) not in present:
-                missing = SHARD.sub(f"-{number:05d}-of-{found[2]}", file.name, count=1)
+    numbered = [(file, shard) for file in files if (shard := SHARD.search(file.name))]
+    present = {(int(shard[1]), int(shard[2])) for _, shard in numbered}
+    for file, shard in numbered:
+        for number in range(int(shard[2])):
+            if (number, int(shard[2])) not in present:
+                missing = SHARD.sub(f"-{number:05d}-of-{shard[2]}", file.name, count=1)
                 raise ConfigError(f"data parquet: {file.parent / missing} is missing, but {file.name} exists")
 
 
