@@ -87,9 +87,9 @@ class Companion:
         own = self.engine.flat.weights()
         self.engine.flat.load(self.other)
         with torch.no_grad(), seeds.preserved_torch_stream(), self.engine.flat.autocast():
-            found: Tensor = outputs_of(self.engine.flat.module(x))
+            scores: Tensor = outputs_of(self.engine.flat.module(x))
         self.engine.flat.load(own)
-        return found
+        return scores
 
     @contextmanager
     def _with_own_weights(self) -> Iterator[None]:

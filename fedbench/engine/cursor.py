@@ -101,11 +101,11 @@ class Cursor:
     def end(self, calls: Sequence[tuple[str, dict[str, Any]]], logs: Sequence[Sequence[float]]) -> None:
         """Notes the logs of the steps of the last epoch. calls: the names and options of the values."""
         sizes = self.sizes[len(self.sizes) - self._last :]
-        for place, (size, row) in enumerate(zip(sizes, logs, strict=True)):
+        for number, (size, row) in enumerate(zip(sizes, logs, strict=True)):
             self.logs.in_step, self.logs.batch_size = True, size[0]
             for (name, options), value in zip(calls, row, strict=True):
                 self.logs.log(name, value, **options)
-            if place + 1 == len(sizes):
+            if number + 1 == len(sizes):
                 self.logs.in_step = False
                 self.logged.update(self.logs.end_epoch())
 

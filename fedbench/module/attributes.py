@@ -183,13 +183,13 @@ def _pickled(value: Any) -> bytes | None:
 
 def _fields(value: Any) -> dict[str, Any]:
     """The attributes of an object, also those in slots."""
-    found = {}
+    values = {}
     for kind in type(value).__mro__:
         slots = vars(kind).get("__slots__", ())
         for name in (slots,) if isinstance(slots, str) else slots:
             with suppress(AttributeError):  # not set yet
-                found[name] = getattr(value, name)
-    return found | getattr(value, "__dict__", {})
+                values[name] = getattr(value, name)
+    return values | getattr(value, "__dict__", {})
 
 
 @cache

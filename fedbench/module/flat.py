@@ -185,18 +185,18 @@ class FlatModule:
         Without additions plain PyTorch loads it into that module. None if the method has changed the module itself.
         """
         self.load(weights)
-        found = {name: tensor.detach().cpu() for name, tensor in self.module.state_dict().items()}
-        if any(name not in found or found[name].shape != shape for name, (_, shape) in self._published.items()):
+        tensors = {name: tensor.detach().cpu() for name, tensor in self.module.state_dict().items()}
+        if any(name not in tensors or tensors[name].shape != shape for name, (_, shape) in self._published.items()):
             return None
         return {
             self._published.get(name, (name,))[0]: tensor.clone(memory_format=torch.contiguous_format)
-            for name, tensor in found.items()
+            for name, tensor in tensors.items()
         }
 
     def trained_state_dict(self, weights: Weights) -> dict[str, Tensor] | None:
         """The same without frozen parameters, which are those of the start model."""
-        found, frozen = self.state_dict(weights), self.frozen
-        return found and {name: tensor for name, tensor in found.items() if name not in frozen}
+        tensors, frozen = self.state_dict(weights), self.frozen
+        return tensors and {name: tensor for name, tensor in tensors.items() if name not in frozen}
 
     @property
     def frozen(self) -> frozenset[str]:
